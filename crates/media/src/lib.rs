@@ -1,1 +1,28 @@
-//! See ARCHITECTURE.md.
+//! Waist 1: the flash contract. Everything above the media speaks these words; every medium, emulated or
+//! real, answers them.
+//!
+//! Place in the flow: `vssd` submits commands, `emulator` and `drives` execute them. This crate holds types
+//! and the conformance suite, no behaviour.
+//!
+//! Rules of every medium
+//! - An erase block is programmed in order, one program unit after the other, once, after an erase.
+//! - A program that was cut by a power loss is neither old nor new: its pages read as uncorrectable, as
+//!   erased, or as programmed. Units that came before it may be lost too, but at most the last
+//!   [`Capabilities::unsafe_units`] of the same erase block (lower pages of a shared word line).
+//! - An erase that was cut leaves any mixture; the block must be erased again before it is programmed.
+//! - Nothing outside the addressed block changes.
+//! - Commands to one die that do not depend on each other may complete in any order; commands to one erase
+//!   block take effect in the order of submission.
+//! - A completion appears exactly once for each submitted command, with its token, unless power is lost.
+//!
+//! Not known here: tenants, LBAs, maps, hosts, the clock (time arrives as a value).
+
+mod capabilities;
+mod command;
+mod contract;
+mod error;
+
+pub use capabilities::Capabilities;
+pub use command::{Command, Completion, MediaToken, Operation, PayloadParts};
+pub use contract::Media;
+pub use error::MediaError;

@@ -1,0 +1,21 @@
+use diecut_units::ContentMode;
+
+/// What a medium can do beyond its geometry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Pages (over all planes) that one program command writes; an erase block is a whole number of them.
+    pub program_unit_pages: u32,
+    /// How many of the most recently programmed units of an open erase block a power cut can still destroy.
+    /// A unit is safe once this many more units were programmed after it, or the block is full.
+    pub unsafe_units: u32,
+    /// Whether dies work independently of each other; `false` for a drive behind a translation layer.
+    pub independent_units: bool,
+    /// Whether pages can be copied within a die without crossing the channel.
+    pub copy_within_die: bool,
+    /// Erase blocks per die that can run in SLC mode (synchronous log without protected memory); 0 if none.
+    pub slc_blocks_per_die: u32,
+    /// What stands for the content of an IU of user data.
+    pub content_mode: ContentMode,
+    /// Program/erase cycles an erase block is made for; 0 if unknown.
+    pub endurance_cycles: u32,
+}

@@ -1,0 +1,33 @@
+use crate::{Capabilities, Command, Completion};
+use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
+
+/// One flash device as the rooms above see it: commands in, completions out, time as a value.
+///
+/// The driver calls [`Media::advance`] whenever time reaches [`Media::next_event`], and after submitting.
+pub trait Media {
+    /// Shape of the device.
+    fn geometry(&self) -> &Geometry;
+
+    /// What the device can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Whether the maker marked this erase block bad. Such a block is never touched.
+    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool;
+
+    /// Memory that survives a power cut, if the device has any. All calls return handles to the same memory.
+    fn protected_memory(&self) -> Option<ProtectedMemory>;
+
+    /// Accepts a command. Queueing is not bounded here; whoever submits keeps the queues (`vssd`).
+    ///
+    /// # Panics
+    /// If the command breaks a flash rule: outside the geometry, out of order, twice without an erase, not
+    /// whole program units, a copy across dies. These are bugs of the submitter, never facts of the medium.
+    fn submit(&mut self, command: Command, now: Time);
+
+    /// Lets time pass until `now` and appends what completed, in the order it did.
+    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>);
+
+    /// When something will happen next; [`Time::NEVER`] if nothing is under way. A value at or before the
+    /// last `now` means that [`Media::advance`] has completions to give at once.
+    fn next_event(&self) -> Time;
+}
