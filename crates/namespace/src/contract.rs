@@ -1,0 +1,173 @@
+//! Waist 3: the namespace contract. A door (NVMe/TCP target, and later vhost-user, FUSE, ...) sends
+//! [`NamespaceCommand`]s and receives [`NamespaceCompletion`]s.
+
+use diecut_units::{Buffer, BufferMut, Time};
+use smallvec::SmallVec;
+
+/// A namespace of the whole server, whatever subsystem shows it and under whatever NSID.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceId(pub u32);
+
+/// Chosen by the door, returned with the completion. Unique among the door's commands under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandToken(pub u64);
+
+/// Where admission keeps fairness: one value per source of commands (a connection, another door's queue).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub u32);
+
+/// A range of logical blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LbaRange {
+    /// First logical block.
+    pub first_lba: u64,
+    /// Number of logical blocks; 0 means an empty range.
+    pub lba_count: u32,
+}
+
+/// One command to a namespace.
+#[derive(Debug)]
+pub struct NamespaceCommand {
+    /// Comes back with the completion.
+    pub token: CommandToken,
+    /// Which namespace.
+    pub namespace: NamespaceId,
+    /// Who asks, for fairness and statistics.
+    pub source: SourceId,
+    /// When the command was complete in the door (received), for latency statistics.
+    pub arrived: Time,
+    /// What to do.
+    pub operation: NamespaceOperation,
+}
+
+/// What a host can ask. Buffers hold logical blocks as they travel: `lba_count * lba_size_bytes` bytes in
+/// content mode `Bytes`, 8 bytes per 4096 in content mode `Tags`.
+#[derive(Debug)]
+pub enum NamespaceOperation {
+    /// Reads logical blocks. The completion carries them in `data`.
+    Read {
+        /// Range to read, at least one block.
+        range: LbaRange,
+        /// Receives the content; taken from the door's pool, exactly as long as the range.
+        destination: BufferMut,
+    },
+    /// Writes logical blocks.
+    Write {
+        /// Range to write, at least one block.
+        range: LbaRange,
+        /// The content, exactly as long as the range.
+        data: Buffer,
+        /// Durable against power cuts before completion.
+        force_unit_access: bool,
+    },
+    /// Makes everything that completed before durable against power cuts.
+    Flush,
+    /// Deallocates ranges (Dataset Management, attribute deallocate).
+    Deallocate {
+        /// Ranges, in the host's order; empty ones do nothing.
+        ranges: SmallVec<[LbaRange; 2]>,
+    },
+    /// Makes a range read as zeros.
+    WriteZeroes {
+        /// Range, at least one block.
+        range: LbaRange,
+        /// The host allows the blocks to be deallocated (DEAC).
+        may_deallocate: bool,
+        /// Durable against power cuts before completion.
+        force_unit_access: bool,
+    },
+    /// Compares logical blocks with `data`.
+    Compare {
+        /// Range to compare, at least one block.
+        range: LbaRange,
+        /// Expected content, exactly as long as the range.
+        data: Buffer,
+    },
+    /// Checks that a range can be read, without giving its content.
+    Verify {
+        /// Range, at least one block.
+        range: LbaRange,
+    },
+}
+
+/// Why a namespace refused or failed, in words of no transport. `target` alone turns them into status codes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceError {
+    /// The range ends beyond the namespace.
+    #[error("the range ends beyond the namespace of {size_lbas} logical blocks")]
+    LbaOutOfRange {
+        /// Size of the namespace.
+        size_lbas: u64,
+    },
+    /// A field of the command cannot be used here.
+    #[error("{what}")]
+    InvalidField {
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The content differs from what the host expected.
+    #[error("compare failure")]
+    CompareFailure,
+    /// Data was lost on the medium.
+    #[error("logical block {lba}: unrecovered read error")]
+    Unrecovered {
+        /// First logical block that is lost.
+        lba: u64,
+    },
+    /// No space left for new data.
+    #[error("capacity exceeded: the pool is full")]
+    CapacityExceeded,
+    /// The namespace takes no more writes.
+    #[error("read-only: {reason}")]
+    ReadOnly {
+        /// Why.
+        reason: &'static str,
+    },
+    /// There is no such namespace (any more).
+    #[error("no such namespace")]
+    NoSuchNamespace,
+    /// The command was given up before it took effect (queue deleted, namespace being closed).
+    #[error("aborted")]
+    Aborted,
+    /// The namespace cannot serve now; the host may try again.
+    #[error("not ready")]
+    NotReady,
+    /// Something inside failed.
+    #[error("internal error: {reason}")]
+    Internal {
+        /// What.
+        reason: &'static str,
+    },
+}
+
+/// The answer to one command.
+#[derive(Debug)]
+pub struct NamespaceCompletion {
+    /// The command's token.
+    pub token: CommandToken,
+    /// Whether it worked.
+    pub result: Result<(), NamespaceError>,
+    /// The content of a read.
+    pub data: Option<Buffer>,
+}
+
+/// What a namespace says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceProperties {
+    /// Logical blocks a host may address.
+    pub size_lbas: u64,
+    /// Logical blocks that can be allocated at once.
+    pub capacity_lbas: u64,
+    /// Logical blocks that hold data now (thin volumes; NUSE).
+    pub used_lbas: u64,
+    /// log2 of the logical block size in bytes: 9 or 12.
+    pub lba_size_log2: u8,
+    /// Largest transfer of one command in logical blocks.
+    pub transfer_max_lbas: u32,
+    /// A host must flush to be safe from power cuts.
+    pub volatile_cache: bool,
+    /// Preferred write granularity and alignment in logical blocks (NPWG, NPWA).
+    pub preferred_write_lbas: u32,
+    /// Whether the namespace takes no writes.
+    pub read_only: bool,
+}

@@ -1,0 +1,247 @@
+//! Waist 2: the erase-block space of one vSSD (FlashBlox section 3.1, table 3 of the paper).
+//!
+//! The holder sees numbered independent units and logical erase blocks on them, never where they lie. A later
+//! migration changes nothing that can be seen here but a short delay.
+
+use diecut_media::PayloadParts;
+use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES};
+
+/// An independent unit of a vSSD: a die of its own, or a soft-plane of a shared die. Units work in parallel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitIndex(pub u16);
+
+/// A logical erase block: the `index`-th of its unit. Indices are dense from 0 and are used again after a free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogicalBlock {
+    /// The unit the block lies on.
+    pub unit: UnitIndex,
+    /// Number of the block within its unit, below [`EraseBlockSpace::blocks_of_unit`].
+    pub index: u32,
+}
+
+/// What the holder keeps in a block; stored with the block and given back by [`EraseBlockSpace::held_blocks`],
+/// so that the holder finds its own records after a restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Purpose(pub u8);
+
+/// Chosen by the holder, returned with the completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpaceToken(pub u64);
+
+/// Who an operation is for. The die arbiter serves earlier classes first, within bounds that keep the later
+/// ones moving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IoClass {
+    /// A host waits for this read.
+    HostRead,
+    /// A host's data on its way to flash.
+    HostWrite,
+    /// Copies of the cleaner.
+    Cleaner,
+    /// Map leaves, summaries, checkpoints.
+    Metadata,
+    /// Exchange of erase blocks for wear.
+    Migration,
+}
+
+/// Shape of every erase block of a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockShape {
+    /// Pages of a block.
+    pub pages: u32,
+    /// Data bytes of a page.
+    pub page_size_bytes: u32,
+    /// Pages of one program unit; appends are whole units.
+    pub program_unit_pages: u32,
+    /// How many trailing units of an open block a power cut can destroy (`Capabilities::unsafe_units`).
+    pub unsafe_units: u32,
+    /// OOB bytes of a page, as passed to append and read.
+    pub oob_size_bytes: u32,
+    /// The holder's part of each page's OOB starts here; what lies before belongs to `vssd`.
+    pub holder_oob_offset: u32,
+    /// What stands for the content of user data.
+    pub content_mode: ContentMode,
+}
+
+impl BlockShape {
+    /// IUs of a page.
+    pub const fn ius_per_page(&self) -> u32 {
+        self.page_size_bytes / IU_SIZE_BYTES as u32
+    }
+    /// IUs of a block.
+    pub const fn ius(&self) -> u32 {
+        self.pages * self.ius_per_page()
+    }
+    /// IUs of a program unit.
+    pub const fn program_unit_ius(&self) -> u32 {
+        self.program_unit_pages * self.ius_per_page()
+    }
+    /// Program units of a block.
+    pub const fn program_units(&self) -> u32 {
+        self.pages / self.program_unit_pages
+    }
+    /// OOB bytes of a program unit.
+    pub const fn program_unit_oob_size_bytes(&self) -> u32 {
+        self.program_unit_pages * self.oob_size_bytes
+    }
+}
+
+/// A block that the space holds for its holder, as seen after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBlock {
+    /// The block.
+    pub block: LogicalBlock,
+    /// What the holder said it is for.
+    pub purpose: Purpose,
+    /// Pages that were programmed; after a cut the last ones may be torn (their reads fail).
+    pub written_pages: u32,
+    /// Rises with every allocation of the space; tells which of two blocks was opened later.
+    pub allocation_sequence: u64,
+}
+
+/// Facts about a space that its holder must live with. Broken rules (append to a freed block, beyond the end,
+/// not whole units) are the holder's bug and panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceError {
+    /// No free erase block on this unit.
+    #[error("unit {unit}: no free erase block")]
+    NoFreeBlock {
+        /// The unit.
+        unit: u16,
+    },
+    /// The block is not held: freed before, or never allocated.
+    #[error("unit {unit} block {index}: not allocated")]
+    NotAllocated {
+        /// Unit.
+        unit: u16,
+        /// Block within the unit.
+        index: u32,
+    },
+    /// The data cannot be read back: more errors than the code corrects, or torn by a power cut.
+    #[error("unit {unit} block {index} IU {iu}: uncorrectable")]
+    Uncorrectable {
+        /// Unit.
+        unit: u16,
+        /// Block within the unit.
+        index: u32,
+        /// First IU that failed.
+        iu: u32,
+    },
+    /// Nothing was programmed there since the last erase.
+    #[error("unit {unit} block {index} IU {iu}: not programmed")]
+    Erased {
+        /// Unit.
+        unit: u16,
+        /// Block within the unit.
+        index: u32,
+        /// First IU that is erased.
+        iu: u32,
+    },
+    /// Content is stored as bytes where tags were asked for, or the other way round (tag mode only).
+    #[error("unit {unit} block {index} IU {iu}: content is stored in the other mode")]
+    WrongContentMode {
+        /// Unit.
+        unit: u16,
+        /// Block within the unit.
+        index: u32,
+        /// First IU.
+        iu: u32,
+    },
+    /// The program failed. What the block held before still reads; it takes no more appends and is retired
+    /// when it is freed.
+    #[error("unit {unit} block {index}: program failed, append to another block and free this one")]
+    AppendFailed {
+        /// Unit.
+        unit: u16,
+        /// Block within the unit.
+        index: u32,
+    },
+    /// The die or channel under this unit no longer answers.
+    #[error("unit {unit}: die does not answer")]
+    UnitOffline {
+        /// The unit.
+        unit: u16,
+    },
+    /// The vSSD takes no more writes (its reserve of good blocks is used up).
+    #[error("the vSSD is read-only: its reserve of good erase blocks is used up")]
+    ReadOnly,
+    /// The power is gone.
+    #[error("power is lost")]
+    PowerLost,
+}
+
+/// The answer to an append, read or sync.
+#[derive(Debug)]
+pub struct SpaceCompletion {
+    /// The operation's token.
+    pub token: SpaceToken,
+    /// Whether it worked.
+    pub result: Result<(), SpaceError>,
+    /// The destination of a read, filled on success.
+    pub destination: Option<BufferMut>,
+    /// The OOB destination of a read, filled on success.
+    pub oob: Option<BufferMut>,
+}
+
+/// Erase blocks of one vSSD, lent to its holder for the length of a call. Completions of the asynchronous
+/// operations reach the holder through whoever drives it.
+///
+/// Durability: an append is durable, as far as [`BlockShape::unsafe_units`] allows, when it completes. An
+/// allocation is durable when the first append to it completes, or at the next [`EraseBlockSpace::sync`]. A
+/// free is never undone by a crash once a sync that followed it completed; before that the block may come
+/// back, held and with its content, or partly erased. A freed block is not erased before its free is durable.
+pub trait EraseBlockSpace {
+    /// Shape of every block.
+    fn shape(&self) -> &BlockShape;
+    /// Number of independent units.
+    fn unit_count(&self) -> u16;
+    /// Erase blocks the unit can hold in all. The number can shrink when blocks go bad beyond the reserve.
+    fn blocks_of_unit(&self, unit: UnitIndex) -> u32;
+    /// Erase blocks that [`EraseBlockSpace::allocate`] can still give on this unit.
+    fn free_blocks(&self, unit: UnitIndex) -> u32;
+    /// Takes an erase block that is or will be erased before its first append.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoFreeBlock`], [`SpaceError::ReadOnly`], [`SpaceError::UnitOffline`].
+    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError>;
+    /// Programs the next program units of a block. `oob` has `oob_size_bytes` for each page, with the holder's
+    /// part filled; `vssd` fills its own. Appends to one block take effect in order.
+    fn append(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        parts: PayloadParts,
+        oob: BufferMut,
+        class: IoClass,
+    );
+    /// Reads consecutive IUs into `destination` (see `Operation::Read` of the media contract for its length)
+    /// and the OOB of the pages touched into `oob`.
+    fn read(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_iu: u32,
+        iu_count: u32,
+        destination: BufferMut,
+        oob: Option<BufferMut>,
+        class: IoClass,
+    );
+    /// Reads only the OOB of consecutive pages.
+    fn read_oob(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_page: u32,
+        oob: BufferMut,
+        class: IoClass,
+    );
+    /// Gives a block back. Reads of it that are under way still complete.
+    ///
+    /// # Errors
+    /// [`SpaceError::NotAllocated`] on a double free.
+    fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError>;
+    /// Completes when all allocations and frees before it are durable.
+    fn sync(&mut self, token: SpaceToken);
+    /// All blocks held, for the holder to find its own after a restart; cold path.
+    fn held_blocks(&self) -> Vec<HeldBlock>;
+}
