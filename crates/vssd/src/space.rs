@@ -3,7 +3,7 @@
 //! The holder sees numbered independent units and logical erase blocks on them, never where they lie. A later
 //! migration changes nothing that can be seen here but a short delay.
 
-use diecut_media::PayloadParts;
+pub use diecut_media::PayloadParts;
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES};
 
 /// An independent unit of a vSSD: a die of its own, or a soft-plane of a shared die. Units work in parallel.

@@ -1,0 +1,278 @@
+//! What an administrator asks of a shard. Objects are named by the administrator; names are unique per kind.
+
+use std::fmt;
+
+/// Chosen by the driver, returned with the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ControlToken(pub u64);
+
+/// The four isolation levels of FlashBlox (table 1 of the paper).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isolation {
+    /// Whole channels of its own.
+    Channel,
+    /// Whole dies of its own; the channel bus is shared.
+    Die,
+    /// Shares of dies, kept apart by token bucket and weighted fair sharing.
+    Software,
+    /// Shares of dies without fair sharing: a conventional drive.
+    None,
+}
+
+/// Definition of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantSpec {
+    /// Its name.
+    pub name: String,
+}
+
+/// Definition of a vSSD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VssdSpec {
+    /// Its name.
+    pub name: String,
+    /// The tenant it belongs to.
+    pub tenant: String,
+    /// How it is kept apart.
+    pub isolation: Isolation,
+    /// Throughput level; the administrator's level function turns it into channels, dies or soft-planes.
+    pub throughput_level: u32,
+    /// Bytes of erase blocks it must hold at least.
+    pub capacity_bytes: u64,
+    /// Share of the erase blocks that volumes cannot fill, as parts per thousand of what is exported:
+    /// OP = (physical - exported) / exported.
+    pub over_provisioning_permille: u32,
+    /// Weight among software-isolated vSSDs of the same dies.
+    pub weight: u32,
+    /// Upper limit of a software-isolated vSSD in bytes per second; 0 for none.
+    pub rate_limit_bytes_per_second: u64,
+}
+
+/// Definition of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    /// Its name.
+    pub name: String,
+    /// The vSSD it lives on.
+    pub vssd: String,
+    /// Size a host sees, a multiple of 4096.
+    pub size_bytes: u64,
+    /// Identity of the namespace; chosen by the administrator or made from the seed of the pool.
+    pub uuid: Option<[u8; 16]>,
+    /// EUI-64-based identity; chosen or derived.
+    pub nguid: Option<[u8; 16]>,
+}
+
+/// Definition of a subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsystemSpec {
+    /// NVMe qualified name.
+    pub nqn: String,
+    /// The tenant it serves.
+    pub tenant: String,
+    /// Serial number, at most 20 ASCII characters; derived from the NQN if absent.
+    pub serial: Option<String>,
+    /// Model number, at most 40 ASCII characters.
+    pub model: Option<String>,
+    /// Every host may connect.
+    pub allow_any_host: bool,
+    /// Hosts that may connect.
+    pub allowed_hosts: Vec<String>,
+    /// Namespaces: NSID and volume name.
+    pub namespaces: Vec<(u32, String)>,
+}
+
+/// One request. Creation is idempotent where the same object exists with the same definition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ControlRequest {
+    /// Creates a tenant.
+    CreateTenant(TenantSpec),
+    /// Deletes a tenant that owns nothing.
+    DeleteTenant(String),
+    /// Creates a vSSD.
+    CreateVssd(VssdSpec),
+    /// Deletes a vSSD without volumes; its blocks are erased before anyone else gets them.
+    DeleteVssd(String),
+    /// Creates a volume.
+    CreateVolume(VolumeSpec),
+    /// Deletes a volume that no subsystem shows.
+    DeleteVolume(String),
+    /// Creates a subsystem.
+    CreateSubsystem(SubsystemSpec),
+    /// Deletes a subsystem; its controllers are shut down.
+    DeleteSubsystem(String),
+    /// Allows a host, by NQN, to connect to a subsystem.
+    AllowHost {
+        /// NQN of the subsystem.
+        subsystem: String,
+        /// NQN of the host.
+        host: String,
+    },
+    /// Takes the permission back and disconnects the host.
+    DenyHost {
+        /// NQN of the subsystem.
+        subsystem: String,
+        /// NQN of the host.
+        host: String,
+    },
+    /// Shows a volume as a namespace of a subsystem; connected hosts are told.
+    AttachNamespace {
+        /// NQN of the subsystem.
+        subsystem: String,
+        /// Namespace identifier, 1 or more.
+        nsid: u32,
+        /// Name of the volume.
+        volume: String,
+    },
+    /// Takes a namespace away; connected hosts are told.
+    DetachNamespace {
+        /// NQN of the subsystem.
+        subsystem: String,
+        /// Namespace identifier.
+        nsid: u32,
+    },
+    /// Everything that exists, with figures.
+    Status,
+    /// Makes everything durable and stops accepting commands; answered when a restart needs no recovery.
+    Shutdown,
+}
+
+/// The answer to one request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ControlResponse {
+    /// Done.
+    Done,
+    /// What exists.
+    Status(Box<Status>),
+    /// Not done, and nothing was changed.
+    Refused(ControlError),
+}
+
+/// Why a request was refused: the object, the problem, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlError {
+    /// What kind of problem.
+    pub kind: ControlErrorKind,
+    /// A sentence that names the object and says what to do.
+    pub message: String,
+}
+
+/// Kinds of refusals, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlErrorKind {
+    /// No object of this name.
+    NotFound,
+    /// An object of this name exists with another definition.
+    Exists,
+    /// The object is used by another one.
+    InUse,
+    /// A field has an impossible value.
+    Invalid,
+    /// Capacity or isolation that cannot be had.
+    Exhausted,
+    /// The medium failed.
+    Media,
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// Everything that exists on a shard, with figures since the shard started unless said otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// Devices of the pool.
+    pub devices: Vec<DeviceStatus>,
+    /// Tenants.
+    pub tenants: Vec<TenantSpec>,
+    /// vSSDs.
+    pub vssds: Vec<VssdStatus>,
+    /// Volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// Subsystems.
+    pub subsystems: Vec<SubsystemStatus>,
+}
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceStatus {
+    /// Profile or model.
+    pub name: String,
+    /// Channels.
+    pub channels: u16,
+    /// Dies of each channel.
+    pub dies_per_channel: u16,
+    /// Raw bytes.
+    pub raw_capacity_bytes: u64,
+    /// Erases of each channel since the device was made.
+    pub erases_per_channel: Vec<u64>,
+    /// Channels that no vSSD uses.
+    pub free_channels: u16,
+    /// Dies that no vSSD uses, over all channels.
+    pub free_dies: u32,
+    /// Erase blocks that are bad.
+    pub bad_erase_blocks: u64,
+}
+
+/// A vSSD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VssdStatus {
+    /// Its definition.
+    pub spec: VssdSpec,
+    /// Where it lies: one line for people.
+    pub placement: String,
+    /// Independent units.
+    pub units: u32,
+    /// Bytes of erase blocks it holds.
+    pub physical_bytes: u64,
+    /// Bytes volumes can store.
+    pub exported_bytes: u64,
+    /// Bytes volumes store now.
+    pub used_bytes: u64,
+    /// Bytes hosts wrote.
+    pub host_written_bytes: u64,
+    /// Bytes programmed for hosts.
+    pub programmed_user_bytes: u64,
+    /// Bytes programmed by the cleaner.
+    pub programmed_cleaner_bytes: u64,
+    /// Bytes programmed for maps, summaries, checkpoints and padding.
+    pub programmed_metadata_bytes: u64,
+    /// Erases of its blocks.
+    pub erases: u64,
+    /// Why it takes no writes, if so.
+    pub read_only_reason: Option<String>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeStatus {
+    /// Its definition, identities filled.
+    pub spec: VolumeSpec,
+    /// Bytes stored now.
+    pub used_bytes: u64,
+    /// Read commands completed.
+    pub reads: u64,
+    /// Write commands completed.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Latency percentiles of reads from arrival to completion, in nanoseconds: p50, p99, p99.9, p99.99.
+    pub read_latency_ns: [u64; 4],
+    /// Same for writes.
+    pub write_latency_ns: [u64; 4],
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubsystemStatus {
+    /// Its definition, identities filled.
+    pub spec: SubsystemSpec,
+    /// Connected controllers: host NQN, controller id, number of I/O queues.
+    pub controllers: Vec<(String, u16, u16)>,
+}
