@@ -12,6 +12,7 @@ mod address;
 mod buffer;
 mod checksum;
 mod geometry;
+pub mod marks;
 mod payload;
 mod pool;
 mod protected;
