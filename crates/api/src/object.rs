@@ -1,0 +1,184 @@
+//! Objects an administrator creates. Names are unique per kind; a subsystem is named by its NQN.
+
+use crate::size::Size;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The four isolation levels of FlashBlox (table 1 of the paper).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// Whole channels of its own: a neighbour cannot be felt.
+    Channel,
+    /// Whole dies of its own; the channel bus is shared.
+    Die,
+    /// Shares of dies, kept apart by token bucket and weighted fair sharing.
+    Software,
+    /// Shares of dies without fair sharing: what a conventional drive does.
+    None,
+}
+
+/// A tenant: the owner of vSSDs and subsystems.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tenant {
+    /// Its name.
+    pub name: String,
+}
+
+/// A virtual SSD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vssd {
+    /// Its name.
+    pub name: String,
+    /// The tenant it belongs to.
+    pub tenant: String,
+    /// How it is kept apart.
+    pub isolation: Isolation,
+    /// Throughput level: the server's level table turns it into channels, dies or soft-planes.
+    #[serde(default = "default_throughput_level")]
+    pub throughput_level: u32,
+    /// Bytes of erase blocks it holds at least.
+    pub capacity: Size,
+    /// Over-provisioning in parts per thousand of what volumes can store:
+    /// OP = (physical - exported) / exported.
+    #[serde(default = "default_over_provisioning_permille")]
+    pub over_provisioning_permille: u32,
+    /// Weight among software-isolated vSSDs of the same dies.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// Upper limit of a software-isolated vSSD in bytes per second; 0 for none.
+    #[serde(default)]
+    pub rate_limit: Size,
+}
+
+/// Level 1 of the server's table.
+pub fn default_throughput_level() -> u32 {
+    1
+}
+
+/// 28 %, the over-provisioning of conventional write-heavy drives.
+pub fn default_over_provisioning_permille() -> u32 {
+    280
+}
+
+/// All alike.
+pub fn default_weight() -> u32 {
+    1
+}
+
+/// A volume: what a namespace shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// The vSSD it lives on.
+    pub vssd: String,
+    /// Size a host sees; a multiple of 4096 bytes.
+    pub size: Size,
+    /// UUID of the namespace; made by the server if absent, and kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<Uuid>,
+    /// NGUID of the namespace as 32 hexadecimal digits; made by the server if absent, and kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nguid: Option<Nguid>,
+}
+
+/// A volume shown by a subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Namespace {
+    /// Namespace identifier within the subsystem, 1 or more.
+    pub nsid: u32,
+    /// Name of the volume.
+    pub volume: String,
+}
+
+/// An NVMe subsystem: what a host connects to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subsystem {
+    /// NVMe qualified name.
+    pub nqn: String,
+    /// The tenant it serves.
+    pub tenant: String,
+    /// Serial number, at most 20 ASCII characters; derived from the NQN if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// Model number, at most 40 ASCII characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Every host may connect.
+    #[serde(default)]
+    pub allow_any_host: bool,
+    /// NQNs of hosts that may connect.
+    #[serde(default)]
+    pub allowed_hosts: Vec<String>,
+    /// Volumes it shows.
+    #[serde(default)]
+    pub namespaces: Vec<Namespace>,
+}
+
+/// A permission: a host that may connect to a subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// NQN of the host.
+    pub nqn: String,
+}
+
+/// A namespace globally unique identifier: 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Nguid(pub [u8; 16]);
+
+impl std::str::FromStr for Nguid {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Nguid, String> {
+        u128::from_str_radix(text, 16)
+            .ok()
+            .filter(|_| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .map(|number| Nguid(number.to_be_bytes()))
+            .ok_or_else(|| format!("`{text}` is not an NGUID; write 32 hexadecimal digits"))
+    }
+}
+
+impl std::fmt::Display for Nguid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl Serialize for Nguid {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Nguid {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Nguid, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn an_nguid_is_32_digits_and_nothing_else() {
+        let text = "0123456789abcdef0123456789abcdef";
+        assert_eq!(text.parse::<Nguid>().unwrap().to_string(), text);
+        for bad in ["", "0123", "+123456789abcdef0123456789abcdef", "g123456789abcdef0123456789abcdef"] {
+            assert!(bad.parse::<Nguid>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_named() {
+        let error =
+            serde_json::from_str::<Volume>(r#"{"name":"a","vssd":"b","size":"1 GiB","sise":1}"#).unwrap_err();
+        assert!(error.to_string().contains("sise"), "{error}");
+    }
+}

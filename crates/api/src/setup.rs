@@ -1,0 +1,258 @@
+//! The TOML file that declares a whole set-up: the server, its device, and what shall exist on it. Applying
+//! it again changes nothing.
+
+use crate::object::{Subsystem, Tenant, Volume, Vssd};
+use crate::size::Size;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A whole set-up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// The server.
+    #[serde(default)]
+    pub server: Server,
+    /// The device it cuts.
+    #[serde(default)]
+    pub device: Device,
+    /// Tenants that shall exist.
+    #[serde(default, rename = "tenant")]
+    pub tenants: Vec<Tenant>,
+    /// vSSDs that shall exist.
+    #[serde(default, rename = "vssd")]
+    pub vssds: Vec<Vssd>,
+    /// Volumes that shall exist.
+    #[serde(default, rename = "volume")]
+    pub volumes: Vec<Volume>,
+    /// Subsystems that shall exist.
+    #[serde(default, rename = "subsystem")]
+    pub subsystems: Vec<Subsystem>,
+}
+
+/// The server process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Server {
+    /// Where NVMe/TCP hosts connect.
+    pub listen: SocketAddr,
+    /// Folder of device images and of the control socket.
+    pub data: PathBuf,
+    /// Unix socket of the control interface; `control.sock` in the data folder if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    /// Shards, one thread each.
+    pub shards: u16,
+    /// Pin shard threads to cores.
+    pub pin_cores: bool,
+    /// How long a shard polls after its last work before it sleeps, in microseconds.
+    pub busy_poll_us: u32,
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server {
+            listen: SocketAddr::from(([127, 0, 0, 1], 4420)),
+            data: PathBuf::from("diecut-data"),
+            socket: None,
+            shards: 1,
+            pin_cores: false,
+            busy_poll_us: 50,
+        }
+    }
+}
+
+impl Server {
+    /// The control socket.
+    pub fn socket_path(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| self.data.join("control.sock"))
+    }
+}
+
+/// Where an emulated device keeps its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backing {
+    /// A sparse file; survives the process.
+    File,
+    /// Memory; gone with the process.
+    Memory,
+}
+
+/// When the image file is synchronized with its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Survives the death of the server, not of the machine.
+    Process,
+    /// Survives the death of the machine too: flushes reach the disk.
+    Machine,
+}
+
+/// An emulated device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Device {
+    /// Name of a built-in NAND profile, or path of a profile file (`.toml`).
+    pub profile: String,
+    /// Where the content lives.
+    pub backing: Backing,
+    /// What an acknowledged flush survives, for a file.
+    pub durability: Durability,
+    /// Take as long as the NAND would.
+    pub pacing: bool,
+    /// Seed of factory bad blocks and of everything else that is drawn.
+    pub seed: u64,
+    /// Memory that survives a power cut (capacitors); absent for the profile's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protected_memory: Option<Size>,
+}
+
+impl Default for Device {
+    fn default() -> Device {
+        Device {
+            profile: "cnex-1tb".to_string(),
+            backing: Backing::File,
+            durability: Durability::Process,
+            pacing: false,
+            seed: 1,
+            protected_memory: None,
+        }
+    }
+}
+
+/// A set-up file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Not TOML, or a field that does not exist or has the wrong form; the message names line and field.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// An object refers to another one that is not declared in the file.
+    #[error("{kind} `{name}` names {refers_to_kind} `{refers_to}`, which the file does not declare; add it")]
+    Dangling {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// Kind it refers to.
+        refers_to_kind: &'static str,
+        /// Name it refers to.
+        refers_to: String,
+    },
+    /// Two objects of one kind have the same name.
+    #[error("{kind} `{name}` is declared twice; remove one or rename it")]
+    Twice {
+        /// Kind of the objects.
+        kind: &'static str,
+        /// Their name.
+        name: String,
+    },
+}
+
+impl Setup {
+    /// Reads a set-up and checks that it is complete in itself.
+    ///
+    /// # Errors
+    /// See [`SetupError`].
+    pub fn from_toml(text: &str) -> Result<Setup, SetupError> {
+        let setup: Setup = toml::from_str(text)?;
+        setup.check()?;
+        Ok(setup)
+    }
+
+    fn check(&self) -> Result<(), SetupError> {
+        let tenants = names("tenant", self.tenants.iter().map(|tenant| &tenant.name))?;
+        let vssds = names("vssd", self.vssds.iter().map(|vssd| &vssd.name))?;
+        let volumes = names("volume", self.volumes.iter().map(|volume| &volume.name))?;
+        names("subsystem", self.subsystems.iter().map(|subsystem| &subsystem.nqn))?;
+        for vssd in &self.vssds {
+            declared("vssd", &vssd.name, "tenant", &vssd.tenant, &tenants)?;
+        }
+        for volume in &self.volumes {
+            declared("volume", &volume.name, "vssd", &volume.vssd, &vssds)?;
+        }
+        for subsystem in &self.subsystems {
+            declared("subsystem", &subsystem.nqn, "tenant", &subsystem.tenant, &tenants)?;
+            for namespace in &subsystem.namespaces {
+                declared("subsystem", &subsystem.nqn, "volume", &namespace.volume, &volumes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn names<'a>(
+    kind: &'static str,
+    all: impl Iterator<Item = &'a String>,
+) -> Result<std::collections::BTreeSet<&'a String>, SetupError> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in all {
+        if !seen.insert(name) {
+            return Err(SetupError::Twice { kind, name: name.clone() });
+        }
+    }
+    Ok(seen)
+}
+
+fn declared(
+    kind: &'static str,
+    name: &str,
+    refers_to_kind: &'static str,
+    refers_to: &String,
+    known: &std::collections::BTreeSet<&String>,
+) -> Result<(), SetupError> {
+    if known.contains(refers_to) {
+        return Ok(());
+    }
+    Err(SetupError::Dangling { kind, name: name.to_string(), refers_to_kind, refers_to: refers_to.clone() })
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    const EXAMPLE: &str = r#"
+        [server]
+        listen = "127.0.0.1:4421"
+        [device]
+        profile = "tiny"
+        backing = "memory"
+        [[tenant]]
+        name = "alpha"
+        [[vssd]]
+        name = "alpha-flash"
+        tenant = "alpha"
+        isolation = "channel"
+        capacity = "1 MiB"
+        [[volume]]
+        name = "alpha-disk"
+        vssd = "alpha-flash"
+        size = "512 KiB"
+        [[subsystem]]
+        nqn = "nqn.2026-11.org.diecut:alpha"
+        tenant = "alpha"
+        allow_any_host = true
+        namespaces = [{ nsid = 1, volume = "alpha-disk" }]
+    "#;
+
+    #[test]
+    fn a_complete_file_is_read() {
+        let setup = Setup::from_toml(EXAMPLE).unwrap();
+        assert_eq!(setup.vssds[0].capacity, Size(1 << 20));
+        assert_eq!(setup.vssds[0].throughput_level, 1);
+        assert_eq!(setup.server.socket_path(), PathBuf::from("diecut-data/control.sock"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let dangling = EXAMPLE.replace("vssd = \"alpha-flash\"", "vssd = \"beta-flash\"");
+        let error = Setup::from_toml(&dangling).unwrap_err().to_string();
+        assert!(error.contains("alpha-disk") && error.contains("beta-flash"), "{error}");
+        let unknown = EXAMPLE.replace("isolation", "isolated");
+        let error = Setup::from_toml(&unknown).unwrap_err().to_string();
+        assert!(error.contains("isolated"), "{error}");
+        let twice = format!("{EXAMPLE}\n[[tenant]]\nname = \"alpha\"\n");
+        assert!(Setup::from_toml(&twice).unwrap_err().to_string().contains("twice"));
+    }
+}

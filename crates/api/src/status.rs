@@ -1,0 +1,166 @@
+//! What exists, with figures since the server started unless said otherwise.
+
+use crate::object::{Subsystem, Tenant, Volume, Vssd};
+use crate::size::Size;
+use serde::{Deserialize, Serialize};
+
+/// Everything that exists.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Where hosts connect to, as `address:port`.
+    pub listen: String,
+    /// Devices of the pool.
+    pub devices: Vec<Device>,
+    /// Tenants.
+    pub tenants: Vec<Tenant>,
+    /// vSSDs.
+    pub vssds: Vec<VssdStatus>,
+    /// Volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// Subsystems.
+    pub subsystems: Vec<SubsystemStatus>,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Profile or model.
+    pub name: String,
+    /// Channels.
+    pub channels: u16,
+    /// Dies of each channel.
+    pub dies_per_channel: u16,
+    /// Raw bytes.
+    pub raw_capacity: Size,
+    /// Channels that no vSSD uses.
+    pub free_channels: u16,
+    /// Dies that no vSSD uses, over all channels.
+    pub free_dies: u32,
+    /// Erase blocks that are bad.
+    pub bad_erase_blocks: u64,
+    /// Erases of each channel since the device was made.
+    pub erases_per_channel: Vec<u64>,
+}
+
+/// A vSSD.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VssdStatus {
+    /// Its definition.
+    #[serde(flatten)]
+    pub vssd: VssdDefinition,
+    /// Where it lies, for people.
+    pub placement: String,
+    /// Independent units.
+    pub units: u32,
+    /// Bytes of erase blocks it holds.
+    pub physical: Size,
+    /// Bytes volumes can store.
+    pub exported: Size,
+    /// Bytes volumes store now.
+    pub used: Size,
+    /// Bytes hosts wrote.
+    pub host_written: Size,
+    /// Bytes programmed for hosts.
+    pub programmed_user: Size,
+    /// Bytes programmed by the cleaner.
+    pub programmed_cleaner: Size,
+    /// Bytes programmed for maps, summaries, checkpoints and padding.
+    pub programmed_metadata: Size,
+    /// Programmed bytes for each byte hosts wrote; absent before the first write.
+    pub waf_cleaner: Option<f64>,
+    /// Erases of its blocks.
+    pub erases: u64,
+    /// Why it takes no writes, if so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub read_only_reason: Option<String>,
+}
+
+/// [`Vssd`] without `deny_unknown_fields`, which cannot be flattened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VssdDefinition {
+    /// See [`Vssd::name`].
+    pub name: String,
+    /// See [`Vssd::tenant`].
+    pub tenant: String,
+    /// See [`Vssd::isolation`].
+    pub isolation: crate::object::Isolation,
+    /// See [`Vssd::throughput_level`].
+    pub throughput_level: u32,
+    /// See [`Vssd::capacity`].
+    pub capacity: Size,
+    /// See [`Vssd::over_provisioning_permille`].
+    pub over_provisioning_permille: u32,
+    /// See [`Vssd::weight`].
+    pub weight: u32,
+    /// See [`Vssd::rate_limit`].
+    pub rate_limit: Size,
+}
+
+impl From<Vssd> for VssdDefinition {
+    fn from(vssd: Vssd) -> VssdDefinition {
+        VssdDefinition {
+            name: vssd.name,
+            tenant: vssd.tenant,
+            isolation: vssd.isolation,
+            throughput_level: vssd.throughput_level,
+            capacity: vssd.capacity,
+            over_provisioning_permille: vssd.over_provisioning_permille,
+            weight: vssd.weight,
+            rate_limit: vssd.rate_limit,
+        }
+    }
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its definition, identities filled.
+    pub volume: Volume,
+    /// Bytes stored now.
+    pub used: Size,
+    /// Read commands completed.
+    pub reads: u64,
+    /// Write commands completed.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Latency of reads from arrival to completion.
+    pub read_latency: Latency,
+    /// Latency of writes from arrival to completion.
+    pub write_latency: Latency,
+}
+
+/// Latency percentiles in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p99_9_ns: u64,
+    /// 99.99th percentile.
+    pub p99_99_ns: u64,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SubsystemStatus {
+    /// Its definition, identities filled.
+    pub subsystem: Subsystem,
+    /// Connected controllers.
+    pub controllers: Vec<Controller>,
+}
+
+/// A connected controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Controller {
+    /// NQN of its host.
+    pub host_nqn: String,
+    /// Controller identifier.
+    pub controller_id: u16,
+    /// I/O queues.
+    pub io_queues: u16,
+}
