@@ -1,0 +1,62 @@
+# Words the scenarios are written in. Sourced by BusyBox sh, whose built-in applets win over programs of the same name:
+# tools that BusyBox also has are called by their full path.
+umask 022
+
+# check NAME COMMAND...: runs the command, prints its output and one RESULT line that the driver reads.
+check() {
+  check_name=$1; shift
+  if "$@" >/tmp/check.out 2>&1; then verdict=ok; else verdict="fail exit $?: $(tail -n 3 /tmp/check.out | tr '\n\t' '  ')"; fi
+  sed 's/^/    /' /tmp/check.out | tail -n 60
+  echo "RESULT $check_name $verdict"
+}
+
+# refused COMMAND...: succeeds when the command fails with an error of its own, not by signal or time-out.
+refused() { "$@"; refused_code=$?; [ $refused_code -ne 0 ] && [ $refused_code -lt 124 ]; }
+
+# within SECONDS COMMAND...: succeeds as soon as the command does.
+within() {
+  within_tries=$(($1 * 5)); shift
+  while [ $within_tries -gt 0 ]; do
+    if "$@"; then return 0; fi
+    sleep 0.2; within_tries=$((within_tries - 1))
+  done
+  echo "not within the time given: $*"; return 1
+}
+
+# Kernel messages go to the console as whole lines of their own, so that they never split a RESULT line.
+cat /dev/kmsg | while read -r message; do
+  case $message in *SUBSYSTEM=*) ;; *nvme*|*EXT4*|*XFS*|*rror*|*blocked\ for*|*BUG*|*WARN*) echo "KERNEL ${message#*;}" ;; esac
+done &
+
+fabric="-t tcp -a $ADDRESS -s $PORT"
+me="-q $HOST_NQN -I $HOST_ID"
+
+# The block device of a subsystem; its multipath parts (nvme0c0n1) are hidden and do not count.
+device_of() {
+  for block in /sys/block/nvme*; do
+    case ${block##*/} in nvme*c*n*) continue ;; esac
+    if [ "$(cat "$block/device/subsysnqn" 2>/dev/null)" = "$1" ] && [ -b "/dev/${block##*/}" ]; then echo "/dev/${block##*/}"; return 0; fi
+  done
+  return 1
+}
+# The sysfs folder of the controller of a subsystem.
+controller_of() {
+  for controller in /sys/class/nvme/nvme*; do
+    if [ "$(cat "$controller/subsysnqn" 2>/dev/null)" = "$1" ]; then echo "$controller"; return 0; fi
+  done
+  return 1
+}
+has_device() { device_of "$1" >/dev/null; }
+has_no_device() { ! device_of "$1" >/dev/null; }
+state_is() { [ "$(cat "$1/state" 2>/dev/null)" = "$2" ]; }
+
+# fio_verify NAME FILE SIZE SEED OPTIONS...: random writes with checksummed, seeded content, then reads all back. Content
+# of another seed, offset or run fails. A missing device must not become a regular file in /dev.
+fio_verify() {
+  fio_name=$1 fio_file=$2 fio_size=$3 fio_seed=$4; shift 4
+  timeout 200 fio --name="$fio_name" --filename="$fio_file" --size="$fio_size" --randseed="$fio_seed" --rw=randwrite --bs=4k \
+    --ioengine=libaio --iodepth=16 --direct=1 --verify=crc32c --verify_fatal=1 --do_verify=1 --thread --output-format=terse --terse-version=3 "$@"
+}
+# fio_reread: same arguments; checks what an earlier fio_verify left.
+fio_reread() { fio_verify "$@" --verify_only; }
+on_device="--allow_file_create=0"

@@ -1,0 +1,157 @@
+//! One virtual machine: QEMU without acceleration, a kernel, an initial RAM disk, a serial console that is read line by line.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use crate::archive::Archive;
+
+/// A running guest; killed when dropped.
+pub struct Guest {
+    process: Child,
+    lines: Receiver<String>,
+    deadline: Instant,
+}
+
+/// What a guest consists of.
+pub struct GuestPlan<'a> {
+    /// Folder that prepare.sh filled.
+    pub cache: &'a Path,
+    /// Kernel folder in it.
+    pub kernel: &'a str,
+    /// Folder for the RAM disk and the console log.
+    pub work: &'a Path,
+    /// Scenario script, by file name in `guest/`.
+    pub script: &'a str,
+    /// Shell variables the script finds set.
+    pub variables: &'a [(&'a str, String)],
+    /// Argument of QEMU's `-netdev user,id=net` beyond the id, such as a forwarded port.
+    pub network: &'a str,
+    /// Raw images to attach as virtio disks.
+    pub disks: &'a [std::path::PathBuf],
+    /// Virtual processors; also the number of NVMe I/O queues Linux opens.
+    pub processor_count: u32,
+}
+
+/// What waiting for the next console line gave.
+pub enum Console {
+    /// A line, without its end.
+    Line(String),
+    /// Nothing within the time asked for.
+    Quiet,
+    /// The guest powered off or died.
+    Ended,
+}
+
+impl Guest {
+    /// Boots a guest that must end within `time_limit`.
+    ///
+    /// # Errors
+    /// When files cannot be read or written or QEMU cannot be started.
+    pub fn boot(plan: &GuestPlan<'_>, time_limit: Duration) -> std::io::Result<Self> {
+        fs::create_dir_all(plan.work)?;
+        let initrd = plan.work.join("initrd.cpio");
+        write_initrd(plan, &initrd)?;
+        let mut command = kill_with_parent("qemu-system-x86_64");
+        command
+            // /dev/kvm may exist and still not work; emulation always does.
+            .args([
+                "-accel",
+                "tcg",
+                "-cpu",
+                "Nehalem",
+                "-m",
+                "1024",
+                "-nodefaults",
+                "-no-reboot",
+                "-display",
+                "none",
+            ])
+            .args(["-smp", &plan.processor_count.to_string()])
+            .args(["-serial", "stdio", "-monitor", "none"])
+            .arg("-kernel")
+            .arg(plan.cache.join(plan.kernel).join("vmlinuz"))
+            .arg("-initrd")
+            .arg(&initrd)
+            .args(["-append", "console=ttyS0 panic=-1 loglevel=1 rdinit=/init"])
+            .args(["-netdev", &format!("user,id=net{}", plan.network)])
+            .args(["-device", "virtio-net-pci,netdev=net,romfile="]);
+        for (index, disk) in plan.disks.iter().enumerate() {
+            command.arg("-drive").arg(format!("if=none,id=disk{index},format=raw,file={}", disk.display()));
+            command.arg("-device").arg(format!("virtio-blk-pci,drive=disk{index}"));
+        }
+        let errors = fs::File::create(plan.work.join("qemu.log"))?;
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn()?;
+        let console = process.stdout.take().expect("stdout was asked to be piped");
+        let mut log = fs::File::create(plan.work.join("console.log"))?;
+        let (sender, lines) = channel();
+        // Ends when QEMU closes its end, at the latest when `Drop` kills it.
+        std::thread::spawn(move || {
+            let mut console = BufReader::new(console);
+            let mut bytes = Vec::new();
+            while matches!(console.read_until(b'\n', &mut bytes), Ok(count) if count > 0) {
+                // Failing to keep the log must not fail the test.
+                let _ = log.write_all(&bytes);
+                let line = String::from_utf8_lossy(&bytes).trim_end().to_string();
+                bytes.clear();
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { process, lines, deadline: Instant::now() + time_limit })
+    }
+
+    /// Waits up to `patience` for a line of the console.
+    pub fn next(&mut self, patience: Duration) -> Console {
+        match self.lines.recv_timeout(patience.min(self.time_left())) {
+            Ok(line) => Console::Line(line),
+            Err(RecvTimeoutError::Timeout) => Console::Quiet,
+            Err(RecvTimeoutError::Disconnected) => Console::Ended,
+        }
+    }
+
+    /// Time until the guest is given up; zero when it has passed.
+    pub fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Both fail only if the process is already gone.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A command whose process dies with this one, so that an interrupted run leaves nothing behind.
+pub fn kill_with_parent(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--", program]);
+    command
+}
+
+fn write_initrd(plan: &GuestPlan<'_>, path: &Path) -> std::io::Result<()> {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("guest");
+    let mut archive = Archive::default();
+    archive.file("init", &fs::read(scripts.join("init"))?);
+    archive.folder("scenario");
+    for name in ["library.sh", plan.script] {
+        archive.file(&format!("scenario/{name}"), &fs::read(scripts.join(name))?);
+    }
+    let mut environment = format!("export SCENARIO='{}'\n", plan.script);
+    for (name, value) in plan.variables {
+        assert!(!value.contains('\''), "{name} would break out of its quotes: {value}");
+        environment.push_str(&format!("export {name}='{value}'\n"));
+    }
+    archive.file("scenario/environment", environment.as_bytes());
+    let mut initrd = fs::File::create(path)?;
+    for part in [plan.cache.join("base.cpio"), plan.cache.join(plan.kernel).join("modules.cpio")] {
+        std::io::copy(&mut fs::File::open(part)?, &mut initrd)?;
+    }
+    initrd.write_all(&archive.finish())
+}

@@ -1,0 +1,44 @@
+//! Real hosts: boots stock Linux kernels under QEMU against a running server and reports what they think of it.
+//!
+//! Place in the flow: outside of everything. The server is a process started from a command line; the host is a virtual
+//! machine with nvme-cli, mkfs, fio and fsck in it. Nothing here is linked with the rooms under test, so no shared
+//! misunderstanding of the specification can hide.
+//!
+//! `prepare.sh` fetches kernels and tools. `guest/*.sh` are the scenarios, which run inside the guest and print
+//! `RESULT <name> ok|fail <reason>` on the serial console; `EVENT <name>` lines tell this driver when to act (kill the
+//! server, start it again). `--server reference` puts Linux's own NVMe/TCP target, in a second guest, where the server
+//! would be: it proves that scenarios and harness are right before our server is blamed.
+//!
+//! Functional checks only: under software emulation no time measured in a guest means anything.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a driver of real processes reads the real clock and waits in threads"
+)]
+
+mod archive;
+mod guest;
+mod options;
+mod report;
+mod scenario;
+mod server;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let options = match options::Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("hosts: {problem}\n\n{}", options::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let mut report = report::Report::default();
+    for kernel in &options.kernels {
+        for scenario in &options.scenarios {
+            println!("hosts: Linux {kernel}, {}: {}", scenario.name, scenario.purpose);
+            report.add(scenario::run(&options, kernel, scenario));
+        }
+    }
+    report.print();
+    if report.all_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

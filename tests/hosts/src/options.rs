@@ -1,0 +1,98 @@
+//! Command line of the driver.
+
+use std::path::PathBuf;
+
+use crate::scenario::{SCENARIOS, Scenario};
+use crate::server::Launch;
+
+/// What `--help` and mistakes print.
+pub const USAGE: &str = "\
+usage: diecut-hosts [--kernel 6.1|6.12]... [--scenario NAME]... [--server reference|COMMAND]
+                    [--nqn-a NQN] [--nqn-b NQN] [--cache FOLDER] [--work FOLDER] [--verbose]
+
+COMMAND is run by sh; {port} and {folder} in it are replaced by the TCP port on 127.0.0.1 to serve on and
+by a folder that survives restarts of the server. The environment variable DIECUT_HOSTS_SERVER is its default.
+Run tests/hosts/prepare.sh first.";
+
+/// Kernels that prepare.sh fetches.
+const KERNELS: [&str; 2] = ["6.1", "6.12"];
+
+/// Parsed command line.
+pub struct Options {
+    /// Folder that prepare.sh filled.
+    pub cache: PathBuf,
+    /// Folder for logs and the server's data; one folder per guest below it.
+    pub work: PathBuf,
+    /// Kernels to boot, by the folder names of prepare.sh.
+    pub kernels: Vec<String>,
+    /// Scenarios to run on each kernel.
+    pub scenarios: Vec<&'static Scenario>,
+    /// How the server under test is started.
+    pub launch: Launch,
+    /// Subsystem of the first tenant.
+    pub nqn_a: String,
+    /// Subsystem of the second tenant.
+    pub nqn_b: String,
+    /// Echo every line of the guest's console.
+    pub verbose: bool,
+}
+
+impl Options {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// With a sentence for the user when an argument is unknown, lacks its value, or names nothing known.
+    pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+        let mut options = Self {
+            cache: std::env::var_os("DIECUT_HOSTS_CACHE")
+                .map_or_else(|| target.join("hosts-cache"), PathBuf::from),
+            work: target.join("hosts-work"),
+            kernels: Vec::new(),
+            scenarios: Vec::new(),
+            launch: std::env::var("DIECUT_HOSTS_SERVER").map_or(Launch::Reference, Launch::parse),
+            nqn_a: "nqn.2026-11.org.diecut:tenant-a".into(),
+            nqn_b: "nqn.2026-11.org.diecut:tenant-b".into(),
+            verbose: false,
+        };
+        let mut arguments = arguments;
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("{argument} lacks its value"));
+            match argument.as_str() {
+                "--kernel" => {
+                    let kernel = value()?;
+                    if !KERNELS.contains(&kernel.as_str()) {
+                        return Err(format!("no kernel {kernel}; known: {}", KERNELS.join(", ")));
+                    }
+                    options.kernels.push(kernel);
+                }
+                "--scenario" => {
+                    let name = value()?;
+                    let known = SCENARIOS.iter().find(|scenario| scenario.name == name);
+                    options.scenarios.push(known.ok_or_else(|| format!("no scenario {name}"))?);
+                }
+                "--server" => options.launch = Launch::parse(value()?),
+                "--nqn-a" => options.nqn_a = value()?,
+                "--nqn-b" => options.nqn_b = value()?,
+                "--cache" => options.cache = value()?.into(),
+                "--work" => options.work = value()?.into(),
+                "--verbose" => options.verbose = true,
+                _ => return Err(format!("unknown argument {argument}")),
+            }
+        }
+        if options.kernels.is_empty() {
+            options.kernels = KERNELS.map(String::from).to_vec();
+        }
+        if options.scenarios.is_empty() {
+            options.scenarios = SCENARIOS.iter().collect();
+        }
+        for kernel in &options.kernels {
+            let image = options.cache.join(kernel).join("vmlinuz");
+            if !image.is_file() {
+                return Err(format!("{} is missing: run tests/hosts/prepare.sh", image.display()));
+            }
+        }
+        Ok(options)
+    }
+}

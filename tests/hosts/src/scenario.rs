@@ -1,0 +1,168 @@
+//! What is done with a guest and a server: boots the guest on a scenario's script, reads its results, and does the
+//! host-side part of the story (killing the server under load) when the guest says that it is time.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::guest::{Console, Guest, GuestPlan};
+use crate::options::Options;
+use crate::report::Run;
+use crate::server::{Launch, Server};
+
+/// One story, told on every kernel.
+pub struct Scenario {
+    /// Name on the command line and in the table.
+    pub name: &'static str,
+    /// Script in `guest/`.
+    script: &'static str,
+    /// One line for the reader of the log.
+    pub purpose: &'static str,
+    /// The guest is given up after this.
+    time_limit: Duration,
+    /// Checks the script makes at least; fewer means that it stopped half-way without saying so.
+    check_count_min: usize,
+}
+
+/// All scenarios, in the order they run.
+pub static SCENARIOS: [Scenario; 2] = [
+    Scenario {
+        name: "basic",
+        script: "basic.sh",
+        purpose: "discover, connect, identify, two tenants at once, file systems, fio verify, disconnect",
+        time_limit: Duration::from_secs(420),
+        check_count_min: 30,
+    },
+    Scenario {
+        name: "restart",
+        script: "restart.sh",
+        purpose: "server killed with signal 9 under load, started again: the host goes on, nothing acknowledged is missing",
+        time_limit: Duration::from_secs(420),
+        check_count_min: 10,
+    },
+];
+
+/// NQN of the guest. Servers must allow it, and no other host.
+pub const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000001";
+const HOST_ID: &str = "5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000001";
+/// An NQN that no server allows.
+const STRANGER_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000bad";
+/// The machine that runs QEMU, as the guest sees it: services on its loopback are reached there.
+const SERVER_ADDRESS: &str = "10.0.2.2";
+/// Lines of the guest's console shown when something failed.
+const TAIL_LINES: usize = 40;
+
+/// Runs one scenario on one kernel from an empty server to the guest's power-off.
+pub fn run(options: &Options, kernel: &str, scenario: &'static Scenario) -> Run {
+    let started = Instant::now();
+    let mut run = Run {
+        kernel: kernel.into(),
+        scenario: scenario.name,
+        checks: Vec::new(),
+        time_taken: Duration::ZERO,
+    };
+    let work = options.work.join(format!("{kernel}-{}", scenario.name));
+    // Gone already, or of a run before; if it stays, creating it says why.
+    let _ = fs::remove_dir_all(&work);
+    if let Err(problem) = play(options, kernel, scenario, &work, &mut run) {
+        run.record("harness", Some(problem));
+    }
+    if run.checks.iter().any(|check| check.problem.is_some()) {
+        show_tails(&work);
+    } else {
+        // Data of a good run is of no use and may be large; logs stay.
+        let _ = fs::remove_dir_all(work.join("data"));
+        let _ = fs::remove_file(work.join("initrd.cpio"));
+    }
+    run.time_taken = started.elapsed();
+    run
+}
+
+fn play(
+    options: &Options,
+    kernel: &str,
+    scenario: &Scenario,
+    work: &Path,
+    run: &mut Run,
+) -> Result<(), String> {
+    let mut server = Server::new(options, work).map_err(|error| error.to_string())?;
+    server.start()?;
+    let variables = [
+        ("ADDRESS", SERVER_ADDRESS.to_string()),
+        ("PORT", server.port().to_string()),
+        ("NQN_A", options.nqn_a.clone()),
+        ("NQN_B", options.nqn_b.clone()),
+        ("HOST_NQN", HOST_NQN.to_string()),
+        ("HOST_ID", HOST_ID.to_string()),
+        ("STRANGER_NQN", STRANGER_NQN.to_string()),
+        ("REQUIRE_OPTIONAL", u8::from(!matches!(options.launch, Launch::Reference)).to_string()),
+    ];
+    let plan = GuestPlan {
+        cache: &options.cache,
+        kernel,
+        work,
+        script: scenario.script,
+        variables: &variables,
+        network: "",
+        disks: &[],
+        processor_count: 2,
+    };
+    let mut guest = Guest::boot(&plan, scenario.time_limit).map_err(|error| format!("QEMU: {error}"))?;
+    let mut finished = false;
+    loop {
+        let line = match guest.next(Duration::from_secs(5)) {
+            Console::Line(line) => line,
+            Console::Quiet if guest.time_left().is_zero() => {
+                return Err(format!("the guest did not end within {} s", scenario.time_limit.as_secs()));
+            }
+            Console::Quiet => continue,
+            Console::Ended => break,
+        };
+        if options.verbose {
+            println!("  | {line}");
+        }
+        if let Some(result) = line.strip_prefix("RESULT ") {
+            let (name, verdict) = result.split_once(' ').unwrap_or((result, ""));
+            match verdict.split_once(' ').unwrap_or((verdict, "")) {
+                ("ok", _) => run.record(name, None),
+                ("fail", why) => run.record(name, Some(why.to_string())),
+                _ => run.record(name, Some(format!("unreadable verdict: {line}"))),
+            }
+        }
+        if let Some(event) = line.strip_prefix("EVENT ") {
+            match event {
+                "kill-server" => {
+                    server.kill();
+                    // Long enough that the host notices and tries in vain at least once.
+                    std::thread::sleep(Duration::from_secs(3));
+                    server.start()?;
+                    println!("  ..    server killed under load and started again");
+                }
+                "finished 0" => finished = true,
+                _ => {}
+            }
+        }
+    }
+    if !finished {
+        return Err("the guest ended before its script did".into());
+    }
+    if run.checks.len() < scenario.check_count_min {
+        return Err(format!("only {} of at least {} checks ran", run.checks.len(), scenario.check_count_min));
+    }
+    Ok(())
+}
+
+fn show_tails(work: &Path) {
+    let mut names = vec!["console.log".to_string(), "qemu.log".to_string()];
+    names.extend((1..10).map(|count| format!("server-{count}.log")));
+    names.extend((1..10).map(|count| format!("reference-{count}/console.log")));
+    for name in names {
+        let Ok(bytes) = fs::read(work.join(&name)) else { continue };
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        println!("  --- last lines of {} ---", work.join(&name).display());
+        for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+            println!("  | {line}");
+        }
+    }
+}
