@@ -1,0 +1,29 @@
+//! Log pages (Base 2.0 section 5.16.1).
+
+mod effects;
+mod error_information;
+mod smart;
+
+pub use effects::{
+    CommandEffects, EFFECT_CONTROLLER_CAPABILITY, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_NAMESPACE_CAPABILITY,
+    EFFECT_NAMESPACE_INVENTORY, EFFECT_SUPPORTED,
+};
+pub use error_information::ErrorEntry;
+pub use smart::{FirmwareSlots, SmartLog};
+
+/// Log page ids (Base 2.0 figure 202).
+pub mod lid {
+    #![allow(missing_docs, reason = "the names are the specification's")]
+    pub const SUPPORTED_PAGES: u8 = 0x00;
+    pub const ERROR_INFORMATION: u8 = 0x01;
+    pub const SMART: u8 = 0x02;
+    pub const FIRMWARE_SLOT: u8 = 0x03;
+    pub const CHANGED_NAMESPACES: u8 = 0x04;
+    pub const COMMAND_EFFECTS: u8 = 0x05;
+    pub const ASYMMETRIC_NAMESPACE_ACCESS: u8 = 0x0C;
+    pub const DISCOVERY: u8 = 0x70;
+}
+
+/// Entries of the changed namespace list (Base 2.0 section 5.16.1.5): 1024 ids; more than fit are told as one
+/// entry FFFFFFFFh.
+pub const CHANGED_NAMESPACES_LENGTH: usize = 1024;
