@@ -18,7 +18,8 @@ pub struct SglDescriptor {
     pub address: U64,
     /// Length of the data in bytes.
     pub length: U32,
-    reserved: [u8; 3],
+    #[doc(hidden)]
+    pub reserved: [u8; 3],
     /// Type and sub type.
     pub identifier: u8,
 }

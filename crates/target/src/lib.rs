@@ -1,1 +1,40 @@
-//! See ARCHITECTURE.md.
+//! The NVMe/TCP target: subsystems, controllers, queue pairs, fabrics commands and discovery.
+//!
+//! Purpose: turns the byte streams of hosts into namespace commands and their completions into bytes again, as
+//! NVMe 2.0 and Linux hosts expect.
+//!
+//! Place in the flow: above `namespace` (whose contract it speaks) and beside `nvme` (whose words it uses); `shard`
+//! drives it. Start with [`Target::handle`]; a stream goes through `tcp` (PDUs), `connect` (who may), `controller`
+//! (admin queue) and `io` (I/O commands).
+//!
+//! Invariants
+//! - Sans-IO: [`Event`]s in, [`Action`]s out. No socket, clock, thread or randomness.
+//! - A command that was given to the namespace is answered or its connection is closed; its slot stays taken until the
+//!   namespace has completed it, also after the connection is gone.
+//! - A Connect is answered only when older associations of the same host with the same subsystem have no command left
+//!   in a namespace: late writes cannot land behind a new association's back.
+//! - What one connection may hold is bounded: commands by its queue size, bytes by [`TargetConfig`]. Beyond that its
+//!   stream is paused; nobody else waits.
+//! - Bytes from outside never panic; a broken promise of the driver does.
+//!
+//! It does not know: media, vSSDs, volumes, tenants' names, time of day.
+
+mod config;
+mod connect;
+mod connection;
+mod controller;
+mod discovery;
+mod event;
+mod io;
+mod pdu;
+mod queue;
+mod slab;
+mod status;
+mod target;
+mod tcp;
+
+pub use config::{Health, Home, NamespaceConfig, SubsystemConfig, TargetConfig};
+pub use connection::MovedConnection;
+pub use event::{Action, ConnectionId, Event};
+pub use target::{AssociationStatus, Target};
+pub use tcp::Outbox;

@@ -69,11 +69,13 @@ pub struct IdentifyController {
     pub oaes: U32,
     pub ctratt: U32,
     pub rrls: U16,
-    reserved_102: [u8; 9],
+    #[doc(hidden)]
+    pub reserved_102: [u8; 9],
     pub cntrltype: u8,
     pub fguid: [u8; 16],
     pub crdt: [U16; 3],
-    reserved_134: [u8; 122],
+    #[doc(hidden)]
+    pub reserved_134: [u8; 122],
     pub oacs: U16,
     /// Abort command limit, 0's based.
     pub acl: u8,
@@ -89,19 +91,23 @@ pub struct IdentifyController {
     pub apsta: u8,
     pub wctemp: U16,
     pub cctemp: U16,
-    reserved_270: [u8; 10],
+    #[doc(hidden)]
+    pub reserved_270: [u8; 10],
     pub tnvmcap: U128,
     pub unvmcap: U128,
-    reserved_312: [u8; 8],
+    #[doc(hidden)]
+    pub reserved_312: [u8; 8],
     /// Keep-alive granularity in 100 ms; 0 = not supported.
     pub kas: U16,
-    reserved_322: [u8; 18],
+    #[doc(hidden)]
+    pub reserved_322: [u8; 18],
     pub endgidmax: U16,
     pub anatt: u8,
     pub anacap: u8,
     pub anagrpmax: U32,
     pub nanagrpid: U32,
-    reserved_352: [u8; 160],
+    #[doc(hidden)]
+    pub reserved_352: [u8; 160],
     /// SQ entry size: required in 3:0, maximum in 7:4 (log2).
     pub sqes: u8,
     /// CQ entry size, same form.
@@ -124,10 +130,12 @@ pub struct IdentifyController {
     pub sgls: U32,
     /// Maximum number of allowed namespaces.
     pub mnan: U32,
-    reserved_544: [u8; 224],
+    #[doc(hidden)]
+    pub reserved_544: [u8; 224],
     /// Subsystem NQN, zero padded.
     pub subnqn: [u8; 256],
-    reserved_1024: [u8; 768],
+    #[doc(hidden)]
+    pub reserved_1024: [u8; 768],
     /// I/O queue command capsule size in 16 bytes.
     pub ioccsz: U32,
     /// I/O queue response capsule size in 16 bytes.
@@ -141,10 +149,12 @@ pub struct IdentifyController {
     /// Bit 0: Disconnect is supported.
     pub ofcs: U16,
     pub dctype: u8,
-    reserved_1807: [u8; 241],
+    #[doc(hidden)]
+    pub reserved_1807: [u8; 241],
     /// Power state descriptors of 32 bytes.
     pub psd: [u8; 1024],
-    vendor_specific: [u8; 1024],
+    #[doc(hidden)]
+    pub vendor_specific: [u8; 1024],
 }
 
 const _: () = {

@@ -69,9 +69,11 @@ pub struct IdentifyNamespace {
     pub npda: U16,
     /// Optimal write size, 0's based.
     pub nows: U16,
-    reserved_74: [u8; 18],
+    #[doc(hidden)]
+    pub reserved_74: [u8; 18],
     pub anagrpid: U32,
-    reserved_96: [u8; 3],
+    #[doc(hidden)]
+    pub reserved_96: [u8; 3],
     /// Bit 0: write protected.
     pub nsattr: u8,
     pub nvmsetid: U16,
@@ -79,7 +81,8 @@ pub struct IdentifyNamespace {
     pub nguid: [u8; 16],
     pub eui64: [u8; 8],
     pub lbaf: [LbaFormat; 64],
-    vendor_specific: [u8; 3712],
+    #[doc(hidden)]
+    pub vendor_specific: [u8; 3712],
 }
 
 const _: () = {
@@ -113,11 +116,13 @@ pub struct IndependentNamespace {
     pub fpi: u8,
     pub anagrpid: U32,
     pub nsattr: u8,
-    reserved_9: u8,
+    #[doc(hidden)]
+    pub reserved_9: u8,
     pub nvmsetid: U16,
     pub endgid: U16,
     pub nstat: u8,
-    reserved_15: [u8; 4081],
+    #[doc(hidden)]
+    pub reserved_15: [u8; 4081],
 }
 
 const _: () = {
@@ -150,7 +155,8 @@ pub struct NvmCommandSetController {
     pub dmrsl: U32,
     /// LBAs per command.
     pub dmsl: U64,
-    reserved_16: [u8; 4080],
+    #[doc(hidden)]
+    pub reserved_16: [u8; 4080],
 }
 
 const _: () = assert!(size_of::<NvmCommandSetController>() == super::IDENTIFY_SIZE_BYTES);

@@ -16,7 +16,8 @@ pub struct ErrorEntry {
     pub queue_id: U16,
     /// The command.
     pub command_id: U16,
-    status_field: U16,
+    #[doc(hidden)]
+    pub status_field: U16,
     /// Byte and bit of the command that was wrong; FFFFh = no particular one.
     pub parameter_location: U16,
     /// First LBA that failed.
@@ -27,12 +28,14 @@ pub struct ErrorEntry {
     pub vendor_page: u8,
     /// Transport type (3 = TCP).
     pub transport_type: u8,
-    reserved_30: [u8; 2],
+    #[doc(hidden)]
+    pub reserved_30: [u8; 2],
     /// Command specific.
     pub command_specific: U64,
     /// Transport specific.
     pub transport_specific: U16,
-    reserved_42: [u8; 22],
+    #[doc(hidden)]
+    pub reserved_42: [u8; 22],
 }
 
 const _: () = {

@@ -18,7 +18,8 @@ pub struct SmartLog {
     pub percentage_used: u8,
     /// Endurance group warnings.
     pub endurance_group_warning: u8,
-    reserved_7: [u8; 25],
+    #[doc(hidden)]
+    pub reserved_7: [u8; 25],
     /// Data read by hosts, in thousands of 512 bytes, rounded up.
     pub data_units_read: U128,
     /// Data written by hosts, same unit.
@@ -45,7 +46,8 @@ pub struct SmartLog {
     pub critical_temperature_minutes: U32,
     /// Sensors, kelvins; 0 = not there.
     pub temperature_sensor_kelvin: [U16; 8],
-    reserved_216: [u8; 296],
+    #[doc(hidden)]
+    pub reserved_216: [u8; 296],
 }
 
 const _: () = {
@@ -68,10 +70,12 @@ impl Default for SmartLog {
 pub struct FirmwareSlots {
     /// AFI: active slot in bits 2:0, slot after the next reset in 6:4.
     pub active: u8,
-    reserved_1: [u8; 7],
+    #[doc(hidden)]
+    pub reserved_1: [u8; 7],
     /// Revision per slot, ASCII; zeros = empty.
     pub revisions: [[u8; 8]; 7],
-    reserved_64: [u8; 448],
+    #[doc(hidden)]
+    pub reserved_64: [u8; 448],
 }
 
 const _: () = assert!(size_of::<FirmwareSlots>() == 512);

@@ -1,0 +1,156 @@
+use diecut_namespace::contract::{NamespaceId, NamespaceProperties};
+use diecut_nvme::QualifiedName;
+use diecut_units::{ContentMode, Span};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+/// Limits and identity of one shard's target.
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// Addresses told by discovery. What a host must dial is the administrator's knowledge (address translation).
+    pub advertised: Vec<SocketAddr>,
+    /// Data in a command capsule of an I/O queue; reported as IOCCSZ. Writes up to this size need no R2T.
+    pub in_capsule_bytes: u32,
+    /// MAXH2CDATA: data per H2CData PDU, and per R2T.
+    pub h2c_data_bytes_max: u32,
+    /// Largest transfer of one command; reported as MDTS. 4096 times a power of two.
+    pub transfer_bytes_max: u32,
+    /// Largest queue in entries; reported as CAP.MQES and MAXCMD.
+    pub queue_entries_max: u16,
+    /// I/O queues of one controller.
+    pub io_queues_max: u16,
+    /// Commands taken from one connection before others get their turn.
+    pub commands_per_round: u32,
+    /// Bytes that reads under way and unsent output of one connection may hold; beyond it no command is parsed.
+    pub output_bytes_max: usize,
+    /// Bytes of buffers that R2Ts of one connection may have open; further writes wait for their R2T.
+    pub gather_bytes_max: usize,
+    /// From accepting a connection to its Connect; slower hosts are hung up on.
+    pub connect_time: Span,
+    /// Controllers at once; further hosts are told that the controller is busy.
+    pub associations_max: usize,
+    /// Firmware revision, at most 8 ASCII characters.
+    pub firmware: String,
+}
+
+impl Default for TargetConfig {
+    fn default() -> TargetConfig {
+        TargetConfig {
+            advertised: Vec::new(),
+            in_capsule_bytes: 8192,
+            h2c_data_bytes_max: 1 << 20,
+            transfer_bytes_max: 1 << 20,
+            queue_entries_max: 256,
+            io_queues_max: 64,
+            commands_per_round: 128,
+            output_bytes_max: 8 << 20,
+            gather_bytes_max: 8 << 20,
+            connect_time: Span::from_secs(10),
+            associations_max: 1024,
+            firmware: "0.1".to_owned(),
+        }
+    }
+}
+
+impl TargetConfig {
+    /// # Panics
+    /// If a limit cannot be kept: the composer's bug.
+    pub(crate) fn assert_sound(&self) {
+        assert!(self.transfer_bytes_max.is_power_of_two() && self.transfer_bytes_max >= 4096);
+        assert!(self.h2c_data_bytes_max >= 4096 && self.h2c_data_bytes_max.is_multiple_of(4));
+        assert!(self.in_capsule_bytes.is_multiple_of(16), "IOCCSZ counts 16 bytes");
+        assert!((2..=4096).contains(&self.queue_entries_max));
+        assert!(self.io_queues_max >= 1 && self.commands_per_round >= 1);
+        assert!(self.gather_bytes_max >= self.transfer_bytes_max as usize);
+        assert!(self.output_bytes_max >= self.transfer_bytes_max as usize);
+    }
+}
+
+/// Where the controllers of a subsystem live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// On this shard.
+    Here,
+    /// On the shard of this index; its connections are handed over.
+    Elsewhere(u16),
+}
+
+/// A subsystem as the administrator defined it. All identities are his and survive restarts.
+#[derive(Clone, Debug)]
+pub struct SubsystemConfig {
+    /// Its name.
+    pub nqn: QualifiedName,
+    /// Serial number, at most 20 ASCII characters.
+    pub serial: String,
+    /// Model number, at most 40 ASCII characters.
+    pub model: String,
+    /// Every host may connect.
+    pub allow_any_host: bool,
+    /// Hosts that may connect otherwise.
+    pub allowed_hosts: BTreeSet<QualifiedName>,
+    /// Namespaces by NSID (1 or more).
+    pub namespaces: BTreeMap<u32, NamespaceConfig>,
+    /// Where it lives.
+    pub home: Home,
+}
+
+/// A namespace of a subsystem.
+#[derive(Clone, Debug)]
+pub struct NamespaceConfig {
+    /// What the namespace contract calls it.
+    pub namespace: NamespaceId,
+    /// UUID, all zeros for none.
+    pub uuid: [u8; 16],
+    /// NGUID, all zeros for none.
+    pub nguid: [u8; 16],
+    /// Size, block size and what it can do.
+    pub properties: NamespaceProperties,
+    /// What travels as a logical block; [`ContentMode::Tags`] (8 bytes for each 4096) in simulations only.
+    pub content: ContentMode,
+}
+
+impl NamespaceConfig {
+    /// Bytes that stand for `lba_count` logical blocks on the wire and in buffers.
+    #[inline]
+    pub(crate) fn transfer_bytes(&self, lba_count: u32) -> u64 {
+        let bytes = u64::from(lba_count) << self.properties.lba_size_log2;
+        match self.content {
+            ContentMode::Bytes => bytes,
+            ContentMode::Tags => bytes / (4096 / 8),
+        }
+    }
+}
+
+/// Health of a subsystem for its SMART log; figures of hosts' traffic are counted by the target itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Spare erase blocks left, percent of what there was.
+    pub available_spare_percent: u8,
+    /// Life used, percent.
+    pub percentage_used: u8,
+    /// Reads that could not be recovered.
+    pub media_errors: u64,
+    /// The media take no more writes.
+    pub read_only: bool,
+    /// Composite temperature in kelvins; an emulated device has none of its own, so this is what its profile says.
+    pub temperature_kelvin: u16,
+    /// Times the server started.
+    pub power_cycles: u64,
+    /// Times it started without having been shut down.
+    pub unsafe_shutdowns: u64,
+}
+
+impl Default for Health {
+    /// New, cool and never started.
+    fn default() -> Health {
+        Health {
+            available_spare_percent: 100,
+            percentage_used: 0,
+            media_errors: 0,
+            read_only: false,
+            temperature_kelvin: 300,
+            power_cycles: 0,
+            unsafe_shutdowns: 0,
+        }
+    }
+}

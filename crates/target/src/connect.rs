@@ -1,0 +1,247 @@
+//! Connect: who may have which queue (Base 2.0 section 6.3).
+
+use crate::config::Home;
+use crate::connection::{Connection, MovedConnection, Phase};
+use crate::controller::{Association, Notice};
+use crate::discovery::is_allowed;
+use crate::event::Action;
+use crate::queue::Queue;
+use crate::target::Target;
+use diecut_nvme::fabrics::{CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, invalid_parameter};
+use diecut_nvme::property::Configuration;
+use diecut_nvme::{CNTLID_DYNAMIC, DISCOVERY_SUBSYSTEM_NQN, QualifiedName, Status};
+use diecut_units::Time;
+use std::collections::VecDeque;
+use std::mem::offset_of;
+
+/// A refusal: status and dword 0.
+struct Refusal(Status, u32);
+
+fn wrong_command(offset: usize) -> Refusal {
+    Refusal(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), invalid_parameter(offset, false))
+}
+fn wrong_data(offset: usize) -> Refusal {
+    Refusal(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), invalid_parameter(offset, true))
+}
+
+/// Largest controller id; higher ones are reserved (Base 2.0 section 3.1.2).
+const CONTROLLER_ID_MAX: u16 = 0xFFEF;
+
+impl Target {
+    /// Associations that must be gone before this host's Connect is answered. Discovery controllers hold no data, and a
+    /// host may have several.
+    pub(crate) fn rivals<'a>(
+        &'a self,
+        subsystem: Option<u32>,
+        host: &'a QualifiedName,
+        host_id: &'a [u8; 16],
+    ) -> impl Iterator<Item = u32> + 'a {
+        self.associations.iter().filter_map(move |(number, one)| {
+            let rival = subsystem.is_some()
+                && one.subsystem == subsystem
+                && one.host == *host
+                && one.host_id == *host_id;
+            rival.then_some(number)
+        })
+    }
+
+    /// Decides on a Connect: answered, parked until older associations are quiet, or moved to another shard.
+    pub(crate) fn connect(
+        &mut self,
+        connection: &mut Connection,
+        command: ConnectCommand,
+        data: ConnectData,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let command_id = command.command_id.get();
+        match self.decide(connection, &command, &data, now, actions) {
+            Ok(Some(controller_id)) => {
+                connection.answer(command_id, Status::SUCCESS, u64::from(controller_id));
+            }
+            Ok(None) => {}
+            Err(Refusal(status, dword)) => {
+                // The connection stays for another try until its patience ends.
+                connection.answer(command_id, status, u64::from(dword));
+            }
+        }
+    }
+
+    /// The controller's id, or nothing if the answer comes later or elsewhere.
+    fn decide(
+        &mut self,
+        connection: &mut Connection,
+        command: &ConnectCommand,
+        data: &ConnectData,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> Result<Option<u16>, Refusal> {
+        if command.record_format.get() != 0 {
+            return Err(Refusal(
+                Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry(),
+                invalid_parameter(offset_of!(ConnectCommand, record_format), false),
+            ));
+        }
+        let nqn = data.subsystem().map_err(|_| wrong_data(ConnectData::SUBNQN_OFFSET))?;
+        let host = data.host().map_err(|_| wrong_data(ConnectData::HOSTNQN_OFFSET))?;
+        let queue_id = command.queue_id.get();
+        let subsystem = if nqn.as_str() == DISCOVERY_SUBSYSTEM_NQN {
+            if queue_id != 0 {
+                return Err(wrong_command(offset_of!(ConnectCommand, queue_id)));
+            }
+            None
+        } else {
+            let index = *self.by_nqn.get(&nqn).ok_or_else(|| wrong_data(ConnectData::SUBNQN_OFFSET))?;
+            let config = &self.subsystem(index).config;
+            if !is_allowed(config, &host) {
+                let dword = invalid_parameter(ConnectData::HOSTNQN_OFFSET, true);
+                return Err(Refusal(Status::CONNECT_INVALID_HOST.do_not_retry(), dword));
+            }
+            if let Home::Elsewhere(shard) = config.home {
+                self.hand_over(connection, command, data, shard, actions);
+                return Ok(None);
+            }
+            Some(index)
+        };
+        connection.subsystem = subsystem;
+        let entries = u32::from(command.queue_size.get()) + 1;
+        if entries < 2 || entries > u32::from(self.config.queue_entries_max) {
+            return Err(wrong_command(offset_of!(ConnectCommand, queue_size)));
+        }
+        let flow_control = command.attributes & CONNECT_DISABLE_FLOW_CONTROL == 0;
+        let queue = Queue::new(queue_id, entries as u16, flow_control);
+        if queue_id == 0 {
+            self.connect_admin(connection, queue, command, data, host, now)
+        } else {
+            self.connect_io(connection, queue, data, &host, now).map(Some)
+        }
+    }
+
+    fn connect_admin(
+        &mut self,
+        connection: &mut Connection,
+        queue: Queue,
+        command: &ConnectCommand,
+        data: &ConnectData,
+        host: QualifiedName,
+        now: Time,
+    ) -> Result<Option<u16>, Refusal> {
+        if data.controller_id.get() != CNTLID_DYNAMIC {
+            return Err(wrong_data(ConnectData::CNTLID_OFFSET));
+        }
+        let rivals: Vec<u32> = self.rivals(connection.subsystem, &host, &data.host_id).collect();
+        if !rivals.is_empty() {
+            self.doomed.extend(rivals);
+            connection.phase = Phase::Parked;
+            connection.parked = Some(Box::new((*command, data.clone())));
+            self.parked.push(connection.index);
+            return Ok(None);
+        }
+        if self.association_count >= self.config.associations_max {
+            return Err(Refusal(Status::CONNECT_CONTROLLER_BUSY, 0));
+        }
+        let controller_id = self.free_controller_id(connection.subsystem);
+        let association = Association {
+            subsystem: connection.subsystem,
+            host,
+            host_id: data.host_id,
+            controller_id,
+            configuration: Configuration::default(),
+            keep_alive_ms: command.keep_alive_ms.get(),
+            last_traffic: now,
+            connections: vec![connection.index],
+            dying: false,
+            event_configuration: 0,
+            parked_events: Vec::new(),
+            namespace_notice: Notice::Quiet,
+            discovery_notice: Notice::Quiet,
+            changed_namespaces: Vec::new(),
+            errors: VecDeque::new(),
+            error_count: 0,
+            timestamp: None,
+        };
+        connection.association = Some(self.associations.insert(association));
+        self.association_count += 1;
+        connection.queue = Some(queue);
+        connection.phase = Phase::Live;
+        Ok(Some(controller_id))
+    }
+
+    fn connect_io(
+        &mut self,
+        connection: &mut Connection,
+        queue: Queue,
+        data: &ConnectData,
+        host: &QualifiedName,
+        now: Time,
+    ) -> Result<u16, Refusal> {
+        let controller_id = data.controller_id.get();
+        let found = self.associations.iter().find(|(_, one)| {
+            one.subsystem == connection.subsystem && one.controller_id == controller_id && !one.dying
+        });
+        let Some((number, association)) = found else {
+            return Err(wrong_data(ConnectData::CNTLID_OFFSET));
+        };
+        if association.host != *host {
+            return Err(wrong_data(ConnectData::HOSTNQN_OFFSET));
+        }
+        if association.host_id != data.host_id {
+            return Err(wrong_data(0));
+        }
+        if !association.configuration.enabled() {
+            return Err(Refusal(Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0));
+        }
+        // A queue that is being torn down still has its id until its commands are back.
+        let taken = association.connections.iter().any(|&other| {
+            let other = self.connections.get(other).and_then(|one| one.queue.as_ref());
+            other.is_some_and(|other| other.id == queue.id)
+        });
+        if queue.id > self.config.io_queues_max || taken {
+            return Err(wrong_command(offset_of!(ConnectCommand, queue_id)));
+        }
+        let association = self.associations.get_mut(number).expect("just found");
+        association.connections.push(connection.index);
+        association.last_traffic = now;
+        connection.association = Some(number);
+        connection.queue = Some(queue);
+        connection.phase = Phase::Live;
+        Ok(controller_id)
+    }
+
+    /// An id that no controller of the subsystem has; ids go round, so that one just freed is not used at once.
+    fn free_controller_id(&mut self, subsystem: Option<u32>) -> u16 {
+        loop {
+            self.last_controller_id =
+                if self.last_controller_id >= CONTROLLER_ID_MAX { 1 } else { self.last_controller_id + 1 };
+            let id = self.last_controller_id;
+            if !self.associations.iter().any(|(_, one)| one.subsystem == subsystem && one.controller_id == id)
+            {
+                return id;
+            }
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        connection: &mut Connection,
+        command: &ConnectCommand,
+        data: &ConnectData,
+        shard: u16,
+        actions: &mut Vec<Action>,
+    ) {
+        let moved = MovedConnection {
+            digests: connection.digests,
+            host_alignment: connection.host_alignment,
+            unread: std::mem::take(&mut connection.backlog),
+            unread_at: connection.backlog_at,
+            unsent: connection.outbox.take_bytes(),
+            command: *command,
+            data: data.clone(),
+        };
+        actions.push(Action::HandOver(connection.id, shard, Box::new(moved)));
+        // Nothing is left of it here; the driver moves the stream.
+        connection.phase = Phase::Closing;
+        connection.stream_gone = true;
+        self.closing.push(connection.index);
+    }
+}

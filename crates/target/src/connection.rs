@@ -1,0 +1,188 @@
+use crate::event::{Action, ConnectionId};
+use crate::queue::{Queue, SlotIndex};
+use crate::tcp::{Outbox, Receiver};
+use diecut_nvme::fabrics::{ConnectCommand, ConnectData};
+use diecut_nvme::tcp::{
+    CapsuleResponse, DataToHost, Digests, InitializeResponse, PduError, TerminateRequest, flag,
+};
+use diecut_nvme::{CompletionEntry, Status};
+use diecut_units::{Buffer, Time};
+use std::collections::VecDeque;
+use zerocopy::IntoBytes;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// ICReq is expected.
+    Initialize,
+    /// Connect is expected.
+    Connect,
+    /// Connect came and waits for older associations of its host to be quiet.
+    Parked,
+    /// A queue.
+    Live,
+    /// Nothing is read any more; what was submitted comes back, what is in the outbox may still go.
+    Closing,
+}
+
+/// What the data of the current PDU are for.
+#[derive(Debug)]
+pub(crate) enum Current {
+    Nothing,
+    /// Data of Connect.
+    Connect(Box<ConnectCommand>),
+    /// In-capsule data of a command.
+    Command(SlotIndex),
+    /// A part of an R2T's data, and its length.
+    Transfer(SlotIndex, u32),
+    /// The command was refused; the answer goes out when its data are over.
+    Refused(u16, Status),
+}
+
+/// A connection on its way to the home shard of its subsystem. Connect was read, but nothing was decided.
+#[derive(Debug)]
+pub struct MovedConnection {
+    pub(crate) digests: Digests,
+    pub(crate) host_alignment: usize,
+    pub(crate) unread: VecDeque<Buffer>,
+    pub(crate) unread_at: usize,
+    pub(crate) unsent: Vec<u8>,
+    pub(crate) command: ConnectCommand,
+    pub(crate) data: ConnectData,
+}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<MovedConnection>()
+};
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: ConnectionId,
+    pub(crate) index: u32,
+    pub(crate) phase: Phase,
+    pub(crate) receiver: Receiver,
+    pub(crate) current: Current,
+    /// Bytes received and not parsed; parsing goes on at `backlog_at` of the first.
+    pub(crate) backlog: VecDeque<Buffer>,
+    pub(crate) backlog_at: usize,
+    pub(crate) outbox: Outbox,
+    /// The driver knows that there is output.
+    pub(crate) transmit_told: bool,
+    pub(crate) paused: bool,
+    pub(crate) runnable: bool,
+    pub(crate) digests: Digests,
+    pub(crate) host_alignment: usize,
+    pub(crate) queue: Option<Queue>,
+    pub(crate) association: Option<u32>,
+    pub(crate) subsystem: Option<u32>,
+    pub(crate) parked: Option<Box<(ConnectCommand, ConnectData)>>,
+    /// When patience ends: for Connect to come, or for the last output to go.
+    pub(crate) deadline: Time,
+    /// It ends when nobody has it lent out; nothing more of it is parsed.
+    pub(crate) ending: bool,
+    /// The driver said that the stream is gone.
+    pub(crate) stream_gone: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(id: ConnectionId, deadline: Time) -> Connection {
+        Connection {
+            id,
+            index: 0,
+            phase: Phase::Initialize,
+            receiver: Receiver::new(),
+            current: Current::Nothing,
+            backlog: VecDeque::new(),
+            backlog_at: 0,
+            outbox: Outbox::default(),
+            transmit_told: false,
+            paused: false,
+            runnable: false,
+            digests: Digests::NONE,
+            host_alignment: 4,
+            queue: None,
+            association: None,
+            subsystem: None,
+            parked: None,
+            deadline,
+            ending: false,
+            stream_gone: false,
+        }
+    }
+
+    /// Commands that a namespace has.
+    #[inline]
+    pub(crate) fn submitted(&self) -> u32 {
+        self.queue.as_ref().map_or(0, |queue| queue.submitted)
+    }
+
+    /// Whether it holds as many bytes towards the host as it may.
+    #[inline]
+    pub(crate) fn is_output_full(&self, output_bytes_max: usize) -> bool {
+        let reading = self.queue.as_ref().map_or(0, |queue| queue.read_bytes);
+        self.outbox.len_bytes() + reading >= output_bytes_max
+    }
+
+    /// Whether it takes bytes.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        !self.ending && !matches!(self.phase, Phase::Parked | Phase::Closing)
+    }
+
+    /// Whether parsing could go on.
+    #[inline]
+    pub(crate) fn can_run(&self, output_bytes_max: usize) -> bool {
+        !self.backlog.is_empty() && self.is_open() && !self.is_output_full(output_bytes_max)
+    }
+
+    /// Tells the driver of output, once.
+    #[inline]
+    pub(crate) fn tell_output(&mut self, actions: &mut Vec<Action>) {
+        if !self.outbox.is_empty() && !self.transmit_told && !self.stream_gone {
+            self.transmit_told = true;
+            actions.push(Action::Transmit(self.id));
+        }
+    }
+
+    pub(crate) fn answer_initialize(&mut self, h2c_data_bytes_max: u32) {
+        let response = InitializeResponse::new(self.digests, h2c_data_bytes_max);
+        self.outbox.put_bytes(response.as_bytes());
+    }
+
+    /// Answers without data. `sq_head` is from the queue, or FFFFh before there is one.
+    #[inline]
+    pub(crate) fn answer(&mut self, command_id: u16, status: Status, result: u64) {
+        let sq_head = self.queue.as_mut().map_or(0xFFFF, Queue::next_head);
+        let entry = CompletionEntry::with_result(command_id, sq_head, status, result);
+        let response = CapsuleResponse::new(entry, self.digests);
+        self.outbox.put_header(response.as_bytes(), self.digests);
+    }
+
+    /// Answers with data and success.
+    #[inline]
+    pub(crate) fn answer_with_data(&mut self, command_id: u16, data: Buffer) {
+        // Without flow control nobody needs SQHD, so the last data PDU can carry success (TCP 1.0 section 3.6.2.8).
+        let with_success = self.queue.as_ref().is_some_and(|queue| !queue.flow_control);
+        let flags = if with_success { flag::LAST | flag::SUCCESS } else { flag::LAST };
+        let header =
+            DataToHost::new(command_id, 0, data.len() as u32, flags, self.digests, self.host_alignment);
+        self.outbox.put_header(header.as_bytes(), self.digests);
+        if self.host_alignment > 4 {
+            let padding = DataToHost::padding_bytes(self.digests, self.host_alignment);
+            self.outbox.put_bytes(&[0; 128][..padding]);
+        }
+        self.outbox.put_payload(data, self.digests);
+        if !with_success {
+            self.answer(command_id, Status::SUCCESS, 0);
+        }
+    }
+
+    /// Tells the host why the connection ends.
+    pub(crate) fn terminate(&mut self, error: &PduError) {
+        let offending = self.receiver.header().to_vec();
+        let (request, sent) = TerminateRequest::to_host(error, &offending);
+        self.outbox.put_bytes(request.as_bytes());
+        self.outbox.put_bytes(&offending[..sent]);
+    }
+}

@@ -1,0 +1,185 @@
+use super::{Answer, Association, ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, Surroundings};
+use crate::config::NamespaceConfig;
+use diecut_nvme::admin::Identify;
+use diecut_nvme::identify::{
+    CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_HOST_ID_128,
+    CTRATT_TRAFFIC_BASED_KEEP_ALIVE, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace,
+    IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LbaFormat, NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN,
+    NSTAT_READY, NvmCommandSetController, OAES_DISCOVERY_CHANGE, OAES_NAMESPACE_ATTRIBUTE, ONCS_COMPARE,
+    ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET,
+    SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list, namespace_descriptors,
+    namespace_list,
+};
+use diecut_nvme::property::VERSION_2_0;
+use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, NSID_ALL, Status, SubmissionEntry, ascii_padded};
+use zerocopy::IntoBytes;
+
+/// Identify (Base 2.0 section 5.17).
+pub(crate) fn identify(
+    association: &Association,
+    entry: &SubmissionEntry,
+    around: &Surroundings<'_>,
+) -> Answer {
+    let identify = Identify::decode(entry);
+    let nsid = entry.nsid.get();
+    let mut page = [0u8; IDENTIFY_SIZE_BYTES];
+    let invalid_field = Answer::Fail(Status::INVALID_FIELD.do_not_retry());
+    if association.is_discovery() && identify.cns != cns::CONTROLLER {
+        return invalid_field;
+    }
+    if matches!(
+        identify.cns,
+        cns::COMMAND_SET_NAMESPACE | cns::COMMAND_SET_CONTROLLER | cns::COMMAND_SET_ACTIVE_NAMESPACES
+    ) && identify.command_set != CSI_NVM
+    {
+        return invalid_field;
+    }
+    let Some(subsystem) = around.subsystem else {
+        return Answer::Data(controller(association, around).as_bytes().to_vec());
+    };
+    // An NSID that is valid but inactive reads as zeros, an invalid one is an error (Base 2.0 section 3.2.1.2).
+    let namespace = || match subsystem.namespaces.get(&nsid) {
+        Some(namespace) => Ok(Some(namespace)),
+        None if nsid == 0 || nsid > NSID_MAX => {
+            Err(Answer::Fail(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()))
+        }
+        None => Ok(None),
+    };
+    match identify.cns {
+        cns::CONTROLLER => return Answer::Data(controller(association, around).as_bytes().to_vec()),
+        cns::NAMESPACE => match namespace() {
+            Ok(Some(namespace)) => {
+                return Answer::Data(namespace_page(namespace, nsid).as_bytes().to_vec());
+            }
+            Ok(None) => {}
+            // FFFFFFFFh asks for what all namespaces have in common; that needs namespace management.
+            Err(answer) => return answer,
+        },
+        cns::INDEPENDENT_NAMESPACE => match namespace() {
+            Ok(Some(namespace)) => {
+                let page = IndependentNamespace {
+                    nsfeat: nsfeat(namespace),
+                    nmic: 1,
+                    nsattr: u8::from(namespace.properties.read_only),
+                    nstat: NSTAT_READY,
+                    ..IndependentNamespace::default()
+                };
+                return Answer::Data(page.as_bytes().to_vec());
+            }
+            Ok(None) => {}
+            Err(answer) => return answer,
+        },
+        cns::COMMAND_SET_NAMESPACE => {
+            // Storage tags and 64-bit guards: none, so zeros.
+            if let Err(answer) = namespace() {
+                return answer;
+            }
+        }
+        cns::ACTIVE_NAMESPACES | cns::COMMAND_SET_ACTIVE_NAMESPACES => {
+            if nsid >= NSID_ALL - 1 {
+                return Answer::Fail(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry());
+            }
+            namespace_list(&mut page, subsystem.namespaces.keys().copied(), nsid);
+        }
+        cns::NAMESPACE_DESCRIPTORS => match namespace() {
+            Ok(Some(namespace)) => namespace_descriptors(&mut page, &namespace.nguid, &namespace.uuid),
+            _ => return Answer::Fail(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
+        },
+        cns::COMMAND_SET_CONTROLLER => {
+            // DMRL 256 does not fit its byte, so 0: as many as the command can name.
+            return Answer::Data(NvmCommandSetController::default().as_bytes().to_vec());
+        }
+        cns::CONTROLLERS => {
+            controller_list(&mut page, around.controllers.iter().copied(), identify.controller_id);
+        }
+        cns::COMMAND_SETS => page[0] = 1, // combination 0: the NVM command set
+        _ => return invalid_field,
+    }
+    Answer::Data(page.to_vec())
+}
+
+/// Largest NSID, as NN says: ids are the administrator's choice in this range.
+pub(crate) const NSID_MAX: u32 = 1024;
+
+fn nsfeat(namespace: &NamespaceConfig) -> u8 {
+    let thin = namespace.properties.capacity_lbas < namespace.properties.size_lbas
+        || namespace.properties.used_lbas < namespace.properties.size_lbas;
+    NSFEAT_IO_OPTIMIZATION | if thin { NSFEAT_THIN } else { 0 }
+}
+
+fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace {
+    let properties = &namespace.properties;
+    let preferred = properties.preferred_write_lbas.clamp(1, 0x1_0000) - 1;
+    let mut page = IdentifyNamespace {
+        nsze: properties.size_lbas.into(),
+        ncap: properties.capacity_lbas.max(properties.size_lbas).into(),
+        nuse: properties.used_lbas.into(),
+        nsfeat: nsfeat(namespace),
+        nmic: 1,
+        // Deallocated blocks read as zeros (001b), and Write Zeroes may deallocate (bit 3).
+        dlfeat: 0b1001,
+        npwg: (preferred as u16).into(),
+        npwa: (preferred as u16).into(),
+        npdg: (preferred as u16).into(),
+        npda: (preferred as u16).into(),
+        nsattr: u8::from(properties.read_only),
+        nvmcap: (u128::from(properties.capacity_lbas) << properties.lba_size_log2).into(),
+        nguid: namespace.nguid,
+        ..IdentifyNamespace::default()
+    };
+    page.lbaf[0] = LbaFormat { lba_size_log2: properties.lba_size_log2, ..LbaFormat::default() };
+    page
+}
+
+fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyController {
+    let config = around.config;
+    let discovery = association.is_discovery();
+    let (serial, model, nqn) = match around.subsystem {
+        Some(subsystem) => (subsystem.serial.as_str(), subsystem.model.as_str(), subsystem.nqn.as_str()),
+        None => ("diecut-discovery", "diecut discovery", DISCOVERY_SUBSYSTEM_NQN),
+    };
+    let mut page = IdentifyController {
+        sn: ascii_padded(serial),
+        mn: ascii_padded(model),
+        fr: ascii_padded(&config.firmware),
+        rab: 6,
+        cmic: 0b10,
+        mdts: (config.transfer_bytes_max / 4096).ilog2() as u8,
+        cntlid: association.controller_id.into(),
+        ver: VERSION_2_0.into(),
+        oaes: if discovery { OAES_DISCOVERY_CHANGE } else { OAES_NAMESPACE_ATTRIBUTE }.into(),
+        ctratt: (CTRATT_HOST_ID_128 | CTRATT_TRAFFIC_BASED_KEEP_ALIVE).into(),
+        cntrltype: if discovery { CONTROLLER_TYPE_DISCOVERY } else { CONTROLLER_TYPE_IO },
+        acl: 3,
+        aerl: (EVENT_REQUESTS_MAX - 1) as u8,
+        frmw: 0b11, // one slot, read only
+        lpa: LPA_EXTENDED_DATA | if discovery { 0 } else { LPA_EFFECTS },
+        elpe: (ERROR_ENTRIES_MAX - 1) as u8,
+        wctemp: 343.into(),
+        cctemp: 353.into(),
+        kas: 1.into(),
+        sqes: 0x66,
+        cqes: 0x44,
+        maxcmd: config.queue_entries_max.into(),
+        sgls: (SGLS_SUPPORTED | SGLS_IN_CAPSULE_OFFSET | SGLS_TRANSPORT_DATA_BLOCK).into(),
+        ..IdentifyController::default()
+    };
+    page.subnqn[..nqn.len()].copy_from_slice(nqn.as_bytes());
+    page.ioccsz = ((SubmissionEntry::SIZE_BYTES as u32 + config.in_capsule_bytes) / 16).into();
+    page.iorcsz = 1.into();
+    page.msdbd = 1;
+    if let Some(subsystem) = around.subsystem {
+        page.nn = NSID_MAX.into();
+        page.mnan = NSID_MAX.into();
+        page.oncs =
+            (ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES | ONCS_TIMESTAMP | ONCS_VERIFY)
+                .into();
+        let volatile = subsystem.namespaces.values().any(|namespace| namespace.properties.volatile_cache);
+        // Bits 2:1 = 10b: Flush with NSID FFFFFFFFh is not supported.
+        page.vwc = 0b100 | if volatile { VWC_PRESENT } else { 0 };
+        // One LBA lands whole or not at all, also when the power goes.
+        page.awun = 0.into();
+        page.awupf = 0.into();
+    }
+    page
+}

@@ -1,0 +1,130 @@
+use super::{Answer, Association, Notice, Surroundings};
+use crate::discovery;
+use diecut_nvme::admin::GetLogPage;
+use diecut_nvme::log_page::{
+    CHANGED_NAMESPACES_LENGTH, CommandEffects, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SUPPORTED, FirmwareSlots,
+    SmartLog, lid,
+};
+use diecut_nvme::opcode::{self, admin, io};
+use diecut_nvme::{Status, SubmissionEntry, ascii_padded};
+use zerocopy::IntoBytes;
+
+/// Get Log Page (Base 2.0 section 5.16).
+pub(crate) fn log_page(
+    association: &mut Association,
+    entry: &SubmissionEntry,
+    around: &Surroundings<'_>,
+) -> Answer {
+    let log = GetLogPage::decode(entry);
+    if log.offset_is_index || !log.offset.is_multiple_of(4) {
+        return Answer::Fail(Status::INVALID_FIELD.do_not_retry());
+    }
+    let page = match (log.page, association.is_discovery()) {
+        (lid::DISCOVERY, true) => {
+            if !log.retain_event {
+                association.discovery_notice = Notice::Quiet;
+            }
+            discovery::log_page(
+                around.config,
+                around.all_subsystems.iter().flatten().map(|subsystem| &subsystem.config),
+                &association.host,
+                around.generation,
+            )
+        }
+        (lid::SUPPORTED_PAGES, discovery) => {
+            let mut page = vec![0; 1024];
+            let pages: &[u8] = if discovery {
+                &[lid::SUPPORTED_PAGES, lid::DISCOVERY]
+            } else {
+                &[
+                    lid::SUPPORTED_PAGES,
+                    lid::ERROR_INFORMATION,
+                    lid::SMART,
+                    lid::FIRMWARE_SLOT,
+                    lid::CHANGED_NAMESPACES,
+                    lid::COMMAND_EFFECTS,
+                ]
+            };
+            for &id in pages {
+                page[usize::from(id) * 4] = 1; // LSUPP
+            }
+            page
+        }
+        (lid::ERROR_INFORMATION, false) => {
+            association.errors.iter().flat_map(|error| error.as_bytes().to_vec()).collect()
+        }
+        (lid::SMART, false) => smart(association, around).as_bytes().to_vec(),
+        (lid::FIRMWARE_SLOT, false) => {
+            FirmwareSlots::single(ascii_padded(&around.config.firmware)).as_bytes().to_vec()
+        }
+        (lid::CHANGED_NAMESPACES, false) => {
+            let mut page = vec![0; CHANGED_NAMESPACES_LENGTH * 4];
+            for (slot, nsid) in page.chunks_exact_mut(4).zip(&association.changed_namespaces) {
+                slot.copy_from_slice(&nsid.to_le_bytes());
+            }
+            if !log.retain_event {
+                association.changed_namespaces.clear();
+                association.namespace_notice = Notice::Quiet;
+            }
+            page
+        }
+        (lid::COMMAND_EFFECTS, false) => effects().as_bytes().to_vec(),
+        _ => return Answer::Fail(Status::INVALID_LOG_PAGE.do_not_retry()),
+    };
+    if log.offset > page.len() as u64 {
+        return Answer::Fail(Status::INVALID_FIELD.do_not_retry());
+    }
+    let mut data = page[log.offset as usize..].to_vec();
+    data.resize(log.length_bytes as usize, 0);
+    Answer::Data(data)
+}
+
+fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
+    let (health, traffic) = (around.health, around.traffic);
+    // Thousands of 512 bytes, rounded up (Base 2.0 figure 207).
+    let units = |bytes: u64| u128::from(bytes.div_ceil(512_000));
+    SmartLog {
+        critical_warning: u8::from(health.available_spare_percent < SPARE_THRESHOLD_PERCENT)
+            | u8::from(health.read_only) << 3,
+        temperature_kelvin: health.temperature_kelvin.into(),
+        available_spare_percent: health.available_spare_percent,
+        spare_threshold_percent: SPARE_THRESHOLD_PERCENT,
+        percentage_used: health.percentage_used,
+        data_units_read: units(traffic.read_bytes).into(),
+        data_units_written: units(traffic.written_bytes).into(),
+        host_read_commands: u128::from(traffic.read_commands).into(),
+        host_write_commands: u128::from(traffic.write_commands).into(),
+        power_cycles: u128::from(health.power_cycles).into(),
+        power_on_hours: u128::from(around.now.0 / 3_600_000_000_000).into(),
+        unsafe_shutdowns: u128::from(health.unsafe_shutdowns).into(),
+        media_errors: u128::from(health.media_errors).into(),
+        error_log_entries: u128::from(association.error_count).into(),
+        ..SmartLog::default()
+    }
+}
+
+/// Spare below which the log warns.
+const SPARE_THRESHOLD_PERCENT: u8 = 10;
+
+fn effects() -> CommandEffects {
+    let mut effects = CommandEffects::default();
+    for code in [
+        admin::GET_LOG_PAGE,
+        admin::IDENTIFY,
+        admin::ABORT,
+        admin::SET_FEATURES,
+        admin::GET_FEATURES,
+        admin::ASYNCHRONOUS_EVENT_REQUEST,
+        admin::KEEP_ALIVE,
+        opcode::FABRICS,
+    ] {
+        effects.admin[usize::from(code)] = EFFECT_SUPPORTED.into();
+    }
+    for code in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY] {
+        effects.io[usize::from(code)] = EFFECT_SUPPORTED.into();
+    }
+    for code in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT] {
+        effects.io[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT).into();
+    }
+    effects
+}

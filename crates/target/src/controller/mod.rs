@@ -1,0 +1,272 @@
+//! Controllers: the state of one association between a host and a subsystem, and its admin queue.
+
+mod feature;
+mod identify;
+mod log_page;
+
+use crate::config::{Health, SubsystemConfig, TargetConfig};
+use crate::io::Plan;
+use crate::queue::SlotIndex;
+use crate::target::Subsystem;
+use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
+use diecut_nvme::log_page::ErrorEntry;
+use diecut_nvme::opcode::admin as opcode;
+use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_0, offset, shutdown};
+use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
+use diecut_units::{Span, Time};
+use std::collections::VecDeque;
+
+/// Asynchronous Event Requests a controller keeps (AERL + 1); Linux sends one.
+pub(crate) const EVENT_REQUESTS_MAX: usize = 4;
+/// Entries of the error information log (ELPE + 1).
+const ERROR_ENTRIES_MAX: usize = 16;
+
+/// Figures of a subsystem's traffic, for its SMART log and for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub(crate) read_commands: u64,
+    pub(crate) write_commands: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+}
+
+/// A controller and its association.
+#[derive(Debug)]
+pub(crate) struct Association {
+    /// `None`: the discovery subsystem.
+    pub(crate) subsystem: Option<u32>,
+    pub(crate) host: QualifiedName,
+    pub(crate) host_id: [u8; 16],
+    pub(crate) controller_id: u16,
+    pub(crate) configuration: Configuration,
+    pub(crate) keep_alive_ms: u32,
+    pub(crate) last_traffic: Time,
+    /// Connections with commands under way or to come, the admin queue first while it is there.
+    pub(crate) connections: Vec<u32>,
+    /// It ends; nothing new is taken.
+    pub(crate) dying: bool,
+    pub(crate) event_configuration: u32,
+    pub(crate) parked_events: Vec<SlotIndex>,
+    pub(crate) namespace_notice: Notice,
+    pub(crate) discovery_notice: Notice,
+    /// NSIDs that changed since the host read the list.
+    pub(crate) changed_namespaces: Vec<u32>,
+    pub(crate) errors: VecDeque<ErrorEntry>,
+    pub(crate) error_count: u64,
+    pub(crate) timestamp: Option<(u64, Time)>,
+}
+
+/// One kind of event: it is told once, then masked until the host reads its log page (Base 2.0 section 5.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Notice {
+    #[default]
+    Quiet,
+    /// To be told with the next request.
+    Pending,
+    /// Told; the page was not read yet.
+    Masked,
+}
+
+/// What a controller needs to see of the rest to serve its admin queue.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) config: &'a TargetConfig,
+    pub(crate) subsystem: Option<&'a SubsystemConfig>,
+    pub(crate) health: Health,
+    pub(crate) traffic: Traffic,
+    pub(crate) all_subsystems: &'a [Option<Subsystem>],
+    pub(crate) generation: u64,
+    pub(crate) now: Time,
+    /// Controllers of the same subsystem.
+    pub(crate) controllers: Vec<u16>,
+}
+
+/// How an admin command ends.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Result(u64),
+    Data(Vec<u8>),
+    Fail(Status),
+}
+
+impl Association {
+    pub(crate) fn is_discovery(&self) -> bool {
+        self.subsystem.is_none()
+    }
+
+    /// When silence ends the association: KATO rounded up to the granularity of 100 ms told in KAS.
+    pub(crate) fn expires(&self) -> Time {
+        match self.keep_alive_ms {
+            0 => Time::NEVER,
+            ms => self.last_traffic + Span::from_millis(u64::from(ms).next_multiple_of(100)),
+        }
+    }
+
+    /// Property Get. `io_quiet`: no I/O command is left in a namespace.
+    pub(crate) fn property(
+        &self,
+        at: u32,
+        eight_bytes: bool,
+        config: &TargetConfig,
+        io_quiet: bool,
+    ) -> Result<u64, Status> {
+        let invalid = Status::INVALID_FIELD.do_not_retry();
+        match (at, eight_bytes) {
+            (offset::CAP, true) => Ok(Capabilities {
+                queue_entries_max: config.queue_entries_max - 1,
+                timeout: 30,
+                command_sets: true,
+            }
+            .encode()),
+            (offset::VS, false) => Ok(u64::from(VERSION_2_0)),
+            (offset::CC, false) => Ok(u64::from(self.configuration.0)),
+            (offset::CSTS, false) => {
+                let shutdown = match (self.configuration.shutdown(), io_quiet) {
+                    (shutdown::NONE, _) => 0,
+                    (_, true) => shutdown::COMPLETE,
+                    (_, false) => shutdown::OCCURRING,
+                };
+                // After EN went to 0, RDY follows when the last I/O command has come back: nothing of the time
+                // before the reset can land after it.
+                let ready = self.configuration.enabled() || !io_quiet;
+                Ok(u64::from(ControllerStatus { ready, fatal: false, shutdown }.encode()))
+            }
+            _ => Err(invalid),
+        }
+    }
+
+    /// Property Set of CC. Answers whether the I/O queues must go (reset or shutdown).
+    pub(crate) fn set_configuration(&mut self, value: u32) -> Result<bool, Status> {
+        let new = Configuration(value);
+        let old = self.configuration;
+        if new.enabled() && !old.enabled() {
+            let sets = new.command_set();
+            let bad = new.page_size() != 0
+                || new.arbitration() != 0
+                || !matches!(sets, 0 | 6 | 7)
+                || (!self.is_discovery()
+                    && (new.submission_entry_log2() != 6 || new.completion_entry_log2() != 4));
+            if bad {
+                return Err(Status::INVALID_FIELD.do_not_retry());
+            }
+        }
+        self.configuration = new;
+        let reset = old.enabled() && !new.enabled();
+        let shut = old.shutdown() == shutdown::NONE && new.shutdown() != shutdown::NONE;
+        if reset {
+            self.event_configuration = 0;
+            self.namespace_notice = Notice::Quiet;
+            self.discovery_notice = Notice::Quiet;
+            self.changed_namespaces.clear();
+        }
+        Ok(reset || shut)
+    }
+
+    /// Checks an admin command before its data move.
+    pub(crate) fn plan(&self, entry: &SubmissionEntry, config: &TargetConfig) -> Result<Plan, Status> {
+        let length = match entry.sgl.kind() {
+            diecut_nvme::SglKind::Transport { length_bytes } => length_bytes,
+            _ => 0,
+        };
+        let discovery_only = matches!(
+            entry.opcode,
+            opcode::IDENTIFY
+                | opcode::GET_LOG_PAGE
+                | opcode::KEEP_ALIVE
+                | opcode::ASYNCHRONOUS_EVENT_REQUEST
+                | opcode::SET_FEATURES
+                | opcode::GET_FEATURES
+        );
+        if self.is_discovery() && !discovery_only {
+            return Err(Status::INVALID_OPCODE.do_not_retry());
+        }
+        if !self.configuration.enabled() {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+        }
+        match entry.opcode {
+            opcode::IDENTIFY => Ok(Plan { from_host_bytes: 0, to_host_bytes: length.min(4096) }),
+            opcode::GET_LOG_PAGE => {
+                let log = GetLogPage::decode(entry);
+                if log.length_bytes > u64::from(config.transfer_bytes_max) {
+                    return Err(Status::INVALID_FIELD.do_not_retry());
+                }
+                if log.length_bytes > u64::from(length) {
+                    return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+                }
+                Ok(Plan { from_host_bytes: 0, to_host_bytes: log.length_bytes as u32 })
+            }
+            opcode::SET_FEATURES => {
+                Ok(Plan { from_host_bytes: feature::host_data_bytes(entry), to_host_bytes: 0 })
+            }
+            opcode::GET_FEATURES => Ok(Plan { from_host_bytes: 0, to_host_bytes: length.min(4096) }),
+            opcode::KEEP_ALIVE | opcode::ABORT | opcode::ASYNCHRONOUS_EVENT_REQUEST => Ok(Plan::default()),
+            _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+        }
+    }
+
+    /// Serves an admin command other than Abort and Asynchronous Event Request, which concern queues.
+    pub(crate) fn execute(
+        &mut self,
+        entry: &SubmissionEntry,
+        data: Option<&[u8]>,
+        around: Surroundings<'_>,
+    ) -> Answer {
+        match entry.opcode {
+            opcode::IDENTIFY => identify::identify(self, entry, &around),
+            opcode::GET_LOG_PAGE => log_page::log_page(self, entry, &around),
+            opcode::SET_FEATURES => feature::set(self, entry, data, &around),
+            opcode::GET_FEATURES => feature::get(self, entry, &around),
+            opcode::KEEP_ALIVE => Answer::Result(0),
+            _ => Answer::Fail(Status::INVALID_OPCODE.do_not_retry()),
+        }
+    }
+
+    /// The next event that can be told now; it counts as told.
+    pub(crate) fn next_event(&mut self) -> Option<AsynchronousEvent> {
+        if self.namespace_notice == Notice::Pending {
+            self.namespace_notice = Notice::Masked;
+            return Some(AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+        }
+        if self.discovery_notice == Notice::Pending {
+            self.discovery_notice = Notice::Masked;
+            return Some(AsynchronousEvent::DISCOVERY_LOG_CHANGED);
+        }
+        None
+    }
+
+    /// A namespace came, went or changed.
+    pub(crate) fn namespace_changed(&mut self, nsid: u32) {
+        if let Err(at) = self.changed_namespaces.binary_search(&nsid) {
+            self.changed_namespaces.insert(at, nsid);
+        }
+        let enabled = self.event_configuration & diecut_nvme::feature::EVENT_NAMESPACE_ATTRIBUTE != 0;
+        if enabled && self.namespace_notice == Notice::Quiet {
+            self.namespace_notice = Notice::Pending;
+        }
+    }
+
+    /// What discovery tells has changed.
+    pub(crate) fn discovery_changed(&mut self) {
+        let enabled = self.event_configuration & diecut_nvme::feature::EVENT_DISCOVERY_CHANGE != 0;
+        if enabled && self.discovery_notice == Notice::Quiet {
+            self.discovery_notice = Notice::Pending;
+        }
+    }
+
+    /// Keeps a failed command for the error information log.
+    pub(crate) fn record_error(&mut self, queue_id: u16, entry: &SubmissionEntry, status: Status) {
+        self.error_count += 1;
+        let mut error = ErrorEntry {
+            error_count: self.error_count.into(),
+            queue_id: queue_id.into(),
+            command_id: entry.command_id,
+            parameter_location: 0xFFFF.into(),
+            lba: entry.starting_lba().into(),
+            nsid: entry.nsid,
+            transport_type: diecut_nvme::TRANSPORT_TYPE_TCP,
+            ..ErrorEntry::default()
+        };
+        error.set_status(status);
+        self.errors.truncate(ERROR_ENTRIES_MAX - 1);
+        self.errors.push_front(error);
+    }
+}

@@ -1,0 +1,47 @@
+use crate::connection::MovedConnection;
+use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion};
+use diecut_units::Buffer;
+
+/// A byte stream, numbered by the driver; never used again while the process lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// What the driver tells the target.
+#[derive(Debug)]
+pub enum Event {
+    /// A host opened a connection.
+    Accepted(ConnectionId),
+    /// A connection that another shard's target handed over.
+    Adopted(ConnectionId, Box<MovedConnection>),
+    /// The next bytes of a stream. Slices of them are kept as long as commands need them.
+    Received(ConnectionId, Buffer),
+    /// Bytes were received right into [`Target::receive_window`](crate::Target::receive_window).
+    ReceivedInWindow(ConnectionId, usize),
+    /// The stream ended or failed.
+    Closed(ConnectionId),
+    /// A namespace answers a command.
+    Completed(NamespaceCompletion),
+    /// Connections whose round was over get another one ([`Target::has_work`](crate::Target::has_work)).
+    Round,
+    /// Time reached [`Target::deadline`](crate::Target::deadline).
+    Tick,
+}
+
+/// What the target asks of the driver.
+#[derive(Debug)]
+pub enum Action {
+    /// Give the command to its namespace.
+    Submit(NamespaceCommand),
+    /// The connection has output: write its outbox until that is empty or the stream blocks (and go on when it
+    /// does not any more). Not repeated until the outbox was empty.
+    Transmit(ConnectionId),
+    /// Close the stream after its output was written (at least tried). The connection is forgotten already or will be
+    /// once its commands came back; no event of it is expected any more, and any that comes is ignored.
+    Close(ConnectionId),
+    /// Stop reading the stream until [`Action::Resume`].
+    Pause(ConnectionId),
+    /// Read it again.
+    Resume(ConnectionId),
+    /// Give the stream to the shard of this index as [`Event::Adopted`].
+    HandOver(ConnectionId, u16, Box<MovedConnection>),
+}

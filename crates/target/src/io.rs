@@ -1,0 +1,117 @@
+//! I/O commands: what they need, and what the namespace is asked.
+
+use crate::config::{NamespaceConfig, SubsystemConfig};
+use diecut_namespace::contract::{LbaRange, NamespaceOperation};
+use diecut_nvme::io::{DatasetManagement, DatasetRange, LbaRange as WireRange};
+use diecut_nvme::opcode::io as opcode;
+use diecut_nvme::{Status, SubmissionEntry};
+use diecut_units::{Buffer, BufferPool};
+use smallvec::SmallVec;
+use zerocopy::FromBytes;
+
+/// Data that a command moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) from_host_bytes: u32,
+    pub(crate) to_host_bytes: u32,
+}
+
+fn namespace_of<'a>(
+    subsystem: &'a SubsystemConfig,
+    entry: &SubmissionEntry,
+) -> Result<&'a NamespaceConfig, Status> {
+    subsystem.namespaces.get(&entry.nsid.get()).ok_or(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry())
+}
+
+/// Checks a command before its data move.
+#[inline]
+pub(crate) fn plan(
+    subsystem: &SubsystemConfig,
+    entry: &SubmissionEntry,
+    transfer_bytes_max: u32,
+) -> Result<Plan, Status> {
+    let namespace = namespace_of(subsystem, entry)?;
+    let properties = &namespace.properties;
+    match entry.opcode {
+        opcode::FLUSH => return Ok(Plan::default()),
+        opcode::DATASET_MANAGEMENT => {
+            let management = DatasetManagement::decode(entry);
+            return Ok(Plan {
+                from_host_bytes: management.range_count * DatasetRange::SIZE_BYTES as u32,
+                to_host_bytes: 0,
+            });
+        }
+        opcode::READ | opcode::WRITE | opcode::COMPARE | opcode::VERIFY | opcode::WRITE_ZEROES => {}
+        _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
+    }
+    let range = WireRange::decode(entry);
+    // No format of ours has protection information, storage tags or directives.
+    if range.protection != 0 {
+        return Err(Status::INVALID_PROTECTION_INFORMATION.do_not_retry());
+    }
+    if range.storage_tag_check || (range.directive_type != 0 && entry.opcode == opcode::WRITE) {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    let end = range.start.checked_add(u64::from(range.count));
+    if end.is_none_or(|end| end > properties.size_lbas) {
+        return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
+    }
+    if properties.read_only && matches!(entry.opcode, opcode::WRITE | opcode::WRITE_ZEROES) {
+        return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
+    }
+    let size = u64::from(range.count) << properties.lba_size_log2;
+    let too_large = size > u64::from(transfer_bytes_max) || range.count > properties.transfer_max_lbas;
+    let bytes = namespace.transfer_bytes(range.count) as u32;
+    match entry.opcode {
+        opcode::READ | opcode::WRITE | opcode::COMPARE if too_large => {
+            Err(Status::INVALID_FIELD.do_not_retry())
+        }
+        opcode::READ => Ok(Plan { from_host_bytes: 0, to_host_bytes: bytes }),
+        opcode::WRITE | opcode::COMPARE => Ok(Plan { from_host_bytes: bytes, to_host_bytes: 0 }),
+        _ => Ok(Plan::default()),
+    }
+}
+
+/// The namespace's operation of a command that [`plan`] let through, or `None` if there is nothing to do (hints).
+#[inline]
+pub(crate) fn operation(
+    namespace: &NamespaceConfig,
+    entry: &SubmissionEntry,
+    data: Option<Buffer>,
+    pool: &mut BufferPool,
+) -> Result<Option<NamespaceOperation>, Status> {
+    let wire = WireRange::decode(entry);
+    let range = LbaRange { first_lba: wire.start, lba_count: wire.count };
+    let force_unit_access = wire.force_unit_access;
+    let host_data = || data.expect("planned with data");
+    Ok(Some(match entry.opcode {
+        opcode::READ => {
+            let bytes = namespace.transfer_bytes(wire.count) as usize;
+            NamespaceOperation::Read { range, destination: pool.take(bytes) }
+        }
+        opcode::WRITE => NamespaceOperation::Write { range, data: host_data(), force_unit_access },
+        opcode::COMPARE => NamespaceOperation::Compare { range, data: host_data() },
+        opcode::VERIFY => NamespaceOperation::Verify { range },
+        opcode::WRITE_ZEROES => {
+            NamespaceOperation::WriteZeroes { range, may_deallocate: wire.deallocate, force_unit_access }
+        }
+        opcode::FLUSH => NamespaceOperation::Flush,
+        opcode::DATASET_MANAGEMENT => {
+            if !DatasetManagement::decode(entry).deallocate {
+                return Ok(None); // hints of use only
+            }
+            let data = host_data();
+            let mut ranges = SmallVec::new();
+            for bytes in data.chunks_exact(DatasetRange::SIZE_BYTES) {
+                let range = DatasetRange::read_from_bytes(bytes).expect("chunks of its size");
+                let end = range.start.get().checked_add(u64::from(range.lba_count.get()));
+                if end.is_none_or(|end| end > namespace.properties.size_lbas) {
+                    return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
+                }
+                ranges.push(LbaRange { first_lba: range.start.get(), lba_count: range.lba_count.get() });
+            }
+            NamespaceOperation::Deallocate { ranges }
+        }
+        other => unreachable!("opcode {other:#x} was planned"),
+    }))
+}

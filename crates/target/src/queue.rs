@@ -1,0 +1,173 @@
+use diecut_nvme::SubmissionEntry;
+use diecut_units::{BufferMut, Time};
+use std::collections::VecDeque;
+
+/// Index of a command slot in its queue; on the wire it is the transfer tag of R2Ts.
+pub(crate) type SlotIndex = u16;
+
+/// How far a command is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    Free,
+    /// Its data come in the capsule.
+    Receiving,
+    /// It waits for buffer space before its R2T.
+    WaitingForSpace,
+    /// R2T sent: data of `asked_end` bytes in all were asked for.
+    Transferring,
+    /// The namespace has it.
+    Submitted,
+    /// Asynchronous Event Request.
+    Parked,
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) state: SlotState,
+    pub(crate) entry: SubmissionEntry,
+    pub(crate) arrived: Time,
+    /// Bytes of data, either way.
+    pub(crate) data_bytes: u32,
+    /// Gathers the data of an R2T; lent to the receiver while a data PDU comes in.
+    pub(crate) gathered: Option<BufferMut>,
+    pub(crate) received: u32,
+    pub(crate) asked_end: u32,
+    /// What it holds of the queue's `gather_bytes` and `read_bytes`.
+    pub(crate) gather_held: u32,
+    pub(crate) read_held: u32,
+    /// A data digest was wrong; the command fails when its data are over.
+    pub(crate) digest_failed: bool,
+}
+
+/// One queue pair: slots of commands and which command ids are taken.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) id: u16,
+    pub(crate) entries: u16,
+    pub(crate) flow_control: bool,
+    pub(crate) sq_head: u16,
+    pub(crate) slots: Vec<Slot>,
+    free: Vec<SlotIndex>,
+    /// One bit per command id: hosts may choose any 16 bits.
+    taken_ids: Box<[u64; 1024]>,
+    pub(crate) waiting_for_space: VecDeque<SlotIndex>,
+    pub(crate) gather_bytes: usize,
+    pub(crate) submitted: u32,
+    pub(crate) read_bytes: usize,
+}
+
+/// Why a command cannot be taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TakeError {
+    /// More commands than the queue has entries.
+    Full,
+    /// The command id is in use.
+    IdTaken,
+}
+
+impl Queue {
+    pub(crate) fn new(id: u16, entries: u16, flow_control: bool) -> Queue {
+        let slots = (0..entries)
+            .map(|_| Slot {
+                state: SlotState::Free,
+                entry: SubmissionEntry::default(),
+                arrived: Time::ZERO,
+                data_bytes: 0,
+                gathered: None,
+                received: 0,
+                asked_end: 0,
+                gather_held: 0,
+                read_held: 0,
+                digest_failed: false,
+            })
+            .collect();
+        Queue {
+            id,
+            entries,
+            flow_control,
+            sq_head: 0,
+            slots,
+            free: (0..entries).rev().collect(),
+            taken_ids: Box::new([0; 1024]),
+            waiting_for_space: VecDeque::new(),
+            gather_bytes: 0,
+            submitted: 0,
+            read_bytes: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, entry: &SubmissionEntry, arrived: Time) -> Result<SlotIndex, TakeError> {
+        let id = entry.command_id.get();
+        let word = &mut self.taken_ids[usize::from(id / 64)];
+        if *word & (1 << (id % 64)) != 0 {
+            return Err(TakeError::IdTaken);
+        }
+        let index = self.free.pop().ok_or(TakeError::Full)?;
+        *word |= 1 << (id % 64);
+        let slot = &mut self.slots[usize::from(index)];
+        slot.state = SlotState::Receiving;
+        slot.entry = *entry;
+        slot.arrived = arrived;
+        slot.data_bytes = 0;
+        slot.received = 0;
+        slot.asked_end = 0;
+        slot.digest_failed = false;
+        Ok(index)
+    }
+
+    /// Frees a slot; answers go out right after.
+    #[inline]
+    pub(crate) fn release(&mut self, index: SlotIndex) -> SubmissionEntry {
+        let slot = &mut self.slots[usize::from(index)];
+        assert!(slot.state != SlotState::Free, "released once");
+        slot.state = SlotState::Free;
+        slot.gathered = None;
+        self.gather_bytes -= std::mem::take(&mut slot.gather_held) as usize;
+        self.read_bytes -= std::mem::take(&mut slot.read_held) as usize;
+        let id = slot.entry.command_id.get();
+        self.taken_ids[usize::from(id / 64)] &= !(1 << (id % 64));
+        self.free.push(index);
+        slot.entry
+    }
+
+    /// SQHD of the next answer: with flow control the head moves by one for each, else it is reserved.
+    #[inline]
+    pub(crate) fn next_head(&mut self) -> u16 {
+        if !self.flow_control {
+            return 0xFFFF;
+        }
+        self.sq_head += 1;
+        if self.sq_head >= self.entries {
+            self.sq_head = 0;
+        }
+        self.sq_head
+    }
+
+    pub(crate) fn find(&self, command_id: u16) -> Option<SlotIndex> {
+        self.slots
+            .iter()
+            .position(|slot| slot.state != SlotState::Free && slot.entry.command_id.get() == command_id)
+            .map(|index| index as SlotIndex)
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn ids_and_slots_are_taken_once() {
+        let entry = |id: u16| SubmissionEntry { command_id: id.into(), ..SubmissionEntry::default() };
+        let mut queue = Queue::new(1, 2, true);
+        let first = queue.take(&entry(0xFFFF), Time::ZERO).unwrap();
+        assert_eq!(queue.take(&entry(0xFFFF), Time::ZERO), Err(TakeError::IdTaken));
+        queue.take(&entry(3), Time::ZERO).unwrap();
+        assert_eq!(queue.take(&entry(4), Time::ZERO), Err(TakeError::Full));
+        assert_eq!(queue.find(0xFFFF), Some(first));
+        queue.release(first);
+        queue.take(&entry(0xFFFF), Time::ZERO).unwrap();
+        assert_eq!([queue.next_head(), queue.next_head(), queue.next_head()], [1, 0, 1]);
+    }
+}

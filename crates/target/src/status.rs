@@ -1,0 +1,19 @@
+use diecut_namespace::contract::NamespaceError;
+use diecut_nvme::Status;
+
+/// The only place where errors of a namespace become words of NVMe.
+pub(crate) fn status_of(error: &NamespaceError) -> Status {
+    match error {
+        NamespaceError::LbaOutOfRange { .. } => Status::LBA_OUT_OF_RANGE.do_not_retry(),
+        NamespaceError::InvalidField { .. } => Status::INVALID_FIELD.do_not_retry(),
+        NamespaceError::CompareFailure => Status::COMPARE_FAILURE.do_not_retry(),
+        NamespaceError::Unrecovered { .. } => Status::UNRECOVERED_READ_ERROR.do_not_retry(),
+        NamespaceError::CapacityExceeded => Status::CAPACITY_EXCEEDED.do_not_retry(),
+        NamespaceError::ReadOnly { .. } => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
+        NamespaceError::NoSuchNamespace => Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry(),
+        // These three may go well the next time: the host decides.
+        NamespaceError::Aborted => Status::COMMAND_INTERRUPTED,
+        NamespaceError::NotReady => Status::NAMESPACE_NOT_READY,
+        NamespaceError::Internal { .. } => Status::INTERNAL_ERROR,
+    }
+}

@@ -1,0 +1,561 @@
+use crate::config::{Health, Home, SubsystemConfig, TargetConfig};
+use crate::connection::{Connection, Current, MovedConnection, Phase};
+use crate::controller::{Association, Traffic};
+use crate::event::{Action, ConnectionId, Event};
+use crate::queue::SlotState;
+use crate::slab::Slab;
+use crate::status::status_of;
+use crate::tcp::Outbox;
+use diecut_namespace::contract::NamespaceCompletion;
+use diecut_nvme::opcode::io as opcode;
+use diecut_nvme::{QualifiedName, Status};
+use diecut_units::{BufferPool, Time};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A subsystem and what is counted for it.
+#[derive(Debug)]
+pub(crate) struct Subsystem {
+    pub(crate) config: SubsystemConfig,
+    pub(crate) health: Health,
+    pub(crate) traffic: Traffic,
+}
+
+/// One connected controller, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssociationStatus {
+    /// NQN of the subsystem.
+    pub subsystem: String,
+    /// NQN of the host.
+    pub host: String,
+    /// Controller id.
+    pub controller_id: u16,
+    /// I/O queues connected.
+    pub io_queues: u16,
+}
+
+/// The target of one shard. See the crate's documentation.
+pub struct Target {
+    pub(crate) config: TargetConfig,
+    pub(crate) subsystems: Vec<Option<Subsystem>>,
+    pub(crate) by_nqn: BTreeMap<QualifiedName, u32>,
+    pub(crate) associations: Slab<Association>,
+    pub(crate) association_count: usize,
+    pub(crate) connections: Slab<Box<Connection>>,
+    pub(crate) by_id: BTreeMap<ConnectionId, u32>,
+    pub(crate) pool: BufferPool,
+    /// Connections whose round was over before their bytes were.
+    pub(crate) runnable: VecDeque<u32>,
+    /// Connections whose Connect waits for quiet.
+    pub(crate) parked: Vec<u32>,
+    /// Associations to end when no connection is lent out.
+    pub(crate) doomed: Vec<u32>,
+    /// I/O connections to close, for the same reason.
+    pub(crate) closing: Vec<u32>,
+    /// Connections that got output while another one was handled.
+    pub(crate) told_later: Vec<u32>,
+    /// GENCTR of the discovery log page.
+    pub(crate) generation: u64,
+    pub(crate) last_controller_id: u16,
+}
+
+impl Target {
+    /// An empty target: no subsystem but discovery.
+    ///
+    /// # Panics
+    /// If a limit of `config` cannot be kept.
+    pub fn new(config: TargetConfig) -> Target {
+        config.assert_sound();
+        Target {
+            config,
+            subsystems: Vec::new(),
+            by_nqn: BTreeMap::new(),
+            associations: Slab::new(),
+            association_count: 0,
+            connections: Slab::new(),
+            by_id: BTreeMap::new(),
+            pool: BufferPool::new(),
+            runnable: VecDeque::new(),
+            parked: Vec::new(),
+            doomed: Vec::new(),
+            closing: Vec::new(),
+            told_later: Vec::new(),
+            generation: 0,
+            last_controller_id: 0,
+        }
+    }
+
+    /// Handles one event; what is to be done is appended to `actions`.
+    ///
+    /// # Panics
+    /// If the driver breaks a promise (a completion nobody waits for, more bytes than the window).
+    pub fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
+        match event {
+            Event::Accepted(id) => {
+                let connection = Connection::new(id, now + self.config.connect_time);
+                self.add_connection(connection);
+            }
+            Event::Adopted(id, moved) => self.adopt(id, *moved, now, actions),
+            Event::Received(id, bytes) => {
+                if let Some(&index) = self.by_id.get(&id)
+                    && !bytes.is_empty()
+                {
+                    let connection = self.connections.get_mut(index).expect("known by its id");
+                    if connection.phase != Phase::Closing {
+                        connection.backlog.push_back(bytes);
+                        self.run(index, now, actions);
+                    }
+                }
+            }
+            Event::ReceivedInWindow(id, bytes) => {
+                if let Some(&index) = self.by_id.get(&id)
+                    && self.connections.get(index).is_some_and(|one| one.phase == Phase::Live)
+                {
+                    self.received_in_window(index, bytes, now, actions);
+                }
+            }
+            Event::Closed(id) => {
+                if let Some(&index) = self.by_id.get(&id) {
+                    self.connections.get_mut(index).expect("known by its id").stream_gone = true;
+                    self.lose_connection(index, actions);
+                }
+            }
+            Event::Completed(completion) => self.complete(completion, now, actions),
+            Event::Round => {
+                for _ in 0..self.runnable.len() {
+                    let Some(index) = self.runnable.pop_front() else { break };
+                    if let Some(connection) = self.connections.get_mut(index) {
+                        connection.runnable = false;
+                        self.run(index, now, actions);
+                    }
+                }
+            }
+            Event::Tick => self.tick(now, actions),
+        }
+        self.sweep(now, actions);
+    }
+
+    /// Whether an [`Event::Round`] would do something.
+    pub fn has_work(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// The output of a connection.
+    pub fn outbox(&self, id: ConnectionId) -> Option<&Outbox> {
+        Some(&self.connections.get(*self.by_id.get(&id)?)?.outbox)
+    }
+
+    /// `bytes` of a connection's output were written to its stream.
+    ///
+    /// # Panics
+    /// If that is more than there was.
+    pub fn sent(&mut self, id: ConnectionId, bytes: usize, actions: &mut Vec<Action>) {
+        let Some(&index) = self.by_id.get(&id) else { return };
+        let connection = self.connections.get_mut(index).expect("known by its id");
+        connection.outbox.consume(bytes);
+        if connection.outbox.is_empty() {
+            connection.transmit_told = false;
+        }
+        self.make_runnable(index);
+        self.forget_if_done(index);
+        let _ = actions;
+    }
+
+    /// Where the next bytes of a connection's stream go, if they are data of a large write: the driver may receive
+    /// right into it and say so with [`Event::ReceivedInWindow`]. Only while nothing received waits to be parsed.
+    pub fn receive_window(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
+        let index = *self.by_id.get(&id)?;
+        let connection = self.connections.get_mut(index)?;
+        if connection.phase != Phase::Live || !connection.backlog.is_empty() {
+            return None;
+        }
+        connection.receiver.window()
+    }
+
+    /// When [`Event::Tick`] is due: the next keep-alive or connect time to run out.
+    pub fn deadline(&self) -> Time {
+        let expiries = self.associations.iter().map(|(_, one)| one.expires());
+        let patience = self
+            .connections
+            .iter()
+            .filter(|(_, one)| !matches!(one.phase, Phase::Live | Phase::Parked))
+            .map(|(_, one)| one.deadline);
+        expiries.chain(patience).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Connected controllers.
+    pub fn associations(&self) -> Vec<AssociationStatus> {
+        self.associations
+            .iter()
+            .map(|(_, one)| AssociationStatus {
+                subsystem: match one.subsystem {
+                    Some(index) => self.subsystem(index).config.nqn.to_string(),
+                    None => diecut_nvme::DISCOVERY_SUBSYSTEM_NQN.to_owned(),
+                },
+                host: one.host.to_string(),
+                controller_id: one.controller_id,
+                io_queues: one.connections.len().saturating_sub(1) as u16,
+            })
+            .collect()
+    }
+
+    /// Defines a subsystem, or changes one that exists: hosts that lost their permission are disconnected, hosts that
+    /// stay are told of namespaces that came, went or changed; discovery controllers are told.
+    pub fn set_subsystem(&mut self, config: SubsystemConfig, now: Time, actions: &mut Vec<Action>) {
+        let index = match self.by_nqn.get(&config.nqn) {
+            Some(&index) => index,
+            None => {
+                let index = match self.subsystems.iter().position(Option::is_none) {
+                    Some(free) => free,
+                    None => {
+                        self.subsystems.push(None);
+                        self.subsystems.len() - 1
+                    }
+                } as u32;
+                self.by_nqn.insert(config.nqn.clone(), index);
+                index
+            }
+        };
+        let slot = &mut self.subsystems[index as usize];
+        let mut changed = Vec::new();
+        if let Some(old) = slot.take() {
+            let (before, after) = (&old.config.namespaces, &config.namespaces);
+            for nsid in before.keys().chain(after.keys()) {
+                let same = match (before.get(nsid), after.get(nsid)) {
+                    (Some(one), Some(other)) => {
+                        one.namespace == other.namespace
+                            && one.uuid == other.uuid
+                            && one.nguid == other.nguid
+                            && one.properties.size_lbas == other.properties.size_lbas
+                            && one.properties.read_only == other.properties.read_only
+                    }
+                    _ => false,
+                };
+                if !same {
+                    changed.push(*nsid);
+                }
+            }
+            *slot = Some(Subsystem { config, ..old });
+        } else {
+            *slot = Some(Subsystem { config, health: Health::default(), traffic: Traffic::default() });
+        }
+        let subsystem = self.subsystems[index as usize].as_ref().expect("just set");
+        let mut told = Vec::new();
+        for (number, association) in self.associations.iter_mut() {
+            if association.subsystem == Some(index) {
+                if !crate::discovery::is_allowed(&subsystem.config, &association.host)
+                    || subsystem.config.home != Home::Here
+                {
+                    self.doomed.push(number);
+                    continue;
+                }
+                for &nsid in &changed {
+                    association.namespace_changed(nsid);
+                }
+                told.push(number);
+            }
+        }
+        for number in told {
+            self.tell_events(number, actions);
+        }
+        self.discovery_changed(actions);
+        self.sweep(now, actions);
+    }
+
+    /// Takes a subsystem away; its controllers are disconnected. Its namespaces may be deleted when
+    /// [`Target::is_quiet`] says so.
+    pub fn remove_subsystem(&mut self, nqn: &QualifiedName, now: Time, actions: &mut Vec<Action>) {
+        let Some(index) = self.by_nqn.remove(nqn) else { return };
+        let ended = self.associations.iter().filter(|(_, one)| one.subsystem == Some(index));
+        self.doomed.extend(ended.map(|(number, _)| number));
+        if let Some(subsystem) = &mut self.subsystems[index as usize] {
+            subsystem.config.namespaces.clear();
+        }
+        self.discovery_changed(actions);
+        self.sweep(now, actions);
+        self.free_subsystem_if_quiet(index);
+    }
+
+    /// Whether no controller of the subsystem is left and no command of it is in a namespace.
+    pub fn is_quiet(&self, nqn: &QualifiedName) -> bool {
+        !self
+            .associations
+            .iter()
+            .any(|(_, one)| one.subsystem.is_some_and(|index| self.subsystem(index).config.nqn == *nqn))
+    }
+
+    fn free_subsystem_if_quiet(&mut self, index: u32) {
+        let nqn = &self.subsystem(index).config.nqn;
+        if self.by_nqn.get(nqn) != Some(&index)
+            && !self.associations.iter().any(|(_, one)| one.subsystem == Some(index))
+        {
+            self.subsystems[index as usize] = None;
+        }
+    }
+
+    /// Sets what the SMART log of a subsystem tells of its media.
+    pub fn set_health(&mut self, nqn: &QualifiedName, health: Health) {
+        if let Some(&index) = self.by_nqn.get(nqn)
+            && let Some(subsystem) = &mut self.subsystems[index as usize]
+        {
+            subsystem.health = health;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn subsystem(&self, index: u32) -> &Subsystem {
+        self.subsystems[index as usize].as_ref().expect("associations keep their subsystem")
+    }
+
+    pub(crate) fn add_connection(&mut self, connection: Connection) -> u32 {
+        let id = connection.id;
+        let index = self.connections.insert(Box::new(connection));
+        self.connections.get_mut(index).expect("just put there").index = index;
+        assert!(self.by_id.insert(id, index).is_none(), "connection {id:?} is new");
+        index
+    }
+
+    fn adopt(&mut self, id: ConnectionId, moved: MovedConnection, now: Time, actions: &mut Vec<Action>) {
+        let mut connection = Connection::new(id, now + self.config.connect_time);
+        connection.phase = Phase::Connect;
+        connection.digests = moved.digests;
+        connection.host_alignment = moved.host_alignment;
+        connection.backlog = moved.unread;
+        connection.backlog_at = moved.unread_at;
+        connection.outbox.put_bytes(&moved.unsent);
+        let index = self.add_connection(connection);
+        let mut connection = self.connections.lend(index);
+        self.connect(&mut connection, moved.command, moved.data, now, actions);
+        self.settle(index, connection, actions);
+        self.run(index, now, actions);
+    }
+
+    /// Puts a connection back and tells the driver what changed.
+    pub(crate) fn settle(&mut self, index: u32, mut connection: Box<Connection>, actions: &mut Vec<Action>) {
+        connection.tell_output(actions);
+        if connection.phase != Phase::Closing {
+            let wants_pause = !connection.backlog.is_empty();
+            if wants_pause != connection.paused {
+                connection.paused = wants_pause;
+                let id = connection.id;
+                actions.push(if wants_pause { Action::Pause(id) } else { Action::Resume(id) });
+            }
+        }
+        self.connections.put_back(index, connection);
+        self.make_runnable(index);
+    }
+
+    /// Queues a connection for the next round if it could go on.
+    #[inline]
+    pub(crate) fn make_runnable(&mut self, index: u32) {
+        let output_bytes_max = self.config.output_bytes_max;
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if !connection.runnable && connection.can_run(output_bytes_max) {
+            connection.runnable = true;
+            self.runnable.push_back(index);
+        }
+    }
+
+    fn complete(&mut self, completion: NamespaceCompletion, now: Time, actions: &mut Vec<Action>) {
+        let (index, slot_index) = ((completion.token.0 >> 16) as u32, completion.token.0 as u16);
+        let connection =
+            self.connections.get_mut(index).expect("a connection stays until its commands are back");
+        let queue = connection.queue.as_mut().expect("it had submitted");
+        let slot = &queue.slots[usize::from(slot_index)];
+        assert!(slot.state == SlotState::Submitted, "{:?} was submitted", completion.token);
+        queue.submitted -= 1;
+        let entry = queue.release(slot_index);
+        if connection.phase == Phase::Closing {
+            self.quiet_if_done(index);
+            self.forget_if_done(index);
+            return;
+        }
+        let command_id = entry.command_id.get();
+        match (&completion.result, completion.data) {
+            (Ok(()), Some(data)) if entry.opcode == opcode::READ => {
+                connection.answer_with_data(command_id, data);
+            }
+            (Ok(()), _) => connection.answer(command_id, Status::SUCCESS, 0),
+            (Err(error), _) => {
+                let status = status_of(error);
+                connection.answer(command_id, status, 0);
+                let queue_id = connection.queue.as_ref().expect("it had submitted").id;
+                if let Some(number) = connection.association
+                    && let Some(association) = self.associations.get_mut(number)
+                {
+                    association.record_error(queue_id, &entry, status);
+                }
+            }
+        }
+        let connection = self.connections.get_mut(index).expect("still there");
+        connection.tell_output(actions);
+        if connection.queue.as_ref().is_some_and(|queue| !queue.waiting_for_space.is_empty()) {
+            let mut connection = self.connections.lend(index);
+            self.grant_space(&mut connection);
+            connection.tell_output(actions);
+            self.connections.put_back(index, connection);
+        }
+        let connection = self.connections.get_mut(index).expect("still there");
+        if !connection.backlog.is_empty() {
+            self.make_runnable(index);
+        }
+        let _ = now;
+    }
+
+    fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let expired = self.associations.iter().filter(|(_, one)| one.expires() <= now && !one.dying);
+        self.doomed.extend(expired.map(|(number, _)| number));
+        let impatient: Vec<u32> = self
+            .connections
+            .iter()
+            .filter(|(_, one)| !matches!(one.phase, Phase::Live | Phase::Parked) && one.deadline <= now)
+            .map(|(index, _)| index)
+            .collect();
+        for index in impatient {
+            let connection = self.connections.get_mut(index).expect("just found");
+            if connection.phase == Phase::Closing {
+                connection.stream_gone = true;
+                connection.deadline = Time::NEVER;
+                self.forget_if_done(index);
+            } else {
+                self.close_connection(index, actions);
+            }
+        }
+    }
+
+    /// The stream is gone, or the host ended it.
+    pub(crate) fn lose_connection(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let connection = self.connections.get(index).expect("known");
+        let is_admin = connection.queue.as_ref().is_some_and(|queue| queue.id == 0);
+        if let (true, Some(number)) = (is_admin, connection.association) {
+            self.doomed.push(number);
+        }
+        self.close_connection(index, actions);
+    }
+
+    /// Stops reading a connection. What it has in namespaces comes back before it is forgotten.
+    pub(crate) fn close_connection(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let connection = self.connections.get_mut(index).expect("known");
+        if connection.phase != Phase::Closing {
+            connection.phase = Phase::Closing;
+            connection.backlog.clear();
+            connection.backlog_at = 0;
+            connection.parked = None;
+            connection.current = Current::Nothing;
+            self.parked.retain(|&parked| parked != index);
+            if !connection.stream_gone {
+                connection.tell_output(actions);
+                actions.push(Action::Close(connection.id));
+            }
+        }
+        self.quiet_if_done(index);
+        self.forget_if_done(index);
+    }
+
+    /// Takes a closing connection without commands in namespaces from its association; the last one ends that.
+    fn quiet_if_done(&mut self, index: u32) {
+        let connection = self.connections.get_mut(index).expect("known");
+        if connection.phase != Phase::Closing || connection.submitted() > 0 {
+            return;
+        }
+        let Some(number) = connection.association.take() else { return };
+        let association = self.associations.get_mut(number).expect("connections keep their association");
+        association.connections.retain(|&other| other != index);
+        if association.dying && association.connections.is_empty() {
+            let association = self.associations.remove(number);
+            self.association_count -= 1;
+            if let Some(subsystem) = association.subsystem {
+                self.free_subsystem_if_quiet(subsystem);
+            }
+        }
+    }
+
+    /// Forgets a closing connection when nothing is left of it.
+    fn forget_if_done(&mut self, index: u32) {
+        let Some(connection) = self.connections.get(index) else { return };
+        let done = connection.phase == Phase::Closing
+            && connection.association.is_none()
+            && connection.submitted() == 0
+            && (connection.stream_gone || connection.outbox.is_empty());
+        if done {
+            let connection = self.connections.remove(index);
+            self.by_id.remove(&connection.id);
+        }
+    }
+
+    /// Ends what was doomed while a connection was lent out, and lets parked Connects go on that now can.
+    pub(crate) fn sweep(&mut self, now: Time, actions: &mut Vec<Action>) {
+        while let Some(index) = self.told_later.pop() {
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.tell_output(actions);
+            }
+        }
+        if self.doomed.is_empty() && self.closing.is_empty() && self.parked.is_empty() {
+            return;
+        }
+        loop {
+            while let Some(index) = self.closing.pop() {
+                if self.connections.get(index).is_some() {
+                    self.close_connection(index, actions);
+                }
+            }
+            while let Some(number) = self.doomed.pop() {
+                let Some(association) = self.associations.get_mut(number) else { continue };
+                if !std::mem::replace(&mut association.dying, true) {
+                    for index in association.connections.clone() {
+                        self.close_connection(index, actions);
+                    }
+                }
+            }
+            let ready = self.parked.iter().position(|&index| {
+                let connection = self.connections.get(index).expect("parked ones are closed by name");
+                let (_, data) = connection.parked.as_deref().expect("parked with its Connect");
+                let Ok(host) = data.host() else { return true };
+                self.rivals(connection.subsystem, &host, &data.host_id).next().is_none()
+            });
+            let Some(position) = ready else { return };
+            let index = self.parked.remove(position);
+            let mut connection = self.connections.lend(index);
+            let (command, data) = *connection.parked.take().expect("parked with its Connect");
+            connection.phase = Phase::Connect;
+            self.connect(&mut connection, command, data, now, actions);
+            self.settle(index, connection, actions);
+        }
+    }
+
+    /// Tells all discovery controllers that the log page changed.
+    fn discovery_changed(&mut self, actions: &mut Vec<Action>) {
+        self.generation += 1;
+        let numbers: Vec<u32> = self
+            .associations
+            .iter_mut()
+            .filter(|(_, one)| one.is_discovery())
+            .map(|(number, one)| {
+                one.discovery_changed();
+                number
+            })
+            .collect();
+        for number in numbers {
+            self.tell_events(number, actions);
+        }
+    }
+
+    /// Answers Asynchronous Event Requests with events that wait.
+    fn tell_events(&mut self, number: u32, actions: &mut Vec<Action>) {
+        let Some(association) = self.associations.get_mut(number) else { return };
+        let Some(&index) = association.connections.first() else { return };
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        Target::answer_events(association, connection);
+        connection.tell_output(actions);
+    }
+
+    pub(crate) fn answer_events(association: &mut Association, connection: &mut Connection) {
+        let is_admin = connection.queue.as_ref().is_some_and(|queue| queue.id == 0);
+        while is_admin && connection.phase == Phase::Live && !association.parked_events.is_empty() {
+            let Some(event) = association.next_event() else { return };
+            let slot = association.parked_events.remove(0);
+            let queue = connection.queue.as_mut().expect("the admin queue");
+            let entry = queue.release(slot);
+            connection.answer(entry.command_id.get(), Status::SUCCESS, u64::from(event.encode()));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+use diecut_nvme::tcp::{Digests, digest_of};
+use diecut_units::Buffer;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Output of one connection: headers in one scratch, payloads as handles, both in the order of the stream.
+///
+/// Neighbouring headers become one slice, so a batch of answers without data is a single run of bytes.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    scratch: Vec<u8>,
+    /// Bytes of `scratch` that were consumed; it starts afresh when everything was.
+    scratch_start: usize,
+    segments: VecDeque<Segment>,
+    len_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Segment {
+    /// The next bytes of the scratch.
+    Header(usize),
+    Payload(Buffer),
+}
+
+impl Outbox {
+    /// Bytes waiting.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes == 0
+    }
+
+    /// Appends slices for one `writev`, in order, until `slices` has `slices_max` of them.
+    pub fn fill_io_slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>, slices_max: usize) {
+        let mut header_start = self.scratch_start;
+        for segment in &self.segments {
+            if slices.len() >= slices_max {
+                return;
+            }
+            match segment {
+                Segment::Header(length) => {
+                    slices.push(IoSlice::new(&self.scratch[header_start..header_start + length]));
+                    header_start += length;
+                }
+                Segment::Payload(buffer) => slices.push(IoSlice::new(buffer)),
+            }
+        }
+    }
+
+    /// Copies as much as fits into `bytes` and says how much that was; nothing is consumed. For one contiguous send
+    /// per batch and for simulations.
+    pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
+        let mut header_start = self.scratch_start;
+        let mut copied = 0;
+        for segment in &self.segments {
+            let source: &[u8] = match segment {
+                Segment::Header(length) => {
+                    header_start += length;
+                    &self.scratch[header_start - length..header_start]
+                }
+                Segment::Payload(buffer) => buffer,
+            };
+            let part = source.len().min(bytes.len() - copied);
+            bytes[copied..copied + part].copy_from_slice(&source[..part]);
+            copied += part;
+            if part < source.len() {
+                break;
+            }
+        }
+        copied
+    }
+
+    /// The first `bytes` were sent.
+    ///
+    /// # Panics
+    /// If there are fewer: the driver's bug.
+    pub(crate) fn consume(&mut self, mut bytes: usize) {
+        assert!(bytes <= self.len_bytes, "sent {bytes} of {}", self.len_bytes);
+        self.len_bytes -= bytes;
+        while bytes > 0 {
+            match self.segments.front_mut().expect("bytes are left") {
+                Segment::Header(length) if *length > bytes => {
+                    *length -= bytes;
+                    self.scratch_start += bytes;
+                    return;
+                }
+                Segment::Header(length) => {
+                    bytes -= *length;
+                    self.scratch_start += *length;
+                }
+                Segment::Payload(buffer) if buffer.len() > bytes => {
+                    *buffer = buffer.slice(bytes..);
+                    return;
+                }
+                Segment::Payload(buffer) => bytes -= buffer.len(),
+            }
+            self.segments.pop_front();
+        }
+        if self.segments.is_empty() {
+            self.scratch.clear();
+            self.scratch_start = 0;
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.scratch.extend_from_slice(bytes);
+        self.len_bytes += bytes.len();
+        match self.segments.back_mut() {
+            Some(Segment::Header(length)) => *length += bytes.len(),
+            _ => self.segments.push_back(Segment::Header(bytes.len())),
+        }
+    }
+
+    /// A header, with its digest if agreed on.
+    #[inline]
+    pub(crate) fn put_header(&mut self, header: &[u8], digests: Digests) {
+        self.put(header);
+        if digests.header {
+            self.put(&digest_of(header));
+        }
+    }
+    /// Bytes that are nobody's payload.
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
+        self.put(bytes);
+    }
+    /// Data, with their digest if agreed on.
+    #[inline]
+    pub(crate) fn put_payload(&mut self, payload: Buffer, digests: Digests) {
+        let digest = digests.data.then(|| digest_of(&payload));
+        self.len_bytes += payload.len();
+        self.segments.push_back(Segment::Payload(payload));
+        if let Some(digest) = digest {
+            self.put(&digest);
+        }
+    }
+
+    /// Everything that waits, as bytes; the outbox is empty afterwards.
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len_bytes];
+        self.copy_to(&mut bytes);
+        self.consume(bytes.len());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Whatever is consumed in whatever parts, the stream is the same.
+    #[test]
+    fn any_cut_gives_the_same_stream() {
+        for part in 1..40 {
+            let mut outbox = Outbox::default();
+            let mut expected = Vec::new();
+            let mut sent = Vec::new();
+            for round in 0..6u8 {
+                outbox.put_header(&[round; 24], Digests { header: round % 2 == 0, data: false });
+                expected.extend([round; 24]);
+                if round % 2 == 0 {
+                    expected.extend(digest_of(&[round; 24]));
+                }
+                let payload = [0x40 + round; 17];
+                if round % 3 != 0 {
+                    outbox.put_payload(Buffer::copy_from(&payload), Digests::NONE);
+                    expected.extend(payload);
+                }
+                let mut slices = Vec::new();
+                outbox.fill_io_slices(&mut slices, 8);
+                let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+                let taken = part.min(bytes.len());
+                sent.extend(&bytes[..taken]);
+                outbox.consume(taken);
+            }
+            sent.extend(outbox.take_bytes());
+            assert_eq!(sent, expected, "parts of {part}");
+            assert!(outbox.is_empty() && outbox.scratch.is_empty());
+        }
+    }
+}

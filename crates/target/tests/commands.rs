@@ -1,0 +1,280 @@
+//! Commands through a byte stream cut anywhere: every way data can travel, with and without digests.
+
+mod world;
+use diecut_namespace::contract::NamespaceError;
+use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, IndependentNamespace, cns};
+use diecut_nvme::tcp::Digests;
+use diecut_nvme::*;
+use diecut_target::{Event, TargetConfig};
+use world::*;
+use zerocopy::{FromBytes, IntoBytes};
+
+fn pattern(seed: u8, length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed).wrapping_add((at >> 8) as u8))
+        .collect()
+}
+
+/// Goal: what is written is read back, whatever the cuts, digests, flow control and way of the data.
+/// Method: a RAM namespace; in-capsule and R2T writes (larger than MAXH2CDATA, so several R2Ts), reads, compare,
+/// deallocate, write zeroes, flush, verify.
+#[test]
+fn data_survives_any_cut_of_the_stream() {
+    let all = [(false, false), (true, false), (false, true), (true, true)];
+    for seed in 1..=24u64 {
+        let (header, data) = all[seed as usize % 4];
+        let digests = Digests { header, data };
+        let mut world = World::new(seed);
+        world.cut = [1, 7, 100, 3000, 0][seed as usize % 5];
+        world.flow_control = seed % 2 == 0;
+        world.use_window = seed % 3 == 0;
+        let (_, controller) = world.admin(SUBSYSTEM, digests);
+        let io = world.io(controller, 1, digests);
+        for (round, (start, lbas, in_capsule)) in
+            [(0, 1, true), (3, 2, true), (5, 1, false), (9, 8, false), (0, 3, false)].into_iter().enumerate()
+        {
+            let bytes = pattern(seed as u8 + round as u8, lbas * LBA);
+            assert_eq!(world.write(io, start, &bytes, in_capsule).status, Status::SUCCESS, "seed {seed}");
+            let read = world.read(io, start, lbas as u32);
+            assert_eq!(read.status, Status::SUCCESS, "seed {seed}");
+            assert!(read.data == bytes, "seed {seed} round {round}");
+            let compare = |world: &mut World, bytes: &[u8]| {
+                let sgl = SglDescriptor::transport(bytes.len() as u32);
+                let entry = world.rw(opcode::io::COMPARE, start, lbas as u32, sgl);
+                world.command(io, entry, bytes).status
+            };
+            assert_eq!(compare(&mut world, &bytes), Status::SUCCESS);
+            let mut other = bytes.clone();
+            other[77] ^= 1;
+            assert!(compare(&mut world, &other).same_code(Status::COMPARE_FAILURE));
+        }
+        // Deallocate LBA 9 and 11, zero 12 and 13.
+        let ranges: Vec<u8> = [9u64, 11]
+            .iter()
+            .flat_map(|&start| {
+                let range = diecut_nvme::io::DatasetRange {
+                    lba_count: 1.into(),
+                    start: start.into(),
+                    ..Default::default()
+                };
+                range.as_bytes().to_vec()
+            })
+            .collect();
+        let mut entry = world.rw(opcode::io::DATASET_MANAGEMENT, 0, 1, SglDescriptor::in_capsule(32));
+        diecut_nvme::io::DatasetManagement { range_count: 2, deallocate: true }.encode(&mut entry);
+        entry.cdw12 = 0.into();
+        assert_eq!(world.command(io, entry, &ranges).status, Status::SUCCESS);
+        let zeroes = world.rw(opcode::io::WRITE_ZEROES, 12, 2, SglDescriptor::default());
+        assert_eq!(world.command(io, zeroes, &[]).status, Status::SUCCESS);
+        let read = world.read(io, 9, 8).data;
+        for lba in 0..8 {
+            let zero = read[lba * LBA..(lba + 1) * LBA].iter().all(|&byte| byte == 0);
+            assert_eq!(zero, matches!(lba, 0 | 2 | 3 | 4), "seed {seed} lba {lba}");
+        }
+        for code in [opcode::io::FLUSH, opcode::io::VERIFY] {
+            let entry = world.rw(code, 0, 1, SglDescriptor::default());
+            assert_eq!(world.command(io, entry, &[]).status, Status::SUCCESS);
+        }
+    }
+}
+
+/// What must be refused, and how.
+#[test]
+fn wrong_commands_are_refused_by_name() {
+    let mut world = World::new(1);
+    let (_, controller) = world.admin(SUBSYSTEM, Digests::NONE);
+    let io = world.io(controller, 1, Digests::NONE);
+    let page = vec![1u8; LBA];
+    let transport = SglDescriptor::transport(LBA as u32);
+    let cases: Vec<(SubmissionEntry, Status)> = vec![
+        (world.rw(opcode::io::READ, LBAS, 1, transport), Status::LBA_OUT_OF_RANGE),
+        (world.rw(opcode::io::READ, u64::MAX, 1, transport), Status::LBA_OUT_OF_RANGE),
+        (
+            SubmissionEntry { nsid: 2.into(), ..world.rw(opcode::io::READ, 0, 1, transport) },
+            Status::INVALID_NAMESPACE_OR_FORMAT,
+        ),
+        (
+            SubmissionEntry { cdw12: (1u32 << 29).into(), ..world.rw(opcode::io::READ, 0, 1, transport) },
+            Status::INVALID_PROTECTION_INFORMATION,
+        ),
+        (SubmissionEntry { flags: 1, ..world.rw(opcode::io::READ, 0, 1, transport) }, Status::INVALID_FIELD),
+        (world.rw(opcode::io::READ, 0, 2, transport), Status::DATA_SGL_LENGTH_INVALID),
+        (world.rw(opcode::io::WRITE, 0, 2, transport), Status::DATA_SGL_LENGTH_INVALID),
+        (
+            SubmissionEntry {
+                sgl: SglDescriptor { identifier: 0, ..transport },
+                ..world.rw(opcode::io::READ, 0, 1, transport)
+            },
+            Status::SGL_DESCRIPTOR_TYPE_INVALID,
+        ),
+        (world.rw(opcode::io::COPY, 0, 1, transport), Status::INVALID_OPCODE),
+        (world.rw(0x7D, 0, 1, transport), Status::INVALID_OPCODE),
+    ];
+    for (entry, expected) in cases {
+        let reply = world.command(io, entry, &page);
+        assert!(reply.status.same_code(expected), "{entry:?}: {}", reply.status);
+    }
+    // In-capsule data of a refused write are skipped, and the stream goes on.
+    let entry = world.rw(opcode::io::WRITE, LBAS, 1, SglDescriptor::in_capsule(LBA as u32));
+    assert!(world.command(io, entry, &page).status.same_code(Status::LBA_OUT_OF_RANGE));
+    let mut offset = SglDescriptor::in_capsule(LBA as u32);
+    offset.address = 16.into();
+    let entry = world.rw(opcode::io::WRITE, 0, 1, offset);
+    assert!(world.command(io, entry, &page).status.same_code(Status::SGL_OFFSET_INVALID));
+    assert_eq!(world.write(io, 0, &page, true).status, Status::SUCCESS);
+    assert!(world.memory[LBA..].iter().all(|&byte| byte == 0));
+}
+
+/// An id in use is refused without harm to the command that has it; an error of the namespace is told and logged.
+#[test]
+fn conflicts_and_errors_are_told() {
+    let mut world = World::new(3);
+    let (admin, controller) = world.admin(SUBSYSTEM, Digests::NONE);
+    let io = world.io(controller, 1, Digests::NONE);
+    world.hold = true;
+    let mut entry = world.rw(opcode::io::READ, 0, 1, SglDescriptor::transport(LBA as u32));
+    entry.command_id = 77.into();
+    entry.flags = 0x40;
+    let bytes = world.capsule(io, entry, &[]);
+    world.send(io, &bytes);
+    world.send(io, &bytes);
+    assert!(world.reply(io, 77).unwrap().status.same_code(Status::COMMAND_ID_CONFLICT));
+    let token = world.held.pop().unwrap().token;
+    let result = Err(NamespaceError::Unrecovered { lba: 0 });
+    let completion = diecut_namespace::contract::NamespaceCompletion { token, result, data: None };
+    world.handle(Event::Completed(completion));
+    assert!(world.reply(io, 77).unwrap().status.same_code(Status::UNRECOVERED_READ_ERROR));
+    // Two entries of the error log, the newest first.
+    let log = log_page(&mut world, admin, 0x01, 64, false);
+    let error = diecut_nvme::log_page::ErrorEntry::read_from_bytes(&log).unwrap();
+    assert!(error.status().same_code(Status::UNRECOVERED_READ_ERROR));
+    assert_eq!((error.queue_id.get(), error.command_id.get()), (1, 77));
+}
+
+fn log_page(
+    world: &mut World,
+    id: diecut_target::ConnectionId,
+    page: u8,
+    length: u64,
+    retain: bool,
+) -> Vec<u8> {
+    let mut entry = SubmissionEntry {
+        opcode: opcode::admin::GET_LOG_PAGE,
+        sgl: SglDescriptor::transport(length as u32),
+        ..SubmissionEntry::default()
+    };
+    diecut_nvme::admin::GetLogPage {
+        page,
+        specific: 0,
+        retain_event: retain,
+        length_bytes: length,
+        offset: 0,
+        offset_is_index: false,
+        command_set: 0,
+    }
+    .encode(&mut entry);
+    let reply = world.command(id, entry, &[]);
+    assert_eq!(reply.status, Status::SUCCESS, "page {page:#x}");
+    assert_eq!(reply.data.len() as u64, length);
+    reply.data
+}
+
+fn identify(world: &mut World, id: diecut_target::ConnectionId, cns: u8, nsid: u32) -> Reply {
+    let entry = SubmissionEntry {
+        opcode: opcode::admin::IDENTIFY,
+        nsid: nsid.into(),
+        cdw10: u32::from(cns).into(),
+        sgl: SglDescriptor::transport(4096),
+        ..SubmissionEntry::default()
+    };
+    world.command(id, entry, &[])
+}
+
+/// The checks of a Linux 6.1 and 6.12 host, one by one (docs/linux-host-fields.md).
+#[test]
+fn identify_passes_the_checks_of_linux() {
+    let mut world = World::new(2);
+    let (admin, controller) = world.admin(SUBSYSTEM, Digests::NONE);
+    let reply = identify(&mut world, admin, cns::CONTROLLER, 0);
+    let page = IdentifyController::read_from_bytes(&reply.data).unwrap();
+    assert_eq!(page.cntlid.get(), controller, "Mismatching cntlid");
+    assert!(page.kas.get() > 0, "keep-alive support is mandatory for fabrics");
+    assert!(page.ioccsz.get() >= 4 && page.iorcsz.get() >= 1);
+    assert_eq!(page.ioccsz.get() * 16, 64 + 8192);
+    assert_eq!(page.icdoff.get(), 0, "icdoff is not supported");
+    assert!(page.maxcmd.get() > 0, "Maximum outstanding commands is 0");
+    assert!(page.sgls.get() & 3 != 0, "Mandatory sgls are not supported");
+    assert!(page.sgls.get() & (1 << 20) != 0, "in-capsule data by offset");
+    assert_eq!(page.cntrltype, 1);
+    assert_eq!(&page.subnqn[..SUBSYSTEM.len() + 1], format!("{SUBSYSTEM}\0").as_bytes());
+    assert_eq!(&page.sn, b"A1                  ");
+    assert_eq!(page.mdts, 8);
+    let reply = identify(&mut world, admin, cns::NAMESPACE, 1);
+    let namespace = IdentifyNamespace::read_from_bytes(&reply.data).unwrap();
+    assert_eq!((namespace.nsze.get(), namespace.lbaf[0].lba_size_log2), (LBAS, 12));
+    assert_eq!(namespace.nguid, [0xCD; 16]);
+    let list = identify(&mut world, admin, cns::ACTIVE_NAMESPACES, 0).data;
+    assert_eq!(list[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
+    let list: [u8; 4096] =
+        identify(&mut world, admin, cns::NAMESPACE_DESCRIPTORS, 1).data.try_into().unwrap();
+    let descriptors = diecut_nvme::identify::parse_namespace_descriptors(&list).unwrap();
+    assert_eq!(descriptors, [(2, vec![0xCD; 16]), (3, vec![0xAB; 16]), (4, vec![0])]);
+    let independent = identify(&mut world, admin, cns::INDEPENDENT_NAMESPACE, 1).data;
+    assert_eq!(IndependentNamespace::read_from_bytes(&independent).unwrap().nstat & 1, 1, "ready");
+    for (cns, nsid) in [(0x06, 0), (0x05, 1), (0x1C, 0), (0x13, 0), (0x07, 0)] {
+        assert_eq!(identify(&mut world, admin, cns, nsid).status, Status::SUCCESS, "CNS {cns:#x}");
+    }
+    assert!(identify(&mut world, admin, 0x7E, 0).status.same_code(Status::INVALID_FIELD));
+    for (page, length) in [(2, 512), (3, 512), (4, 4096), (5, 4096), (0, 1024)] {
+        log_page(&mut world, admin, page, length, false);
+    }
+    // Number of queues: 0's based, never more than asked means nothing to Linux, it takes the minimum.
+    let entry = SubmissionEntry {
+        opcode: opcode::admin::SET_FEATURES,
+        cdw10: 7.into(),
+        cdw11: 0x0001_0001.into(),
+        sgl: SglDescriptor::transport(0),
+        ..SubmissionEntry::default()
+    };
+    assert_eq!(world.command(admin, entry, &[]).result, 0x003F_003F);
+}
+
+/// A host that does not read its answers is paused and hurts nobody; when it reads again everything comes.
+#[test]
+fn a_host_that_does_not_listen_is_paused() {
+    let mut world = World::with(
+        5,
+        TargetConfig {
+            output_bytes_max: 1 << 20,
+            transfer_bytes_max: 1 << 20,
+            commands_per_round: 4,
+            ..TargetConfig::default()
+        },
+    );
+    let (_, controller) = world.admin(SUBSYSTEM, Digests::NONE);
+    let (deaf, other) = (world.io(controller, 1, Digests::NONE), world.io(controller, 2, Digests::NONE));
+    world.deaf = true;
+    let mut bytes = Vec::new();
+    for command_id in 100..130u16 {
+        let mut entry = world.rw(opcode::io::READ, 0, 64, SglDescriptor::transport(64 * LBA as u32));
+        entry.command_id = command_id.into();
+        entry.flags = 0x40;
+        bytes.extend(world.capsule(deaf, entry, &[]));
+    }
+    world.send(deaf, &bytes);
+    assert!(world.links[&deaf].paused);
+    let waiting = world.target.outbox(deaf).unwrap().len_bytes();
+    assert!((1 << 20..(1 << 20) + 65 * LBA).contains(&waiting), "bounded output: {waiting}");
+    world.deaf = false;
+    assert_eq!(world.read(other, 0, 1).status, Status::SUCCESS, "the neighbour is served");
+    for _ in 0..100 {
+        world.take_output(deaf);
+        if world.target.has_work() {
+            world.handle(Event::Round);
+        }
+    }
+    for command_id in 100..130 {
+        assert_eq!(world.reply(deaf, command_id).unwrap().data.len(), 64 * LBA);
+    }
+    assert!(!world.links[&deaf].paused);
+}
