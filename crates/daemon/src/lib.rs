@@ -1,1 +1,12 @@
-//! See ARCHITECTURE.md.
+//! The server process around the data path: reads a set-up, opens devices, starts the reactor, and answers
+//! the control interface on a Unix socket from a thread of its own.
+//!
+//! Place in the flow: beside the data path; it talks to shards only through [`control_port::ControlPort`], so
+//! that a slow administrator is never felt by a host.
+//!
+//! Not known here: NVMe, flash, maps.
+
+pub mod apply;
+pub mod control_port;
+mod convert;
+pub mod http;

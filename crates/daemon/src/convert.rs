@@ -1,0 +1,178 @@
+//! Between the words of the control interface and those of a shard.
+
+use diecut_api::object::{self, Isolation, Namespace, Nguid, Subsystem, Tenant, Volume, Vssd};
+use diecut_api::problem::{Problem, ProblemKind};
+use diecut_api::size::Size;
+use diecut_api::status;
+use diecut_shard::control;
+use uuid::Uuid;
+
+pub(crate) fn tenant_spec(tenant: Tenant) -> control::TenantSpec {
+    control::TenantSpec { name: tenant.name }
+}
+
+pub(crate) fn vssd_spec(vssd: Vssd) -> control::VssdSpec {
+    control::VssdSpec {
+        name: vssd.name,
+        tenant: vssd.tenant,
+        isolation: match vssd.isolation {
+            Isolation::Channel => control::Isolation::Channel,
+            Isolation::Die => control::Isolation::Die,
+            Isolation::Software => control::Isolation::Software,
+            Isolation::None => control::Isolation::None,
+        },
+        throughput_level: vssd.throughput_level,
+        capacity_bytes: vssd.capacity.bytes(),
+        over_provisioning_permille: vssd.over_provisioning_permille,
+        weight: vssd.weight,
+        rate_limit_bytes_per_second: vssd.rate_limit.bytes(),
+    }
+}
+
+pub(crate) fn volume_spec(volume: Volume) -> control::VolumeSpec {
+    control::VolumeSpec {
+        name: volume.name,
+        vssd: volume.vssd,
+        size_bytes: volume.size.bytes(),
+        uuid: volume.uuid.map(Uuid::into_bytes),
+        nguid: volume.nguid.map(|nguid| nguid.0),
+    }
+}
+
+pub(crate) fn subsystem_spec(subsystem: Subsystem) -> control::SubsystemSpec {
+    control::SubsystemSpec {
+        nqn: subsystem.nqn,
+        tenant: subsystem.tenant,
+        serial: subsystem.serial,
+        model: subsystem.model,
+        allow_any_host: subsystem.allow_any_host,
+        allowed_hosts: subsystem.allowed_hosts,
+        namespaces: subsystem
+            .namespaces
+            .into_iter()
+            .map(|namespace| (namespace.nsid, namespace.volume))
+            .collect(),
+    }
+}
+
+pub(crate) fn problem(error: control::ControlError) -> Problem {
+    let kind = match error.kind {
+        control::ControlErrorKind::NotFound => ProblemKind::NotFound,
+        control::ControlErrorKind::Exists => ProblemKind::Exists,
+        control::ControlErrorKind::InUse => ProblemKind::InUse,
+        control::ControlErrorKind::Invalid => ProblemKind::Invalid,
+        control::ControlErrorKind::Exhausted => ProblemKind::Exhausted,
+        control::ControlErrorKind::Media => ProblemKind::Media,
+    };
+    Problem::new(kind, error.message)
+}
+
+pub(crate) fn status(status: control::Status, listen: &str) -> status::Status {
+    status::Status {
+        listen: listen.to_string(),
+        devices: status.devices.into_iter().map(device).collect(),
+        tenants: status.tenants.into_iter().map(|tenant| Tenant { name: tenant.name }).collect(),
+        vssds: status.vssds.into_iter().map(vssd).collect(),
+        volumes: status.volumes.into_iter().map(volume).collect(),
+        subsystems: status.subsystems.into_iter().map(subsystem).collect(),
+    }
+}
+
+fn device(device: control::DeviceStatus) -> status::Device {
+    status::Device {
+        name: device.name,
+        channels: device.channels,
+        dies_per_channel: device.dies_per_channel,
+        raw_capacity: Size(device.raw_capacity_bytes),
+        free_channels: device.free_channels,
+        free_dies: device.free_dies,
+        bad_erase_blocks: device.bad_erase_blocks,
+        erases_per_channel: device.erases_per_channel,
+    }
+}
+
+fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
+    let programmed =
+        vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes + vssd.programmed_metadata_bytes;
+    status::VssdStatus {
+        vssd: status::VssdDefinition {
+            name: vssd.spec.name,
+            tenant: vssd.spec.tenant,
+            isolation: match vssd.spec.isolation {
+                control::Isolation::Channel => Isolation::Channel,
+                control::Isolation::Die => Isolation::Die,
+                control::Isolation::Software => Isolation::Software,
+                control::Isolation::None => Isolation::None,
+            },
+            throughput_level: vssd.spec.throughput_level,
+            capacity: Size(vssd.spec.capacity_bytes),
+            over_provisioning_permille: vssd.spec.over_provisioning_permille,
+            weight: vssd.spec.weight,
+            rate_limit: Size(vssd.spec.rate_limit_bytes_per_second),
+        },
+        placement: vssd.placement,
+        units: vssd.units,
+        physical: Size(vssd.physical_bytes),
+        exported: Size(vssd.exported_bytes),
+        used: Size(vssd.used_bytes),
+        host_written: Size(vssd.host_written_bytes),
+        programmed_user: Size(vssd.programmed_user_bytes),
+        programmed_cleaner: Size(vssd.programmed_cleaner_bytes),
+        programmed_metadata: Size(vssd.programmed_metadata_bytes),
+        waf_cleaner: (vssd.host_written_bytes > 0)
+            .then(|| programmed as f64 / vssd.host_written_bytes as f64),
+        erases: vssd.erases,
+        read_only_reason: vssd.read_only_reason,
+    }
+}
+
+fn volume(volume: control::VolumeStatus) -> status::VolumeStatus {
+    status::VolumeStatus {
+        volume: object::Volume {
+            name: volume.spec.name,
+            vssd: volume.spec.vssd,
+            size: Size(volume.spec.size_bytes),
+            uuid: volume.spec.uuid.map(Uuid::from_bytes),
+            nguid: volume.spec.nguid.map(Nguid),
+        },
+        used: Size(volume.used_bytes),
+        reads: volume.reads,
+        writes: volume.writes,
+        read_bytes: volume.read_bytes,
+        written_bytes: volume.written_bytes,
+        read_latency: latency(volume.read_latency_ns),
+        write_latency: latency(volume.write_latency_ns),
+    }
+}
+
+fn latency([p50_ns, p99_ns, p99_9_ns, p99_99_ns]: [u64; 4]) -> status::Latency {
+    status::Latency { p50_ns, p99_ns, p99_9_ns, p99_99_ns }
+}
+
+fn subsystem(subsystem: control::SubsystemStatus) -> status::SubsystemStatus {
+    status::SubsystemStatus {
+        subsystem: Subsystem {
+            nqn: subsystem.spec.nqn,
+            tenant: subsystem.spec.tenant,
+            serial: subsystem.spec.serial,
+            model: subsystem.spec.model,
+            allow_any_host: subsystem.spec.allow_any_host,
+            allowed_hosts: subsystem.spec.allowed_hosts,
+            namespaces: subsystem
+                .spec
+                .namespaces
+                .into_iter()
+                .map(|(nsid, volume)| Namespace { nsid, volume })
+                .collect(),
+        },
+        controllers: subsystem
+            .controllers
+            .into_iter()
+            .map(|(host_nqn, controller_id, io_queues)| status::Controller {
+                host_nqn,
+                controller_id,
+                io_queues,
+            })
+            .collect(),
+    }
+}

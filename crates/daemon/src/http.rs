@@ -1,0 +1,185 @@
+//! The control interface: HTTP with JSON bodies, normally over a Unix socket that only its owner can open.
+
+use crate::control_port::ControlPort;
+use crate::convert;
+use axum::Router;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use diecut_api::object::{Host, Namespace, Subsystem, Tenant, Volume, Vssd};
+use diecut_api::problem::{Problem, ProblemKind};
+use diecut_api::route;
+use diecut_shard::control::{ControlRequest, ControlResponse};
+use std::sync::Arc;
+
+/// The routes of [`diecut_api::route`], answered by the shards behind `port`. `listen` is told to whoever asks
+/// where hosts connect.
+pub fn router(port: Arc<dyn ControlPort>, listen: String) -> Router {
+    let server = Server { port, listen: listen.into() };
+    Router::new()
+        .route(route::STATUS, get(status))
+        .route(route::TENANTS, post(create_tenant))
+        .route("/v1/tenants/{name}", delete(delete_tenant))
+        .route(route::VSSDS, post(create_vssd))
+        .route("/v1/vssds/{name}", delete(delete_vssd))
+        .route(route::VOLUMES, post(create_volume))
+        .route("/v1/volumes/{name}", delete(delete_volume))
+        .route(route::SUBSYSTEMS, post(create_subsystem))
+        .route("/v1/subsystems/{nqn}", delete(delete_subsystem))
+        .route("/v1/subsystems/{nqn}/hosts", post(allow_host))
+        .route("/v1/subsystems/{nqn}/hosts/{host}", delete(deny_host))
+        .route("/v1/subsystems/{nqn}/namespaces", post(attach_namespace))
+        .route("/v1/subsystems/{nqn}/namespaces/{nsid}", delete(detach_namespace))
+        .route(route::SHUTDOWN, post(shutdown))
+        .fallback(|| async {
+            Refusal(Problem::new(ProblemKind::NotFound, "no such route; see `diecut --help`"))
+        })
+        .with_state(server)
+}
+
+#[derive(Clone)]
+struct Server {
+    port: Arc<dyn ControlPort>,
+    listen: Arc<str>,
+}
+
+/// A refusal as an HTTP response.
+struct Refusal(Problem);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.kind.http_status()).expect("statuses of problems are valid");
+        (status, axum::Json(self.0)).into_response()
+    }
+}
+
+/// A JSON body whose mistakes are answered like every other refusal.
+struct Body<T>(T);
+
+impl<T: serde::de::DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+    async fn from_request(request: Request, state: &S) -> Result<Body<T>, Refusal> {
+        match axum::Json::<T>::from_request(request, state).await {
+            Ok(axum::Json(value)) => Ok(Body(value)),
+            Err(JsonRejection::MissingJsonContentType(_)) => {
+                Err(Refusal(Problem::new(ProblemKind::Invalid, "send the object as `application/json`")))
+            }
+            Err(rejection) => Err(Refusal(Problem::new(ProblemKind::Invalid, rejection.body_text()))),
+        }
+    }
+}
+
+impl Server {
+    async fn ask(&self, request: ControlRequest) -> Result<ControlResponse, Refusal> {
+        match self.port.request(request).await {
+            Ok(ControlResponse::Refused(error)) => Err(Refusal(convert::problem(error))),
+            Ok(response) => Ok(response),
+            Err(gone) => Err(Refusal(Problem::new(ProblemKind::Unavailable, gone.to_string()))),
+        }
+    }
+    async fn change(&self, request: ControlRequest) -> Result<StatusCode, Refusal> {
+        self.ask(request).await.map(|_| StatusCode::NO_CONTENT)
+    }
+}
+
+async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
+    match server.ask(ControlRequest::Status).await? {
+        ControlResponse::Status(status) => {
+            Ok(axum::Json(convert::status(*status, &server.listen)).into_response())
+        }
+        other => panic!("a status request was answered with {other:?}"),
+    }
+}
+
+async fn create_tenant(
+    State(server): State<Server>,
+    Body(tenant): Body<Tenant>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::CreateTenant(convert::tenant_spec(tenant))).await
+}
+
+async fn delete_tenant(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::DeleteTenant(name)).await
+}
+
+async fn create_vssd(State(server): State<Server>, Body(vssd): Body<Vssd>) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::CreateVssd(convert::vssd_spec(vssd))).await
+}
+
+async fn delete_vssd(State(server): State<Server>, Path(name): Path<String>) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::DeleteVssd(name)).await
+}
+
+async fn create_volume(
+    State(server): State<Server>,
+    Body(volume): Body<Volume>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::CreateVolume(convert::volume_spec(volume))).await
+}
+
+async fn delete_volume(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::DeleteVolume(name)).await
+}
+
+async fn create_subsystem(
+    State(server): State<Server>,
+    Body(subsystem): Body<Subsystem>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::CreateSubsystem(convert::subsystem_spec(subsystem))).await
+}
+
+async fn delete_subsystem(
+    State(server): State<Server>,
+    Path(nqn): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::DeleteSubsystem(nqn)).await
+}
+
+async fn allow_host(
+    State(server): State<Server>,
+    Path(subsystem): Path<String>,
+    Body(host): Body<Host>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::AllowHost { subsystem, host: host.nqn }).await
+}
+
+async fn deny_host(
+    State(server): State<Server>,
+    Path((subsystem, host)): Path<(String, String)>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::DenyHost { subsystem, host }).await
+}
+
+async fn attach_namespace(
+    State(server): State<Server>,
+    Path(subsystem): Path<String>,
+    Body(namespace): Body<Namespace>,
+) -> Result<StatusCode, Refusal> {
+    let Namespace { nsid, volume } = namespace;
+    server.change(ControlRequest::AttachNamespace { subsystem, nsid, volume }).await
+}
+
+async fn detach_namespace(
+    State(server): State<Server>,
+    Path((subsystem, nsid)): Path<(String, String)>,
+) -> Result<StatusCode, Refusal> {
+    let nsid = nsid.parse().map_err(|_| {
+        Refusal(Problem::new(
+            ProblemKind::Invalid,
+            format!("namespace `{nsid}`: write its number, 1 or more"),
+        ))
+    })?;
+    server.change(ControlRequest::DetachNamespace { subsystem, nsid }).await
+}
+
+async fn shutdown(State(server): State<Server>) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::Shutdown).await
+}
