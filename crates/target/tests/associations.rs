@@ -1,0 +1,336 @@
+//! The life of associations: who may connect, what ends them, and that nothing of an old one lands behind a new one.
+
+mod world;
+use diecut_nvme::admin::AsynchronousEvent;
+use diecut_nvme::property::offset;
+use diecut_nvme::tcp::{Digests, pdu_type};
+use diecut_nvme::*;
+use diecut_target::*;
+use diecut_units::{Span, Time};
+use world::*;
+use zerocopy::FromBytes;
+
+const NONE: Digests = Digests::NONE;
+
+#[test]
+fn connect_is_refused_with_the_offset_of_what_is_wrong() {
+    let mut world = World::new(1);
+    let (_, controller) = world.admin(SUBSYSTEM, NONE);
+    let invalid = Status::CONNECT_INVALID_PARAMETERS;
+    // (subsystem, queue, controller, status, dword 0)
+    let cases = [
+        ("nqn.2026-11.example:nobody", 0, 0xFFFF, invalid, 0x1_0100),
+        (SUBSYSTEM, 0, 5, invalid, 0x1_0010),
+        (SUBSYSTEM, 1, controller + 1, invalid, 0x1_0010),
+        (SUBSYSTEM, 65, controller, invalid, 42),
+        (DISCOVERY_SUBSYSTEM_NQN, 1, controller, invalid, 42),
+    ];
+    for (nqn, queue, controller, status, dword) in cases {
+        let id = world.open();
+        world.initialize(id, NONE);
+        let reply = world.connect(id, nqn, queue, controller).unwrap();
+        assert!(reply.status.same_code(status), "{nqn} {queue}: {}", reply.status);
+        assert_eq!(reply.result, dword, "{nqn} {queue}");
+        // The connection may try again.
+        let reply = world.connect(id, SUBSYSTEM, 3, controller);
+        drop(reply);
+    }
+    // The same queue twice.
+    let _first = world.io(controller, 1, NONE);
+    let id = world.open();
+    world.initialize(id, NONE);
+    assert_eq!(world.connect(id, SUBSYSTEM, 1, controller).unwrap().result, 42);
+    // A host without permission.
+    let mut config = subsystem();
+    config.allowed_hosts.clear();
+    let mut actions = Vec::new();
+    world.target.set_subsystem(config, world.now, &mut actions);
+    world.act(actions);
+    assert!(world.links[&_first].closed, "hosts that lost their permission are disconnected");
+    let id = world.open();
+    world.initialize(id, NONE);
+    let reply = world.connect(id, SUBSYSTEM, 0, 0xFFFF).unwrap();
+    assert!(reply.status.same_code(Status::CONNECT_INVALID_HOST));
+    // A command before Connect.
+    let reply = world.command(id, world.rw(2, 0, 1, SglDescriptor::transport(4096)), &[]);
+    assert!(reply.status.same_code(Status::COMMAND_SEQUENCE_ERROR));
+}
+
+/// Goal: no write of an old association lands after a new one's Connect was answered.
+/// Method: the old connection's write sits in the namespace (and another one's bytes are still on their way); the host
+/// connects again. The answer must wait for the first and the second must never be submitted.
+#[test]
+fn a_new_association_waits_until_the_old_one_is_quiet() {
+    for stream_gone in [false, true] {
+        let mut world = World::new(5);
+        let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+        let io = world.io(controller, 1, NONE);
+        world.hold = true;
+        let mut write = world.rw(opcode::io::WRITE, 4, 1, SglDescriptor::in_capsule(LBA as u32));
+        write.flags = 0x40;
+        write.command_id = 50.into();
+        let bytes = world.capsule(io, write, &vec![0xAA; LBA]);
+        world.send(io, &bytes);
+        assert_eq!(world.held.len(), 1);
+        write.command_id = 51.into();
+        let late = world.capsule(io, write, &vec![0xBB; LBA]);
+        world.send(io, &late[..1000]);
+        if stream_gone {
+            world.handle(Event::Closed(io));
+            world.handle(Event::Closed(admin));
+        }
+        let again = world.open();
+        world.initialize(again, NONE);
+        let (cid, bytes) = world.connect_bytes(again, SUBSYSTEM, 0, 0xFFFF);
+        world.send(again, &bytes);
+        assert!(world.reply(again, cid).is_none(), "the old write is still in the namespace");
+        assert_eq!(world.links[&admin].closed, !stream_gone, "the old association was ended");
+        // The rest of the late write comes now: it must not be taken.
+        world.handle(Event::Received(io, diecut_units::Buffer::copy_from(&late[1000..])));
+        assert_eq!(world.held.len(), 1, "nothing new of the old association");
+        world.release_held();
+        let reply = world.reply(again, cid).expect("quiet now");
+        assert_eq!(reply.status, Status::SUCCESS);
+        assert_ne!(reply.result, u64::from(controller), "controller ids go round");
+        assert_eq!(world.memory[4 * LBA], 0xAA);
+        world.enable(again);
+        let io = world.io(reply.result as u16, 1, NONE);
+        assert_eq!(world.write(io, 4, &vec![0xCC; LBA], true).status, Status::SUCCESS);
+        assert_eq!(world.read(io, 4, 1).data, vec![0xCC; LBA]);
+        assert_eq!(world.target.associations().len(), 1);
+    }
+}
+
+/// Hosts that differ in their host id do not disturb each other.
+#[test]
+fn other_hosts_stay() {
+    let mut world = World::new(6);
+    let (first, _) = world.admin(SUBSYSTEM, NONE);
+    world.host_id = [8; 16];
+    let (_second, _) = world.admin(SUBSYSTEM, NONE);
+    assert!(!world.links[&first].closed);
+    assert_eq!(world.target.associations().len(), 2);
+}
+
+/// After CC.EN 1 -> 0 the I/O queues are gone; RDY falls only when the last command came back; then all goes again.
+#[test]
+fn a_reset_waits_for_commands_in_namespaces() {
+    let mut world = World::new(7);
+    let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+    let io = world.io(controller, 1, NONE);
+    world.hold = true;
+    let mut write = world.rw(opcode::io::WRITE, 4, 1, SglDescriptor::in_capsule(LBA as u32));
+    write.flags = 0x40;
+    let bytes = world.capsule(io, write, &vec![0xAA; LBA]);
+    world.send(io, &bytes);
+    world.set_cc(admin, 0x0046_0060);
+    assert!(world.links[&io].closed);
+    assert_eq!(world.get_property(admin, offset::CSTS) & 1, 1, "a write is still in the namespace");
+    world.release_held();
+    assert_eq!(world.get_property(admin, offset::CSTS) & 1, 0);
+    world.enable(admin);
+    let io = world.io(controller, 1, NONE);
+    assert_eq!(world.read(io, 4, 1).data[0], 0xAA);
+    // Shutdown: SHST tells processing until the same holds.
+    world.set_cc(admin, 0x0046_4061);
+    assert!(world.links[&io].closed);
+    assert_eq!(world.get_property(admin, offset::CSTS) >> 2 & 3, 2, "complete");
+}
+
+/// Silence beyond KATO ends the association; any command, also on an I/O queue, keeps it.
+#[test]
+fn silence_ends_an_association() {
+    let mut world = World::new(8);
+    world.keep_alive_ms = 5000;
+    let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+    let io = world.io(controller, 1, NONE);
+    for _ in 0..4 {
+        world.now += Span::from_millis(4900);
+        assert!(world.target.deadline() > world.now);
+        world.handle(Event::Tick);
+        assert_eq!(world.read(io, 0, 1).status, Status::SUCCESS);
+    }
+    assert_eq!(world.target.deadline(), world.now + Span::from_millis(5000));
+    world.now = world.target.deadline();
+    world.handle(Event::Tick);
+    assert!(world.links[&admin].closed && world.links[&io].closed);
+    assert!(world.target.associations().is_empty());
+    assert_eq!(world.target.deadline(), Time::NEVER, "nothing is left");
+}
+
+/// A connection that never connects is hung up on.
+#[test]
+fn hosts_that_never_connect_are_hung_up_on() {
+    let mut world = World::new(9);
+    let (silent, half) = (world.open(), world.open());
+    world.initialize(half, NONE);
+    world.now = world.target.deadline();
+    world.handle(Event::Tick);
+    assert!(world.links[&silent].closed && world.links[&half].closed);
+    assert_eq!(world.target.deadline(), Time::NEVER);
+}
+
+fn event_request(world: &mut World, id: ConnectionId) -> u16 {
+    let cid = world.next_id(id);
+    let entry = SubmissionEntry {
+        opcode: opcode::admin::ASYNCHRONOUS_EVENT_REQUEST,
+        flags: 0x40,
+        command_id: cid.into(),
+        ..SubmissionEntry::default()
+    };
+    let bytes = world.capsule(id, entry, &[]);
+    world.send(id, &bytes);
+    cid
+}
+
+fn admin_command(
+    world: &mut World,
+    id: ConnectionId,
+    code: u8,
+    cdw10: u32,
+    cdw11: u32,
+    length: u32,
+) -> Reply {
+    let entry = SubmissionEntry {
+        opcode: code,
+        cdw10: cdw10.into(),
+        cdw11: cdw11.into(),
+        sgl: SglDescriptor::transport(length),
+        ..SubmissionEntry::default()
+    };
+    world.command(id, entry, &[])
+}
+
+/// Namespaces that come, go or change are told once, until the host reads the list.
+#[test]
+fn changed_namespaces_are_told() {
+    let mut world = World::new(10);
+    let (admin, _) = world.admin(SUBSYSTEM, NONE);
+    let change = |world: &mut World, size: u64| {
+        let mut config = subsystem();
+        config.namespaces.get_mut(&1).unwrap().properties.size_lbas = size;
+        let two = config.namespaces[&1].clone();
+        config.namespaces.insert(2, two);
+        let mut actions = Vec::new();
+        world.target.set_subsystem(config, world.now, &mut actions);
+        world.act(actions);
+    };
+    let first = event_request(&mut world, admin);
+    assert_eq!(admin_command(&mut world, admin, 0x09, 0x0B, 1 << 8, 0).status, Status::SUCCESS);
+    assert!(world.reply(admin, first).is_none());
+    change(&mut world, 100);
+    let told = AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED.encode();
+    assert_eq!(world.reply(admin, first).expect("told").result, u64::from(told));
+    let second = event_request(&mut world, admin);
+    change(&mut world, 120);
+    assert!(world.reply(admin, second).is_none(), "masked until the list is read");
+    let list = admin_command(&mut world, admin, 0x02, 0x03FF_0004, 0, 4096).data;
+    assert_eq!(list[..12], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    change(&mut world, 130);
+    assert_eq!(world.reply(admin, second).expect("told again").result, u64::from(told));
+    // Abort takes an event request back.
+    let third = event_request(&mut world, admin);
+    let abort = admin_command(&mut world, admin, 0x08, u32::from(third) << 16, 0, 0);
+    assert_eq!((abort.status, abort.result), (Status::SUCCESS, 0));
+    assert!(world.reply(admin, third).unwrap().status.same_code(Status::ABORT_REQUESTED));
+    let abort = admin_command(&mut world, admin, 0x08, u32::from(third) << 16, 0, 0);
+    assert_eq!(abort.result, 1, "nothing to abort");
+    for _ in 0..4 {
+        event_request(&mut world, admin);
+    }
+    let fifth = event_request(&mut world, admin);
+    let reply = world.reply(admin, fifth).unwrap();
+    assert!(reply.status.same_code(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED));
+}
+
+/// Discovery shows each host what it may use, and tells persistent controllers of changes.
+#[test]
+fn discovery_shows_what_a_host_may_use() {
+    let mut world = World::new(11);
+    let (admin, _) = world.admin(DISCOVERY_SUBSYSTEM_NQN, NONE);
+    let read = |world: &mut World| {
+        let page = admin_command(world, admin, 0x02, (3072 / 4 - 1) << 16 | 0x70, 0, 3072).data;
+        let (header, rest) = DiscoveryHeader::read_from_prefix(&page).unwrap();
+        let count = header.record_count.get() as usize;
+        let names: Vec<String> = rest
+            .chunks_exact(DISCOVERY_ENTRY_SIZE_BYTES)
+            .take(count)
+            .map(|bytes| {
+                let entry = DiscoveryEntry::read_from_bytes(bytes).unwrap();
+                assert_eq!(&entry.transport_address[..10], b"192.0.2.1 ");
+                QualifiedName::decode(&entry.subnqn).unwrap().to_string()
+            })
+            .collect();
+        (header.generation.get(), names)
+    };
+    let (generation, names) = read(&mut world);
+    assert_eq!(names, [DISCOVERY_SUBSYSTEM_NQN, SUBSYSTEM]);
+    assert_eq!(admin_command(&mut world, admin, 0x09, 0x0B, 1 << 31, 0).status, Status::SUCCESS);
+    let event = event_request(&mut world, admin);
+    let mut actions = Vec::new();
+    world.target.remove_subsystem(&name(SUBSYSTEM), world.now, &mut actions);
+    world.act(actions);
+    let told = AsynchronousEvent::DISCOVERY_LOG_CHANGED.encode();
+    assert_eq!(world.reply(admin, event).expect("told").result, u64::from(told));
+    let (later, names) = read(&mut world);
+    assert!(later > generation);
+    assert_eq!(names, [DISCOVERY_SUBSYSTEM_NQN]);
+    // I/O commands have no place here.
+    assert!(admin_command(&mut world, admin, 0x06, 0, 0, 4096).status.same_code(Status::INVALID_FIELD));
+}
+
+/// A connection that belongs elsewhere goes there with every byte, and is served as if it had always been there.
+#[test]
+fn connections_are_handed_over() {
+    for cut in [0, 1] {
+        let mut world = World::new(12);
+        let mut config = subsystem();
+        config.home = Home::Elsewhere(3);
+        let mut actions = Vec::new();
+        world.target.set_subsystem(config, world.now, &mut actions);
+        let id = world.open();
+        let digests = Digests { header: true, data: true };
+        world.initialize(id, digests);
+        world.cut = cut;
+        let (cid, mut bytes) = world.connect_bytes(id, SUBSYSTEM, 0, 0xFFFF);
+        let get = fabrics::PropertyCommand::get(900, offset::VS, false);
+        let more = world.capsule(id, get.entry(), &[]);
+        if cut == 0 {
+            bytes.extend(&more); // unread when the connection goes
+        }
+        world.send(id, &bytes);
+        let (moved_id, shard, moved) = world.moved.pop().expect("moved");
+        assert_eq!((moved_id, shard), (id, 3));
+        assert!(world.target.outbox(id).is_none(), "nothing stays behind");
+        let mut home = World::new(13);
+        let link = world.links.remove(&id).unwrap();
+        home.links.insert(id, link);
+        home.handle(Event::Adopted(id, moved));
+        if cut != 0 {
+            home.send(id, &more);
+        }
+        assert_eq!(home.reply(id, cid).unwrap().status, Status::SUCCESS);
+        assert_eq!(home.reply(id, 900).unwrap().result, 0x0002_0000);
+    }
+}
+
+/// A removed subsystem is quiet only when its last command came back.
+#[test]
+fn a_removed_subsystem_becomes_quiet() {
+    let mut world = World::new(14);
+    let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+    let io = world.io(controller, 1, NONE);
+    world.hold = true;
+    let mut read = world.rw(opcode::io::READ, 4, 1, SglDescriptor::transport(LBA as u32));
+    read.flags = 0x40;
+    let bytes = world.capsule(io, read, &[]);
+    world.send(io, &bytes);
+    let mut actions = Vec::new();
+    world.target.remove_subsystem(&name(SUBSYSTEM), world.now, &mut actions);
+    world.act(actions);
+    assert!(world.links[&admin].closed && world.links[&io].closed);
+    assert!(!world.target.is_quiet(&name(SUBSYSTEM)));
+    world.release_held();
+    assert!(world.target.is_quiet(&name(SUBSYSTEM)));
+    assert!(world.links[&io].pdus.iter().all(|pdu| pdu.kind != pdu_type::C2H_DATA));
+}
