@@ -10,7 +10,7 @@ use crate::target::Target;
 use diecut_nvme::fabrics::{CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, invalid_parameter};
 use diecut_nvme::property::Configuration;
 use diecut_nvme::{CNTLID_DYNAMIC, DISCOVERY_SUBSYSTEM_NQN, QualifiedName, Status};
-use diecut_units::Time;
+use diecut_units::{Time, mark, mutant};
 use std::collections::VecDeque;
 use std::mem::offset_of;
 
@@ -130,7 +130,8 @@ impl Target {
             return Err(wrong_data(ConnectData::CNTLID_OFFSET));
         }
         let rivals: Vec<u32> = self.rivals(connection.subsystem, &host, &data.host_id).collect();
-        if !rivals.is_empty() {
+        if !rivals.is_empty() && !mutant!("target: late write of an old association") {
+            mark!("target: connect ended an older association");
             self.doomed.extend(rivals);
             connection.phase = Phase::Parked;
             connection.parked = Some(Box::new((*command, data.clone())));

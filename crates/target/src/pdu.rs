@@ -17,7 +17,7 @@ use diecut_nvme::tcp::{
     PduError, ReadyToTransfer, pdu_type,
 };
 use diecut_nvme::{SglKind, Status, SubmissionEntry};
-use diecut_units::{Buffer, BufferMut, Time};
+use diecut_units::{Buffer, BufferMut, Time, mark, mutant};
 use zerocopy::IntoBytes;
 
 impl Target {
@@ -248,6 +248,7 @@ impl Target {
             let slot = &mut queue.slots[usize::from(slot_index)];
             let needed = slot.data_bytes as usize;
             if queue.gather_bytes + needed > self.config.gather_bytes_max {
+                mark!("target: write waits for buffer space");
                 return;
             }
             queue.waiting_for_space.pop_front();
@@ -287,7 +288,7 @@ impl Target {
             return Err(PduError::header("DATAL", 16, u64::from(length)));
         }
         // Data come in order (TCP 1.0 section 3.3.2.1): the next byte is the only right start.
-        if start != slot.received {
+        if start != slot.received && !mutant!("target: data out of order") {
             return Err(out_of_range("DATAO", start));
         }
         if length > self.config.h2c_data_bytes_max || length > slot.asked_end - slot.received {
@@ -335,6 +336,7 @@ impl Target {
 
     /// A data digest was wrong: for this command only, and worth another try (TCP 1.0 section 3.3.1.1).
     fn digest_failed(&mut self, connection: &mut Connection, slot: SlotIndex) {
+        mark!("target: data digest wrong");
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let entry = queue.release(slot);
         self.record(connection, &entry, Status::TRANSIENT_TRANSPORT_ERROR);
@@ -345,7 +347,7 @@ impl Target {
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let slot = &mut queue.slots[usize::from(slot)];
         slot.received += length;
-        slot.digest_failed |= !right;
+        slot.digest_failed |= !right && !mutant!("target: data digest ignored");
     }
 
     /// The data of a command came a part further: wait, ask for more, or execute.
@@ -367,6 +369,7 @@ impl Target {
             let asked = (slot.data_bytes - slot.received).min(self.config.h2c_data_bytes_max);
             let request =
                 ReadyToTransfer::new(slot.entry.command_id.get(), slot_index, slot.received, asked, digests);
+            mark!("target: several R2Ts for one command");
             slot.asked_end = slot.received + asked;
             connection.outbox.put_header(request.as_bytes(), digests);
         } else if slot.digest_failed {

@@ -9,7 +9,7 @@ use crate::tcp::Outbox;
 use diecut_namespace::contract::NamespaceCompletion;
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{QualifiedName, Status};
-use diecut_units::{BufferPool, Time};
+use diecut_units::{BufferPool, Time, mark};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A subsystem and what is counted for it.
@@ -335,6 +335,7 @@ impl Target {
         if connection.phase != Phase::Closing {
             let wants_pause = !connection.backlog.is_empty();
             if wants_pause != connection.paused {
+                mark!("target: stream paused or resumed");
                 connection.paused = wants_pause;
                 let id = connection.id;
                 actions.push(if wants_pause { Action::Pause(id) } else { Action::Resume(id) });
@@ -365,6 +366,7 @@ impl Target {
         queue.submitted -= 1;
         let entry = queue.release(slot_index);
         if connection.phase == Phase::Closing {
+            mark!("target: completion after its connection");
             self.quiet_if_done(index);
             self.forget_if_done(index);
             return;
@@ -402,6 +404,9 @@ impl Target {
     }
 
     fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if self.associations.iter().any(|(_, one)| one.expires() <= now) {
+            mark!("target: keep-alive expired");
+        }
         let expired = self.associations.iter().filter(|(_, one)| one.expires() <= now && !one.dying);
         self.doomed.extend(expired.map(|(number, _)| number));
         let impatient: Vec<u32> = self

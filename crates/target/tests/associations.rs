@@ -61,7 +61,12 @@ fn connect_is_refused_with_the_offset_of_what_is_wrong() {
 /// connects again. The answer must wait for the first and the second must never be submitted.
 #[test]
 fn a_new_association_waits_until_the_old_one_is_quiet() {
-    for stream_gone in [false, true] {
+    late_write(false);
+    late_write(true);
+}
+
+fn late_write(stream_gone: bool) {
+    {
         let mut world = World::new(5);
         let (admin, controller) = world.admin(SUBSYSTEM, NONE);
         let io = world.io(controller, 1, NONE);
@@ -98,6 +103,22 @@ fn a_new_association_waits_until_the_old_one_is_quiet() {
         assert_eq!(world.write(io, 4, &vec![0xCC; LBA], true).status, Status::SUCCESS);
         assert_eq!(world.read(io, 4, 1).data, vec![0xCC; LBA]);
         assert_eq!(world.target.associations().len(), 1);
+    }
+}
+
+/// The canary of the test above and of two others: planted bugs must be noticed.
+#[test]
+fn planted_bugs_are_noticed() {
+    let scenarios: [(&str, fn()); 2] = [
+        ("target: late write of an old association", || late_write(false)),
+        ("target: ready falls too early", a_reset_waits_for_commands_in_namespaces),
+    ];
+    for (name, scenario) in scenarios {
+        assert!(diecut_units::marks::plant_mutant(Some(name)));
+        let noticed = std::panic::catch_unwind(scenario).is_err();
+        assert!(diecut_units::marks::mutant_reached_count() > 0, "{name} was reached");
+        diecut_units::marks::plant_mutant(None);
+        assert!(noticed, "{name}");
     }
 }
 

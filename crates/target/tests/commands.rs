@@ -278,3 +278,53 @@ fn a_host_that_does_not_listen_is_paused() {
     }
     assert!(!world.links[&deaf].paused);
 }
+
+/// A wrong data digest fails its command only, in a way that hosts try again; nothing lands.
+fn wrong_digests() {
+    let both = Digests { header: true, data: true };
+    let mut world = World::new(4);
+    let (_, controller) = world.admin(SUBSYSTEM, both);
+    let io = world.io(controller, 1, both);
+    let page = pattern(1, LBA);
+    let mut entry = world.rw(opcode::io::WRITE, 0, 1, SglDescriptor::in_capsule(LBA as u32));
+    entry.flags = 0x40;
+    entry.command_id = 500.into();
+    let mut bytes = world.capsule(io, entry, &page);
+    *bytes.last_mut().unwrap() ^= 1;
+    world.send(io, &bytes);
+    assert!(world.reply(io, 500).unwrap().status.same_code(Status::TRANSIENT_TRANSPORT_ERROR));
+    // By R2T, the first of two data PDUs with a wrong digest.
+    entry = world.rw(opcode::io::WRITE, 0, 2, SglDescriptor::transport(2 * LBA as u32));
+    entry.flags = 0x40;
+    entry.command_id = 501.into();
+    let bytes = world.capsule(io, entry, &[]);
+    world.send(io, &bytes);
+    let request = world.links.get_mut(&io).unwrap().pdus.pop().unwrap();
+    let tag = u16::from_le_bytes([request.header[10], request.header[11]]);
+    for (start, last) in [(0, false), (LBA, true)] {
+        let header =
+            tcp::DataToController::new(501, tag, start as u32, LBA as u32, last, both).as_bytes().to_vec();
+        let mut digest = tcp::digest_of(&page);
+        digest[0] ^= u8::from(!last);
+        let bytes = [&header[..], &tcp::digest_of(&header), &page, &digest].concat();
+        world.send(io, &bytes);
+    }
+    assert!(world.reply(io, 501).unwrap().status.same_code(Status::TRANSIENT_TRANSPORT_ERROR));
+    assert!(world.memory.iter().all(|&byte| byte == 0));
+    assert_eq!(world.write(io, 0, &page, true).status, Status::SUCCESS, "the connection goes on");
+}
+
+#[test]
+fn a_wrong_data_digest_fails_one_command() {
+    wrong_digests();
+}
+
+/// The canary of the test above.
+#[test]
+fn an_ignored_digest_is_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("target: data digest ignored")));
+    let noticed = std::panic::catch_unwind(wrong_digests).is_err();
+    assert!(diecut_units::marks::mutant_reached_count() > 0);
+    diecut_units::marks::plant_mutant(None);
+    assert!(noticed);
+}

@@ -173,3 +173,13 @@ fn noise_hurts_nobody() {
         assert_eq!(world.write(io, 200, &vec![5; LBA], true).status, Status::SUCCESS, "seed {seed}");
     }
 }
+
+/// The canary of the table: without the check of DATAO, data out of order pass.
+#[test]
+fn unchecked_order_is_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("target: data out of order")));
+    let noticed = std::panic::catch_unwind(malformed_pdus_end_the_connection_with_the_right_status).is_err();
+    assert!(diecut_units::marks::mutant_reached_count() > 0);
+    diecut_units::marks::plant_mutant(None);
+    assert!(noticed);
+}
