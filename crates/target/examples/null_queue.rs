@@ -146,10 +146,17 @@ fn name(text: &str) -> QualifiedName {
 
 fn main() {
     let both = Digests { header: true, data: true };
-    run("read 4 KiB, depth 128", false, Digests::NONE, DEPTH);
-    run("write 4 KiB in capsule, 128", true, Digests::NONE, DEPTH);
-    run("read 4 KiB, depth 8", false, Digests::NONE, 8);
-    run("read 4 KiB, depth 1", false, Digests::NONE, 2);
-    run("read 4 KiB, digests, 128", false, both, DEPTH);
-    run("write 4 KiB, digests, 128", true, both, DEPTH);
+    // One shape by its number, for profilers.
+    let only = std::env::args().nth(1);
+    let run = |shape: u8, title: &str, write, digests, depth| {
+        if only.as_ref().is_none_or(|only| *only == shape.to_string()) {
+            run(title, write, digests, depth);
+        }
+    };
+    run(1, "read 4 KiB, depth 128", false, Digests::NONE, DEPTH);
+    run(2, "write 4 KiB in capsule, 128", true, Digests::NONE, DEPTH);
+    run(3, "read 4 KiB, depth 8", false, Digests::NONE, 8);
+    run(4, "read 4 KiB, depth 1", false, Digests::NONE, 2);
+    run(5, "read 4 KiB, digests, 128", false, both, DEPTH);
+    run(6, "write 4 KiB, digests, 128", true, both, DEPTH);
 }

@@ -161,6 +161,7 @@ impl Target {
             error_count: 0,
             timestamp: None,
         };
+        self.tick_by(association.expires());
         connection.association = Some(self.associations.insert(association));
         self.association_count += 1;
         connection.queue = Some(queue);

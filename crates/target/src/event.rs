@@ -35,8 +35,9 @@ pub enum Action {
     /// The connection has output: write its outbox until that is empty or the stream blocks (and go on when it
     /// does not any more). Not repeated until the outbox was empty.
     Transmit(ConnectionId),
-    /// Close the stream after its output was written (at least tried). The connection is forgotten already or will be
-    /// once its commands came back; no event of it is expected any more, and any that comes is ignored.
+    /// Close the stream after its output was written (at least tried). The connection is forgotten once its commands
+    /// came back and its output was [sent](crate::Target::sent), [`Event::Closed`] came or ten seconds passed; events
+    /// that come later are ignored.
     Close(ConnectionId),
     /// Stop reading the stream until [`Action::Resume`].
     Pause(ConnectionId),

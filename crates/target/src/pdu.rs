@@ -73,6 +73,10 @@ impl Target {
         actions: &mut Vec<Action>,
     ) {
         let mut connection = self.connections.lend(index);
+        if let Some(association) = connection.association.and_then(|number| self.associations.get_mut(number))
+        {
+            association.last_traffic = now;
+        }
         if let Some(step) = connection.receiver.advance_window(bytes)
             && let Err(error) = self.on_data(&mut connection, step, now, actions)
         {
@@ -528,7 +532,10 @@ impl Target {
             controllers,
         };
         let association = self.associations.get_mut(number).expect("there");
-        association.execute(entry, data, around)
+        let answer = association.execute(entry, data, around);
+        let expires = association.expires(); // KATO can be set as a feature
+        self.tick_by(expires);
+        answer
     }
 
     fn property(&mut self, connection: &Connection, number: u32, entry: &SubmissionEntry) -> Answer {

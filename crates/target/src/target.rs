@@ -56,6 +56,10 @@ pub struct Target {
     /// GENCTR of the discovery log page.
     pub(crate) generation: u64,
     pub(crate) last_controller_id: u16,
+    /// Time of the current event.
+    pub(crate) now: Time,
+    /// No patience ends before this. Traffic moves keep-alives on without touching it, so a tick may find nothing.
+    tick_at: Time,
 }
 
 impl Target {
@@ -81,6 +85,8 @@ impl Target {
             told_later: Vec::new(),
             generation: 0,
             last_controller_id: 0,
+            now: Time::ZERO,
+            tick_at: Time::NEVER,
         }
     }
 
@@ -89,6 +95,7 @@ impl Target {
     /// # Panics
     /// If the driver breaks a promise (a completion nobody waits for, more bytes than the window).
     pub fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
+        self.now = now;
         match event {
             Event::Accepted(id) => {
                 let connection = Connection::new(id, now + self.config.connect_time);
@@ -171,9 +178,19 @@ impl Target {
         connection.receiver.window()
     }
 
-    /// When [`Event::Tick`] is due: the next keep-alive or connect time to run out.
+    /// When [`Event::Tick`] is due: not after the next keep-alive or connect time runs out. Cheap to ask.
     pub fn deadline(&self) -> Time {
-        let expiries = self.associations.iter().map(|(_, one)| one.expires());
+        self.tick_at
+    }
+
+    /// Sees to it that a tick comes by `at`.
+    pub(crate) fn tick_by(&mut self, at: Time) {
+        self.tick_at = self.tick_at.min(at);
+    }
+
+    /// The earliest end of anyone's patience.
+    fn next_deadline(&self) -> Time {
+        let expiries = self.associations.iter().filter(|(_, one)| !one.dying).map(|(_, one)| one.expires());
         let patience = self
             .connections
             .iter()
@@ -201,6 +218,7 @@ impl Target {
     /// Defines a subsystem, or changes one that exists: hosts that lost their permission are disconnected, hosts that
     /// stay are told of namespaces that came, went or changed; discovery controllers are told.
     pub fn set_subsystem(&mut self, config: SubsystemConfig, now: Time, actions: &mut Vec<Action>) {
+        self.now = now;
         let index = match self.by_nqn.get(&config.nqn) {
             Some(&index) => index,
             None => {
@@ -264,6 +282,7 @@ impl Target {
     /// Takes a subsystem away; its controllers are disconnected. Its namespaces may be deleted when
     /// [`Target::is_quiet`] says so.
     pub fn remove_subsystem(&mut self, nqn: &QualifiedName, now: Time, actions: &mut Vec<Action>) {
+        self.now = now;
         let Some(index) = self.by_nqn.remove(nqn) else { return };
         let ended = self.associations.iter().filter(|(_, one)| one.subsystem == Some(index));
         self.doomed.extend(ended.map(|(number, _)| number));
@@ -301,6 +320,16 @@ impl Target {
         }
     }
 
+    /// Sets how many logical blocks of a namespace hold data (NUSE); no host is told.
+    pub fn set_used_lbas(&mut self, nqn: &QualifiedName, nsid: u32, used_lbas: u64) {
+        if let Some(&index) = self.by_nqn.get(nqn)
+            && let Some(subsystem) = &mut self.subsystems[index as usize]
+            && let Some(namespace) = subsystem.config.namespaces.get_mut(&nsid)
+        {
+            namespace.properties.used_lbas = used_lbas;
+        }
+    }
+
     #[inline]
     pub(crate) fn subsystem(&self, index: u32) -> &Subsystem {
         self.subsystems[index as usize].as_ref().expect("associations keep their subsystem")
@@ -308,6 +337,7 @@ impl Target {
 
     pub(crate) fn add_connection(&mut self, connection: Connection) -> u32 {
         let id = connection.id;
+        self.tick_by(connection.deadline);
         let index = self.connections.insert(Box::new(connection));
         self.connections.get_mut(index).expect("just put there").index = index;
         assert!(self.by_id.insert(id, index).is_none(), "connection {id:?} is new");
@@ -425,6 +455,8 @@ impl Target {
                 self.close_connection(index, actions);
             }
         }
+        self.sweep(now, actions);
+        self.tick_at = self.next_deadline();
     }
 
     /// The stream is gone, or the host ended it.
@@ -439,9 +471,12 @@ impl Target {
 
     /// Stops reading a connection. What it has in namespaces comes back before it is forgotten.
     pub(crate) fn close_connection(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let deadline = self.now + self.config.connect_time;
+        self.tick_by(deadline);
         let connection = self.connections.get_mut(index).expect("known");
         if connection.phase != Phase::Closing {
             connection.phase = Phase::Closing;
+            connection.deadline = deadline;
             connection.backlog.clear();
             connection.backlog_at = 0;
             connection.parked = None;

@@ -167,15 +167,24 @@ fn silence_ends_an_association() {
     let io = world.io(controller, 1, NONE);
     for _ in 0..4 {
         world.now += Span::from_millis(4900);
-        assert!(world.target.deadline() > world.now);
         world.handle(Event::Tick);
+        assert!(world.target.deadline() > world.now, "ticks do not spin");
         assert_eq!(world.read(io, 0, 1).status, Status::SUCCESS);
     }
-    assert_eq!(world.target.deadline(), world.now + Span::from_millis(5000));
-    world.now = world.target.deadline();
-    world.handle(Event::Tick);
+    assert_eq!(world.target.associations().len(), 1);
+    let last = world.now;
+    for _ in 0..3 {
+        if world.target.associations().is_empty() {
+            break;
+        }
+        world.now = world.target.deadline();
+        world.handle(Event::Tick);
+    }
+    assert_eq!(world.now, last + Span::from_millis(5000));
     assert!(world.links[&admin].closed && world.links[&io].closed);
     assert!(world.target.associations().is_empty());
+    world.now += Span::from_secs(20);
+    world.handle(Event::Tick);
     assert_eq!(world.target.deadline(), Time::NEVER, "nothing is left");
 }
 
@@ -188,6 +197,8 @@ fn hosts_that_never_connect_are_hung_up_on() {
     world.now = world.target.deadline();
     world.handle(Event::Tick);
     assert!(world.links[&silent].closed && world.links[&half].closed);
+    world.now += Span::from_secs(20);
+    world.handle(Event::Tick);
     assert_eq!(world.target.deadline(), Time::NEVER);
 }
 
@@ -354,4 +365,41 @@ fn a_removed_subsystem_becomes_quiet() {
     world.release_held();
     assert!(world.target.is_quiet(&name(SUBSYSTEM)));
     assert!(world.links[&io].pdus.iter().all(|pdu| pdu.kind != pdu_type::C2H_DATA));
+}
+
+/// Features that hosts set and read, with data in the capsule.
+#[test]
+fn features_are_kept() {
+    let mut world = World::new(15);
+    let (admin, _) = world.admin(SUBSYSTEM, NONE);
+    let set = |world: &mut World, feature: u32, data: &[u8]| {
+        let entry = SubmissionEntry {
+            opcode: opcode::admin::SET_FEATURES,
+            cdw10: feature.into(),
+            cdw11: 1.into(),
+            sgl: SglDescriptor::in_capsule(data.len() as u32),
+            ..SubmissionEntry::default()
+        };
+        world.command(admin, entry, data).status
+    };
+    assert_eq!(set(&mut world, 0x0E, &[0x10, 0x27, 0, 0, 0, 0, 0, 0]), Status::SUCCESS);
+    world.now += Span::from_millis(7);
+    let timestamp = admin_command(&mut world, admin, 0x0A, 0x0E, 0, 8).data;
+    assert_eq!(timestamp, [0x17, 0x27, 0, 0, 0, 0, 2, 0], "10000 ms when set, 7 ms ago, by a host");
+    assert_eq!(set(&mut world, 0x81, &[9; 16]), Status::SUCCESS, "the id of Connect");
+    assert!(set(&mut world, 0x81, &[1; 16]).same_code(Status::COMMAND_SEQUENCE_ERROR));
+    assert_eq!(admin_command(&mut world, admin, 0x0A, 0x81, 1, 16).data, [9; 16]);
+    assert_eq!(admin_command(&mut world, admin, 0x09, 0x0F, 7000, 0).status, Status::SUCCESS);
+    assert_eq!(admin_command(&mut world, admin, 0x0A, 0x0F, 0, 0).result, 7000);
+    assert!(world.target.deadline() <= world.now + Span::from_millis(7000));
+    assert!(
+        admin_command(&mut world, admin, 0x09, 0x06, 1, 0).status.same_code(Status::FEATURE_NOT_CHANGEABLE)
+    );
+    assert!(
+        admin_command(&mut world, admin, 0x09, 1 << 31 | 7, 0, 0)
+            .status
+            .same_code(Status::FEATURE_NOT_SAVEABLE)
+    );
+    assert!(admin_command(&mut world, admin, 0x09, 0x77, 0, 0).status.same_code(Status::INVALID_FIELD));
+    assert_eq!(admin_command(&mut world, admin, 0x18, 0, 0, 0).status, Status::SUCCESS);
 }
