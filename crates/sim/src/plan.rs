@@ -1,0 +1,287 @@
+//! A run as data: who the tenants are, what they do, what goes wrong. A plan is generated from a seed
+//! ([`crate::generate`]), stored as JSON, replayed, and shrunk; nothing random happens after it is made.
+
+use crate::tag::VolumeNumber;
+use serde::{Deserialize, Serialize};
+
+/// A source of commands: one host of one tenant, with its own connection and its own volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Lane(pub u8);
+
+/// Isolation of a tenant, as in the control interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IsolationLevel {
+    /// Whole channels.
+    Channel,
+    /// Whole dies.
+    Die,
+    /// Shares of dies with fair sharing.
+    Software,
+    /// Shares of dies without.
+    None,
+}
+
+/// What stands for content on the simulated medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContentKind {
+    /// 4096 bytes per IU, filled from the tag.
+    Bytes,
+    /// The tag itself.
+    Tags,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Where it came from; also seeds the medium and the network.
+    pub seed: u64,
+    /// The device.
+    pub system: SystemPlan,
+    /// Who shares it. Lane `i` is tenant `i`.
+    pub tenants: Vec<TenantPlan>,
+    /// What they do, in the order in which lanes take their steps. The storm.
+    pub steps: Vec<Step>,
+    /// What goes wrong meanwhile.
+    pub faults: Vec<PlannedFault>,
+}
+
+/// The device and its policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemPlan {
+    /// Name of the NAND profile.
+    pub profile: String,
+    /// Content on the medium.
+    pub content: ContentKind,
+    /// Whether the medium has memory that survives a power cut.
+    pub protected_memory: bool,
+    /// Whether acknowledged writes may wait in a cache that a power cut empties.
+    pub volatile_cache: bool,
+    /// Whether the network delivers segments whole and at once (`false`: cut and delayed by the seed).
+    pub smooth_network: bool,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantPlan {
+    /// How it is kept apart.
+    pub isolation: IsolationLevel,
+    /// Its volumes.
+    pub volumes: Vec<VolumePlan>,
+    /// Commands its host keeps under way at once.
+    pub depth: u32,
+}
+
+/// A volume.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumePlan {
+    /// Number over the whole system.
+    pub number: VolumeNumber,
+    /// Size in IUs, which are also its logical blocks.
+    pub iu_count: u64,
+}
+
+/// One step of one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Who.
+    pub lane: Lane,
+    /// What.
+    pub action: Action,
+}
+
+/// What a lane does next.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Writes a fresh version.
+    Write {
+        /// Where.
+        range: Range,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Reads and checks.
+    Read {
+        /// Where.
+        range: Range,
+    },
+    /// Flushes the volume.
+    Flush {
+        /// Which.
+        volume: VolumeNumber,
+    },
+    /// Deallocates.
+    Deallocate {
+        /// Where.
+        range: Range,
+    },
+    /// Writes zeroes.
+    WriteZeroes {
+        /// Where.
+        range: Range,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Compares with what must be there, where that is certain.
+    Compare {
+        /// Where.
+        range: Range,
+        /// Compares with something else, and expects the refusal.
+        wrong: bool,
+    },
+    /// Checks readability.
+    Verify {
+        /// Where.
+        range: Range,
+    },
+    /// Issues nothing until everything before is answered.
+    Drain,
+    /// Issues nothing for a while.
+    Wait {
+        /// How long.
+        span_ns: u64,
+    },
+    /// Drops the connection with whatever is under way, and connects again.
+    Reconnect,
+}
+
+/// IUs of one volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// Which volume.
+    pub volume: VolumeNumber,
+    /// First IU.
+    pub first: u64,
+    /// Number of IUs, at least 1.
+    pub count: u32,
+}
+
+impl Range {
+    /// The IUs.
+    pub fn ius(self) -> std::ops::Range<u64> {
+        self.first..self.first + u64::from(self.count)
+    }
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedFault {
+    /// When.
+    pub when: When,
+    /// What.
+    pub what: FaultKind,
+}
+
+/// When a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum When {
+    /// When this many steps were issued over all lanes.
+    Step(u64),
+    /// When the medium begins its n-th operation since the run began (power cuts only).
+    MediaOperation(u64),
+    /// At this virtual time in nanoseconds.
+    Time(u64),
+}
+
+/// Kinds of faults. Those of the medium by appointment name a die and count its operations of the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// Power goes: caches lost, programs torn. The system restarts.
+    PowerCut,
+    /// The process dies with the medium intact. The system restarts.
+    ProcessDeath,
+    /// The lane's connection breaks; its host connects again.
+    ConnectionLoss {
+        /// Whose.
+        lane: Lane,
+    },
+    /// The lane's host neither reads nor writes its connection for a while.
+    SlowHost {
+        /// Whose.
+        lane: Lane,
+        /// How long.
+        span_ns: u64,
+    },
+    /// The n-th program of a die fails.
+    ProgramFailure {
+        /// Channel.
+        channel: u16,
+        /// Die.
+        die: u16,
+        /// Which program, from 0.
+        nth: u64,
+    },
+    /// The n-th erase of a die fails.
+    EraseFailure {
+        /// Channel.
+        channel: u16,
+        /// Die.
+        die: u16,
+        /// Which erase, from 0.
+        nth: u64,
+    },
+    /// The n-th read of a die is uncorrectable.
+    ReadFailure {
+        /// Channel.
+        channel: u16,
+        /// Die.
+        die: u16,
+        /// Which read, from 0.
+        nth: u64,
+    },
+    /// The n-th read of a die returns one wrong bit as if it were right.
+    SilentFlip {
+        /// Channel.
+        channel: u16,
+        /// Die.
+        die: u16,
+        /// Which read, from 0.
+        nth: u64,
+        /// Which bit.
+        bit: u32,
+    },
+    /// A die does not answer any more, from the time of the fault on.
+    DieOffline {
+        /// Channel.
+        channel: u16,
+        /// Die.
+        die: u16,
+    },
+}
+
+impl FaultKind {
+    /// Whether data without redundancy may be lost to it, so that reads may fail (but never lie).
+    pub fn loses_data(self) -> bool {
+        matches!(
+            self,
+            FaultKind::ReadFailure { .. } | FaultKind::SilentFlip { .. } | FaultKind::DieOffline { .. }
+        )
+    }
+}
+
+impl Plan {
+    /// The lane that owns a volume.
+    ///
+    /// # Panics
+    /// If no tenant has it: plans are consistent.
+    pub fn owner(&self, volume: VolumeNumber) -> Lane {
+        let position = self.tenants.iter().position(|t| t.volumes.iter().any(|v| v.number == volume));
+        Lane(position.expect("every volume has an owner") as u8)
+    }
+    /// All volumes.
+    pub fn volumes(&self) -> impl Iterator<Item = VolumePlan> + '_ {
+        self.tenants.iter().flat_map(|tenant| tenant.volumes.iter().copied())
+    }
+    /// Whether any fault of the plan may lose data on the medium.
+    pub fn may_lose_data(&self) -> bool {
+        self.faults.iter().any(|fault| fault.what.loses_data())
+    }
+}
