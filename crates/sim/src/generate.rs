@@ -1,0 +1,268 @@
+//! Plans from seeds.
+
+use crate::plan::*;
+use crate::tag::VolumeNumber;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+/// What a set of seeds has in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shape {
+    /// NAND profile.
+    pub profile: String,
+    /// IUs of all volumes together.
+    pub volume_ius: u64,
+    /// How often the volumes are overwritten in all (1.2 = all of it, then a fifth).
+    pub overwrites: f64,
+    /// Largest command in IUs.
+    pub command_max_ius: u32,
+    /// Whether faults happen beyond the one cut every plan has.
+    pub faults: bool,
+    /// Whether there is memory that survives a cut; drawn from the seed if absent.
+    pub protected_memory: Option<bool>,
+    /// Upper bound of steps; 0 for none. Makes short plans of long ones.
+    pub steps_max: usize,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            profile: "tiny".to_owned(),
+            volume_ius: 2048,
+            overwrites: 1.3,
+            command_max_ius: 32,
+            faults: true,
+            protected_memory: Some(true),
+            steps_max: 0,
+        }
+    }
+}
+
+/// The plan of a seed: two to four tenants, a storm that overwrites everything, at least one cut.
+pub fn generate(seed: u64, shape: &Shape) -> Plan {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6469_6563_7574);
+    let tenants = tenants(&mut random, shape);
+    let steps = steps(&mut random, shape, &tenants);
+    let faults = faults(&mut random, shape, &tenants, steps.len() as u64);
+    let system = SystemPlan {
+        profile: shape.profile.clone(),
+        content: if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags },
+        protected_memory: shape.protected_memory.unwrap_or_else(|| random.random_ratio(3, 4)),
+        volatile_cache: false,
+        smooth_network: random.random_ratio(1, 4),
+    };
+    Plan { seed, system, tenants, steps, faults }
+}
+
+fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
+    // Tiny devices have few channels: channel- or die-isolated tenants first, sharers after them.
+    let isolations: &[IsolationLevel] = match random.random_range(0..4) {
+        0 => &[IsolationLevel::Channel, IsolationLevel::Software],
+        1 => &[IsolationLevel::Software, IsolationLevel::Software],
+        2 => &[IsolationLevel::Die, IsolationLevel::None],
+        _ => &[IsolationLevel::Channel, IsolationLevel::Channel],
+    };
+    let each = shape.volume_ius / isolations.len() as u64;
+    let mut number = 0;
+    isolations
+        .iter()
+        .map(|&isolation| {
+            let volume_count = random.random_range(1..=2);
+            let volumes = (0..volume_count)
+                .map(|_| {
+                    number += 1;
+                    VolumePlan { number: VolumeNumber(number), iu_count: each / volume_count }
+                })
+                .collect();
+            TenantPlan { isolation, volumes, depth: *pick(random, &[1, 2, 4, 8, 16]) }
+        })
+        .collect()
+}
+
+fn pick<'a, T>(random: &mut impl Rng, list: &'a [T]) -> &'a T {
+    &list[random.random_range(0..list.len())]
+}
+
+/// Where a lane likes to go.
+struct Taste {
+    /// Percent of steps that go to the hot tenth.
+    hot_percent: u32,
+    /// Percent of writes, reads; the rest is seldom things.
+    write_percent: u32,
+    read_percent: u32,
+    fua_percent: u32,
+    command_max_ius: u32,
+}
+
+fn steps(random: &mut impl Rng, shape: &Shape, tenants: &[TenantPlan]) -> Vec<Step> {
+    let mut lanes: Vec<(Lane, Vec<Action>)> = Vec::new();
+    for (index, tenant) in tenants.iter().enumerate() {
+        let taste = Taste {
+            hot_percent: *pick(random, &[0, 50, 90]),
+            write_percent: *pick(random, &[50, 65, 80]),
+            read_percent: *pick(random, &[5, 15]),
+            fua_percent: *pick(random, &[0, 5, 50]),
+            command_max_ius: *pick(random, &[4, shape.command_max_ius / 2, shape.command_max_ius]),
+        };
+        let target = (tenant.volumes.iter().map(|v| v.iu_count).sum::<u64>() as f64 * shape.overwrites) as u64;
+        let mut written = 0;
+        let mut actions = Vec::new();
+        // Every volume is written once from front to back, so that the storm overwrites live data.
+        for volume in &tenant.volumes {
+            let mut first = 0;
+            while first < volume.iu_count {
+                let count = shape.command_max_ius.min((volume.iu_count - first) as u32);
+                actions.push(Action::Write { range: Range { volume: volume.number, first, count }, fua: false });
+                first += u64::from(count);
+            }
+        }
+        while written < target {
+            let action = action(random, tenant, &taste);
+            if let Action::Write { range, .. } = action {
+                written += u64::from(range.count);
+            }
+            actions.push(action);
+        }
+        actions.reverse();
+        lanes.push((Lane(index as u8), actions));
+    }
+    // Lanes are merged at random, in the proportion of what is left of each.
+    let mut steps = Vec::new();
+    loop {
+        let left: usize = lanes.iter().map(|(_, actions)| actions.len()).sum();
+        if left == 0 || (shape.steps_max != 0 && steps.len() >= shape.steps_max) {
+            return steps;
+        }
+        let mut choice = random.random_range(0..left);
+        for (lane, actions) in &mut lanes {
+            if choice < actions.len() {
+                steps.push(Step { lane: *lane, action: actions.pop().expect("not empty") });
+                break;
+            }
+            choice -= actions.len();
+        }
+    }
+}
+
+fn range(random: &mut impl Rng, tenant: &TenantPlan, taste: &Taste) -> Range {
+    let volume = pick(random, &tenant.volumes);
+    let count = random.random_range(1..=taste.command_max_ius).min(volume.iu_count as u32);
+    let reach = volume.iu_count - u64::from(count) + 1;
+    let reach = if random.random_range(0..100) < taste.hot_percent { reach.div_ceil(10) } else { reach };
+    Range { volume: volume.number, first: random.random_range(0..reach), count }
+}
+
+fn action(random: &mut impl Rng, tenant: &TenantPlan, taste: &Taste) -> Action {
+    let range = range(random, tenant, taste);
+    let fua = random.random_range(0..100) < taste.fua_percent;
+    let roll = random.random_range(0..100);
+    if roll < taste.write_percent {
+        return Action::Write { range, fua };
+    }
+    if roll < taste.write_percent + taste.read_percent {
+        return Action::Read { range };
+    }
+    match random.random_range(0..100) {
+        0..25 => Action::Flush { volume: range.volume },
+        25..45 => {
+            // Sometimes much at once, so that whole erase blocks become free.
+            let volume = tenant.volumes.iter().find(|v| v.number == range.volume).expect("from this list");
+            let count = if random.random_ratio(1, 8) { volume.iu_count as u32 / 2 } else { range.count };
+            let first = range.first.min(volume.iu_count - u64::from(count));
+            Action::Deallocate { range: Range { first, count, ..range } }
+        }
+        45..60 => Action::WriteZeroes { range, fua },
+        60..72 => Action::Compare { range, wrong: random.random_ratio(1, 3) },
+        72..80 => Action::Verify { range },
+        80..88 => Action::Drain,
+        88..96 => Action::Wait { span_ns: random.random_range(1_000..20_000_000) },
+        _ => Action::Reconnect,
+    }
+}
+
+fn faults(random: &mut impl Rng, shape: &Shape, tenants: &[TenantPlan], steps: u64) -> Vec<PlannedFault> {
+    let mut faults = Vec::new();
+    let step = |random: &mut dyn FnMut() -> u64| When::Step(random());
+    let mut somewhere = |random: &mut _, from: u64| {
+        let mut draw = || Rng::next_u64(random) % (steps - from).max(1) + from;
+        step(&mut draw)
+    };
+    // The cut every plan has, in the second half: the device was overwritten by then.
+    faults.push(PlannedFault { when: somewhere(random, steps / 2), what: FaultKind::PowerCut });
+    if !shape.faults {
+        return faults;
+    }
+    let lane = |random: &mut _| Lane((Rng::next_u64(random) % tenants.len() as u64) as u8);
+    for _ in 0..random.random_range(0..3) {
+        let what = if random.random_ratio(1, 2) { FaultKind::PowerCut } else { FaultKind::ProcessDeath };
+        faults.push(PlannedFault { when: somewhere(random, 0), what });
+    }
+    for _ in 0..random.random_range(0..3) {
+        let what = FaultKind::ConnectionLoss { lane: lane(random) };
+        faults.push(PlannedFault { when: somewhere(random, 0), what });
+    }
+    if random.random_ratio(1, 4) {
+        let what = FaultKind::SlowHost { lane: lane(random), span_ns: random.random_range(1..200) * 1_000_000 };
+        faults.push(PlannedFault { when: somewhere(random, 0), what });
+    }
+    for _ in 0..random.random_range(0..2) {
+        let (channel, die) = (random.random_range(0..2), random.random_range(0..2));
+        let nth = random.random_range(5..400);
+        let what = if random.random_ratio(2, 3) {
+            FaultKind::ProgramFailure { channel, die, nth }
+        } else {
+            FaultKind::EraseFailure { channel, die, nth: nth / 20 }
+        };
+        faults.push(PlannedFault { when: When::Step(0), what });
+    }
+    if random.random_ratio(1, 12) {
+        let (channel, die) = (random.random_range(0..2), random.random_range(0..2));
+        let nth = random.random_range(0..2000);
+        let what = if random.random_ratio(1, 2) {
+            FaultKind::ReadFailure { channel, die, nth }
+        } else {
+            FaultKind::SilentFlip { channel, die, nth, bit: random.random_range(0..4096) }
+        };
+        faults.push(PlannedFault { when: When::Step(0), what });
+    }
+    faults
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_one_plan_and_it_survives_storage() {
+        let plan = generate(7, &Shape::default());
+        assert_eq!(plan, generate(7, &Shape::default()));
+        assert_ne!(plan, generate(8, &Shape::default()));
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn every_plan_has_two_tenants_a_cut_and_an_overwrite() {
+        for seed in 0..200 {
+            let plan = generate(seed, &Shape::default());
+            assert!(plan.tenants.len() >= 2, "seed {seed}");
+            assert!(plan.faults.iter().any(|f| f.what == FaultKind::PowerCut), "seed {seed}");
+            let written: u64 = plan
+                .steps
+                .iter()
+                .map(|s| if let Action::Write { range, .. } = s.action { u64::from(range.count) } else { 0 })
+                .sum();
+            let size: u64 = plan.volumes().map(|v| v.iu_count).sum();
+            assert!(written >= 2 * size, "seed {seed}: {written} of {size}");
+            for step in &plan.steps {
+                if let Action::Write { range, .. } | Action::Deallocate { range } = step.action {
+                    let volume = plan.volumes().find(|v| v.number == range.volume).unwrap();
+                    assert!(range.count > 0 && range.ius().end <= volume.iu_count, "seed {seed}: {range:?}");
+                    assert_eq!(plan.owner(range.volume), step.lane);
+                }
+            }
+        }
+    }
+}

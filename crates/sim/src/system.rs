@@ -1,0 +1,121 @@
+//! The system under test as the runner sees it: hosts' commands in, answers out, time as a value. The whole
+//! shard, the storage stack without a transport, and a small model system stand behind the same trait.
+
+use crate::oracle::Crash;
+use crate::plan::{Lane, Range};
+use crate::tag::VolumeNumber;
+use diecut_units::{ContentMode, Time};
+
+/// Chosen by the runner, returned with the answer; never used twice in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostToken(pub u64);
+
+/// What a host asks. Data is in the content mode of the system.
+#[derive(Clone, Debug)]
+pub enum HostCommand {
+    /// Reads.
+    Read(Range),
+    /// Writes; durable at completion with the flag.
+    Write(Range, Vec<u8>, bool),
+    /// Flushes a volume.
+    Flush(VolumeNumber),
+    /// Deallocates.
+    Deallocate(Range),
+    /// Writes zeroes; durable at completion with the flag.
+    WriteZeroes(Range, bool),
+    /// Compares.
+    Compare(Range, Vec<u8>),
+    /// Checks readability.
+    Verify(Range),
+}
+
+/// Why a command failed, as a host sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostError {
+    /// The content differs.
+    CompareFailure,
+    /// Data was lost on the medium.
+    Unrecovered,
+    /// No space; nothing was written.
+    Full,
+    /// No writes any more.
+    ReadOnly,
+    /// The connection broke; whether the command took effect is unknown until the lane is connected again.
+    ConnectionLost,
+    /// Anything else.
+    Other(String),
+}
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub struct HostAnswer {
+    /// Whose.
+    pub lane: Lane,
+    /// Token of the command.
+    pub token: HostToken,
+    /// Whether it worked; the content of a read.
+    pub result: Result<Vec<u8>, HostError>,
+}
+
+/// Where every program and erase of the medium came from, since the medium was made or the system started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Accounting {
+    /// IUs that hosts wrote.
+    pub host_ius: u64,
+    /// IUs programmed by cause: user data, cleaner copies, everything else.
+    pub programmed_user_ius: u64,
+    /// Cleaner copies.
+    pub programmed_cleaner_ius: u64,
+    /// Maps, summaries, checkpoints, padding, journals, catalog.
+    pub programmed_metadata_ius: u64,
+    /// IUs programmed as the chips counted them.
+    pub chip_programmed_ius: u64,
+    /// Erases as the system counted them.
+    pub erases: u64,
+    /// Erases as the chips counted them.
+    pub chip_erases: u64,
+}
+
+/// A system in virtual time.
+pub trait System {
+    /// What stands for content.
+    fn content_mode(&self) -> ContentMode;
+    /// Largest transfer of one command in IUs.
+    fn transfer_max_ius(&self) -> u32;
+    /// Whether the lane's connection takes commands now.
+    fn is_connected(&self, lane: Lane) -> bool;
+    /// Issues a command on a connected lane.
+    fn submit(&mut self, lane: Lane, token: HostToken, command: HostCommand, now: Time);
+    /// Lets time pass until `now` and appends the answers in their order.
+    fn advance(&mut self, now: Time, answers: &mut Vec<HostAnswer>);
+    /// When something happens next; [`Time::NEVER`] if nothing will.
+    fn next_event(&self) -> Time;
+    /// Breaks the lane's connection at once; its host connects again by itself.
+    fn disconnect(&mut self, lane: Lane, now: Time);
+    /// The lane's host neither reads nor writes its connection until then.
+    fn stall(&mut self, lane: Lane, until: Time);
+    /// The process dies, or the power goes, now.
+    fn crash(&mut self, crash: Crash, now: Time);
+    /// Whether the medium lost power by appointment; the runner then calls [`System::crash`] and restarts.
+    fn power_is_lost(&self) -> bool;
+    /// Operations the medium began since it was made; power cuts by appointment count them.
+    fn media_operations(&self) -> u64;
+    /// Cuts the power while the medium's n-th operation (see [`System::media_operations`]) is under way.
+    fn cut_power_at(&mut self, media_operation: u64);
+    /// Starts again on the same medium; lanes connect by themselves as time passes.
+    ///
+    /// # Errors
+    /// What recovery says when it cannot.
+    fn restart(&mut self, now: Time) -> Result<(), String>;
+    /// Whether nothing is under way: cleaner at rest, staging within bounds.
+    fn is_at_rest(&self) -> bool;
+    /// Where programs and erases came from, if the system tells.
+    fn accounting(&self) -> Option<Accounting>;
+    /// Hash over everything on the medium.
+    fn image_hash(&self) -> u64;
+    /// Slow check of everything the system promises itself.
+    ///
+    /// # Panics
+    /// If an inner promise is broken.
+    fn check_invariants(&self);
+}
