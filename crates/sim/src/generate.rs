@@ -106,7 +106,8 @@ fn steps(random: &mut impl Rng, shape: &Shape, tenants: &[TenantPlan]) -> Vec<St
             fua_percent: *pick(random, &[0, 5, 50]),
             command_max_ius: *pick(random, &[4, shape.command_max_ius / 2, shape.command_max_ius]),
         };
-        let target = (tenant.volumes.iter().map(|v| v.iu_count).sum::<u64>() as f64 * shape.overwrites) as u64;
+        let target =
+            (tenant.volumes.iter().map(|v| v.iu_count).sum::<u64>() as f64 * shape.overwrites) as u64;
         let mut written = 0;
         let mut actions = Vec::new();
         // Every volume is written once from front to back, so that the storm overwrites live data.
@@ -114,7 +115,8 @@ fn steps(random: &mut impl Rng, shape: &Shape, tenants: &[TenantPlan]) -> Vec<St
             let mut first = 0;
             while first < volume.iu_count {
                 let count = shape.command_max_ius.min((volume.iu_count - first) as u32);
-                actions.push(Action::Write { range: Range { volume: volume.number, first, count }, fua: false });
+                actions
+                    .push(Action::Write { range: Range { volume: volume.number, first, count }, fua: false });
                 first += u64::from(count);
             }
         }
@@ -184,11 +186,8 @@ fn action(random: &mut impl Rng, tenant: &TenantPlan, taste: &Taste) -> Action {
 
 fn faults(random: &mut impl Rng, shape: &Shape, tenants: &[TenantPlan], steps: u64) -> Vec<PlannedFault> {
     let mut faults = Vec::new();
-    let step = |random: &mut dyn FnMut() -> u64| When::Step(random());
-    let mut somewhere = |random: &mut _, from: u64| {
-        let mut draw = || Rng::next_u64(random) % (steps - from).max(1) + from;
-        step(&mut draw)
-    };
+    let somewhere =
+        |random: &mut _, from: u64| When::Step(Rng::next_u64(random) % (steps - from).max(1) + from);
     // The cut every plan has, in the second half: the device was overwritten by then.
     faults.push(PlannedFault { when: somewhere(random, steps / 2), what: FaultKind::PowerCut });
     if !shape.faults {
@@ -204,7 +203,8 @@ fn faults(random: &mut impl Rng, shape: &Shape, tenants: &[TenantPlan], steps: u
         faults.push(PlannedFault { when: somewhere(random, 0), what });
     }
     if random.random_ratio(1, 4) {
-        let what = FaultKind::SlowHost { lane: lane(random), span_ns: random.random_range(1..200) * 1_000_000 };
+        let what =
+            FaultKind::SlowHost { lane: lane(random), span_ns: random.random_range(1..200) * 1_000_000 };
         faults.push(PlannedFault { when: somewhere(random, 0), what });
     }
     for _ in 0..random.random_range(0..2) {

@@ -324,7 +324,13 @@ impl Oracle {
     }
 
     /// Checks what a read returned and learns from it.
-    pub fn check_read(&mut self, range: Range, read: ReadId, data: &[u8], bytes_per_iu: usize) -> Vec<Violation> {
+    pub fn check_read(
+        &mut self,
+        range: Range,
+        read: ReadId,
+        data: &[u8],
+        bytes_per_iu: usize,
+    ) -> Vec<Violation> {
         let now = self.tick();
         let last_crash = self.last_crash;
         let volatile_cache = self.volatile_cache;
@@ -380,7 +386,11 @@ impl Oracle {
         let cell = &self.volumes[&volume].cells[iu as usize];
         let mut open = cell.iter().filter(|c| c.superseded.is_none());
         let first = open.next()?;
-        open.next().is_none().then_some((!first.zeros).then_some(Tag { volume, lba: iu, version: first.version }))
+        open.next().is_none().then_some((!first.zeros).then_some(Tag {
+            volume,
+            lba: iu,
+            version: first.version,
+        }))
     }
 
     /// Largest number of candidates any IU holds: a bound on what the oracle remembers.
@@ -419,7 +429,8 @@ fn prune(cell: &mut Vec<Candidate>, oldest_read: u64) {
     if cell.len() < 2 {
         return;
     }
-    let durable: smallvec::SmallVec<[u32; 8]> = cell.iter().filter(|c| c.durable).map(|c| c.version).collect();
+    let durable: smallvec::SmallVec<[u32; 8]> =
+        cell.iter().filter(|c| c.durable).map(|c| c.version).collect();
     cell.retain(|c| !c.superseded.is_some_and(|(since, by)| since < oldest_read && durable.contains(&by)));
 }
 
@@ -435,7 +446,9 @@ fn classify(
     let expected: Vec<String> = cell
         .iter()
         .filter(|c| c.superseded.is_none_or(|(since, _)| since > issued))
-        .map(|c| if c.zeros { format!("zeros (version {})", c.version) } else { format!("version {}", c.version) })
+        .map(|c| {
+            if c.zeros { format!("zeros (version {})", c.version) } else { format!("version {}", c.version) }
+        })
         .collect();
     let place = format!("volume {} IU {iu}", volume.0);
     let expected = format!("allowed: {}", expected.join(", "));
@@ -461,7 +474,11 @@ fn classify(
             (Finding::NeverWritten, format!("version {}", tag.version))
         }
         Content::Tagged(tag) => {
-            let finding = if newest_acked.is_some_and(|c| c.zeros && c.version > 0) { Finding::Resurrected } else { older() };
+            let finding = if newest_acked.is_some_and(|c| c.zeros && c.version > 0) {
+                Finding::Resurrected
+            } else {
+                older()
+            };
             (finding, format!("version {}", tag.version))
         }
     };

@@ -12,9 +12,7 @@
 use diecut_units::{ContentMode, IU_SIZE_BYTES, TAG_SIZE_BYTES};
 
 /// A volume of the simulated system, whatever tenant owns it; from 1, so that a tag is never all zeros.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct VolumeNumber(pub u8);
 
 /// Identity of one IU's content.

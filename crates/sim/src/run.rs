@@ -1,0 +1,561 @@
+//! One run: a plan against a system, in virtual time, with every checker watching.
+//!
+//! The clock jumps to the next deadline. The *storm* issues the plan's steps and faults; after each crash
+//! everything is read back. The *calm* then asks for liveness: every command answered, the system at rest
+//! within bounded time; at last the power is cut once more and everything is read again.
+
+use crate::oracle::{Crash, Finding, Oracle, ReadId, Violation, WriteId};
+use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, When};
+use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System};
+use crate::tag::{Tag, VolumeNumber};
+use diecut_units::{ContentMode, Span, Time, checksum};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Longest virtual time a command may stay unanswered (slow hosts and reconnects included).
+const ANSWER_TIME_MAX: Span = Span::from_secs(120);
+/// Longest virtual time until the system is at rest after the last command.
+const REST_TIME_MAX: Span = Span::from_secs(120);
+/// Turns of the loop without time passing: more is a system that goes round in circles.
+const TURNS_MAX: u32 = 100_000;
+/// Violations after which a run stops: the first ones tell the story.
+const VIOLATIONS_MAX: usize = 20;
+
+/// What a run showed.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Outcome {
+    /// What the checkers found, in order; empty for a good run.
+    pub violations: Vec<Violation>,
+    /// Hash over every answer and its time.
+    pub trace_hash: u64,
+    /// Hash over the medium at the end.
+    pub image_hash: u64,
+    /// Commands answered.
+    pub commands: u64,
+    /// Power cuts that struck, the final one included.
+    pub power_cuts: u64,
+    /// Process deaths.
+    pub process_deaths: u64,
+    /// Connections lost.
+    pub connections_lost: u64,
+    /// Operations of the medium.
+    pub media_operations: u64,
+    /// Virtual time at the end, in nanoseconds.
+    pub virtual_time_ns: u64,
+    /// Slowest answer of each lane in nanoseconds.
+    pub slowest_answer_ns: Vec<u64>,
+    /// Where programs came from.
+    pub accounting: Option<Accounting>,
+    /// Rare branches that were hit, with counts.
+    pub marks: BTreeMap<&'static str, u64>,
+}
+
+enum Purpose {
+    Write { id: WriteId, fua: bool },
+    Read { range: Range, id: ReadId },
+    Flush { volume: VolumeNumber, issued: u64 },
+    Compare { range: Range, expected: Vec<Option<Tag>>, wrong: bool },
+    Verify,
+}
+
+struct Pending {
+    lane: Lane,
+    purpose: Purpose,
+    issued: Time,
+}
+
+struct LaneState {
+    /// Reads of everything after a crash; they come before the steps.
+    read_back: VecDeque<Action>,
+    steps: VecDeque<Action>,
+    in_flight: u32,
+    depth: u32,
+    resume_at: Time,
+    /// Its connection broke; what was under way ends when the next connection stands.
+    settling: bool,
+    slowest: Span,
+}
+
+impl LaneState {
+    fn next(&self) -> Option<&Action> {
+        self.read_back.front().or(self.steps.front())
+    }
+    fn take(&mut self) {
+        if self.read_back.pop_front().is_none() {
+            self.steps.pop_front();
+        }
+    }
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    system: &'a mut dyn System,
+    mode: ContentMode,
+    oracle: Oracle,
+    now: Time,
+    lanes: Vec<LaneState>,
+    pending: BTreeMap<HostToken, Pending>,
+    faults: Vec<PlannedFault>,
+    steps_issued: u64,
+    token_next: u64,
+    trace: u64,
+    outcome: Outcome,
+    stop: bool,
+}
+
+/// Runs a plan. Panics of the system pass through.
+pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
+    let mode = system.content_mode();
+    assert_eq!(
+        mode == ContentMode::Tags,
+        plan.system.content == ContentKind::Tags,
+        "the plan names the mode"
+    );
+    let lanes = plan
+        .tenants
+        .iter()
+        .enumerate()
+        .map(|(index, tenant)| LaneState {
+            read_back: VecDeque::new(),
+            steps: plan.steps.iter().filter(|s| s.lane.0 as usize == index).map(|s| s.action).collect(),
+            in_flight: 0,
+            depth: tenant.depth,
+            resume_at: Time::ZERO,
+            settling: false,
+            slowest: Span::ZERO,
+        })
+        .collect();
+    let base = system.media_operations();
+    let mut faults = plan.faults.clone();
+    // Cuts at an operation of the medium strike inside the system; the nearest one is armed.
+    faults.retain(|fault| match (fault.when, fault.what) {
+        (When::MediaOperation(nth), FaultKind::PowerCut) => {
+            system.cut_power_at(base + nth);
+            false
+        }
+        // Faults of the medium by appointment were given to it when it was made.
+        (_, what) => !matches!(
+            what,
+            FaultKind::ProgramFailure { .. }
+                | FaultKind::EraseFailure { .. }
+                | FaultKind::ReadFailure { .. }
+                | FaultKind::SilentFlip { .. }
+                | FaultKind::DieOffline { .. }
+        ),
+    });
+    let oracle = Oracle::new(plan.volumes().map(|v| (v.number, v.iu_count)), plan.system.volatile_cache);
+    let mut runner = Runner {
+        plan,
+        system,
+        mode,
+        oracle,
+        now: Time::ZERO,
+        lanes,
+        pending: BTreeMap::new(),
+        faults,
+        steps_issued: 0,
+        token_next: 1,
+        trace: 0xcbf2_9ce4_8422_2325,
+        outcome: Outcome::default(),
+        stop: false,
+    };
+    runner.go();
+    let mut outcome = runner.outcome;
+    outcome.trace_hash = runner.trace;
+    outcome.virtual_time_ns = runner.now.0;
+    outcome.slowest_answer_ns = runner.lanes.iter().map(|lane| lane.slowest.0).collect();
+    outcome.media_operations = system.media_operations() - base;
+    outcome.image_hash = system.image_hash();
+    outcome.accounting = system.accounting();
+    outcome
+}
+
+impl Runner<'_> {
+    fn go(&mut self) {
+        // Storm.
+        self.drive();
+        // Calm: no new faults; everything is readable, then at rest.
+        self.faults.clear();
+        self.read_everything();
+        self.drive();
+        self.come_to_rest();
+        if self.stop {
+            return;
+        }
+        self.system.check_invariants();
+        self.check_conservation();
+        self.crash(Crash::PowerCut);
+        self.drive();
+        self.come_to_rest();
+        if !self.stop {
+            self.system.check_invariants();
+        }
+    }
+
+    fn found(&mut self, finding: Finding, detail: String) {
+        self.outcome.violations.push(Violation { finding, detail });
+        self.stop |= self.outcome.violations.len() >= VIOLATIONS_MAX || finding == Finding::Liveness;
+    }
+
+    fn record(&mut self, word: u64) {
+        for byte in word.to_le_bytes() {
+            self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    /// Lets the lanes play until all their steps are answered.
+    fn drive(&mut self) {
+        let mut answers = Vec::new();
+        let (mut turns, mut turn_time) = (0, self.now);
+        while !self.stop {
+            self.strike_faults();
+            if self.system.power_is_lost() {
+                self.crash(Crash::PowerCut);
+                continue;
+            }
+            self.system.advance(self.now, &mut answers);
+            let answered = !answers.is_empty();
+            for answer in answers.drain(..) {
+                self.take_answer(answer);
+            }
+            let issued = !self.system.power_is_lost() && self.issue();
+            if self.now > turn_time {
+                (turns, turn_time) = (0, self.now);
+            }
+            turns += 1;
+            if turns > TURNS_MAX {
+                return self.found(Finding::Liveness, format!("time stands still at {} ns", self.now.0));
+            }
+            if issued || answered || self.system.power_is_lost() {
+                continue;
+            }
+            let idle = self.pending.is_empty() && self.lanes.iter().all(|lane| lane.next().is_none());
+            if idle {
+                return;
+            }
+            let mut next = self.system.next_event();
+            for lane in &self.lanes {
+                if lane.next().is_some() && lane.resume_at > self.now {
+                    next = next.min(lane.resume_at);
+                }
+            }
+            for fault in &self.faults {
+                if let When::Time(at) = fault.when {
+                    next = next.min(Time(at).max(self.now));
+                }
+            }
+            self.check_answer_times(next);
+            self.now = self.now.max(next.min(self.now + ANSWER_TIME_MAX));
+        }
+    }
+
+    fn check_answer_times(&mut self, next: Time) {
+        let Some((token, oldest)) = self.pending.iter().min_by_key(|(_, p)| p.issued) else {
+            if next == Time::NEVER {
+                let lanes: Vec<usize> =
+                    (0..self.lanes.len()).filter(|&l| self.lanes[l].next().is_some()).collect();
+                self.found(
+                    Finding::Liveness,
+                    format!("lanes {lanes:?} cannot go on and nothing will happen"),
+                );
+            }
+            return;
+        };
+        let waited = self.now.since(oldest.issued);
+        if next == Time::NEVER || waited > ANSWER_TIME_MAX {
+            let detail = format!(
+                "command {} of lane {} ({}) unanswered after {waited}{}",
+                token.0,
+                oldest.lane.0,
+                oldest.purpose.name(),
+                if next == Time::NEVER { ", and nothing will happen" } else { "" },
+            );
+            self.found(Finding::Liveness, detail);
+        }
+    }
+
+    fn strike_faults(&mut self) {
+        while let Some(position) = self.faults.iter().position(|fault| match fault.when {
+            When::Step(step) => step <= self.steps_issued,
+            When::Time(at) => at <= self.now.0,
+            When::MediaOperation(_) => false,
+        }) {
+            let fault = self.faults.remove(position);
+            self.record(position as u64 + 1);
+            match fault.what {
+                FaultKind::PowerCut => return self.crash(Crash::PowerCut),
+                FaultKind::ProcessDeath => return self.crash(Crash::ProcessDeath),
+                FaultKind::ConnectionLoss { lane } => self.lose_connection(lane),
+                FaultKind::SlowHost { lane, span_ns } => self.system.stall(lane, self.now + Span(span_ns)),
+                _ => {}
+            }
+        }
+    }
+
+    fn lose_connection(&mut self, lane: Lane) {
+        self.outcome.connections_lost += 1;
+        self.lanes[lane.0 as usize].settling = true;
+        self.system.disconnect(lane, self.now);
+    }
+
+    fn crash(&mut self, crash: Crash) {
+        match crash {
+            Crash::PowerCut => self.outcome.power_cuts += 1,
+            Crash::ProcessDeath => self.outcome.process_deaths += 1,
+        }
+        self.system.crash(crash, self.now);
+        self.oracle.crash(crash);
+        self.pending.clear();
+        for lane in &mut self.lanes {
+            lane.in_flight = 0;
+            lane.settling = false;
+        }
+        self.record(0xdead);
+        self.now += Span::from_millis(1);
+        if let Err(error) = self.system.restart(self.now) {
+            // The power may go again while recovery runs: then the next round restarts once more.
+            if !self.system.power_is_lost() {
+                self.found(Finding::RecoveryFailed, error);
+                self.stop = true;
+            }
+        }
+        self.read_everything();
+    }
+
+    /// Puts reads of everything before the remaining steps of each lane.
+    fn read_everything(&mut self) {
+        for (index, tenant) in self.plan.tenants.iter().enumerate() {
+            let lane = &mut self.lanes[index];
+            let chunk = self.system.transfer_max_ius().min(32);
+            // Reads that an earlier crash asked for and that were not issued yet are the same reads.
+            lane.read_back.clear();
+            for volume in &tenant.volumes {
+                let mut first = 0;
+                while first < volume.iu_count {
+                    let count = u64::from(chunk).min(volume.iu_count - first) as u32;
+                    lane.read_back
+                        .push_back(Action::Read { range: Range { volume: volume.number, first, count } });
+                    first += u64::from(count);
+                }
+            }
+        }
+    }
+
+    fn issue(&mut self) -> bool {
+        let mut issued = false;
+        for index in 0..self.lanes.len() {
+            let lane = Lane(index as u8);
+            while self.system.is_connected(lane) {
+                let state = &mut self.lanes[index];
+                if state.settling {
+                    // Answers of the old connection come out before the new one stands.
+                    if state.in_flight > 0 {
+                        break;
+                    }
+                    state.settling = false;
+                    self.oracle.settle_lane(lane);
+                    continue;
+                }
+                if state.resume_at > self.now || state.in_flight >= state.depth {
+                    break;
+                }
+                let Some(&action) = state.next() else { break };
+                if action == Action::Drain && state.in_flight > 0 {
+                    break;
+                }
+                state.take();
+                issued = true;
+                self.steps_issued += 1;
+                self.take_step(lane, action);
+            }
+        }
+        issued
+    }
+
+    fn take_step(&mut self, lane: Lane, action: Action) {
+        let (purpose, command) = match action {
+            Action::Drain => return,
+            Action::Wait { span_ns } => {
+                self.lanes[lane.0 as usize].resume_at = self.now + Span(span_ns);
+                return;
+            }
+            Action::Reconnect => return self.lose_connection(lane),
+            Action::Write { range, fua } => {
+                let id = self.oracle.begin_write(lane, range, false);
+                let data =
+                    self.content(range, |lba| Some(Tag { volume: range.volume, lba, version: id.version }));
+                (Purpose::Write { id, fua }, HostCommand::Write(range, data, fua))
+            }
+            Action::WriteZeroes { range, fua } => {
+                let id = self.oracle.begin_write(lane, range, true);
+                (Purpose::Write { id, fua }, HostCommand::WriteZeroes(range, fua))
+            }
+            Action::Deallocate { range } => {
+                let id = self.oracle.begin_write(lane, range, true);
+                (Purpose::Write { id, fua: false }, HostCommand::Deallocate(range))
+            }
+            Action::Read { range } => self.read(range),
+            Action::Flush { volume } => {
+                let issued = self.oracle.begin_flush();
+                (Purpose::Flush { volume, issued }, HostCommand::Flush(volume))
+            }
+            Action::Compare { range, wrong } => match self.certain(range) {
+                Some(expected) => {
+                    let mut data = self.content(range, |iu| expected[(iu - range.first) as usize]);
+                    if wrong {
+                        *data.last_mut().expect("not empty") ^= 0x40;
+                    }
+                    (Purpose::Compare { range, expected, wrong }, HostCommand::Compare(range, data))
+                }
+                None => self.read(range),
+            },
+            Action::Verify { range } => (Purpose::Verify, HostCommand::Verify(range)),
+        };
+        let token = HostToken(self.token_next);
+        self.token_next += 1;
+        self.pending.insert(token, Pending { lane, purpose, issued: self.now });
+        self.lanes[lane.0 as usize].in_flight += 1;
+        self.system.submit(lane, token, command, self.now);
+    }
+
+    fn read(&mut self, range: Range) -> (Purpose, HostCommand) {
+        let id = self.oracle.begin_read(range.volume);
+        (Purpose::Read { range, id }, HostCommand::Read(range))
+    }
+
+    fn certain(&self, range: Range) -> Option<Vec<Option<Tag>>> {
+        range.ius().map(|iu| self.oracle.certain(range.volume, iu)).collect()
+    }
+
+    fn content(&self, range: Range, tag: impl Fn(u64) -> Option<Tag>) -> Vec<u8> {
+        let size = self.mode.bytes_per_iu();
+        let mut data = vec![0; range.count as usize * size];
+        for (iu, bytes) in range.ius().zip(data.chunks_exact_mut(size)) {
+            if let Some(tag) = tag(iu) {
+                tag.fill(self.mode, bytes);
+            }
+        }
+        data
+    }
+
+    fn take_answer(&mut self, answer: HostAnswer) {
+        let Some(pending) = self.pending.remove(&answer.token) else {
+            let detail =
+                format!("lane {} answers command {} twice or unasked", answer.lane.0, answer.token.0);
+            return self.found(Finding::WrongAnswer, detail);
+        };
+        let state = &mut self.lanes[pending.lane.0 as usize];
+        state.in_flight -= 1;
+        state.slowest = state.slowest.max(self.now.since(pending.issued));
+        self.outcome.commands += 1;
+        self.record(self.now.0);
+        self.record(answer.token.0);
+        match &answer.result {
+            Ok(data) => self.record(u64::from(checksum(data))),
+            Err(error) => self.record(u64::from(checksum(format!("{error:?}").as_bytes())) | 1 << 40),
+        }
+        let error = answer.result.as_ref().err().cloned();
+        match (pending.purpose, answer.result) {
+            (purpose, Err(HostError::ConnectionLost)) => {
+                self.lanes[pending.lane.0 as usize].settling = true;
+                if let Purpose::Read { range, id } = purpose {
+                    self.oracle.give_up_read(range.volume, id);
+                }
+                // Writes end when the next connection of the lane stands.
+            }
+            (Purpose::Write { id, fua }, Ok(_)) => self.oracle.acknowledge_write(id, fua),
+            (Purpose::Write { id, .. }, Err(HostError::Full)) => {
+                self.oracle.refuse_write(id);
+                self.unexpected(answer.token, error, false);
+            }
+            (Purpose::Write { id, .. }, Err(_)) => {
+                self.oracle.give_up_write(id);
+                self.unexpected(answer.token, error, self.plan.may_lose_data());
+            }
+            (Purpose::Read { range, id }, Ok(data)) => {
+                let violations = self.oracle.check_read(range, id, &data, self.mode.bytes_per_iu());
+                for violation in violations {
+                    self.found(violation.finding, violation.detail);
+                }
+            }
+            (Purpose::Read { range, id }, Err(_)) => {
+                self.oracle.give_up_read(range.volume, id);
+                self.unexpected(answer.token, error, self.plan.may_lose_data());
+            }
+            (Purpose::Flush { volume, issued }, Ok(_)) => self.oracle.acknowledge_flush(volume, issued),
+            (Purpose::Compare { range, expected, wrong }, result) => {
+                let still = self.certain(range) == Some(expected);
+                match result {
+                    Err(HostError::CompareFailure) if wrong || !still => {}
+                    Ok(_) if !wrong || !still => {}
+                    Ok(_) => self.found(Finding::WrongAnswer, format!("{range:?} equals what it is not")),
+                    Err(HostError::CompareFailure) => {
+                        self.found(Finding::WrongAnswer, format!("{range:?} differs from what it must be"));
+                    }
+                    Err(_) => self.unexpected(answer.token, error, self.plan.may_lose_data()),
+                }
+            }
+            (Purpose::Verify, Ok(_)) => {}
+            (Purpose::Flush { .. } | Purpose::Verify, Err(_)) => {
+                self.unexpected(answer.token, error, self.plan.may_lose_data());
+            }
+        }
+    }
+
+    fn unexpected(&mut self, token: HostToken, error: Option<HostError>, allowed: bool) {
+        if !allowed {
+            self.found(Finding::UnexpectedError, format!("command {}: {error:?}", token.0));
+        }
+    }
+
+    fn come_to_rest(&mut self) {
+        let deadline = self.now + REST_TIME_MAX;
+        let mut answers = Vec::new();
+        while !self.stop && !self.system.is_at_rest() {
+            self.system.advance(self.now, &mut answers);
+            for answer in answers.drain(..) {
+                self.take_answer(answer);
+            }
+            let next = self.system.next_event();
+            if self.system.is_at_rest() {
+                break;
+            }
+            if next > deadline {
+                let detail = format!("the system is not at rest {REST_TIME_MAX} after the last command");
+                return self.found(Finding::Liveness, detail);
+            }
+            // A deadline that does not move is a system that turns in circles.
+            self.now = next.max(self.now + Span(1));
+        }
+    }
+
+    fn check_conservation(&mut self) {
+        let Some(a) = self.system.accounting() else { return };
+        let programmed = a.programmed_user_ius + a.programmed_cleaner_ius + a.programmed_metadata_ius;
+        if programmed != a.chip_programmed_ius {
+            let detail = format!(
+                "user {} + cleaner {} + metadata {} IUs are {programmed}, but the chips programmed {}",
+                a.programmed_user_ius,
+                a.programmed_cleaner_ius,
+                a.programmed_metadata_ius,
+                a.chip_programmed_ius
+            );
+            self.found(Finding::Conservation, detail);
+        }
+        if a.erases != a.chip_erases {
+            let detail = format!("{} erases counted, but the chips erased {} times", a.erases, a.chip_erases);
+            self.found(Finding::Conservation, detail);
+        }
+    }
+}
+
+impl Purpose {
+    fn name(&self) -> &'static str {
+        match self {
+            Purpose::Write { .. } => "write",
+            Purpose::Read { .. } => "read",
+            Purpose::Flush { .. } => "flush",
+            Purpose::Compare { .. } => "compare",
+            Purpose::Verify => "verify",
+        }
+    }
+}

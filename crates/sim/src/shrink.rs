@@ -1,0 +1,132 @@
+//! Makes a failing plan small: fewer tenants, fewer faults, fewer operations, smaller ones. The smaller plan must
+//! fail with the same kind of finding.
+
+use crate::guard::{Factory, run_guarded};
+use crate::oracle::Finding;
+use crate::plan::{Action, Plan};
+use crate::run::Outcome;
+
+/// A smaller plan that fails the same way, and how many runs it took.
+pub struct Shrunk {
+    /// The plan.
+    pub plan: Plan,
+    /// What it shows.
+    pub outcome: Outcome,
+    /// Runs spent.
+    pub runs: u32,
+}
+
+struct Shrinker<'a> {
+    factory: &'a dyn Factory,
+    finding: Finding,
+    best: Plan,
+    outcome: Outcome,
+    runs: u32,
+    runs_max: u32,
+}
+
+/// Shrinks a plan whose run found something, within `runs_max` runs. Returns `None` if the plan does not fail.
+pub fn shrink(plan: &Plan, factory: &dyn Factory, runs_max: u32) -> Option<Shrunk> {
+    let outcome = run_guarded(plan, factory);
+    let finding = outcome.violations.first()?.finding;
+    let mut shrinker = Shrinker { factory, finding, best: plan.clone(), outcome, runs: 1, runs_max };
+    loop {
+        let before = (shrinker.best.steps.len(), shrinker.best.faults.len());
+        shrinker.silence_lanes();
+        shrinker.drop_faults();
+        shrinker.drop_steps();
+        shrinker.simplify_steps();
+        if before == (shrinker.best.steps.len(), shrinker.best.faults.len()) || shrinker.spent() {
+            break;
+        }
+    }
+    Some(Shrunk { plan: shrinker.best, outcome: shrinker.outcome, runs: shrinker.runs })
+}
+
+impl Shrinker<'_> {
+    fn spent(&self) -> bool {
+        self.runs >= self.runs_max
+    }
+
+    fn try_plan(&mut self, plan: Plan) -> bool {
+        if self.spent() || plan == self.best {
+            return false;
+        }
+        self.runs += 1;
+        let outcome = run_guarded(&plan, self.factory);
+        let same = outcome.violations.iter().any(|violation| violation.finding == self.finding);
+        if same {
+            self.best = plan;
+            self.outcome = outcome;
+        }
+        same
+    }
+
+    /// A tenant without steps is as good as none, and the device stays laid out as it was.
+    fn silence_lanes(&mut self) {
+        for lane in 0..self.best.tenants.len() {
+            let mut plan = self.best.clone();
+            plan.steps.retain(|step| step.lane.0 as usize != lane);
+            self.try_plan(plan);
+        }
+    }
+
+    fn drop_faults(&mut self) {
+        let mut index = 0;
+        while index < self.best.faults.len() {
+            let mut plan = self.best.clone();
+            plan.faults.remove(index);
+            if !self.try_plan(plan) {
+                index += 1;
+            }
+        }
+    }
+
+    /// Removes runs of steps, from halves down to single ones.
+    fn drop_steps(&mut self) {
+        let mut size = self.best.steps.len().div_ceil(2).max(1);
+        loop {
+            let mut start = 0;
+            while start < self.best.steps.len() && !self.spent() {
+                let mut plan = self.best.clone();
+                let end = (start + size).min(plan.steps.len());
+                plan.steps.drain(start..end);
+                // Faults by step count move along with the steps they stood behind.
+                for fault in &mut plan.faults {
+                    if let crate::plan::When::Step(step) = &mut fault.when
+                        && *step as usize > start
+                    {
+                        *step -= (*step - start as u64).min((end - start) as u64);
+                    }
+                }
+                if !self.try_plan(plan) {
+                    start += size;
+                }
+            }
+            if size == 1 || self.spent() {
+                return;
+            }
+            size = size.div_ceil(2);
+        }
+    }
+
+    fn simplify_steps(&mut self) {
+        for tenant in 0..self.best.tenants.len() {
+            let mut plan = self.best.clone();
+            plan.tenants[tenant].depth = 1;
+            self.try_plan(plan);
+        }
+        if self.best.steps.len() > 64 {
+            return;
+        }
+        for index in 0..self.best.steps.len() {
+            let mut plan = self.best.clone();
+            if let Action::Write { range, .. } | Action::Read { range } | Action::Deallocate { range } =
+                &mut plan.steps[index].action
+            {
+                range.count = 1;
+            }
+            self.try_plan(plan);
+        }
+    }
+}

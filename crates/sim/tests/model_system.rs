@@ -1,0 +1,88 @@
+//! Goal: the runner and its checkers pass an honest system and catch every dishonest one.
+//! Method: a small model system that breaks one promise on request, under generated plans.
+
+use diecut_sim::generate::{Shape, generate};
+use diecut_sim::guard::{cut_at_every_operation, run_guarded, run_twice};
+use diecut_sim::model::{ALL_BUGS, Model, ModelBug};
+use diecut_sim::oracle::Finding;
+use diecut_sim::plan::Plan;
+use diecut_sim::shrink::shrink;
+use diecut_sim::system::System;
+use std::collections::BTreeSet;
+
+fn shape() -> Shape {
+    Shape { volume_ius: 256, command_max_ius: 8, ..Shape::default() }
+}
+
+fn factory(bug: ModelBug) -> impl Fn(&Plan) -> Result<Box<dyn System>, String> + Sync {
+    move |plan| Ok(Box::new(Model::new(plan, bug)) as Box<dyn System>)
+}
+
+#[test]
+fn an_honest_system_passes_and_runs_the_same_twice() {
+    for seed in 0..100 {
+        let outcome = run_twice(&generate(seed, &shape()), &factory(ModelBug::None));
+        assert_eq!(outcome.violations, [], "seed {seed}");
+        assert!(outcome.power_cuts >= 2 && outcome.commands > 100, "seed {seed}: {outcome:?}");
+    }
+}
+
+#[test]
+fn every_broken_promise_is_found() {
+    for bug in ALL_BUGS {
+        let found: BTreeSet<Finding> = (0..40)
+            .map(|seed| run_guarded(&generate(seed, &shape()), &factory(bug)))
+            .find(|outcome| !outcome.violations.is_empty())
+            .map(|outcome| outcome.violations.iter().map(|violation| violation.finding).collect())
+            .unwrap_or_default();
+        let allowed: &[Finding] = match bug {
+            ModelBug::LosesTailAtPowerCut => &[Finding::LostAfterPowerCut, Finding::Resurrected],
+            ModelBug::LosesTailAtDeath => &[Finding::LostAfterProcessDeath, Finding::Resurrected],
+            ModelBug::ForgetsDeallocations => &[Finding::Resurrected],
+            ModelBug::LateWrite => &[
+                Finding::Stale,
+                Finding::Resurrected,
+                Finding::LostAfterPowerCut,
+                Finding::LostAfterProcessDeath,
+            ],
+            ModelBug::Misdirects => &[Finding::Misdirected],
+            ModelBug::CrossesVolumes => &[Finding::Foreign],
+            ModelBug::TearsWrites => &[Finding::Stale, Finding::Resurrected],
+            ModelBug::ForgetsCommand | ModelBug::NeverRests => &[Finding::Liveness],
+            ModelBug::ComparesNothing => &[Finding::WrongAnswer],
+            ModelBug::HidesPrograms => &[Finding::Conservation],
+            ModelBug::CannotRecover => &[Finding::RecoveryFailed],
+            ModelBug::Panics => &[Finding::Panic],
+            ModelBug::None => &[],
+        };
+        assert!(allowed.iter().any(|finding| found.contains(finding)), "{bug:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_failing_run_becomes_small() {
+    let bug = factory(ModelBug::LosesTailAtPowerCut);
+    let (seed, plan) = (0..40)
+        .map(|seed| (seed, generate(seed, &shape())))
+        .find(|(_, plan)| !run_guarded(plan, &bug).violations.is_empty())
+        .expect("the bug is found");
+    let shrunk = shrink(&plan, &bug, 2000).expect("it fails");
+    assert!(
+        shrunk.plan.steps.len() <= 4 && shrunk.plan.faults.len() <= 1,
+        "seed {seed}: {} steps and {} faults left after {} runs",
+        shrunk.plan.steps.len(),
+        shrunk.plan.faults.len(),
+        shrunk.runs
+    );
+    assert!(!run_guarded(&shrunk.plan, &bug).violations.is_empty());
+}
+
+#[test]
+fn a_cut_at_every_operation_is_one_run_each() {
+    let mut plan = generate(3, &shape());
+    plan.steps.truncate(60);
+    let (runs, failures) = cut_at_every_operation(&plan, &factory(ModelBug::None), 1, |_, _| {});
+    assert!(runs > 60 && failures.is_empty(), "{runs} runs");
+    let (_, failures) = cut_at_every_operation(&plan, &factory(ModelBug::LosesTailAtPowerCut), 1, |_, _| {});
+    assert!(!failures.is_empty());
+}
