@@ -17,6 +17,8 @@ const ANSWER_TIME_MAX: Span = Span::from_secs(120);
 const REST_TIME_MAX: Span = Span::from_secs(120);
 /// Turns of the loop without time passing: more is a system that goes round in circles.
 const TURNS_MAX: u32 = 100_000;
+/// Restarts in a row that a cut may spoil.
+const FAILED_RESTARTS_MAX: u32 = 3;
 /// Violations after which a run stops: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
@@ -97,6 +99,7 @@ struct Runner<'a> {
     faults: Vec<PlannedFault>,
     steps_issued: u64,
     token_next: u64,
+    failed_restarts: u32,
     trace: u64,
     outcome: Outcome,
     stop: bool,
@@ -154,6 +157,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         faults,
         steps_issued: 0,
         token_next: 1,
+        failed_restarts: 0,
         trace: 0xcbf2_9ce4_8422_2325,
         outcome: Outcome::default(),
         stop: false,
@@ -311,11 +315,15 @@ impl Runner<'_> {
         }
         self.record(0xdead);
         self.now += Span::from_millis(1);
-        if let Err(error) = self.system.restart(self.now) {
-            // The power may go again while recovery runs: then the next round restarts once more.
-            if !self.system.power_is_lost() {
-                self.found(Finding::RecoveryFailed, error);
-                self.stop = true;
+        match self.system.restart(self.now) {
+            Ok(()) => self.failed_restarts = 0,
+            Err(error) => {
+                // The power may go again while recovery runs: then the next round restarts once more.
+                self.failed_restarts += 1;
+                if !self.system.power_is_lost() || self.failed_restarts > FAILED_RESTARTS_MAX {
+                    self.found(Finding::RecoveryFailed, error);
+                    self.stop = true;
+                }
             }
         }
         self.read_everything();
@@ -510,7 +518,9 @@ impl Runner<'_> {
     fn come_to_rest(&mut self) {
         let deadline = self.now + REST_TIME_MAX;
         let mut answers = Vec::new();
+        let mut turns = 0;
         while !self.stop && !self.system.is_at_rest() {
+            turns += 1;
             self.system.advance(self.now, &mut answers);
             for answer in answers.drain(..) {
                 self.take_answer(answer);
@@ -519,12 +529,12 @@ impl Runner<'_> {
             if self.system.is_at_rest() {
                 break;
             }
-            if next > deadline {
+            if next > deadline || turns > 100 * TURNS_MAX || self.system.power_is_lost() {
                 let detail = format!("the system is not at rest {REST_TIME_MAX} after the last command");
                 return self.found(Finding::Liveness, detail);
             }
             // A deadline that does not move is a system that turns in circles.
-            self.now = next.max(self.now + Span(1));
+            self.now = next.max(self.now + Span::from_micros(1));
         }
     }
 
