@@ -57,6 +57,7 @@ pub fn run_guarded(plan: &Plan, factory: &dyn Factory) -> Outcome {
         Ok(Err(detail)) => failed(Finding::RecoveryFailed, format!("set-up: {detail}")),
         Err(_) => failed(Finding::Panic, CAUGHT.take().unwrap_or_default()),
     };
+    outcome.mutant_reached = marks::mutant_reached_count();
     outcome.marks = marks::take_hits();
     outcome
 }

@@ -15,12 +15,17 @@
 //!
 //! Not known here: sockets, the real clock.
 
+pub mod bank;
+pub mod cli;
 pub mod generate;
 pub mod guard;
 pub mod model;
+pub mod mutants;
 pub mod oracle;
 pub mod plan;
 pub mod run;
+pub mod set;
 pub mod shrink;
 pub mod system;
+pub mod systems;
 pub mod tag;

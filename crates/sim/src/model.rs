@@ -5,7 +5,7 @@ use crate::oracle::Crash;
 use crate::plan::{Lane, Plan, Range};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System};
 use crate::tag::VolumeNumber;
-use diecut_units::{ContentMode, Span, Time, checksum_append};
+use diecut_units::{ContentMode, Span, Time, checksum_append, mark};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
@@ -59,6 +59,34 @@ pub const ALL_BUGS: [ModelBug; 13] = [
     ModelBug::CannotRecover,
     ModelBug::Panics,
 ];
+
+impl ModelBug {
+    /// Name as a planted bug (`mutant!`).
+    pub fn name(self) -> &'static str {
+        match self {
+            ModelBug::None => "model: none",
+            ModelBug::LosesTailAtPowerCut => "model: tail lost at power cut",
+            ModelBug::LosesTailAtDeath => "model: tail lost at process death",
+            ModelBug::ForgetsDeallocations => "model: deallocate lost",
+            ModelBug::LateWrite => "model: late write of an old association",
+            ModelBug::Misdirects => "model: write misdirected",
+            ModelBug::CrossesVolumes => "model: write to another tenant",
+            ModelBug::TearsWrites => "model: end of a write dropped",
+            ModelBug::ForgetsCommand => "model: command never answered",
+            ModelBug::ComparesNothing => "model: compare always succeeds",
+            ModelBug::HidesPrograms => "model: programs not counted",
+            ModelBug::NeverRests => "model: never at rest",
+            ModelBug::CannotRecover => "model: recovery refuses",
+            ModelBug::Panics => "model: assert fires",
+        }
+    }
+
+    /// The bug planted in this thread, if it is one of the model's.
+    pub fn planted() -> ModelBug {
+        let active = |bug: &ModelBug| diecut_units::marks::mutant_is_active(bug.name());
+        ALL_BUGS.into_iter().find(active).unwrap_or(ModelBug::None)
+    }
+}
 
 type Key = (VolumeNumber, u64);
 
@@ -239,6 +267,9 @@ impl System for Model {
         waiting.min(connect.unwrap_or(Time::NEVER)).min(late.unwrap_or(Time::NEVER))
     }
     fn disconnect(&mut self, lane: Lane, now: Time) {
+        if self.waiting.values().any(|w| w.lane == lane) {
+            mark!("model: connection lost with commands under way");
+        }
         let lost: Vec<(Time, HostToken)> =
             self.waiting.iter().filter(|(_, w)| w.lane == lane).map(|(k, _)| *k).collect();
         for key in lost {
@@ -263,6 +294,9 @@ impl System for Model {
         }
     }
     fn crash(&mut self, crash: Crash, now: Time) {
+        if !self.waiting.is_empty() {
+            mark!("model: crash with commands under way");
+        }
         let recent = Time(now.0.saturating_sub(1_000_000));
         match (crash, self.bug) {
             (Crash::PowerCut, ModelBug::LosesTailAtPowerCut)

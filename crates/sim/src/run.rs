@@ -47,6 +47,8 @@ pub struct Outcome {
     pub slowest_answer_ns: Vec<u64>,
     /// Where programs came from.
     pub accounting: Option<Accounting>,
+    /// How often the planted bug was passed.
+    pub mutant_reached: u64,
     /// Rare branches that were hit, with counts.
     pub marks: BTreeMap<&'static str, u64>,
 }

@@ -1,0 +1,275 @@
+//! The command line of the simulator: `diecut sim`, and the program `diecut-sim` with the same arguments.
+//!
+//! Results go to standard output, progress to standard error. A failing seed is printed first and last, with
+//! the command that replays it.
+
+use crate::bank::Entry;
+use crate::generate::{Shape, generate};
+use crate::guard::{Factory, cut_at_every_operation, run_guarded, run_twice};
+use crate::mutants::{MUTANTS, Mutant, Verdict, hunt, model_mutants};
+use crate::plan::Plan;
+use crate::run::Outcome;
+use crate::set::{SetOptions, SetReport, run_set};
+use crate::shrink::shrink;
+use crate::systems;
+use comfy_table::Table;
+use diecut_units::{Span, marks};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `diecut sim`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SimArgs {
+    /// Runs this seed.
+    #[arg(long, conflicts_with_all = ["seeds", "mutants"])]
+    pub seed: Option<u64>,
+    /// Runs the seeds A..B (B not included).
+    #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
+    pub seeds: Option<(u64, u64)>,
+    /// System to run: model.
+    #[arg(long, default_value = "model")]
+    pub system: String,
+    /// Uses at most this many steps of the plan.
+    #[arg(long, default_value_t = 0)]
+    pub ops: usize,
+    /// Runs everything twice and compares trace and medium.
+    #[arg(long)]
+    pub twice: bool,
+    /// Makes the failing plan of --seed small and prints it as JSON.
+    #[arg(long, requires = "seed")]
+    pub shrink: bool,
+    /// Cuts the power at every operation of the medium (of the first --ops steps of --seed).
+    #[arg(long, requires = "seed")]
+    pub every_cut: bool,
+    /// Plants this bug (needs a build with the feature `mutants`).
+    #[arg(long, value_name = "NAME")]
+    pub mutant: Option<String>,
+    /// Hunts every planted bug and prints which seed caught it.
+    #[arg(long)]
+    pub mutants: bool,
+    /// Plays a plan (JSON) or a seed bank entry (TOML) from a file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "mutants"])]
+    pub plan: Option<PathBuf>,
+    /// Threads for --seeds.
+    #[arg(long, default_value_t = 2)]
+    pub threads: usize,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
+    let (first, end) = text.split_once("..").ok_or("write A..B, as in 0..1000")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a number"));
+    let (first, end) = (number(first)?, number(end)?);
+    if first < end { Ok((first, end)) } else { Err(format!("{first}..{end} is empty")) }
+}
+
+/// Runs the command; the exit code is a failure if anything was found (or a mutant escaped).
+pub fn main(arguments: &SimArgs) -> ExitCode {
+    match execute(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("diecut sim: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn execute(arguments: &SimArgs) -> Result<bool, String> {
+    let known = || format!("no system {:?}; there are: {}", arguments.system, systems::NAMES.join(", "));
+    let factory = systems::factory(&arguments.system).ok_or_else(known)?;
+    if (arguments.mutants || arguments.mutant.is_some()) && !marks::plant_mutant(None) {
+        return Err("this build carries no planted bugs; build with --features mutants".to_owned());
+    }
+    let shape = Shape { steps_max: arguments.ops, ..Shape::default() };
+    if arguments.mutants {
+        return Ok(hunt_all(arguments, &shape, &*factory));
+    }
+    if let Some(path) = &arguments.plan {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let plan = if path.extension().is_some_and(|extension| extension == "toml") {
+            Entry::parse(&text).and_then(|entry| entry.plan()).map_err(|error| error.to_string())?
+        } else {
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?
+        };
+        return one(arguments, &plan, &*factory);
+    }
+    match (arguments.seed, arguments.seeds) {
+        (Some(seed), _) => one(arguments, &generate(seed, &shape), &*factory),
+        (None, seeds) => Ok(many(arguments, seeds.unwrap_or((0, 50)), &shape, &*factory)),
+    }
+}
+
+fn replay_command(arguments: &SimArgs, seed: u64) -> String {
+    let mut command = format!("diecut sim --system {} --seed {seed}", arguments.system);
+    if arguments.ops > 0 {
+        command += &format!(" --ops {}", arguments.ops);
+    }
+    if let Some(mutant) = &arguments.mutant {
+        command += &format!(" --mutant {mutant:?}");
+    }
+    command
+}
+
+fn one(arguments: &SimArgs, plan: &Plan, factory: &dyn Factory) -> Result<bool, String> {
+    eprintln!("seed {}: {} steps, {} faults", plan.seed, plan.steps.len(), plan.faults.len());
+    marks::plant_mutant(arguments.mutant.as_deref());
+    if arguments.every_cut {
+        let bar = progress_bar(0);
+        let (runs, failures) = cut_at_every_operation(plan, factory, 1, |nth, all| {
+            bar.set_length(all);
+            bar.set_position(nth + 1);
+        });
+        bar.finish_and_clear();
+        println!("{runs} runs, one power cut each: {} failed", failures.len());
+        for (nth, outcome) in &failures {
+            println!("cut at operation {nth}:");
+            print_violations(outcome);
+        }
+        return Ok(failures.is_empty());
+    }
+    let outcome = if arguments.twice { run_twice(plan, factory) } else { run_guarded(plan, factory) };
+    let good = outcome.violations.is_empty();
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&outcome).expect("outcomes are plain data"));
+    } else {
+        println!(
+            "seed {}: {} commands, {} cuts, {} deaths, {} connections lost, {} media operations in {} of \
+             virtual time; trace {:016x}, image {:016x}",
+            plan.seed,
+            outcome.commands,
+            outcome.power_cuts,
+            outcome.process_deaths,
+            outcome.connections_lost,
+            outcome.media_operations,
+            Span(outcome.virtual_time_ns),
+            outcome.trace_hash,
+            outcome.image_hash
+        );
+        print_violations(&outcome);
+    }
+    if arguments.shrink && !good {
+        let small = shrink(plan, factory, 3000).ok_or("the failure did not repeat: not deterministic")?;
+        eprintln!(
+            "shrunk to {} steps and {} faults in {} runs:",
+            small.plan.steps.len(),
+            small.plan.faults.len(),
+            small.runs
+        );
+        print_violations(&small.outcome);
+        println!("{}", serde_json::to_string(&small.plan).expect("plans are plain data"));
+    }
+    marks::plant_mutant(None);
+    if !good {
+        println!("failed; replay: {}", replay_command(arguments, plan.seed));
+    }
+    Ok(good)
+}
+
+fn print_violations(outcome: &Outcome) {
+    for violation in outcome.violations.iter().take(10) {
+        println!("  {violation}");
+    }
+}
+
+fn progress_bar(length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}").expect("a fixed template");
+    ProgressBar::new(length).with_style(style)
+}
+
+fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Factory) -> bool {
+    let options = SetOptions {
+        threads: arguments.threads,
+        twice: arguments.twice,
+        mutant: arguments.mutant.clone(),
+        ..SetOptions::default()
+    };
+    let bar = progress_bar(seeds.1 - seeds.0);
+    let report = run_set(seeds.0..seeds.1, shape, factory, &options, |seed, outcome| {
+        bar.inc(1);
+        if let Some(violation) = outcome.violations.first() {
+            bar.suspend(|| {
+                eprintln!("seed {seed} failed: {violation}\nreplay: {}", replay_command(arguments, seed));
+            });
+        }
+    });
+    bar.finish_and_clear();
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report).expect("reports are plain data"));
+    } else {
+        print_report(arguments, &report);
+    }
+    report.failures.is_empty()
+}
+
+fn print_report(arguments: &SimArgs, report: &SetReport) {
+    if let Some((seed, _)) = report.failures.first() {
+        println!("first failing seed: {seed}; replay: {}", replay_command(arguments, *seed));
+    }
+    println!(
+        "{} seeds on system {}: {} failed; {} commands, {} power cuts, {} process deaths, {} connections lost, \
+         {} media operations, {} of virtual time",
+        report.seeds,
+        arguments.system,
+        report.failures.len(),
+        report.commands,
+        report.power_cuts,
+        report.process_deaths,
+        report.connections_lost,
+        report.media_operations,
+        Span(report.virtual_time_ns)
+    );
+    if !report.marks.is_empty() {
+        let mut table = Table::new();
+        table.set_header(["coverage mark", "seeds", "hits"]);
+        for (name, (seeds, hits)) in &report.marks {
+            table.add_row([(*name).to_owned(), seeds.to_string(), hits.to_string()]);
+        }
+        println!("{table}");
+    }
+    for (seed, outcome) in &report.failures {
+        println!("seed {seed}:");
+        print_violations(outcome);
+    }
+    if let Some((seed, _)) = report.failures.first() {
+        println!("first failing seed: {seed}; replay: {}", replay_command(arguments, *seed));
+    }
+}
+
+fn hunt_all(arguments: &SimArgs, shape: &Shape, factory: &dyn Factory) -> bool {
+    let (first, end) = arguments.seeds.unwrap_or((0, 100));
+    let mutants: Vec<Mutant> = if arguments.system == "model" { model_mutants() } else { MUTANTS.to_vec() };
+    let bar = progress_bar(mutants.len() as u64);
+    let mut verdicts: Vec<Verdict> = Vec::new();
+    for mutant in &mutants {
+        bar.set_message(mutant.name);
+        verdicts.push(hunt(mutant, first..end, shape, factory));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&verdicts).expect("verdicts are plain data"));
+    } else {
+        let mut table = Table::new();
+        table.set_header(["mutant", "caught by seed", "as", "seeds tried", "reached"]);
+        for verdict in &verdicts {
+            let (seed, finding) = match verdict.caught {
+                Some((seed, finding)) => (seed.to_string(), format!("{finding:?}")),
+                None => ("NOT CAUGHT".to_owned(), String::new()),
+            };
+            let reached = if verdict.reached { "yes" } else { "no" };
+            table.add_row([
+                verdict.name.to_owned(),
+                seed,
+                finding,
+                verdict.seeds.to_string(),
+                reached.to_owned(),
+            ]);
+        }
+        println!("{table}");
+    }
+    verdicts.iter().all(|verdict| verdict.caught.is_some())
+}

@@ -1,0 +1,19 @@
+//! Systems by name.
+
+use crate::guard::Factory;
+use crate::model::{Model, ModelBug};
+use crate::plan::Plan;
+use crate::system::System;
+
+/// Names that [`factory`] knows.
+pub const NAMES: &[&str] = &["model"];
+
+/// What makes systems of this name.
+pub fn factory(name: &str) -> Option<Box<dyn Factory + Send>> {
+    match name {
+        "model" => Some(Box::new(|plan: &Plan| {
+            Ok(Box::new(Model::new(plan, ModelBug::planted())) as Box<dyn System>)
+        })),
+        _ => None,
+    }
+}
