@@ -1,1 +1,83 @@
-fn main() {}
+//! The command line. It speaks to a running server over its control socket and prints what it says, as
+//! tables for people and as JSON for programs (`--json`).
+//!
+//! Place in the flow: beside the data path. It knows the words of the control interface and no shard.
+
+mod client;
+mod command;
+mod print;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Cut shared flash into isolated virtual SSDs.
+#[derive(Parser)]
+#[command(name = "diecut", version, about)]
+struct Arguments {
+    /// Control socket of the server.
+    #[arg(long, global = true, env = "DIECUT_SOCKET", default_value = "diecut-data/control.sock")]
+    socket: PathBuf,
+    /// Print JSON for programs.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show everything that exists, with figures.
+    Status(command::status::Status),
+    /// Tenants: the owners of vSSDs and subsystems.
+    #[command(subcommand)]
+    Tenant(command::tenant::Tenant),
+    /// Virtual SSDs: isolated shares of the device.
+    #[command(subcommand)]
+    Vssd(command::vssd::Vssd),
+    /// Volumes: what a namespace shows.
+    #[command(subcommand)]
+    Volume(command::volume::Volume),
+    /// Subsystems: what hosts connect to.
+    #[command(subcommand)]
+    Subsystem(command::subsystem::Subsystem),
+    /// Hosts: who may connect to a subsystem.
+    #[command(subcommand)]
+    Host(command::host::Host),
+    /// Create everything a set-up file declares; applying it again changes nothing.
+    Apply(command::apply::Apply),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the asynchronous runtime cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let client = client::Client::new(arguments.socket);
+    let outcome = runtime.block_on(async {
+        match arguments.command {
+            Command::Status(status) => status.run(&client, arguments.json).await,
+            Command::Tenant(tenant) => tenant.run(&client, arguments.json).await,
+            Command::Vssd(vssd) => vssd.run(&client, arguments.json).await,
+            Command::Volume(volume) => volume.run(&client, arguments.json).await,
+            Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
+            Command::Host(host) => host.run(&client, arguments.json).await,
+            Command::Apply(apply) => apply.run(&client).await,
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if arguments.json {
+                eprintln!("{}", error.to_json());
+            } else {
+                eprintln!("error: {error}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

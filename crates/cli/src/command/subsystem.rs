@@ -1,0 +1,158 @@
+use crate::client::{Client, ClientError};
+use crate::print;
+use clap::{Args, Subcommand};
+use diecut_api::object::Namespace;
+use diecut_api::status::SubsystemStatus;
+use diecut_api::{object, route};
+
+#[derive(Subcommand)]
+pub enum Subsystem {
+    /// Create a subsystem.
+    Create(Create),
+    /// List all subsystems.
+    List,
+    /// Show one subsystem.
+    Show {
+        /// Its NQN.
+        nqn: String,
+    },
+    /// Delete a subsystem; its hosts are disconnected.
+    Delete {
+        /// Its NQN.
+        nqn: String,
+    },
+    /// Show a volume as a namespace; connected hosts are told.
+    Attach {
+        /// NQN of the subsystem.
+        nqn: String,
+        /// Namespace identifier, 1 or more.
+        #[arg(long)]
+        nsid: u32,
+        /// Name of the volume.
+        #[arg(long)]
+        volume: String,
+    },
+    /// Take a namespace away; connected hosts are told.
+    Detach {
+        /// NQN of the subsystem.
+        nqn: String,
+        /// Namespace identifier.
+        #[arg(long)]
+        nsid: u32,
+    },
+}
+
+#[derive(Args)]
+pub struct Create {
+    /// NVMe qualified name, as in `nqn.2026-11.org.example:db`.
+    nqn: String,
+    /// Tenant it serves.
+    #[arg(long)]
+    tenant: String,
+    /// Serial number, at most 20 ASCII characters; derived from the NQN if absent.
+    #[arg(long)]
+    serial: Option<String>,
+    /// Model number, at most 40 ASCII characters.
+    #[arg(long)]
+    model: Option<String>,
+    /// Let every host connect.
+    #[arg(long)]
+    allow_any_host: bool,
+    /// NQN of a host that may connect; can be given several times.
+    #[arg(long = "host")]
+    hosts: Vec<String>,
+    /// Volume to show, as `NSID=VOLUME`; can be given several times.
+    #[arg(long = "namespace", value_parser = namespace)]
+    namespaces: Vec<Namespace>,
+}
+
+fn namespace(text: &str) -> Result<Namespace, String> {
+    text.split_once('=')
+        .and_then(|(nsid, volume)| Some(Namespace { nsid: nsid.parse().ok()?, volume: volume.to_string() }))
+        .ok_or_else(|| format!("`{text}` is not a namespace; write NSID=VOLUME, as in 1=db-disk"))
+}
+
+const HEADER: [&str; 5] = ["subsystem", "tenant", "hosts", "namespaces", "connected"];
+
+impl Subsystem {
+    pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
+        match self {
+            Subsystem::Create(create) => {
+                let Create { nqn, tenant, serial, model, allow_any_host, hosts, namespaces } = create;
+                let subsystem = object::Subsystem {
+                    nqn,
+                    tenant,
+                    serial,
+                    model,
+                    allow_any_host,
+                    allowed_hosts: hosts,
+                    namespaces,
+                };
+                client.create(route::SUBSYSTEMS, &subsystem).await
+            }
+            Subsystem::Delete { nqn } => client.delete(&route::of(route::SUBSYSTEMS, &nqn)).await,
+            Subsystem::Attach { nqn, nsid, volume } => {
+                client.create(&route::list_within(&nqn, "namespaces"), &Namespace { nsid, volume }).await
+            }
+            Subsystem::Detach { nqn, nsid } => {
+                client.delete(&route::within(&nqn, "namespaces", &nsid.to_string())).await
+            }
+            Subsystem::List => {
+                let status = client.status().await?;
+                if json {
+                    print::json(&status.subsystems);
+                } else {
+                    print::table(&HEADER, status.subsystems.iter().map(row).collect());
+                }
+                Ok(())
+            }
+            Subsystem::Show { nqn } => {
+                let status = client.status().await?;
+                let subsystem = status
+                    .subsystems
+                    .iter()
+                    .find(|subsystem| subsystem.subsystem.nqn == nqn)
+                    .ok_or_else(|| super::not_found("subsystem", &nqn))?;
+                if json {
+                    print::json(subsystem);
+                } else {
+                    print::table(&HEADER, vec![row(subsystem)]);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// One subsystem as a row under `HEADER`.
+pub(super) fn row(status: &SubsystemStatus) -> Vec<String> {
+    let subsystem = &status.subsystem;
+    let hosts = if subsystem.allow_any_host { "any".to_string() } else { subsystem.allowed_hosts.join("\n") };
+    let namespaces: Vec<String> = subsystem
+        .namespaces
+        .iter()
+        .map(|namespace| format!("{}={}", namespace.nsid, namespace.volume))
+        .collect();
+    let controllers: Vec<String> = status
+        .controllers
+        .iter()
+        .map(|controller| {
+            format!(
+                "{} (controller {}, {} queues)",
+                controller.host_nqn, controller.controller_id, controller.io_queues
+            )
+        })
+        .collect();
+    vec![
+        subsystem.nqn.clone(),
+        subsystem.tenant.clone(),
+        hosts,
+        namespaces.join("\n"),
+        controllers.join("\n"),
+    ]
+}
+
+/// Header of [`row`].
+pub(super) const fn header() -> &'static [&'static str] {
+    &HEADER
+}

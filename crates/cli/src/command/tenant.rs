@@ -1,0 +1,74 @@
+use crate::client::{Client, ClientError};
+use crate::print;
+use clap::Subcommand;
+use diecut_api::{object, route};
+
+#[derive(Subcommand)]
+pub enum Tenant {
+    /// Create a tenant.
+    Create {
+        /// Its name.
+        name: String,
+    },
+    /// List all tenants.
+    List,
+    /// Show one tenant and what it owns.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Delete a tenant that owns nothing.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Tenant {
+    pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
+        match self {
+            Tenant::Create { name } => client.create(route::TENANTS, &object::Tenant { name }).await,
+            Tenant::Delete { name } => client.delete(&route::of(route::TENANTS, &name)).await,
+            Tenant::List => {
+                let status = client.status().await?;
+                if json {
+                    print::json(&status.tenants);
+                } else {
+                    let rows = status.tenants.iter().map(|tenant| row(&status, tenant)).collect();
+                    print::table(&["tenant", "vssds", "subsystems"], rows);
+                }
+                Ok(())
+            }
+            Tenant::Show { name } => {
+                let status = client.status().await?;
+                let tenant = status
+                    .tenants
+                    .iter()
+                    .find(|tenant| tenant.name == name)
+                    .ok_or_else(|| super::not_found("tenant", &name))?;
+                if json {
+                    print::json(tenant);
+                } else {
+                    print::table(&["tenant", "vssds", "subsystems"], vec![row(&status, tenant)]);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn row(status: &diecut_api::status::Status, tenant: &object::Tenant) -> Vec<String> {
+    let vssds: Vec<&str> = status
+        .vssds
+        .iter()
+        .filter(|vssd| vssd.vssd.tenant == tenant.name)
+        .map(|vssd| vssd.vssd.name.as_str())
+        .collect();
+    let subsystems: Vec<&str> = status
+        .subsystems
+        .iter()
+        .filter(|subsystem| subsystem.subsystem.tenant == tenant.name)
+        .map(|subsystem| subsystem.subsystem.nqn.as_str())
+        .collect();
+    vec![tenant.name.clone(), vssds.join("\n"), subsystems.join("\n")]
+}

@@ -1,0 +1,104 @@
+use crate::client::{Client, ClientError};
+use crate::print;
+use clap::{Args, Subcommand};
+use diecut_api::object::Nguid;
+use diecut_api::size::Size;
+use diecut_api::status::VolumeStatus;
+use diecut_api::{object, route};
+use uuid::Uuid;
+
+#[derive(Subcommand)]
+pub enum Volume {
+    /// Create a volume on a vSSD.
+    Create(Create),
+    /// List all volumes.
+    List,
+    /// Show one volume.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Delete a volume that no subsystem shows. Its data is gone.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+}
+
+#[derive(Args)]
+pub struct Create {
+    /// Its name.
+    name: String,
+    /// vSSD it lives on.
+    #[arg(long)]
+    vssd: String,
+    /// Size a host sees, as in `16 GiB`; a multiple of 4096 bytes.
+    #[arg(long)]
+    size: Size,
+    /// UUID of the namespace; made by the server if absent.
+    #[arg(long)]
+    uuid: Option<Uuid>,
+    /// NGUID of the namespace, 32 hexadecimal digits; made by the server if absent.
+    #[arg(long)]
+    nguid: Option<Nguid>,
+}
+
+const HEADER: [&str; 9] =
+    ["volume", "vssd", "size", "used", "reads", "writes", "read p50 / p99", "write p50 / p99", "uuid"];
+
+impl Volume {
+    pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
+        match self {
+            Volume::Create(Create { name, vssd, size, uuid, nguid }) => {
+                client.create(route::VOLUMES, &object::Volume { name, vssd, size, uuid, nguid }).await
+            }
+            Volume::Delete { name } => client.delete(&route::of(route::VOLUMES, &name)).await,
+            Volume::List => {
+                let status = client.status().await?;
+                if json {
+                    print::json(&status.volumes);
+                } else {
+                    print::table(&HEADER, status.volumes.iter().map(row).collect());
+                }
+                Ok(())
+            }
+            Volume::Show { name } => {
+                let status = client.status().await?;
+                let volume = status
+                    .volumes
+                    .iter()
+                    .find(|volume| volume.volume.name == name)
+                    .ok_or_else(|| super::not_found("volume", &name))?;
+                if json {
+                    print::json(volume);
+                } else {
+                    print::table(&HEADER, vec![row(volume)]);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// One volume as a row under `HEADER`.
+pub(super) fn row(volume: &VolumeStatus) -> Vec<String> {
+    let pair = |latency: diecut_api::status::Latency| {
+        format!("{} / {}", print::latency(latency.p50_ns), print::latency(latency.p99_ns))
+    };
+    vec![
+        volume.volume.name.clone(),
+        volume.volume.vssd.clone(),
+        volume.volume.size.to_string(),
+        volume.used.to_string(),
+        volume.reads.to_string(),
+        volume.writes.to_string(),
+        pair(volume.read_latency),
+        pair(volume.write_latency),
+        volume.volume.uuid.map_or("-".to_string(), |uuid| uuid.to_string()),
+    ]
+}
+
+/// Header of [`row`].
+pub(super) const fn header() -> &'static [&'static str] {
+    &HEADER
+}

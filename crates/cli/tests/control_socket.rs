@@ -1,0 +1,160 @@
+//! Goal: what the command line sends is what a shard is asked, and refusals reach the user with what to do.
+//! Method: the real binary against the real HTTP routes on a Unix socket, with a port that records requests.
+
+use diecut_daemon::control_port::{Answer, ControlPort};
+use diecut_shard::control::{
+    ControlError, ControlErrorKind, ControlRequest, ControlResponse, Isolation, Status, SubsystemStatus,
+};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+#[derive(Default)]
+struct Recorder(Mutex<Vec<ControlRequest>>);
+
+impl ControlPort for Recorder {
+    fn request(&self, request: ControlRequest) -> Answer {
+        let response = match &request {
+            ControlRequest::Status => {
+                let mut status = Status::default();
+                for recorded in self.0.lock().unwrap().iter() {
+                    if let ControlRequest::CreateSubsystem(spec) = recorded {
+                        let spec = spec.clone();
+                        status.subsystems.push(SubsystemStatus { spec, controllers: Vec::new() });
+                    }
+                }
+                ControlResponse::Status(Box::new(status))
+            }
+            ControlRequest::DeleteTenant(name) => ControlResponse::Refused(ControlError {
+                kind: ControlErrorKind::InUse,
+                message: format!("tenant `{name}` owns vssd `x`; delete that first"),
+            }),
+            _ => ControlResponse::Done,
+        };
+        self.0.lock().unwrap().push(request);
+        Box::pin(async move { Ok(response) })
+    }
+}
+
+/// Runs `scenario` with a server behind the socket it is given.
+fn with_server(scenario: impl FnOnce(&Path, &Recorder)) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("control.sock");
+    let recorder = Arc::new(Recorder::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = runtime.block_on(async { tokio::net::UnixListener::bind(&socket) }).unwrap();
+    let router = diecut_daemon::http::router(recorder.clone(), "127.0.0.1:4420".to_string());
+    runtime.spawn(async move { axum::serve(listener, router).await });
+    scenario(&socket, &recorder);
+}
+
+fn diecut(socket: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_diecut")).arg("--socket").arg(socket).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_creation_arrives_whole() {
+    with_server(|socket, recorder| {
+        let output = diecut(
+            socket,
+            &["vssd", "create", "fast", "--tenant", "a", "--isolation", "channel", "--capacity", "64 GiB"],
+        );
+        assert!(output.status.success(), "{output:?}");
+        let requests = recorder.0.lock().unwrap();
+        let [ControlRequest::CreateVssd(spec)] = requests.as_slice() else { panic!("{requests:?}") };
+        assert_eq!((spec.name.as_str(), spec.tenant.as_str()), ("fast", "a"));
+        assert_eq!((spec.isolation, spec.capacity_bytes), (Isolation::Channel, 64 << 30));
+        assert_eq!(spec.over_provisioning_permille, 280);
+    });
+}
+
+#[test]
+fn names_with_reserved_characters_survive_the_way() {
+    with_server(|socket, recorder| {
+        let host = "nqn.2014-08.org.nvmexpress:uuid:1/2 3";
+        let output = diecut(socket, &["host", "deny", host, "--subsystem", "nqn.2026-11.org.diecut:a/b"]);
+        assert!(output.status.success(), "{output:?}");
+        let expected = ControlRequest::DenyHost {
+            subsystem: "nqn.2026-11.org.diecut:a/b".to_string(),
+            host: host.to_string(),
+        };
+        assert_eq!(*recorder.0.lock().unwrap(), [expected]);
+    });
+}
+
+#[test]
+fn a_refusal_is_told_in_words_and_as_json() {
+    with_server(|socket, _| {
+        let output = diecut(socket, &["tenant", "delete", "a"]);
+        assert!(!output.status.success());
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            "error: tenant `a` owns vssd `x`; delete that first\n"
+        );
+        let output = diecut(socket, &["--json", "tenant", "delete", "a"]);
+        let problem: diecut_api::problem::Problem = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(problem.kind, diecut_api::problem::ProblemKind::InUse);
+    });
+}
+
+#[test]
+fn a_file_is_applied_in_the_order_of_need_and_shown() {
+    with_server(|socket, recorder| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("setup.toml");
+        std::fs::write(
+            &file,
+            r#"
+            [[subsystem]]
+            nqn = "nqn.2026-11.org.diecut:a"
+            tenant = "a"
+            namespaces = [{ nsid = 1, volume = "disk" }]
+            [[volume]]
+            name = "disk"
+            vssd = "flash"
+            size = "1 GiB"
+            [[vssd]]
+            name = "flash"
+            tenant = "a"
+            isolation = "software"
+            capacity = "2 GiB"
+            [[tenant]]
+            name = "a"
+            "#,
+        )
+        .unwrap();
+        let output = diecut(socket, &["apply", file.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        let kinds: Vec<&str> = recorder
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|request| match request {
+                ControlRequest::CreateTenant(_) => "tenant",
+                ControlRequest::CreateVssd(_) => "vssd",
+                ControlRequest::CreateVolume(_) => "volume",
+                ControlRequest::CreateSubsystem(_) => "subsystem",
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(kinds, ["tenant", "vssd", "volume", "subsystem"]);
+        let output = diecut(socket, &["subsystem", "list"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("nqn.2026-11.org.diecut:a") && text.contains("1=disk"), "{text}");
+        let output = diecut(socket, &["subsystem", "show", "nqn.2026-11.org.diecut:b"]);
+        assert!(String::from_utf8(output.stderr).unwrap().contains("diecut subsystem list"));
+    });
+}
+
+#[test]
+fn a_missing_server_and_a_bad_file_say_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = diecut(&folder.path().join("none.sock"), &["status"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("start one with `make run`"));
+    let file = folder.path().join("bad.toml");
+    std::fs::write(&file, "[[tenant]]\nnom = \"a\"\n").unwrap();
+    let output = diecut(&folder.path().join("none.sock"), &["apply", file.to_str().unwrap()]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("bad.toml") && text.contains("nom"), "{text}");
+}
