@@ -1,1 +1,31 @@
-//! See ARCHITECTURE.md.
+//! The log: random writes become sequential ones on the erase blocks of a vSSD.
+//!
+//! Place in the flow: under `volume`, above `vssd`. IUs are appended to chunks in staging slots; a chunk is
+//! programmed whole, its head first; segments (one erase block on every unit of the stripe) are cleaned and freed.
+//!
+//! Invariants
+//! - The order of appends (the *sequence*, global to a store) is the order in which the map changes. A cleaner copy
+//!   is appended only if its tag is live at the old place at that moment, so a copy never overtakes newer data.
+//! - A slot is emptied only when its chunk is programmed and safe from `unsafe_units`.
+//! - A segment is freed only when everything appended before its last copy is durable, no read is under way in it,
+//!   and no note in it is newer than the last anchor.
+//! - A map chunk is programmed only when all entries before it are durable: a leaf never points to what a power
+//!   cut could take.
+//!
+//! Not known here: volumes, LBAs, hosts, the clock. Owner tags and notes are opaque.
+
+pub mod head;
+mod layout;
+pub mod mark;
+mod owner;
+mod staging;
+mod store;
+pub mod walk;
+
+pub use layout::{Layout, LogAddress, SegmentIndex};
+pub use owner::Owner;
+pub use staging::SLOT_HEADER_SIZE_BYTES;
+pub use store::{
+    Log, LogConfig, LogStatistics, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_CLEANER, STREAM_MAP,
+    STREAM_USER, TOKEN_USER,
+};

@@ -117,6 +117,25 @@ impl ProtectedRegion {
         compiler_fence(Ordering::SeqCst);
     }
 
+    /// Splits off the first `len` bytes as a region of their own: parts of one buffer come back only together, regions
+    /// each for itself.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn split_to(&mut self, len: usize) -> ProtectedRegion {
+        assert!(len <= self.range.len(), "split at {len} of {}", self.range.len());
+        let whole = self.range.clone();
+        let front = whole.start..whole.start + len;
+        let back = front.end..whole.end;
+        let mut live = self.inner.live.lock().expect("no holder panics while listed");
+        live.retain(|held| *held != whole);
+        live.push(front.clone());
+        live.push(back.clone());
+        drop(live);
+        self.range = back;
+        ProtectedRegion { inner: Arc::clone(&self.inner), range: front }
+    }
+
     /// Turns the region into one writable buffer, to be split and lent like any other, so that a payload can
     /// be programmed straight from protected memory. The range is free again when the last handle is gone.
     ///
@@ -178,6 +197,18 @@ mod test {
         front[0] = 43;
         drop((front, buffer));
         assert_eq!(memory.region(4096..8192)[0], 43);
+    }
+
+    #[test]
+    fn a_region_is_split_into_regions() {
+        let memory = ProtectedMemory::in_memory(64);
+        let mut back = memory.region(0..64);
+        let front = back.split_to(16);
+        assert_eq!((front.len(), back.len()), (16, 48));
+        drop(front);
+        drop(memory.region(0..16));
+        drop(back);
+        drop(memory.region(0..64));
     }
 
     #[test]

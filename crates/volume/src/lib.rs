@@ -1,5 +1,21 @@
 //! Volumes: the page maps from a tenant's LBA to a log address; thin, with durable deallocation.
 //!
-//! Place in the flow: under `namespace`, above `log`. What a namespace asks is [`contract`].
+//! Place in the flow: under `namespace`, above `log`. What a namespace asks is [`contract`]; [`Store`] is one vSSD's
+//! log with all volumes on it, a state machine without I/O: commands and completions in, completions out.
+//!
+//! Invariants
+//! - The map changes when a record is appended to the log, so append order is map order, also at recovery.
+//! - New data is refused with `Full` before anything of it is written; overwrites always go on.
+//! - A read gives what its IU's checksum confirms, or an error.
+//!
+//! Recovery walks the chunk heads of all segments (one IU in about 128), replays their records in the order of
+//! their sequences, and takes over what is left in protected staging. There is no checkpoint.
+//!
+//! Not known here: hosts, NVMe, other vSSDs, the clock.
 
 pub mod contract;
+mod map;
+mod open;
+mod store;
+
+pub use store::{Store, StoreConfig, StoreStatistics};

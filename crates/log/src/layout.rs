@@ -1,0 +1,113 @@
+use diecut_units::ContentMode;
+use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
+
+/// Place of one IU in the log: segment and offset within it. `LogAddress::NONE` means "nowhere".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogAddress(pub u32);
+
+impl LogAddress {
+    /// No place: never written, or deallocated.
+    pub const NONE: LogAddress = LogAddress(u32::MAX);
+}
+
+/// A segment of a log: one logical erase block on every unit it stripes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentIndex(pub u32);
+
+/// Arithmetic of segments, program units and chunks; fixed while a store lives.
+///
+/// IUs of a segment are counted row by row: program unit `u` lies on member `u % width`, row `u / width`.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Shape of the erase blocks below.
+    pub shape: BlockShape,
+    /// Members of a segment.
+    pub width: u32,
+    /// Groups of units; a segment lies within one.
+    pub groups: u32,
+    /// IUs of a program unit.
+    pub unit_ius: u32,
+    /// Program units of a segment.
+    pub segment_units: u32,
+    /// IUs of a segment.
+    pub segment_ius: u32,
+    /// log2 of the address distance of two segments.
+    pub segment_shift: u32,
+    /// Program units of a full chunk.
+    pub chunk_units: u32,
+}
+
+/// Widest stripe.
+const WIDTH_MAX: u32 = 16;
+/// Size of a full chunk, where program units allow it.
+const CHUNK_IUS: u32 = 128;
+
+impl Layout {
+    /// Lays segments over `unit_count` units.
+    ///
+    /// # Panics
+    /// If the shape leaves no room for the log's part of the OOB.
+    pub fn new(shape: BlockShape, unit_count: u16) -> Layout {
+        let units = u32::from(unit_count);
+        let width = (1..=WIDTH_MAX.min(units)).rev().find(|width| units.is_multiple_of(*width)).unwrap_or(1);
+        let unit_ius = shape.program_unit_ius();
+        let segment_units = shape.program_units() * width;
+        let segment_ius = segment_units * unit_ius;
+        assert!(
+            shape.holder_oob_offset as usize + crate::mark::size_bytes(shape.ius_per_page())
+                <= shape.oob_size_bytes as usize,
+            "the OOB holds a checksum for each IU"
+        );
+        assert!(segment_units * unit_ius >= 4, "a segment holds a head and data");
+        Layout {
+            width,
+            groups: units / width,
+            unit_ius,
+            segment_units,
+            segment_ius,
+            segment_shift: segment_ius.next_power_of_two().trailing_zeros(),
+            chunk_units: (CHUNK_IUS / unit_ius).clamp(if unit_ius == 1 { 2 } else { 1 }, segment_units),
+            shape,
+        }
+    }
+    /// IUs of a full chunk, head included.
+    pub fn chunk_ius(&self) -> u32 {
+        self.chunk_units * self.unit_ius
+    }
+    /// Chunks of a segment when all are full.
+    pub fn chunks_per_segment(&self) -> u32 {
+        self.segment_units.div_ceil(self.chunk_units)
+    }
+    /// The address of an IU.
+    pub fn address(&self, segment: SegmentIndex, offset: u32) -> LogAddress {
+        LogAddress((segment.0 << self.segment_shift) | offset)
+    }
+    /// The segment of an address.
+    #[inline]
+    pub fn segment_of(&self, address: LogAddress) -> SegmentIndex {
+        SegmentIndex(address.0 >> self.segment_shift)
+    }
+    /// The offset of an address within its segment.
+    #[inline]
+    pub fn offset_of(&self, address: LogAddress) -> u32 {
+        address.0 & ((1 << self.segment_shift) - 1)
+    }
+    /// Member and IU within the member's erase block.
+    #[inline]
+    pub fn place(&self, offset: u32) -> (usize, u32) {
+        let unit = offset / self.unit_ius;
+        ((unit % self.width) as usize, unit / self.width * self.unit_ius + offset % self.unit_ius)
+    }
+    /// Unit of a member of a segment in `group`.
+    pub fn unit(&self, group: u32, member: u32) -> UnitIndex {
+        UnitIndex((group * self.width + member) as u16)
+    }
+    /// Group and member of a block.
+    pub fn member_of(&self, block: LogicalBlock) -> (u32, u32) {
+        (u32::from(block.unit.0) / self.width, u32::from(block.unit.0) % self.width)
+    }
+    /// Content mode of user data.
+    pub fn content_mode(&self) -> ContentMode {
+        self.shape.content_mode
+    }
+}

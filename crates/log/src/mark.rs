@@ -1,0 +1,83 @@
+//! Page mark: the log's part of each page's OOB. Little endian.
+//!
+//! | offset | size | field      | meaning                                                        |
+//! |-------:|-----:|------------|----------------------------------------------------------------|
+//! |      0 |    4 | check      | CRC-32C of bytes 4 to the end of the mark                      |
+//! |      4 |    4 | segment    | which segment the page belongs to                              |
+//! |      8 |    4 | generation | rises with every segment that is opened                        |
+//! |     12 |    2 | member     | place of the erase block in the stripe                         |
+//! |     14 |    2 | stream     | 0 user, 1 cleaner, 2 map                                       |
+//! |     16 |  4*n | checksums  | CRC-32C of each IU of the page (8 bytes of it in tag mode)     |
+//!
+//! A mark that does not check out means: not written, torn, or not ours. There is no version field: the
+//! version is that of the chunk heads and the anchor, which are read first or together with it.
+
+use diecut_units::checksum;
+
+/// Bytes of a mark for pages of `ius` IUs.
+pub const fn size_bytes(ius: u32) -> usize {
+    16 + 4 * ius as usize
+}
+
+/// What a mark says apart from checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Segment.
+    pub segment: u32,
+    /// Generation.
+    pub generation: u32,
+    /// Member.
+    pub member: u16,
+    /// Stream.
+    pub stream: u16,
+}
+
+/// Writes a mark into `oob` (the log's part), with `checksums` for the IUs.
+pub fn encode(mark: &Mark, checksums: &[u32], oob: &mut [u8]) {
+    let size = size_bytes(checksums.len() as u32);
+    oob[4..8].copy_from_slice(&mark.segment.to_le_bytes());
+    oob[8..12].copy_from_slice(&mark.generation.to_le_bytes());
+    oob[12..14].copy_from_slice(&mark.member.to_le_bytes());
+    oob[14..16].copy_from_slice(&mark.stream.to_le_bytes());
+    for (place, value) in oob[16..size].chunks_exact_mut(4).zip(checksums) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+    let check = checksum(&oob[4..size]);
+    oob[0..4].copy_from_slice(&check.to_le_bytes());
+}
+
+/// Reads a mark of a page of `ius` IUs; `None` if it does not check out.
+pub fn decode(oob: &[u8], ius: u32) -> Option<Mark> {
+    let oob = oob.get(..size_bytes(ius))?;
+    let word = |at: usize| u32::from_le_bytes(oob[at..at + 4].try_into().expect("4 bytes"));
+    let half = |at: usize| u16::from_le_bytes(oob[at..at + 2].try_into().expect("2 bytes"));
+    (word(0) == checksum(&oob[4..])).then(|| Mark {
+        segment: word(4),
+        generation: word(8),
+        member: half(12),
+        stream: half(14),
+    })
+}
+
+/// The checksum a mark holds for IU `iu` of its page.
+pub fn checksum_of(oob: &[u8], iu: u32) -> u32 {
+    let at = 16 + 4 * iu as usize;
+    u32::from_le_bytes(oob[at..at + 4].try_into().expect("4 bytes"))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_mark_reads_back_and_a_damaged_one_does_not() {
+        let mark = Mark { segment: 7, generation: 9, member: 3, stream: 1 };
+        let mut oob = [0; 32];
+        encode(&mark, &[1, 2, 3, 4], &mut oob);
+        assert_eq!(decode(&oob, 4), Some(mark));
+        assert_eq!(checksum_of(&oob, 2), 3);
+        oob[20] ^= 1;
+        assert_eq!(decode(&oob, 4), None);
+        assert_eq!(decode(&[0; 32], 4), None);
+    }
+}

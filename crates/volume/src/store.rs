@@ -1,0 +1,565 @@
+use crate::contract::{
+    VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
+};
+use crate::map::{self, Maps, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
+use crate::open::Opening;
+use diecut_log::{Log, LogAddress, LogConfig, LogStatistics, STREAM_USER, TOKEN_USER};
+use diecut_units::{BufferLoan, BufferMut, Payload, ProtectedRegion, Span, Time, mutant};
+use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
+use std::collections::VecDeque;
+
+/// What is chosen when a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// IUs volumes can store, at most [`Store::exportable_ius`].
+    pub exported_ius: u64,
+    /// Completions of writes do not wait for durability; hosts must flush.
+    pub volatile_cache: bool,
+    /// Without protected memory: how long a write waits for others to fill its chunk before the chunk is padded.
+    pub group_commit: Span,
+    /// Staging slots of the user stream without protected memory.
+    pub user_slots: usize,
+}
+
+impl Default for StoreConfig {
+    fn default() -> StoreConfig {
+        StoreConfig {
+            exported_ius: u64::MAX,
+            volatile_cache: false,
+            group_commit: Span::from_micros(200),
+            user_slots: 32,
+        }
+    }
+}
+
+/// Figures since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStatistics {
+    /// IUs programmed by cause.
+    pub log: LogStatistics,
+    /// IUs that hosts wrote.
+    pub host_written_ius: u64,
+    /// IUs that hold data.
+    pub used_ius: u64,
+    /// IUs volumes can store.
+    pub exported_ius: u64,
+}
+
+enum Change {
+    Write { first: u64, payload: Payload, done: u32, promised: u64 },
+    Deallocate { first: u64, count: u64 },
+    Create { size_ius: u64 },
+    Delete,
+}
+
+struct Stalled {
+    token: VolumeToken,
+    volume: u16,
+    force: bool,
+    change: Change,
+}
+
+struct ReadOperation {
+    token: VolumeToken,
+    loan: Option<BufferLoan>,
+    pending: u32,
+    lost: Option<u64>,
+    gone: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Part {
+    operation: usize,
+    address: LogAddress,
+    block_iu: u32,
+    first_iu: u64,
+}
+
+/// One vSSD's log and all volumes on it.
+pub struct Store {
+    pub(crate) config: StoreConfig,
+    pub(crate) log: Log,
+    pub(crate) maps: Maps,
+    pub(crate) opening: Option<Box<Opening>>,
+    early: Vec<VolumeCommand>,
+    stalled: VecDeque<Stalled>,
+    promised_ius: u64,
+    waiting: VecDeque<(u64, VolumeToken)>,
+    pad_at: Time,
+    reads: Vec<Option<ReadOperation>>,
+    free_reads: Vec<usize>,
+    parts: Vec<Option<Part>>,
+    free_parts: Vec<usize>,
+    host_written_ius: u64,
+}
+
+impl Store {
+    /// Opens a store: empty on an empty space, else it recovers what is there. Commands are accepted at once and
+    /// served when recovery is done.
+    ///
+    /// `staging` is the store's part of protected memory, the same at each opening.
+    pub fn open(
+        config: StoreConfig,
+        space: &mut dyn EraseBlockSpace,
+        staging: Option<ProtectedRegion>,
+    ) -> Store {
+        let log = Log::new(&LogConfig { user_slots: config.user_slots }, space, staging);
+        let mut store = Store {
+            config,
+            log,
+            maps: Maps::default(),
+            opening: Some(Box::default()),
+            early: Vec::new(),
+            stalled: VecDeque::new(),
+            promised_ius: 0,
+            waiting: VecDeque::new(),
+            pad_at: Time::NEVER,
+            reads: Vec::new(),
+            free_reads: Vec::new(),
+            parts: Vec::new(),
+            free_parts: Vec::new(),
+            host_written_ius: 0,
+        };
+        store.config.exported_ius = store.config.exported_ius.min(store.log.usable_ius());
+        store.start_opening(space);
+        store
+    }
+
+    /// Whether recovery is done.
+    pub fn is_ready(&self) -> bool {
+        self.opening.is_none()
+    }
+
+    /// IUs that volumes on a space can store at the given over-provisioning, parts per thousand of what is
+    /// exported.
+    pub fn exportable_ius(space: &dyn EraseBlockSpace, over_provisioning_permille: u32) -> u64 {
+        let log = Log::new(&LogConfig { user_slots: 4 }, space, None);
+        log.usable_ius() * 1000 / (1000 + u64::from(over_provisioning_permille))
+    }
+
+    /// Makes a volume. The completion says that it is durable; one that exists with this size is left as it is.
+    pub fn create_volume(&mut self, token: VolumeToken, volume: VolumeIndex, size_ius: u64) {
+        self.stalled.push_back(Stalled {
+            token,
+            volume: volume.0,
+            force: true,
+            change: Change::Create { size_ius },
+        });
+    }
+
+    /// Deletes a volume and all its data. The completion says that it is durable.
+    pub fn delete_volume(&mut self, token: VolumeToken, volume: VolumeIndex) {
+        self.stalled.push_back(Stalled { token, volume: volume.0, force: true, change: Change::Delete });
+    }
+
+    /// Size of a volume in IUs, if it exists.
+    pub fn volume_size_ius(&self, volume: VolumeIndex) -> Option<u64> {
+        self.maps.volumes.get(usize::from(volume.0)).filter(|v| v.exists).map(|v| v.size_ius)
+    }
+
+    /// IUs of a volume that hold data.
+    pub fn volume_used_ius(&self, volume: VolumeIndex) -> u64 {
+        self.maps.volumes.get(usize::from(volume.0)).map_or(0, |v| v.used_ius)
+    }
+
+    /// Figures.
+    pub fn statistics(&self) -> StoreStatistics {
+        StoreStatistics {
+            log: *self.log.statistics(),
+            host_written_ius: self.host_written_ius,
+            used_ius: self.used_ius(),
+            exported_ius: self.config.exported_ius,
+        }
+    }
+
+    /// Why it takes no writes.
+    pub fn read_only_reason(&self) -> Option<&'static str> {
+        self.log.read_only()
+    }
+
+    fn used_ius(&self) -> u64 {
+        self.maps.volumes.iter().map(|v| v.used_ius).sum()
+    }
+
+    /// Takes a command. Call [`Store::work`] after a batch.
+    pub fn submit(
+        &mut self,
+        command: VolumeCommand,
+        now: Time,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        if self.log.is_gone() {
+            completions.push(VolumeCompletion {
+                token: command.token,
+                result: Err(VolumeError::Gone),
+                destination: None,
+            });
+            return;
+        }
+        if self.opening.is_some() {
+            self.early.push(command);
+            return;
+        }
+        let VolumeCommand { token, volume, operation } = command;
+        let volume = volume.0;
+        match operation {
+            VolumeOperation::Read { first_iu, iu_count, destination } => {
+                self.read(token, volume, first_iu, iu_count, Some(destination), space, completions);
+            }
+            VolumeOperation::Verify { first_iu, iu_count } => {
+                self.read(token, volume, first_iu, iu_count, None, space, completions);
+            }
+            VolumeOperation::Flush => {
+                let sequence = self.log.next_sequence();
+                if mutant!("volume: flush answered early") || self.log.durable_before() >= sequence {
+                    completions.push(VolumeCompletion { token, result: Ok(()), destination: None });
+                } else {
+                    self.log.want_durable(sequence);
+                    self.waiting.push_back((sequence, token));
+                }
+            }
+            VolumeOperation::Write { first_iu, payload, force_unit_access } => {
+                assert_eq!(
+                    payload.mode(),
+                    self.log.layout().content_mode(),
+                    "payloads are in the medium's mode"
+                );
+                let change = Change::Write { first: first_iu, payload, done: 0, promised: u64::MAX };
+                self.change(
+                    Stalled { token, volume, force: force_unit_access, change },
+                    now,
+                    space,
+                    completions,
+                );
+            }
+            VolumeOperation::Deallocate { first_iu, iu_count } => {
+                let change = Change::Deallocate { first: first_iu, count: iu_count };
+                self.change(Stalled { token, volume, force: false, change }, now, space, completions);
+            }
+            VolumeOperation::WriteZeroes { first_iu, iu_count, force_unit_access } => {
+                let change = Change::Deallocate { first: first_iu, count: iu_count };
+                self.change(
+                    Stalled { token, volume, force: force_unit_access, change },
+                    now,
+                    space,
+                    completions,
+                );
+            }
+        }
+    }
+
+    fn change(
+        &mut self,
+        mut stalled: Stalled,
+        now: Time,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        if !self.stalled.is_empty() || !self.try_change(&mut stalled, now, space, completions) {
+            self.stalled.push_back(stalled);
+        }
+    }
+
+    /// Returns `false` if it must wait.
+    fn try_change(
+        &mut self,
+        stalled: &mut Stalled,
+        now: Time,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) -> bool {
+        let volume = stalled.volume;
+        if let Some(reason) = self.log.read_only() {
+            let result = Err(VolumeError::ReadOnly { reason });
+            completions.push(VolumeCompletion { token: stalled.token, result, destination: None });
+            return true;
+        }
+        match &mut stalled.change {
+            Change::Write { first, payload, done, promised } => {
+                let (first, count) = (*first, payload.iu_count());
+                if *promised == u64::MAX {
+                    let entries = &self.maps.volumes[usize::from(volume)].entries;
+                    let range = &entries[first as usize..first as usize + count as usize];
+                    let new = range.iter().filter(|e| **e == LogAddress::NONE.0).count() as u64;
+                    if new > 0 && self.used_ius() + self.promised_ius + new > self.config.exported_ius {
+                        completions.push(VolumeCompletion {
+                            token: stalled.token,
+                            result: Err(VolumeError::Full),
+                            destination: None,
+                        });
+                        return true;
+                    }
+                    *promised = new;
+                    self.promised_ius += new;
+                }
+                while *done < count {
+                    let iu = first + u64::from(*done);
+                    let content = payload.iu(*done);
+                    let Some(address) = self.log.append(STREAM_USER, map::tag(volume, iu), content, space)
+                    else {
+                        self.log.publish();
+                        return false;
+                    };
+                    let old = self.maps.set(volume, iu, address);
+                    if old != LogAddress::NONE {
+                        self.log.invalidate(old);
+                    }
+                    *done += 1;
+                }
+                self.promised_ius -= *promised;
+                self.host_written_ius += u64::from(count);
+            }
+            Change::Deallocate { first, count } => {
+                let (first, count) = (*first, *count);
+                if self.log.note(map::note(NOTE_DEALLOCATE, volume, first, count), space).is_none() {
+                    return false;
+                }
+                for iu in first..first + count {
+                    let old = self.maps.set(volume, iu, LogAddress::NONE);
+                    if old != LogAddress::NONE {
+                        self.log.invalidate(old);
+                    }
+                }
+            }
+            Change::Create { size_ius } => {
+                let size_ius = *size_ius;
+                let existing = self.maps.volume(volume);
+                if !existing.exists || existing.size_ius != size_ius {
+                    if self.log.note(map::note(NOTE_CREATE, volume, 0, size_ius), space).is_none() {
+                        return false;
+                    }
+                    let volume = self.maps.volume(volume);
+                    assert!(!volume.exists || size_ius >= volume.size_ius, "volumes do not shrink");
+                    (volume.exists, volume.size_ius) = (true, size_ius);
+                    volume.entries.resize(size_ius as usize, LogAddress::NONE.0);
+                }
+            }
+            Change::Delete => {
+                if self.maps.volume(volume).exists {
+                    if self.log.note(map::note(NOTE_DELETE, volume, 0, 0), space).is_none() {
+                        return false;
+                    }
+                    let deleted = std::mem::take(self.maps.volume(volume));
+                    for entry in deleted.entries {
+                        if entry != LogAddress::NONE.0 {
+                            self.log.invalidate(LogAddress(entry));
+                        }
+                    }
+                }
+            }
+        }
+        self.log.publish();
+        let sequence = self.log.next_sequence();
+        let cached = self.config.volatile_cache && !stalled.force;
+        if self.log.is_protected() || cached || self.log.durable_before() >= sequence {
+            completions.push(VolumeCompletion { token: stalled.token, result: Ok(()), destination: None });
+        } else {
+            if stalled.force {
+                self.log.want_durable(sequence);
+            } else if self.pad_at == Time::NEVER {
+                self.pad_at = now + self.config.group_commit;
+            }
+            self.waiting.push_back((sequence, stalled.token));
+        }
+        true
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "read and verify share it")]
+    fn read(
+        &mut self,
+        token: VolumeToken,
+        volume: u16,
+        first_iu: u64,
+        iu_count: u32,
+        destination: Option<BufferMut>,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        let iu_bytes = self.log.layout().content_mode().bytes_per_iu();
+        let verify = destination.is_none();
+        let destination = destination.unwrap_or_else(|| self.log.pool().take(iu_count as usize * iu_bytes));
+        assert_eq!(
+            destination.len(),
+            iu_count as usize * iu_bytes,
+            "the destination is as long as the range"
+        );
+        let operation = take_slot(&mut self.reads, &mut self.free_reads);
+        let (loan, mut rest) = destination.lend();
+        let mut pending = 0;
+        let mut done = 0;
+        while done < iu_count {
+            let iu = first_iu + u64::from(done);
+            let address = self.maps.get(volume, iu);
+            if address == LogAddress::NONE {
+                rest.split_to(iu_bytes).fill(0);
+                done += 1;
+                continue;
+            }
+            if let Some(content) = self.log.staged(address) {
+                rest.split_to(iu_bytes).copy_from_slice(content);
+                done += 1;
+                continue;
+            }
+            let limit = self.log.run_limit(address).min(iu_count - done);
+            let mut count = 1;
+            while count < limit {
+                let next = LogAddress(address.0 + count);
+                if self.maps.get(volume, iu + u64::from(count)) != next || self.log.staged(next).is_some() {
+                    break;
+                }
+                count += 1;
+            }
+            let part = take_slot(&mut self.parts, &mut self.free_parts);
+            let buffer = rest.split_to(count as usize * iu_bytes);
+            let space_token = SpaceToken(TOKEN_USER | part as u64);
+            let block_iu = self.log.read(space_token, address, count, buffer, IoClass::HostRead, space);
+            self.parts[part] = Some(Part { operation, address, block_iu, first_iu: iu });
+            pending += 1;
+            done += count;
+        }
+        drop(rest);
+        if pending == 0 {
+            self.free_reads.push(operation);
+            let destination = (!verify).then(|| loan.reclaim());
+            completions.push(VolumeCompletion { token, result: Ok(()), destination });
+            return;
+        }
+        let loan = (!verify).then_some(loan);
+        self.reads[operation] = Some(ReadOperation { token, loan, pending, lost: None, gone: false });
+    }
+
+    /// Takes a completion of the space.
+    pub fn complete(
+        &mut self,
+        completion: SpaceCompletion,
+        now: Time,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        let Some(completion) = self.log.complete(completion, &mut self.maps) else { return };
+        if self.opening.is_some() {
+            self.opening_step(completion, space);
+            if self.opening.is_none() {
+                for command in std::mem::take(&mut self.early) {
+                    self.submit(command, now, space, completions);
+                }
+            }
+            return;
+        }
+        let index = (completion.token.0 & 0xffff_ffff) as usize;
+        let part = self.parts[index].take().expect("a part waits for this read");
+        self.free_parts.push(index);
+        self.log.unpin(part.address);
+        let operation = self.reads[part.operation].as_mut().expect("parts belong to a read");
+        operation.pending -= 1;
+        let iu_bytes = self.log.layout().content_mode().bytes_per_iu();
+        match (&completion.result, &completion.destination, &completion.oob) {
+            (Ok(()), Some(data), Some(oob)) => {
+                if let Err(iu) = self.log.verify(part.block_iu, iu_bytes, data, oob) {
+                    operation.lost =
+                        Some(operation.lost.unwrap_or(u64::MAX).min(part.first_iu + u64::from(iu)));
+                }
+            }
+            (Err(diecut_vssd::space::SpaceError::PowerLost), ..) => operation.gone = true,
+            _ => operation.lost = Some(operation.lost.unwrap_or(u64::MAX).min(part.first_iu)),
+        }
+        drop(completion);
+        if operation.pending == 0 {
+            let operation = self.reads[part.operation].take().expect("pending");
+            self.free_reads.push(part.operation);
+            let result = match (operation.gone, operation.lost) {
+                (true, _) => Err(VolumeError::Gone),
+                (_, Some(iu)) => Err(VolumeError::Unrecovered { iu }),
+                _ => Ok(()),
+            };
+            let destination =
+                operation.loan.and_then(|loan| loan.try_reclaim().ok()).filter(|_| result.is_ok());
+            completions.push(VolumeCompletion { token: operation.token, result, destination });
+        }
+    }
+
+    /// Lets the store go on: programs, cleans, answers. Call after batches of commands and completions, and at
+    /// [`Store::deadline`].
+    pub fn work(
+        &mut self,
+        now: Time,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        if self.log.is_gone() {
+            let stalled = std::mem::take(&mut self.stalled).into_iter().map(|s| s.token);
+            let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(_, token)| token);
+            let early = std::mem::take(&mut self.early).into_iter().map(|command| command.token);
+            completions.extend(stalled.chain(waiting).chain(early).map(|token| VolumeCompletion {
+                token,
+                result: Err(VolumeError::Gone),
+                destination: None,
+            }));
+            return;
+        }
+        if self.opening.is_some() {
+            return;
+        }
+        while let Some(mut stalled) = self.stalled.pop_front() {
+            if !self.try_change(&mut stalled, now, space, completions) {
+                self.stalled.push_front(stalled);
+                break;
+            }
+        }
+        if let Some((last, _)) = self.waiting.back()
+            && now >= self.pad_at
+        {
+            self.log.want_durable(*last);
+            self.pad_at = Time::NEVER;
+        }
+        self.log.work(space, &mut self.maps);
+        if !self.waiting.is_empty() {
+            let durable = self.log.durable_before();
+            while let Some((sequence, token)) = self.waiting.front()
+                && durable >= *sequence
+            {
+                completions.push(VolumeCompletion { token: *token, result: Ok(()), destination: None });
+                self.waiting.pop_front();
+            }
+            if self.waiting.is_empty() {
+                self.pad_at = Time::NEVER;
+            }
+        }
+    }
+
+    /// When [`Store::work`] has something to do without an event.
+    pub fn deadline(&self) -> Time {
+        if self.waiting.is_empty() { Time::NEVER } else { self.pad_at }
+    }
+
+    /// State in lines for people who debug.
+    pub fn describe(&self) -> String {
+        self.log.describe()
+    }
+
+    /// Counts that must agree with each other; O(map).
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn check_invariants(&self) {
+        self.log.check_invariants();
+        let mut counts = vec![0u32; self.log.segment_count() as usize];
+        for volume in &self.maps.volumes {
+            let mut used = 0;
+            for entry in volume.entries.iter().filter(|e| **e != LogAddress::NONE.0) {
+                counts[self.log.layout().segment_of(LogAddress(*entry)).0 as usize] += 1;
+                used += 1;
+            }
+            assert_eq!(used, volume.used_ius, "used IUs");
+        }
+        assert_eq!(counts, self.log.valid_counts(), "live IUs of each segment");
+    }
+}
+
+fn take_slot<T>(slots: &mut Vec<Option<T>>, free: &mut Vec<usize>) -> usize {
+    free.pop().unwrap_or_else(|| {
+        slots.push(None);
+        slots.len() - 1
+    })
+}

@@ -1,0 +1,367 @@
+//! A space in memory with power cuts: torn and lost trailing units, frees that come back, completions in any order.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES};
+use diecut_vssd::space::*;
+use std::collections::BTreeMap;
+
+pub struct Random(pub u64);
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 11) % limit
+    }
+}
+
+#[derive(Clone)]
+struct Unit {
+    ius: Vec<Vec<u8>>,
+    oob: Vec<u8>,
+    torn: bool,
+}
+
+#[derive(Clone)]
+struct Block {
+    purpose: Purpose,
+    sequence: u64,
+    units: Vec<Unit>,
+    submitted: u32,
+    durable: bool,
+}
+
+enum Pending {
+    Append(SpaceToken, LogicalBlock, Vec<Unit>),
+    Done(SpaceCompletion),
+    Sync(SpaceToken),
+}
+
+pub struct FakeSpace {
+    pub shape: BlockShape,
+    units: u16,
+    blocks_per_unit: u32,
+    blocks: BTreeMap<LogicalBlock, Block>,
+    limbo: Vec<(LogicalBlock, Block)>,
+    pending: Vec<Pending>,
+    sequence: u64,
+    pub operations: u64,
+    pub fail_next_append: bool,
+    failed: Vec<LogicalBlock>,
+}
+
+pub fn shape(content_mode: ContentMode, unsafe_units: u32) -> BlockShape {
+    BlockShape {
+        pages: 16,
+        page_size_bytes: 16384,
+        program_unit_pages: 2,
+        unsafe_units,
+        oob_size_bytes: 64,
+        holder_oob_offset: 32,
+        content_mode,
+    }
+}
+
+impl FakeSpace {
+    pub fn new(shape: BlockShape, units: u16, blocks_per_unit: u32) -> FakeSpace {
+        FakeSpace {
+            shape,
+            units,
+            blocks_per_unit,
+            blocks: BTreeMap::new(),
+            limbo: Vec::new(),
+            pending: Vec::new(),
+            sequence: 0,
+            operations: 0,
+            fail_next_append: false,
+            failed: Vec::new(),
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Executes one operation under way and gives its completion.
+    pub fn step(&mut self, random: &mut Random) -> Option<SpaceCompletion> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let mut at = random.below(self.pending.len() as u64) as usize;
+        if let Pending::Append(_, block, _) = &self.pending[at] {
+            let block = *block;
+            at = self
+                .pending
+                .iter()
+                .position(|p| matches!(p, Pending::Append(_, other, _) if *other == block))
+                .unwrap();
+        }
+        let answer = |token, result| SpaceCompletion { token, result, destination: None, oob: None };
+        Some(match self.pending.remove(at) {
+            Pending::Done(completion) => completion,
+            Pending::Sync(token) => {
+                self.limbo.clear();
+                self.blocks.values_mut().for_each(|b| b.durable = true);
+                answer(token, Ok(()))
+            }
+            Pending::Append(token, block, units) => {
+                if std::mem::take(&mut self.fail_next_append) {
+                    self.failed.push(block);
+                }
+                if self.failed.contains(&block) {
+                    let error = SpaceError::AppendFailed { unit: block.unit.0, index: block.index };
+                    return Some(answer(token, Err(error)));
+                }
+                let held = self.blocks.get_mut(&block).unwrap();
+                held.units.extend(units);
+                held.durable = true;
+                answer(token, Ok(()))
+            }
+        })
+    }
+
+    /// The process dies: what was handed over may or may not happen.
+    pub fn process_death(&mut self, random: &mut Random) {
+        for pending in std::mem::take(&mut self.pending) {
+            if let Pending::Append(_, block, units) = pending {
+                let held = self.blocks.get_mut(&block).unwrap();
+                if random.below(2) == 0 && held.submitted != u32::MAX {
+                    held.units.extend(units);
+                } else {
+                    held.submitted = u32::MAX;
+                }
+            }
+        }
+        self.after_restart();
+    }
+
+    /// The power goes.
+    pub fn power_cut(&mut self, random: &mut Random) {
+        for pending in std::mem::take(&mut self.pending) {
+            if let Pending::Append(_, block, mut units) = pending {
+                let full = self.shape.program_units() as usize;
+                let held = self.blocks.get_mut(&block).unwrap();
+                if held.submitted == u32::MAX {
+                    continue;
+                }
+                match random.below(3) {
+                    0 => held.units.extend(units),
+                    1 => {
+                        let len = held.units.len();
+                        for unit in
+                            held.units.iter_mut().skip(len - (self.shape.unsafe_units as usize).min(len))
+                        {
+                            unit.torn |= random.below(2) == 0;
+                        }
+                        units[0].torn = true;
+                        held.units.extend(units);
+                        assert!(held.units.len() <= full);
+                        held.submitted = u32::MAX;
+                    }
+                    _ => held.submitted = u32::MAX,
+                }
+            }
+        }
+        for (block, mut old) in std::mem::take(&mut self.limbo) {
+            if self.blocks.contains_key(&block) || random.below(2) == 0 {
+                continue;
+            }
+            if random.below(2) == 0 {
+                for unit in &mut old.units {
+                    unit.torn |= random.below(2) == 0;
+                }
+            }
+            self.blocks.insert(block, old);
+        }
+        let mut dropped = Vec::new();
+        for (block, held) in &self.blocks {
+            if !held.durable && held.units.is_empty() && random.below(2) == 0 {
+                dropped.push(*block);
+            }
+        }
+        for block in dropped {
+            self.blocks.remove(&block);
+        }
+        self.after_restart();
+    }
+
+    fn after_restart(&mut self) {
+        for held in self.blocks.values_mut() {
+            held.submitted = held.units.len() as u32;
+        }
+    }
+
+    fn read_iu(&self, block: LogicalBlock, iu: u32, size: usize) -> Result<&[u8], SpaceError> {
+        let (unit, index) = (block.unit.0, block.index);
+        let held = self.blocks.get(&block).ok_or(SpaceError::NotAllocated { unit, index })?;
+        let unit_ius = self.shape.program_unit_ius();
+        let data = held.units.get((iu / unit_ius) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
+        let content = &data.ius[(iu % unit_ius) as usize];
+        if data.torn {
+            return Err(SpaceError::Uncorrectable { unit, index, iu });
+        }
+        if content.len() != size {
+            return Err(SpaceError::WrongContentMode { unit, index, iu });
+        }
+        Ok(content)
+    }
+
+    fn read_page_oob(&self, block: LogicalBlock, page: u32) -> Result<&[u8], SpaceError> {
+        let (unit, index) = (block.unit.0, block.index);
+        let iu = page * self.shape.ius_per_page();
+        let held = self.blocks.get(&block).ok_or(SpaceError::NotAllocated { unit, index })?;
+        let pages = self.shape.program_unit_pages;
+        let data = held.units.get((page / pages) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
+        if data.torn {
+            return Err(SpaceError::Uncorrectable { unit, index, iu });
+        }
+        let size = self.shape.oob_size_bytes as usize;
+        Ok(&data.oob[(page % pages) as usize * size..][..size])
+    }
+}
+
+impl EraseBlockSpace for FakeSpace {
+    fn shape(&self) -> &BlockShape {
+        &self.shape
+    }
+    fn unit_count(&self) -> u16 {
+        self.units
+    }
+    fn blocks_of_unit(&self, _unit: UnitIndex) -> u32 {
+        self.blocks_per_unit
+    }
+    fn free_blocks(&self, unit: UnitIndex) -> u32 {
+        let held =
+            self.blocks.keys().chain(self.limbo.iter().map(|(b, _)| b)).filter(|b| b.unit == unit).count();
+        self.blocks_per_unit.saturating_sub(held as u32)
+    }
+    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+        self.operations += 1;
+        for index in 0..self.blocks_per_unit {
+            let block = LogicalBlock { unit, index };
+            if !self.blocks.contains_key(&block) && !self.limbo.iter().any(|(b, _)| *b == block) {
+                self.sequence += 1;
+                self.failed.retain(|b| *b != block);
+                let new = Block {
+                    purpose,
+                    sequence: self.sequence,
+                    units: Vec::new(),
+                    submitted: 0,
+                    durable: false,
+                };
+                self.blocks.insert(block, new);
+                return Ok(block);
+            }
+        }
+        Err(SpaceError::NoFreeBlock { unit: unit.0 })
+    }
+    fn append(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        parts: PayloadParts,
+        oob: BufferMut,
+        _: IoClass,
+    ) {
+        self.operations += 1;
+        let mut ius = Vec::new();
+        for part in &parts {
+            for iu in 0..part.iu_count() {
+                ius.push(part.iu(iu).to_vec());
+            }
+        }
+        let unit_ius = self.shape.program_unit_ius() as usize;
+        assert!(!ius.is_empty() && ius.len().is_multiple_of(unit_ius), "whole program units");
+        assert_eq!(oob.len() * unit_ius, ius.len() * self.shape.program_unit_oob_size_bytes() as usize);
+        let units: Vec<Unit> = ius
+            .chunks(unit_ius)
+            .zip(oob.chunks(self.shape.program_unit_oob_size_bytes() as usize))
+            .map(|(ius, oob)| Unit { ius: ius.to_vec(), oob: oob.to_vec(), torn: false })
+            .collect();
+        let held = self.blocks.get_mut(&block).expect("append to a block that is held");
+        held.submitted += units.len() as u32;
+        assert!(held.submitted <= self.shape.program_units(), "append beyond the end");
+        self.pending.push(Pending::Append(token, block, units));
+    }
+    fn read(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_iu: u32,
+        iu_count: u32,
+        mut destination: BufferMut,
+        oob: Option<BufferMut>,
+        _: IoClass,
+    ) {
+        self.operations += 1;
+        let size = destination.len() / iu_count as usize;
+        assert!(size == IU_SIZE_BYTES || size == 8);
+        let mut result = Ok(());
+        for iu in 0..iu_count {
+            match self.read_iu(block, first_iu + iu, size) {
+                Ok(content) => destination[iu as usize * size..][..size].copy_from_slice(content),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        let mut oob = oob;
+        if let Some(oob) = &mut oob
+            && result.is_ok()
+        {
+            let page_ius = self.shape.ius_per_page();
+            let (first, last) = (first_iu / page_ius, (first_iu + iu_count - 1) / page_ius);
+            let size = self.shape.oob_size_bytes as usize;
+            assert_eq!(oob.len(), (last - first + 1) as usize * size);
+            for page in first..=last {
+                oob[(page - first) as usize * size..][..size]
+                    .copy_from_slice(self.read_page_oob(block, page).unwrap());
+            }
+        }
+        let (destination, oob) = if result.is_ok() { (Some(destination), oob) } else { (None, None) };
+        self.pending.push(Pending::Done(SpaceCompletion { token, result, destination, oob }));
+    }
+    fn read_oob(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_page: u32,
+        mut oob: BufferMut,
+        _: IoClass,
+    ) {
+        self.operations += 1;
+        let size = self.shape.oob_size_bytes as usize;
+        let mut result = Ok(());
+        for (page, place) in oob.chunks_exact_mut(size).enumerate() {
+            match self.read_page_oob(block, first_page + page as u32) {
+                Ok(content) => place.copy_from_slice(content),
+                Err(error) => result = Err(error),
+            }
+        }
+        let oob = result.is_ok().then_some(oob);
+        self.pending.push(Pending::Done(SpaceCompletion { token, result, destination: None, oob }));
+    }
+    fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
+        self.operations += 1;
+        let error = SpaceError::NotAllocated { unit: block.unit.0, index: block.index };
+        let old = self.blocks.remove(&block).ok_or(error)?;
+        self.limbo.push((block, old));
+        Ok(())
+    }
+    fn sync(&mut self, token: SpaceToken) {
+        self.operations += 1;
+        self.pending.push(Pending::Sync(token));
+    }
+    fn held_blocks(&self) -> Vec<HeldBlock> {
+        self.blocks
+            .iter()
+            .map(|(block, held)| HeldBlock {
+                block: *block,
+                purpose: held.purpose,
+                written_pages: held.units.len() as u32 * self.shape.program_unit_pages,
+                allocation_sequence: held.sequence,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,374 @@
+//! Goal: what was acknowledged is there after a restart, what was deallocated stays away, nothing is foreign.
+//! Method: random commands on a tiny store with many overwrites and cleaner cycles; power cuts and process deaths at
+//! random operations; for each IU the oracle keeps the versions it may have.
+
+mod common;
+
+use common::{FakeSpace, Random, shape};
+use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
+use diecut_volume::contract::*;
+use diecut_volume::{Store, StoreConfig};
+use std::collections::BTreeMap;
+
+const VOLUMES: u16 = 2;
+const SIZE_IUS: u64 = 300;
+
+/// Versions an IU may have: the last acknowledged one and those since. 0 stands for zeros.
+type Allowed = Vec<Vec<u64>>;
+
+struct World {
+    seed: u64,
+    random: Random,
+    space: FakeSpace,
+    store: Option<Store>,
+    protected: Option<ProtectedMemory>,
+    allowed: Vec<Allowed>,
+    /// Writes and deallocations under way: volume, first, count, version.
+    changes: BTreeMap<u64, (u16, u64, u64, u64)>,
+    reads: BTreeMap<u64, (u16, u64, u64, Vec<Vec<u64>>)>,
+    others: Vec<u64>,
+    next: u64,
+    now: Time,
+    out: Vec<VolumeCompletion>,
+    full: bool,
+}
+
+impl World {
+    fn new(seed: u64, protected: bool, unsafe_units: u32) -> World {
+        let mut world = World {
+            seed,
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            space: FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, 20),
+            store: None,
+            protected: protected.then(|| ProtectedMemory::in_memory(6 * 5248)),
+            allowed: vec![vec![vec![0]; SIZE_IUS as usize]; usize::from(VOLUMES)],
+            changes: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            others: Vec::new(),
+            next: 1,
+            now: Time::ZERO,
+            out: Vec::new(),
+            full: false,
+        };
+        world.open();
+        for volume in 0..VOLUMES {
+            let token = world.token();
+            world.others.push(token);
+            world.store.as_mut().unwrap().create_volume(VolumeToken(token), VolumeIndex(volume), SIZE_IUS);
+        }
+        world.settle();
+        world
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn open(&mut self) {
+        let region = self.protected.as_ref().map(|m| m.region(0..m.size_bytes()));
+        let config =
+            StoreConfig { group_commit: Span::from_micros(5), user_slots: 6, ..StoreConfig::default() };
+        self.store = Some(Store::open(config, &mut self.space, region));
+        for _ in 0..1_000_000 {
+            if self.store.as_ref().unwrap().is_ready() {
+                self.store.as_ref().unwrap().check_invariants();
+                return;
+            }
+            self.step();
+        }
+        panic!("seed {}: recovery does not end", self.seed);
+    }
+
+    /// One completion of the space, one round of work.
+    fn step(&mut self) {
+        self.now = self.now + Span::from_micros(1);
+        let mut out = std::mem::take(&mut self.out);
+        let store = self.store.as_mut().unwrap();
+        if let Some(completion) = self.space.step(&mut self.random) {
+            store.complete(completion, self.now, &mut self.space, &mut out);
+        }
+        store.work(self.now, &mut self.space, &mut out);
+        for completion in out.drain(..) {
+            self.completed(completion);
+        }
+        self.out = out;
+    }
+
+    fn completed(&mut self, completion: VolumeCompletion) {
+        let token = completion.token.0;
+        if let Some((volume, first, count, version)) = self.changes.remove(&token) {
+            assert_eq!(completion.result, Ok(()), "seed {}", self.seed);
+            for iu in first..first + count {
+                let allowed = &mut self.allowed[usize::from(volume)][iu as usize];
+                if let Some(at) = allowed.iter().rposition(|v| *v == version) {
+                    allowed.drain(..at);
+                }
+            }
+        } else if let Some((volume, first, count, allowed)) = self.reads.remove(&token) {
+            assert_eq!(completion.result, Ok(()), "seed {}", self.seed);
+            let data = completion.destination.expect("read");
+            for iu in 0..count as usize {
+                let tag = u64::from_le_bytes(data[iu * 8..iu * 8 + 8].try_into().unwrap());
+                let version = if tag == 0 {
+                    0
+                } else {
+                    assert_eq!(
+                        tag >> 40,
+                        place(volume, first + iu as u64),
+                        "seed {}: foreign data",
+                        self.seed
+                    );
+                    tag & ((1 << 40) - 1)
+                };
+                assert!(
+                    allowed[iu].contains(&version),
+                    "seed {}: volume {volume} IU {} is version {version}, allowed {:?}",
+                    self.seed,
+                    first + iu as u64,
+                    allowed[iu]
+                );
+            }
+        } else {
+            assert!(self.others.contains(&token), "seed {}: token {token}", self.seed);
+            assert_eq!(completion.result, Ok(()), "seed {}", self.seed);
+            self.others.retain(|t| *t != token);
+        }
+    }
+
+    fn submit(&mut self, volume: u16, operation: VolumeOperation, token: u64) {
+        let mut out = std::mem::take(&mut self.out);
+        let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(volume), operation };
+        self.store.as_mut().unwrap().submit(command, self.now, &mut self.space, &mut out);
+        for completion in out.drain(..) {
+            self.completed(completion);
+        }
+        self.out = out;
+    }
+
+    fn command(&mut self) {
+        let volume = self.random.below(VOLUMES.into()) as u16;
+        let span = if self.full || self.random.below(4) > 0 { SIZE_IUS } else { 40 };
+        let first = self.random.below(span);
+        let count = 1 + self.random.below((SIZE_IUS - first).min(12));
+        let token = self.token();
+        let kind = if self.full { 4 } else { self.random.below(12) };
+        match kind {
+            0..=1 => self.read(volume, first, count),
+            2 => {
+                self.change(volume, first, count, 0, token);
+                self.submit(volume, VolumeOperation::Deallocate { first_iu: first, iu_count: count }, token);
+            }
+            3 => {
+                self.others.push(token);
+                self.submit(volume, VolumeOperation::Flush, token);
+            }
+            _ => {
+                let mut bytes = Vec::new();
+                for iu in first..first + count {
+                    bytes.extend((place(volume, iu) << 40 | token).to_le_bytes());
+                }
+                self.change(volume, first, count, token, token);
+                let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
+                let force_unit_access = self.random.below(8) == 0;
+                self.submit(
+                    volume,
+                    VolumeOperation::Write { first_iu: first, payload, force_unit_access },
+                    token,
+                );
+            }
+        }
+    }
+
+    fn change(&mut self, volume: u16, first: u64, count: u64, version: u64, token: u64) {
+        for iu in first..first + count {
+            self.allowed[usize::from(volume)][iu as usize].push(version);
+        }
+        self.changes.insert(token, (volume, first, count, version));
+    }
+
+    fn read(&mut self, volume: u16, first: u64, count: u64) {
+        let token = self.token();
+        let allowed = self.allowed[usize::from(volume)][first as usize..(first + count) as usize].to_vec();
+        self.reads.insert(token, (volume, first, count, allowed));
+        let destination = BufferMut::copy_from(&vec![0xee; count as usize * 8]);
+        self.submit(
+            volume,
+            VolumeOperation::Read { first_iu: first, iu_count: count as u32, destination },
+            token,
+        );
+    }
+
+    /// Lets everything under way end.
+    fn settle(&mut self) {
+        for _ in 0..400_000 {
+            if self.changes.is_empty() && self.reads.is_empty() && self.others.is_empty() {
+                self.store.as_ref().unwrap().check_invariants();
+                return;
+            }
+            self.step();
+        }
+        panic!(
+            "seed {}: {} changes do not end {}",
+            self.seed,
+            self.changes.len(),
+            self.store.as_ref().unwrap().describe()
+        );
+    }
+
+    fn restart(&mut self, power: bool) {
+        self.store = None;
+        if power {
+            self.space.power_cut(&mut self.random);
+        } else {
+            self.space.process_death(&mut self.random);
+        }
+        self.changes.clear();
+        self.reads.clear();
+        self.others.clear();
+        self.open();
+        self.check_all();
+    }
+
+    fn check_all(&mut self) {
+        for volume in 0..VOLUMES {
+            assert_eq!(
+                self.store.as_ref().unwrap().volume_size_ius(VolumeIndex(volume)),
+                Some(SIZE_IUS),
+                "seed {}: volume {volume}",
+                self.seed
+            );
+            for first in (0..SIZE_IUS).step_by(50) {
+                self.read(volume, first, 50.min(SIZE_IUS - first));
+            }
+        }
+        self.settle();
+        // What recovery chose stays: pin it down.
+        for volume in 0..usize::from(VOLUMES) {
+            for iu in 0..SIZE_IUS as usize {
+                let value = self.value(volume as u16, iu as u64);
+                self.allowed[volume][iu] = vec![value];
+            }
+        }
+    }
+
+    fn value(&mut self, volume: u16, iu: u64) -> u64 {
+        let token = self.token();
+        let destination = BufferMut::copy_from(&[0; 8]);
+        let operation = VolumeOperation::Read { first_iu: iu, iu_count: 1, destination };
+        let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(volume), operation };
+        let mut out = Vec::new();
+        let store = self.store.as_mut().unwrap();
+        store.submit(command, self.now, &mut self.space, &mut out);
+        while out.is_empty() {
+            let completion = self.space.step(&mut self.random).expect("the read is under way");
+            store.complete(completion, self.now, &mut self.space, &mut out);
+        }
+        assert_eq!(out.len(), 1);
+        let data = out.pop().unwrap().destination.expect("read");
+        u64::from_le_bytes(data[..].try_into().unwrap()) & ((1 << 40) - 1)
+    }
+}
+
+/// Which IU of which volume, for the upper part of a tag; never 0.
+fn place(volume: u16, iu: u64) -> u64 {
+    (u64::from(volume) + 1) << 20 | iu
+}
+
+fn run(seed: u64, protected: bool, unsafe_units: u32, commands: u64) {
+    let mut world = World::new(seed, protected, unsafe_units);
+    for _ in 0..commands {
+        if world.changes.len() < 20 {
+            world.command();
+        }
+        for _ in 0..world.random.below(6) {
+            world.step();
+        }
+        if world.random.below(150) == 0 {
+            let power = world.random.below(2) == 0;
+            world.restart(power);
+        }
+        if world.random.below(400) == 0 {
+            world.space.fail_next_append = true;
+        }
+    }
+    world.settle();
+    world.check_all();
+}
+
+fn seeds(first: u64, count: u64) -> impl Iterator<Item = u64> {
+    let only: Option<u64> = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    (first..first + count).filter(move |seed| only.is_none_or(|only| only == *seed))
+}
+
+#[test]
+fn acknowledged_survives_with_protected_memory() {
+    seeds(1, 12).for_each(|seed| run(seed, true, 0, 1500));
+    seeds(50, 6).for_each(|seed| run(seed, true, 2, 1500));
+}
+
+#[test]
+fn acknowledged_survives_without_protected_memory() {
+    seeds(100, 12).for_each(|seed| run(seed, false, 0, 1500));
+    seeds(150, 6).for_each(|seed| run(seed, false, 2, 1500));
+}
+
+#[test]
+fn a_power_cut_at_every_operation_of_a_short_trace_loses_nothing() {
+    for protected in [false, true] {
+        for steps in 0..220 {
+            let mut world = World::new(7, protected, 1);
+            for _ in 0..steps {
+                if world.changes.len() < 6 {
+                    world.command();
+                }
+                world.step();
+            }
+            world.restart(true);
+        }
+    }
+}
+
+#[test]
+fn a_full_store_is_overwritten_forever() {
+    for protected in [false, true] {
+        let mut world = World::new(3, protected, 0);
+        world.full = true;
+        for _ in 0..6000 {
+            if world.changes.len() < 20 {
+                world.command();
+            }
+            world.step();
+        }
+        world.settle();
+        let statistics = world.store.as_ref().unwrap().statistics();
+        assert!(statistics.log.segments_freed > 20, "{statistics:?}");
+    }
+}
+
+#[test]
+fn new_data_is_refused_when_the_store_is_full_and_nothing_of_it_is_written() {
+    let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 20);
+    let config = StoreConfig { exported_ius: 100, ..StoreConfig::default() };
+    let memory = ProtectedMemory::in_memory(6 * 5248);
+    let mut store = Store::open(config, &mut space, Some(memory.region(0..memory.size_bytes())));
+    let mut out = Vec::new();
+    store.create_volume(VolumeToken(1), VolumeIndex(0), 200);
+    store.work(Time::ZERO, &mut space, &mut out);
+    let write = |first_iu, count: usize| VolumeCommand {
+        token: VolumeToken(2),
+        volume: VolumeIndex(0),
+        operation: VolumeOperation::Write {
+            first_iu,
+            payload: Payload::new(ContentMode::Tags, BufferMut::copy_from(&vec![1; 8 * count]).freeze()),
+            force_unit_access: false,
+        },
+    };
+    for (first, count) in [(0, 90), (85, 20), (0, 90)] {
+        store.submit(write(first, count), Time::ZERO, &mut space, &mut out);
+    }
+    let results: Vec<_> = out.iter().map(|completion| completion.result.clone()).collect();
+    assert_eq!(results, [Ok(()), Ok(()), Err(VolumeError::Full), Ok(())]);
+    assert_eq!(store.volume_used_ius(VolumeIndex(0)), 90);
+    store.check_invariants();
+}
