@@ -4,10 +4,13 @@ use crate::config::{NamespaceConfig, SubsystemConfig};
 use diecut_namespace::contract::{LbaRange, NamespaceOperation};
 use diecut_nvme::io::{DatasetManagement, DatasetRange, LbaRange as WireRange};
 use diecut_nvme::opcode::io as opcode;
-use diecut_nvme::{Status, SubmissionEntry};
+use diecut_nvme::{SglKind, Status, SubmissionEntry};
 use diecut_units::{Buffer, BufferPool};
 use smallvec::SmallVec;
 use zerocopy::FromBytes;
+
+/// Room for as many ranges as Dataset Management can name.
+const DATASET_BYTES_MAX: u32 = 256 * DatasetRange::SIZE_BYTES as u32;
 
 /// Data that a command moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,10 +39,14 @@ pub(crate) fn plan(
         opcode::FLUSH => return Ok(Plan::default()),
         opcode::DATASET_MANAGEMENT => {
             let management = DatasetManagement::decode(entry);
-            return Ok(Plan {
-                from_host_bytes: management.range_count * DatasetRange::SIZE_BYTES as u32,
-                to_host_bytes: 0,
-            });
+            let needed = management.range_count * DatasetRange::SIZE_BYTES as u32;
+            // Linux always sends room for all 256 ranges, whatever their number.
+            let sent = match entry.sgl.kind() {
+                SglKind::InCapsule { length_bytes, .. } | SglKind::Transport { length_bytes } => length_bytes,
+                SglKind::Other(_) => 0,
+            };
+            let from_host_bytes = if sent <= DATASET_BYTES_MAX { needed.max(sent) } else { needed };
+            return Ok(Plan { from_host_bytes, to_host_bytes: 0 });
         }
         opcode::READ | opcode::WRITE | opcode::COMPARE | opcode::VERIFY | opcode::WRITE_ZEROES => {}
         _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
@@ -97,12 +104,13 @@ pub(crate) fn operation(
         }
         opcode::FLUSH => NamespaceOperation::Flush,
         opcode::DATASET_MANAGEMENT => {
-            if !DatasetManagement::decode(entry).deallocate {
+            let management = DatasetManagement::decode(entry);
+            if !management.deallocate {
                 return Ok(None); // hints of use only
             }
             let data = host_data();
             let mut ranges = SmallVec::new();
-            for bytes in data.chunks_exact(DatasetRange::SIZE_BYTES) {
+            for bytes in data.chunks_exact(DatasetRange::SIZE_BYTES).take(management.range_count as usize) {
                 let range = DatasetRange::read_from_bytes(bytes).expect("chunks of its size");
                 let end = range.start.get().checked_add(u64::from(range.lba_count.get()));
                 if end.is_none_or(|end| end > namespace.properties.size_lbas) {

@@ -303,7 +303,8 @@ impl Target {
     }
 
     fn free_subsystem_if_quiet(&mut self, index: u32) {
-        let nqn = &self.subsystem(index).config.nqn;
+        let Some(subsystem) = &self.subsystems[index as usize] else { return };
+        let nqn = &subsystem.config.nqn;
         if self.by_nqn.get(nqn) != Some(&index)
             && !self.associations.iter().any(|(_, one)| one.subsystem == Some(index))
         {
@@ -500,6 +501,12 @@ impl Target {
         let Some(number) = connection.association.take() else { return };
         let association = self.associations.get_mut(number).expect("connections keep their association");
         association.connections.retain(|&other| other != index);
+        self.end_if_quiet(number);
+    }
+
+    /// Forgets an association that ends and has no connection left.
+    fn end_if_quiet(&mut self, number: u32) {
+        let association = self.associations.get(number).expect("known");
         if association.dying && association.connections.is_empty() {
             let association = self.associations.remove(number);
             self.association_count -= 1;
@@ -541,7 +548,11 @@ impl Target {
             while let Some(number) = self.doomed.pop() {
                 let Some(association) = self.associations.get_mut(number) else { continue };
                 if !std::mem::replace(&mut association.dying, true) {
-                    for index in association.connections.clone() {
+                    let connections = association.connections.clone();
+                    if connections.is_empty() {
+                        self.end_if_quiet(number);
+                    }
+                    for index in connections {
                         self.close_connection(index, actions);
                     }
                 }

@@ -403,3 +403,25 @@ fn features_are_kept() {
     assert!(admin_command(&mut world, admin, 0x09, 0x77, 0, 0).status.same_code(Status::INVALID_FIELD));
     assert_eq!(admin_command(&mut world, admin, 0x18, 0, 0, 0).status, Status::SUCCESS);
 }
+
+/// A host that closes its I/O queues first and its admin queue last (a Linux reset does) leaves nothing behind, so its
+/// next Connect is answered at once.
+#[test]
+fn a_host_that_left_in_order_comes_back() {
+    for reset in [false, true] {
+        let mut world = World::new(16);
+        let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+        let io = world.io(controller, 1, NONE);
+        world.handle(Event::Closed(io));
+        if reset {
+            world.set_cc(admin, 0x0046_0060);
+        }
+        world.handle(Event::Closed(admin));
+        assert!(world.target.associations().is_empty(), "reset {reset}");
+        world.admin(SUBSYSTEM, NONE);
+        let mut actions = Vec::new();
+        world.target.remove_subsystem(&name(SUBSYSTEM), world.now, &mut actions);
+        world.act(actions);
+        assert!(world.target.is_quiet(&name(SUBSYSTEM)));
+    }
+}
