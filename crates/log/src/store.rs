@@ -131,6 +131,7 @@ pub struct Log {
     unread: VecDeque<usize>,
     ready: VecDeque<(CopyRead, BufferMut)>,
     renewed: Vec<[u64; 3]>,
+    still: Vec<[u64; 3]>,
     live: Vec<bool>,
     entries: Vec<(u64, LogAddress)>,
     pool: BufferPool,
@@ -139,8 +140,6 @@ pub struct Log {
     gone: bool,
     free_segments: u32,
     real_segments: u32,
-    /// The cleaner is writing notes again: it may use the reserve.
-    renewing: bool,
 }
 
 impl Log {
@@ -220,6 +219,7 @@ impl Log {
             unread: VecDeque::new(),
             ready: VecDeque::new(),
             renewed: Vec::new(),
+            still: Vec::new(),
             live: Vec::new(),
             entries: Vec::new(),
             pool: BufferPool::new(),
@@ -228,7 +228,6 @@ impl Log {
             gone: false,
             free_segments: 0,
             real_segments: count,
-            renewing: false,
             layout,
         };
         log.count_free(space);
@@ -316,7 +315,7 @@ impl Log {
 
     fn open_new_segment(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<u32> {
         self.count_free(space);
-        let keep = if stream == STREAM_USER && !self.renewing { RESERVE_SEGMENTS } else { 0 };
+        let keep = if stream == STREAM_USER { RESERVE_SEGMENTS } else { 0 };
         if self.free_segments <= keep {
             return None;
         }
@@ -479,8 +478,12 @@ impl Log {
 
     /// Appends a note to the user stream; durable like a write. `None` as for [`Log::append`].
     pub fn note(&mut self, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
+        self.note_to(STREAM_USER, words, space)
+    }
+
+    fn note_to(&mut self, stream: usize, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
         assert_ne!(words[0], head::SKIP, "that word is taken");
-        let slot_index = self.open_chunk(STREAM_USER, space)?;
+        let slot_index = self.open_chunk(stream, space)?;
         let sequence = self.next_sequence;
         let slot = &mut self.slots[slot_index];
         let chunk = slot.chunk.as_mut().expect("open");
@@ -491,8 +494,8 @@ impl Log {
             }
         }
         if !head::fits(chunk.data_count as usize, chunk.note_count as usize + 1, 0) {
-            self.seal(STREAM_USER);
-            return self.note(words, space);
+            self.seal(stream);
+            return self.note_to(stream, words, space);
         }
         let notes = chunk.note_count;
         chunk.note_count += 1;
@@ -714,6 +717,7 @@ impl Log {
     }
 
     fn fail_segment(&mut self, index: u32) {
+        diecut_units::mark!("log: program failed, chunks move");
         let segment = &mut self.segments[index as usize];
         if segment.state == SegmentState::Open {
             segment.state = SegmentState::Sealed;
@@ -1060,7 +1064,7 @@ impl Log {
         for note in 0..head.note_count as usize {
             let (_, words) = head::note(&bytes, note);
             if words[0] != head::SKIP {
-                owner.renew(words, &mut self.renewed);
+                self.renewed.push(words);
             }
         }
         victim.offset += u32::from(head.unit_count) * self.layout.unit_ius;
@@ -1156,16 +1160,17 @@ impl Log {
     }
 
     fn place_copies(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
-        self.renewing = true;
         while let Some(words) = self.renewed.pop() {
-            if self.note(words, space).is_none() {
+            // What of it still holds is asked at the moment it gets its new sequence, as with copies.
+            let mut still = std::mem::take(&mut self.still);
+            still.clear();
+            owner.renew(words, &mut still);
+            let placed = still.iter().all(|words| self.note_to(STREAM_CLEANER, *words, space).is_some());
+            self.still = still;
+            if !placed {
                 self.renewed.push(words);
                 break;
             }
-        }
-        self.renewing = false;
-        if self.protected {
-            self.publish();
         }
         while let Some((read, buffer)) = self.ready.pop_front() {
             let stream = if self.segments[self.layout.segment_of(read.first).0 as usize].stream == STREAM_MAP
@@ -1193,6 +1198,7 @@ impl Log {
                     break;
                 };
                 if owner.moved(*tag, *old, new) {
+                    diecut_units::mark!("log: cleaner moved live data");
                     self.invalidate(*old);
                 } else {
                     // Only a planted bug gets here.
@@ -1201,6 +1207,7 @@ impl Log {
             }
             self.entries = entries;
             if stuck {
+                diecut_units::mark!("log: cleaner waited for room");
                 // What was moved is no longer live at its old place, so starting over skips it.
                 self.ready.push_front((read, buffer));
                 return;

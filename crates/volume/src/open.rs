@@ -7,9 +7,7 @@ use diecut_log::head::{self, Head};
 use diecut_log::walk::{self, Run};
 use diecut_log::{LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, SegmentIndex, TOKEN_USER, mark};
 use diecut_units::{IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{
-    EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceToken, UnitIndex,
-};
+use diecut_vssd::space::{EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceToken};
 use std::collections::BTreeMap;
 
 const DATA: u64 = 1 << 48;
