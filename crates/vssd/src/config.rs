@@ -1,0 +1,45 @@
+//! What an administrator sets for a pool.
+
+use crate::resources::{DiePlacement, LevelTable};
+
+/// Settings of a pool.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// Soft-planes a shared die is cut into (FlashBlox: 4).
+    pub soft_planes_per_die: u16,
+    /// Commands handed to a die at a time.
+    pub die_window: u16,
+    /// Programs and erases among them: two keep a cache program busy.
+    pub program_window: u16,
+    /// Good blocks of a die set aside for blocks that go bad, in thousandths (FlashBlox: 10).
+    pub bad_block_reserve_permille: u32,
+    /// Erase blocks per die kept for exchanges, apart from the reserve; at least 2.
+    pub spare_blocks_per_die: u32,
+    /// Erase blocks per die for the catalog.
+    pub catalog_blocks_per_die: u32,
+    /// Erase blocks per die for the journal of block states.
+    pub journal_blocks_per_die: u32,
+    /// A die with fewer good blocks than this share is not used at all, in percent.
+    pub usable_die_percent: u32,
+    /// Throughput levels.
+    pub levels: LevelTable,
+    /// Where die-isolated vSSDs go.
+    pub die_placement: DiePlacement,
+}
+
+impl Default for PoolConfig {
+    fn default() -> PoolConfig {
+        PoolConfig {
+            soft_planes_per_die: 4,
+            die_window: 4,
+            program_window: 2,
+            bad_block_reserve_permille: 10,
+            spare_blocks_per_die: 2,
+            catalog_blocks_per_die: 2,
+            journal_blocks_per_die: 2,
+            usable_die_percent: 75,
+            levels: LevelTable::proportional(16, 4, 4),
+            die_placement: DiePlacement::Pack,
+        }
+    }
+}

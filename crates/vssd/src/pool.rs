@@ -1,0 +1,624 @@
+//! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
+
+use crate::resources::{DieUse, Resources, UnitPlace};
+use crate::{
+    AllocError, BlockShape, DeallocError, IoClass, Isolation, LogicalBlock, PoolConfig, Purpose,
+    SpaceCompletion, SpaceError, SpaceToken, SystemArea,
+};
+use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
+use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Set in every media token of a pool; other submitters to the same medium leave it clear.
+pub const POOL_TOKEN_BIT: u64 = 1 << 63;
+
+/// A vSSD of a pool, and the owner generation of its blocks: never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VssdId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Bad, or of the system area.
+    Excluded,
+    Free,
+    Held,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub state: State,
+    pub erased: bool,
+    pub failed: bool,
+    pub freed: bool,
+    pub owner: VssdId,
+    pub logical: LogicalBlock,
+    pub purpose: Purpose,
+    pub erase_count: u32,
+    pub next_page: u32,
+    pub done_pages: u32,
+    pub in_flight: u32,
+    pub sequence: u64,
+    /// Class of the appends under way: they share one queue, so that they stay in order.
+    pub appends: u32,
+    pub append_class: IoClass,
+    /// Operations that wait for the erase, or for a program they read.
+    pub waiting: VecDeque<u32>,
+}
+
+pub(crate) struct Unit {
+    pub place: UnitPlace,
+    pub map: Vec<u32>,
+    pub free_indices: Vec<u32>,
+}
+
+pub(crate) struct Vssd {
+    pub id: VssdId,
+    pub isolation: Isolation,
+    pub units: Vec<Unit>,
+    pub operations: u32,
+    pub read_only: bool,
+    pub erases: u64,
+}
+
+struct Flow {
+    owner: Option<VssdId>,
+    classes: [VecDeque<u32>; 5],
+    skipped: [u32; 5],
+}
+
+struct Die {
+    flows: Vec<Flow>,
+    turn: usize,
+    in_flight: u16,
+    programs: u16,
+    free: BinaryHeap<Reverse<(u32, u32)>>,
+    erases: u64,
+    retired: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Append,
+    Erase,
+}
+
+pub(crate) struct Op {
+    pub kind: Kind,
+    pub owner: VssdId,
+    pub class: IoClass,
+    pub block: u32,
+    pub token: SpaceToken,
+    pub first_iu: u32,
+    pub end_page: u32,
+    pub operation: Option<Operation>,
+}
+
+/// How often others may be served before a waiting class is: host reads come first, nobody starves.
+const PATIENCE: [u32; 5] = [u32::MAX, 8, 16, 16, 32];
+
+/// Resource manager, block map and die arbiter of one device.
+pub struct Pool {
+    pub(crate) geometry: Geometry,
+    pub(crate) shape: BlockShape,
+    config: PoolConfig,
+    system: SystemArea,
+    resources: Resources,
+    reserve_blocks: u32,
+    pub(crate) blocks: Vec<Block>,
+    dies: Vec<Die>,
+    pub(crate) vssds: Vec<Vssd>,
+    next_vssd: u32,
+    sequence: u64,
+    ops: Vec<Option<Op>>,
+    free_ops: Vec<u32>,
+    pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
+}
+
+impl Pool {
+    /// Makes a pool over a device whose content does not matter.
+    pub fn create<M: Media + ?Sized>(media: &M, config: PoolConfig) -> Pool {
+        let geometry = *media.geometry();
+        let capabilities = media.capabilities();
+        let per_die = geometry.erase_blocks_per_die();
+        let system = SystemArea::probe(media, config.catalog_blocks_per_die, config.journal_blocks_per_die);
+        let system_blocks = config.catalog_blocks_per_die + config.journal_blocks_per_die;
+        let reserve_blocks = (per_die * config.bad_block_reserve_permille).div_ceil(1000);
+        let (mut blocks, mut dies, mut uses) = (Vec::new(), Vec::new(), Vec::new());
+        let mut worst = per_die;
+        for (number, die) in geometry.all_dies().enumerate() {
+            let (mut good, mut free) = (0, BinaryHeap::new());
+            for index in 0..per_die {
+                let address = die.erase_block(BlockIndex(index));
+                let bad = media.is_factory_bad(address);
+                good += u32::from(!bad);
+                let excluded = bad || system.contains(number as u32, address);
+                if !excluded {
+                    free.push(Reverse((0, blocks.len() as u32)));
+                }
+                blocks.push(Block {
+                    state: if excluded { State::Excluded } else { State::Free },
+                    erased: false,
+                    failed: false,
+                    freed: false,
+                    owner: VssdId(0),
+                    logical: LogicalBlock::default(),
+                    purpose: Purpose(0),
+                    erase_count: 0,
+                    next_page: 0,
+                    done_pages: 0,
+                    in_flight: 0,
+                    sequence: 0,
+                    appends: 0,
+                    append_class: IoClass::HostWrite,
+                    waiting: VecDeque::new(),
+                });
+            }
+            let usable = good * 100 >= per_die * config.usable_die_percent;
+            if usable {
+                worst = worst.min(good);
+            }
+            uses.push(if usable { DieUse::Free } else { DieUse::Dead });
+            let flows = Vec::new();
+            dies.push(Die { flows, turn: 0, in_flight: 0, programs: 0, free, erases: 0, retired: 0 });
+        }
+        let set_aside = system_blocks + reserve_blocks + config.spare_blocks_per_die.max(2);
+        let resources = Resources {
+            geometry,
+            dies: uses,
+            soft_planes_per_die: config.soft_planes_per_die,
+            die_blocks: worst.saturating_sub(set_aside),
+            placement: config.die_placement,
+        };
+        let shape = BlockShape {
+            pages: geometry.pages_per_erase_block(),
+            page_size_bytes: geometry.page_size_bytes,
+            program_unit_pages: capabilities.program_unit_pages,
+            unsafe_units: capabilities.unsafe_units,
+            oob_size_bytes: geometry.oob_size_bytes,
+            holder_oob_offset: crate::OOB_RECORD_SIZE_BYTES as u32,
+            content_mode: capabilities.content_mode,
+        };
+        Pool {
+            geometry,
+            shape,
+            config,
+            system,
+            resources,
+            reserve_blocks,
+            blocks,
+            dies,
+            vssds: Vec::new(),
+            next_vssd: 1,
+            sequence: 1,
+            ops: Vec::new(),
+            free_ops: Vec::new(),
+            ready: Vec::new(),
+        }
+    }
+
+    /// Makes a vSSD (FlashBlox `AllocVirtualSSD`).
+    ///
+    /// # Errors
+    /// Says what cannot be had; nothing is changed then, and never is a weaker isolation given.
+    pub fn alloc_vssd(
+        &mut self,
+        isolation: Isolation,
+        level: u32,
+        capacity_bytes: u64,
+    ) -> Result<VssdId, AllocError> {
+        let wear = |die: u32| self.dies[die as usize].erases;
+        let places = self.resources.choose(&self.config.levels, isolation, level, capacity_bytes, wear)?;
+        let id = VssdId(self.next_vssd);
+        self.next_vssd += 1;
+        self.resources.take(id, &places);
+        let units: Vec<Unit> = places
+            .iter()
+            .map(|&place| {
+                let count = self.resources.unit_blocks(place);
+                Unit { place, map: vec![u32::MAX; count as usize], free_indices: (0..count).rev().collect() }
+            })
+            .collect();
+        let owner = (isolation != Isolation::None).then_some(id);
+        for place in &places {
+            let flows = &mut self.dies[place.die as usize].flows;
+            if !flows.iter().any(|flow| flow.owner == owner) {
+                flows.push(Flow { owner, classes: Default::default(), skipped: [0; 5] });
+            }
+        }
+        self.vssds.push(Vssd { id, isolation, units, operations: 0, read_only: false, erases: 0 });
+        Ok(id)
+    }
+
+    /// Deletes a vSSD; its blocks are erased before anyone else can read or write them.
+    ///
+    /// # Errors
+    /// Unknown or deleted before, or operations are under way.
+    pub fn dealloc_vssd(&mut self, id: VssdId) -> Result<(), DeallocError> {
+        let Some(at) = self.vssds.iter().position(|vssd| vssd.id == id) else {
+            let known = id.0 > 0 && id.0 < self.next_vssd;
+            return Err(if known { DeallocError::AlreadyFree(id.0) } else { DeallocError::Unknown(id.0) });
+        };
+        // An erase under way has no holder that waits for it, but its block is not free yet.
+        let erasing = self.blocks.iter().filter(|block| block.owner == id && block.in_flight > 0).count();
+        let operations = self.vssds[at].operations.max(erasing as u32);
+        if operations > 0 {
+            return Err(DeallocError::Busy { vssd: id.0, operations });
+        }
+        let vssd = self.vssds.remove(at);
+        for unit in &vssd.units {
+            for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
+                self.recycle(block);
+            }
+            self.dies[unit.place.die as usize].flows.retain(|flow| flow.owner != Some(id));
+        }
+        let places: Vec<UnitPlace> = vssd.units.iter().map(|unit| unit.place).collect();
+        self.resources.release(&places);
+        Ok(())
+    }
+
+    /// The erase blocks of a vSSD, lent for a call.
+    ///
+    /// # Panics
+    /// If there is no such vSSD.
+    pub fn space<'a, M: Media + ?Sized>(
+        &'a mut self,
+        id: VssdId,
+        media: &'a mut M,
+        now: Time,
+    ) -> crate::Space<'a, M> {
+        let at = self.vssds.iter().position(|vssd| vssd.id == id).expect("the vSSD exists");
+        crate::Space { pool: self, media, at, now }
+    }
+    /// Whether a media completion belongs to the pool.
+    pub fn owns(token: MediaToken) -> bool {
+        token.0 & POOL_TOKEN_BIT != 0
+    }
+    /// The reserved blocks.
+    pub fn system_area(&self) -> &SystemArea {
+        &self.system
+    }
+    /// vSSDs in order of creation.
+    pub fn vssd_ids(&self) -> impl Iterator<Item = VssdId> + '_ {
+        self.vssds.iter().map(|vssd| vssd.id)
+    }
+    /// Erases of a die since the pool was made.
+    pub fn die_erases(&self, die_number: u32) -> u64 {
+        self.dies[die_number as usize].erases
+    }
+    /// Erases for a vSSD since it was made; 0 if there is none.
+    pub fn vssd_erases(&self, id: VssdId) -> u64 {
+        self.vssds.iter().find(|vssd| vssd.id == id).map_or(0, |vssd| vssd.erases)
+    }
+    /// Where a vSSD lies, for people.
+    pub fn placement(&self, id: VssdId) -> String {
+        let Some(vssd) = self.vssds.iter().find(|vssd| vssd.id == id) else { return String::new() };
+        let places = vssd.units.iter().map(|unit| {
+            let die = self.geometry.die_at(unit.place.die);
+            let plane = unit.place.soft_plane.map_or(String::new(), |plane| format!(".{plane}"));
+            format!("{}/{}{plane}", die.channel.0, die.die.0)
+        });
+        format!("{:?}-isolated on channel/die {}", vssd.isolation, places.collect::<Vec<_>>().join(" "))
+    }
+    /// Free channels and free dies.
+    pub fn free_resources(&self) -> (u32, u32) {
+        (self.resources.free_channels(), self.resources.free_dies())
+    }
+    /// Takes answers that were ready at once; call after every use of a space.
+    pub fn take_ready(&mut self, completions: &mut Vec<(VssdId, SpaceCompletion)>) {
+        completions.append(&mut self.ready);
+    }
+    /// Whether [`Pool::take_ready`] has something.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(crate) fn die_of(&self, block: u32) -> usize {
+        (block / self.geometry.erase_blocks_per_die()) as usize
+    }
+    pub(crate) fn address(&self, block: u32) -> EraseBlockAddress {
+        let die = self.geometry.die_at(self.die_of(block) as u32);
+        die.erase_block(BlockIndex(block % self.geometry.erase_blocks_per_die()))
+    }
+
+    /// Takes the least worn free block of a die and starts its erase.
+    pub(crate) fn open<M: Media + ?Sized>(
+        &mut self,
+        id: VssdId,
+        logical: LogicalBlock,
+        purpose: Purpose,
+        die: u32,
+        media: &mut M,
+        now: Time,
+    ) -> Option<u32> {
+        let Reverse((_, number)) = self.dies[die as usize].free.pop()?;
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let block = &mut self.blocks[number as usize];
+        assert!(block.state == State::Free && block.in_flight == 0, "block {number} is free");
+        block.state = State::Held;
+        (block.erased, block.failed, block.freed) = (false, false, false);
+        (block.owner, block.logical, block.purpose) = (id, logical, purpose);
+        (block.next_page, block.done_pages, block.sequence) = (0, 0, sequence);
+        let operation = Operation::Erase { block: self.address(number) };
+        self.start(Kind::Erase, id, IoClass::Cleaner, number, SpaceToken(0), 0, 0, operation, media, now);
+        Some(number)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one operation's fields, stored at once")]
+    pub(crate) fn start<M: Media + ?Sized>(
+        &mut self,
+        kind: Kind,
+        owner: VssdId,
+        class: IoClass,
+        block: u32,
+        token: SpaceToken,
+        first_iu: u32,
+        end_page: u32,
+        operation: Operation,
+        media: &mut M,
+        now: Time,
+    ) {
+        self.blocks[block as usize].in_flight += 1;
+        let op = Op { kind, owner, class, block, token, first_iu, end_page, operation: Some(operation) };
+        let at = match self.free_ops.pop() {
+            Some(at) => {
+                self.ops[at as usize] = Some(op);
+                at
+            }
+            None => {
+                self.ops.push(Some(op));
+                self.ops.len() as u32 - 1
+            }
+        };
+        let state = &mut self.blocks[block as usize];
+        let waits = match kind {
+            Kind::Erase => false,
+            Kind::Append => !state.erased,
+            Kind::Read => end_page > state.done_pages,
+        };
+        if waits {
+            state.waiting.push_back(at);
+        } else {
+            self.enqueue(at, media, now);
+        }
+    }
+
+    fn enqueue<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
+        let op = self.ops[at as usize].as_ref().expect("the operation lives");
+        let die = self.die_of(op.block);
+        let flows = &mut self.dies[die].flows;
+        let own = flows.iter().position(|flow| flow.owner == Some(op.owner));
+        let flow = own.or_else(|| flows.iter().position(|flow| flow.owner.is_none()));
+        let flow = &mut flows[flow.expect("the vSSD has a flow on its dies")];
+        // Un-isolated: one line for all, first come first served.
+        let class = if flow.owner.is_some() { op.class as usize } else { 0 };
+        flow.classes[class].push_back(at);
+        self.dispatch(die, media, now);
+    }
+
+    fn dispatch<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
+        loop {
+            let die = &mut self.dies[number];
+            if die.in_flight >= self.config.die_window {
+                return;
+            }
+            let full = die.programs >= self.config.program_window;
+            let ops = &self.ops;
+            let fits = |at: &u32| !full || ops[*at as usize].as_ref().expect("it lives").kind == Kind::Read;
+            let count = die.flows.len();
+            let mut picked = None;
+            for step in 0..count {
+                let at = (die.turn + step) % count;
+                let flow = &mut die.flows[at];
+                let ready = |class: usize| flow.classes[class].front().is_some_and(fits);
+                let impatient = (0..5).find(|&class| flow.skipped[class] >= PATIENCE[class] && ready(class));
+                if let Some(class) = impatient.or_else(|| (0..5).find(|&class| ready(class))) {
+                    for other in 0..5 {
+                        let waits = other != class && !flow.classes[other].is_empty();
+                        flow.skipped[other] = if waits { flow.skipped[other] + 1 } else { 0 };
+                    }
+                    picked = flow.classes[class].pop_front();
+                    die.turn = at + 1;
+                    break;
+                }
+            }
+            let Some(at) = picked else { return };
+            let op = self.ops[at as usize].as_mut().expect("it lives");
+            die.in_flight += 1;
+            die.programs += u16::from(op.kind != Kind::Read);
+            let operation = op.operation.take().expect("submitted once");
+            media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
+        }
+    }
+
+    /// Takes a completion of the medium (see [`Pool::owns`]) and appends what it means to holders.
+    ///
+    /// # Panics
+    /// If the token is not of an operation under way.
+    pub fn complete<M: Media + ?Sized>(
+        &mut self,
+        completion: Completion,
+        now: Time,
+        media: &mut M,
+        completions: &mut Vec<(VssdId, SpaceCompletion)>,
+    ) {
+        let at = (completion.token.0 & !POOL_TOKEN_BIT) as usize;
+        let op = self.ops[at].take().expect("a completion comes once");
+        self.free_ops.push(at as u32);
+        let number = self.die_of(op.block);
+        let die = &mut self.dies[number];
+        die.in_flight -= 1;
+        die.programs -= u16::from(op.kind != Kind::Read);
+        match op.kind {
+            Kind::Read => {
+                let result = completion.result.map_err(|error| self.translate(&op, error));
+                self.answer(&op, result, completion.destination, completion.oob);
+            }
+            Kind::Append => {
+                let block = &mut self.blocks[op.block as usize];
+                // What follows a failed program in the pipeline is lost with it.
+                let result = match completion.result {
+                    Ok(()) if !block.failed => {
+                        block.done_pages = block.done_pages.max(op.end_page);
+                        Ok(())
+                    }
+                    Ok(()) => Err(self.append_failed(&op)),
+                    Err(error) => {
+                        block.failed = matches!(error, MediaError::ProgramFailed { .. }) || block.failed;
+                        Err(self.translate(&op, error))
+                    }
+                };
+                self.answer(&op, result, None, None);
+            }
+            Kind::Erase => self.erase_completed(&op, completion.result),
+        }
+        self.release_waiting(op.block, media, now);
+        self.settle(op.block);
+        self.dispatch(number, media, now);
+        completions.append(&mut self.ready);
+    }
+
+    fn erase_completed(&mut self, op: &Op, result: Result<(), MediaError>) {
+        let die = self.die_of(op.block);
+        let block = &mut self.blocks[op.block as usize];
+        block.in_flight -= 1;
+        block.erase_count += 1;
+        match result {
+            Ok(()) => {
+                block.erased = true;
+                self.dies[die].erases += 1;
+                if let Some(vssd) = self.vssds.iter_mut().find(|vssd| vssd.id == op.owner) {
+                    vssd.erases += 1;
+                }
+            }
+            // The holder learns of it at its first append and frees the block, which retires it.
+            Err(_) => block.failed = true,
+        }
+    }
+
+    fn release_waiting<M: Media + ?Sized>(&mut self, number: u32, media: &mut M, now: Time) {
+        for _ in 0..self.blocks[number as usize].waiting.len() {
+            let block = &mut self.blocks[number as usize];
+            let at = block.waiting.pop_front().expect("counted");
+            let op = self.ops[at as usize].as_ref().expect("it lives");
+            let ready = match op.kind {
+                Kind::Read => op.end_page <= block.done_pages,
+                _ => block.erased,
+            };
+            if ready {
+                self.enqueue(at, media, now);
+            } else if block.failed {
+                let op = self.ops[at as usize].take().expect("it lives");
+                self.free_ops.push(at);
+                let error = if op.kind == Kind::Read {
+                    let LogicalBlock { unit, index } = self.blocks[number as usize].logical;
+                    SpaceError::Uncorrectable { unit: unit.0, index, iu: op.first_iu }
+                } else {
+                    self.append_failed(&op)
+                };
+                self.answer(&op, Err(error), None, None);
+            } else {
+                block.waiting.push_back(at);
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        op: &Op,
+        result: Result<(), SpaceError>,
+        destination: Option<diecut_units::BufferMut>,
+        oob: Option<diecut_units::BufferMut>,
+    ) {
+        let block = &mut self.blocks[op.block as usize];
+        block.in_flight -= 1;
+        block.appends -= u32::from(op.kind == Kind::Append);
+        let vssd = self.vssds.iter_mut().find(|vssd| vssd.id == op.owner).expect("busy vSSDs stay");
+        vssd.operations -= 1;
+        self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob }));
+    }
+
+    /// A freed block whose last operation is gone leaves its unit.
+    pub(crate) fn settle(&mut self, number: u32) {
+        let block = &self.blocks[number as usize];
+        if block.state != State::Held || !block.freed || block.in_flight > 0 {
+            return;
+        }
+        let (logical, owner, failed) = (block.logical, block.owner, block.failed);
+        let die = self.die_of(number);
+        // Beyond the reserve the unit that wore the block shrinks, and its vSSD takes no more writes.
+        let lost = failed && self.dies[die].retired >= self.reserve_blocks;
+        let vssd = self.vssds.iter_mut().find(|vssd| vssd.id == owner).expect("holds the block");
+        let unit = &mut vssd.units[usize::from(logical.unit.0)];
+        unit.map[logical.index as usize] = u32::MAX;
+        if lost {
+            vssd.read_only = true;
+        } else {
+            unit.free_indices.push(logical.index);
+        }
+        self.recycle(number);
+    }
+
+    fn recycle(&mut self, number: u32) {
+        let die = self.die_of(number);
+        let block = &mut self.blocks[number as usize];
+        block.owner = VssdId(0);
+        if block.failed {
+            block.state = State::Excluded;
+            self.dies[die].retired += 1;
+        } else {
+            block.state = State::Free;
+            self.dies[die].free.push(Reverse((block.erase_count, number)));
+        }
+    }
+
+    fn append_failed(&self, op: &Op) -> SpaceError {
+        let LogicalBlock { unit, index } = self.blocks[op.block as usize].logical;
+        SpaceError::AppendFailed { unit: unit.0, index }
+    }
+
+    fn translate(&self, op: &Op, error: MediaError) -> SpaceError {
+        let LogicalBlock { unit, index } = self.blocks[op.block as usize].logical;
+        let unit = unit.0;
+        let iu = |page: u32| op.first_iu.max(page * self.shape.ius_per_page());
+        match error {
+            MediaError::Uncorrectable { page, .. } => SpaceError::Uncorrectable { unit, index, iu: iu(page) },
+            MediaError::Erased { page, .. } => SpaceError::Erased { unit, index, iu: iu(page) },
+            MediaError::WrongContentMode { page, .. } => {
+                SpaceError::WrongContentMode { unit, index, iu: iu(page) }
+            }
+            MediaError::ProgramFailed { .. } | MediaError::EraseFailed { .. } => {
+                SpaceError::AppendFailed { unit, index }
+            }
+            MediaError::DieOffline { .. } => SpaceError::UnitOffline { unit },
+            MediaError::PowerLost => SpaceError::PowerLost,
+        }
+    }
+
+    /// Checks everything against everything; slow.
+    ///
+    /// # Panics
+    /// If anything does not add up.
+    pub fn check_invariants(&self) {
+        for vssd in &self.vssds {
+            for unit in &vssd.units {
+                for (index, &number) in unit.map.iter().enumerate().filter(|(_, number)| **number != u32::MAX)
+                {
+                    let block = &self.blocks[number as usize];
+                    assert!(block.state == State::Held && block.owner == vssd.id, "block {number} is held");
+                    assert!(block.logical.index as usize == index, "block {number} knows its place");
+                    assert_eq!(self.die_of(number) as u32, unit.place.die, "a unit stays on its die");
+                }
+            }
+        }
+        let mapped = |vssd: &Vssd| -> usize {
+            vssd.units.iter().map(|unit| unit.map.iter().filter(|&&number| number != u32::MAX).count()).sum()
+        };
+        let held = self.blocks.iter().filter(|block| block.state == State::Held).count();
+        assert_eq!(held, self.vssds.iter().map(mapped).sum::<usize>(), "held blocks are mapped, once");
+        let free = self.blocks.iter().filter(|block| block.state == State::Free).count();
+        assert_eq!(free, self.dies.iter().map(|die| die.free.len()).sum::<usize>(), "free blocks are listed");
+    }
+}

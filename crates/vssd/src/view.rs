@@ -1,0 +1,220 @@
+//! The holder's view of one vSSD.
+
+use crate::pool::{Kind, Pool, State};
+use crate::space::*;
+use crate::{OobKind, OobRecord};
+use diecut_media::{Media, Operation};
+use diecut_units::{BufferMut, Time};
+
+/// Erase blocks of one vSSD, lent for a call; see [`Pool::space`].
+pub struct Space<'a, M: Media + ?Sized> {
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) media: &'a mut M,
+    pub(crate) at: usize,
+    pub(crate) now: Time,
+}
+
+impl<M: Media + ?Sized> Space<'_, M> {
+    fn physical(&self, block: LogicalBlock) -> Option<u32> {
+        let unit = &self.pool.vssds[self.at].units[usize::from(block.unit.0)];
+        let number = *unit.map.get(block.index as usize)?;
+        (number != u32::MAX && !self.pool.blocks[number as usize].freed).then_some(number)
+    }
+    fn reply(&mut self, token: SpaceToken, result: Result<(), SpaceError>) {
+        let id = self.pool.vssds[self.at].id;
+        self.pool.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
+    }
+    fn start_read(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_iu: u32,
+        end_page: u32,
+        class: IoClass,
+        operation: impl FnOnce(diecut_units::EraseBlockAddress) -> Operation,
+    ) {
+        let (unit, index) = (block.unit.0, block.index);
+        assert!(end_page <= self.pool.shape.pages, "read beyond the erase block");
+        let Some(number) = self.physical(block) else {
+            return self.reply(token, Err(SpaceError::NotAllocated { unit, index }));
+        };
+        let state = &self.pool.blocks[number as usize];
+        if end_page > state.next_page {
+            // Never ask the medium: what lies there may be another tenant's.
+            let iu = first_iu.max(state.next_page * self.pool.shape.ius_per_page());
+            return self.reply(token, Err(SpaceError::Erased { unit, index, iu }));
+        }
+        if state.failed && end_page > state.done_pages {
+            let iu = first_iu.max(state.done_pages * self.pool.shape.ius_per_page());
+            return self.reply(token, Err(SpaceError::Uncorrectable { unit, index, iu }));
+        }
+        let operation = operation(self.pool.address(number));
+        let vssd = &mut self.pool.vssds[self.at];
+        vssd.operations += 1;
+        let id = vssd.id;
+        self.pool.start(
+            Kind::Read,
+            id,
+            class,
+            number,
+            token,
+            first_iu,
+            end_page,
+            operation,
+            self.media,
+            self.now,
+        );
+    }
+}
+
+impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
+    fn shape(&self) -> &BlockShape {
+        &self.pool.shape
+    }
+    fn unit_count(&self) -> u16 {
+        self.pool.vssds[self.at].units.len() as u16
+    }
+    fn blocks_of_unit(&self, unit: UnitIndex) -> u32 {
+        self.pool.vssds[self.at].units[usize::from(unit.0)].map.len() as u32
+    }
+    fn free_blocks(&self, unit: UnitIndex) -> u32 {
+        let vssd = &self.pool.vssds[self.at];
+        if vssd.read_only { 0 } else { vssd.units[usize::from(unit.0)].free_indices.len() as u32 }
+    }
+    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+        let vssd = &mut self.pool.vssds[self.at];
+        if vssd.read_only {
+            return Err(SpaceError::ReadOnly);
+        }
+        let id = vssd.id;
+        let none = SpaceError::NoFreeBlock { unit: unit.0 };
+        let own = &mut vssd.units[usize::from(unit.0)];
+        let index = *own.free_indices.last().ok_or(none)?;
+        let die = own.place.die;
+        let block = LogicalBlock { unit, index };
+        let number = self.pool.open(id, block, purpose, die, self.media, self.now).ok_or(none)?;
+        let own = &mut self.pool.vssds[self.at].units[usize::from(unit.0)];
+        own.free_indices.pop();
+        own.map[index as usize] = number;
+        Ok(block)
+    }
+    fn append(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        parts: PayloadParts,
+        mut oob: BufferMut,
+        class: IoClass,
+    ) {
+        let number = self.physical(block).expect("appends go to held blocks");
+        let shape = self.pool.shape;
+        let ius: u32 = parts.iter().map(|part| part.iu_count()).sum();
+        assert!(ius > 0 && ius.is_multiple_of(shape.program_unit_ius()), "{ius} IUs are not whole units");
+        let pages = ius / shape.ius_per_page();
+        assert_eq!(oob.len() as u32, pages * shape.oob_size_bytes, "OOB of every page");
+        let address = self.pool.address(number);
+        let id = self.pool.vssds[self.at].id;
+        let state = &mut self.pool.blocks[number as usize];
+        if state.failed {
+            let (unit, index) = (block.unit.0, block.index);
+            return self.reply(token, Err(SpaceError::AppendFailed { unit, index }));
+        }
+        let first_page = state.next_page;
+        let end_page = first_page + pages;
+        assert!(end_page <= shape.pages, "append beyond the end of the erase block");
+        state.next_page = end_page;
+        if state.appends == 0 {
+            state.append_class = class;
+        }
+        state.appends += 1;
+        let class = state.append_class;
+        // The erase of a fresh block may still be under way; the record tells the count after it.
+        let erase_count = state.erase_count + u32::from(!state.erased);
+        for page in 0..pages {
+            let record = OobRecord {
+                kind: OobKind::Data,
+                purpose: state.purpose,
+                owner: id,
+                block,
+                page_or_length: first_page + page,
+                sequence: state.sequence,
+                erase_count,
+            };
+            record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
+        }
+        self.pool.vssds[self.at].operations += 1;
+        let operation = Operation::Program { block: address, first_page, parts, oob: oob.freeze() };
+        let first_iu = first_page * shape.ius_per_page();
+        self.pool.start(
+            Kind::Append,
+            id,
+            class,
+            number,
+            token,
+            first_iu,
+            end_page,
+            operation,
+            self.media,
+            self.now,
+        );
+    }
+    fn read(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_iu: u32,
+        iu_count: u32,
+        destination: BufferMut,
+        oob: Option<BufferMut>,
+        class: IoClass,
+    ) {
+        let end_page = (first_iu + iu_count).div_ceil(self.pool.shape.ius_per_page());
+        self.start_read(token, block, first_iu, end_page, class, |block| Operation::Read {
+            block,
+            first_iu,
+            iu_count,
+            destination,
+            oob,
+        });
+    }
+    fn read_oob(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_page: u32,
+        oob: BufferMut,
+        class: IoClass,
+    ) {
+        let end_page = first_page + oob.len() as u32 / self.pool.shape.oob_size_bytes;
+        let first_iu = first_page * self.pool.shape.ius_per_page();
+        self.start_read(token, block, first_iu, end_page, class, |block| Operation::ReadOob {
+            block,
+            first_page,
+            oob,
+        });
+    }
+    fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
+        let error = SpaceError::NotAllocated { unit: block.unit.0, index: block.index };
+        let number = self.physical(block).ok_or(error)?;
+        self.pool.blocks[number as usize].freed = true;
+        self.pool.settle(number);
+        Ok(())
+    }
+    fn sync(&mut self, token: SpaceToken) {
+        self.reply(token, Ok(()));
+    }
+    fn held_blocks(&self) -> Vec<HeldBlock> {
+        let units = self.pool.vssds[self.at].units.iter();
+        let numbers = units.flat_map(|unit| unit.map.iter()).filter(|&&number| number != u32::MAX);
+        let blocks = numbers.map(|&number| &self.pool.blocks[number as usize]);
+        blocks
+            .filter(|block| block.state == State::Held && !block.freed)
+            .map(|block| HeldBlock {
+                block: block.logical,
+                purpose: block.purpose,
+                written_pages: block.next_page,
+                allocation_sequence: block.sequence,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,285 @@
+//! Random work on several vSSDs of a small medium that enforces the flash rules, against an oracle that knows what
+//! every page must hold. Planting a bug (no erase at allocation, reads passed to unwritten pages) fails it.
+
+use diecut_media::*;
+use diecut_units::*;
+use diecut_vssd::*;
+use std::collections::{BTreeMap, VecDeque};
+
+/// NAND in memory: rules are asserted, commands complete in order when time is given.
+struct Medium {
+    geometry: Geometry,
+    capabilities: Capabilities,
+    pages: BTreeMap<(EraseBlockAddress, u32), (Vec<u8>, Vec<u8>)>,
+    next_page: BTreeMap<EraseBlockAddress, u32>,
+    queue: VecDeque<Command>,
+    programs: u64,
+    fail_program: u64,
+    bad: Vec<EraseBlockAddress>,
+}
+
+impl Medium {
+    fn new() -> Medium {
+        let geometry = Geometry {
+            channels: 2,
+            dies_per_channel: 2,
+            planes_per_die: 1,
+            blocks_per_plane: 24,
+            pages_per_block: 4,
+            page_size_bytes: 4096,
+            oob_size_bytes: 64,
+        };
+        let capabilities = Capabilities {
+            program_unit_pages: 1,
+            unsafe_units: 0,
+            independent_units: true,
+            copy_within_die: false,
+            slc_blocks_per_die: 0,
+            content_mode: ContentMode::Bytes,
+            endurance_cycles: 0,
+        };
+        Medium {
+            geometry,
+            capabilities,
+            pages: BTreeMap::new(),
+            next_page: BTreeMap::new(),
+            queue: VecDeque::new(),
+            programs: 0,
+            fail_program: u64::MAX,
+            bad: vec![EraseBlockAddress::new(1, 1, 5)],
+        }
+    }
+    fn execute(&mut self, command: Command) -> Completion {
+        let (mut result, mut kept, mut kept_oob) = (Ok(()), None, None);
+        match command.operation {
+            Operation::Erase { block } => {
+                self.next_page.insert(block, 0);
+                self.pages.retain(|(of, _), _| *of != block);
+            }
+            Operation::Program { block, first_page, parts, oob } => {
+                let next = self.next_page.get_mut(&block).expect("programmed without an erase");
+                assert_eq!(*next, first_page, "out of order");
+                *next += 1;
+                self.programs += 1;
+                if self.programs == self.fail_program {
+                    result = Err(MediaError::ProgramFailed { block, page: first_page });
+                } else {
+                    self.pages.insert((block, first_page), (parts[0].bytes().to_vec(), oob.to_vec()));
+                }
+            }
+            Operation::Read { block, first_iu, mut destination, oob, .. } => {
+                match self.pages.get(&(block, first_iu)) {
+                    Some((bytes, _)) => destination.copy_from_slice(bytes),
+                    None => result = Err(MediaError::Erased { block, page: first_iu }),
+                }
+                (kept, kept_oob) = (Some(destination), oob);
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+        Completion { token: command.token, result, destination: kept, oob: kept_oob }
+    }
+}
+
+impl Media for Medium {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
+        self.bad.contains(&block)
+    }
+    fn protected_memory(&self) -> Option<ProtectedMemory> {
+        None
+    }
+    fn submit(&mut self, command: Command, _now: Time) {
+        assert!(!self.bad.contains(&command.operation.block()), "a bad block was touched");
+        self.queue.push_back(command);
+    }
+    fn advance(&mut self, _now: Time, completions: &mut Vec<Completion>) {
+        if let Some(command) = self.queue.pop_front() {
+            let completion = self.execute(command);
+            completions.push(completion);
+        }
+    }
+    fn next_event(&self) -> Time {
+        if self.queue.is_empty() { Time::NEVER } else { Time::ZERO }
+    }
+}
+
+type Answers = Vec<(VssdId, SpaceCompletion)>;
+
+fn run(pool: &mut Pool, medium: &mut Medium, steps: u32, answers: &mut Answers) {
+    let mut completions = Vec::new();
+    for _ in 0..steps {
+        medium.advance(Time::ZERO, &mut completions);
+        for completion in completions.drain(..) {
+            pool.complete(completion, Time::ZERO, medium, answers);
+        }
+    }
+    pool.take_ready(answers);
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *state >> 33
+}
+
+fn append(pool: &mut Pool, medium: &mut Medium, id: VssdId, token: u64, block: LogicalBlock, stamp: u64) {
+    let payload = Payload::new(ContentMode::Bytes, Buffer::copy_from(&stamp.to_le_bytes().repeat(512)));
+    let oob = BufferMut::copy_from(&[0; 64]);
+    let mut space = pool.space(id, medium, Time::ZERO);
+    space.append(SpaceToken(token), block, [payload].into_iter().collect(), oob, IoClass::HostWrite);
+}
+
+fn read(pool: &mut Pool, medium: &mut Medium, id: VssdId, token: u64, block: LogicalBlock, page: u32) {
+    let destination = BufferMut::copy_from(&[0; 4096]);
+    let mut space = pool.space(id, medium, Time::ZERO);
+    space.read(SpaceToken(token), block, page, 1, destination, None, IoClass::HostRead);
+}
+
+#[test]
+fn every_page_holds_what_its_tenant_wrote_and_nothing_else() {
+    for seed in 0..20 {
+        let mut state = seed;
+        let mut medium = Medium::new();
+        medium.fail_program = 500 + seed;
+        let mut pool = Pool::create(&medium, PoolConfig::default());
+        let mut answers = Vec::new();
+        let mut vssds: Vec<VssdId> = Vec::new();
+        let mut oracle: BTreeMap<(VssdId, LogicalBlock), Vec<u64>> = BTreeMap::new();
+        // What a read must give: a stamp, or nothing because the page was never written.
+        let mut expected: BTreeMap<u64, Option<u64>> = BTreeMap::new();
+        let mut appended: BTreeMap<u64, (VssdId, LogicalBlock)> = BTreeMap::new();
+        let (mut token, mut failures, mut checked) = (0, 0, 0);
+        for _ in 0..4000 {
+            token += 1;
+            let choice = random(&mut state) % 100;
+            if vssds.len() < 2 || (choice == 0 && vssds.len() < 4) {
+                let isolation = [Isolation::Channel, Isolation::Die, Isolation::Software, Isolation::None];
+                let isolation = isolation[random(&mut state) as usize % 4];
+                vssds.extend(pool.alloc_vssd(isolation, 0, 1));
+            } else if choice == 1 {
+                run(&mut pool, &mut medium, 10_000, &mut answers);
+                let id = vssds.swap_remove(random(&mut state) as usize % vssds.len());
+                pool.dealloc_vssd(id).unwrap();
+                assert_eq!(pool.dealloc_vssd(id), Err(DeallocError::AlreadyFree(id.0)));
+                oracle.retain(|(owner, _), _| *owner != id);
+            } else {
+                let id = vssds[random(&mut state) as usize % vssds.len()];
+                let held: Vec<LogicalBlock> =
+                    oracle.keys().filter(|(owner, _)| *owner == id).map(|(_, block)| *block).collect();
+                if held.is_empty() || choice < 15 {
+                    let mut space = pool.space(id, &mut medium, Time::ZERO);
+                    let unit = UnitIndex(random(&mut state) as u16 % space.unit_count());
+                    let free = space.free_blocks(unit);
+                    match space.allocate(unit, Purpose(1)) {
+                        Ok(block) => assert!(oracle.insert((id, block), Vec::new()).is_none()),
+                        Err(SpaceError::ReadOnly | SpaceError::NoFreeBlock { .. }) => assert_eq!(free, 0),
+                        Err(error) => panic!("seed {seed}: {error}"),
+                    }
+                    continue;
+                }
+                let block = held[random(&mut state) as usize % held.len()];
+                let pages = oracle.get_mut(&(id, block)).unwrap();
+                if choice < 50 && pages.len() < 4 {
+                    let stamp = random(&mut state);
+                    pages.push(stamp);
+                    appended.insert(token, (id, block));
+                    append(&mut pool, &mut medium, id, token, block, stamp);
+                } else if choice < 60 {
+                    oracle.remove(&(id, block));
+                    let mut space = pool.space(id, &mut medium, Time::ZERO);
+                    space.free(block).unwrap();
+                    assert!(matches!(space.free(block), Err(SpaceError::NotAllocated { .. })));
+                } else {
+                    let page = random(&mut state) as u32 % 4;
+                    expected.insert(token, pages.get(page as usize).copied());
+                    read(&mut pool, &mut medium, id, token, block, page);
+                }
+            }
+            run(&mut pool, &mut medium, random(&mut state) as u32 % 4, &mut answers);
+            for (owner, answer) in answers.drain(..) {
+                if let Some((id, block)) = appended.remove(&answer.token.0) {
+                    assert_eq!(id, owner);
+                    if answer.result.is_err() {
+                        failures += 1;
+                        if oracle.remove(&(id, block)).is_some() {
+                            pool.space(id, &mut medium, Time::ZERO).free(block).unwrap();
+                        }
+                    }
+                } else {
+                    let stamp = expected.remove(&answer.token.0).expect("a read, answered once");
+                    match (stamp, answer.result) {
+                        (Some(stamp), Ok(())) => {
+                            let bytes = answer.destination.expect("reads give content");
+                            assert_eq!(bytes[..], stamp.to_le_bytes().repeat(512)[..], "seed {seed}");
+                            checked += 1;
+                        }
+                        (None, Err(SpaceError::Erased { .. }))
+                        | (_, Err(SpaceError::Uncorrectable { .. })) => {}
+                        (stamp, result) => panic!("seed {seed}: {stamp:?} answered {result:?}"),
+                    }
+                }
+            }
+            pool.check_invariants();
+        }
+        run(&mut pool, &mut medium, 10_000, &mut answers);
+        assert!(checked > 300, "seed {seed}: {checked} reads checked");
+        assert!(failures > 0, "seed {seed}: the planned program failure was met");
+        assert!(medium.queue.is_empty());
+    }
+}
+
+#[test]
+fn a_read_overtakes_the_writes_that_wait_only_where_isolated() {
+    // Eight appends wait at a die; a read of a full block comes last. Isolated, its class is served first; without
+    // isolation it waits its turn.
+    let position = |isolation| {
+        let mut medium = Medium::new();
+        let mut pool = Pool::create(&medium, PoolConfig::default());
+        let mut answers = Vec::new();
+        let id = pool.alloc_vssd(isolation, 0, 1).unwrap();
+        let mut blocks = Vec::new();
+        for _ in 0..3 {
+            let mut space = pool.space(id, &mut medium, Time::ZERO);
+            blocks.push(space.allocate(UnitIndex(0), Purpose(0)).unwrap());
+        }
+        append(&mut pool, &mut medium, id, 1, blocks[0], 1);
+        run(&mut pool, &mut medium, 1000, &mut answers);
+        answers.clear();
+        for at in 0..8 {
+            append(&mut pool, &mut medium, id, 10 + at, blocks[1 + at as usize / 4], at);
+        }
+        read(&mut pool, &mut medium, id, 99, blocks[0], 0);
+        run(&mut pool, &mut medium, 1000, &mut answers);
+        assert_eq!(answers.len(), 9);
+        answers.iter().position(|(_, answer)| answer.token.0 == 99).unwrap()
+    };
+    assert!(position(Isolation::Software) <= 2);
+    assert!(position(Isolation::None) >= 6);
+}
+
+#[test]
+fn erases_stay_even_inside_a_die() {
+    let mut medium = Medium::new();
+    let mut pool = Pool::create(&medium, PoolConfig::default());
+    let mut answers = Vec::new();
+    let id = pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+    for _ in 0..190 {
+        let block = pool.space(id, &mut medium, Time::ZERO).allocate(UnitIndex(0), Purpose(0)).unwrap();
+        run(&mut pool, &mut medium, 10, &mut answers);
+        append(&mut pool, &mut medium, id, 0, block, 5);
+        run(&mut pool, &mut medium, 10, &mut answers);
+        pool.space(id, &mut medium, Time::ZERO).free(block).unwrap();
+    }
+    let mut counts = BTreeMap::new();
+    for ((block, _), (_, oob)) in &medium.pages {
+        counts.insert(*block, OobRecord::decode(oob).unwrap().erase_count);
+    }
+    // 24 blocks less 4 of the system area take turns.
+    assert_eq!(counts.len(), 20);
+    let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
+    assert!(most - least <= 1, "{counts:?}");
+}
