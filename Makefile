@@ -1,10 +1,9 @@
 .PHONY: test check
 
 # Everything that must hold, on a fresh machine.
-test:
-	cargo fmt --all --check
+test: check
 	cargo test --workspace
 
+# What can be said of the code without running it: format, lints, arrows, documents.
 check:
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo xtask check

@@ -1,1 +1,36 @@
-fn main() {}
+//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask check`.
+
+mod arrows;
+mod check;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask arrows|tidy|check
+  arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
+  tidy     text files are ASCII, links of documents resolve, nothing is left half-said
+  check    format, lints, documentation, arrows, tidy";
+
+fn main() -> ExitCode {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["arrows"] => arrows::check(&root),
+        ["tidy"] => tidy::check(&root),
+        ["check"] => check::all(&root),
+        _ => Err(vec![USAGE.to_string()]),
+    };
+    match outcome {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(problems) => {
+            for problem in problems {
+                eprintln!("{problem}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

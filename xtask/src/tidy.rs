@@ -1,0 +1,102 @@
+//! Text files are ASCII, documents link to what exists, nothing is left half-said, and files that grow past
+//! what one noun needs are named.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file longer than this usually hides a second noun. A hint, not a wall.
+const LINES_HINT: usize = 800;
+
+/// Endings of files that people read.
+const TEXT: &[&str] = &["rs", "toml", "md", "sh", "yml", "cpp", "h", "c"];
+
+pub fn check(root: &Path) -> Result<String, Vec<String>> {
+    let output = Command::new("git")
+        .args(["ls-files", "-co", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| vec![format!("git cannot run: {error}")])?;
+    let files = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut problems = Vec::new();
+    let mut count = 0;
+    for name in files.lines() {
+        let path = root.join(name);
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+        if !TEXT.contains(&extension) || !path.is_file() {
+            continue;
+        }
+        count += 1;
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                problems.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        for (number, line) in text.lines().enumerate() {
+            for rule in line_problems(line, extension) {
+                problems.push(format!("{name}:{}: {rule}", number + 1));
+            }
+        }
+        if extension == "rs" && text.lines().count() > LINES_HINT {
+            eprintln!("hint: {name} has {} lines; which noun is hiding there?", text.lines().count());
+        }
+        if extension == "md" {
+            let folder = path.parent().expect("files lie in folders");
+            problems.extend(broken_links(name, &text, folder));
+        }
+    }
+    if problems.is_empty() { Ok(format!("tidy: {count} files")) } else { Err(problems) }
+}
+
+fn line_problems(line: &str, extension: &str) -> Vec<&'static str> {
+    let mut rules = Vec::new();
+    if !line.is_ascii() {
+        rules.push("not ASCII");
+    }
+    if line.ends_with(' ') || line.contains('\t') && extension == "rs" {
+        rules.push("space at the end, or a tab");
+    }
+    // Spelled in two parts, so that this file does not object to itself.
+    if [concat!("TO", "DO"), concat!("FIX", "ME")].iter().any(|word| line.contains(word)) {
+        rules.push("a note to self: do it, or say it in the section of limits");
+    }
+    rules
+}
+
+fn broken_links(name: &str, text: &str, folder: &Path) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("](") {
+        rest = &rest[start + 2..];
+        let Some(end) = rest.find(')') else { break };
+        let target = &rest[..end];
+        let file = target.split('#').next().unwrap_or("");
+        let external = target.contains("://") || target.starts_with('#') || file.is_empty();
+        let path: PathBuf = folder.join(file);
+        if !external && !path.exists() {
+            problems.push(format!("{name}: the link to {target} leads nowhere"));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn rules_fire() {
+        assert_eq!(line_problems("caf\u{e9}", "md"), ["not ASCII"]);
+        assert_eq!(line_problems("let a = 1; ", "rs").len(), 1);
+        assert_eq!(line_problems(concat!("// TO", "DO later"), "rs").len(), 1);
+        assert!(line_problems("plain text", "md").is_empty());
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_found() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert!(broken_links("a.md", "[x](Cargo.toml) [y](#part) [z](https://a.b)", folder).is_empty());
+        assert_eq!(broken_links("a.md", "[x](missing.md)", folder).len(), 1);
+    }
+}
