@@ -43,7 +43,7 @@ check firmware-log nvme fw-log "/dev/${controller_a##*/}"
 check effects-log nvme effects-log "/dev/${controller_a##*/}"
 check get-feature-queues nvme get-feature "/dev/${controller_a##*/}" -f 7
 # CAP, VS, CC and CSTS are all that a fabrics controller must have.
-registers() { for offset in 0x0 0x8 0x14 0x1c; do nvme get-property "/dev/${controller_a##*/}" -O $offset -H || return 1; done; }
+registers() { for offset in 0x0 0x8 0x14 0x1c; do nvme get-property "/dev/${controller_a##*/}" --offset=$offset -H || return 1; done; }
 check registers registers
 
 # --- two tenants at once ---
