@@ -2,6 +2,17 @@
 
 use crate::resources::{DiePlacement, LevelTable};
 
+/// What commands cost in die time; the scale on which shares are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DieCosts {
+    /// One page read, in nanoseconds.
+    pub read_page_ns: u64,
+    /// One program unit, in nanoseconds.
+    pub program_unit_ns: u64,
+    /// One erase, in nanoseconds.
+    pub erase_ns: u64,
+}
+
 /// Settings of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
@@ -25,6 +36,8 @@ pub struct PoolConfig {
     pub levels: LevelTable,
     /// Where die-isolated vSSDs go.
     pub die_placement: DiePlacement,
+    /// Scale of shares.
+    pub costs: DieCosts,
 }
 
 impl Default for PoolConfig {
@@ -40,6 +53,8 @@ impl Default for PoolConfig {
             usable_die_percent: 75,
             levels: LevelTable::proportional(16, 4, 4),
             die_placement: DiePlacement::Pack,
+            // MLC-class figures (FEMU's L95B set): they only weigh commands against each other.
+            costs: DieCosts { read_page_ns: 100_000, program_unit_ns: 1_600_000, erase_ns: 3_000_000 },
         }
     }
 }

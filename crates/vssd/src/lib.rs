@@ -10,8 +10,8 @@
 //! - A unit never holds more blocks than its share; the reserve and the spares of a die stay apart.
 //! - The least worn free block of a die is taken first.
 //!
-//! Not kept yet: block states live in memory only. There is no journal, so nothing survives a restart, and
-//! software isolation shares a die in turns without weights, buckets or strict mode.
+//! Not kept yet: block states live in memory only. There is no journal, so nothing survives a restart.
+//! Software isolation is weighted and work-conserving; there are no token buckets and no strict mode.
 //!
 //! Not known here: LBAs, maps, hosts, tenants' names, the clock.
 
@@ -23,7 +23,7 @@ pub mod space;
 mod system;
 mod view;
 
-pub use config::PoolConfig;
+pub use config::{DieCosts, PoolConfig};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use resources::{AllocError, DeallocError, DiePlacement, Isolation, LevelTable};

@@ -65,11 +65,15 @@ struct Flow {
     owner: Option<VssdId>,
     classes: [VecDeque<u32>; 5],
     skipped: [u32; 5],
+    weight: u64,
+    /// Die time used, divided by the weight: the flow that is furthest behind is served next.
+    used: u64,
 }
 
 struct Die {
     flows: Vec<Flow>,
-    turn: usize,
+    /// Where the flow served last stood; a flow that was idle starts here and not earlier.
+    virtual_time: u64,
     in_flight: u16,
     programs: u16,
     free: BinaryHeap<Reverse<(u32, u32)>>,
@@ -161,7 +165,7 @@ impl Pool {
             }
             uses.push(if usable { DieUse::Free } else { DieUse::Dead });
             let flows = Vec::new();
-            dies.push(Die { flows, turn: 0, in_flight: 0, programs: 0, free, erases: 0, retired: 0 });
+            dies.push(Die { flows, virtual_time: 0, in_flight: 0, programs: 0, free, erases: 0, retired: 0 });
         }
         let set_aside = system_blocks + reserve_blocks + config.spare_blocks_per_die.max(2);
         let resources = Resources {
@@ -224,7 +228,13 @@ impl Pool {
         for place in &places {
             let flows = &mut self.dies[place.die as usize].flows;
             if !flows.iter().any(|flow| flow.owner == owner) {
-                flows.push(Flow { owner, classes: Default::default(), skipped: [0; 5] });
+                flows.push(Flow {
+                    owner,
+                    classes: Default::default(),
+                    skipped: [0; 5],
+                    weight: 100,
+                    used: 0,
+                });
             }
         }
         self.vssds.push(Vssd { id, isolation, units, operations: 0, read_only: false, erases: 0 });
@@ -270,6 +280,19 @@ impl Pool {
     ) -> crate::Space<'a, M> {
         let at = self.vssds.iter().position(|vssd| vssd.id == id).expect("the vSSD exists");
         crate::Space { pool: self, media, at, now }
+    }
+    /// Sets the weight of a software-isolated vSSD among those that share its dies (100 unless set): where
+    /// they compete, die time is split by weight; idle time goes to whoever asks.
+    ///
+    /// # Panics
+    /// If the weight is 0.
+    pub fn set_weight(&mut self, id: VssdId, weight: u32) {
+        assert!(weight > 0, "a weight of 0 would starve vSSD {}", id.0);
+        for flow in self.dies.iter_mut().flat_map(|die| &mut die.flows) {
+            if flow.owner == Some(id) {
+                flow.weight = weight.into();
+            }
+        }
     }
     /// Whether a media completion belongs to the pool.
     pub fn owns(token: MediaToken) -> bool {
@@ -408,23 +431,38 @@ impl Pool {
             let ops = &self.ops;
             let fits = |at: &u32| !full || ops[*at as usize].as_ref().expect("it lives").kind == Kind::Read;
             let count = die.flows.len();
-            let mut picked = None;
-            for step in 0..count {
-                let at = (die.turn + step) % count;
-                let flow = &mut die.flows[at];
+            let mut best: Option<(u64, usize, usize)> = None;
+            for at in 0..count {
+                let flow = &die.flows[at];
                 let ready = |class: usize| flow.classes[class].front().is_some_and(fits);
                 let impatient = (0..5).find(|&class| flow.skipped[class] >= PATIENCE[class] && ready(class));
                 if let Some(class) = impatient.or_else(|| (0..5).find(|&class| ready(class))) {
-                    for other in 0..5 {
-                        let waits = other != class && !flow.classes[other].is_empty();
-                        flow.skipped[other] = if waits { flow.skipped[other] + 1 } else { 0 };
+                    let start = flow.used.max(die.virtual_time);
+                    if best.is_none_or(|(least, ..)| start < least) {
+                        best = Some((start, at, class));
                     }
-                    picked = flow.classes[class].pop_front();
-                    die.turn = at + 1;
-                    break;
                 }
             }
-            let Some(at) = picked else { return };
+            let Some((start, flow, class)) = best else { return };
+            let flow = &mut die.flows[flow];
+            for other in 0..5 {
+                let waits = other != class && !flow.classes[other].is_empty();
+                flow.skipped[other] = if waits { flow.skipped[other] + 1 } else { 0 };
+            }
+            let at = flow.classes[class].pop_front().expect("its head was ready");
+            let costs = self.config.costs;
+            let op = self.ops[at as usize].as_ref().expect("it lives");
+            let first_page = op.first_iu / self.shape.ius_per_page();
+            let pages = u64::from(op.end_page.saturating_sub(first_page));
+            let cost_ns = match op.kind {
+                Kind::Read => pages * costs.read_page_ns,
+                Kind::Append => {
+                    (pages / u64::from(self.shape.program_unit_pages)).max(1) * costs.program_unit_ns
+                }
+                Kind::Erase => costs.erase_ns,
+            };
+            die.virtual_time = start;
+            flow.used = start + cost_ns * 100 / flow.weight;
             let op = self.ops[at as usize].as_mut().expect("it lives");
             die.in_flight += 1;
             die.programs += u16::from(op.kind != Kind::Read);

@@ -283,3 +283,34 @@ fn erases_stay_even_inside_a_die() {
     let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
     assert!(most - least <= 1, "{counts:?}");
 }
+
+#[test]
+fn software_isolated_neighbours_get_shares_by_weight() {
+    // Two vSSDs on one die, weights 300 and 100, both with many reads waiting: of any stretch served while both
+    // compete, three quarters go to the first, although the second asked earlier.
+    let mut medium = Medium::new();
+    let mut config = PoolConfig { soft_planes_per_die: 2, ..PoolConfig::default() };
+    config.levels = LevelTable::proportional(1, 2, 2);
+    let mut pool = Pool::create(&medium, config);
+    let mut answers = Vec::new();
+    let all: Vec<VssdId> = (0..2).map(|_| pool.alloc_vssd(Isolation::Software, 0, 1).unwrap()).collect();
+    pool.set_weight(all[0], 300);
+    let mut blocks = Vec::new();
+    for &id in &all {
+        let block = pool.space(id, &mut medium, Time::ZERO).allocate(UnitIndex(0), Purpose(0)).unwrap();
+        append(&mut pool, &mut medium, id, 1, block, 1);
+        run(&mut pool, &mut medium, 100, &mut answers);
+        blocks.push(block);
+    }
+    answers.clear();
+    for at in [1, 0] {
+        for _ in 0..200 {
+            read(&mut pool, &mut medium, all[at], 2, blocks[at], 0);
+        }
+    }
+    run(&mut pool, &mut medium, 160, &mut answers);
+    let first = answers.iter().filter(|(id, _)| *id == all[0]).count();
+    assert!((114..=122).contains(&first), "{first} of {}", answers.len());
+    run(&mut pool, &mut medium, 1000, &mut answers);
+    assert_eq!(answers.len(), 400, "nothing is dropped");
+}
