@@ -47,6 +47,7 @@ pub const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9
 const HOST_ID: &str = "5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000001";
 /// An NQN that no server allows.
 const STRANGER_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000bad";
+const STRANGER_ID: &str = "5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000bad";
 /// The machine that runs QEMU, as the guest sees it: services on its loopback are reached there.
 const SERVER_ADDRESS: &str = "10.0.2.2";
 /// Lines of the guest's console shown when something failed.
@@ -95,6 +96,7 @@ fn play(
         ("HOST_NQN", HOST_NQN.to_string()),
         ("HOST_ID", HOST_ID.to_string()),
         ("STRANGER_NQN", STRANGER_NQN.to_string()),
+        ("STRANGER_ID", STRANGER_ID.to_string()),
         ("REQUIRE_OPTIONAL", u8::from(!matches!(options.launch, Launch::Reference)).to_string()),
     ];
     let plan = GuestPlan {
