@@ -1,9 +1,13 @@
-.PHONY: test check
+.PHONY: setup test check
 
-# Everything that must hold, on a fresh machine.
-test: check
-	cargo test --workspace
+# Packages and toolchain components on a fresh machine, without asking.
+setup:
+	@scripts/setup.sh
+
+# Everything that must hold: check, unit and model tests, real Linux hosts. Ends with a table of minutes.
+test: setup
+	cargo xtask ci
 
 # What can be said of the code without running it: format, lints, arrows, documents.
-check:
+check: setup
 	cargo xtask check

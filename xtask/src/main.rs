@@ -1,16 +1,19 @@
-//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask check`.
+//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask check`, and
+//! the stages of `make test`: `cargo xtask ci`.
 
 mod arrows;
 mod check;
+mod stages;
 mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask arrows|tidy|check
+const USAGE: &str = "usage: cargo xtask arrows|tidy|check|ci
   arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
   tidy     text files are ASCII, links of documents resolve, nothing is left half-said
-  check    format, lints, documentation, arrows, tidy";
+  check    format, lints, documentation, arrows, tidy
+  ci       every stage of make test, with a table of what each took";
 
 fn main() -> ExitCode {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -19,6 +22,7 @@ fn main() -> ExitCode {
         ["arrows"] => arrows::check(&root),
         ["tidy"] => tidy::check(&root),
         ["check"] => check::all(&root),
+        ["ci"] => stages::all(&root),
         _ => Err(vec![USAGE.to_string()]),
     };
     match outcome {

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Makes a fresh Debian or Ubuntu machine ready: system packages and toolchain components. Asks nothing, repeats safely,
+# and needs no root when all is there already.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+cd "$(dirname "$0")/.."
+
+missing=()
+command -v cc >/dev/null || missing+=(build-essential)
+command -v git >/dev/null || missing+=(git)
+command -v setpriv >/dev/null || missing+=(util-linux)
+if [ ${#missing[@]} -gt 0 ]; then
+  if [ "$(id -u)" != 0 ]; then
+    echo "setup: packages are missing and this is not root; run: apt-get install ${missing[*]}" >&2
+    exit 2
+  fi
+  timeout 300 apt-get update -qq
+  timeout 900 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+if ! command -v cargo >/dev/null; then
+  echo "setup: no Rust toolchain here; install rustup, then run this again (the version is pinned in rust-toolchain.toml)" >&2
+  exit 2
+fi
+# rustup installs the pinned toolchain with its components on first use; say so instead of seeming to hang.
+for component in fmt clippy; do
+  if ! cargo "$component" --version >/dev/null 2>&1; then
+    echo "setup: the toolchain of rust-toolchain.toml lacks $component"
+    command -v rustup >/dev/null || { echo "setup: and there is no rustup to add it" >&2; exit 2; }
+    case $component in fmt) rustup component add rustfmt ;; *) rustup component add "$component" ;; esac
+  fi
+done
