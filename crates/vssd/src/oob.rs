@@ -6,15 +6,16 @@
 //! 5  u8  kind: 1 data, 2 copy (migration), 3 journal
 //! 6  u8  purpose, as the holder said
 //! 7  u8  zero
-//! 8  u32 owner generation: the vSSD's id, never used again; for kind 3 the journal's rotation
+//! 8  u32 owner generation: the vSSD's id; for kind 3 the journal's rotation
 //! 12 u16 unit
 //! 14 u24 logical block index within the unit
 //! 17 u24 kind 1, 3: page within the block; kind 2: pages the copy has when it is complete
-//! 20 u64 allocation sequence of the block: boot epoch << 40 | counter
+//! 20 u64 allocation sequence of the block
 //! 28 u32 erase count of the physical block
 //! ```
 //!
-//! Torn or rotten records fail the CRC and are treated as absent.
+//! Torn or rotten records fail the CRC and are treated as absent. Only kind 1 is written so far, nothing reads the
+//! record back yet, and ids and sequences start anew with each pool.
 
 use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_units::checksum;
