@@ -751,7 +751,9 @@ impl Log {
             self.seal(stream);
             // A chunk that moves may use the reserve: its data was accepted.
             let Some((segment, first_unit, _)) = self.place(stream, units, space).or_else(|| {
-                if self.free_segments < 2 {
+                // The last one is the cleaner's, unless frees wait for just these chunks to be durable.
+                let freeing = self.segments.iter().any(|s| s.state == SegmentState::Freeing);
+                if self.free_segments < 2 && !freeing {
                     return None;
                 }
                 let kept = self.open_segment[STREAM_CLEANER];

@@ -353,6 +353,14 @@ fn flushed_survives_with_a_volatile_cache() {
     seeds(250, 4).for_each(|seed| run_with(seed, false, 1, true, 1500));
 }
 
+#[test]
+fn seeds_of_the_bank_hold() {
+    // 17: found while planting bugs.
+    for seed in [17] {
+        run_with(seed, seed % 3 == 0, (seed % 2) as u32, seed % 3 == 1, 1500);
+    }
+}
+
 /// Goal: the model notices each planted bug; one that it misses would be missed in the code too.
 #[cfg(feature = "mutants")]
 #[test]
