@@ -860,17 +860,14 @@ impl Log {
                     }
                 }
             }
-            if waits && !busy {
-                if self.open_chunk(stream, space).is_some() {
-                    self.seal(stream);
-                    let index = self.sealed.pop_back().expect("just sealed");
-                    let chunk = self.slots[index].chunk.as_ref().expect("sealed");
-                    if stream == STREAM_MAP && chunk.data_count > 0 && self.floor(true) <= chunk.last_sequence
-                    {
-                        self.sealed.push_back(index);
-                    } else {
-                        self.program(index, space);
-                    }
+            if waits && !busy && self.open_chunk(stream, space).is_some() {
+                self.seal(stream);
+                let index = self.sealed.pop_back().expect("just sealed");
+                let chunk = self.slots[index].chunk.as_ref().expect("sealed");
+                if stream == STREAM_MAP && chunk.data_count > 0 && self.floor(true) <= chunk.last_sequence {
+                    self.sealed.push_back(index);
+                } else {
+                    self.program(index, space);
                 }
             }
         }
