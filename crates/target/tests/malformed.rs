@@ -52,6 +52,9 @@ fn data(cid: u16, tag: u16, start: u32, length: u32, flags: u8, said: u32) -> Ve
     bytes
 }
 
+/// Name, state of the connection, digests, the bytes, and the expected fatal error with its information.
+type Case = (&'static str, When, Digests, Vec<u8>, FatalError, u32);
+
 #[test]
 fn malformed_pdus_end_the_connection_with_the_right_status() {
     let mut wrong_version = InitializeRequest::new(Digests::NONE).as_bytes().to_vec();
@@ -65,7 +68,7 @@ fn malformed_pdus_end_the_connection_with_the_right_status() {
     let mut wrong_digest = command([4, 1, 72, 0, 76, 0, 0, 0]);
     wrong_digest.extend([0x11, 0x22, 0x33, 0x44]);
     #[rustfmt::skip]
-    let cases: Vec<(&str, When, Digests, Vec<u8>, FatalError, u32)> = vec![
+    let cases: Vec<Case> = vec![
         ("no such type", When::Accepted, none, vec![0x0A, 0, 8, 0, 8, 0, 0, 0], FatalError::InvalidHeaderField, 0),
         ("a response", When::Live, none, vec![5, 0, 24, 0, 24, 0, 0, 0], FatalError::InvalidHeaderField, 0),
         ("command first", When::Accepted, none, command([4, 0, 72, 0, 72, 0, 0, 0]), FatalError::SequenceError, 0),
