@@ -216,6 +216,7 @@ pub trait EraseBlockSpace {
     );
     /// Reads consecutive IUs into `destination` (see `Operation::Read` of the media contract for its length)
     /// and the OOB of the pages touched into `oob`.
+    #[expect(clippy::too_many_arguments, reason = "one argument per field of the command; all are needed")]
     fn read(
         &mut self,
         token: SpaceToken,

@@ -116,6 +116,9 @@ impl<'a> Server<'a> {
         let child = kill_with_parent("sh")
             // exec: the process that is killed must be the server, not a shell around it.
             .args(["-c", &format!("exec {filled}")])
+            .env("NQN_A", &self.options.nqn_a)
+            .env("NQN_B", &self.options.nqn_b)
+            .env("HOST_NQN", crate::scenario::HOST_NQN)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
