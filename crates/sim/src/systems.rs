@@ -4,9 +4,10 @@ use crate::guard::Factory;
 use crate::model::{Model, ModelBug};
 use crate::plan::Plan;
 use crate::system::System;
+use crate::transport::Transport;
 
 /// Names that [`factory`] knows.
-pub const NAMES: &[&str] = &["model"];
+pub const NAMES: &[&str] = &["model", "transport"];
 
 /// What makes systems of this name.
 pub fn factory(name: &str) -> Option<Box<dyn Factory + Send>> {
@@ -14,6 +15,7 @@ pub fn factory(name: &str) -> Option<Box<dyn Factory + Send>> {
         "model" => Some(Box::new(|plan: &Plan| {
             Ok(Box::new(Model::new(plan, ModelBug::planted())) as Box<dyn System>)
         })),
+        "transport" => Some(Box::new(|plan: &Plan| Ok(Box::new(Transport::new(plan)) as Box<dyn System>))),
         _ => None,
     }
 }
