@@ -13,6 +13,20 @@
 //! - A run is single-threaded; a set of runs may use threads, each run on one.
 //! - The oracle never asks the system what is right.
 //!
+//! # Coverage: what the simulator does not exercise
+//!
+//! - Two systems are wired up. `transport` is the shipped NVMe/TCP target over a simulated network, with a plain
+//!   store as its namespaces; `model` is a model of the whole and only checks the checkers. Media, vSSDs, logs,
+//!   volumes, admission and the composition in `shard` are **not** behind [`system::System`] yet: isolation,
+//!   software fairness, the cleaner, wear, torn programs and recovery are not simulated here.
+//! - Faults of the medium in a plan (program, erase, read failures, silent flips, a die offline) are generated and
+//!   stored, but neither system has a medium to give them to.
+//! - The two systems cut power between commands, never inside one.
+//! - Hosts behave: malformed PDUs, data out of order and corrupted segments are the target's own tests.
+//! - One I/O queue per host; no discovery, asynchronous events, keep-alive, abort or controller reset; no
+//!   control operations during a run; one volume belongs to one host.
+//! - Several shards, the reactor, real sockets and threads.
+//!
 //! Not known here: sockets, the real clock.
 
 pub mod bank;

@@ -27,20 +27,12 @@ pub struct Verdict {
     pub reached: bool,
 }
 
-/// The planted bugs of the rooms, all of them; a room that plants one adds a line. Those of the transport need a
-/// system with connections.
-pub const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "target: late write of an old association",
-        story: "a host's new association is accepted while writes of its old one are still under way",
-    },
-    Mutant { name: "target: data out of order", story: "H2CData at the wrong offset is accepted" },
-    Mutant { name: "target: data digest ignored", story: "a wrong data digest passes" },
-    Mutant {
-        name: "target: ready falls too early",
-        story: "a controller reset is reported done while commands are under way",
-    },
-];
+/// The planted bugs of the rooms, all of them; a room that plants one adds a line. Those that
+/// only a hostile host reaches (data out of order, digests, resets under load) are caught by the room's own tests.
+pub const MUTANTS: &[Mutant] = &[Mutant {
+    name: "target: late write of an old association",
+    story: "a host's new association is accepted while writes of its old one are still under way",
+}];
 
 /// The bugs of the model system: the check of the checkers.
 pub fn model_mutants() -> Vec<Mutant> {
@@ -58,7 +50,10 @@ pub fn hunt(mutant: &Mutant, seeds: std::ops::Range<u64>, shape: &Shape, factory
         let outcome = run_seed(seed, shape, factory, &options);
         verdict.seeds += 1;
         verdict.reached |= outcome.mutant_reached > 0;
-        if let Some(violation) = outcome.violations.first() {
+        // A seed that never passed the planted bug failed for another reason.
+        if let Some(violation) = outcome.violations.first()
+            && outcome.mutant_reached > 0
+        {
             verdict.caught = Some((seed, violation.finding));
             return verdict;
         }
