@@ -15,9 +15,19 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 3] = [
+static STAGES: [(&str, Work); 5] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
+    (
+        "simulated hosts",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system transport --seeds 0..500",
+        ),
+    ),
+    (
+        "planted bugs",
+        Work::Run("cargo run --quiet -p diecut-sim --features marks,mutants -- --system transport --mutants"),
+    ),
     ("real hosts", Work::Run("tests/hosts/run.sh")),
 ];
 

@@ -1,5 +1,5 @@
 //! The command line. It speaks to a running server over its control socket and prints what it says, as
-//! tables for people and as JSON for programs (`--json`).
+//! tables for people and as JSON for programs (`--json`). `diecut sim` needs no server.
 //!
 //! Place in the flow: beside the data path. It knows the words of the control interface and no shard.
 
@@ -46,10 +46,15 @@ enum Command {
     Host(command::host::Host),
     /// Create everything a set-up file declares; applying it again changes nothing.
     Apply(command::apply::Apply),
+    /// Run the system in virtual time, from seeds, with faults and checkers.
+    Sim(diecut_sim::cli::SimArgs),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Command::Sim(sim) = &arguments.command {
+        return diecut_sim::cli::main(sim);
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(&client).await,
+            Command::Sim(_) => unreachable!("answered before a client is needed"),
         }
     });
     match outcome {

@@ -27,7 +27,7 @@ pub struct SimArgs {
     /// Runs the seeds A..B (B not included).
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
     pub seeds: Option<(u64, u64)>,
-    /// System to run: model.
+    /// System to run: `model` (a small one that keeps its promises) or `transport` (the shipped target over a faulty network).
     #[arg(long, default_value = "model")]
     pub system: String,
     /// Uses at most this many steps of the plan.
