@@ -1,0 +1,153 @@
+//! `diecut-bench`: the fixed benchmark programs. `make bench` calls `diecut-bench all`.
+#![allow(clippy::disallowed_methods, reason = "measures real time on real threads")]
+
+use clap::{Args, Parser, Subcommand};
+use comfy_table::Table;
+use diecut_bench::raw::{self, RawResult, RawSettings, RawShape};
+use std::net::{SocketAddr, TcpListener};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(about = "Fixed benchmark programs of diecut", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The raw socket loop, both ends on two cores.
+    Raw(RawArguments),
+    /// Only the server end of the raw socket loop; serves one run and ends.
+    RawServer {
+        /// Address to listen on.
+        #[arg(long, default_value = "127.0.0.1:4421")]
+        listen: SocketAddr,
+        #[command(flatten)]
+        raw: RawArguments,
+    },
+    /// Only the client end of the raw socket loop.
+    RawClient {
+        /// Address of the server.
+        #[arg(long, default_value = "127.0.0.1:4421")]
+        connect: SocketAddr,
+        #[command(flatten)]
+        raw: RawArguments,
+    },
+}
+
+#[derive(Args)]
+struct RawArguments {
+    /// Only this shape; without it, `raw` runs its table of shapes.
+    #[arg(long)]
+    shape: Option<RawShape>,
+    /// Connections.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    /// Requests under way on each connection.
+    #[arg(long, default_value_t = 128)]
+    depth: usize,
+    /// Measured time in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    duration_ms: u64,
+    /// Core of the server.
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// Core of the load.
+    #[arg(long, default_value_t = 1)]
+    load_core: usize,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl RawArguments {
+    fn settings(&self, shape: RawShape, connections: usize, depth: usize) -> RawSettings {
+        RawSettings {
+            shape,
+            connections,
+            depth,
+            duration_ms: self.duration_ms,
+            server_core: Some(self.server_core),
+            load_core: Some(self.load_core),
+        }
+    }
+    fn single(&self) -> RawSettings {
+        self.settings(self.shape.unwrap_or(RawShape::Read), self.connections, self.depth)
+    }
+}
+
+/// The table printed without `--shape`: the rows of the published comparison.
+const RAW_TABLE: [(RawShape, usize, usize); 8] = [
+    (RawShape::Read, 1, 1),
+    (RawShape::Read, 1, 32),
+    (RawShape::Read, 1, 64),
+    (RawShape::Read, 1, 128),
+    (RawShape::Read, 4, 8),
+    (RawShape::Read, 16, 8),
+    (RawShape::Write, 1, 32),
+    (RawShape::Write, 1, 128),
+];
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("diecut-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
+    match command {
+        Command::Raw(raw) => {
+            let rows: Vec<RawSettings> = match raw.shape {
+                Some(_) => vec![raw.single()],
+                None => RAW_TABLE.iter().map(|&(shape, n, depth)| raw.settings(shape, n, depth)).collect(),
+            };
+            let mut results = Vec::new();
+            for settings in rows {
+                results.push(raw::run(&settings)?);
+            }
+            print_raw(&results, raw.json)?;
+        }
+        Command::RawServer { listen, raw } => {
+            let counters = raw::serve(&TcpListener::bind(listen)?, &raw.single())?;
+            let per_operation = counters.system_calls as f64 / counters.messages.max(1) as f64;
+            if raw.json {
+                let line = serde_json::json!({
+                    "messages": counters.messages,
+                    "system_calls_per_operation": per_operation,
+                });
+                println!("{line}");
+            } else {
+                println!("{} requests, {per_operation:.3} system calls each", counters.messages);
+            }
+        }
+        Command::RawClient { connect, raw } => print_raw(&[raw::load(connect, &raw.single())?], raw.json)?,
+    }
+    Ok(())
+}
+
+fn print_raw(results: &[RawResult], json: bool) -> serde_json::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(results)?);
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.set_header(["shape", "connections", "depth", "operations/s", "server calls/op", "client calls/op"]);
+    for result in results {
+        let settings = &result.settings;
+        table.add_row([
+            format!("{} B -> {} B", settings.shape.request_bytes(), settings.shape.response_bytes()),
+            settings.connections.to_string(),
+            settings.depth.to_string(),
+            format!("{:.0}", result.operations_per_second),
+            result.server_system_calls_per_operation.map_or("-".into(), |calls| format!("{calls:.3}")),
+            format!("{:.3}", result.client_system_calls_per_operation),
+        ]);
+    }
+    println!("{table}");
+    Ok(())
+}
