@@ -1,0 +1,66 @@
+//! State of erase blocks: how far they are programmed, how worn they are, which pages are not what was
+//! programmed.
+
+use std::collections::BTreeMap;
+
+/// Bits of [`Block::flags`].
+pub(crate) const FACTORY_BAD: u8 = 1;
+/// An erase was cut: the block must be erased again before it is programmed.
+pub(crate) const ERASE_CUT: u8 = 2;
+/// An erase failed: nothing can be programmed.
+pub(crate) const ERASE_FAILED: u8 = 4;
+/// Some pages have a [`PageMark`].
+pub(crate) const HAS_MARKS: u8 = 8;
+
+/// One erase block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Block {
+    /// Next page once everything submitted is done; what the rules are checked against.
+    pub(crate) submitted_page: u32,
+    /// Next page of the cells.
+    pub(crate) programmed_page: u32,
+    /// Erases so far.
+    pub(crate) erase_count: u32,
+    /// Programs, erases and copies submitted and not yet complete.
+    pub(crate) pending: u16,
+    pub(crate) flags: u8,
+    /// When it was programmed first since the last erase, in seconds: retention.
+    pub(crate) programmed_at_s: u32,
+}
+
+impl Block {
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A page below the write position that does not read as programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageMark {
+    /// Reads as uncorrectable: torn, lost with its word line, or of a failed program.
+    Garbage,
+    /// Reads as erased: a torn program that did not reach this page, or a torn erase that did.
+    Erased,
+}
+
+/// Marks of all pages, by erase block number and page.
+#[derive(Default)]
+pub(crate) struct Marks {
+    pages: BTreeMap<(u64, u32), PageMark>,
+}
+
+impl Marks {
+    pub(crate) fn set(&mut self, block: u64, page: u32, mark: PageMark) {
+        self.pages.insert((block, page), mark);
+    }
+
+    pub(crate) fn get(&self, block: u64, page: u32) -> Option<PageMark> {
+        self.pages.get(&(block, page)).copied()
+    }
+
+    pub(crate) fn clear_block(&mut self, block: u64) {
+        while let Some((&key, _)) = self.pages.range((block, 0)..(block + 1, 0)).next() {
+            self.pages.remove(&key);
+        }
+    }
+}

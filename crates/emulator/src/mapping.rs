@@ -1,0 +1,89 @@
+//! Memory mappings: anonymous, or shared with a file so that they outlive the process.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+/// A mapping, unmapped when dropped.
+pub(crate) struct Mapping {
+    bytes: NonNull<u8>,
+    size_bytes: usize,
+}
+
+// SAFETY: plain memory owned by this value.
+unsafe impl Send for Mapping {}
+// SAFETY: `&Mapping` only reads.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed memory that costs nothing until touched.
+    pub(crate) fn anonymous(size_bytes: usize) -> io::Result<Mapping> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice.
+        let mapping = unsafe { Mapping::map(size_bytes, flags, -1, 0) }?;
+        // Random reads of a large device miss the TLB on every access otherwise. Advice may be refused.
+        // SAFETY: the range is ours.
+        unsafe { libc::madvise(mapping.bytes.as_ptr().cast(), mapping.size_bytes, libc::MADV_HUGEPAGE) };
+        Ok(mapping)
+    }
+
+    /// A part of a file, shared: what is stored survives the death of the process.
+    ///
+    /// # Safety
+    /// Nobody else maps or writes this part of the file, and the file is at least that long, while the mapping
+    /// lives.
+    pub(crate) unsafe fn shared(file: &File, offset: u64, size_bytes: usize) -> io::Result<Mapping> {
+        // SAFETY: by the contract.
+        unsafe { Mapping::map(size_bytes, libc::MAP_SHARED, file.as_raw_fd(), offset) }
+    }
+
+    /// # Safety
+    /// `flags`, `descriptor` and `offset` describe a mapping that nobody else writes.
+    unsafe fn map(
+        size_bytes: usize,
+        flags: libc::c_int,
+        descriptor: libc::c_int,
+        offset: u64,
+    ) -> io::Result<Mapping> {
+        let size_bytes = size_bytes.max(1);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        // SAFETY: the kernel chooses the address; the rest is the caller's contract.
+        let place =
+            unsafe { libc::mmap(std::ptr::null_mut(), size_bytes, protection, flags, descriptor, offset) };
+        if place == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let bytes = NonNull::new(place.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
+        Ok(Mapping { bytes, size_bytes })
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped, initialized (zeros or file content), and written only through `bytes_mut`.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.size_bytes) }
+    }
+
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: mapped, initialized, and borrowed from the only owner.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.size_bytes) }
+    }
+
+    /// Where it starts, for an owner that hands the memory on.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.bytes
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this size, unmapped once.
+        unsafe { libc::munmap(self.bytes.as_ptr().cast(), self.size_bytes) };
+    }
+}

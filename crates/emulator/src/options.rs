@@ -1,0 +1,38 @@
+//! How an emulator is set up beyond its profile.
+
+use crate::FaultPlan;
+
+/// Where content lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Backing {
+    /// Anonymous memory, touched as it is programmed. Gone with the emulator.
+    #[default]
+    Memory,
+    /// 8-byte tags instead of content ([`diecut_units::ContentMode::Tags`]); IUs programmed as bytes are kept
+    /// aside. For virtual time only.
+    Tags,
+}
+
+/// Whether operations take time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// The event model: dies, buses and stages take the time of the profile. Right for virtual time and for a
+    /// real clock alike, because `now` arrives as a value.
+    #[default]
+    Modelled,
+    /// Commands take effect when they are submitted and complete with the next `advance`.
+    Unpaced,
+}
+
+/// How an emulator is set up beyond its profile.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where content lies.
+    pub backing: Backing,
+    /// Whether operations take time.
+    pub pacing: Pacing,
+    /// Chooses factory bad blocks, the endurance of each block, and what random faults hit.
+    pub seed: u64,
+    /// What goes wrong.
+    pub faults: FaultPlan,
+}

@@ -1,0 +1,74 @@
+//! Content in anonymous memory, touched page by page as it is programmed.
+
+use crate::mapping::Mapping;
+use diecut_units::{Geometry, IU_SIZE_BYTES};
+
+/// All bytes of a device. Erased blocks keep their bytes (nobody can read them), so that programming them again
+/// costs no page faults.
+pub(crate) struct MemoryStore {
+    data: Mapping,
+    oob: Mapping,
+    block_size_bytes: usize,
+    page_size_bytes: usize,
+    oob_size_bytes: usize,
+    pages_per_erase_block: usize,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(geometry: &Geometry) -> std::io::Result<MemoryStore> {
+        let pages = geometry.erase_blocks() as usize * geometry.pages_per_erase_block() as usize;
+        Ok(MemoryStore {
+            data: Mapping::anonymous(geometry.raw_capacity_bytes() as usize)?,
+            oob: Mapping::anonymous(pages * geometry.oob_size_bytes as usize)?,
+            block_size_bytes: geometry.erase_block_size_bytes() as usize,
+            page_size_bytes: geometry.page_size_bytes as usize,
+            oob_size_bytes: geometry.oob_size_bytes as usize,
+            pages_per_erase_block: geometry.pages_per_erase_block() as usize,
+        })
+    }
+
+    #[inline]
+    fn place(&self, block: u64, iu: u32) -> usize {
+        block as usize * self.block_size_bytes + iu as usize * IU_SIZE_BYTES
+    }
+
+    #[inline]
+    fn oob_place(&self, block: u64, page: u32) -> usize {
+        (block as usize * self.pages_per_erase_block + page as usize) * self.oob_size_bytes
+    }
+
+    #[inline]
+    pub(crate) fn program(&mut self, block: u64, first_iu: u32, bytes: &[u8]) {
+        let place = self.place(block, first_iu);
+        self.data.bytes_mut()[place..place + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) {
+        let place = self.oob_place(block, first_page);
+        self.oob.bytes_mut()[place..place + oob.len()].copy_from_slice(oob);
+    }
+
+    #[inline]
+    pub(crate) fn read(&self, block: u64, first_iu: u32, destination: &mut [u8]) {
+        let place = self.place(block, first_iu);
+        destination.copy_from_slice(&self.data.bytes()[place..place + destination.len()]);
+    }
+
+    pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) {
+        let place = self.oob_place(block, page);
+        oob.copy_from_slice(&self.oob.bytes()[place..place + oob.len()]);
+    }
+
+    pub(crate) fn copy_page(
+        &mut self,
+        source: u64,
+        source_page: u32,
+        destination: u64,
+        destination_page: u32,
+    ) {
+        let size = self.page_size_bytes;
+        let from = source as usize * self.block_size_bytes + source_page as usize * size;
+        let to = destination as usize * self.block_size_bytes + destination_page as usize * size;
+        self.data.bytes_mut().copy_within(from..from + size, to);
+    }
+}

@@ -1,0 +1,105 @@
+//! Where content lies: in memory, in a sparse file, or nowhere (tags). Stores know erase blocks by number and
+//! keep no rules; what may be read is decided before they are asked.
+
+mod memory;
+mod oob;
+mod tags;
+
+pub(crate) use memory::MemoryStore;
+pub(crate) use tags::TagStore;
+
+use diecut_units::{Geometry, Payload};
+
+/// The content of a device.
+pub(crate) enum Store {
+    Memory(MemoryStore),
+    Tags(TagStore),
+}
+
+/// Why a read found nothing to return.
+pub(crate) enum ReadFault {
+    /// The IU is stored in the other content mode.
+    OtherMode { iu: u32 },
+}
+
+impl Store {
+    /// Stores consecutive IUs of a block.
+    #[inline]
+    pub(crate) fn program(&mut self, block: u64, first_iu: u32, payload: &Payload) {
+        match self {
+            Store::Memory(store) => store.program(block, first_iu, payload.bytes()),
+            Store::Tags(store) => store.program(block, first_iu, payload),
+        }
+    }
+
+    /// Stores the OOB areas of consecutive pages.
+    #[inline]
+    pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) {
+        match self {
+            Store::Memory(store) => store.program_oob(block, first_page, oob),
+            Store::Tags(store) => store.program_oob(block, first_page, oob),
+        }
+    }
+
+    /// Fills `destination` with consecutive IUs.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        block: u64,
+        first_iu: u32,
+        iu_count: u32,
+        destination: &mut [u8],
+    ) -> Result<(), ReadFault> {
+        match self {
+            Store::Memory(store) => {
+                store.read(block, first_iu, destination);
+                Ok(())
+            }
+            Store::Tags(store) => store.read(block, first_iu, iu_count, destination),
+        }
+    }
+
+    /// Fills `oob` with the OOB area of one page.
+    #[inline]
+    pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) {
+        match self {
+            Store::Memory(store) => store.read_oob(block, page, oob),
+            Store::Tags(store) => store.read_oob(block, page, oob),
+        }
+    }
+
+    /// Forgets the content of a block.
+    pub(crate) fn erase(&mut self, block: u64) {
+        match self {
+            Store::Memory(_) => {}
+            Store::Tags(store) => store.erase(block),
+        }
+    }
+
+    /// Copies one page, content and OOB, to the next page of another block.
+    pub(crate) fn copy_page(
+        &mut self,
+        geometry: &Geometry,
+        source: u64,
+        source_page: u32,
+        destination: u64,
+        destination_page: u32,
+        oob: Option<&[u8]>,
+    ) {
+        let ius = geometry.ius_per_page();
+        match self {
+            Store::Memory(store) => store.copy_page(source, source_page, destination, destination_page),
+            Store::Tags(store) => {
+                store.copy_ius(source, source_page * ius, destination, destination_page * ius, ius);
+            }
+        }
+        match oob {
+            Some(oob) => self.program_oob(destination, destination_page, oob),
+            None => {
+                let mut area = vec![0; geometry.oob_size_bytes as usize];
+                self.read_oob(source, source_page, &mut area);
+                self.program_oob(destination, destination_page, &area);
+            }
+        }
+    }
+}
