@@ -1,7 +1,29 @@
 //! Namespaces: what a host sees and its rules, in words that know no transport. All doors speak
 //! [`contract`], so a feature is written once.
 //!
-//! Place in the flow: under `target` and the other doors, above `volume`. Statistics and latency histograms
-//! are kept here.
+//! Place in the flow: under `target` and the other doors (entered through the admission scheduler of `shard`),
+//! above `volume`. A command is checked here, turned into commands of one volume, and answered when the last
+//! of them is; statistics and latency histograms are aggregated on the way out.
+//!
+//! Start with [`Namespaces::submit`] (`namespaces.rs`), then `pending.rs`.
+//!
+//! Invariants
+//! - Every command is answered exactly once, with its token, whatever its volume says.
+//! - A volume sees only ranges within it, buffers as long as their range, and no write to a read-only namespace.
+//! - Nothing is allocated per command once the slab of pending commands has grown to the depth in use.
+//! - Bytes of a reused buffer never reach a host: a read completes with what the volume filled, or with zeros.
+//!
+//! Logical blocks are 4096 bytes (one IU). Compare reads its range once and compares: with respect to concurrent
+//! writes it is as atomic as a read of the same range, which is what NVMe asks of a Compare that is not fused.
+//!
+//! Not known here: queues, NSIDs, status codes, tenants, erase blocks, the clock (time arrives as a value).
 
 pub mod contract;
+mod definition;
+mod namespaces;
+mod pending;
+mod statistics;
+
+pub use definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
+pub use namespaces::{Finished, Namespaces, Outputs};
+pub use statistics::{LatencySummary, NamespaceStatistics, OperationStatistics};

@@ -1,0 +1,406 @@
+use crate::contract::{
+    LbaRange, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, NamespaceOperation,
+    NamespaceProperties, SourceId,
+};
+use crate::definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
+use crate::pending::{Pending, PendingSlab};
+use crate::statistics::{Kind, NamespaceStatistics};
+use diecut_units::{Buffer, BufferPool, Payload, Time};
+use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeError, VolumeOperation, VolumeToken};
+
+/// Size of the shared buffer of zeros that null namespaces answer reads with, in bytes.
+const SHARED_ZEROS_BYTES: usize = 1 << 20;
+
+/// A command that was answered.
+#[derive(Debug)]
+pub struct Finished {
+    /// Who asked: admission counts it as no longer under way.
+    pub source: SourceId,
+    /// Which namespace.
+    pub namespace: NamespaceId,
+    /// The answer for the door.
+    pub completion: NamespaceCompletion,
+}
+
+/// What comes out of the room; the caller empties and reuses it.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// Commands for volumes, in order.
+    pub volume_commands: Vec<(StoreIndex, VolumeCommand)>,
+    /// Answers for doors, in order.
+    pub finished: Vec<Finished>,
+}
+
+/// All namespaces of a shard.
+pub struct Namespaces {
+    /// By identifier; ids are small and reused by whoever gives them.
+    namespaces: Vec<Option<Namespace>>,
+    pending: PendingSlab,
+    pool: BufferPool,
+    zeros: Option<Buffer>,
+}
+
+struct Namespace {
+    definition: NamespaceDefinition,
+    used_lbas: u64,
+    under_way: u32,
+    closing: bool,
+    read_only_reason: Option<&'static str>,
+    statistics: NamespaceStatistics,
+}
+
+impl Namespaces {
+    /// No namespaces yet.
+    pub fn new() -> Namespaces {
+        Namespaces {
+            namespaces: Vec::new(),
+            pending: PendingSlab::default(),
+            pool: BufferPool::new(),
+            zeros: None,
+        }
+    }
+
+    /// Opens a namespace.
+    ///
+    /// # Panics
+    /// If the id is in use: ids are given by the caller.
+    pub fn open(&mut self, id: NamespaceId, definition: NamespaceDefinition) {
+        let index = id.0 as usize;
+        if index >= self.namespaces.len() {
+            self.namespaces.resize_with(index + 1, || None);
+        }
+        assert!(self.namespaces[index].is_none(), "{id:?} is open already");
+        self.namespaces[index] = Some(Namespace {
+            definition,
+            used_lbas: 0,
+            under_way: 0,
+            closing: false,
+            read_only_reason: definition.read_only.then_some("set read-only by the administrator"),
+            statistics: NamespaceStatistics::new(),
+        });
+    }
+
+    /// Refuses new commands from now on; those under way still complete. See [`Namespaces::is_idle`].
+    ///
+    /// # Panics
+    /// If it is not open.
+    pub fn begin_close(&mut self, id: NamespaceId) {
+        self.get_mut(id).expect("an open namespace is closed").closing = true;
+    }
+
+    /// Whether no command is under way (also when it is not open).
+    pub fn is_idle(&self, id: NamespaceId) -> bool {
+        self.get(id).is_none_or(|namespace| namespace.under_way == 0)
+    }
+
+    /// Forgets a namespace.
+    ///
+    /// # Panics
+    /// If it is not open, or commands are under way.
+    pub fn close(&mut self, id: NamespaceId) {
+        let namespace = self.namespaces[id.0 as usize].take().expect("an open namespace is closed");
+        assert_eq!(namespace.under_way, 0, "{id:?} is closed with commands under way");
+    }
+
+    /// Whether the namespace is open and takes commands.
+    pub fn is_open(&self, id: NamespaceId) -> bool {
+        self.get(id).is_some_and(|namespace| !namespace.closing)
+    }
+
+    /// What the namespace says of itself; `None` if it is not open.
+    pub fn properties(&self, id: NamespaceId) -> Option<NamespaceProperties> {
+        let namespace = self.get(id)?;
+        let mut properties = namespace.definition.properties(namespace.used_lbas);
+        properties.read_only = namespace.read_only_reason.is_some();
+        Some(properties)
+    }
+
+    /// Its definition; `None` if it is not open.
+    pub fn definition(&self, id: NamespaceId) -> Option<&NamespaceDefinition> {
+        Some(&self.get(id)?.definition)
+    }
+
+    /// What it did since it was opened; `None` if it is not open.
+    pub fn statistics(&self, id: NamespaceId) -> Option<&NamespaceStatistics> {
+        Some(&self.get(id)?.statistics)
+    }
+
+    /// Tells how many logical blocks hold data now (thin volumes). Does nothing if it is not open.
+    pub fn set_used_lbas(&mut self, id: NamespaceId, used_lbas: u64) {
+        if let Some(namespace) = self.get_mut(id) {
+            namespace.used_lbas = used_lbas;
+        }
+    }
+
+    /// Makes it read-only for a reason, or writable again. Does nothing if it is not open.
+    pub fn set_read_only(&mut self, id: NamespaceId, reason: Option<&'static str>) {
+        if let Some(namespace) = self.get_mut(id) {
+            namespace.read_only_reason = reason;
+        }
+    }
+
+    /// Commands under way over all namespaces.
+    pub fn under_way(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn get(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.get(id.0 as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
+        self.namespaces.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Takes a command: it is answered at once (errors, null namespaces, nothing to do) or after its volume.
+    pub fn submit(&mut self, command: NamespaceCommand, now: Time, outputs: &mut Outputs) {
+        let NamespaceCommand { token, namespace: id, source, arrived, operation } = command;
+        let (kind, lbas) = kind_of(&operation);
+        let mut answer = |result, data| {
+            let completion = NamespaceCompletion { token, result, data };
+            outputs.finished.push(Finished { source, namespace: id, completion });
+        };
+        let Some(namespace) = self.namespaces.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return answer(Err(NamespaceError::NoSuchNamespace), None);
+        };
+        if let Err(error) = namespace.check(&operation) {
+            namespace.statistics.record(kind, 0, now.since(arrived), false);
+            return answer(Err(error), None);
+        }
+        let (store, volume) = match namespace.definition.backing {
+            Backing::Volume { store, volume } => (store, volume),
+            Backing::Null { reads } => {
+                namespace.statistics.record(kind, lbas, now.since(arrived), true);
+                let (result, data) = null_answer(operation, reads, &mut self.zeros);
+                return answer(result, data);
+            }
+        };
+        let mut pending = Pending {
+            token,
+            namespace: id,
+            source,
+            arrived,
+            kind,
+            lbas,
+            remaining: 1,
+            error: None,
+            expected: None,
+        };
+        let operation = match operation {
+            NamespaceOperation::Read { range, destination } => {
+                VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
+            }
+            NamespaceOperation::Write { range, data, force_unit_access } => VolumeOperation::Write {
+                first_iu: range.first_lba,
+                payload: Payload::new(namespace.definition.content_mode, data),
+                force_unit_access,
+            },
+            NamespaceOperation::Flush => VolumeOperation::Flush,
+            NamespaceOperation::WriteZeroes { range, may_deallocate: _, force_unit_access } => {
+                // Zeros need no space whether or not the host allows it: a volume stores none.
+                VolumeOperation::WriteZeroes {
+                    first_iu: range.first_lba,
+                    iu_count: range.lba_count.into(),
+                    force_unit_access,
+                }
+            }
+            NamespaceOperation::Verify { range } => {
+                VolumeOperation::Verify { first_iu: range.first_lba, iu_count: range.lba_count }
+            }
+            NamespaceOperation::Compare { range, data } => {
+                let destination = self.pool.take(data.len());
+                pending.expected = Some(data);
+                VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
+            }
+            NamespaceOperation::Deallocate { ranges } => {
+                pending.remaining = ranges.iter().filter(|range| range.lba_count > 0).count() as u32;
+                if pending.remaining == 0 {
+                    namespace.statistics.record(kind, 0, now.since(arrived), true);
+                    return answer(Ok(()), None);
+                }
+                namespace.under_way += 1;
+                let token = self.pending.insert(pending);
+                for range in ranges.iter().filter(|range| range.lba_count > 0) {
+                    let (first_iu, iu_count) = (range.first_lba, range.lba_count.into());
+                    let operation = VolumeOperation::Deallocate { first_iu, iu_count };
+                    outputs.volume_commands.push((store, VolumeCommand { token, volume, operation }));
+                }
+                return;
+            }
+        };
+        namespace.under_way += 1;
+        let token = self.pending.insert(pending);
+        outputs.volume_commands.push((store, VolumeCommand { token, volume, operation }));
+    }
+
+    /// Takes the answer of a volume.
+    ///
+    /// # Panics
+    /// If the token is not under way.
+    pub fn complete(&mut self, completion: VolumeCompletion, now: Time, outputs: &mut Outputs) {
+        let VolumeCompletion { token, result, destination } = completion;
+        let pending = self.pending.get_mut(token);
+        pending.remaining -= 1;
+        if let Err(error) = result {
+            pending.error.get_or_insert(translate(error));
+        }
+        if pending.remaining == 0 {
+            let data = destination.map(|destination| destination.freeze());
+            self.finish(token, data, now, outputs);
+        }
+    }
+
+    fn finish(&mut self, token: VolumeToken, data: Option<Buffer>, now: Time, outputs: &mut Outputs) {
+        let pending = self.pending.remove(token);
+        let (result, data) = match (pending.error, pending.expected) {
+            (Some(error), _) => (Err(error), None),
+            (None, None) if pending.kind == Kind::Read => {
+                (Ok(()), Some(data.expect("a read that succeeded carries its buffer")))
+            }
+            (None, None) => (Ok(()), None),
+            (None, Some(expected)) => {
+                let content = data.expect("a read that succeeded carries its buffer");
+                if content[..] == expected[..] {
+                    (Ok(()), None)
+                } else {
+                    (Err(NamespaceError::CompareFailure), None)
+                }
+            }
+        };
+        let namespace = self.namespaces[pending.namespace.0 as usize]
+            .as_mut()
+            .expect("a namespace with commands under way stays open");
+        namespace.under_way -= 1;
+        namespace.statistics.record(pending.kind, pending.lbas, now.since(pending.arrived), result.is_ok());
+        if matches!(result, Err(NamespaceError::Unrecovered { .. })) {
+            namespace.statistics.media_errors += 1;
+        }
+        outputs.finished.push(Finished {
+            source: pending.source,
+            namespace: pending.namespace,
+            completion: NamespaceCompletion { token: pending.token, result, data },
+        });
+    }
+}
+
+impl Default for Namespaces {
+    fn default() -> Namespaces {
+        Namespaces::new()
+    }
+}
+
+impl Namespace {
+    fn check(&self, operation: &NamespaceOperation) -> Result<(), NamespaceError> {
+        if self.closing {
+            return Err(NamespaceError::NoSuchNamespace);
+        }
+        match operation {
+            NamespaceOperation::Read { range, destination } => {
+                self.check_transfer(*range)?;
+                self.check_length(*range, destination.len())
+            }
+            NamespaceOperation::Write { range, data, .. } => {
+                self.check_transfer(*range)?;
+                self.check_length(*range, data.len())?;
+                self.check_writable()
+            }
+            NamespaceOperation::Compare { range, data } => {
+                self.check_transfer(*range)?;
+                self.check_length(*range, data.len())
+            }
+            NamespaceOperation::Flush => Ok(()),
+            NamespaceOperation::WriteZeroes { range, .. } => {
+                self.check_range(*range)?;
+                self.check_writable()
+            }
+            NamespaceOperation::Verify { range } => self.check_range(*range),
+            NamespaceOperation::Deallocate { ranges } => {
+                for range in ranges {
+                    self.check_end(*range)?;
+                }
+                self.check_writable()
+            }
+        }
+    }
+
+    fn check_transfer(&self, range: LbaRange) -> Result<(), NamespaceError> {
+        self.check_range(range)?;
+        if range.lba_count > self.definition.transfer_max_lbas {
+            return Err(NamespaceError::InvalidField { what: "the transfer is larger than the maximum" });
+        }
+        Ok(())
+    }
+
+    fn check_range(&self, range: LbaRange) -> Result<(), NamespaceError> {
+        if range.lba_count == 0 {
+            return Err(NamespaceError::InvalidField { what: "the range has no logical block" });
+        }
+        self.check_end(range)
+    }
+
+    fn check_end(&self, range: LbaRange) -> Result<(), NamespaceError> {
+        let size_lbas = self.definition.size_lbas;
+        match range.first_lba.checked_add(range.lba_count.into()) {
+            Some(end) if end <= size_lbas => Ok(()),
+            _ => Err(NamespaceError::LbaOutOfRange { size_lbas }),
+        }
+    }
+
+    fn check_length(&self, range: LbaRange, len: usize) -> Result<(), NamespaceError> {
+        if len == range.lba_count as usize * self.definition.content_mode.bytes_per_iu() {
+            return Ok(());
+        }
+        Err(NamespaceError::InvalidField { what: "the data is not as long as the range" })
+    }
+
+    fn check_writable(&self) -> Result<(), NamespaceError> {
+        match self.read_only_reason {
+            Some(reason) => Err(NamespaceError::ReadOnly { reason }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
+    match operation {
+        NamespaceOperation::Read { range, .. } => (Kind::Read, range.lba_count.into()),
+        NamespaceOperation::Write { range, .. } => (Kind::Write, range.lba_count.into()),
+        NamespaceOperation::Flush => (Kind::Flush, 0),
+        NamespaceOperation::Deallocate { ranges } => {
+            (Kind::Deallocate, ranges.iter().map(|range| u64::from(range.lba_count)).sum())
+        }
+        NamespaceOperation::WriteZeroes { range, .. } => (Kind::WriteZeroes, range.lba_count.into()),
+        NamespaceOperation::Compare { range, .. } => (Kind::Compare, range.lba_count.into()),
+        NamespaceOperation::Verify { range } => (Kind::Verify, range.lba_count.into()),
+    }
+}
+
+fn null_answer(
+    operation: NamespaceOperation,
+    reads: NullReads,
+    zeros: &mut Option<Buffer>,
+) -> (Result<(), NamespaceError>, Option<Buffer>) {
+    match operation {
+        NamespaceOperation::Read { mut destination, .. } => {
+            if reads == NullReads::SharedZeros && destination.len() <= SHARED_ZEROS_BYTES {
+                let zeros = zeros.get_or_insert_with(|| Buffer::copy_from(&vec![0; SHARED_ZEROS_BYTES]));
+                return (Ok(()), Some(zeros.slice(..destination.len())));
+            }
+            destination.fill(0);
+            (Ok(()), Some(destination.freeze()))
+        }
+        NamespaceOperation::Compare { data, .. } if data.iter().any(|&byte| byte != 0) => {
+            (Err(NamespaceError::CompareFailure), None)
+        }
+        _ => (Ok(()), None),
+    }
+}
+
+fn translate(error: VolumeError) -> NamespaceError {
+    match error {
+        VolumeError::Unrecovered { iu } => NamespaceError::Unrecovered { lba: iu },
+        VolumeError::Full => NamespaceError::CapacityExceeded,
+        VolumeError::ReadOnly { reason } => NamespaceError::ReadOnly { reason },
+        VolumeError::Gone => NamespaceError::NotReady,
+    }
+}

@@ -1,0 +1,70 @@
+use crate::contract::{CommandToken, NamespaceError, NamespaceId, SourceId};
+use crate::statistics::Kind;
+use diecut_units::{Buffer, Time};
+use diecut_volume::contract::VolumeToken;
+
+/// A command that waits for its volume.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) token: CommandToken,
+    pub(crate) namespace: NamespaceId,
+    pub(crate) source: SourceId,
+    pub(crate) arrived: Time,
+    pub(crate) kind: Kind,
+    pub(crate) lbas: u64,
+    /// Volume commands still to be answered.
+    pub(crate) remaining: u32,
+    /// The first error among its volume commands.
+    pub(crate) error: Option<NamespaceError>,
+    /// What a compare expects.
+    pub(crate) expected: Option<Buffer>,
+}
+
+/// Commands under way. A volume token is the slot in its low half and the slot's generation in its high half,
+/// so that an answer that comes twice is caught.
+#[derive(Debug, Default)]
+pub(crate) struct PendingSlab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    pending: Option<Pending>,
+}
+
+impl PendingSlab {
+    pub(crate) fn insert(&mut self, pending: Pending) -> VolumeToken {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, pending: None });
+            u32::try_from(self.slots.len() - 1).expect("fewer than 4 billion commands under way")
+        });
+        let entry = &mut self.slots[slot as usize];
+        assert!(entry.pending.is_none(), "slot {slot} is free");
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.pending = Some(pending);
+        VolumeToken(u64::from(entry.generation) << 32 | u64::from(slot))
+    }
+
+    /// The pending command of a token.
+    ///
+    /// # Panics
+    /// If the token is not under way: the volume answered twice, or made one up.
+    pub(crate) fn get_mut(&mut self, token: VolumeToken) -> &mut Pending {
+        let entry = &mut self.slots[(token.0 & u64::from(u32::MAX)) as usize];
+        assert_eq!(u64::from(entry.generation), token.0 >> 32, "{token:?} was answered before");
+        entry.pending.as_mut().expect("the token is under way")
+    }
+
+    pub(crate) fn remove(&mut self, token: VolumeToken) -> Pending {
+        self.get_mut(token);
+        let slot = (token.0 & u64::from(u32::MAX)) as u32;
+        self.free.push(slot);
+        self.slots[slot as usize].pending.take().expect("checked above")
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

@@ -1,0 +1,239 @@
+//! Goal: every rule of the namespace contract, alone.
+//! Method: commands by hand, a volume that is played by the test.
+
+use diecut_namespace::contract::*;
+use diecut_namespace::{Backing, NamespaceDefinition, Namespaces, NullReads, Outputs, StoreIndex};
+use diecut_units::{Buffer, BufferMut, BufferPool, ContentMode, Time};
+use diecut_volume::contract::{VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation};
+
+const ID: NamespaceId = NamespaceId(3);
+
+fn definition(backing: Backing) -> NamespaceDefinition {
+    NamespaceDefinition {
+        backing,
+        size_lbas: 100,
+        transfer_max_lbas: 16,
+        content_mode: ContentMode::Bytes,
+        volatile_cache: false,
+        preferred_write_lbas: 1,
+        read_only: false,
+    }
+}
+
+fn on_volume() -> Namespaces {
+    let mut namespaces = Namespaces::new();
+    namespaces.open(ID, definition(Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) }));
+    namespaces
+}
+
+fn command(operation: NamespaceOperation) -> NamespaceCommand {
+    NamespaceCommand {
+        token: CommandToken(7),
+        namespace: ID,
+        source: SourceId(5),
+        arrived: Time(100),
+        operation,
+    }
+}
+
+fn range(first_lba: u64, lba_count: u32) -> LbaRange {
+    LbaRange { first_lba, lba_count }
+}
+
+fn read(first_lba: u64, lba_count: u32) -> NamespaceOperation {
+    let destination = BufferMut::copy_from(&vec![0xee; lba_count as usize * 4096]);
+    NamespaceOperation::Read { range: range(first_lba, lba_count), destination }
+}
+
+fn refused(namespaces: &mut Namespaces, operation: NamespaceOperation) -> NamespaceError {
+    let mut outputs = Outputs::default();
+    namespaces.submit(command(operation), Time(200), &mut outputs);
+    assert!(outputs.volume_commands.is_empty(), "a refused command reaches no volume");
+    assert_eq!(outputs.finished.len(), 1);
+    outputs.finished.remove(0).completion.result.unwrap_err()
+}
+
+#[test]
+fn ranges_beyond_the_end_are_refused() {
+    let mut namespaces = on_volume();
+    let beyond = NamespaceError::LbaOutOfRange { size_lbas: 100 };
+    assert_eq!(refused(&mut namespaces, read(100, 1)), beyond);
+    assert_eq!(refused(&mut namespaces, read(99, 2)), beyond);
+    assert_eq!(refused(&mut namespaces, read(u64::MAX, 2)), beyond);
+    let ranges = [range(0, 1), range(98, 3)].into_iter().collect();
+    assert_eq!(refused(&mut namespaces, NamespaceOperation::Deallocate { ranges }), beyond);
+    let zeroes = NamespaceOperation::WriteZeroes {
+        range: range(90, 11),
+        may_deallocate: true,
+        force_unit_access: false,
+    };
+    assert_eq!(refused(&mut namespaces, zeroes), beyond);
+    let mut outputs = Outputs::default();
+    namespaces.submit(command(read(99, 1)), Time(200), &mut outputs);
+    assert_eq!(outputs.volume_commands.len(), 1, "the last block can be read");
+}
+
+#[test]
+fn lengths_and_transfers_are_checked() {
+    let mut namespaces = on_volume();
+    assert!(matches!(refused(&mut namespaces, read(0, 17)), NamespaceError::InvalidField { .. }));
+    assert!(matches!(refused(&mut namespaces, read(0, 0)), NamespaceError::InvalidField { .. }));
+    let short = NamespaceOperation::Write {
+        range: range(0, 2),
+        data: Buffer::copy_from(&[1; 4096]),
+        force_unit_access: false,
+    };
+    assert!(matches!(refused(&mut namespaces, short), NamespaceError::InvalidField { .. }));
+}
+
+#[test]
+fn a_deallocation_is_answered_when_its_last_range_is_with_the_first_error() {
+    let mut namespaces = on_volume();
+    let mut outputs = Outputs::default();
+    let ranges = [range(0, 4), range(9, 0), range(50, 2)].into_iter().collect();
+    namespaces.submit(command(NamespaceOperation::Deallocate { ranges }), Time(200), &mut outputs);
+    let commands: Vec<_> = outputs.volume_commands.drain(..).map(|(_, command)| command).collect();
+    let shapes: Vec<_> = commands
+        .iter()
+        .map(|command| match command.operation {
+            VolumeOperation::Deallocate { first_iu, iu_count } => (first_iu, iu_count),
+            _ => panic!("{command:?}"),
+        })
+        .collect();
+    assert_eq!(shapes, [(0, 4), (50, 2)], "in the host's order, without the empty one");
+    let answer = |result| VolumeCompletion { token: commands[0].token, result, destination: None };
+    namespaces.complete(answer(Err(VolumeError::Full)), Time(300), &mut outputs);
+    assert!(outputs.finished.is_empty() && !namespaces.is_idle(ID));
+    namespaces.complete(answer(Ok(())), Time(300), &mut outputs);
+    assert_eq!(outputs.finished[0].completion.result, Err(NamespaceError::CapacityExceeded));
+    assert_eq!(outputs.finished[0].source, SourceId(5));
+    assert!(namespaces.is_idle(ID));
+    assert_eq!(namespaces.statistics(ID).unwrap().deallocations.failed, 1);
+}
+
+#[test]
+fn a_deallocation_of_nothing_is_done_at_once() {
+    let mut namespaces = on_volume();
+    let mut outputs = Outputs::default();
+    let ranges = [range(9, 0)].into_iter().collect();
+    namespaces.submit(command(NamespaceOperation::Deallocate { ranges }), Time(200), &mut outputs);
+    assert_eq!(outputs.finished[0].completion.result, Ok(()));
+    assert!(namespaces.is_idle(ID));
+}
+
+#[test]
+fn a_read_only_namespace_reads_but_does_not_write() {
+    let mut namespaces = on_volume();
+    namespaces.set_read_only(ID, Some("worn out"));
+    let write = NamespaceOperation::Write {
+        range: range(0, 1),
+        data: Buffer::copy_from(&[1; 4096]),
+        force_unit_access: false,
+    };
+    assert_eq!(refused(&mut namespaces, write), NamespaceError::ReadOnly { reason: "worn out" });
+    assert!(namespaces.properties(ID).unwrap().read_only);
+    let mut outputs = Outputs::default();
+    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs);
+    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs);
+    assert_eq!(outputs.volume_commands.len(), 2);
+}
+
+#[test]
+fn a_closing_namespace_finishes_what_is_under_way_and_takes_nothing_new() {
+    let mut namespaces = on_volume();
+    let mut outputs = Outputs::default();
+    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs);
+    namespaces.begin_close(ID);
+    assert_eq!(refused(&mut namespaces, read(1, 1)), NamespaceError::NoSuchNamespace);
+    let (_, volume_command) = outputs.volume_commands.remove(0);
+    let VolumeOperation::Read { destination, .. } = volume_command.operation else { panic!() };
+    namespaces.complete(
+        VolumeCompletion { token: volume_command.token, result: Ok(()), destination: Some(destination) },
+        Time(350),
+        &mut outputs,
+    );
+    assert_eq!(outputs.finished[0].completion.data.as_ref().unwrap().len(), 4096);
+    let latency = namespaces.statistics(ID).unwrap().read_latency();
+    assert!((248..=252).contains(&latency.p50_ns), "from arrival at 100 to 350: {latency:?}");
+    assert!(namespaces.is_idle(ID));
+    namespaces.close(ID);
+    assert_eq!(refused(&mut namespaces, read(1, 1)), NamespaceError::NoSuchNamespace);
+}
+
+#[test]
+fn compare_reads_and_compares() {
+    let mut namespaces = on_volume();
+    for (content, expected) in [(1, Ok(())), (2, Err(NamespaceError::CompareFailure))] {
+        let mut outputs = Outputs::default();
+        let data = Buffer::copy_from(&[1; 8192]);
+        namespaces.submit(
+            command(NamespaceOperation::Compare { range: range(4, 2), data }),
+            Time(200),
+            &mut outputs,
+        );
+        let (store, volume_command) = outputs.volume_commands.remove(0);
+        assert_eq!((store, volume_command.volume), (StoreIndex(1), VolumeIndex(2)));
+        let VolumeOperation::Read { first_iu: 4, iu_count: 2, mut destination } = volume_command.operation
+        else {
+            panic!()
+        };
+        destination.fill(1);
+        destination[8191] = content;
+        namespaces.complete(
+            VolumeCompletion { token: volume_command.token, result: Ok(()), destination: Some(destination) },
+            Time(300),
+            &mut outputs,
+        );
+        assert_eq!(outputs.finished[0].completion.result, expected);
+        assert!(outputs.finished[0].completion.data.is_none(), "a compare gives no content away");
+    }
+}
+
+#[test]
+fn a_lost_block_is_named_and_counted() {
+    let mut namespaces = on_volume();
+    let mut outputs = Outputs::default();
+    namespaces.submit(command(read(40, 8)), Time(200), &mut outputs);
+    let token = outputs.volume_commands[0].1.token;
+    let result = Err(VolumeError::Unrecovered { iu: 43 });
+    namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300), &mut outputs);
+    assert_eq!(outputs.finished[0].completion.result, Err(NamespaceError::Unrecovered { lba: 43 }));
+    assert_eq!(namespaces.statistics(ID).unwrap().media_errors, 1);
+}
+
+#[test]
+fn a_null_namespace_answers_at_once_and_never_shows_foreign_bytes() {
+    let mut pool = BufferPool::new();
+    for reads in [NullReads::SharedZeros, NullReads::FilledZeros] {
+        let mut namespaces = Namespaces::new();
+        namespaces.open(ID, definition(Backing::Null { reads }));
+        let mut secret = pool.take(4096);
+        secret.fill(0x5e);
+        drop(secret);
+        let mut outputs = Outputs::default();
+        let destination = pool.take(4096);
+        assert_eq!(destination[0], 0x5e, "the pool hands out used bytes");
+        namespaces.submit(
+            command(NamespaceOperation::Read { range: range(0, 1), destination }),
+            Time(200),
+            &mut outputs,
+        );
+        let data = outputs.finished[0].completion.data.as_ref().unwrap();
+        assert!(data.len() == 4096 && data.iter().all(|&byte| byte == 0));
+        assert_eq!(refused(&mut namespaces, read(100, 1)), NamespaceError::LbaOutOfRange { size_lbas: 100 });
+    }
+}
+
+#[test]
+#[should_panic(expected = "was answered before")]
+fn a_volume_that_answers_twice_is_our_bug() {
+    let mut namespaces = on_volume();
+    let mut outputs = Outputs::default();
+    for _ in 0..2 {
+        namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs);
+    }
+    let token = outputs.volume_commands[0].1.token;
+    namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1), &mut outputs);
+    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs);
+    namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1), &mut outputs);
+}
