@@ -1,16 +1,19 @@
 //! What a driver (`reactor` or `sim`) exchanges with a shard.
 
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
-use diecut_units::Buffer;
+use diecut_units::{Buffer, Time};
+
+/// A byte stream between a host and the server, numbered by the driver, unique over all shards and never used
+/// again while the process lives.
+pub use diecut_target::ConnectionId;
+/// State of a connection on its way to another shard: agreed parameters, its Connect command, unread bytes.
+pub use diecut_target::MovedConnection;
+/// Output of one connection.
+pub use diecut_target::Outbox;
 
 /// A shard of the server; one per core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardIndex(pub u16);
-
-/// A byte stream between a host and the server, numbered by the driver, unique over all shards and never used
-/// again while the process lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
 
 /// What the driver tells the shard.
 #[derive(Debug)]
@@ -19,8 +22,6 @@ pub enum Event {
     Accepted {
         /// The new connection.
         connection: ConnectionId,
-        /// Address of the host, for reports.
-        peer: String,
     },
     /// Bytes arrived. The shard keeps slices of `bytes` for as long as commands need them.
     Received {
@@ -29,12 +30,19 @@ pub enum Event {
         /// The next bytes of the stream.
         bytes: Buffer,
     },
-    /// A connection that another shard handed over, with what was read but not parsed.
+    /// Bytes were received right into [`Drive::receive_window`].
+    ReceivedInWindow {
+        /// The connection.
+        connection: ConnectionId,
+        /// How many.
+        len_bytes: usize,
+    },
+    /// A connection that another shard handed over.
     Adopted {
         /// The connection.
         connection: ConnectionId,
         /// State of the connection.
-        state: Box<HandOver>,
+        state: Box<MovedConnection>,
     },
     /// The stream ended or failed; nothing more can be sent or received.
     Closed {
@@ -48,20 +56,19 @@ pub enum Event {
         /// The request.
         request: Box<ControlRequest>,
     },
-    /// Time passed; the driver calls with it when [`now`](crate::drive) reaches the shard's deadline.
-    Tick,
 }
 
 /// What the shard asks of the driver.
 #[derive(Debug)]
 pub enum Action {
-    /// The connection has output: take it from the shard's outbox of that connection and write it to the
-    /// stream, until it is empty or the stream blocks.
+    /// The connection has output: take it from [`Drive::outbox`], write it to the stream and report it with
+    /// [`Drive::sent`], until it is empty or the stream blocks (and go on when it does not any more). Not repeated
+    /// until the outbox was empty.
     Transmit {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Close the stream after its output was written. No event of it is expected any more.
+    /// Close the stream after its output was written. Events of it that come later are ignored.
     Close {
         /// The connection.
         connection: ConnectionId,
@@ -73,7 +80,7 @@ pub enum Action {
         /// Its new home.
         to: ShardIndex,
         /// State of the connection.
-        state: Box<HandOver>,
+        state: Box<MovedConnection>,
     },
     /// Stop reading the connection until [`Action::Resume`]: it has more under way than it may.
     Pause {
@@ -94,9 +101,26 @@ pub enum Action {
     },
 }
 
-/// State of a connection on its way to another shard: parsed state and unread bytes.
-#[derive(Debug)]
-pub struct HandOver {
-    /// Bytes that were received but not parsed.
-    pub unread: Vec<u8>,
+/// What a driver needs of a shard. A driver's loop: hand over the events of a batch with [`Drive::handle`], call
+/// [`Drive::work`] once after the batch and whenever [`Drive::deadline`] is reached, then do the actions.
+pub trait Drive {
+    /// Takes one event. Cheap; whatever can wait for the end of the batch does.
+    fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>);
+
+    /// Lets time pass until `now`: one bounded round over everything that has work. Call again at once (with other
+    /// events handled in between) while [`Drive::deadline`] is not after `now`.
+    fn work(&mut self, now: Time, actions: &mut Vec<Action>);
+
+    /// When [`Drive::work`] must be called though no event came. Not after the `now` of the last call: there is work
+    /// left. [`Time::NEVER`]: only events matter.
+    fn deadline(&self) -> Time;
+
+    /// The output of a connection; `None` if the connection is not known.
+    fn outbox(&self, connection: ConnectionId) -> Option<&Outbox>;
+
+    /// The first `len_bytes` of a connection's output were written to its stream.
+    fn sent(&mut self, connection: ConnectionId, len_bytes: usize, actions: &mut Vec<Action>);
+
+    /// Where the next bytes of the stream may be received to without a copy, if there is such a place now.
+    fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]>;
 }

@@ -6,3 +6,4 @@
 
 pub mod control;
 pub mod drive;
+pub mod null;

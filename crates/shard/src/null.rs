@@ -1,0 +1,151 @@
+//! A shard without media: a target over null namespaces. The floor under every figure of the whole stack, and the
+//! smallest thing a driver can be tried with.
+
+use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
+use diecut_namespace::contract::NamespaceId;
+use diecut_namespace::{Backing, NamespaceDefinition, Namespaces, NullReads, Outputs};
+use diecut_target::{self as target, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
+use diecut_units::{ContentMode, Time};
+
+/// A target whose subsystems show null namespaces: commands complete at once, writes are forgotten.
+pub struct NullShard {
+    target: Target,
+    namespaces: Namespaces,
+    outputs: Outputs,
+    pending: Vec<target::Action>,
+    /// The other half of a double buffer, so that a warm shard allocates nothing.
+    spare: Vec<target::Action>,
+}
+
+impl NullShard {
+    /// A shard with one subsystem per name, each with one null namespace (NSID 1) of `size_lbas` blocks of 4096 bytes,
+    /// open to every host.
+    ///
+    /// # Panics
+    /// If a name is no NQN.
+    pub fn new(config: TargetConfig, names: &[&str], size_lbas: u64, reads: NullReads) -> NullShard {
+        let mut shard = NullShard {
+            target: Target::new(config),
+            namespaces: Namespaces::new(),
+            outputs: Outputs::default(),
+            pending: Vec::new(),
+            spare: Vec::new(),
+        };
+        for (number, name) in names.iter().enumerate() {
+            let definition = NamespaceDefinition {
+                backing: Backing::Null { reads },
+                size_lbas,
+                transfer_max_lbas: 256,
+                content_mode: ContentMode::Bytes,
+                volatile_cache: false,
+                preferred_write_lbas: 1,
+                read_only: false,
+            };
+            let namespace = NamespaceId(number as u32 + 1);
+            shard.namespaces.open(namespace, definition);
+            let config = NamespaceConfig {
+                namespace,
+                uuid: [number as u8 + 1; 16],
+                nguid: [number as u8 + 1; 16],
+                properties: definition.properties(0),
+                content: ContentMode::Bytes,
+            };
+            let subsystem = SubsystemConfig {
+                nqn: diecut_nvme::QualifiedName::new(name).expect("the name is an NQN"),
+                serial: format!("null-{number}"),
+                model: "diecut null".to_owned(),
+                allow_any_host: true,
+                allowed_hosts: Default::default(),
+                namespaces: [(1, config)].into(),
+                home: target::Home::Here,
+            };
+            shard.target.set_subsystem(subsystem, Time::ZERO, &mut shard.pending);
+        }
+        shard.pending.clear();
+        shard
+    }
+
+    fn settle(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
+        while !self.pending.is_empty() {
+            let mut batch = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
+            for action in batch.drain(..) {
+                if let target::Action::Submit(command) = action {
+                    self.namespaces.submit(command, now, &mut self.outputs);
+                } else {
+                    actions.push(translate(action));
+                }
+            }
+            self.spare = batch;
+            for finished in self.outputs.finished.drain(..) {
+                self.target.handle(target::Event::Completed(finished.completion), now, &mut self.pending);
+            }
+        }
+    }
+}
+
+/// Turns what the target asks into what the shard asks.
+///
+/// # Panics
+/// On [`target::Action::Submit`], which stays inside a shard.
+pub(crate) fn translate(action: target::Action) -> drive::Action {
+    match action {
+        target::Action::Submit(_) => unreachable!("commands stay inside the shard"),
+        target::Action::Transmit(connection) => drive::Action::Transmit { connection },
+        target::Action::Close(connection) => drive::Action::Close { connection },
+        target::Action::Pause(connection) => drive::Action::Pause { connection },
+        target::Action::Resume(connection) => drive::Action::Resume { connection },
+        target::Action::HandOver(connection, to, state) => {
+            drive::Action::HandOver { connection, to: ShardIndex(to), state }
+        }
+    }
+}
+
+impl Drive for NullShard {
+    fn handle(&mut self, event: drive::Event, now: Time, actions: &mut Vec<drive::Action>) {
+        let event = match event {
+            drive::Event::Accepted { connection } => target::Event::Accepted(connection),
+            drive::Event::Received { connection, bytes } => target::Event::Received(connection, bytes),
+            drive::Event::ReceivedInWindow { connection, len_bytes } => {
+                target::Event::ReceivedInWindow(connection, len_bytes)
+            }
+            drive::Event::Adopted { connection, state } => target::Event::Adopted(connection, state),
+            drive::Event::Closed { connection } => target::Event::Closed(connection),
+            drive::Event::Control { token, request: _ } => {
+                let error = crate::control::ControlError {
+                    kind: crate::control::ControlErrorKind::Invalid,
+                    message: "this server has null namespaces only; nothing can be changed".to_owned(),
+                };
+                let response = Box::new(crate::control::ControlResponse::Refused(error));
+                return actions.push(drive::Action::Answer { token, response });
+            }
+        };
+        self.target.handle(event, now, &mut self.pending);
+        self.settle(now, actions);
+    }
+
+    fn work(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
+        if self.target.has_work() {
+            self.target.handle(target::Event::Round, now, &mut self.pending);
+        }
+        if self.target.deadline() <= now {
+            self.target.handle(target::Event::Tick, now, &mut self.pending);
+        }
+        self.settle(now, actions);
+    }
+
+    fn deadline(&self) -> Time {
+        if self.target.has_work() { Time::ZERO } else { self.target.deadline() }
+    }
+
+    fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
+        self.target.outbox(connection)
+    }
+
+    fn sent(&mut self, connection: ConnectionId, len_bytes: usize, _actions: &mut Vec<drive::Action>) {
+        self.target.sent(connection, len_bytes, &mut self.pending);
+    }
+
+    fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
+        self.target.receive_window(connection)
+    }
+}
