@@ -1,22 +1,34 @@
 //! NAND as it behaves, behind the flash contract of `media`.
 //!
-//! Place in the flow: at the bottom, beside `drives`. What stands here today are its parts: device profiles as TOML
-//! files a user can copy ([`Profile`]), the order in which cells hold pages, the calendar of events, the plan of faults
-//! ([`FaultPlan`]), and stores of content, OOB areas and tags. The device that puts them behind `diecut_media::Media` is
-//! not built yet.
+//! Place in the flow: at the bottom, beside `drives`. A [`Device`] is made from a [`Profile`] (a TOML file that a user can
+//! copy) and [`Options`]. It keeps the flash rules, takes the time that dies, channel buses, controller and host link
+//! need on an exact event calendar (or, unpaced, none), and fails as its [`FaultPlan`] says. Content lies in memory, in
+//! a sparse file, or is replaced by tags.
+//!
+//! Invariants
+//! - A broken flash rule panics: it is the submitter's bug. Everything else is a value.
+//! - An effect takes place when the array is done, in the order of submission for each erase block.
+//! - One seed and one sequence of calls give one run, bit for bit.
 //!
 //! Not known here: LBAs, maps, tenants, hosts, the clock.
-#![allow(dead_code, reason = "parts of a device that is not built yet")]
 
 mod block;
 mod calendar;
 mod cells;
+mod device;
+mod engine;
 mod fault;
 mod mapping;
+mod nand;
 mod options;
 mod profile;
+mod slot;
+mod statistics;
 mod store;
+mod timing;
 
+pub use device::{Device, DeviceError};
 pub use fault::*;
 pub use options::*;
 pub use profile::*;
+pub use statistics::DieStatistics;

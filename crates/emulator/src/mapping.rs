@@ -75,10 +75,6 @@ impl Mapping {
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes
     }
-
-    pub(crate) fn size_bytes(&self) -> usize {
-        self.size_bytes
-    }
 }
 
 impl Drop for Mapping {

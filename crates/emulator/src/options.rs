@@ -11,6 +11,10 @@ pub enum Backing {
     /// 8-byte tags instead of content ([`diecut_units::ContentMode::Tags`]); IUs programmed as bytes are kept
     /// aside. For virtual time only.
     Tags,
+    /// A sparse file, mapped into memory: everything that completed, and protected memory, survives the death of the
+    /// process. What survives the death of the machine is what its file system wrote back: see
+    /// [`crate::Device::sync`].
+    File(std::path::PathBuf),
 }
 
 /// Whether operations take time.

@@ -3,7 +3,7 @@
 use crate::cells::CellLayout;
 use diecut_media::Capabilities;
 use diecut_units::{ContentMode, Geometry, GeometryError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// The profiles that come with diecut; the source of every value stands in the file.
@@ -43,7 +43,7 @@ pub struct Profile {
 }
 
 /// How cells hold pages.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellProfile {
     /// Pages that share a word line: 1 (SLC) to 4 (QLC).
@@ -58,7 +58,7 @@ pub struct CellProfile {
 }
 
 /// Time that arrays need, in microseconds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimingProfile {
     /// Read of a page, by page type (lower, upper, ..): one value per bit of a cell.
@@ -70,7 +70,7 @@ pub struct TimingProfile {
 }
 
 /// A channel bus.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusProfile {
     /// Bytes per second over one channel, in 10^6.
@@ -85,7 +85,7 @@ pub struct BusProfile {
 }
 
 /// Who gets the channel bus next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arbitration {
     /// Who asked first.
@@ -95,7 +95,7 @@ pub enum Arbitration {
 }
 
 /// What a die can overlap.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DieProfile {
     /// All planes are read and programmed at the same time; if not, one after the other.
@@ -119,7 +119,7 @@ pub struct DieProfile {
 }
 
 /// Controller and host link, shared by all channels. Zeros switch a stage off.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostProfile {
     /// Added to every command, overlapping with others, in microseconds.
@@ -131,7 +131,7 @@ pub struct HostProfile {
 }
 
 /// Erase blocks that were bad when the device was made.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BadBlockProfile {
     /// Share of erase blocks, in percent, chosen by the seed.
@@ -141,7 +141,7 @@ pub struct BadBlockProfile {
     pub bad_channels: Vec<u16>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct ProfileFile {
     name: String,
@@ -155,7 +155,7 @@ struct ProfileFile {
     protected_memory: ProtectedMemoryFile,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct GeometryFile {
     channels: u16,
@@ -167,7 +167,7 @@ struct GeometryFile {
     oob_size_bytes: u32,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct ProtectedMemoryFile {
     size_bytes: u64,
@@ -273,6 +273,31 @@ impl Profile {
     /// As [`Profile::named`] and [`Profile::from_file`].
     pub fn named_or_file(name: &str) -> Result<Profile, ProfileError> {
         if name.ends_with(".toml") { Profile::from_file(Path::new(name)) } else { Profile::named(name) }
+    }
+
+    /// The profile as TOML, as [`Profile::from_toml`] reads it; comments are lost.
+    pub fn to_toml(&self) -> String {
+        let geometry = &self.geometry;
+        let file = ProfileFile {
+            name: self.name.clone(),
+            geometry: GeometryFile {
+                channels: geometry.channels,
+                dies_per_channel: geometry.dies_per_channel,
+                planes_per_die: geometry.planes_per_die,
+                blocks_per_plane: geometry.blocks_per_plane,
+                pages_per_block: geometry.pages_per_block,
+                page_size_bytes: geometry.page_size_bytes,
+                oob_size_bytes: geometry.oob_size_bytes,
+            },
+            cell: self.cell.clone(),
+            timing: self.timing.clone(),
+            bus: self.bus.clone(),
+            die: self.die.clone(),
+            host: self.host.clone(),
+            bad_blocks: self.bad_blocks.clone(),
+            protected_memory: ProtectedMemoryFile { size_bytes: self.protected_memory_bytes },
+        };
+        toml::to_string(&file).expect("a profile has nothing that TOML cannot say")
     }
 
     fn parse(text: &str, origin: &str) -> Result<Profile, ProfileError> {

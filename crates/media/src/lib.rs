@@ -9,6 +9,7 @@
 //! - A program that was cut by a power loss is neither old nor new: its pages read as uncorrectable, as
 //!   erased, or as programmed. Units that came before it may be lost too, but at most the last
 //!   [`Capabilities::unsafe_units`] of the same erase block (lower pages of a shared word line).
+//! - An erase block with a program that was cut takes no more programs before it is erased.
 //! - An erase that was cut leaves any mixture; the block must be erased again before it is programmed.
 //! - Nothing outside the addressed block changes.
 //! - Commands to one die that do not depend on each other may complete in any order; commands to one erase

@@ -17,14 +17,21 @@ pub(crate) struct MemoryStore {
 impl MemoryStore {
     pub(crate) fn new(geometry: &Geometry) -> std::io::Result<MemoryStore> {
         let pages = geometry.erase_blocks() as usize * geometry.pages_per_erase_block() as usize;
-        Ok(MemoryStore {
-            data: Mapping::anonymous(geometry.raw_capacity_bytes() as usize)?,
-            oob: Mapping::anonymous(pages * geometry.oob_size_bytes as usize)?,
+        let data = Mapping::anonymous(geometry.raw_capacity_bytes() as usize)?;
+        let oob = Mapping::anonymous(pages * geometry.oob_size_bytes as usize)?;
+        Ok(MemoryStore::over(geometry, data, oob))
+    }
+
+    /// A store over mappings that are large enough for the geometry's pages and OOB areas.
+    pub(crate) fn over(geometry: &Geometry, data: Mapping, oob: Mapping) -> MemoryStore {
+        MemoryStore {
+            data,
+            oob,
             block_size_bytes: geometry.erase_block_size_bytes() as usize,
             page_size_bytes: geometry.page_size_bytes as usize,
             oob_size_bytes: geometry.oob_size_bytes as usize,
             pages_per_erase_block: geometry.pages_per_erase_block() as usize,
-        })
+        }
     }
 
     #[inline]

@@ -1,19 +1,23 @@
 //! Where content lies: in memory, in a sparse file, or nowhere (tags). Stores know erase blocks by number and
 //! keep no rules; what may be read is decided before they are asked.
 
+pub(crate) mod file;
 mod memory;
 mod oob;
 mod tags;
 
+pub(crate) use file::FileStore;
 pub(crate) use memory::MemoryStore;
 pub(crate) use tags::TagStore;
 
+use crate::block::{Block, PageMark};
 use diecut_units::{Geometry, Payload};
 
 /// The content of a device.
 pub(crate) enum Store {
     Memory(MemoryStore),
     Tags(TagStore),
+    File(Box<FileStore>),
 }
 
 /// Why a read found nothing to return.
@@ -28,6 +32,7 @@ impl Store {
     pub(crate) fn program(&mut self, block: u64, first_iu: u32, payload: &Payload) {
         match self {
             Store::Memory(store) => store.program(block, first_iu, payload.bytes()),
+            Store::File(store) => store.content.program(block, first_iu, payload.bytes()),
             Store::Tags(store) => store.program(block, first_iu, payload),
         }
     }
@@ -37,6 +42,7 @@ impl Store {
     pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) {
         match self {
             Store::Memory(store) => store.program_oob(block, first_page, oob),
+            Store::File(store) => store.content.program_oob(block, first_page, oob),
             Store::Tags(store) => store.program_oob(block, first_page, oob),
         }
     }
@@ -55,6 +61,10 @@ impl Store {
                 store.read(block, first_iu, destination);
                 Ok(())
             }
+            Store::File(store) => {
+                store.content.read(block, first_iu, destination);
+                Ok(())
+            }
             Store::Tags(store) => store.read(block, first_iu, iu_count, destination),
         }
     }
@@ -64,6 +74,7 @@ impl Store {
     pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) {
         match self {
             Store::Memory(store) => store.read_oob(block, page, oob),
+            Store::File(store) => store.content.read_oob(block, page, oob),
             Store::Tags(store) => store.read_oob(block, page, oob),
         }
     }
@@ -71,7 +82,7 @@ impl Store {
     /// Forgets the content of a block.
     pub(crate) fn erase(&mut self, block: u64) {
         match self {
-            Store::Memory(_) => {}
+            Store::Memory(_) | Store::File(_) => {}
             Store::Tags(store) => store.erase(block),
         }
     }
@@ -89,6 +100,9 @@ impl Store {
         let ius = geometry.ius_per_page();
         match self {
             Store::Memory(store) => store.copy_page(source, source_page, destination, destination_page),
+            Store::File(store) => {
+                store.content.copy_page(source, source_page, destination, destination_page);
+            }
             Store::Tags(store) => {
                 store.copy_ius(source, source_page * ius, destination, destination_page * ius, ius);
             }
@@ -100,6 +114,31 @@ impl Store {
                 self.read_oob(source, source_page, &mut area);
                 self.program_oob(destination, destination_page, &area);
             }
+        }
+    }
+
+    /// A block's state changed after its content did.
+    #[inline]
+    pub(crate) fn set_programmed(&mut self, number: u64, block: &Block) {
+        if let Store::File(store) = self {
+            store.set_block(number, block);
+        }
+    }
+
+    /// A block was erased.
+    pub(crate) fn set_erased(&mut self, number: u64, block: &Block) {
+        self.set_programmed(number, block);
+    }
+
+    pub(crate) fn set_mark(&mut self, block: u64, page: u32, mark: PageMark) {
+        if let Store::File(store) = self {
+            store.set_mark(block, page, mark);
+        }
+    }
+
+    pub(crate) fn clear_marks(&mut self, block: u64) {
+        if let Store::File(store) = self {
+            store.clear_marks(block);
         }
     }
 }

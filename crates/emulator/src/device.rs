@@ -1,0 +1,551 @@
+//! The device: flash rules at the door, then the event model or, unpaced, the effect at once.
+
+use crate::block::FACTORY_BAD;
+use crate::engine::{Array, Engine};
+use crate::nand::{MUST_ERASE, Nand, buffer_len};
+use crate::profile::{Arbitration, DieProfile};
+use crate::slot::{Kind, Slot, Slots};
+use crate::statistics::DieStatistics;
+use crate::store::{FileStore, MemoryStore, Store, TagStore};
+use crate::timing::Timing;
+use crate::{Backing, Fault, Options, Pacing, Profile, ProfileError};
+use diecut_media::{
+    Capabilities, Command, Completion, Media, MediaError, MediaToken, Operation, PayloadParts,
+};
+use diecut_units::{ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, Time};
+use rand::RngExt;
+use std::path::{Path, PathBuf};
+
+/// Why a device cannot be made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The profile is wrong.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// Memory for the content cannot be had.
+    #[error("{size_bytes} bytes of memory for an emulated device cannot be had: {source}")]
+    Memory {
+        /// How much.
+        size_bytes: u64,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The operating system refuses.
+    #[error("emulated device {path}: {what}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file is no device, or a damaged one.
+    #[error("emulated device {path}: {what}")]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Another process has it open.
+    #[error("emulated device {path} is open in another process; stop that one first")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The profile's text does not fit into the file's header.
+    #[error("the profile has {len_bytes} bytes as text; a device file has room for 16256")]
+    ProfileTooLong {
+        /// Its bytes.
+        len_bytes: usize,
+    },
+}
+
+/// An emulated NAND device.
+pub struct Device {
+    profile: Profile,
+    capabilities: Capabilities,
+    protected: Option<ProtectedMemory>,
+    powered: bool,
+    paced: bool,
+    now: Time,
+    pub(crate) nand: Nand,
+    pub(crate) timing: Timing,
+    pub(crate) engine: Engine,
+    pub(crate) slots: Slots,
+    pub(crate) statistics: Vec<DieStatistics>,
+    pub(crate) done: Vec<Completion>,
+    pub(crate) die_profile: DieProfile,
+    pub(crate) arbitration: Arbitration,
+    /// Bytes of a program unit on the bus, OOB included.
+    pub(crate) unit_bytes: u32,
+}
+
+impl Device {
+    /// Makes a new device. With [`Backing::File`] the file must not exist yet.
+    ///
+    /// # Errors
+    /// Names the profile's field, or the file and what is wrong with it.
+    pub fn create(profile: &Profile, options: Options) -> Result<Device, DeviceError> {
+        profile.validate()?;
+        let geometry = &profile.geometry;
+        let unit_pages = crate::cells::CellLayout::new(profile).unit_pages();
+        let protected =
+            |size_bytes: u64| (size_bytes > 0).then(|| ProtectedMemory::in_memory(size_bytes as usize));
+        let (store, protected) = match &options.backing {
+            Backing::Memory => {
+                let store = MemoryStore::new(geometry).map_err(|source| DeviceError::Memory {
+                    size_bytes: geometry.raw_capacity_bytes(),
+                    source,
+                })?;
+                (Store::Memory(store), protected(profile.protected_memory_bytes))
+            }
+            Backing::Tags => {
+                (Store::Tags(TagStore::new(geometry, unit_pages)), protected(profile.protected_memory_bytes))
+            }
+            Backing::File(path) => {
+                let opened = FileStore::create(path, profile, options.seed)?;
+                (Store::File(Box::new(opened.store)), opened.protected)
+            }
+        };
+        let mut device = Device::assemble(profile.clone(), options, store, protected)?;
+        for number in 0..device.nand.blocks.len() {
+            let block = device.nand.blocks[number];
+            if block.has(FACTORY_BAD) {
+                device.nand.store.set_programmed(number as u64, &block);
+            }
+        }
+        Ok(device)
+    }
+
+    /// Opens a device in a file as the last process left it. The profile and the seed come from the file;
+    /// `options.backing` and `options.seed` are not looked at.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn open(path: &Path, mut options: Options) -> Result<Device, DeviceError> {
+        let opened = FileStore::open(path)?;
+        options.seed = opened.seed;
+        let store = Store::File(Box::new(opened.store));
+        let mut device = Device::assemble(opened.profile, options, store, opened.protected)?;
+        let mut marks = Vec::new();
+        let geometry = device.profile.geometry;
+        if let Store::File(store) = &device.nand.store {
+            store.load(&geometry, &mut device.nand.blocks, |block, page, mark| {
+                marks.push((block, page, mark))
+            });
+        }
+        for (block, page, mark) in marks {
+            device.nand.restore_mark(block, page, mark);
+        }
+        device.nand.settle();
+        Ok(device)
+    }
+
+    fn assemble(
+        profile: Profile,
+        options: Options,
+        store: Store,
+        protected: Option<ProtectedMemory>,
+    ) -> Result<Device, DeviceError> {
+        let content_mode = match options.backing {
+            Backing::Tags if matches!(store, Store::Tags(_)) => ContentMode::Tags,
+            _ => ContentMode::Bytes,
+        };
+        let capabilities = profile.capabilities(content_mode);
+        let geometry = profile.geometry;
+        let nand = Nand::new(&profile, store, options.seed, options.faults)?;
+        let mut device = Device {
+            timing: Timing::new(&profile),
+            engine: Engine::new(geometry.dies(), geometry.channels.into()),
+            slots: Slots::default(),
+            statistics: vec![DieStatistics::default(); geometry.dies() as usize],
+            done: Vec::new(),
+            die_profile: profile.die.clone(),
+            arbitration: profile.bus.arbitration,
+            unit_bytes: capabilities.program_unit_pages
+                * (geometry.page_size_bytes + geometry.oob_size_bytes),
+            capabilities,
+            protected,
+            powered: true,
+            paced: options.pacing == Pacing::Modelled,
+            now: Time::ZERO,
+            nand,
+            profile,
+        };
+        device.arm_cut();
+        Ok(device)
+    }
+
+    fn arm_cut(&mut self) {
+        if let Some(time) = self.nand.cut_time() {
+            let timer = self.engine.cut_timer();
+            self.engine.calendar.cancel(timer);
+            self.engine.calendar.schedule(timer, time);
+        }
+    }
+
+    /// The profile it was made from.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Whether the device has power.
+    pub fn is_powered(&self) -> bool {
+        self.powered
+    }
+
+    /// What a die did, by die number.
+    pub fn die_statistics(&self, die: u32) -> &DieStatistics {
+        &self.statistics[die as usize]
+    }
+
+    /// What all dies did.
+    pub fn statistics(&self) -> DieStatistics {
+        let mut sum = DieStatistics::default();
+        self.statistics.iter().for_each(|die| sum.add(die));
+        sum
+    }
+
+    /// Time the bus of a channel was in use, in nanoseconds.
+    pub fn bus_busy_ns(&self, channel: u16) -> u64 {
+        self.engine.bus_busy_ns(channel.into())
+    }
+
+    /// Erases of an erase block since the device was made.
+    pub fn erase_count(&self, block: EraseBlockAddress) -> u32 {
+        self.nand.blocks[self.nand.geometry.erase_block_number(block) as usize].erase_count
+    }
+
+    /// Erases of all blocks of a channel since the device was made.
+    pub fn erases_of_channel(&self, channel: u16) -> u64 {
+        let per_channel = self.nand.blocks.len() / usize::from(self.nand.geometry.channels);
+        let first = usize::from(channel) * per_channel;
+        self.nand.blocks[first..first + per_channel].iter().map(|block| u64::from(block.erase_count)).sum()
+    }
+
+    /// Operations that dies began since the device was made or opened: the counter of
+    /// [`Fault::PowerCutAtOperation`].
+    pub fn operations(&self) -> u64 {
+        self.nand.operations
+    }
+
+    /// Adds something that goes wrong from now on.
+    pub fn add_fault(&mut self, fault: Fault) {
+        self.nand.add_fault(fault);
+        if self.powered {
+            self.arm_cut();
+        }
+    }
+
+    /// Bytes of memory that content takes in tag mode; 0 for other backings.
+    pub fn tag_memory_bytes(&self) -> u64 {
+        match &self.nand.store {
+            Store::Tags(store) => store.memory_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// With [`Backing::File`]: asks the file system to make everything stored so far survive the death of the
+    /// machine, and waits for it. Does nothing for other backings.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn sync(&self) -> std::io::Result<()> {
+        match &self.nand.store {
+            Store::File(store) => store.sync(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The power goes: programs and erases at work are torn, whatever else is under way did not happen, and nothing is
+    /// answered any more until [`Device::power_on`].
+    pub fn power_cut(&mut self, now: Time) {
+        if !self.powered {
+            return;
+        }
+        for number in 0..self.engine.dies.len() {
+            let at_work: Vec<u32> = self.at_work(number).collect();
+            for index in at_work {
+                let mut slot = self.slots.remove(index);
+                self.tear(&mut slot, now);
+            }
+        }
+        self.forget_commands();
+        self.powered = false;
+        self.nand.forget_cuts(now);
+    }
+
+    fn tear(&mut self, slot: &mut Slot, now: Time) {
+        match slot.kind {
+            Kind::Program | Kind::Copy => {
+                let step = slot.steps_done;
+                self.nand.tear_program(slot, step, now);
+            }
+            Kind::Erase => self.nand.tear_erase(slot),
+            Kind::Read | Kind::ReadOob => {}
+        }
+    }
+
+    /// The process dies while the device keeps its power: each program or erase at work in an array ends or has not
+    /// begun, by chance; whatever else is under way did not happen. The device is ready for the next process.
+    pub fn process_death(&mut self, now: Time) {
+        for number in 0..self.engine.dies.len() {
+            let at_work: Vec<u32> = self.at_work(number).collect();
+            for index in at_work {
+                let mut slot = self.slots.remove(index);
+                if self.nand.random.random_range(0..2) == 0 {
+                    self.apply_step(&mut slot, now);
+                }
+            }
+        }
+        self.forget_commands();
+        self.nand.settle();
+        self.arm_cut();
+    }
+
+    fn apply_step(&mut self, slot: &mut Slot, now: Time) {
+        let step = slot.steps_done;
+        match slot.kind {
+            Kind::Program => self.nand.program_unit(slot, step, now),
+            Kind::Copy => self.nand.copy_unit(slot, step, now),
+            Kind::Erase => self.nand.erase(slot),
+            Kind::Read | Kind::ReadOob => self.nand.read(slot),
+        }
+        slot.steps_done += 1;
+    }
+
+    fn forget_commands(&mut self) {
+        self.slots.clear();
+        self.done.clear();
+        self.engine = Engine::new(self.nand.geometry.dies(), self.nand.geometry.channels.into());
+    }
+
+    /// The power comes back: the device is as it was when it went.
+    pub fn power_on(&mut self) {
+        assert!(!self.powered, "the power is on already");
+        self.powered = true;
+        self.done.clear();
+        self.nand.settle();
+        self.arm_cut();
+    }
+
+    /// Checks the flash rules and makes the command's slot.
+    fn accept(&mut self, command: Command) -> Slot {
+        let Command { token, operation } = command;
+        let geometry = self.nand.geometry;
+        let address = operation.block();
+        assert!(geometry.contains(address), "{address} is outside of the device");
+        let block = geometry.erase_block_number(address);
+        let state = &mut self.nand.blocks[block as usize];
+        assert!(!state.has(FACTORY_BAD), "{address} is a factory bad block and must not be touched");
+        let pages = geometry.pages_per_erase_block();
+        let per_page = geometry.ius_per_page();
+        let unit_pages = self.capabilities.program_unit_pages;
+        let planes = u32::from(geometry.planes_per_die);
+        let mut slot = Slot {
+            token,
+            kind: Kind::Erase,
+            die: geometry.die_number(address.die_address()),
+            block,
+            first_page: 0,
+            page_count: 0,
+            first_iu: 0,
+            iu_count: 0,
+            source: 0,
+            source_page: 0,
+            steps_done: 0,
+            steps: 1,
+            steps_transferred: 0,
+            retries: 0,
+            error: None,
+            flip_bit: None,
+            destination: None,
+            oob: None,
+            parts: PayloadParts::new(),
+            program_oob: None,
+        };
+        let oob_size = geometry.oob_size_bytes as usize;
+        match operation {
+            Operation::Read { first_iu, iu_count, destination, oob, .. } => {
+                assert!(
+                    iu_count > 0 && first_iu + iu_count <= pages * per_page,
+                    "{address}: read beyond its end"
+                );
+                slot.kind = Kind::Read;
+                (slot.first_iu, slot.iu_count) = (first_iu, iu_count);
+                slot.first_page = first_iu / per_page;
+                slot.page_count = (first_iu + iu_count).div_ceil(per_page) - slot.first_page;
+                let bytes = destination.len() / iu_count as usize;
+                let tags = self.capabilities.content_mode == ContentMode::Tags && bytes == 8;
+                assert!(
+                    destination.len() == bytes * iu_count as usize && (bytes == IU_SIZE_BYTES || tags),
+                    "{address}: {} bytes are not {iu_count} IUs",
+                    destination.len()
+                );
+                slot.destination = Some(destination);
+                slot.oob = oob;
+                assert!(
+                    slot.oob.is_none() || buffer_len(&slot.oob) == slot.page_count as usize * oob_size,
+                    "{address}: OOB areas of every page"
+                );
+                slot.steps = (slot.first_page + slot.page_count).div_ceil(planes) - slot.first_page / planes;
+            }
+            Operation::ReadOob { first_page, oob, .. } => {
+                assert!(!oob.is_empty() && oob.len().is_multiple_of(oob_size), "{address}: whole OOB areas");
+                slot.kind = Kind::ReadOob;
+                slot.first_page = first_page;
+                slot.page_count = (oob.len() / oob_size) as u32;
+                assert!(first_page + slot.page_count <= pages, "{address}: read beyond its end");
+                slot.oob = Some(oob);
+                slot.steps = (slot.first_page + slot.page_count).div_ceil(planes) - first_page / planes;
+            }
+            Operation::Program { first_page, parts, oob, .. } => {
+                let ius: u32 = parts.iter().map(|part| part.iu_count()).sum();
+                assert!(
+                    ius > 0 && ius.is_multiple_of(unit_pages * per_page),
+                    "{address}: whole program units"
+                );
+                slot.kind = Kind::Program;
+                slot.first_page = first_page;
+                slot.page_count = ius / per_page;
+                slot.steps = slot.page_count / unit_pages;
+                assert_eq!(oob.len(), slot.page_count as usize * oob_size, "{address}: OOB of every page");
+                slot.parts = parts;
+                slot.program_oob = Some(oob);
+            }
+            Operation::Erase { .. } => {}
+            Operation::Copy { source, source_page, destination_page, page_count, oob, .. } => {
+                assert!(self.capabilities.copy_within_die, "the device cannot copy within a die");
+                assert_eq!(source.die_address(), address.die_address(), "a copy stays on its die");
+                assert!(
+                    page_count > 0 && page_count.is_multiple_of(unit_pages),
+                    "{address}: whole program units"
+                );
+                slot.kind = Kind::Copy;
+                slot.source = geometry.erase_block_number(source);
+                slot.source_page = source_page;
+                slot.first_page = destination_page;
+                slot.page_count = page_count;
+                slot.steps = page_count / unit_pages;
+                assert!(source_page + page_count <= pages, "{source}: copy beyond its end");
+                slot.program_oob = oob;
+            }
+        }
+        match slot.kind {
+            Kind::Erase => {
+                state.submitted_page = 0;
+                state.pending += 1;
+            }
+            Kind::Program | Kind::Copy => {
+                assert!(
+                    state.submitted_page != MUST_ERASE,
+                    "{address} must be erased before it is programmed"
+                );
+                assert_eq!(state.submitted_page, slot.first_page, "{address} is programmed in order, once");
+                state.submitted_page += slot.page_count;
+                assert!(state.submitted_page <= pages, "{address}: program beyond its end");
+                state.pending += 1;
+            }
+            Kind::Read | Kind::ReadOob => {}
+        }
+        slot
+    }
+
+    /// Without pacing: the command takes effect now.
+    fn execute(&mut self, mut slot: Slot, now: Time) {
+        let cut = self.nand.begin(&mut slot, now);
+        let count = &mut self.statistics[slot.die as usize];
+        match slot.kind {
+            Kind::Read | Kind::ReadOob => {
+                count.reads += 1;
+                count.read_bytes += u64::from(slot.iu_count) * IU_SIZE_BYTES as u64;
+            }
+            Kind::Program | Kind::Copy => {
+                count.program_units += u64::from(slot.steps);
+                count.programmed_bytes +=
+                    u64::from(slot.page_count) * u64::from(self.profile.geometry.page_size_bytes);
+            }
+            Kind::Erase => count.erases += 1,
+        }
+        if cut {
+            self.tear(&mut slot, now);
+            return self.power_cut(now);
+        }
+        let steps = if slot.kind.is_read() { 1 } else { slot.steps };
+        for _ in 0..steps {
+            self.apply_step(&mut slot, now);
+        }
+        let index = self.slots.insert(slot);
+        self.complete(index);
+    }
+
+    /// Commands that wait or are at work, for reports.
+    pub fn is_idle(&self) -> bool {
+        let busy = |die: &crate::engine::Die| die.array != Array::Idle || !die.queue.is_empty();
+        self.done.is_empty() && !self.engine.dies.iter().any(busy)
+    }
+}
+
+impl Media for Device {
+    fn geometry(&self) -> &Geometry {
+        &self.nand.geometry
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
+        self.nand.blocks[self.nand.geometry.erase_block_number(block) as usize].has(FACTORY_BAD)
+    }
+
+    fn protected_memory(&self) -> Option<ProtectedMemory> {
+        self.protected.clone()
+    }
+
+    fn submit(&mut self, command: Command, now: Time) {
+        if !self.powered {
+            return self.refuse(command);
+        }
+        // What happens before this command happens first.
+        self.now = self.now.max(now);
+        self.run(self.now);
+        if !self.powered {
+            return self.refuse(command);
+        }
+        let slot = self.accept(command);
+        if self.paced {
+            let index = self.slots.insert(slot);
+            self.start(index, self.now.0);
+        } else {
+            self.execute(slot, now);
+        }
+    }
+
+    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
+        if self.powered {
+            self.now = self.now.max(now);
+            self.run(self.now);
+        }
+        completions.append(&mut self.done);
+    }
+
+    fn next_event(&self) -> Time {
+        if self.done.is_empty() { self.engine.calendar.next_time() } else { Time::ZERO }
+    }
+}
+
+impl Device {
+    fn refuse(&mut self, command: Command) {
+        let (destination, oob) = match command.operation {
+            Operation::Read { destination, oob, .. } => (Some(destination), oob),
+            Operation::ReadOob { oob, .. } => (None, Some(oob)),
+            _ => (None, None),
+        };
+        let MediaToken(token) = command.token;
+        let result = Err(MediaError::PowerLost);
+        self.done.push(Completion { token: MediaToken(token), result, destination, oob });
+    }
+}

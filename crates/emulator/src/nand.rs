@@ -1,0 +1,479 @@
+//! What the cells hold and how they fail: effects of commands without their time.
+
+use crate::block::{Block, ERASE_CUT, ERASE_FAILED, FACTORY_BAD, HAS_MARKS, Marks, PageMark};
+use crate::cells::CellLayout;
+use crate::fault::{Fault, FaultPlan, FaultRates, OperationKind};
+use crate::slot::{Kind, Slot};
+use crate::store::{ReadFault, Store};
+use crate::{DeviceError, Profile};
+use diecut_media::MediaError;
+use diecut_units::{BlockIndex, BufferMut, EraseBlockAddress, Geometry, IU_SIZE_BYTES, Payload, Time};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// [`Block::submitted_page`] of a block that must be erased before it is programmed.
+pub(crate) const MUST_ERASE: u32 = u32::MAX;
+
+/// Everything that stays when the power goes.
+pub(crate) struct Nand {
+    pub(crate) geometry: Geometry,
+    pub(crate) cells: CellLayout,
+    pub(crate) blocks: Vec<Block>,
+    endurance: Vec<u32>,
+    marks: Marks,
+    pub(crate) store: Store,
+    rates: FaultRates,
+    has_rates: bool,
+    faults: Vec<Fault>,
+    /// Operations begun, by die and [`OperationKind`].
+    begun: Vec<[u64; 4]>,
+    /// Operations begun on the whole device.
+    pub(crate) operations: u64,
+    pub(crate) random: Xoshiro256PlusPlus,
+    page_oob: Vec<u8>,
+}
+
+impl Nand {
+    pub(crate) fn new(
+        profile: &Profile,
+        store: Store,
+        seed: u64,
+        plan: FaultPlan,
+    ) -> Result<Nand, DeviceError> {
+        let geometry = profile.geometry;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let count = geometry.erase_blocks() as usize;
+        let mut blocks = vec![Block::default(); count];
+        let mut endurance = Vec::with_capacity(count);
+        let mean = f64::from(profile.cell.endurance_cycles);
+        let spread = mean * profile.cell.endurance_spread_percent / 100.0;
+        for (number, block) in blocks.iter_mut().enumerate() {
+            let die = (number / geometry.erase_blocks_per_die() as usize) as u32;
+            let channel = geometry.die_at(die).channel.0;
+            let bad = random.random_range(0.0..100.0) < profile.bad_blocks.factory_percent;
+            if bad || profile.bad_blocks.bad_channels.contains(&channel) {
+                block.flags |= FACTORY_BAD;
+            }
+            // Sum of uniforms: near enough to a normal distribution, and bounded, so that no block lives for ever.
+            let normal: f64 = (0..12).map(|_| random.random_range(0.0..1.0)).sum::<f64>() - 6.0;
+            endurance.push((mean + spread * normal).max(1.0) as u32);
+        }
+        let rates = plan.rates.clone();
+        let has_rates = rates != FaultRates::default();
+        Ok(Nand {
+            cells: CellLayout::new(profile),
+            blocks,
+            endurance,
+            marks: Marks::default(),
+            store,
+            has_rates,
+            rates,
+            faults: plan.faults,
+            begun: vec![[0; 4]; geometry.dies() as usize],
+            operations: 0,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x9e37_79b9_7f4a_7c15),
+            page_oob: vec![0; geometry.oob_size_bytes as usize],
+            geometry,
+        })
+    }
+
+    pub(crate) fn address(&self, block: u64) -> EraseBlockAddress {
+        let per_die = u64::from(self.geometry.erase_blocks_per_die());
+        let die = self.geometry.die_at((block / per_die) as u32);
+        die.erase_block(BlockIndex((block % per_die) as u32))
+    }
+
+    /// Adds something that goes wrong from now on.
+    pub(crate) fn add_fault(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    /// When the power goes by appointment of time, if ever.
+    pub(crate) fn cut_time(&self) -> Option<Time> {
+        let times = self.faults.iter().filter_map(|fault| match fault {
+            Fault::PowerCutAtTime { time_ns } => Some(Time(*time_ns)),
+            _ => None,
+        });
+        times.min()
+    }
+
+    /// Forgets appointments of power cuts: they were kept.
+    pub(crate) fn forget_cuts(&mut self, now: Time) {
+        let operations = self.operations;
+        self.faults.retain(|fault| match fault {
+            Fault::PowerCutAtTime { time_ns } => *time_ns > now.0,
+            Fault::PowerCutAtOperation { nth } => *nth >= operations,
+            _ => true,
+        });
+    }
+
+    pub(crate) fn percent_of_normal_time(&self, die: u32, now: Time) -> u64 {
+        if self.faults.is_empty() {
+            return 100;
+        }
+        let address = self.geometry.die_at(die);
+        let slow = self.faults.iter().filter_map(|fault| match fault {
+            Fault::SlowDie { die, from_ns, until_ns, percent }
+                if diecut_units::DieAddress::from(*die) == address
+                    && (*from_ns..*until_ns).contains(&now.0) =>
+            {
+                Some(u64::from(*percent))
+            }
+            _ => None,
+        });
+        slow.max().unwrap_or(100)
+    }
+
+    fn is_offline(&self, die: u32, now: Time) -> bool {
+        let address = self.geometry.die_at(die);
+        self.faults.iter().any(|fault| match fault {
+            Fault::DieOffline { die, from_ns } => {
+                diecut_units::DieAddress::from(*die) == address && *from_ns <= now.0
+            }
+            Fault::ChannelOffline { channel, from_ns } => *channel == address.channel.0 && *from_ns <= now.0,
+            _ => false,
+        })
+    }
+
+    /// A command begins at its die: what will go wrong with it is decided. Returns whether the power goes while it is
+    /// under way.
+    pub(crate) fn begin(&mut self, slot: &mut Slot, now: Time) -> bool {
+        let nth_of_device = self.operations;
+        self.operations += 1;
+        let kind = match slot.kind {
+            Kind::Read | Kind::ReadOob => OperationKind::Read,
+            Kind::Program => OperationKind::Program,
+            Kind::Erase => OperationKind::Erase,
+            Kind::Copy => OperationKind::Copy,
+        };
+        let begun = &mut self.begun[slot.die as usize][kind as usize];
+        let nth_of_die = *begun;
+        *begun += 1;
+        if self.has_rates {
+            self.begin_by_chance(slot, kind, now);
+        }
+        if self.faults.is_empty() {
+            return false;
+        }
+        let mut cut = false;
+        let address = self.geometry.die_at(slot.die);
+        let failure = self.failure_of(slot);
+        for fault in &self.faults {
+            match fault {
+                Fault::Fail { die, kind: of, nth }
+                    if *of == kind
+                        && *nth == nth_of_die
+                        && diecut_units::DieAddress::from(*die) == address =>
+                {
+                    slot.error = Some(failure);
+                }
+                Fault::SilentFlip { die, nth, bit }
+                    if kind == OperationKind::Read
+                        && *nth == nth_of_die
+                        && diecut_units::DieAddress::from(*die) == address =>
+                {
+                    slot.flip_bit = Some(*bit);
+                }
+                Fault::PowerCutAtOperation { nth } if *nth == nth_of_device => cut = true,
+                _ => {}
+            }
+        }
+        if self.is_offline(slot.die, now) {
+            slot.error = Some(MediaError::DieOffline { block: self.address(slot.block) });
+        }
+        cut
+    }
+
+    fn failure_of(&self, slot: &Slot) -> MediaError {
+        let block = self.address(slot.block);
+        match slot.kind {
+            Kind::Read => {
+                MediaError::Uncorrectable { block, page: slot.first_iu / self.geometry.ius_per_page() }
+            }
+            Kind::ReadOob => MediaError::Uncorrectable { block, page: slot.first_page },
+            Kind::Program | Kind::Copy => MediaError::ProgramFailed { block, page: slot.first_page },
+            Kind::Erase => MediaError::EraseFailed { block },
+        }
+    }
+
+    fn begin_by_chance(&mut self, slot: &mut Slot, kind: OperationKind, now: Time) {
+        let block = self.blocks[slot.block as usize];
+        let endurance = self.endurance[slot.block as usize].max(1);
+        let wear = f64::from(block.erase_count) / f64::from(endurance);
+        let mut growth = 1.0 + self.rates.wear_growth * wear * wear;
+        if kind == OperationKind::Read && block.programmed_page > 0 {
+            let seconds = (now.0 / 1_000_000_000).saturating_sub(u64::from(block.programmed_at_s));
+            growth += self.rates.retention_growth_per_day * seconds as f64 / 86_400.0;
+        }
+        let mut happens = |rate: f64| rate > 0.0 && self.random.random_range(0.0..1.0) < rate * growth;
+        let fails = match kind {
+            OperationKind::Read => {
+                if happens(self.rates.silent_flip) {
+                    slot.flip_bit = Some(slot.block as u32 ^ slot.first_iu.wrapping_mul(0x9e37));
+                }
+                while slot.retries < self.rates.retry_limit && happens(self.rates.read_retry) {
+                    slot.retries += 1;
+                }
+                happens(self.rates.uncorrectable_read)
+            }
+            OperationKind::Program | OperationKind::Copy => happens(self.rates.program_fail),
+            OperationKind::Erase => {
+                happens(self.rates.erase_fail) || (self.rates.wear_out && block.erase_count >= endurance)
+            }
+        };
+        if fails {
+            slot.error = Some(self.failure_of(slot));
+        }
+    }
+
+    /// The array programmed unit `step` of a program.
+    pub(crate) fn program_unit(&mut self, slot: &mut Slot, step: u32, now: Time) {
+        let unit_pages = self.cells.unit_pages();
+        let first_page = slot.first_page + step * unit_pages;
+        if !self.take_place(slot, first_page, now) {
+            return;
+        }
+        let per_page = self.geometry.ius_per_page();
+        let unit_ius = unit_pages * per_page;
+        let first_iu = slot.first_page * per_page;
+        let (start, end) = (first_iu + step * unit_ius, first_iu + (step + 1) * unit_ius);
+        let mut at = first_iu;
+        for part in &slot.parts {
+            let part_end = at + part.iu_count();
+            let (from, to) = (at.max(start), part_end.min(end));
+            if from == at && to == part_end {
+                self.store.program(slot.block, from, part);
+            } else if from < to {
+                self.store.program(slot.block, from, &part.slice(from - at, to - from));
+            }
+            at = part_end;
+        }
+        let size = self.geometry.oob_size_bytes as usize * unit_pages as usize;
+        let oob = slot.program_oob.as_ref().expect("programs carry OOB areas");
+        self.store.program_oob(slot.block, first_page, &oob[step as usize * size..][..size]);
+        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+    }
+
+    /// Moves a block's write position over a unit. `false` if the unit holds garbage now.
+    fn take_place(&mut self, slot: &mut Slot, first_page: u32, now: Time) -> bool {
+        let end_page = first_page + self.cells.unit_pages();
+        let address = self.address(slot.block);
+        let block = &mut self.blocks[slot.block as usize];
+        if matches!(slot.error, Some(MediaError::DieOffline { .. })) {
+            return false;
+        }
+        if block.has(ERASE_FAILED) && slot.error.is_none() {
+            slot.error = Some(MediaError::ProgramFailed { block: address, page: slot.first_page });
+        }
+        assert_eq!(block.programmed_page, first_page, "{address} is programmed in order");
+        block.programmed_page = end_page;
+        if first_page == 0 {
+            block.programmed_at_s = (now.0 / 1_000_000_000) as u32;
+        }
+        if slot.error.is_some() {
+            self.fill_with_nothing(slot.block, first_page, end_page);
+            for page in first_page..end_page {
+                self.mark(slot.block, page, PageMark::Garbage);
+            }
+            self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+            return false;
+        }
+        true
+    }
+
+    /// Stores count pages; what a failed or torn program left must take its place.
+    fn fill_with_nothing(&mut self, block: u64, first_page: u32, end_page: u32) {
+        let size = IU_SIZE_BYTES * self.geometry.ius_per_page() as usize;
+        if let Store::Tags(store) = &mut self.store {
+            let per_page = self.geometry.ius_per_page();
+            for page in first_page..end_page {
+                let zeros = diecut_units::Buffer::copy_from(&vec![0; per_page as usize * 8]);
+                store.program(block, page * per_page, &Payload::new(diecut_units::ContentMode::Tags, zeros));
+                self.page_oob.fill(0);
+                store.program_oob(block, page, &self.page_oob);
+            }
+        }
+        let _ = size;
+    }
+
+    fn mark(&mut self, block: u64, page: u32, mark: PageMark) {
+        self.marks.set(block, page, mark);
+        self.blocks[block as usize].flags |= HAS_MARKS;
+        self.store.set_mark(block, page, mark);
+    }
+
+    /// Takes over a mark found in a file.
+    pub(crate) fn restore_mark(&mut self, block: u64, page: u32, mark: PageMark) {
+        self.marks.set(block, page, mark);
+    }
+
+    /// The array copied unit `step` of a copy.
+    pub(crate) fn copy_unit(&mut self, slot: &mut Slot, step: u32, now: Time) {
+        let unit_pages = self.cells.unit_pages();
+        let source_page = slot.source_page + step * unit_pages;
+        let first_page = slot.first_page + step * unit_pages;
+        if slot.error.is_none() {
+            let pages = source_page..source_page + unit_pages;
+            slot.error = self.page_error(slot.source, pages).map(|error| match error {
+                MediaError::Uncorrectable { .. } | MediaError::Erased { .. } => error,
+                _ => MediaError::Uncorrectable { block: self.address(slot.source), page: source_page },
+            });
+        }
+        if !self.take_place(slot, first_page, now) {
+            return;
+        }
+        let size = self.geometry.oob_size_bytes as usize;
+        for page in 0..unit_pages {
+            let at = (step * unit_pages + page) as usize * size;
+            let oob = slot.program_oob.as_ref().map(|oob| &oob[at..at + size]);
+            self.store.copy_page(
+                &self.geometry,
+                slot.source,
+                source_page + page,
+                slot.block,
+                first_page + page,
+                oob,
+            );
+        }
+        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+    }
+
+    /// The array erased a block.
+    pub(crate) fn erase(&mut self, slot: &mut Slot) {
+        if matches!(slot.error, Some(MediaError::DieOffline { .. })) {
+            return;
+        }
+        let block = &mut self.blocks[slot.block as usize];
+        block.erase_count = block.erase_count.saturating_add(1);
+        block.programmed_page = 0;
+        block.programmed_at_s = 0;
+        if block.has(HAS_MARKS) {
+            self.marks.clear_block(slot.block);
+            self.store.clear_marks(slot.block);
+        }
+        block.flags &= !(ERASE_CUT | ERASE_FAILED | HAS_MARKS);
+        if slot.error.is_some() {
+            block.flags |= ERASE_FAILED;
+        }
+        self.store.erase(slot.block);
+        self.store.set_erased(slot.block, &self.blocks[slot.block as usize]);
+    }
+
+    fn page_error(&self, block: u64, pages: std::ops::Range<u32>) -> Option<MediaError> {
+        let state = &self.blocks[block as usize];
+        if !state.has(HAS_MARKS) && pages.end <= state.programmed_page {
+            return None;
+        }
+        let address = self.address(block);
+        pages.into_iter().find_map(|page| {
+            let erased = MediaError::Erased { block: address, page };
+            if page >= state.programmed_page {
+                return Some(erased);
+            }
+            match self.marks.get(block, page)? {
+                PageMark::Garbage => Some(MediaError::Uncorrectable { block: address, page }),
+                PageMark::Erased => Some(erased),
+            }
+        })
+    }
+
+    /// The array read everything a read asked for: fills its destinations, or decides why not.
+    pub(crate) fn read(&mut self, slot: &mut Slot) {
+        if slot.error.is_some() {
+            return;
+        }
+        slot.error = self.page_error(slot.block, slot.first_page..slot.first_page + slot.page_count);
+        if slot.error.is_some() {
+            return;
+        }
+        if let Some(destination) = &mut slot.destination {
+            let read = self.store.read(slot.block, slot.first_iu, slot.iu_count, destination);
+            if let Err(ReadFault::OtherMode { iu }) = read {
+                let (block, page) = (self.address(slot.block), iu / self.geometry.ius_per_page());
+                slot.error = Some(MediaError::WrongContentMode { block, page });
+                return;
+            }
+            if let Some(bit) = slot.flip_bit {
+                let bit = bit as usize % (destination.len() * 8);
+                destination[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        if let Some(oob) = &mut slot.oob {
+            let size = self.geometry.oob_size_bytes as usize;
+            for (index, area) in oob.chunks_exact_mut(size).enumerate() {
+                self.store.read_oob(slot.block, slot.first_page + index as u32, area);
+            }
+        }
+    }
+
+    /// The power goes while the array programs unit `step`: its pages are whole, garbage or erased, and earlier pages of
+    /// the same word lines may be lost.
+    pub(crate) fn tear_program(&mut self, slot: &mut Slot, step: u32, now: Time) {
+        let unit_pages = self.cells.unit_pages();
+        let first_page = slot.first_page + step * unit_pages;
+        match slot.kind {
+            Kind::Copy => self.copy_unit(slot, step, now),
+            _ => self.program_unit(slot, step, now),
+        }
+        if slot.error.is_some() {
+            return;
+        }
+        // One outcome for the unit most of the time: a program is interrupted before, at or after the point where
+        // cells read right.
+        let outcome = self.random.random_range(0..4u32);
+        let mut left_erased = true;
+        for page in first_page..first_page + unit_pages {
+            let of_page = if outcome < 3 { outcome } else { self.random.random_range(0..3) };
+            match of_page {
+                0 => self.mark(slot.block, page, PageMark::Garbage),
+                1 => self.mark(slot.block, page, PageMark::Erased),
+                _ => {}
+            }
+            left_erased &= of_page == 1;
+        }
+        let planes = u32::from(self.geometry.planes_per_die);
+        let risk: Vec<u32> = self.cells.rows_at_risk(first_page / planes).collect();
+        for row in risk {
+            if !left_erased && self.random.random_range(0..2) == 0 {
+                for page in row * planes..(row + 1) * planes {
+                    self.mark(slot.block, page, PageMark::Garbage);
+                }
+            }
+        }
+        // Cells that saw a program pulse cannot be programmed again before an erase.
+        self.blocks[slot.block as usize].flags |= ERASE_CUT;
+        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+    }
+
+    /// The power goes while the array erases: pages are old, garbage or erased.
+    pub(crate) fn tear_erase(&mut self, slot: &mut Slot) {
+        let pages = self.blocks[slot.block as usize].programmed_page;
+        let outcome = self.random.random_range(0..4u32);
+        if outcome == 3 {
+            self.erase(slot);
+        } else {
+            for page in 0..pages {
+                let of_page = if outcome < 2 { outcome } else { self.random.random_range(0..3) };
+                match of_page {
+                    0 => self.mark(slot.block, page, PageMark::Garbage),
+                    1 => self.mark(slot.block, page, PageMark::Erased),
+                    _ => {}
+                }
+            }
+        }
+        self.blocks[slot.block as usize].flags |= ERASE_CUT;
+        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+    }
+
+    /// After a power cut or a restart: what was submitted and did not happen is forgotten.
+    pub(crate) fn settle(&mut self) {
+        for block in &mut self.blocks {
+            block.pending = 0;
+            block.submitted_page = if block.has(ERASE_CUT) { MUST_ERASE } else { block.programmed_page };
+        }
+    }
+}
+
+pub(crate) fn buffer_len(buffer: &Option<BufferMut>) -> usize {
+    buffer.as_ref().map_or(0, |buffer| buffer.len())
+}

@@ -1,0 +1,271 @@
+//! A device in a sparse file, mapped: what a command stored survives the death of the process.
+//!
+//! Layout, little endian; every region starts at a multiple of 4096:
+//!
+//! | offset | size  | field            | meaning                                                          |
+//! |-------:|------:|------------------|------------------------------------------------------------------|
+//! |      0 |     8 | magic            | `DIECUTEM`                                                       |
+//! |      8 |     4 | version          | 1                                                                |
+//! |     12 |     4 | checksum         | CRC-32C of the header's 16384 bytes with this field zero         |
+//! |     16 |     8 | seed             | factory bad blocks and endurance follow from it and the profile  |
+//! |     24 |     8 | table            | offset of the block table: 16 bytes per erase block              |
+//! |     32 |     8 | marks            | offset of the page marks: one byte per page                      |
+//! |     40 |     8 | protected        | offset of protected memory                                       |
+//! |     48 |     8 | protected size   | its bytes                                                        |
+//! |     56 |     8 | OOB              | offset of the OOB areas, page after page                         |
+//! |     64 |     8 | data             | offset of the pages                                              |
+//! |     72 |     8 | file size        | bytes                                                            |
+//! |     80 |     4 | profile length   | bytes of the profile's text                                      |
+//! |    128 |   ... | profile          | the profile as TOML                                              |
+//!
+//! Entry of the block table: pages programmed (4), erase count (4), flags (4: bit 0 factory bad, bit 1 must be erased,
+//! bit 2 erase failed, bit 3 has page marks), seconds of the first program (4). Page mark: 0 as programmed, 1 garbage,
+//! 2 erased. Content is stored before the table entry that says it is there, so a process that dies in between
+//! leaves pages that read as not programmed.
+
+use super::memory::MemoryStore;
+use crate::block::{Block, PageMark};
+use crate::mapping::Mapping;
+use crate::{DeviceError, Profile};
+use diecut_units::{Geometry, ProtectedMemory, checksum};
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+const MAGIC: &[u8; 8] = b"DIECUTEM";
+const VERSION: u32 = 1;
+const HEADER_SIZE_BYTES: usize = 16384;
+const ENTRY_SIZE_BYTES: usize = 16;
+const PROFILE_OFFSET: usize = 128;
+
+pub(crate) struct FileStore {
+    pub(crate) content: MemoryStore,
+    table: Mapping,
+    marks: Mapping,
+    file: File,
+    pages_per_erase_block: usize,
+}
+
+struct Places {
+    table: u64,
+    marks: u64,
+    protected: u64,
+    protected_size: u64,
+    oob: u64,
+    data: u64,
+    file_size: u64,
+}
+
+impl Places {
+    fn of(profile: &Profile) -> Places {
+        let geometry = &profile.geometry;
+        let pages = geometry.erase_blocks() * u64::from(geometry.pages_per_erase_block());
+        let align = |offset: u64| offset.next_multiple_of(4096);
+        let table = HEADER_SIZE_BYTES as u64;
+        let marks = align(table + geometry.erase_blocks() * ENTRY_SIZE_BYTES as u64);
+        let protected = align(marks + pages);
+        let protected_size = profile.protected_memory_bytes;
+        let oob = align(protected + protected_size);
+        // Huge pages want their alignment.
+        let data = (oob + pages * u64::from(geometry.oob_size_bytes)).next_multiple_of(2 << 20);
+        let file_size = data + geometry.raw_capacity_bytes();
+        Places { table, marks, protected, protected_size, oob, data, file_size }
+    }
+}
+
+/// What is found in a file besides its content.
+pub(crate) struct Opened {
+    pub(crate) profile: Profile,
+    pub(crate) seed: u64,
+    pub(crate) store: FileStore,
+    pub(crate) protected: Option<ProtectedMemory>,
+}
+
+impl FileStore {
+    /// Makes a new file; its blocks are written by whoever made them up.
+    pub(crate) fn create(path: &Path, profile: &Profile, seed: u64) -> Result<Opened, DeviceError> {
+        let failed = |what: &'static str| {
+            let path = path.to_owned();
+            move |source| DeviceError::File { path, what, source }
+        };
+        let text = profile.to_toml();
+        if PROFILE_OFFSET + text.len() > HEADER_SIZE_BYTES {
+            return Err(DeviceError::ProfileTooLong { len_bytes: text.len() });
+        }
+        let file = File::options().read(true).write(true).create_new(true).open(path);
+        let file = file.map_err(failed("cannot be created"))?;
+        let places = Places::of(profile);
+        file.set_len(places.file_size).map_err(failed("cannot be made that large"))?;
+        let mut header = vec![0; HEADER_SIZE_BYTES];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let words = [
+            seed,
+            places.table,
+            places.marks,
+            places.protected,
+            places.protected_size,
+            places.oob,
+            places.data,
+            places.file_size,
+        ];
+        for (index, word) in words.iter().enumerate() {
+            header[16 + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        header[80..84].copy_from_slice(&(text.len() as u32).to_le_bytes());
+        header[PROFILE_OFFSET..PROFILE_OFFSET + text.len()].copy_from_slice(text.as_bytes());
+        let checksum = checksum(&header);
+        header[12..16].copy_from_slice(&checksum.to_le_bytes());
+        use std::os::unix::fs::FileExt;
+        file.write_all_at(&header, 0).map_err(failed("cannot be written"))?;
+        FileStore::map(path, file, profile.clone(), seed, &places)
+    }
+
+    /// Opens a file made by [`FileStore::create`].
+    pub(crate) fn open(path: &Path) -> Result<Opened, DeviceError> {
+        let failed = |what: &'static str| {
+            let path = path.to_owned();
+            move |source| DeviceError::File { path, what, source }
+        };
+        let damaged = |what: String| DeviceError::Image { path: path.to_owned(), what };
+        let file = File::options().read(true).write(true).open(path).map_err(failed("cannot be opened"))?;
+        lock(&file, path)?;
+        let len = file.metadata().map_err(failed("cannot be examined"))?.len();
+        let mut header = vec![0; HEADER_SIZE_BYTES];
+        if len < HEADER_SIZE_BYTES as u64 {
+            return Err(damaged(format!("it has {len} bytes; a device has more than {HEADER_SIZE_BYTES}")));
+        }
+        use std::os::unix::fs::FileExt;
+        file.read_exact_at(&mut header, 0).map_err(failed("cannot be read"))?;
+        let (profile, seed) = decode_header(&header).map_err(damaged)?;
+        let places = Places::of(&profile);
+        if len != places.file_size {
+            return Err(damaged(format!(
+                "it has {len} bytes but a device of its profile has {}; it was truncated or grown",
+                places.file_size
+            )));
+        }
+        FileStore::map(path, file, profile, seed, &places)
+    }
+
+    fn map(
+        path: &Path,
+        file: File,
+        profile: Profile,
+        seed: u64,
+        places: &Places,
+    ) -> Result<Opened, DeviceError> {
+        lock(&file, path)?;
+        let failed = |source| DeviceError::File { path: path.to_owned(), what: "cannot be mapped", source };
+        // SAFETY: the file is as long as its layout, locked against a second process, and each part is mapped once.
+        let map = |from: u64, to: u64| unsafe { Mapping::shared(&file, from, (to - from) as usize) };
+        let table = map(places.table, places.marks).map_err(failed)?;
+        let marks = map(places.marks, places.protected).map_err(failed)?;
+        let oob = map(places.oob, places.data).map_err(failed)?;
+        let data = map(places.data, places.file_size).map_err(failed)?;
+        let protected = if places.protected_size > 0 {
+            let mapping = map(places.protected, places.oob).map_err(failed)?;
+            let (start, size_bytes) = (mapping.start(), places.protected_size as usize);
+            // SAFETY: the mapping is that large, moves into the handle as its owner, and is touched through it only.
+            Some(unsafe { ProtectedMemory::from_raw(start, size_bytes, Box::new(mapping)) })
+        } else {
+            None
+        };
+        let content = MemoryStore::over(&profile.geometry, data, oob);
+        let pages_per_erase_block = profile.geometry.pages_per_erase_block() as usize;
+        let store = FileStore { content, table, marks, file, pages_per_erase_block };
+        Ok(Opened { profile, seed, store, protected })
+    }
+
+    /// Fills `blocks` with what the table says and calls back with every page mark.
+    pub(crate) fn load(
+        &self,
+        geometry: &Geometry,
+        blocks: &mut [Block],
+        mut mark: impl FnMut(u64, u32, PageMark),
+    ) {
+        for (number, block) in blocks.iter_mut().enumerate() {
+            let entry = &self.table.bytes()[number * ENTRY_SIZE_BYTES..][..ENTRY_SIZE_BYTES];
+            let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes"));
+            block.programmed_page = word(0).min(geometry.pages_per_erase_block());
+            block.erase_count = word(4);
+            block.flags = word(8) as u8;
+            block.programmed_at_s = word(12);
+            if block.has(crate::block::HAS_MARKS) {
+                let first = number * self.pages_per_erase_block;
+                let marks = &self.marks.bytes()[first..first + self.pages_per_erase_block];
+                for (page, byte) in marks.iter().enumerate() {
+                    match byte {
+                        1 => mark(number as u64, page as u32, PageMark::Garbage),
+                        2 => mark(number as u64, page as u32, PageMark::Erased),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn set_block(&mut self, number: u64, block: &Block) {
+        compiler_fence(Ordering::SeqCst);
+        let entry = &mut self.table.bytes_mut()[number as usize * ENTRY_SIZE_BYTES..][..ENTRY_SIZE_BYTES];
+        entry[4..8].copy_from_slice(&block.erase_count.to_le_bytes());
+        entry[8..12].copy_from_slice(&u32::from(block.flags).to_le_bytes());
+        entry[12..16].copy_from_slice(&block.programmed_at_s.to_le_bytes());
+        compiler_fence(Ordering::SeqCst);
+        entry[..4].copy_from_slice(&block.programmed_page.to_le_bytes());
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_mark(&mut self, block: u64, page: u32, mark: PageMark) {
+        let place = block as usize * self.pages_per_erase_block + page as usize;
+        self.marks.bytes_mut()[place] = match mark {
+            PageMark::Garbage => 1,
+            PageMark::Erased => 2,
+        };
+    }
+
+    pub(crate) fn clear_marks(&mut self, block: u64) {
+        let first = block as usize * self.pages_per_erase_block;
+        self.marks.bytes_mut()[first..first + self.pages_per_erase_block].fill(0);
+    }
+
+    /// Makes everything stored so far survive the death of the machine, as far as the file system promises.
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), DeviceError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(std::fs::TryLockError::WouldBlock) => Err(DeviceError::InUse { path: path.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => {
+            Err(DeviceError::File { path: path.to_owned(), what: "cannot be locked", source })
+        }
+    }
+}
+
+/// Reads a header; any bytes may come.
+pub(crate) fn decode_header(header: &[u8]) -> Result<(Profile, u64), String> {
+    let bytes = |at: usize, len: usize| header.get(at..at + len).ok_or("the header is cut off".to_owned());
+    let word = |at: usize| -> Result<u32, String> {
+        Ok(u32::from_le_bytes(bytes(at, 4)?.try_into().expect("four bytes")))
+    };
+    if bytes(0, 8)? != MAGIC {
+        return Err("it does not begin as an emulated device does; is it another file?".to_owned());
+    }
+    let version = word(8)?;
+    if version != VERSION {
+        return Err(format!("it has version {version}; this program knows version {VERSION}"));
+    }
+    let mut zeroed = bytes(0, HEADER_SIZE_BYTES)?.to_vec();
+    zeroed[12..16].fill(0);
+    if checksum(&zeroed) != word(12)? {
+        return Err("its header is damaged (checksum)".to_owned());
+    }
+    let seed = u64::from_le_bytes(bytes(16, 8)?.try_into().expect("eight bytes"));
+    let text = bytes(PROFILE_OFFSET, word(80)? as usize)?;
+    let text = std::str::from_utf8(text).map_err(|error| format!("its profile is no text: {error}"))?;
+    let profile = Profile::from_toml(text).map_err(|error| error.to_string())?;
+    Ok((profile, seed))
+}
