@@ -1,0 +1,134 @@
+//! A frame: the whole state as it lies in program units of a catalog block.
+//!
+//! Little endian, from the start of a program unit; what follows the state up to the end of the last unit is zeros:
+//!
+//! | offset | size | field    | meaning                                            |
+//! |-------:|-----:|----------|----------------------------------------------------|
+//! |      0 |    8 | magic    | `DIECUTCT`                                         |
+//! |      8 |    4 | version  | 1                                                  |
+//! |     12 |    4 | checksum | CRC-32C of all bytes of the frame after this field |
+//! |     16 |    8 | sequence | rises with each frame; the highest complete one wins |
+//! |     24 |    8 | length   | bytes of the state                                 |
+//! |     32 |  ... | state    | JSON                                               |
+//!
+//! The OOB area of each of its pages begins with `DCAT` (4 bytes), the sequence (8), the page within the frame (4),
+//! pages of the frame (4) and a CRC-32C of those 20 bytes (4): a reader finds frames without reading content.
+
+use crate::State;
+use diecut_units::checksum;
+
+/// Bytes before the state.
+pub const FRAME_HEADER_SIZE_BYTES: usize = 32;
+const MAGIC: &[u8; 8] = b"DIECUTCT";
+const OOB_MAGIC: &[u8; 4] = b"DCAT";
+const VERSION: u32 = 1;
+pub(crate) const OOB_SIZE_BYTES: usize = 24;
+
+/// Why bytes are no frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Cut off, another magic, or a wrong checksum: torn or never written.
+    #[error("no complete catalog frame")]
+    Incomplete,
+    /// Written by another version.
+    #[error("the catalog has format version {0}; this program knows version 1")]
+    Version(u32),
+    /// Complete, but its state makes no sense.
+    #[error("the catalog's state cannot be read: {0}")]
+    State(String),
+}
+
+pub(crate) fn encode_frame(state: &State, sequence: u64) -> Vec<u8> {
+    let text = serde_json::to_vec(state).expect("plain data can be written as JSON");
+    let mut frame = vec![0; FRAME_HEADER_SIZE_BYTES];
+    frame[..8].copy_from_slice(MAGIC);
+    frame[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    frame[16..24].copy_from_slice(&sequence.to_le_bytes());
+    frame[24..32].copy_from_slice(&(text.len() as u64).to_le_bytes());
+    frame.extend_from_slice(&text);
+    let sum = checksum(&frame[16..]);
+    frame[12..16].copy_from_slice(&sum.to_le_bytes());
+    frame
+}
+
+/// Reads a frame; any bytes may come, also more than the frame.
+///
+/// # Errors
+/// Torn, of another version, or without sense.
+pub fn decode_frame(bytes: &[u8]) -> Result<(u64, State), FrameError> {
+    if bytes.len() < FRAME_HEADER_SIZE_BYTES || &bytes[..8] != MAGIC {
+        return Err(FrameError::Incomplete);
+    }
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let version = word(8) as u32;
+    if version != VERSION {
+        return Err(FrameError::Version(version));
+    }
+    let sum = (word(8) >> 32) as u32;
+    let end = usize::try_from(word(24)).ok().and_then(|len| len.checked_add(FRAME_HEADER_SIZE_BYTES));
+    let Some(end) = end.filter(|end| *end <= bytes.len()) else { return Err(FrameError::Incomplete) };
+    if checksum(&bytes[16..end]) != sum {
+        return Err(FrameError::Incomplete);
+    }
+    let state: State = serde_json::from_slice(&bytes[FRAME_HEADER_SIZE_BYTES..end])
+        .map_err(|error| FrameError::State(error.to_string()))?;
+    state.check().map_err(FrameError::State)?;
+    Ok((word(16), state))
+}
+
+pub(crate) fn encode_oob(sequence: u64, page: u32, pages: u32, area: &mut [u8]) {
+    area.fill(0);
+    area[..4].copy_from_slice(OOB_MAGIC);
+    area[4..12].copy_from_slice(&sequence.to_le_bytes());
+    area[12..16].copy_from_slice(&page.to_le_bytes());
+    area[16..20].copy_from_slice(&pages.to_le_bytes());
+    let sum = checksum(&area[..20]);
+    area[20..24].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Sequence, page within the frame, pages of the frame.
+pub(crate) fn decode_oob(area: &[u8]) -> Option<(u64, u32, u32)> {
+    let area = area.get(..OOB_SIZE_BYTES)?;
+    let word = |at: usize| u32::from_le_bytes(area[at..at + 4].try_into().expect("four bytes"));
+    if &area[..4] != OOB_MAGIC || checksum(&area[..20]) != word(20) {
+        return None;
+    }
+    Some((u64::from_le_bytes(area[4..12].try_into().expect("eight bytes")), word(12), word(16)))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_frame_comes_back_and_no_damage_goes_unseen() {
+        let mut state = State::default();
+        state.tenants.insert("a".to_owned(), Default::default());
+        let frame = encode_frame(&state, 9);
+        assert_eq!(decode_frame(&frame), Ok((9, state)));
+        for bit in 0..frame.len() * 8 {
+            let mut damaged = frame.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode_frame(&damaged).is_err(), "bit {bit}");
+        }
+        for len in 0..frame.len() {
+            assert_eq!(decode_frame(&frame[..len]), Err(FrameError::Incomplete));
+        }
+    }
+
+    #[test]
+    fn a_state_without_sense_is_refused() {
+        let mut state = State::default();
+        let volume = crate::VolumeRecord {
+            vssd: "nowhere".to_owned(),
+            index: 0,
+            size_bytes: 0,
+            uuid: [0; 16],
+            nguid: [0; 16],
+            namespace: 1,
+        };
+        state.volumes.insert("v".to_owned(), volume);
+        let error = decode_frame(&encode_frame(&state, 1)).unwrap_err().to_string();
+        assert!(error.contains("\"v\"") && error.contains("\"nowhere\""), "{error}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What exists, as plain data.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The four isolation levels of FlashBlox (table 1 of the paper).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// Whole channels.
+    Channel,
+    /// Whole dies.
+    Die,
+    /// Shares of dies, kept apart.
+    Software,
+    /// Shares of dies.
+    None,
+}
+
+/// The pool itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolRecord {
+    /// Identity; other identities are derived from it.
+    pub uuid: [u8; 16],
+    /// Times the pool was opened.
+    pub starts: u64,
+    /// Times it was opened without having been closed.
+    pub unclean_starts: u64,
+    /// Whether it was closed.
+    pub closed: bool,
+    /// Namespace ids given so far; they are not used again.
+    pub namespaces_given: u32,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantRecord {}
+
+/// A vSSD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VssdRecord {
+    /// The tenant it belongs to.
+    pub tenant: String,
+    /// How it is kept apart.
+    pub isolation: Isolation,
+    /// Throughput level asked for.
+    pub throughput_level: u32,
+    /// Capacity asked for, in bytes.
+    pub capacity_bytes: u64,
+    /// Over-provisioning, in thousandths of what is exported.
+    pub over_provisioning_permille: u32,
+    /// Weight among those that share dies.
+    pub weight: u32,
+    /// Limit in bytes per second; 0 for none.
+    pub rate_limit_bytes_per_second: u64,
+    /// Its number in the pool, never used again: the owner generation of its blocks.
+    pub number: u32,
+    /// Its part of protected memory, if it stages there.
+    pub staging_slot: Option<u32>,
+    /// IUs its volumes can store.
+    pub exported_ius: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRecord {
+    /// The vSSD it lives on.
+    pub vssd: String,
+    /// Its index in the vSSD's store.
+    pub index: u16,
+    /// Size a host sees, in bytes.
+    pub size_bytes: u64,
+    /// UUID of its namespace.
+    pub uuid: [u8; 16],
+    /// NGUID of its namespace.
+    pub nguid: [u8; 16],
+    /// Its namespace.
+    pub namespace: u32,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubsystemRecord {
+    /// The tenant it serves.
+    pub tenant: String,
+    /// Serial number.
+    pub serial: String,
+    /// Model number.
+    pub model: String,
+    /// Every host may connect.
+    pub allow_any_host: bool,
+    /// NQNs of hosts that may.
+    pub allowed_hosts: Vec<String>,
+    /// Volumes by NSID.
+    pub namespaces: BTreeMap<u32, String>,
+}
+
+/// Everything that exists, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// The pool.
+    pub pool: PoolRecord,
+    /// Tenants by name.
+    pub tenants: BTreeMap<String, TenantRecord>,
+    /// vSSDs by name.
+    pub vssds: BTreeMap<String, VssdRecord>,
+    /// Volumes by name.
+    pub volumes: BTreeMap<String, VolumeRecord>,
+    /// Subsystems by NQN.
+    pub subsystems: BTreeMap<String, SubsystemRecord>,
+}
+
+impl State {
+    /// Whether every name that an object refers to exists; a catalog that says otherwise is damaged.
+    ///
+    /// # Errors
+    /// Names the object and what it misses.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, vssd) in &self.vssds {
+            if !self.tenants.contains_key(&vssd.tenant) {
+                return Err(format!(
+                    "vSSD \"{name}\" belongs to tenant \"{}\", which does not exist",
+                    vssd.tenant
+                ));
+            }
+        }
+        for (name, volume) in &self.volumes {
+            if !self.vssds.contains_key(&volume.vssd) {
+                return Err(format!(
+                    "volume \"{name}\" lies on vSSD \"{}\", which does not exist",
+                    volume.vssd
+                ));
+            }
+        }
+        for (name, subsystem) in &self.subsystems {
+            if !self.tenants.contains_key(&subsystem.tenant) {
+                let tenant = &subsystem.tenant;
+                return Err(format!("subsystem {name} serves tenant \"{tenant}\", which does not exist"));
+            }
+            for (nsid, volume) in &subsystem.namespaces {
+                if *nsid == 0 || !self.volumes.contains_key(volume) {
+                    return Err(format!(
+                        "namespace {nsid} of {name} shows volume \"{volume}\", which does not exist"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

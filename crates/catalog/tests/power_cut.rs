@@ -1,0 +1,125 @@
+//! The catalog on an emulated device whose power goes at every operation.
+
+use diecut_catalog::*;
+use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
+use diecut_media::{Completion, Media};
+use diecut_units::{BlockIndex, EraseBlockAddress, Time};
+
+fn blocks(device: &Device) -> [[EraseBlockAddress; 2]; 2] {
+    let geometry = *device.geometry();
+    let dies: Vec<Vec<EraseBlockAddress>> = geometry
+        .all_dies()
+        .map(|die| {
+            let all = (0..geometry.erase_blocks_per_die()).map(|index| die.erase_block(BlockIndex(index)));
+            all.filter(|block| !device.is_factory_bad(*block)).take(2).collect()
+        })
+        .collect();
+    Catalog::choose_blocks(&dies).unwrap()
+}
+
+/// Runs until nothing is under way or `until` holds.
+fn run(device: &mut Device, catalog: &mut Catalog, now: &mut Time, until: impl Fn(&Catalog) -> bool) {
+    let mut completions: Vec<Completion> = Vec::new();
+    while !until(catalog) && device.next_event() != Time::NEVER && device.is_powered() {
+        *now = (*now).max(device.next_event());
+        device.advance(*now, &mut completions);
+        for completion in completions.drain(..) {
+            catalog.complete(completion, device, *now);
+        }
+    }
+}
+
+fn state(step: u64) -> State {
+    let mut state = State::default();
+    state.pool.starts = step;
+    for tenant in 0..step % 7 {
+        state.tenants.insert(format!("tenant-{tenant}"), TenantRecord::default());
+    }
+    state
+}
+
+fn open(device: &mut Device, now: &mut Time) -> (Catalog, Option<State>) {
+    let blocks = blocks(device);
+    let mut catalog = Catalog::open(device, blocks, *now);
+    run(device, &mut catalog, now, Catalog::is_open);
+    let found = catalog.take_state();
+    (catalog, found)
+}
+
+#[test]
+fn a_cut_at_any_operation_leaves_the_state_before_or_after() {
+    let profile = Profile::named("tiny").unwrap();
+    let mut cuts = 0;
+    for seed in 0..6 {
+        for nth in 0..400 {
+            let faults =
+                FaultPlan { faults: vec![Fault::PowerCutAtOperation { nth }], ..FaultPlan::default() };
+            let options = Options { backing: Backing::Tags, seed, faults, ..Options::default() };
+            let mut device = Device::create(&profile, options).unwrap();
+            let mut now = Time::ZERO;
+            let (mut acknowledged, mut asked) = (0, 0);
+            // Three lives: the cut hits one of them; each begins with what the last one left.
+            for _ in 0..3 {
+                if !device.is_powered() {
+                    device.power_on();
+                    cuts += 1;
+                }
+                let (mut catalog, found) = open(&mut device, &mut now);
+                if !device.is_powered() {
+                    continue;
+                }
+                assert_eq!(catalog.error(), None, "seed {seed} cut {nth}");
+                let step = found.as_ref().map_or(0, |found| found.pool.starts);
+                assert!(
+                    step == acknowledged || step == asked,
+                    "seed {seed} cut {nth}: {step} of {acknowledged}..{asked}"
+                );
+                if let Some(found) = found {
+                    assert_eq!(found, state(step), "whole");
+                }
+                acknowledged = step;
+                for _ in 0..12 {
+                    asked = acknowledged + 1;
+                    let number = catalog.put(&state(asked), &mut device, now);
+                    run(&mut device, &mut catalog, &mut now, |catalog| catalog.durable() >= number);
+                    if !device.is_powered() {
+                        break;
+                    }
+                    assert!(catalog.durable() >= number);
+                    acknowledged = asked;
+                }
+            }
+            if seed > 0 && nth > 60 {
+                break;
+            }
+        }
+    }
+    assert!(cuts > 150, "{cuts} cuts");
+}
+
+#[test]
+fn failing_blocks_are_left_behind() {
+    let profile = Profile::named("tiny").unwrap();
+    let die = FaultyDie { channel: 0, die: 0 };
+    let faults = vec![
+        Fault::Fail { die, kind: OperationKind::Program, nth: 3 },
+        Fault::Fail { die, kind: OperationKind::Erase, nth: 1 },
+        Fault::Fail { die: FaultyDie { channel: 1, die: 0 }, kind: OperationKind::Program, nth: 5 },
+    ];
+    let options = Options {
+        backing: Backing::Tags,
+        faults: FaultPlan { faults, ..FaultPlan::default() },
+        ..Options::default()
+    };
+    let mut device = Device::create(&profile, options).unwrap();
+    let mut now = Time::ZERO;
+    let (mut catalog, found) = open(&mut device, &mut now);
+    assert_eq!(found, None);
+    for step in 1..30 {
+        let number = catalog.put(&state(step), &mut device, now);
+        run(&mut device, &mut catalog, &mut now, |catalog| catalog.durable() >= number);
+        assert!(catalog.durable() >= number, "step {step}: {:?}", catalog.error());
+    }
+    let (_, found) = open(&mut device, &mut now);
+    assert_eq!(found, Some(state(29)));
+}
