@@ -3,7 +3,27 @@
 //!
 //! Sans-IO: `reactor` drives it with sockets and the monotonic clock, `sim` with virtual time. What they
 //! exchange with it is [`drive`]; what an administrator asks is [`control`].
+//!
+//! The way of a command: bytes -> target -> admission (`admission`) -> namespaces -> stores, pool and device (`flash`),
+//! and back. One call of [`drive::Drive::work`] goes that way a bounded number of times.
+//!
+//! Invariants
+//! - A command passes admission exactly once and is counted there until it is answered.
+//! - Nothing here waits: what must wait is a queue with an owner and a deadline.
+//!
+//! Not known here: sockets, threads, the clock.
 
+mod admission;
 pub mod control;
+mod cost;
 pub mod drive;
+mod execute;
+mod flash;
 pub mod null;
+mod plan;
+mod shard;
+mod status;
+
+pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
+pub use cost::CostModel;
+pub use shard::{Shard, ShardConfig};

@@ -40,6 +40,17 @@ pub struct PoolConfig {
     pub costs: DieCosts,
 }
 
+impl PoolConfig {
+    /// The defaults, with throughput levels that match the device: level `n` is worth `n` of its channels.
+    pub fn suited_to(geometry: &diecut_units::Geometry) -> PoolConfig {
+        let config = PoolConfig::default();
+        let planes = u32::from(config.soft_planes_per_die);
+        let levels =
+            LevelTable::proportional(geometry.channels.into(), geometry.dies_per_channel.into(), planes);
+        PoolConfig { levels, ..config }
+    }
+}
+
 impl Default for PoolConfig {
     fn default() -> PoolConfig {
         PoolConfig {

@@ -314,6 +314,12 @@ impl Pool {
     pub fn vssd_erases(&self, id: VssdId) -> u64 {
         self.vssds.iter().find(|vssd| vssd.id == id).map_or(0, |vssd| vssd.erases)
     }
+    /// Independent units of a vSSD, and bytes of the erase blocks it may hold; zeros if there is none.
+    pub fn size_of(&self, id: VssdId) -> (u32, u64) {
+        let Some(vssd) = self.vssds.iter().find(|vssd| vssd.id == id) else { return (0, 0) };
+        let blocks: u64 = vssd.units.iter().map(|unit| unit.map.len() as u64).sum();
+        (vssd.units.len() as u32, blocks * self.geometry.erase_block_size_bytes())
+    }
     /// Where a vSSD lies, for people.
     pub fn placement(&self, id: VssdId) -> String {
         let Some(vssd) = self.vssds.iter().find(|vssd| vssd.id == id) else { return String::new() };

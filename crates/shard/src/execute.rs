@@ -1,0 +1,406 @@
+//! Carrying out what administrators ask, one request after the other, and opening what a pool holds.
+
+use crate::admission::TenantIndex;
+use crate::control::*;
+use crate::drive;
+use crate::plan::{Plan, Step, plan};
+use crate::shard::{Phase, Shard};
+use diecut_catalog::{Catalog, State, VssdRecord};
+use diecut_media::Media;
+use diecut_namespace::contract::NamespaceId;
+use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
+use diecut_nvme::QualifiedName;
+use diecut_target::{Home, NamespaceConfig, SubsystemConfig};
+use diecut_units::{IU_SIZE_BYTES, Time};
+use diecut_volume::StoreConfig;
+use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation, VolumeToken};
+use diecut_vssd::{AllocError, DeallocError, VssdId};
+use std::collections::VecDeque;
+
+/// Set in tokens of volume commands that administration gives; namespaces number theirs from 0.
+pub(crate) const CONTROL_TOKEN_BIT: u64 = 1 << 63;
+
+/// Requests waiting, and the one that is carried out.
+#[derive(Default)]
+pub(crate) struct Control {
+    waiting: VecDeque<(ControlToken, ControlRequest)>,
+    running: Option<Running>,
+    /// Answers of stores to administration: token and whether it worked.
+    pub answers: Vec<(u64, bool)>,
+    next_token: u64,
+}
+
+struct Running {
+    token: Option<ControlToken>,
+    next: State,
+    steps: VecDeque<Step>,
+    /// What the first step waits for.
+    waits: Waits,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Waits {
+    No,
+    /// The catalog's state of this number.
+    Catalog(u64),
+    /// Answers of stores.
+    Stores(Vec<u64>),
+}
+
+enum Progress {
+    Done,
+    Waits,
+    Refused(ControlError),
+}
+
+impl Control {
+    /// Whether something can be tried again now.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none() && self.waiting.is_empty()
+    }
+    fn token(&mut self) -> VolumeToken {
+        self.next_token += 1;
+        VolumeToken(CONTROL_TOKEN_BIT | self.next_token)
+    }
+}
+
+impl<M: Media> Shard<M> {
+    /// Takes a request of an administrator.
+    pub(crate) fn control(
+        &mut self,
+        token: ControlToken,
+        request: ControlRequest,
+        now: Time,
+        actions: &mut Vec<drive::Action>,
+    ) {
+        if request == ControlRequest::Status {
+            let response = Box::new(ControlResponse::Status(Box::new(self.status())));
+            return actions.push(drive::Action::Answer { token, response });
+        }
+        self.control.waiting.push_back((token, request));
+        self.work_control(now, actions);
+    }
+
+    /// Lets administration go on as far as it can.
+    pub(crate) fn work_control(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
+        if self.phase != Phase::Ready && self.control.running.is_none() {
+            return;
+        }
+        loop {
+            if self.control.running.is_none() {
+                let Some((token, request)) = self.control.waiting.pop_front() else { return };
+                match plan(&self.state, &request) {
+                    Ok(plan) => self.begin(Some(token), plan),
+                    Err(error) => {
+                        answer(actions, token, ControlResponse::Refused(error));
+                        continue;
+                    }
+                }
+            }
+            let mut running = self.control.running.take().expect("one is carried out");
+            let Some(step) = running.steps.front().cloned() else {
+                if let Some(token) = running.token {
+                    answer(actions, token, ControlResponse::Done);
+                }
+                continue;
+            };
+            match self.step(&step, &mut running, now) {
+                Progress::Done => {
+                    running.steps.pop_front();
+                    running.waits = Waits::No;
+                    self.control.running = Some(running);
+                }
+                Progress::Waits => {
+                    self.control.running = Some(running);
+                    return;
+                }
+                Progress::Refused(error) => {
+                    if let Some(token) = running.token {
+                        answer(actions, token, ControlResponse::Refused(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, token: Option<ControlToken>, plan: Plan) {
+        let Plan { next, steps } = plan;
+        self.control.running = Some(Running { token, next, steps: steps.into(), waits: Waits::No });
+    }
+
+    /// Carries out steps that nobody asked for (at opening).
+    pub(crate) fn begin_own(&mut self, next: State, steps: Vec<Step>) {
+        self.begin(None, Plan { next, steps });
+    }
+
+    fn step(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
+        match step {
+            Step::AllocVssd { name } => self.alloc_vssd(name, running, now),
+            Step::Persist => self.persist(running, now),
+            Step::CreateVolume { name } => {
+                let volume = &running.next.volumes[name];
+                let Some(store) = self.store_of(running.next.vssds[&volume.vssd].number) else {
+                    return Progress::Waits;
+                };
+                if !self.flash.store(store).is_ready() {
+                    return Progress::Waits;
+                }
+                if running.waits == Waits::No {
+                    let token = self.control.token();
+                    let (index, size_ius) =
+                        (VolumeIndex(volume.index), volume.size_bytes / IU_SIZE_BYTES as u64);
+                    self.flash.store_mut(store).create_volume(token, index, size_ius);
+                    running.waits = Waits::Stores(vec![token.0]);
+                    return Progress::Waits;
+                }
+                self.stores_answered(running, || {
+                    format!("volume \"{name}\" cannot be made: its vSSD takes no writes")
+                })
+            }
+            Step::OpenNamespace { name } => {
+                let volume = running.next.volumes[name].clone();
+                self.open_volume(&volume, running.next.vssds[&volume.vssd].number);
+                Progress::Done
+            }
+            Step::ApplySubsystem { nqn } => {
+                self.state = running.next.clone();
+                self.apply_subsystem(nqn, now);
+                Progress::Done
+            }
+            Step::RemoveSubsystem { nqn } => {
+                let nqn = QualifiedName::new(nqn).expect("checked when it was made");
+                self.target.remove_subsystem(&nqn, now, &mut self.target_actions);
+                if self.target.is_quiet(&nqn) { Progress::Done } else { Progress::Waits }
+            }
+            Step::CloseNamespace { namespace } => {
+                let id = NamespaceId(*namespace);
+                if self.namespaces.is_open(id) {
+                    self.namespaces.begin_close(id);
+                }
+                if !self.namespaces.is_idle(id) {
+                    return Progress::Waits;
+                }
+                self.namespaces.close(id);
+                Progress::Done
+            }
+            Step::DeleteVolume { vssd, index } => {
+                let Some(store) = self.store_of(*vssd) else { return Progress::Done };
+                if running.waits == Waits::No {
+                    if !self.flash.store(store).is_ready() {
+                        return Progress::Waits;
+                    }
+                    let token = self.control.token();
+                    self.flash.store_mut(store).delete_volume(token, VolumeIndex(*index));
+                    running.waits = Waits::Stores(vec![token.0]);
+                    return Progress::Waits;
+                }
+                self.stores_answered(running, || {
+                    "the volume cannot be deleted: its vSSD takes no writes".to_owned()
+                })
+            }
+            Step::DeallocVssd { number } => {
+                if let Some(store) = self.store_of(*number) {
+                    self.flash.close_store(store);
+                }
+                match self.flash.pool.dealloc_vssd(VssdId(*number)) {
+                    Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
+                    Err(DeallocError::Busy { .. }) => Progress::Waits,
+                }
+            }
+            Step::FlushStores => {
+                if running.waits == Waits::No {
+                    let stores: Vec<StoreIndex> = self.flash.stores().map(|(index, ..)| index).collect();
+                    let mut tokens = Vec::new();
+                    for store in stores {
+                        let token = self.control.token();
+                        tokens.push(token.0);
+                        let operation = VolumeOperation::Flush;
+                        let command = VolumeCommand { token, volume: VolumeIndex(0), operation };
+                        self.flash.submit(store, command, now);
+                    }
+                    running.waits = Waits::Stores(tokens);
+                }
+                self.stores_answered(running, || "a vSSD cannot be flushed: its medium failed".to_owned())
+            }
+        }
+    }
+
+    fn stores_answered(&mut self, running: &mut Running, message: impl Fn() -> String) -> Progress {
+        let Waits::Stores(tokens) = &mut running.waits else { return Progress::Done };
+        let mut failed = false;
+        for (token, worked) in self.control.answers.drain(..) {
+            tokens.retain(|waited| *waited != token);
+            failed |= !worked;
+        }
+        if failed {
+            return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message: message() });
+        }
+        if tokens.is_empty() { Progress::Done } else { Progress::Waits }
+    }
+
+    fn persist(&mut self, running: &mut Running, now: Time) -> Progress {
+        if let Some(error) = self.catalog.error() {
+            let message = format!("nothing was changed: {error}");
+            return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });
+        }
+        let number = match running.waits {
+            Waits::Catalog(number) => number,
+            _ => {
+                let number = self.catalog.put(&running.next, &mut self.flash.media, now);
+                running.waits = Waits::Catalog(number);
+                number
+            }
+        };
+        if self.catalog.durable() < number {
+            return Progress::Waits;
+        }
+        self.state = running.next.clone();
+        Progress::Done
+    }
+
+    fn alloc_vssd(&mut self, name: &str, running: &mut Running, now: Time) -> Progress {
+        let record = running.next.vssds[name].clone();
+        let slots = self.staging_slots();
+        let taken: Vec<u32> = self.state.vssds.values().filter_map(|vssd| vssd.staging_slot).collect();
+        let slot = (0..slots).find(|slot| !taken.contains(slot));
+        if slots > 0 && slot.is_none() {
+            let message = format!(
+                "vSSD \"{name}\": protected memory has room for {slots} vSSDs; delete one, or give the device more"
+            );
+            return Progress::Refused(ControlError { kind: ControlErrorKind::Exhausted, message });
+        }
+        let isolation = pool_isolation(record.isolation);
+        let pool = &mut self.flash.pool;
+        let id = match pool.alloc_vssd(isolation, record.throughput_level, record.capacity_bytes) {
+            Ok(id) => id,
+            Err(error) => {
+                let kind = match error {
+                    AllocError::UnknownLevel { .. } | AllocError::NoCapacity => ControlErrorKind::Invalid,
+                    AllocError::DoesNotFit { .. } | AllocError::NotFree { .. } => ControlErrorKind::Exhausted,
+                };
+                let message = format!("vSSD \"{name}\": {error}");
+                return Progress::Refused(ControlError { kind, message });
+            }
+        };
+        pool.set_weight(id, record.weight);
+        let exported_ius = self.flash.exportable_ius(id, record.over_provisioning_permille, now);
+        if exported_ius == 0 {
+            self.flash.pool.dealloc_vssd(id).expect("nothing is under way on a new vSSD");
+            let message = format!(
+                "vSSD \"{name}\" is too small to hold a volume at this over-provisioning; ask for more capacity or less \
+                 over-provisioning"
+            );
+            return Progress::Refused(ControlError { kind: ControlErrorKind::Invalid, message });
+        }
+        let record = VssdRecord { number: id.0, staging_slot: slot, exported_ius, ..record };
+        self.open_store(&record, now);
+        running.next.vssds.insert(name.to_owned(), record);
+        Progress::Done
+    }
+
+    pub(crate) fn store_of(&self, vssd: u32) -> Option<StoreIndex> {
+        self.flash.store_of(VssdId(vssd))
+    }
+
+    /// Opens the store of a vSSD that the pool holds.
+    pub(crate) fn open_store(&mut self, record: &VssdRecord, now: Time) {
+        let config = StoreConfig {
+            exported_ius: record.exported_ius,
+            volatile_cache: self.config.volatile_cache,
+            ..StoreConfig::default()
+        };
+        let staging = record.staging_slot.and_then(|slot| self.staging_region(slot));
+        self.flash.open_store(VssdId(record.number), config, staging, now);
+    }
+
+    /// Opens the namespace of a volume whose store is open.
+    pub(crate) fn open_volume(&mut self, volume: &diecut_catalog::VolumeRecord, vssd: u32) {
+        let store = self.store_of(vssd).expect("a volume's store is open");
+        let capabilities = *self.flash.media.capabilities();
+        let definition = NamespaceDefinition {
+            backing: Backing::Volume { store, volume: VolumeIndex(volume.index) },
+            size_lbas: volume.size_bytes / IU_SIZE_BYTES as u64,
+            transfer_max_lbas: self.config.target.transfer_bytes_max / IU_SIZE_BYTES as u32,
+            content_mode: capabilities.content_mode,
+            volatile_cache: self.config.volatile_cache,
+            preferred_write_lbas: 1,
+            read_only: false,
+        };
+        self.open_namespace(NamespaceId(volume.namespace), definition, TenantIndex(store.0));
+    }
+
+    /// Tells the target what a subsystem looks like.
+    pub(crate) fn apply_subsystem(&mut self, nqn: &str, now: Time) {
+        let Some(record) = self.state.subsystems.get(nqn) else { return };
+        let name = |text: &str| QualifiedName::new(text).expect("checked when it was made");
+        let content = self.flash.media.capabilities().content_mode;
+        let namespaces = record.namespaces.iter().map(|(nsid, volume)| {
+            let volume = &self.state.volumes[volume];
+            let namespace = NamespaceId(volume.namespace);
+            let properties = self.namespaces.properties(namespace).expect("its namespace is open");
+            let (uuid, nguid) = (volume.uuid, volume.nguid);
+            (*nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
+        });
+        let config = SubsystemConfig {
+            nqn: name(nqn),
+            serial: record.serial.clone(),
+            model: record.model.clone(),
+            allow_any_host: record.allow_any_host,
+            allowed_hosts: record.allowed_hosts.iter().map(|host| name(host)).collect(),
+            namespaces: namespaces.collect(),
+            home: Home::Here,
+        };
+        self.target.set_subsystem(config, now, &mut self.target_actions);
+    }
+
+    /// A store answered administration.
+    pub(crate) fn store_answered(&mut self, completion: &VolumeCompletion) {
+        self.control.answers.push((completion.token.0, completion.result.is_ok()));
+    }
+
+    pub(crate) fn is_carrying_out(&self) -> bool {
+        self.control.running.is_some()
+    }
+
+    /// What opening has to put right: vSSDs of which the catalog knows nothing were never acknowledged, or were
+    /// deleted; so were volumes.
+    pub(crate) fn leftovers(&self) -> Vec<Step> {
+        let known: Vec<u32> = self.state.vssds.values().map(|vssd| vssd.number).collect();
+        let orphans = self.flash.pool.vssd_ids().filter(|id| !known.contains(&id.0));
+        let mut steps: Vec<Step> = orphans.map(|id| Step::DeallocVssd { number: id.0 }).collect();
+        for (name, vssd) in &self.state.vssds {
+            let Some(store) = self.store_of(vssd.number) else { continue };
+            for index in 0..1024 {
+                let exists = self.flash.store(store).volume_size_ius(VolumeIndex(index)).is_some();
+                let wanted =
+                    self.state.volumes.values().any(|volume| volume.vssd == *name && volume.index == index);
+                if exists && !wanted {
+                    steps.push(Step::DeleteVolume { vssd: vssd.number, index });
+                }
+            }
+        }
+        steps
+    }
+
+    pub(crate) fn new_catalog(
+        media: &mut M,
+        dies: &[Vec<diecut_units::EraseBlockAddress>],
+        now: Time,
+    ) -> Option<Catalog> {
+        let blocks = Catalog::choose_blocks(dies)?;
+        Some(Catalog::open(media, blocks, now))
+    }
+}
+
+fn answer(actions: &mut Vec<drive::Action>, token: ControlToken, response: ControlResponse) {
+    actions.push(drive::Action::Answer { token, response: Box::new(response) });
+}
+
+pub(crate) fn pool_isolation(isolation: diecut_catalog::Isolation) -> diecut_vssd::Isolation {
+    match isolation {
+        diecut_catalog::Isolation::Channel => diecut_vssd::Isolation::Channel,
+        diecut_catalog::Isolation::Die => diecut_vssd::Isolation::Die,
+        diecut_catalog::Isolation::Software => diecut_vssd::Isolation::Software,
+        diecut_catalog::Isolation::None => diecut_vssd::Isolation::None,
+    }
+}

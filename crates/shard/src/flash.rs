@@ -1,0 +1,223 @@
+//! The lower half of a shard: one device, the pool over it, and one store per vSSD. Volume commands in, volume
+//! completions out.
+
+use diecut_media::{Completion, Media};
+use diecut_namespace::StoreIndex;
+use diecut_units::{ProtectedRegion, Time};
+use diecut_volume::contract::{VolumeCommand, VolumeCompletion};
+use diecut_volume::{Store, StoreConfig};
+use diecut_vssd::{Pool, SpaceCompletion, VssdId};
+
+/// How often one call goes round between medium, pool and stores before it returns to the driver.
+const ROUNDS_MAX: u32 = 8;
+const NO_STORE: u16 = u16::MAX;
+
+struct StoreSlot {
+    vssd: VssdId,
+    store: Store,
+    has_work: bool,
+}
+
+/// See the module.
+pub(crate) struct Flash<M: Media> {
+    pub media: M,
+    pub pool: Pool,
+    stores: Vec<Option<StoreSlot>>,
+    /// Store of each vSSD, by number: vSSDs are numbered from 1 and never again.
+    by_vssd: Vec<u16>,
+    /// Stores with work, each once.
+    busy: Vec<u16>,
+    spare_busy: Vec<u16>,
+    media_completions: Vec<Completion>,
+    space_completions: Vec<(VssdId, SpaceCompletion)>,
+    volume_completions: Vec<VolumeCompletion>,
+    /// Answers of the medium to others than the pool; whoever they belong to takes them.
+    pub foreign: Vec<Completion>,
+    /// Answers of the stores, in order; the shard takes them.
+    pub completions: Vec<(StoreIndex, VolumeCompletion)>,
+}
+
+impl<M: Media> Flash<M> {
+    pub fn new(media: M, pool: Pool) -> Flash<M> {
+        Flash {
+            media,
+            pool,
+            stores: Vec::new(),
+            by_vssd: Vec::new(),
+            busy: Vec::new(),
+            spare_busy: Vec::new(),
+            media_completions: Vec::new(),
+            space_completions: Vec::new(),
+            volume_completions: Vec::new(),
+            foreign: Vec::new(),
+            completions: Vec::new(),
+        }
+    }
+
+    /// Opens the store of a vSSD: empty or recovering.
+    ///
+    /// # Panics
+    /// If the vSSD does not exist or its store is open.
+    pub fn open_store(
+        &mut self,
+        vssd: VssdId,
+        config: StoreConfig,
+        staging: Option<ProtectedRegion>,
+        now: Time,
+    ) -> StoreIndex {
+        let number = vssd.0 as usize;
+        if number >= self.by_vssd.len() {
+            self.by_vssd.resize(number + 1, NO_STORE);
+        }
+        assert_eq!(self.by_vssd[number], NO_STORE, "the store of {vssd:?} is open already");
+        let index = match self.stores.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => {
+                self.stores.push(None);
+                self.stores.len() - 1
+            }
+        };
+        let mut space = self.pool.space(vssd, &mut self.media, now);
+        let store = Store::open(config, &mut space, staging);
+        self.stores[index] = Some(StoreSlot { vssd, store, has_work: false });
+        self.by_vssd[number] = index as u16;
+        let index = StoreIndex(index as u16);
+        self.mark_busy(index);
+        index
+    }
+
+    /// IUs that volumes on a vSSD can store at an over-provisioning.
+    pub fn exportable_ius(&mut self, vssd: VssdId, over_provisioning_permille: u32, now: Time) -> u64 {
+        let space = self.pool.space(vssd, &mut self.media, now);
+        Store::exportable_ius(&space, over_provisioning_permille)
+    }
+
+    /// Forgets a store; operations of it that are under way are answered to nobody.
+    ///
+    /// # Panics
+    /// If it is not open.
+    pub fn close_store(&mut self, index: StoreIndex) -> VssdId {
+        let slot = self.stores[usize::from(index.0)].take().expect("an open store is closed");
+        self.by_vssd[slot.vssd.0 as usize] = NO_STORE;
+        slot.vssd
+    }
+
+    /// The store of a vSSD, if it is open.
+    pub fn store_of(&self, vssd: VssdId) -> Option<StoreIndex> {
+        let index = *self.by_vssd.get(vssd.0 as usize)?;
+        (index != NO_STORE).then_some(StoreIndex(index))
+    }
+
+    /// An open store.
+    ///
+    /// # Panics
+    /// If it is not open.
+    pub fn store(&self, index: StoreIndex) -> &Store {
+        &self.stores[usize::from(index.0)].as_ref().expect("the store is open").store
+    }
+
+    /// An open store, to be changed; it gets a turn.
+    ///
+    /// # Panics
+    /// If it is not open.
+    pub fn store_mut(&mut self, index: StoreIndex) -> &mut Store {
+        self.mark_busy(index);
+        &mut self.stores[usize::from(index.0)].as_mut().expect("the store is open").store
+    }
+
+    /// Open stores.
+    pub fn stores(&self) -> impl Iterator<Item = (StoreIndex, VssdId, &Store)> {
+        let slots = self.stores.iter().enumerate();
+        slots.filter_map(|(index, slot)| {
+            slot.as_ref().map(|slot| (StoreIndex(index as u16), slot.vssd, &slot.store))
+        })
+    }
+
+    fn mark_busy(&mut self, index: StoreIndex) {
+        let slot = self.stores[usize::from(index.0)].as_mut().expect("the store is open");
+        if !slot.has_work {
+            slot.has_work = true;
+            self.busy.push(index.0);
+        }
+    }
+
+    /// Gives a command to a store. [`Flash::run`] follows after a batch.
+    pub fn submit(&mut self, index: StoreIndex, command: VolumeCommand, now: Time) {
+        self.mark_busy(index);
+        let slot = self.stores[usize::from(index.0)].as_mut().expect("the store is open");
+        let mut space = self.pool.space(slot.vssd, &mut self.media, now);
+        slot.store.submit(command, now, &mut space, &mut self.volume_completions);
+        self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
+    }
+
+    /// Lets time pass until `now`; a bounded number of rounds.
+    pub fn run(&mut self, now: Time) {
+        self.wake_stores(now);
+        for _ in 0..ROUNDS_MAX {
+            if self.media.next_event() <= now {
+                self.media.advance(now, &mut self.media_completions);
+            }
+            for completion in self.media_completions.drain(..) {
+                if Pool::owns(completion.token) {
+                    self.pool.complete(completion, now, &mut self.media, &mut self.space_completions);
+                } else {
+                    self.foreign.push(completion);
+                }
+            }
+            self.pool.take_ready(&mut self.space_completions);
+            self.deliver(now);
+            self.work_stores(now);
+            if !self.has_work(now) {
+                return;
+            }
+        }
+    }
+
+    fn wake_stores(&mut self, now: Time) {
+        for index in 0..self.stores.len() {
+            if self.stores[index].as_ref().is_some_and(|slot| slot.store.deadline() <= now) {
+                self.mark_busy(StoreIndex(index as u16));
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Time) {
+        let mut batch = std::mem::take(&mut self.space_completions);
+        for (vssd, completion) in batch.drain(..) {
+            // A store that was closed waits for nothing.
+            let Some(index) = self.store_of(vssd) else { continue };
+            self.mark_busy(index);
+            let slot = self.stores[usize::from(index.0)].as_mut().expect("found by its vSSD");
+            let mut space = self.pool.space(vssd, &mut self.media, now);
+            slot.store.complete(completion, now, &mut space, &mut self.volume_completions);
+            self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
+        }
+        self.space_completions = batch;
+    }
+
+    fn work_stores(&mut self, now: Time) {
+        let mut batch = std::mem::replace(&mut self.busy, std::mem::take(&mut self.spare_busy));
+        for number in batch.drain(..) {
+            let Some(slot) = &mut self.stores[usize::from(number)] else { continue };
+            slot.has_work = false;
+            let mut space = self.pool.space(slot.vssd, &mut self.media, now);
+            slot.store.work(now, &mut space, &mut self.volume_completions);
+            let index = StoreIndex(number);
+            self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
+        }
+        self.spare_busy = batch;
+    }
+
+    fn has_work(&self, now: Time) -> bool {
+        !self.busy.is_empty() || self.pool.has_ready() || self.media.next_event() <= now
+    }
+
+    /// When [`Flash::run`] has something to do; [`Time::ZERO`] for at once.
+    pub fn deadline(&self) -> Time {
+        if !self.busy.is_empty() || self.pool.has_ready() {
+            return Time::ZERO;
+        }
+        let stores = self.stores.iter().flatten().map(|slot| slot.store.deadline());
+        stores.fold(self.media.next_event(), Time::min)
+    }
+}

@@ -1,0 +1,428 @@
+//! From a request of an administrator to steps: pure, so that every refusal is decided before anything is touched.
+
+use crate::control::*;
+use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord};
+use diecut_nvme::QualifiedName;
+use diecut_units::IU_SIZE_BYTES;
+
+/// One step of an execution; asynchronous ones are repeated until they are done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Takes erase blocks for a vSSD and opens its store; fills the record's number, slot and size.
+    AllocVssd { name: String },
+    /// Makes a volume in its store and waits until it is durable.
+    CreateVolume { name: String },
+    /// Writes the next state to the catalog and waits until it is durable. What follows cannot be refused any more.
+    Persist,
+    /// Opens the namespace of a volume.
+    OpenNamespace { name: String },
+    /// Tells the target what a subsystem looks like now.
+    ApplySubsystem { nqn: String },
+    /// Takes a subsystem from the target and waits until its commands came back.
+    RemoveSubsystem { nqn: String },
+    /// Waits until no command is under way in a namespace, and closes it.
+    CloseNamespace { namespace: u32 },
+    /// Deletes a volume from its store and waits until that is durable.
+    DeleteVolume { vssd: u32, index: u16 },
+    /// Closes a store and gives its erase blocks back.
+    DeallocVssd { number: u32 },
+    /// Waits until every store is flushed.
+    FlushStores,
+}
+
+/// What a request means.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// The state when all is done; steps fill in what only they know.
+    pub next: State,
+    pub steps: Vec<Step>,
+}
+
+fn refuse<T>(kind: ControlErrorKind, message: String) -> Result<T, ControlError> {
+    Err(ControlError { kind, message })
+}
+
+fn check_name(kind: &str, name: &str) -> Result<(), ControlError> {
+    let sound = !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
+    if sound {
+        return Ok(());
+    }
+    refuse(
+        ControlErrorKind::Invalid,
+        format!("{kind} name \"{name}\": use 1 to 64 letters, digits, \"-\", \"_\" or \".\""),
+    )
+}
+
+fn missing<T>(kind: &str, name: &str) -> Result<T, ControlError> {
+    refuse(
+        ControlErrorKind::NotFound,
+        format!("there is no {kind} \"{name}\"; create it first, or see the list"),
+    )
+}
+
+fn differs<T>(kind: &str, name: &str) -> Result<T, ControlError> {
+    refuse(
+        ControlErrorKind::Exists,
+        format!("{kind} \"{name}\" exists with another definition; delete it first, or choose another name"),
+    )
+}
+
+/// An identity that follows from the pool and a name, the same at each start (RFC 9562 version 5: SHA-1 of both).
+fn derived_id(pool: &[u8; 16], kind: &str, name: &str, number: u32) -> [u8; 16] {
+    let name = format!("{kind}/{number}/{name}");
+    uuid::Uuid::new_v5(&uuid::Uuid::from_bytes(*pool), name.as_bytes()).into_bytes()
+}
+
+pub(crate) fn vssd_spec(name: &str, record: &VssdRecord) -> VssdSpec {
+    VssdSpec {
+        name: name.to_owned(),
+        tenant: record.tenant.clone(),
+        isolation: match record.isolation {
+            diecut_catalog::Isolation::Channel => Isolation::Channel,
+            diecut_catalog::Isolation::Die => Isolation::Die,
+            diecut_catalog::Isolation::Software => Isolation::Software,
+            diecut_catalog::Isolation::None => Isolation::None,
+        },
+        throughput_level: record.throughput_level,
+        capacity_bytes: record.capacity_bytes,
+        over_provisioning_permille: record.over_provisioning_permille,
+        weight: record.weight,
+        rate_limit_bytes_per_second: record.rate_limit_bytes_per_second,
+    }
+}
+
+pub(crate) fn volume_spec(name: &str, record: &VolumeRecord) -> VolumeSpec {
+    VolumeSpec {
+        name: name.to_owned(),
+        vssd: record.vssd.clone(),
+        size_bytes: record.size_bytes,
+        uuid: Some(record.uuid),
+        nguid: Some(record.nguid),
+    }
+}
+
+pub(crate) fn subsystem_spec(nqn: &str, record: &SubsystemRecord) -> SubsystemSpec {
+    SubsystemSpec {
+        nqn: nqn.to_owned(),
+        tenant: record.tenant.clone(),
+        serial: Some(record.serial.clone()),
+        model: Some(record.model.clone()),
+        allow_any_host: record.allow_any_host,
+        allowed_hosts: record.allowed_hosts.clone(),
+        namespaces: record.namespaces.iter().map(|(nsid, volume)| (*nsid, volume.clone())).collect(),
+    }
+}
+
+/// Turns a request into a plan. A request whose result exists already gives a plan without steps.
+///
+/// # Errors
+/// Names the object and what to do.
+pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, ControlError> {
+    let mut plan = Plan { next: state.clone(), steps: Vec::new() };
+    match request {
+        ControlRequest::CreateTenant(spec) => {
+            check_name("tenant", &spec.name)?;
+            if !state.tenants.contains_key(&spec.name) {
+                plan.next.tenants.insert(spec.name.clone(), Default::default());
+                plan.steps.push(Step::Persist);
+            }
+        }
+        ControlRequest::DeleteTenant(name) => {
+            if !state.tenants.contains_key(name) {
+                return missing("tenant", name);
+            }
+            let vssd = state.vssds.iter().find(|(_, vssd)| vssd.tenant == *name);
+            let subsystem = state.subsystems.iter().find(|(_, subsystem)| subsystem.tenant == *name);
+            if let Some(owned) = vssd
+                .map(|(vssd, _)| format!("vSSD \"{vssd}\""))
+                .or(subsystem.map(|(nqn, _)| format!("subsystem {nqn}")))
+            {
+                let message = format!("tenant \"{name}\" still owns {owned}; delete that first");
+                return refuse(ControlErrorKind::InUse, message);
+            }
+            plan.next.tenants.remove(name);
+            plan.steps.push(Step::Persist);
+        }
+        ControlRequest::CreateVssd(spec) => create_vssd(state, spec, &mut plan)?,
+        ControlRequest::DeleteVssd(name) => {
+            let Some(vssd) = state.vssds.get(name) else { return missing("vSSD", name) };
+            if let Some((volume, _)) = state.volumes.iter().find(|(_, volume)| volume.vssd == *name) {
+                let message = format!("vSSD \"{name}\" still holds volume \"{volume}\"; delete that first");
+                return refuse(ControlErrorKind::InUse, message);
+            }
+            plan.next.vssds.remove(name);
+            plan.steps = vec![Step::Persist, Step::DeallocVssd { number: vssd.number }];
+        }
+        ControlRequest::CreateVolume(spec) => create_volume(state, spec, &mut plan)?,
+        ControlRequest::DeleteVolume(name) => {
+            let Some(volume) = state.volumes.get(name) else { return missing("volume", name) };
+            let shows =
+                |subsystem: &SubsystemRecord| subsystem.namespaces.values().any(|shown| shown == name);
+            if let Some((nqn, _)) = state.subsystems.iter().find(|(_, subsystem)| shows(subsystem)) {
+                let message = format!("volume \"{name}\" is shown by subsystem {nqn}; detach it there first");
+                return refuse(ControlErrorKind::InUse, message);
+            }
+            plan.next.volumes.remove(name);
+            let vssd = state.vssds[&volume.vssd].number;
+            plan.steps = vec![
+                Step::Persist,
+                Step::CloseNamespace { namespace: volume.namespace },
+                Step::DeleteVolume { vssd, index: volume.index },
+            ];
+        }
+        ControlRequest::CreateSubsystem(spec) => create_subsystem(state, spec, &mut plan)?,
+        ControlRequest::DeleteSubsystem(nqn) => {
+            if plan.next.subsystems.remove(nqn).is_none() {
+                return missing("subsystem", nqn);
+            }
+            plan.steps = vec![Step::Persist, Step::RemoveSubsystem { nqn: nqn.clone() }];
+        }
+        ControlRequest::AllowHost { subsystem, host } => {
+            check_nqn("host", host)?;
+            edit(&mut plan, subsystem, |record| {
+                if !record.allowed_hosts.contains(host) {
+                    record.allowed_hosts.push(host.clone());
+                }
+                Ok(())
+            })?;
+        }
+        ControlRequest::DenyHost { subsystem, host } => edit(&mut plan, subsystem, |record| {
+            if !record.allowed_hosts.contains(host) {
+                let message = format!("host {host} is not among the allowed hosts of subsystem {subsystem}");
+                return refuse(ControlErrorKind::NotFound, message);
+            }
+            record.allowed_hosts.retain(|allowed| allowed != host);
+            Ok(())
+        })?,
+        ControlRequest::AttachNamespace { subsystem, nsid, volume } => {
+            check_namespace(state, subsystem, None, *nsid, volume)?;
+            edit(&mut plan, subsystem, |record| match record.namespaces.get(nsid) {
+                Some(shown) if shown == volume => Ok(()),
+                Some(shown) => refuse(
+                    ControlErrorKind::Exists,
+                    format!(
+                        "namespace {nsid} of subsystem {subsystem} shows volume \"{shown}\"; detach it first"
+                    ),
+                ),
+                None => {
+                    record.namespaces.insert(*nsid, volume.clone());
+                    Ok(())
+                }
+            })?;
+        }
+        ControlRequest::DetachNamespace { subsystem, nsid } => edit(&mut plan, subsystem, |record| {
+            if record.namespaces.remove(nsid).is_none() {
+                let message = format!("subsystem {subsystem} has no namespace {nsid}");
+                return refuse(ControlErrorKind::NotFound, message);
+            }
+            Ok(())
+        })?,
+        ControlRequest::Shutdown => {
+            plan.next.pool.closed = true;
+            let subsystems = state.subsystems.keys().map(|nqn| Step::RemoveSubsystem { nqn: nqn.clone() });
+            plan.steps = subsystems.collect();
+            plan.steps.extend([Step::FlushStores, Step::Persist]);
+        }
+        ControlRequest::Status => {}
+    }
+    Ok(plan)
+}
+
+fn edit(
+    plan: &mut Plan,
+    nqn: &str,
+    change: impl FnOnce(&mut SubsystemRecord) -> Result<(), ControlError>,
+) -> Result<(), ControlError> {
+    let Some(record) = plan.next.subsystems.get_mut(nqn) else { return missing("subsystem", nqn) };
+    let before = record.clone();
+    change(record)?;
+    if *record != before {
+        plan.steps = vec![Step::Persist, Step::ApplySubsystem { nqn: nqn.to_owned() }];
+    }
+    Ok(())
+}
+
+fn create_vssd(state: &State, spec: &VssdSpec, plan: &mut Plan) -> Result<(), ControlError> {
+    check_name("vSSD", &spec.name)?;
+    if let Some(existing) = state.vssds.get(&spec.name) {
+        return if vssd_spec(&spec.name, existing) == *spec { Ok(()) } else { differs("vSSD", &spec.name) };
+    }
+    if !state.tenants.contains_key(&spec.tenant) {
+        return missing("tenant", &spec.tenant);
+    }
+    if spec.weight == 0 {
+        let message =
+            format!("vSSD \"{}\": weight 0 would starve it; use 1 or more (100 is usual)", spec.name);
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    if spec.over_provisioning_permille == 0 {
+        let message = format!(
+            "vSSD \"{}\": over-provisioning 0 leaves the cleaner no room; use 70 (7 %) or more",
+            spec.name
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    let record = VssdRecord {
+        tenant: spec.tenant.clone(),
+        isolation: match spec.isolation {
+            Isolation::Channel => diecut_catalog::Isolation::Channel,
+            Isolation::Die => diecut_catalog::Isolation::Die,
+            Isolation::Software => diecut_catalog::Isolation::Software,
+            Isolation::None => diecut_catalog::Isolation::None,
+        },
+        throughput_level: spec.throughput_level,
+        capacity_bytes: spec.capacity_bytes,
+        over_provisioning_permille: spec.over_provisioning_permille,
+        weight: spec.weight,
+        rate_limit_bytes_per_second: spec.rate_limit_bytes_per_second,
+        number: 0,
+        staging_slot: None,
+        exported_ius: 0,
+    };
+    plan.next.vssds.insert(spec.name.clone(), record);
+    plan.steps = vec![Step::AllocVssd { name: spec.name.clone() }, Step::Persist];
+    Ok(())
+}
+
+fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<(), ControlError> {
+    check_name("volume", &spec.name)?;
+    if let Some(existing) = state.volumes.get(&spec.name) {
+        let same = existing.vssd == spec.vssd
+            && existing.size_bytes == spec.size_bytes
+            && spec.uuid.is_none_or(|uuid| uuid == existing.uuid)
+            && spec.nguid.is_none_or(|nguid| nguid == existing.nguid);
+        return if same { Ok(()) } else { differs("volume", &spec.name) };
+    }
+    if !state.vssds.contains_key(&spec.vssd) {
+        return missing("vSSD", &spec.vssd);
+    }
+    let largest = (u64::from(u32::MAX) - 1) * IU_SIZE_BYTES as u64;
+    if spec.size_bytes == 0
+        || !spec.size_bytes.is_multiple_of(IU_SIZE_BYTES as u64)
+        || spec.size_bytes > largest
+    {
+        let message = format!(
+            "volume \"{}\": size is {} bytes, but it must be a multiple of 4096, up to 16 TiB",
+            spec.name, spec.size_bytes
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    let taken: Vec<u16> =
+        state.volumes.values().filter(|volume| volume.vssd == spec.vssd).map(|volume| volume.index).collect();
+    let Some(index) = (0..1024).find(|index| !taken.contains(index)) else {
+        let message = format!("vSSD \"{}\" has 1024 volumes; delete one first", spec.vssd);
+        return refuse(ControlErrorKind::Exhausted, message);
+    };
+    for (kind, id) in [("UUID", spec.uuid), ("NGUID", spec.nguid)] {
+        let same = |volume: &VolumeRecord| id.is_some_and(|id| id == volume.uuid || id == volume.nguid);
+        if let Some((other, _)) = state.volumes.iter().find(|(_, volume)| same(volume)) {
+            let message =
+                format!("volume \"{}\": its {kind} is that of volume \"{other}\"; choose another", spec.name);
+            return refuse(ControlErrorKind::Invalid, message);
+        }
+    }
+    plan.next.pool.namespaces_given += 1;
+    let number = plan.next.pool.namespaces_given;
+    let pool = &state.pool.uuid;
+    let record = VolumeRecord {
+        vssd: spec.vssd.clone(),
+        index,
+        size_bytes: spec.size_bytes,
+        uuid: spec.uuid.unwrap_or_else(|| derived_id(pool, "uuid", &spec.name, number)),
+        nguid: spec.nguid.unwrap_or_else(|| derived_id(pool, "nguid", &spec.name, number)),
+        namespace: number,
+    };
+    plan.next.volumes.insert(spec.name.clone(), record);
+    let name = || spec.name.clone();
+    plan.steps =
+        vec![Step::CreateVolume { name: name() }, Step::Persist, Step::OpenNamespace { name: name() }];
+    Ok(())
+}
+
+fn check_nqn(kind: &str, nqn: &str) -> Result<(), ControlError> {
+    match QualifiedName::new(nqn) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(ControlErrorKind::Invalid, format!("{kind} NQN \"{nqn}\": {error}")),
+    }
+}
+
+fn check_namespace(
+    state: &State,
+    nqn: &str,
+    tenant: Option<&str>,
+    nsid: u32,
+    volume: &str,
+) -> Result<(), ControlError> {
+    if nsid == 0 || nsid > 1024 {
+        let message = format!("subsystem {nqn}: NSID {nsid} cannot be used; choose 1 to 1024");
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    let Some(record) = state.volumes.get(volume) else { return missing("volume", volume) };
+    let owner = &state.vssds[&record.vssd].tenant;
+    let tenant = tenant.or(state.subsystems.get(nqn).map(|subsystem| subsystem.tenant.as_str()));
+    if tenant.is_some_and(|tenant| tenant != owner) {
+        let message = format!(
+            "volume \"{volume}\" belongs to tenant \"{owner}\" but subsystem {nqn} serves another; use a volume of \
+             its own tenant"
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    let shows = |subsystem: &SubsystemRecord| subsystem.namespaces.values().any(|shown| shown == volume);
+    if let Some((other, _)) =
+        state.subsystems.iter().find(|(other, subsystem)| other.as_str() != nqn && shows(subsystem))
+    {
+        let message =
+            format!("volume \"{volume}\" is shown by subsystem {other} already; detach it there first");
+        return refuse(ControlErrorKind::InUse, message);
+    }
+    Ok(())
+}
+
+fn create_subsystem(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Result<(), ControlError> {
+    check_nqn("subsystem", &spec.nqn)?;
+    let text = |what: &str, text: &str, longest: usize| {
+        if text.len() <= longest && text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+            return Ok(());
+        }
+        let message =
+            format!("subsystem {}: {what} \"{text}\" must be ASCII, at most {longest} letters", spec.nqn);
+        refuse(ControlErrorKind::Invalid, message)
+    };
+    let pool = &state.pool.uuid;
+    let serial = spec.serial.clone().unwrap_or_else(|| {
+        let id = derived_id(pool, "serial", &spec.nqn, 0);
+        id[..8].iter().map(|byte| format!("{byte:02X}")).collect()
+    });
+    let model = spec.model.clone().unwrap_or_else(|| "diecut vSSD".to_owned());
+    text("serial number", &serial, 20)?;
+    text("model number", &model, 40)?;
+    for host in &spec.allowed_hosts {
+        check_nqn("host", host)?;
+    }
+    let record = SubsystemRecord {
+        tenant: spec.tenant.clone(),
+        serial,
+        model,
+        allow_any_host: spec.allow_any_host,
+        allowed_hosts: spec.allowed_hosts.clone(),
+        namespaces: spec.namespaces.iter().cloned().collect(),
+    };
+    if let Some(existing) = state.subsystems.get(&spec.nqn) {
+        return if *existing == record { Ok(()) } else { differs("subsystem", &spec.nqn) };
+    }
+    if !state.tenants.contains_key(&spec.tenant) {
+        return missing("tenant", &spec.tenant);
+    }
+    if record.namespaces.len() != spec.namespaces.len() {
+        let message = format!("subsystem {}: an NSID is given twice", spec.nqn);
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    for (nsid, volume) in &spec.namespaces {
+        check_namespace(state, &spec.nqn, Some(&spec.tenant), *nsid, volume)?;
+    }
+    plan.next.subsystems.insert(spec.nqn.clone(), record);
+    plan.steps = vec![Step::Persist, Step::ApplySubsystem { nqn: spec.nqn.clone() }];
+    Ok(())
+}

@@ -1,0 +1,417 @@
+//! One core's share of the server: see the crate's documentation for the path through it.
+
+use crate::admission::{Admission, AdmissionConfig, DOOR_SOURCE_BIT, TenantIndex};
+use crate::cost::{CostModel, CpuClock};
+use crate::drive::{self, ConnectionId, Drive, Outbox};
+use crate::execute::{CONTROL_TOKEN_BIT, Control};
+use crate::flash::Flash;
+use crate::null::translate;
+use crate::plan::Step;
+use diecut_catalog::{Catalog, State};
+use diecut_media::Media;
+use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceId};
+use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
+use diecut_target::{self as target, Target, TargetConfig};
+use diecut_units::{ProtectedMemory, ProtectedRegion, Time};
+use diecut_vssd::{Pool, PoolConfig};
+
+/// How often one call of [`Drive::work`] goes round between target, namespaces and flash before it returns to the
+/// driver, which then looks at what other hosts sent.
+const ROUNDS_MAX: u32 = 4;
+
+/// Settings of a shard.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// The target's limits.
+    pub target: TargetConfig,
+    /// The pool's settings.
+    pub pool: PoolConfig,
+    /// The admission scheduler's limits.
+    pub admission: AdmissionConfig,
+    /// Protected memory that each vSSD's store stages writes in, in bytes.
+    pub staging_bytes_per_vssd: usize,
+    /// Without protected memory: completions of writes wait for the flash unless this is set; hosts must flush then.
+    pub volatile_cache: bool,
+    /// Name of the device in reports: its profile or model.
+    pub device_name: String,
+    /// Identity of a pool that is made new; an existing one keeps its own.
+    pub new_pool_uuid: [u8; 16],
+    /// What commands cost the core in virtual time; `None` on the real clock, where they cost what they cost.
+    pub cost_model: Option<CostModel>,
+}
+
+impl Default for ShardConfig {
+    fn default() -> ShardConfig {
+        ShardConfig {
+            target: TargetConfig::default(),
+            pool: PoolConfig::default(),
+            admission: AdmissionConfig::default(),
+            staging_bytes_per_vssd: 8 << 20,
+            volatile_cache: false,
+            device_name: "device".to_owned(),
+            new_pool_uuid: [0x0d; 16],
+            cost_model: None,
+        }
+    }
+}
+
+/// How far opening is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The catalog is read.
+    Catalog,
+    /// The pool reads its block states.
+    Pool,
+    /// Stores recover.
+    Stores,
+    /// What is left over from a crash is put right, and the start is written down.
+    Leftovers,
+    Ready,
+    Failed,
+}
+
+/// The composition; see the crate's documentation.
+pub struct Shard<M: Media> {
+    pub(crate) config: ShardConfig,
+    pub(crate) flash: Flash<M>,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) target: Target,
+    admission: Admission,
+    /// Whose turn a namespace's commands take, by namespace id.
+    tenants: Vec<TenantIndex>,
+    outputs: Outputs,
+    admitted: Vec<NamespaceCommand>,
+    pub(crate) target_actions: Vec<target::Action>,
+    spare_actions: Vec<target::Action>,
+    cpu: CpuClock,
+    door_completions: Vec<NamespaceCompletion>,
+    pub(crate) catalog: Catalog,
+    /// What exists, as the catalog has it durable.
+    pub(crate) state: State,
+    pub(crate) control: Control,
+    pub(crate) phase: Phase,
+    failure: Option<String>,
+    /// Events that came before everything was open.
+    early: Vec<drive::Event>,
+    protected: Option<ProtectedMemory>,
+}
+
+impl<M: Media> Shard<M> {
+    /// A shard over a device: a new pool on an empty one, else what it holds. Opening goes on with
+    /// [`Drive::work`] until [`Shard::is_ready`] or [`Shard::failure`]; events that come before wait.
+    pub fn new(mut media: M, config: ShardConfig, now: Time) -> Shard<M> {
+        let pool = Pool::create(&media, config.pool.clone());
+        let geometry = *media.geometry();
+        let dies: Vec<_> =
+            (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
+        let catalog = Shard::new_catalog(&mut media, &dies, now);
+        let failure = catalog.is_none().then(|| {
+            "the device has no two dies with good erase blocks for the catalog; use a larger one".to_owned()
+        });
+        let catalog = catalog.unwrap_or_else(|| {
+            let block = geometry.die_at(0).erase_block(diecut_units::BlockIndex(0));
+            Catalog::create(&media, [[block; 2]; 2])
+        });
+        Shard {
+            protected: media.protected_memory(),
+            flash: Flash::new(media, pool),
+            namespaces: Namespaces::new(),
+            target: Target::new(config.target.clone()),
+            admission: Admission::new(config.admission),
+            tenants: Vec::new(),
+            outputs: Outputs::default(),
+            admitted: Vec::new(),
+            target_actions: Vec::new(),
+            spare_actions: Vec::new(),
+            cpu: CpuClock::new(config.cost_model),
+            door_completions: Vec::new(),
+            catalog,
+            state: State::default(),
+            control: Control::default(),
+            phase: if failure.is_some() { Phase::Failed } else { Phase::Catalog },
+            failure,
+            early: Vec::new(),
+            config,
+        }
+    }
+
+    /// Whether everything is open and commands are served.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// Why it cannot be opened, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// What exists.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn fail(&mut self, message: String) {
+        self.failure = Some(message);
+        self.phase = Phase::Failed;
+    }
+
+    fn open_further(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
+        loop {
+            match self.phase {
+                Phase::Catalog if self.catalog.is_open() => {
+                    if let Some(error) = self.catalog.error() {
+                        return self.fail(error.to_string());
+                    }
+                    let found = self.catalog.take_state();
+                    self.state = found.unwrap_or_else(|| {
+                        let mut state = State::default();
+                        state.pool.uuid = self.config.new_pool_uuid;
+                        state.pool.closed = true;
+                        state
+                    });
+                    self.phase = Phase::Pool;
+                }
+                Phase::Pool => {
+                    let held: Vec<u32> = self.flash.pool.vssd_ids().map(|id| id.0).collect();
+                    for (name, vssd) in &self.state.vssds {
+                        if !held.contains(&vssd.number) {
+                            let message =
+                                format!("vSSD \"{name}\" is in the catalog but not in the pool's journal");
+                            return self.fail(message);
+                        }
+                    }
+                    let records: Vec<_> = self.state.vssds.values().cloned().collect();
+                    for record in records {
+                        self.open_store(&record, now);
+                    }
+                    self.phase = Phase::Stores;
+                }
+                Phase::Stores if self.flash.stores().all(|(_, _, store)| store.is_ready()) => {
+                    let mut steps = self.leftovers();
+                    let mut next = self.state.clone();
+                    next.pool.starts += 1;
+                    next.pool.unclean_starts += u64::from(!next.pool.closed);
+                    next.pool.closed = false;
+                    steps.push(Step::Persist);
+                    self.begin_own(next, steps);
+                    self.phase = Phase::Leftovers;
+                }
+                Phase::Leftovers => {
+                    self.work_control(now, actions);
+                    if self.is_carrying_out() {
+                        return;
+                    }
+                    let volumes: Vec<_> = self.state.volumes.values().cloned().collect();
+                    for volume in volumes {
+                        let vssd = self.state.vssds[&volume.vssd].number;
+                        self.open_volume(&volume, vssd);
+                    }
+                    let subsystems: Vec<String> = self.state.subsystems.keys().cloned().collect();
+                    for nqn in subsystems {
+                        self.apply_subsystem(&nqn, now);
+                    }
+                    self.phase = Phase::Ready;
+                    for event in std::mem::take(&mut self.early) {
+                        self.handle(event, now, actions);
+                    }
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Staging slots that protected memory has room for.
+    pub(crate) fn staging_slots(&self) -> u32 {
+        let Some(memory) = &self.protected else { return 0 };
+        let room = memory.size_bytes().saturating_sub(self.journal_size_bytes());
+        (room / self.config.staging_bytes_per_vssd) as u32
+    }
+
+    /// Bytes of protected memory that the pool's journal takes, in front of the staging slots.
+    fn journal_size_bytes(&self) -> usize {
+        0
+    }
+
+    pub(crate) fn staging_region(&self, slot: u32) -> Option<ProtectedRegion> {
+        let size = self.config.staging_bytes_per_vssd;
+        let start = self.journal_size_bytes() + slot as usize * size;
+        self.protected.as_ref().map(|memory| memory.region(start..start + size))
+    }
+
+    /// Gives the device back and forgets everything else: the death of the process, as far as a shard knows.
+    pub fn into_media(self) -> M {
+        self.flash.media
+    }
+
+    /// The device.
+    pub fn media(&self) -> &M {
+        &self.flash.media
+    }
+
+    /// The device, for faults that come from outside of it (a power cut). Commands go through the shard only.
+    pub fn media_mut(&mut self) -> &mut M {
+        &mut self.flash.media
+    }
+
+    /// The pool, for checkers and reports.
+    pub fn pool(&self) -> &Pool {
+        &self.flash.pool
+    }
+
+    /// Takes a command of a door other than the target, which chose its token and a source of its own with
+    /// [`DOOR_SOURCE_BIT`]. [`Drive::work`] follows after a batch.
+    ///
+    /// # Panics
+    /// If the bit is not set.
+    pub fn submit(&mut self, command: NamespaceCommand) {
+        assert!(command.source.0 & DOOR_SOURCE_BIT != 0, "{:?} is the target's", command.source);
+        let tenant = self.tenants.get(command.namespace.0 as usize).copied();
+        self.admission.push(tenant.unwrap_or_default(), command);
+    }
+
+    /// Takes the answers to [`Shard::submit`], in the order they came.
+    pub fn take_completions(&mut self, completions: &mut Vec<NamespaceCompletion>) {
+        completions.append(&mut self.door_completions);
+    }
+
+    /// Opens a namespace; its commands take the turns of `tenant`.
+    pub(crate) fn open_namespace(
+        &mut self,
+        id: NamespaceId,
+        definition: NamespaceDefinition,
+        tenant: TenantIndex,
+    ) {
+        let index = id.0 as usize;
+        if index >= self.tenants.len() {
+            self.tenants.resize(index + 1, TenantIndex(0));
+        }
+        self.tenants[index] = tenant;
+        self.namespaces.open(id, definition);
+    }
+
+    /// Takes what the target asks: commands go to admission, the rest to the driver.
+    fn sort_actions(&mut self, actions: &mut Vec<drive::Action>) {
+        let mut batch = std::mem::replace(&mut self.target_actions, std::mem::take(&mut self.spare_actions));
+        for action in batch.drain(..) {
+            match action {
+                target::Action::Submit(command) => {
+                    let tenant = self.tenants.get(command.namespace.0 as usize).copied();
+                    self.admission.push(tenant.unwrap_or_default(), command);
+                }
+                other => actions.push(translate(other)),
+            }
+        }
+        self.spare_actions = batch;
+    }
+
+    fn admit(&mut self, now: Time) {
+        // A modelled core takes one command after the other: a batch would start all of them at once.
+        let round_cost = if self.config.cost_model.is_some() { 1 } else { self.config.admission.round_cost };
+        self.admission.admit(round_cost, &mut self.admitted);
+        for command in self.admitted.drain(..) {
+            self.cpu.charge(&command.operation, now);
+            self.namespaces.submit(command, now, &mut self.outputs);
+        }
+        for (store, command) in self.outputs.volume_commands.drain(..) {
+            self.flash.submit(store, command, now);
+        }
+    }
+
+    fn finish(&mut self, now: Time) {
+        for finished in self.outputs.finished.drain(..) {
+            let tenant = self.tenants.get(finished.namespace.0 as usize).copied();
+            self.admission.finished(tenant.unwrap_or_default());
+            if finished.source.0 & DOOR_SOURCE_BIT != 0 {
+                self.door_completions.push(finished.completion);
+                continue;
+            }
+            let event = target::Event::Completed(finished.completion);
+            self.target.handle(event, now, &mut self.target_actions);
+        }
+    }
+}
+
+impl<M: Media> Drive for Shard<M> {
+    fn handle(&mut self, event: drive::Event, now: Time, actions: &mut Vec<drive::Action>) {
+        if self.phase != Phase::Ready && self.phase != Phase::Failed {
+            return self.early.push(event);
+        }
+        let event = match event {
+            drive::Event::Accepted { connection } => target::Event::Accepted(connection),
+            drive::Event::Received { connection, bytes } => target::Event::Received(connection, bytes),
+            drive::Event::ReceivedInWindow { connection, len_bytes } => {
+                target::Event::ReceivedInWindow(connection, len_bytes)
+            }
+            drive::Event::Adopted { connection, state } => target::Event::Adopted(connection, state),
+            drive::Event::Closed { connection } => target::Event::Closed(connection),
+            drive::Event::Control { token, request } => {
+                return self.control(token, *request, now, actions);
+            }
+        };
+        self.target.handle(event, now, &mut self.target_actions);
+        self.sort_actions(actions);
+    }
+
+    fn work(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
+        if self.target.deadline() <= now {
+            self.target.handle(target::Event::Tick, now, &mut self.target_actions);
+        }
+        for round in 0..ROUNDS_MAX {
+            if round == 0 && self.target.has_work() {
+                self.target.handle(target::Event::Round, now, &mut self.target_actions);
+                self.sort_actions(actions);
+            }
+            if !self.cpu.is_busy(now) {
+                self.admit(now);
+            }
+            self.flash.run(now);
+            for completion in std::mem::take(&mut self.flash.foreign) {
+                self.catalog.complete(completion, &mut self.flash.media, now);
+            }
+            let mut completions = std::mem::take(&mut self.flash.completions);
+            for (_, completion) in completions.drain(..) {
+                if completion.token.0 & CONTROL_TOKEN_BIT != 0 {
+                    self.store_answered(&completion);
+                } else {
+                    self.namespaces.complete(completion, now, &mut self.outputs);
+                }
+            }
+            self.flash.completions = completions;
+            self.finish(now);
+            self.sort_actions(actions);
+            if self.phase != Phase::Ready {
+                self.open_further(now, actions);
+            } else if !self.control.is_idle() {
+                self.work_control(now, actions);
+            }
+            self.sort_actions(actions);
+            if self.deadline() > now {
+                return;
+            }
+        }
+    }
+
+    fn deadline(&self) -> Time {
+        if self.target.has_work() || !self.target_actions.is_empty() {
+            return Time::ZERO;
+        }
+        if matches!(self.phase, Phase::Catalog if self.catalog.is_open()) {
+            return Time::ZERO;
+        }
+        let admission = if self.admission.has_work() { self.cpu.free_at() } else { Time::NEVER };
+        admission.min(self.flash.deadline()).min(self.target.deadline())
+    }
+
+    fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
+        self.target.outbox(connection)
+    }
+
+    fn sent(&mut self, connection: ConnectionId, len_bytes: usize, _actions: &mut Vec<drive::Action>) {
+        self.target.sent(connection, len_bytes, &mut self.target_actions);
+    }
+
+    fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
+        self.target.receive_window(connection)
+    }
+}

@@ -1,0 +1,253 @@
+//! The whole stack below the target: a device, administration, and commands through a door.
+
+use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
+use diecut_media::Media;
+use diecut_namespace::contract::*;
+use diecut_shard::control::*;
+use diecut_shard::drive::{Action, Drive, Event};
+use diecut_shard::{DOOR_SOURCE_BIT, Shard, ShardConfig};
+use diecut_units::{Buffer, BufferMut, Time};
+use diecut_vssd::PoolConfig;
+use std::collections::BTreeMap;
+
+struct Rig {
+    shard: Shard<Device>,
+    now: Time,
+    actions: Vec<Action>,
+    next_token: u64,
+}
+
+fn config(device: &Device) -> ShardConfig {
+    let pool = PoolConfig::suited_to(device.geometry());
+    ShardConfig { pool, staging_bytes_per_vssd: 256 << 10, ..ShardConfig::default() }
+}
+
+fn device(pacing: Pacing) -> Device {
+    let options = Options { backing: Backing::Tags, pacing, seed: 3, ..Options::default() };
+    let mut profile = Profile::named("tiny").unwrap();
+    profile.protected_memory_bytes = 8 << 20;
+    // A quarter of a die must hold enough segments for a cleaner.
+    profile.geometry.blocks_per_plane = 100;
+    Device::create(&profile, options).unwrap()
+}
+
+impl Rig {
+    fn over(device: Device, now: Time) -> Rig {
+        let config = config(&device);
+        let shard = Shard::new(device, config, now);
+        let mut rig = Rig { shard, now, actions: Vec::new(), next_token: 0 };
+        for _ in 0..100_000 {
+            if rig.shard.is_ready() {
+                return rig;
+            }
+            assert_eq!(rig.shard.failure(), None);
+            rig.step();
+        }
+        panic!("the shard never opened");
+    }
+    fn step(&mut self) {
+        self.now = self.now.max(self.shard.deadline().min(Time(self.now.0 + 1_000_000_000)));
+        self.shard.work(self.now, &mut self.actions);
+    }
+    fn ask(&mut self, request: ControlRequest) -> ControlResponse {
+        self.next_token += 1;
+        let token = ControlToken(self.next_token);
+        let request = Box::new(request);
+        self.shard.handle(Event::Control { token, request }, self.now, &mut self.actions);
+        for _ in 0..100_000 {
+            for action in std::mem::take(&mut self.actions) {
+                if let Action::Answer { token: of, response } = action
+                    && of == token
+                {
+                    return *response;
+                }
+            }
+            self.step();
+        }
+        panic!("a request was never answered");
+    }
+    fn done(&mut self, request: ControlRequest) {
+        assert_eq!(self.ask(request.clone()), ControlResponse::Done, "{request:?}");
+    }
+    fn refused(&mut self, request: ControlRequest) -> String {
+        match self.ask(request.clone()) {
+            ControlResponse::Refused(error) => error.message,
+            other => panic!("{request:?} was answered with {other:?}"),
+        }
+    }
+    fn run(&mut self, namespace: u32, operation: NamespaceOperation) -> NamespaceCompletion {
+        self.next_token += 1;
+        let token = CommandToken(self.next_token);
+        let source = SourceId(DOOR_SOURCE_BIT | namespace);
+        let (namespace, arrived) = (NamespaceId(namespace), self.now);
+        self.shard.submit(NamespaceCommand { token, namespace, source, arrived, operation });
+        let mut completions = Vec::new();
+        for _ in 0..100_000 {
+            self.step();
+            self.shard.take_completions(&mut completions);
+            if let Some(completion) = completions.pop() {
+                assert_eq!(completion.token, token);
+                return completion;
+            }
+        }
+        panic!("a command was never answered");
+    }
+    fn write(&mut self, namespace: u32, lba: u64, tag: u64) -> Result<(), NamespaceError> {
+        let range = LbaRange { first_lba: lba, lba_count: 1 };
+        let data = Buffer::copy_from(&tag.to_le_bytes());
+        self.run(namespace, NamespaceOperation::Write { range, data, force_unit_access: false }).result
+    }
+    fn read(&mut self, namespace: u32, lba: u64) -> u64 {
+        let range = LbaRange { first_lba: lba, lba_count: 1 };
+        let destination = BufferMut::copy_from(&[0xee; 8]);
+        let done = self.run(namespace, NamespaceOperation::Read { range, destination });
+        done.result.unwrap();
+        u64::from_le_bytes(done.data.unwrap()[..].try_into().unwrap())
+    }
+    fn set_up(&mut self) {
+        for (name, isolation, level) in [("a", Isolation::Channel, 1), ("b", Isolation::Software, 0)] {
+            self.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
+            self.done(ControlRequest::CreateVssd(vssd(name, isolation, level)));
+            self.done(ControlRequest::CreateVolume(volume(name, 2 << 20)));
+            self.done(ControlRequest::CreateSubsystem(SubsystemSpec {
+                nqn: format!("nqn.2026-11.org.diecut:{name}"),
+                tenant: name.to_owned(),
+                serial: None,
+                model: None,
+                allow_any_host: true,
+                allowed_hosts: Vec::new(),
+                namespaces: vec![(1, format!("volume-{name}"))],
+            }));
+        }
+    }
+}
+
+fn vssd(name: &str, isolation: Isolation, throughput_level: u32) -> VssdSpec {
+    VssdSpec {
+        name: format!("vssd-{name}"),
+        tenant: name.to_owned(),
+        isolation,
+        throughput_level,
+        capacity_bytes: 1 << 20,
+        over_provisioning_permille: 280,
+        weight: 100,
+        rate_limit_bytes_per_second: 0,
+    }
+}
+
+fn volume(name: &str, size_bytes: u64) -> VolumeSpec {
+    VolumeSpec {
+        name: format!("volume-{name}"),
+        vssd: format!("vssd-{name}"),
+        size_bytes,
+        uuid: None,
+        nguid: None,
+    }
+}
+
+#[test]
+fn two_tenants_write_and_read_what_is_theirs() {
+    for pacing in [Pacing::Modelled, Pacing::Unpaced] {
+        let mut rig = Rig::over(device(pacing), Time::ZERO);
+        rig.set_up();
+        let mut expected = BTreeMap::new();
+        for round in 0..4000u64 {
+            let (namespace, lba) = (1 + (round % 2) as u32, round * 7 % 512);
+            rig.write(namespace, lba, round + 1).unwrap();
+            expected.insert((namespace, lba), round + 1);
+        }
+        for lba in 0..512 {
+            for namespace in 1..3 {
+                let found = rig.read(namespace, lba);
+                assert_eq!(found, expected.get(&(namespace, lba)).copied().unwrap_or(0), "{namespace} {lba}");
+            }
+        }
+        let status = rig.shard.status();
+        assert_eq!(status.vssds[0].host_written_bytes, 2000 * 4096);
+        assert_eq!(status.volumes[0].writes, 2000);
+        assert!(status.vssds[0].placement.contains("Channel"), "{}", status.vssds[0].placement);
+        rig.shard.pool().check_invariants();
+    }
+}
+
+#[test]
+fn refusals_name_the_object_and_change_nothing() {
+    let mut rig = Rig::over(device(Pacing::Unpaced), Time::ZERO);
+    rig.set_up();
+    let before = rig.shard.state().clone();
+    let tenant = |name: &str| ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() });
+    for (request, says) in [
+        (tenant("a b"), "letters"),
+        (ControlRequest::DeleteTenant("c".to_owned()), "no tenant \"c\""),
+        (ControlRequest::DeleteTenant("a".to_owned()), "vssd-a"),
+        (ControlRequest::DeleteVssd("vssd-a".to_owned()), "volume-a"),
+        (ControlRequest::DeleteVolume("volume-a".to_owned()), "detach"),
+        (ControlRequest::CreateVssd(vssd("a", Isolation::Die, 1)), "another definition"),
+        (
+            ControlRequest::CreateVssd(VssdSpec { tenant: "x".to_owned(), ..vssd("z", Isolation::Die, 1) }),
+            "\"x\"",
+        ),
+        (
+            ControlRequest::CreateVssd(VssdSpec {
+                tenant: "a".to_owned(),
+                ..vssd("z", Isolation::Channel, 1)
+            }),
+            "free channels",
+        ),
+        (
+            ControlRequest::CreateVssd(VssdSpec { tenant: "a".to_owned(), ..vssd("z", Isolation::Die, 99) }),
+            "level 99",
+        ),
+        (
+            ControlRequest::CreateVssd(VssdSpec {
+                tenant: "a".to_owned(),
+                over_provisioning_permille: 1_000_000_000,
+                ..vssd("z", Isolation::Software, 0)
+            }),
+            "too small",
+        ),
+        (ControlRequest::CreateVolume(VolumeSpec { name: "z".to_owned(), ..volume("a", 5000) }), "4096"),
+        (
+            ControlRequest::AttachNamespace {
+                subsystem: "nqn.2026-11.org.diecut:a".to_owned(),
+                nsid: 2,
+                volume: "volume-b".to_owned(),
+            },
+            "another",
+        ),
+        (
+            ControlRequest::DenyHost {
+                subsystem: "nqn.2026-11.org.diecut:a".to_owned(),
+                host: "nqn.2026-11.org.diecut:h".to_owned(),
+            },
+            "not among",
+        ),
+    ] {
+        let message = rig.refused(request.clone());
+        assert!(message.contains(says), "{request:?}: {message}");
+        assert_eq!(*rig.shard.state(), before);
+    }
+    // What exists already with the same definition is no error.
+    rig.done(tenant("a"));
+    rig.done(ControlRequest::CreateVssd(vssd("a", Isolation::Channel, 1)));
+    assert_eq!(*rig.shard.state(), before);
+}
+
+#[test]
+fn everything_can_be_deleted_and_made_again() {
+    let mut rig = Rig::over(device(Pacing::Modelled), Time::ZERO);
+    for round in 0..5 {
+        rig.set_up();
+        let namespace = rig.shard.state().volumes["volume-a"].namespace;
+        assert_eq!(rig.read(namespace, 5), 0, "round {round}: nothing of the last round is seen");
+        rig.write(namespace, 5, 77).unwrap();
+        for name in ["a", "b"] {
+            rig.done(ControlRequest::DeleteSubsystem(format!("nqn.2026-11.org.diecut:{name}")));
+            rig.done(ControlRequest::DeleteVolume(format!("volume-{name}")));
+            rig.done(ControlRequest::DeleteVssd(format!("vssd-{name}")));
+            rig.done(ControlRequest::DeleteTenant(name.to_owned()));
+        }
+        assert_eq!(rig.shard.pool().free_resources(), (2, 4));
+    }
+    assert!(rig.shard.media().capabilities().copy_within_die);
+}
