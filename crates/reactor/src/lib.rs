@@ -1,1 +1,22 @@
-//! See ARCHITECTURE.md.
+//! Threads, sockets and the real clock: drives shards on a server.
+//!
+//! Place in the flow: at the very front. One thread per shard, each with an epoll set of its own; the first thread accepts
+//! connections and gives them out in turn. A round takes what the sockets have (a bounded amount of each), hands it to
+//! the shard, lets it work once, and writes what it asks to be written.
+//!
+//! Invariants
+//! - A shard is touched by its own thread only. Threads talk through bounded queues and wake each other.
+//! - A connection gets at most [`BYTES_PER_TURN`] read per round, so none keeps the others waiting.
+//! - Idle threads sleep in the kernel until a socket, a message or the shard's deadline.
+//! - A panic in a shard ends the process: what it held is recovered at the next start.
+//!
+//! Not known here: PDUs, commands, flash.
+
+mod connection;
+mod inbox;
+mod reactor;
+mod worker;
+
+pub use connection::BYTES_PER_TURN;
+pub use inbox::Respond;
+pub use reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};

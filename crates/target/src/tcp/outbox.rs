@@ -34,19 +34,19 @@ impl Outbox {
 
     /// Appends slices for one `writev`, in order, until `slices` has `slices_max` of them.
     pub fn fill_io_slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>, slices_max: usize) {
+        slices.extend(self.io_slices().take(slices_max.saturating_sub(slices.len())));
+    }
+
+    /// Everything that waits, as slices in the order of the stream.
+    pub fn io_slices(&self) -> impl Iterator<Item = IoSlice<'_>> {
         let mut header_start = self.scratch_start;
-        for segment in &self.segments {
-            if slices.len() >= slices_max {
-                return;
+        self.segments.iter().map(move |segment| match segment {
+            Segment::Header(length) => {
+                header_start += length;
+                IoSlice::new(&self.scratch[header_start - length..header_start])
             }
-            match segment {
-                Segment::Header(length) => {
-                    slices.push(IoSlice::new(&self.scratch[header_start..header_start + length]));
-                    header_start += length;
-                }
-                Segment::Payload(buffer) => slices.push(IoSlice::new(buffer)),
-            }
-        }
+            Segment::Payload(buffer) => IoSlice::new(buffer),
+        })
     }
 
     /// Copies as much as fits into `bytes` and says how much that was; nothing is consumed. For one contiguous send

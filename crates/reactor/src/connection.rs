@@ -1,0 +1,132 @@
+//! One TCP connection of a shard's thread.
+
+use diecut_shard::drive::{ConnectionId, Drive, Event, Outbox};
+use diecut_units::{BufferPool, Time};
+use mio::net::TcpStream;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+
+/// Bytes read from one connection in one round.
+pub const BYTES_PER_TURN: usize = 256 << 10;
+/// Size of a receive buffer; commands with data in their capsule keep it until they are done.
+const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
+/// Slices given to one `writev`.
+const SLICES_MAX: usize = 64;
+
+pub(crate) struct Connection {
+    pub stream: TcpStream,
+    pub id: ConnectionId,
+    /// The socket may have more to read: edge-triggered readiness tells it once.
+    pub readable: bool,
+    pub paused: bool,
+    /// The shard asked to transmit and the socket blocked, or its turn has not come.
+    pub wants_write: bool,
+    pub blocked: bool,
+    /// Close when the output is written, at the latest then.
+    pub closing: Option<Time>,
+    /// In the list of connections to read.
+    pub listed: bool,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The socket has no more.
+    Drained,
+    /// There may be more.
+    More,
+    /// The stream ended or failed.
+    Gone,
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream, id: ConnectionId) -> Connection {
+        Connection {
+            stream,
+            id,
+            readable: true,
+            paused: false,
+            wants_write: false,
+            blocked: false,
+            closing: None,
+            listed: false,
+        }
+    }
+
+    /// Reads a turn's worth and hands it to the shard.
+    pub fn read<D: Drive>(
+        &mut self,
+        shard: &mut D,
+        pool: &mut BufferPool,
+        now: Time,
+        actions: &mut Vec<diecut_shard::drive::Action>,
+    ) -> Turn {
+        let connection = self.id;
+        let mut left = BYTES_PER_TURN;
+        while left > 0 {
+            let (read, asked, event) = if let Some(window) = shard.receive_window(connection) {
+                let asked = window.len();
+                let read = self.stream.read(window);
+                let len_bytes = *read.as_ref().unwrap_or(&0);
+                (read, asked, Event::ReceivedInWindow { connection, len_bytes })
+            } else {
+                let mut buffer = pool.take(RECEIVE_BUFFER_BYTES);
+                let read = self.stream.read(&mut buffer);
+                buffer.truncate(*read.as_ref().unwrap_or(&0));
+                (read, RECEIVE_BUFFER_BYTES, Event::Received { connection, bytes: buffer.freeze() })
+            };
+            match read {
+                Ok(0) => return Turn::Gone,
+                Ok(bytes) => {
+                    let before = actions.len();
+                    shard.handle(event, now, actions);
+                    left = left.saturating_sub(bytes);
+                    // Whatever the shard wants now (a pause, a hand-over) comes before more bytes.
+                    let wants = actions[before..]
+                        .iter()
+                        .any(|action| !matches!(action, diecut_shard::drive::Action::Transmit { .. }));
+                    // A short read empties the socket; asking again would cost a system call to learn it.
+                    if bytes < asked {
+                        return Turn::Drained;
+                    }
+                    if wants {
+                        return Turn::More;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Drained,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Turn::Gone,
+            }
+        }
+        Turn::More
+    }
+
+    /// Writes output until there is none or the socket blocks.
+    pub fn write<D: Drive>(&mut self, shard: &mut D, actions: &mut Vec<diecut_shard::drive::Action>) -> Turn {
+        loop {
+            let Some(outbox) = shard.outbox(self.id).filter(|outbox| !outbox.is_empty()) else {
+                self.wants_write = false;
+                return Turn::Drained;
+            };
+            match write_some(&mut self.stream, outbox) {
+                Ok(0) => return Turn::Gone,
+                Ok(bytes) => shard.sent(self.id, bytes, actions),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    return Turn::More;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Turn::Gone,
+            }
+        }
+    }
+}
+
+fn write_some(stream: &mut TcpStream, outbox: &Outbox) -> std::io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let mut count = 0;
+    for (place, slice) in slices.iter_mut().zip(outbox.io_slices()) {
+        *place = slice;
+        count += 1;
+    }
+    if count == 1 { stream.write(&slices[0]) } else { stream.write_vectored(&slices[..count]) }
+}

@@ -1,0 +1,145 @@
+//! Starting and stopping the threads.
+
+use crate::inbox::{Address, Message, Respond, queue};
+use crate::worker::{Common, WAKER, Worker};
+use diecut_shard::control::ControlRequest;
+use diecut_shard::drive::Drive;
+use mio::net::TcpListener;
+use mio::{Poll, Waker};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+
+/// What a reactor is told at its start.
+#[derive(Clone, Debug, Default)]
+pub struct ReactorConfig {
+    /// Addresses to listen on; port 0 takes any free one.
+    pub listen: Vec<SocketAddr>,
+}
+
+/// Why a reactor cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ReactorError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; is another server running there?")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Threads or epoll sets cannot be had.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Running threads, one per shard.
+pub struct Reactor {
+    common: Arc<Common>,
+    threads: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+/// Ends the process when a shard's thread panics: its state is only whole on the media.
+struct AbortOnPanic;
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "a shard failed an inner check; the server stops now and recovers when it is started again"
+            );
+            std::process::abort();
+        }
+    }
+}
+
+impl Reactor {
+    /// Starts a thread for each shard, which is made there.
+    ///
+    /// # Errors
+    /// Names the address that cannot be listened on.
+    ///
+    /// # Panics
+    /// If there is no shard.
+    pub fn start<D, F>(config: &ReactorConfig, shards: Vec<F>) -> Result<Reactor, ReactorError>
+    where
+        D: Drive,
+        F: FnOnce(diecut_units::Time) -> D + Send + 'static,
+    {
+        assert!(!shards.is_empty(), "a server has at least one shard");
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for &address in &config.listen {
+            // mio sets SO_REUSEADDR: a restart takes the port of the last process at once.
+            let listen = |source| ReactorError::Listen { address, source };
+            let listener = TcpListener::bind(address).map_err(listen)?;
+            addresses.push(listener.local_addr().map_err(listen)?);
+            listeners.push(listener);
+        }
+        let mut polls = Vec::new();
+        let (mut senders, mut receivers): (Vec<Address>, Vec<_>) = (Vec::new(), Vec::new());
+        for _ in &shards {
+            let poll = Poll::new()?;
+            let (sender, receiver) = queue(Arc::new(Waker::new(poll.registry(), WAKER)?));
+            polls.push(poll);
+            senders.push(sender);
+            receivers.push(receiver);
+        }
+        #[allow(clippy::disallowed_methods, reason = "the reactor is where the clock is read")]
+        let start = std::time::Instant::now();
+        let common = Arc::new(Common { start, next_connection: AtomicU64::new(1), addresses: senders });
+        let mut threads = Vec::new();
+        for (number, ((make, poll), inbox)) in shards.into_iter().zip(polls).zip(receivers).enumerate() {
+            let common = Arc::clone(&common);
+            let listeners = std::mem::take(&mut listeners);
+            let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {
+                let _abort = AbortOnPanic;
+                let shard = make(common.now());
+                let worker = Worker::new(shard, common, poll, inbox, listeners);
+                worker.expect("sockets can be watched").run();
+            })?;
+            threads.push(thread);
+        }
+        Ok(Reactor { common, threads, addresses })
+    }
+
+    /// Addresses that are listened on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Gives a request to the first shard; `respond` is called on its thread. `false` if the threads are gone.
+    pub fn request(&self, request: ControlRequest, respond: Respond) -> bool {
+        self.handle().request(request, respond)
+    }
+
+    /// A handle for other threads.
+    pub fn handle(&self) -> ReactorHandle {
+        ReactorHandle { common: Arc::clone(&self.common) }
+    }
+
+    /// Ends the threads and waits for them.
+    pub fn stop(self) {
+        for address in &self.common.addresses {
+            address.send(Message::Stop);
+        }
+        for thread in self.threads {
+            // A thread that panicked aborted the process.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The way of other threads to a reactor's shards.
+#[derive(Clone)]
+pub struct ReactorHandle {
+    common: Arc<Common>,
+}
+
+impl ReactorHandle {
+    /// Gives a request to the first shard; `respond` is called on its thread. `false` if the threads are gone.
+    pub fn request(&self, request: ControlRequest, respond: Respond) -> bool {
+        self.common.addresses[0].send(Message::Control(Box::new(request), respond))
+    }
+}

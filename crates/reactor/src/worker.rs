@@ -1,0 +1,374 @@
+//! The thread of one shard.
+
+use crate::connection::{Connection, Turn};
+use crate::inbox::{Address, Message, Respond};
+use diecut_shard::control::ControlToken;
+use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
+use diecut_units::{BufferPool, Span, Time};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+pub(crate) const WAKER: Token = Token(usize::MAX);
+const FIRST_LISTENER: usize = usize::MAX - 64;
+const EVENTS_PER_ROUND: usize = 256;
+const ACCEPTS_PER_ROUND: usize = 64;
+const MESSAGES_PER_ROUND: usize = 256;
+/// A host that does not take its last bytes is hung up on after this.
+const CLOSE_PATIENCE: Span = Span::from_secs(5);
+/// A deadline this near is waited for without sleeping: the kernel's timer counts milliseconds.
+const SPIN_BELOW: Span = Span::from_micros(1_500);
+/// Rounds without work before the thread sleeps: the next request of a busy host is usually on its way.
+const IDLE_ROUNDS: u32 = 32;
+
+/// What the threads of a reactor share.
+pub(crate) struct Common {
+    pub start: Instant,
+    pub next_connection: AtomicU64,
+    /// By shard.
+    pub addresses: Vec<Address>,
+}
+
+impl Common {
+    pub fn now(&self) -> Time {
+        Time(self.start.elapsed().as_nanos() as u64)
+    }
+}
+
+pub(crate) struct Worker<D: Drive> {
+    shard: D,
+    common: Arc<Common>,
+    poll: Poll,
+    inbox: Receiver<Message>,
+    listeners: Vec<TcpListener>,
+    /// Listeners that may have more connections.
+    accepting: bool,
+    accept_again_at: Time,
+    next_shard: usize,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    by_id: BTreeMap<ConnectionId, usize>,
+    /// Connections to read, and to write, in the order of their turns.
+    to_read: Vec<usize>,
+    to_write: Vec<usize>,
+    closing: Vec<usize>,
+    /// The other half of a double buffer for turns.
+    spare: Vec<usize>,
+    answers: BTreeMap<ControlToken, Respond>,
+    next_answer: u64,
+    actions: Vec<Action>,
+    pool: BufferPool,
+    stopping: bool,
+}
+
+impl<D: Drive> Worker<D> {
+    pub fn new(
+        shard: D,
+        common: Arc<Common>,
+        poll: Poll,
+        inbox: Receiver<Message>,
+        mut listeners: Vec<TcpListener>,
+    ) -> std::io::Result<Worker<D>> {
+        for (number, listener) in listeners.iter_mut().enumerate() {
+            poll.registry().register(listener, Token(FIRST_LISTENER + number), Interest::READABLE)?;
+        }
+        Ok(Worker {
+            shard,
+            common,
+            poll,
+            inbox,
+            listeners,
+            accepting: false,
+            accept_again_at: Time::NEVER,
+            next_shard: 0,
+            connections: Vec::new(),
+            free: Vec::new(),
+            by_id: BTreeMap::new(),
+            to_read: Vec::new(),
+            to_write: Vec::new(),
+            closing: Vec::new(),
+            spare: Vec::new(),
+            answers: BTreeMap::new(),
+            next_answer: 0,
+            actions: Vec::new(),
+            pool: BufferPool::new(),
+            stopping: false,
+        })
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_PER_ROUND);
+        let mut idle_rounds = 0;
+        while !self.stopping {
+            let timeout = if idle_rounds < IDLE_ROUNDS { Some(Duration::ZERO) } else { self.patience() };
+            match self.poll.poll(&mut events, timeout) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => panic!("epoll cannot be waited for: {error}"),
+            }
+            let now = self.common.now();
+            let mut worked = !events.is_empty();
+            for event in &events {
+                match event.token() {
+                    WAKER => {}
+                    Token(number) if number >= FIRST_LISTENER => self.accepting = true,
+                    Token(number) => {
+                        let Some(connection) = self.connections.get_mut(number).and_then(Option::as_mut)
+                        else {
+                            continue;
+                        };
+                        if event.is_readable() || event.is_read_closed() || event.is_error() {
+                            connection.readable = true;
+                            list(connection, number, &mut self.to_read);
+                        }
+                        if event.is_writable() && connection.blocked {
+                            connection.blocked = false;
+                            self.to_write.push(number);
+                        }
+                    }
+                }
+            }
+            worked |= self.read_inbox(now);
+            if self.accepting || self.accept_again_at <= now {
+                self.accept(now);
+            }
+            worked |= self.read_connections(now);
+            if self.shard.deadline() <= now {
+                worked = true;
+                self.shard.work(now, &mut self.actions);
+            }
+            self.act(now);
+            self.write_connections(now);
+            self.act(now);
+            self.close_late(now);
+            idle_rounds = if worked { 0 } else { idle_rounds.saturating_add(1) };
+        }
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        if !self.to_read.is_empty() || !self.to_write.is_empty() || self.accepting {
+            return Some(Duration::ZERO);
+        }
+        let closing = self.closing.iter().filter_map(|&at| self.connections[at].as_ref()?.closing).min();
+        let next = self.shard.deadline().min(closing.unwrap_or(Time::NEVER)).min(self.accept_again_at);
+        if next == Time::NEVER {
+            return None;
+        }
+        let left = next.since(self.common.now());
+        if left < SPIN_BELOW { Some(Duration::ZERO) } else { Some(Duration::from_nanos(left.0)) }
+    }
+
+    fn read_inbox(&mut self, now: Time) -> bool {
+        let mut worked = false;
+        for _ in 0..MESSAGES_PER_ROUND {
+            let Ok(message) = self.inbox.try_recv() else { return worked };
+            worked = true;
+            match message {
+                Message::Accepted(id, stream) => {
+                    if self.add(id, stream) {
+                        self.shard.handle(Event::Accepted { connection: id }, now, &mut self.actions);
+                    }
+                }
+                Message::Adopted(id, stream, state) => {
+                    if self.add(id, stream) {
+                        let event = Event::Adopted { connection: id, state };
+                        self.shard.handle(event, now, &mut self.actions);
+                    }
+                }
+                Message::Control(request, respond) => {
+                    self.next_answer += 1;
+                    let token = ControlToken(self.next_answer);
+                    self.answers.insert(token, respond);
+                    self.shard.handle(Event::Control { token, request }, now, &mut self.actions);
+                }
+                Message::Stop => self.stopping = true,
+            }
+        }
+        worked
+    }
+
+    fn accept(&mut self, now: Time) {
+        self.accepting = false;
+        self.accept_again_at = Time::NEVER;
+        for listener in 0..self.listeners.len() {
+            for _ in 0..ACCEPTS_PER_ROUND {
+                match self.listeners[listener].accept() {
+                    Ok((stream, _)) => {
+                        // A small answer must not wait for more of it.
+                        if let Err(error) = stream.set_nodelay(true) {
+                            tracing::debug!("TCP_NODELAY: {error}");
+                        }
+                        let id = ConnectionId(self.common.next_connection.fetch_add(1, Ordering::Relaxed));
+                        let shard = self.next_shard;
+                        self.next_shard = (shard + 1) % self.common.addresses.len();
+                        self.common.addresses[shard].send(Message::Accepted(id, stream));
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                    Err(error) => {
+                        // Out of descriptors or memory: the connection waits in the kernel, and so do we.
+                        tracing::warn!("a connection cannot be accepted: {error}; trying again in a while");
+                        self.accept_again_at = now + Span::from_millis(100);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, id: ConnectionId, stream: TcpStream) -> bool {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let mut connection = Connection::new(stream, id);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut connection.stream, Token(number), interest) {
+            tracing::warn!("a connection cannot be watched and is closed: {error}");
+            self.free.push(number);
+            return false;
+        }
+        list(&mut connection, number, &mut self.to_read);
+        self.connections[number] = Some(connection);
+        self.by_id.insert(id, number);
+        true
+    }
+
+    fn forget(&mut self, number: usize) -> Option<Connection> {
+        let mut connection = self.connections[number].take()?;
+        if let Err(error) = self.poll.registry().deregister(&mut connection.stream) {
+            tracing::debug!("a connection cannot be unwatched: {error}");
+        }
+        self.by_id.remove(&connection.id);
+        self.free.push(number);
+        self.to_read.retain(|&other| other != number);
+        self.to_write.retain(|&other| other != number);
+        self.closing.retain(|&other| other != number);
+        Some(connection)
+    }
+
+    fn lost(&mut self, number: usize, now: Time) {
+        if let Some(connection) = self.forget(number) {
+            self.shard.handle(Event::Closed { connection: connection.id }, now, &mut self.actions);
+        }
+    }
+
+    fn read_connections(&mut self, now: Time) -> bool {
+        let mut turns = std::mem::replace(&mut self.to_read, std::mem::take(&mut self.spare));
+        let worked = !turns.is_empty();
+        for number in turns.drain(..) {
+            let Some(connection) = self.connections[number].as_mut() else { continue };
+            connection.listed = false;
+            if connection.paused || !connection.readable || connection.closing.is_some() {
+                continue;
+            }
+            match connection.read(&mut self.shard, &mut self.pool, now, &mut self.actions) {
+                Turn::Drained => connection.readable = false,
+                Turn::More => list(connection, number, &mut self.to_read),
+                Turn::Gone => self.lost(number, now),
+            }
+            // A pause or a hand-over of this connection must be known before its next turn.
+            self.act(now);
+        }
+        self.spare = turns;
+        worked
+    }
+
+    fn write_connections(&mut self, now: Time) {
+        let mut turns = std::mem::replace(&mut self.to_write, std::mem::take(&mut self.spare));
+        for number in turns.drain(..) {
+            let Some(connection) = self.connections[number].as_mut() else { continue };
+            if connection.blocked {
+                continue;
+            }
+            let turn = connection.write(&mut self.shard, &mut self.actions);
+            match turn {
+                Turn::Gone => self.lost(number, now),
+                Turn::Drained if connection.closing.is_some() => self.lost(number, now),
+                Turn::Drained | Turn::More => {}
+            }
+        }
+        self.spare = turns;
+    }
+
+    fn close_late(&mut self, now: Time) {
+        for at in (0..self.closing.len()).rev() {
+            let number = self.closing[at];
+            let late =
+                self.connections[number].as_ref().and_then(|one| one.closing).is_none_or(|by| by <= now);
+            if late {
+                self.lost(number, now);
+            }
+        }
+    }
+
+    fn act(&mut self, now: Time) {
+        let mut batch = std::mem::take(&mut self.actions);
+        for action in batch.drain(..) {
+            match action {
+                Action::Transmit { connection } => {
+                    if let Some(&number) = self.by_id.get(&connection) {
+                        let one = self.connections[number].as_mut().expect("known by its id");
+                        if !one.wants_write {
+                            one.wants_write = true;
+                            self.to_write.push(number);
+                        }
+                    }
+                }
+                Action::Close { connection } => {
+                    if let Some(&number) = self.by_id.get(&connection) {
+                        let one = self.connections[number].as_mut().expect("known by its id");
+                        one.closing = Some(now + CLOSE_PATIENCE);
+                        self.closing.push(number);
+                        if !self.to_write.contains(&number) {
+                            self.to_write.push(number);
+                        }
+                    }
+                }
+                Action::Pause { connection } => {
+                    if let Some(&number) = self.by_id.get(&connection) {
+                        self.connections[number].as_mut().expect("known by its id").paused = true;
+                    }
+                }
+                Action::Resume { connection } => {
+                    if let Some(&number) = self.by_id.get(&connection) {
+                        let one = self.connections[number].as_mut().expect("known by its id");
+                        one.paused = false;
+                        if one.readable {
+                            list(one, number, &mut self.to_read);
+                        }
+                    }
+                }
+                Action::HandOver { connection, to, state } => {
+                    let Some(&number) = self.by_id.get(&connection) else { continue };
+                    let Some(one) = self.forget(number) else { continue };
+                    let message = Message::Adopted(connection, one.stream, state);
+                    self.common.addresses[usize::from(to.0)].send(message);
+                }
+                Action::Answer { token, response } => {
+                    if let Some(respond) = self.answers.remove(&token) {
+                        respond(*response);
+                    }
+                }
+            }
+        }
+        // Answers may have been given while the batch was done; nothing else adds actions here.
+        if self.actions.is_empty() {
+            self.actions = batch;
+        }
+    }
+}
+
+fn list(connection: &mut Connection, number: usize, turns: &mut Vec<usize>) {
+    if !connection.listed && !connection.paused {
+        connection.listed = true;
+        turns.push(number);
+    }
+}

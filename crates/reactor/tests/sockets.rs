@@ -1,0 +1,110 @@
+//! Real sockets against a shard of null namespaces. Nothing here is timed: time-outs only end a test that hangs.
+
+use diecut_namespace::NullReads;
+use diecut_reactor::{Reactor, ReactorConfig};
+use diecut_shard::control::{ControlRequest, ControlResponse};
+use diecut_shard::null::NullShard;
+use diecut_target::TargetConfig;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+fn start(address: &str, shards: usize) -> Reactor {
+    let config = ReactorConfig { listen: vec![address.parse().unwrap()] };
+    let make = |_now| {
+        NullShard::new(
+            TargetConfig::default(),
+            &["nqn.2026-11.org.diecut:null"],
+            1 << 20,
+            NullReads::SharedZeros,
+        )
+    };
+    Reactor::start(&config, (0..shards).map(|_| make).collect()).unwrap()
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// ICReq, 128 bytes: type 0, header 128, PFV 0, no digests.
+fn icreq() -> [u8; 128] {
+    let mut bytes = [0; 128];
+    (bytes[2], bytes[4]) = (128, 128);
+    bytes
+}
+
+fn handshake(stream: &mut TcpStream) {
+    stream.write_all(&icreq()).unwrap();
+    let mut answer = [0; 128];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!((answer[0], answer[2]), (1, 128), "an ICResp");
+}
+
+#[test]
+fn many_connections_are_answered_whatever_their_pieces() {
+    for shards in 1..3 {
+        let reactor = start("127.0.0.1:0", shards);
+        let address = reactor.addresses()[0];
+        let mut streams: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
+        for stream in &mut streams {
+            handshake(stream);
+        }
+        let mut slow = connect(address);
+        for byte in icreq() {
+            slow.write_all(&[byte]).unwrap();
+        }
+        let mut answer = [0; 128];
+        slow.read_exact(&mut answer).unwrap();
+        drop(streams);
+        reactor.stop();
+    }
+}
+
+#[test]
+fn a_malformed_stream_is_told_and_closed_and_the_others_go_on() {
+    let reactor = start("127.0.0.1:0", 1);
+    let address = reactor.addresses()[0];
+    let mut good = connect(address);
+    handshake(&mut good);
+    let mut bad = connect(address);
+    handshake(&mut bad);
+    bad.write_all(&[0xff; 64]).unwrap();
+    let mut answer = Vec::new();
+    bad.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer[0], 3, "a C2HTermReq, then the end of the stream");
+    let mut another = connect(address);
+    handshake(&mut another);
+    drop(good);
+    reactor.stop();
+}
+
+#[test]
+fn a_port_is_free_at_once_after_a_stop() {
+    let reactor = start("127.0.0.1:0", 1);
+    let address = reactor.addresses()[0];
+    let mut stream = connect(address);
+    handshake(&mut stream);
+    let second = ReactorConfig { listen: vec![address] };
+    let make = |_now| NullShard::new(TargetConfig::default(), &[], 1, NullReads::SharedZeros);
+    let refused = Reactor::start(&second, vec![make]).err().unwrap().to_string();
+    assert!(refused.contains(&address.to_string()), "{refused}");
+    reactor.stop();
+    let reactor = start(&address.to_string(), 1);
+    handshake(&mut connect(address));
+    reactor.stop();
+}
+
+#[test]
+fn requests_of_other_threads_are_answered() {
+    let reactor = start("127.0.0.1:0", 1);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    assert!(reactor.request(
+        ControlRequest::DeleteTenant("x".to_owned()),
+        Box::new(move |response| sender.send(response).unwrap())
+    ));
+    let response = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(matches!(response, ControlResponse::Refused(_)));
+    reactor.stop();
+}
