@@ -94,26 +94,53 @@ pub struct Shard<M: Media> {
     /// Events that came before everything was open.
     early: Vec<drive::Event>,
     protected: Option<ProtectedMemory>,
+    /// Bytes of protected memory that block states take, in front of the staging slots.
+    journal_size_bytes: usize,
 }
 
 impl<M: Media> Shard<M> {
     /// A shard over a device: a new pool on an empty one, else what it holds. Opening goes on with
     /// [`Drive::work`] until [`Shard::is_ready`] or [`Shard::failure`]; events that come before wait.
     pub fn new(mut media: M, config: ShardConfig, now: Time) -> Shard<M> {
-        let pool = Pool::create(&media, config.pool.clone());
         let geometry = *media.geometry();
+        let protected = media.protected_memory();
+        let journal_size_bytes = Pool::journal_size_bytes(&geometry, &config.pool);
+        let mut failure = None;
+        let pool = match &protected {
+            None => Pool::create(&media, config.pool.clone()),
+            Some(memory) if memory.size_bytes() < journal_size_bytes + config.staging_bytes_per_vssd => {
+                failure = Some(format!(
+                    "the device has {} bytes of protected memory, but block states need {journal_size_bytes} and each \
+                     vSSD {}; give the device more, or none",
+                    memory.size_bytes(),
+                    config.staging_bytes_per_vssd
+                ));
+                Pool::create(&media, config.pool.clone())
+            }
+            Some(memory) => {
+                let journal = memory.region(0..journal_size_bytes);
+                Pool::open(&media, config.pool.clone(), journal).unwrap_or_else(|error| {
+                    failure = Some(error.to_string());
+                    Pool::create(&media, config.pool.clone())
+                })
+            }
+        };
         let dies: Vec<_> =
             (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
         let catalog = Shard::new_catalog(&mut media, &dies, now);
-        let failure = catalog.is_none().then(|| {
-            "the device has no two dies with good erase blocks for the catalog; use a larger one".to_owned()
-        });
+        if catalog.is_none() {
+            failure = Some(
+                "the device has no two dies with good erase blocks for the catalog; use a larger one"
+                    .to_owned(),
+            );
+        }
         let catalog = catalog.unwrap_or_else(|| {
             let block = geometry.die_at(0).erase_block(diecut_units::BlockIndex(0));
             Catalog::create(&media, [[block; 2]; 2])
         });
         Shard {
-            protected: media.protected_memory(),
+            protected,
+            journal_size_bytes,
             flash: Flash::new(media, pool),
             namespaces: Namespaces::new(),
             target: Target::new(config.target.clone()),
@@ -182,6 +209,7 @@ impl<M: Media> Shard<M> {
                     }
                     let records: Vec<_> = self.state.vssds.values().cloned().collect();
                     for record in records {
+                        self.flash.pool.set_weight(diecut_vssd::VssdId(record.number), record.weight);
                         self.open_store(&record, now);
                     }
                     self.phase = Phase::Stores;
@@ -224,18 +252,13 @@ impl<M: Media> Shard<M> {
     /// Staging slots that protected memory has room for.
     pub(crate) fn staging_slots(&self) -> u32 {
         let Some(memory) = &self.protected else { return 0 };
-        let room = memory.size_bytes().saturating_sub(self.journal_size_bytes());
+        let room = memory.size_bytes().saturating_sub(self.journal_size_bytes);
         (room / self.config.staging_bytes_per_vssd) as u32
-    }
-
-    /// Bytes of protected memory that the pool's journal takes, in front of the staging slots.
-    fn journal_size_bytes(&self) -> usize {
-        0
     }
 
     pub(crate) fn staging_region(&self, slot: u32) -> Option<ProtectedRegion> {
         let size = self.config.staging_bytes_per_vssd;
-        let start = self.journal_size_bytes() + slot as usize * size;
+        let start = self.journal_size_bytes + slot as usize * size;
         self.protected.as_ref().map(|memory| memory.region(start..start + size))
     }
 

@@ -10,7 +10,11 @@
 //! - A unit never holds more blocks than its share; the reserve and the spares of a die stay apart.
 //! - The least worn free block of a die is taken first.
 //!
-//! Not kept yet: block states live in memory only. There is no journal, so nothing survives a restart.
+//! - Block states survive the process and the power where the medium has protected memory for them (`table`); a block
+//!   that was open then is not programmed any further.
+//!
+//! Not built yet: the journal for media without protected memory, where nothing survives a restart; the cross-check of
+//! block states with OOB records.
 //! Software isolation is weighted and work-conserving; there are no token buckets and no strict mode.
 //!
 //! Not known here: LBAs, maps, hosts, tenants' names, the clock.
@@ -21,6 +25,7 @@ mod pool;
 mod resources;
 pub mod space;
 mod system;
+mod table;
 mod view;
 
 pub use config::{DieCosts, PoolConfig};
@@ -29,4 +34,5 @@ pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use resources::{AllocError, DeallocError, DiePlacement, Isolation, LevelTable};
 pub use space::*;
 pub use system::SystemArea;
+pub use table::OpenError;
 pub use view::Space;

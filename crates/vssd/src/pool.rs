@@ -1,12 +1,13 @@
 //! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
 
 use crate::resources::{DieUse, Resources, UnitPlace};
+use crate::table::{BlockEntry, BlockState, BlockTable, OpenError, VssdEntry};
 use crate::{
     AllocError, BlockShape, DeallocError, IoClass, Isolation, LogicalBlock, PoolConfig, Purpose,
     SpaceCompletion, SpaceError, SpaceToken, SystemArea,
 };
 use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
-use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
+use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, ProtectedRegion, Time, mark, mutant};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -31,6 +32,8 @@ pub(crate) struct Block {
     pub erased: bool,
     pub failed: bool,
     pub freed: bool,
+    /// Was open when the process or the power went: what a torn program left cannot be programmed over.
+    pub sealed: bool,
     pub owner: VssdId,
     pub logical: LogicalBlock,
     pub purpose: Purpose,
@@ -118,6 +121,8 @@ pub struct Pool {
     ops: Vec<Option<Op>>,
     free_ops: Vec<u32>,
     pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
+    /// Block states that survive, if the medium has protected memory for them.
+    table: Option<BlockTable>,
 }
 
 impl Pool {
@@ -146,6 +151,7 @@ impl Pool {
                     erased: false,
                     failed: false,
                     freed: false,
+                    sealed: false,
                     owner: VssdId(0),
                     logical: LogicalBlock::default(),
                     purpose: Purpose(0),
@@ -199,7 +205,136 @@ impl Pool {
             ops: Vec::new(),
             free_ops: Vec::new(),
             ready: Vec::new(),
+            table: None,
         }
+    }
+
+    /// Bytes of protected memory that the journal of block states takes.
+    pub fn journal_size_bytes(geometry: &Geometry, config: &PoolConfig) -> usize {
+        BlockTable::size_bytes(geometry, config.soft_planes_per_die)
+    }
+
+    /// Opens a pool whose block states are in `journal`, the same part of protected memory at each opening; an empty one
+    /// (zeros) is made new. Blocks that were open are given back to their holders as they are, for reading only.
+    ///
+    /// # Errors
+    /// Says what is wrong with the block states; nothing is changed then.
+    pub fn open<M: Media + ?Sized>(
+        media: &M,
+        config: PoolConfig,
+        journal: ProtectedRegion,
+    ) -> Result<Pool, OpenError> {
+        let mut pool = Pool::create(media, config);
+        let (table, is_new) = BlockTable::open(journal, &pool.geometry, pool.config.soft_planes_per_die)?;
+        if !is_new {
+            pool.take_over(&table)?;
+        }
+        pool.table = Some(table);
+        Ok(pool)
+    }
+
+    fn take_over(&mut self, table: &BlockTable) -> Result<(), OpenError> {
+        for entry in table.vssds() {
+            self.next_vssd = self.next_vssd.max(entry.id.0 + 1);
+            if !entry.placed {
+                continue;
+            }
+            let sound = |place: &UnitPlace| {
+                place.die < self.geometry.dies()
+                    && place.soft_plane.is_none_or(|plane| plane < self.config.soft_planes_per_die)
+            };
+            if !entry.units.iter().all(sound) {
+                return Err(OpenError::Entry(format!(
+                    "vSSD {} lies on a die that does not exist",
+                    entry.id.0
+                )));
+            }
+            self.resources.take(entry.id, &entry.units);
+            self.place(entry.id, entry.isolation, &entry.units);
+        }
+        for die in &mut self.dies {
+            die.free.clear();
+        }
+        for number in 0..self.blocks.len() as u32 {
+            let entry = table.block(number);
+            if let Some(entry) = &entry {
+                self.sequence = self.sequence.max(entry.sequence + 1);
+            }
+            if self.blocks[number as usize].state == State::Excluded {
+                continue;
+            }
+            let die = self.die_of(number);
+            let erase_count = entry.as_ref().map_or(0, |entry| entry.erase_count);
+            self.blocks[number as usize].erase_count = erase_count;
+            self.dies[die].erases += u64::from(erase_count);
+            match entry {
+                Some(entry) if matches!(entry.state, BlockState::Held | BlockState::HeldFailed) => {
+                    self.hold_again(number, &entry, table)?;
+                }
+                Some(entry) if entry.state == BlockState::Retired => {
+                    self.blocks[number as usize].state = State::Excluded;
+                    self.dies[die].retired += 1;
+                }
+                _ => self.dies[die].free.push(Reverse((erase_count, number))),
+            }
+        }
+        Ok(())
+    }
+
+    fn hold_again(&mut self, number: u32, entry: &BlockEntry, table: &BlockTable) -> Result<(), OpenError> {
+        let die = self.die_of(number) as u32;
+        let pages = table.pages(number, entry.sequence);
+        let Some(vssd) = self.vssds.iter_mut().find(|vssd| vssd.id == entry.owner) else {
+            // Its vSSD was removed; the block had not been given back yet.
+            mark!("vssd: block of a removed vSSD");
+            self.dies[die as usize].free.push(Reverse((entry.erase_count, number)));
+            return Ok(());
+        };
+        let place = vssd.units.get_mut(usize::from(entry.logical.unit.0));
+        let unit = place.filter(|unit| unit.place.die == die);
+        let cell = unit.and_then(|unit| {
+            let index = entry.logical.index;
+            let cell = unit.map.get_mut(index as usize)?;
+            unit.free_indices.retain(|free| *free != index);
+            Some(cell)
+        });
+        match cell {
+            Some(cell) if *cell == u32::MAX => *cell = number,
+            _ => {
+                let LogicalBlock { unit, index } = entry.logical;
+                let id = entry.owner.0;
+                return Err(OpenError::Entry(format!(
+                    "erase block {number} claims to be block {index} of unit {} of vSSD {id}",
+                    unit.0
+                )));
+            }
+        }
+        let block = &mut self.blocks[number as usize];
+        block.state = State::Held;
+        (block.owner, block.logical, block.purpose) = (entry.owner, entry.logical, entry.purpose);
+        block.sequence = entry.sequence;
+        (block.next_page, block.done_pages) = (pages.min(self.shape.pages), pages.min(self.shape.pages));
+        block.erased = true;
+        block.failed = entry.state == BlockState::HeldFailed;
+        block.sealed = !mutant!("vssd: open block goes on after a cut") && pages < self.shape.pages;
+        Ok(())
+    }
+
+    /// Writes a block's state down. What it says is durable at once.
+    fn record(&mut self, number: u32, state: BlockState) {
+        let Some(table) = &mut self.table else { return };
+        let block = &self.blocks[number as usize];
+        table.set_block(
+            number,
+            &BlockEntry {
+                state,
+                owner: block.owner,
+                logical: block.logical,
+                purpose: block.purpose,
+                erase_count: block.erase_count,
+                sequence: block.sequence,
+            },
+        );
     }
 
     /// Makes a vSSD (FlashBlox `AllocVirtualSSD`).
@@ -217,6 +352,14 @@ impl Pool {
         let id = VssdId(self.next_vssd);
         self.next_vssd += 1;
         self.resources.take(id, &places);
+        if let Some(table) = &mut self.table {
+            table.set_vssd(&VssdEntry { id, placed: true, isolation, units: places.clone() });
+        }
+        self.place(id, isolation, &places);
+        Ok(id)
+    }
+
+    fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
         let units: Vec<Unit> = places
             .iter()
             .map(|&place| {
@@ -225,7 +368,7 @@ impl Pool {
             })
             .collect();
         let owner = (isolation != Isolation::None).then_some(id);
-        for place in &places {
+        for place in places {
             let flows = &mut self.dies[place.die as usize].flows;
             if !flows.iter().any(|flow| flow.owner == owner) {
                 flows.push(Flow {
@@ -238,7 +381,6 @@ impl Pool {
             }
         }
         self.vssds.push(Vssd { id, isolation, units, operations: 0, read_only: false, erases: 0 });
-        Ok(id)
     }
 
     /// Deletes a vSSD; its blocks are erased before anyone else can read or write them.
@@ -257,6 +399,10 @@ impl Pool {
             return Err(DeallocError::Busy { vssd: id.0, operations });
         }
         let vssd = self.vssds.remove(at);
+        if let Some(table) = &mut self.table {
+            let entry = VssdEntry { id, placed: false, isolation: vssd.isolation, units: Vec::new() };
+            table.set_vssd(&entry);
+        }
         for unit in &vssd.units {
             for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
                 self.recycle(block);
@@ -343,6 +489,15 @@ impl Pool {
         !self.ready.is_empty()
     }
 
+    /// The holder gives a block back: durable at once, erased when it is given out again.
+    pub(crate) fn free_block(&mut self, number: u32) {
+        self.blocks[number as usize].freed = true;
+        if self.blocks[number as usize].in_flight > 0 && !mutant!("vssd: free forgotten") {
+            let failed = self.blocks[number as usize].failed;
+            self.record(number, if failed { BlockState::Retired } else { BlockState::Free });
+        }
+        self.settle(number);
+    }
     pub(crate) fn die_of(&self, block: u32) -> usize {
         (block / self.geometry.erase_blocks_per_die()) as usize
     }
@@ -352,7 +507,7 @@ impl Pool {
     }
 
     /// Takes the least worn free block of a die and starts its erase.
-    pub(crate) fn open<M: Media + ?Sized>(
+    pub(crate) fn open_block<M: Media + ?Sized>(
         &mut self,
         id: VssdId,
         logical: LogicalBlock,
@@ -367,9 +522,11 @@ impl Pool {
         let block = &mut self.blocks[number as usize];
         assert!(block.state == State::Free && block.in_flight == 0, "block {number} is free");
         block.state = State::Held;
-        (block.erased, block.failed, block.freed) = (false, false, false);
+        (block.erased, block.failed, block.freed, block.sealed) = (false, false, false, false);
         (block.owner, block.logical, block.purpose) = (id, logical, purpose);
         (block.next_page, block.done_pages, block.sequence) = (0, 0, sequence);
+        // Known as held before it is erased: after a crash it is its owner's, or free and erased before anything else.
+        self.record(number, BlockState::Held);
         let operation = Operation::Erase { block: self.address(number) };
         self.start(Kind::Erase, id, IoClass::Cleaner, number, SpaceToken(0), 0, 0, operation, media, now);
         Some(number)
@@ -506,11 +663,19 @@ impl Pool {
                 let result = match completion.result {
                     Ok(()) if !block.failed => {
                         block.done_pages = block.done_pages.max(op.end_page);
+                        if let Some(table) = &mut self.table {
+                            table.set_pages(op.block, block.done_pages, block.sequence);
+                        }
                         Ok(())
                     }
                     Ok(()) => Err(self.append_failed(&op)),
                     Err(error) => {
-                        block.failed = matches!(error, MediaError::ProgramFailed { .. }) || block.failed;
+                        if matches!(error, MediaError::ProgramFailed { .. }) {
+                            block.failed = true;
+                            if !block.freed {
+                                self.record(op.block, BlockState::HeldFailed);
+                            }
+                        }
                         Err(self.translate(&op, error))
                     }
                 };
@@ -529,6 +694,11 @@ impl Pool {
         let block = &mut self.blocks[op.block as usize];
         block.in_flight -= 1;
         block.erase_count += 1;
+        let state = if result.is_ok() { BlockState::Held } else { BlockState::HeldFailed };
+        if !block.freed {
+            self.record(op.block, state);
+        }
+        let block = &mut self.blocks[op.block as usize];
         match result {
             Ok(()) => {
                 block.erased = true;
@@ -609,7 +779,12 @@ impl Pool {
         let die = self.die_of(number);
         let block = &mut self.blocks[number as usize];
         block.owner = VssdId(0);
-        if block.failed {
+        let failed = block.failed;
+        if !mutant!("vssd: free forgotten") {
+            self.record(number, if failed { BlockState::Retired } else { BlockState::Free });
+        }
+        let block = &mut self.blocks[number as usize];
+        if failed {
             block.state = State::Excluded;
             self.dies[die].retired += 1;
         } else {

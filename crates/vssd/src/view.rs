@@ -92,7 +92,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let index = *own.free_indices.last().ok_or(none)?;
         let die = own.place.die;
         let block = LogicalBlock { unit, index };
-        let number = self.pool.open(id, block, purpose, die, self.media, self.now).ok_or(none)?;
+        let number = self.pool.open_block(id, block, purpose, die, self.media, self.now).ok_or(none)?;
         let own = &mut self.pool.vssds[self.at].units[usize::from(unit.0)];
         own.free_indices.pop();
         own.map[index as usize] = number;
@@ -115,7 +115,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let address = self.pool.address(number);
         let id = self.pool.vssds[self.at].id;
         let state = &mut self.pool.blocks[number as usize];
-        if state.failed {
+        if state.failed || state.sealed {
             let (unit, index) = (block.unit.0, block.index);
             return self.reply(token, Err(SpaceError::AppendFailed { unit, index }));
         }
@@ -196,8 +196,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
         let error = SpaceError::NotAllocated { unit: block.unit.0, index: block.index };
         let number = self.physical(block).ok_or(error)?;
-        self.pool.blocks[number as usize].freed = true;
-        self.pool.settle(number);
+        self.pool.free_block(number);
         Ok(())
     }
     fn sync(&mut self, token: SpaceToken) {
