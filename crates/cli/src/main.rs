@@ -27,6 +27,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve vSSDs to NVMe/TCP hosts, until Ctrl-C.
+    Serve(command::serve::Serve),
     /// Show everything that exists, with figures.
     Status(command::status::Status),
     /// Tenants: the owners of vSSDs and subsystems.
@@ -55,6 +57,10 @@ fn main() -> ExitCode {
     if let Command::Sim(sim) = &arguments.command {
         return diecut_sim::cli::main(sim);
     }
+    let command = match arguments.command {
+        Command::Serve(serve) => return serve.run(),
+        command => command,
+    };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -64,7 +70,7 @@ fn main() -> ExitCode {
     };
     let client = client::Client::new(arguments.socket);
     let outcome = runtime.block_on(async {
-        match arguments.command {
+        match command {
             Command::Status(status) => status.run(&client, arguments.json).await,
             Command::Tenant(tenant) => tenant.run(&client, arguments.json).await,
             Command::Vssd(vssd) => vssd.run(&client, arguments.json).await,
@@ -72,7 +78,7 @@ fn main() -> ExitCode {
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(&client).await,
-            Command::Sim(_) => unreachable!("answered before a client is needed"),
+            Command::Sim(_) | Command::Serve(_) => unreachable!("answered before a client is needed"),
         }
     });
     match outcome {

@@ -10,3 +10,4 @@ pub mod apply;
 pub mod control_port;
 mod convert;
 pub mod http;
+pub mod serve;

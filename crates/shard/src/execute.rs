@@ -73,6 +73,10 @@ impl<M: Media> Shard<M> {
         now: Time,
         actions: &mut Vec<drive::Action>,
     ) {
+        if let Some(failure) = self.failure() {
+            let error = ControlError { kind: ControlErrorKind::Media, message: failure.to_owned() };
+            return answer(actions, token, ControlResponse::Refused(error));
+        }
         if request == ControlRequest::Status {
             let response = Box::new(ControlResponse::Status(Box::new(self.status())));
             return actions.push(drive::Action::Answer { token, response });

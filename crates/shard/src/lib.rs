@@ -26,4 +26,7 @@ mod status;
 
 pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
 pub use cost::CostModel;
+/// Emulated devices, for those who make the device that a shard runs on.
+pub use diecut_emulator as emulator;
+pub use diecut_vssd::PoolConfig;
 pub use shard::{Shard, ShardConfig};

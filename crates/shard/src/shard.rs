@@ -177,9 +177,12 @@ impl<M: Media> Shard<M> {
         &self.state
     }
 
-    fn fail(&mut self, message: String) {
+    fn fail(&mut self, message: String, now: Time, actions: &mut Vec<drive::Action>) {
         self.failure = Some(message);
         self.phase = Phase::Failed;
+        for event in std::mem::take(&mut self.early) {
+            self.handle(event, now, actions);
+        }
     }
 
     fn open_further(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
@@ -187,7 +190,7 @@ impl<M: Media> Shard<M> {
             match self.phase {
                 Phase::Catalog if self.catalog.is_open() => {
                     if let Some(error) = self.catalog.error() {
-                        return self.fail(error.to_string());
+                        return self.fail(error.to_string(), now, actions);
                     }
                     let found = self.catalog.take_state();
                     self.state = found.unwrap_or_else(|| {
@@ -204,7 +207,7 @@ impl<M: Media> Shard<M> {
                         if !held.contains(&vssd.number) {
                             let message =
                                 format!("vSSD \"{name}\" is in the catalog but not in the pool's journal");
-                            return self.fail(message);
+                            return self.fail(message, now, actions);
                         }
                     }
                     let records: Vec<_> = self.state.vssds.values().cloned().collect();

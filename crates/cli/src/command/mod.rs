@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod host;
+pub mod serve;
 pub mod status;
 pub mod subsystem;
 pub mod tenant;

@@ -1,0 +1,69 @@
+use clap::Args;
+use diecut_api::setup::Setup;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+pub struct Serve {
+    /// Set-up file (TOML): server, device, and what shall exist on it. Applying it again changes nothing.
+    #[arg(long)]
+    setup: Option<PathBuf>,
+    /// Address to listen on, instead of the set-up's.
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Folder of the device image and the control socket, instead of the set-up's.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// NAND profile of a new device (name, or path of a .toml file), instead of the set-up's.
+    #[arg(long)]
+    profile: Option<String>,
+}
+
+impl Serve {
+    pub fn run(self) -> ExitCode {
+        let mut setup = match self.setup_file() {
+            Ok(setup) => setup,
+            Err(message) => {
+                eprintln!("error: {message}");
+                return ExitCode::FAILURE;
+            }
+        };
+        if let Some(listen) = self.listen {
+            setup.server.listen = listen;
+        }
+        if let Some(data) = self.data {
+            setup.server.data = data;
+        }
+        if let Some(profile) = self.profile {
+            setup.device.profile = profile;
+        }
+        let announce = |text: &str| {
+            print!("{text}");
+            let _ = std::io::stdout().flush();
+        };
+        match diecut_daemon::serve::serve(&setup, announce) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn setup_file(&self) -> Result<Setup, String> {
+        let Some(path) = &self.setup else { return Ok(Setup::default()) };
+        let name = path.display();
+        let text =
+            std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
+        let mut setup = Setup::from_toml(&text).map_err(|error| format!("{name}: {error}"))?;
+        // A profile file is named relative to the set-up that names it.
+        if setup.device.profile.ends_with(".toml")
+            && let Some(folder) = path.parent()
+        {
+            setup.device.profile = folder.join(&setup.device.profile).display().to_string();
+        }
+        Ok(setup)
+    }
+}

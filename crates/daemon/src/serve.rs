@@ -1,0 +1,214 @@
+//! The server process: opens the device, starts the shard's thread, applies a set-up, answers the control socket, and
+//! stops on a signal.
+
+use crate::apply::apply;
+use crate::control_port::{Answer, ControlPort, Gone};
+use crate::http::router;
+use diecut_api::setup::{Backing, Durability, Setup};
+use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
+use diecut_shard::control::{ControlRequest, ControlResponse};
+use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile};
+use diecut_shard::{PoolConfig, Shard, ShardConfig};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why the server cannot start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The set-up asks for what this version cannot do.
+    #[error("{0}")]
+    Setup(String),
+    /// A file or folder.
+    #[error("{path}: {what}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The threads or the port.
+    #[error(transparent)]
+    Reactor(#[from] ReactorError),
+    /// The operating system.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// The way to the shard's thread.
+struct ReactorPort(ReactorHandle);
+
+impl ControlPort for ReactorPort {
+    fn request(&self, request: ControlRequest) -> Answer {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let sent = self.0.request(
+            request,
+            Box::new(move |response| {
+                // Whoever asked may have gone away meanwhile.
+                let _ = sender.send(response);
+            }),
+        );
+        Box::pin(async move { if sent { receiver.await.map_err(|_| Gone) } else { Err(Gone) } })
+    }
+}
+
+fn file_error(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
+    let path = path.to_owned();
+    move |source| ServeError::File { path, what, source }
+}
+
+fn open_device(setup: &Setup) -> Result<(Device, String), ServeError> {
+    let wanted = &setup.device;
+    if wanted.durability == Durability::Machine {
+        return Err(ServeError::Setup(
+            "device.durability = \"machine\" is not built yet: use \"process\", which survives the death of the \
+             server, not of the machine"
+                .to_owned(),
+        ));
+    }
+    let mut profile = Profile::named_or_file(&wanted.profile).map_err(DeviceError::Profile)?;
+    if let Some(size) = wanted.protected_memory {
+        profile.protected_memory_bytes = size.bytes();
+    }
+    let pacing = if wanted.pacing { Pacing::Modelled } else { Pacing::Unpaced };
+    let options = |backing| Options { backing, pacing, seed: wanted.seed, ..Options::default() };
+    if wanted.backing == Backing::Memory {
+        let device = Device::create(&profile, options(emulator::Backing::Memory))?;
+        return Ok((device, "memory (gone when the server stops)".to_owned()));
+    }
+    let path = setup.server.data.join("device.img");
+    let device = if path.exists() {
+        let device = Device::open(&path, options(emulator::Backing::Memory))?;
+        if device.profile() != &profile {
+            return Err(ServeError::Setup(format!(
+                "{} was made with profile \"{}\", or with other values in it, but the set-up says \"{}\"; name the \
+                 profile it was made with, or another data folder",
+                path.display(),
+                device.profile().name,
+                profile.name
+            )));
+        }
+        device
+    } else {
+        Device::create(&profile, options(emulator::Backing::File(path.clone())))?
+    };
+    Ok((device, path.display().to_string()))
+}
+
+fn random_uuid() -> Result<[u8; 16], ServeError> {
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; 16];
+    let mut file = std::fs::File::open(path).map_err(file_error(path, "cannot be read"))?;
+    std::io::Read::read_exact(&mut file, &mut bytes).map_err(file_error(path, "cannot be read"))?;
+    // RFC 9562: version 4, variant 10b.
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
+}
+
+/// Serves until SIGINT or SIGTERM. `announce` is called once, with lines for people, when hosts can connect.
+///
+/// # Errors
+/// Names the file, field or address and what to do.
+pub fn serve(setup: &Setup, announce: impl FnOnce(&str)) -> Result<(), ServeError> {
+    if setup.server.shards != 1 {
+        return Err(ServeError::Setup(format!(
+            "server.shards = {}: this version runs one shard; leave it out or set it to 1",
+            setup.server.shards
+        )));
+    }
+    let data = &setup.server.data;
+    std::fs::create_dir_all(data).map_err(file_error(data, "cannot be made"))?;
+    let (device, place) = open_device(setup)?;
+    let profile = device.profile().clone();
+    let mut config = ShardConfig {
+        pool: PoolConfig::suited_to(&profile.geometry),
+        device_name: profile.name.clone(),
+        new_pool_uuid: random_uuid()?,
+        ..ShardConfig::default()
+    };
+    config.target.advertised = vec![setup.server.listen];
+    // Signals are blocked in the shard's thread only if they are caught before it starts.
+    let mut signals =
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
+    let reactor = Reactor::start(
+        &ReactorConfig { listen: vec![setup.server.listen] },
+        vec![move |now| Shard::new(device, config, now)],
+    )?;
+    let port: Arc<dyn ControlPort> = Arc::new(ReactorPort(reactor.handle()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listen = reactor.addresses()[0];
+    let outcome = runtime.block_on(async {
+        apply(setup, &*port).await.map_err(|problem| ServeError::Setup(problem.message))?;
+        let socket = setup.server.socket_path();
+        // The device is locked, so a socket that is left here is a dead server's.
+        if socket.exists() {
+            std::fs::remove_file(&socket).map_err(file_error(&socket, "cannot be removed"))?;
+        }
+        let listener =
+            tokio::net::UnixListener::bind(&socket).map_err(file_error(&socket, "cannot be made"))?;
+        let owner_only = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&socket, owner_only).map_err(file_error(&socket, "cannot be protected"))?;
+        let status = match port.request(ControlRequest::Status).await {
+            Ok(ControlResponse::Status(status)) => status,
+            _ => return Err(ServeError::Setup("the server stopped while it started".to_owned())),
+        };
+        announce(&announcement(&status, &listen.to_string(), &place, &socket));
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                let _ = stop.send(());
+            }
+        });
+        let routes = router(Arc::clone(&port), listen.to_string());
+        tokio::select! {
+            result = async { axum::serve(listener, routes).await } => result?,
+            _ = stopped => {}
+        }
+        tracing::info!("stopping");
+        if let Ok(ControlResponse::Refused(error)) = port.request(ControlRequest::Shutdown).await {
+            tracing::warn!("not everything could be written down at the end: {error}");
+        }
+        let _ = std::fs::remove_file(&socket);
+        Ok(())
+    });
+    reactor.stop();
+    outcome
+}
+
+fn announcement(status: &diecut_shard::control::Status, listen: &str, place: &str, socket: &Path) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    let (address, port) = listen.rsplit_once(':').unwrap_or((listen, "4420"));
+    let address = address.trim_matches(['[', ']']);
+    for device in &status.devices {
+        let gib = device.raw_capacity_bytes >> 30;
+        let _ = writeln!(text, "device     {} in {place}: {gib} GiB raw, emulated", device.name);
+    }
+    for vssd in &status.vssds {
+        let size = vssd.exported_bytes >> 20;
+        let _ = writeln!(text, "vSSD       {}: {}, {size} MiB for volumes", vssd.spec.name, vssd.placement);
+    }
+    let _ = writeln!(text, "listening  {listen}, NVMe over TCP");
+    let _ = writeln!(text, "\nOn a Linux host, as root:\n\n    modprobe nvme-tcp");
+    for subsystem in &status.subsystems {
+        let _ = writeln!(
+            text,
+            "    nvme connect --transport=tcp --traddr={address} --trsvcid={port} --nqn={}",
+            subsystem.spec.nqn
+        );
+    }
+    let _ = writeln!(text, "    nvme list\n\nWhere to look next:\n");
+    let _ = writeln!(text, "    diecut --socket {} status", socket.display());
+    let _ = writeln!(
+        text,
+        "    diecut --help\n\nCtrl-C stops the server; started again, everything is still there."
+    );
+    text
+}
