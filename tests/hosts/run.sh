@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real hosts, prepared and run, against the NVMe/TCP target of this repository on two sparse files.
+# Real hosts, prepared and run, against the server of this repository on an emulated device in a sparse file.
 #
 #   tests/hosts/run.sh [ARGUMENTS OF diecut-hosts...]
 #
@@ -14,10 +14,8 @@ if ! tests/hosts/prepare.sh; then
   [ "${CI:-}" != true ] || exit 2
   exit 0
 fi
-target=${CARGO_TARGET_DIR:-target}
 if [ -z "${DIECUT_HOSTS_SERVER:-}" ]; then
-  # The target's wire code and controllers over plain files: the media stack is not behind it yet.
-  cargo build --quiet -p diecut-target --example file_server
-  export DIECUT_HOSTS_SERVER="$target/debug/examples/file_server {port} {folder}"
+  cargo build --quiet -p diecut-cli
+  export DIECUT_HOSTS_SERVER="tests/hosts/serve.sh {port} {folder}"
 fi
 exec cargo run --quiet -p diecut-hosts -- "$@"

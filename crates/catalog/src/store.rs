@@ -53,6 +53,8 @@ pub struct Catalog {
     wanted: Option<(u64, Vec<u8>)>,
     writing: Option<(u64, Vec<u8>)>,
     durable: u64,
+    programmed_ius: u64,
+    erases: u64,
 }
 
 impl Catalog {
@@ -71,6 +73,8 @@ impl Catalog {
             wanted: None,
             writing: None,
             durable: 0,
+            programmed_ius: 0,
+            erases: 0,
         }
     }
 
@@ -137,6 +141,11 @@ impl Catalog {
     /// Number of the newest state that is durable.
     pub fn durable(&self) -> u64 {
         self.durable
+    }
+
+    /// IUs programmed and erases asked for since it was opened.
+    pub fn work(&self) -> (u64, u64) {
+        (self.programmed_ius, self.erases)
     }
 
     fn token(copy: usize, block: usize) -> MediaToken {
@@ -309,6 +318,7 @@ impl Catalog {
         copy.open_for_append = false;
         let operation = Operation::Erase { block: copy.blocks[copy.current] };
         let token = Catalog::token(at, copy.current);
+        self.erases += 1;
         self.phase = Phase::Erasing(at);
         media.submit(Command { token, operation }, now);
     }
@@ -330,6 +340,7 @@ impl Catalog {
             oob: Buffer::copy_from(&oob),
         };
         copy.next_page += pages;
+        self.programmed_ius += u64::from(pages * self.page_size_bytes) / IU_SIZE_BYTES as u64;
         let token = Catalog::token(at, copy.current);
         self.phase = Phase::Programming(at);
         media.submit(Command { token, operation }, now);

@@ -47,7 +47,7 @@ pub struct LogConfig {
 /// IUs programmed by cause, and what the cleaner did. WAF = all programmed / user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
-    /// Host data IUs.
+    /// Host data IUs. All counts are of what was handed to flash, also when it fails and is written again.
     pub user_ius: u64,
     /// Cleaner copies.
     pub cleaner_ius: u64,
@@ -138,6 +138,7 @@ pub struct Log {
     statistics: LogStatistics,
     read_only: Option<&'static str>,
     gone: bool,
+    filling: bool,
     free_segments: u32,
     real_segments: u32,
 }
@@ -226,6 +227,7 @@ impl Log {
             statistics: LogStatistics::default(),
             read_only: None,
             gone: false,
+            filling: false,
             free_segments: 0,
             real_segments: count,
             layout,
@@ -390,7 +392,12 @@ impl Log {
             STREAM_CLEANER => self.user_slots..self.map_slots,
             _ => self.map_slots..self.slots.len(),
         };
-        let slot = range.into_iter().find(|slot| self.slots[*slot].is_free())?;
+        let mut free = range.into_iter().filter(|slot| self.slots[*slot].is_free());
+        let slot = free.next()?;
+        if stream == STREAM_USER && self.protected && !self.filling {
+            // The last slot is for filler: without it chunks that only wait to become safe would wait for ever.
+            free.next()?;
+        }
         let (segment, first_unit, room_units) = self.place(stream, 1, space)?;
         let offset = first_unit * self.layout.unit_ius;
         let generation = self.segments[segment as usize].generation;
@@ -535,19 +542,12 @@ impl Log {
         }
         chunk.state = ChunkState::Sealed;
         let segment = chunk.segment;
-        let (units, data) = (chunk.units, chunk.data_count);
+        let units = chunk.units;
         self.segments[segment as usize].next_unit += units;
         if self.segments[segment as usize].next_unit == self.layout.segment_units {
             self.segments[segment as usize].state = SegmentState::Sealed;
             self.open_segment[stream] = None;
         }
-        match stream {
-            STREAM_USER => self.statistics.user_ius += u64::from(data),
-            STREAM_CLEANER => self.statistics.cleaner_ius += u64::from(data),
-            _ => self.statistics.map_ius += u64::from(data),
-        }
-        self.statistics.summary_ius += 1;
-        self.statistics.padding_ius += u64::from(units * unit_ius - 1 - data);
         self.sealed.push_back(index);
     }
 
@@ -575,6 +575,14 @@ impl Log {
         chunk.state = ChunkState::Programming;
         chunk.pending = chunk.units;
         let (units, first_unit) = (chunk.units, chunk.first_unit);
+        let data = chunk.data_count;
+        match stream {
+            STREAM_USER => self.statistics.user_ius += u64::from(data),
+            STREAM_CLEANER => self.statistics.cleaner_ius += u64::from(data),
+            _ => self.statistics.map_ius += u64::from(data),
+        }
+        self.statistics.summary_ius += 1;
+        self.statistics.padding_ius += u64::from(units * layout.unit_ius - 1 - data);
         let head_sum = if let Body::Open(body) = &mut slot.body {
             head.encode(&mut body[..IU_SIZE_BYTES]);
             checksum(&body[..IU_SIZE_BYTES])
@@ -838,6 +846,7 @@ impl Log {
             }
             self.program(index, space);
         }
+        self.fill_when_starved(space);
         if self.wanted <= self.floor(false) {
             return;
         }
@@ -873,6 +882,29 @@ impl Log {
         }
     }
 
+    /// With little staging, all of it may hold chunks that are programmed but not yet safe from a power cut, and no
+    /// user data can come that would make them so: filler does.
+    fn fill_when_starved(&mut self, space: &mut dyn EraseBlockSpace) {
+        if !self.protected || self.open[STREAM_USER].is_some() || mutant!("log: starved staging waits") {
+            return;
+        }
+        let user = &mut self.slots[..self.user_slots];
+        let settled = |slot: &Slot| slot.chunk.as_ref().is_none_or(|c| c.state == ChunkState::Unsafe);
+        if !user.iter().all(settled)
+            || user.iter_mut().filter_map(|slot| slot.is_free().then_some(())).count() != 1
+        {
+            return;
+        }
+        diecut_units::mark!("log: filler for starved staging");
+        self.filling = true;
+        if self.open_chunk(STREAM_USER, space).is_some() {
+            self.seal(STREAM_USER);
+            let index = self.sealed.pop_back().expect("just sealed");
+            self.program(index, space);
+        }
+        self.filling = false;
+    }
+
     fn release(&mut self, space: &mut dyn EraseBlockSpace) {
         let rows = self.layout.shape.program_units();
         let unsafe_units = self.layout.shape.unsafe_units;
@@ -891,10 +923,12 @@ impl Log {
             });
             let Some(chunk) = self.slots[index].chunk.as_ref().filter(|_| !behind) else { continue };
             let segment = &self.segments[number as usize];
-            let safe = (chunk.first_unit..chunk.first_unit + chunk.units).all(|unit| {
-                let done = segment.completed_rows[(unit % self.layout.width) as usize];
-                done == rows || done >= unit / self.layout.width + 1 + unsafe_units
-            });
+            // Filler holds nothing that could be lost.
+            let safe = chunk.data_count + chunk.note_count == 0
+                || (chunk.first_unit..chunk.first_unit + chunk.units).all(|unit| {
+                    let done = segment.completed_rows[(unit % self.layout.width) as usize];
+                    done == rows || done >= unit / self.layout.width + 1 + unsafe_units
+                });
             if safe {
                 let segment = chunk.segment as usize;
                 self.slots[index].release();

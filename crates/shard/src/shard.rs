@@ -172,6 +172,11 @@ impl<M: Media> Shard<M> {
         self.failure.as_deref()
     }
 
+    /// IUs the catalog programmed and its erases, since the shard was opened.
+    pub fn catalog_work(&self) -> (u64, u64) {
+        self.catalog.work()
+    }
+
     /// What exists.
     pub fn state(&self) -> &State {
         &self.state

@@ -27,7 +27,7 @@ pub struct SimArgs {
     /// Runs the seeds A..B (B not included).
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
     pub seeds: Option<(u64, u64)>,
-    /// System to run: `model` (a small one that keeps its promises) or `transport` (the shipped target over a faulty network).
+    /// System to run: `model` (a small one that keeps its promises) `transport` (the shipped target over a faulty network) or `stack` (the shard over an emulated device).
     #[arg(long, default_value = "model")]
     pub system: String,
     /// Uses at most this many steps of the plan.
@@ -84,7 +84,7 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     if (arguments.mutants || arguments.mutant.is_some()) && !marks::plant_mutant(None) {
         return Err("this build carries no planted bugs; build with --features mutants".to_owned());
     }
-    let shape = Shape { steps_max: arguments.ops, ..Shape::default() };
+    let shape = Shape { steps_max: arguments.ops, ..systems::shape(&arguments.system) };
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }

@@ -42,6 +42,7 @@ pub mod plan;
 pub mod run;
 pub mod set;
 pub mod shrink;
+pub mod stack;
 pub mod system;
 pub mod systems;
 pub mod tag;

@@ -3,11 +3,12 @@
 use crate::guard::Factory;
 use crate::model::{Model, ModelBug};
 use crate::plan::Plan;
+use crate::stack::Stack;
 use crate::system::System;
 use crate::transport::Transport;
 
 /// Names that [`factory`] knows.
-pub const NAMES: &[&str] = &["model", "transport"];
+pub const NAMES: &[&str] = &["model", "transport", "stack"];
 
 /// What makes systems of this name.
 pub fn factory(name: &str) -> Option<Box<dyn Factory + Send>> {
@@ -16,6 +17,15 @@ pub fn factory(name: &str) -> Option<Box<dyn Factory + Send>> {
             Ok(Box::new(Model::new(plan, ModelBug::planted())) as Box<dyn System>)
         })),
         "transport" => Some(Box::new(|plan: &Plan| Ok(Box::new(Transport::new(plan)) as Box<dyn System>))),
+        "stack" => Some(Box::new(|plan: &Plan| Ok(Box::new(Stack::new(plan)?) as Box<dyn System>))),
         _ => None,
+    }
+}
+
+/// What a set of seeds of a system has in common unless told otherwise.
+pub fn shape(name: &str) -> crate::generate::Shape {
+    match name {
+        "stack" => crate::stack::shape(),
+        _ => crate::generate::Shape::default(),
     }
 }

@@ -44,10 +44,13 @@ impl PoolConfig {
     /// The defaults, with throughput levels that match the device: level `n` is worth `n` of its channels.
     pub fn suited_to(geometry: &diecut_units::Geometry) -> PoolConfig {
         let config = PoolConfig::default();
-        let planes = u32::from(config.soft_planes_per_die);
-        let levels =
-            LevelTable::proportional(geometry.channels.into(), geometry.dies_per_channel.into(), planes);
-        PoolConfig { levels, ..config }
+        PoolConfig { levels: PoolConfig::levels_of(geometry, config.soft_planes_per_die), ..config }
+    }
+
+    /// Throughput levels in channels of a device.
+    pub fn levels_of(geometry: &diecut_units::Geometry, soft_planes_per_die: u16) -> LevelTable {
+        let dies = geometry.dies_per_channel.into();
+        LevelTable::proportional(geometry.channels.into(), dies, soft_planes_per_die.into())
     }
 }
 

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The server under test: tests/hosts/serve.sh PORT FOLDER. Two tenants, one channel-isolated and one software-isolated, on an
+# emulated device in FOLDER; NQN_A, NQN_B and HOST_NQN name the subsystems and the only host that may connect.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+port=$1 folder=$2
+cat > "$folder/setup.toml" <<SETUP
+[server]
+listen = "127.0.0.1:$port"
+data = "$folder/data"
+[device]
+profile = "$PWD/tests/hosts/device.toml"
+[[tenant]]
+name = "a"
+[[vssd]]
+name = "a"
+tenant = "a"
+isolation = "channel"
+throughput_level = 1
+capacity = "1 GiB"
+[[volume]]
+name = "a"
+vssd = "a"
+size = "512 MiB"
+[[subsystem]]
+nqn = "$NQN_A"
+tenant = "a"
+allow_any_host = false
+allowed_hosts = ["$HOST_NQN"]
+namespaces = [{ nsid = 1, volume = "a" }]
+[[tenant]]
+name = "b"
+[[vssd]]
+name = "b"
+tenant = "b"
+isolation = "software"
+throughput_level = 1
+capacity = "1 GiB"
+[[volume]]
+name = "b"
+vssd = "b"
+size = "512 MiB"
+[[subsystem]]
+nqn = "$NQN_B"
+tenant = "b"
+allow_any_host = false
+allowed_hosts = ["$HOST_NQN"]
+namespaces = [{ nsid = 1, volume = "b" }]
+SETUP
+exec "${CARGO_TARGET_DIR:-target}/debug/diecut" serve --setup "$folder/setup.toml"
