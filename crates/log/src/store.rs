@@ -517,6 +517,11 @@ impl Log {
         Some(sequence)
     }
 
+    /// Takes no more appends.
+    pub fn set_read_only(&mut self, reason: &'static str) {
+        self.read_only.get_or_insert(reason);
+    }
+
     /// Makes what was appended to the user stream survive the death of the process, and a power cut where staging
     /// is protected.
     pub fn publish(&mut self) {
@@ -908,31 +913,36 @@ impl Log {
     fn release(&mut self, space: &mut dyn EraseBlockSpace) {
         let rows = self.layout.shape.program_units();
         let unsafe_units = self.layout.shape.unsafe_units;
-        for index in 0..self.slots.len() {
-            let Some(chunk) = &mut self.slots[index].chunk else { continue };
-            if chunk.state == ChunkState::Programming && chunk.pending == 0 {
-                chunk.state = ChunkState::Unsafe;
-            }
-            if chunk.state != ChunkState::Unsafe {
-                continue;
-            }
-            let (number, first_unit) = (chunk.segment, chunk.first_unit);
-            // Recovery walks a segment from its start: what lies behind a torn chunk is not found.
-            let behind = self.slots.iter().any(|slot| {
-                slot.chunk.as_ref().is_some_and(|c| c.segment == number && c.first_unit < first_unit)
-            });
-            let Some(chunk) = self.slots[index].chunk.as_ref().filter(|_| !behind) else { continue };
-            let segment = &self.segments[number as usize];
-            // Filler holds nothing that could be lost.
-            let safe = chunk.data_count + chunk.note_count == 0
-                || (chunk.first_unit..chunk.first_unit + chunk.units).all(|unit| {
-                    let done = segment.completed_rows[(unit % self.layout.width) as usize];
-                    done == rows || done >= unit / self.layout.width + 1 + unsafe_units
+        // A chunk may wait for one in a later slot: again until nothing changes.
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            for index in 0..self.slots.len() {
+                let Some(chunk) = &mut self.slots[index].chunk else { continue };
+                if chunk.state == ChunkState::Programming && chunk.pending == 0 {
+                    chunk.state = ChunkState::Unsafe;
+                }
+                if chunk.state != ChunkState::Unsafe {
+                    continue;
+                }
+                let (number, first_unit) = (chunk.segment, chunk.first_unit);
+                // Recovery walks a segment from its start: what lies behind a torn chunk is not found.
+                let behind = self.slots.iter().any(|slot| {
+                    slot.chunk.as_ref().is_some_and(|c| c.segment == number && c.first_unit < first_unit)
                 });
-            if safe {
-                let segment = chunk.segment as usize;
-                self.slots[index].release();
-                self.segments[segment].chunks -= 1;
+                let Some(chunk) = self.slots[index].chunk.as_ref().filter(|_| !behind) else { continue };
+                let segment = &self.segments[number as usize];
+                // Filler holds nothing that could be lost.
+                let safe = chunk.data_count + chunk.note_count == 0
+                    || (chunk.first_unit..chunk.first_unit + chunk.units).all(|unit| {
+                        let done = segment.completed_rows[(unit % self.layout.width) as usize];
+                        done == rows || done >= unit / self.layout.width + 1 + unsafe_units
+                    });
+                if safe {
+                    let segment = chunk.segment as usize;
+                    self.slots[index].release();
+                    self.segments[segment].chunks -= 1;
+                    again = true;
+                }
             }
         }
         let floor = self.floor(false);
@@ -1022,9 +1032,14 @@ impl Log {
                 return;
             }
             if !victim.head_reading && victim.reads < limit && self.ready.len() < 64 {
-                victim.head_reading = true;
                 let (member, iu) = self.layout.place(victim.offset);
                 let block = self.segments[victim.segment as usize].blocks[member];
+                if block == NO_BLOCK {
+                    // Nothing was programmed on this member before a cut: no chunk reaches here.
+                    victim.walked = true;
+                    continue;
+                }
+                victim.head_reading = true;
                 let buffer = self.pool.take(IU_SIZE_BYTES);
                 space.read(SpaceToken(TOKEN_HEAD), block, iu, 1, buffer, None, IoClass::Cleaner);
             }

@@ -172,6 +172,14 @@ impl<M: Media> Shard<M> {
         self.failure.as_deref()
     }
 
+    /// State of all stores in lines, for people who debug.
+    pub fn describe(&self) -> String {
+        let stores = self.flash.stores();
+        stores
+            .map(|(index, vssd, store)| format!("store {} vSSD {}\n{}", index.0, vssd.0, store.describe()))
+            .collect()
+    }
+
     /// IUs the catalog programmed and its erases, since the shard was opened.
     pub fn catalog_work(&self) -> (u64, u64) {
         self.catalog.work()

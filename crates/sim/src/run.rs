@@ -275,6 +275,7 @@ impl Runner<'_> {
                 oldest.purpose.name(),
                 if next == Time::NEVER { ", and nothing will happen" } else { "" },
             );
+            let detail = format!("{detail}\n{}", self.system.describe());
             self.found(Finding::Liveness, detail);
         }
     }

@@ -382,6 +382,9 @@ impl System for Stack {
         }
         u64::from(hash) << 32 | self.chips().0 & 0xffff_ffff
     }
+    fn describe(&self) -> String {
+        self.shard().describe()
+    }
     fn check_invariants(&self) {
         self.shard().pool().check_invariants();
     }

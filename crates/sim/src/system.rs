@@ -113,6 +113,10 @@ pub trait System {
     fn accounting(&self) -> Option<Accounting>;
     /// Hash over everything on the medium.
     fn image_hash(&self) -> u64;
+    /// State in lines for people who look at a system that stands still.
+    fn describe(&self) -> String {
+        String::new()
+    }
     /// Slow check of everything the system promises itself.
     ///
     /// # Panics

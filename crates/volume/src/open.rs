@@ -11,6 +11,10 @@ use diecut_vssd::space::{EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, Spac
 use std::collections::BTreeMap;
 
 const DATA: u64 = 1 << 48;
+/// Set in the token of a head that is read again.
+const AGAIN: u64 = 1 << 49;
+/// Pages of an erase block whose OOB is looked at for its mark.
+const MARK_PAGES_TRIED: u32 = 32;
 
 #[derive(Default)]
 pub(crate) struct Opening {
@@ -22,6 +26,10 @@ pub(crate) struct Opening {
     /// A chunk whose data is being checked, by segment: reads under way and whether all was right.
     checking: BTreeMap<u32, (RecoveredChunk, u32, bool)>,
     chunks: Vec<RecoveredChunk>,
+    /// Segments in which a head was lost: the next one is looked for.
+    searching: Vec<u32>,
+    /// A head was lost in the middle of what was written.
+    records_lost: bool,
 }
 
 impl Store {
@@ -53,11 +61,23 @@ impl Store {
             return;
         }
         if !opening.walking {
-            let shape = space.shape();
-            opening.marks[index] = completion
+            let shape = *space.shape();
+            let found = completion
                 .oob
                 .filter(|_| completion.result.is_ok())
                 .and_then(|oob| mark::decode(&oob[shape.holder_oob_offset as usize..], shape.ius_per_page()));
+            opening.marks[index] = found;
+            // Every page carries the mark: one that cannot be read costs a second look, not the block.
+            let held = opening.blocks[index];
+            let page = (completion.token.0 >> 32 & 0xffff) as u32 + 1;
+            if found.is_none() && page < held.written_pages.min(MARK_PAGES_TRIED) {
+                opening.outstanding += 1;
+                let oob = self.log.pool().take_zeroed(shape.oob_size_bytes as usize);
+                let token = SpaceToken(TOKEN_USER | u64::from(page) << 32 | index as u64);
+                space.read_oob(token, held.block, page, oob, IoClass::Metadata);
+                return;
+            }
+            let opening = self.opening.as_mut().expect("opening");
             if opening.outstanding == 0 {
                 self.marks_done(space);
             }
@@ -80,15 +100,24 @@ impl Store {
                     self.accept(chunk, space);
                 }
             }
-        } else if completion.result.is_ok() {
+        } else if completion.result.is_err() {
+            let unit = (completion.token.0 >> 32 & 0xffff) as u32;
+            self.head_lost(segment, unit, completion.token.0 & AGAIN != 0, space);
+        } else {
             let bytes = completion.destination.expect("read");
             let generation = self.log.generation(segment);
             let offset = (completion.token.0 >> 32 & 0xffff) as u32;
             let head = Head::decode(&bytes)
                 .filter(|h| h.segment == segment && Some(h.generation) == generation)
                 .filter(|h| h.offset / self.log.layout().unit_ius == offset);
-            if let Some(head) = head {
-                self.check_chunk(RecoveredChunk { head, bytes: bytes.to_vec() }, space);
+            match head {
+                Some(head) => self.check_chunk(RecoveredChunk { head, bytes: bytes.to_vec() }, space),
+                // Behind a head that was lost, every unit may begin a chunk.
+                None if self.opening.as_ref().is_some_and(|o| o.searching.contains(&segment)) => {
+                    let next = (offset + 1) * self.log.layout().unit_ius;
+                    self.walk_on(segment, next, space);
+                }
+                None => {}
             }
         }
         if self.opening.as_ref().is_some_and(|o| o.outstanding == 0) {
@@ -137,7 +166,35 @@ impl Store {
         }
     }
 
+    /// The head at a unit cannot be read. At the end of what was written a cut tore it, and nothing of it was
+    /// acknowledged that is not staged; anywhere else the medium lost it: it is read once more, and then the walk
+    /// goes on behind it, but what it recorded is not known any more.
+    fn head_lost(&mut self, segment: u32, unit: u32, again: bool, space: &mut dyn EraseBlockSpace) {
+        let layout = self.log.layout();
+        let (unit_ius, width) = (layout.unit_ius, layout.width);
+        let shape = layout.shape;
+        let (block, _) = self.log.block_of(layout.address(SegmentIndex(segment), unit * unit_ius));
+        let opening = self.opening.as_mut().expect("opening");
+        let written = opening.written.get(&(block.unit.0, block.index)).copied().unwrap_or(0)
+            / shape.program_unit_pages;
+        if unit / width + 2 + shape.unsafe_units > written {
+            return;
+        }
+        if !again {
+            diecut_units::mark!("volume: head read again");
+            return self.walk_to(segment, unit * unit_ius, AGAIN, space);
+        }
+        diecut_units::mark!("volume: head lost");
+        opening.searching.push(segment);
+        opening.records_lost = true;
+        self.walk_on(segment, (unit + 1) * unit_ius, space);
+    }
+
     fn walk_on(&mut self, segment: u32, offset: u32, space: &mut dyn EraseBlockSpace) {
+        self.walk_to(segment, offset, 0, space);
+    }
+
+    fn walk_to(&mut self, segment: u32, offset: u32, flags: u64, space: &mut dyn EraseBlockSpace) {
         let layout = self.log.layout();
         if offset >= layout.segment_ius {
             return;
@@ -148,7 +205,7 @@ impl Store {
             return;
         }
         let buffer = self.log.pool().take(IU_SIZE_BYTES);
-        let token = SpaceToken(TOKEN_USER | u64::from(unit & 0xffff) << 32 | u64::from(segment));
+        let token = SpaceToken(TOKEN_USER | flags | u64::from(unit & 0xffff) << 32 | u64::from(segment));
         self.opening.as_mut().expect("opening").outstanding += 1;
         space.read(token, block, iu, 1, buffer, None, IoClass::Metadata);
     }
@@ -202,12 +259,19 @@ impl Store {
     fn accept(&mut self, chunk: RecoveredChunk, space: &mut dyn EraseBlockSpace) {
         let next = chunk.head.offset + u32::from(chunk.head.unit_count) * self.log.layout().unit_ius;
         let segment = chunk.head.segment;
-        self.opening.as_mut().expect("opening").chunks.push(chunk);
+        let opening = self.opening.as_mut().expect("opening");
+        opening.searching.retain(|searched| *searched != segment);
+        opening.chunks.push(chunk);
         self.walk_on(segment, next, space);
     }
 
     fn replay(&mut self, space: &mut dyn EraseBlockSpace) {
-        let Opening { mut chunks, .. } = *self.opening.take().expect("opening");
+        let Opening { mut chunks, records_lost, .. } = *self.opening.take().expect("opening");
+        if records_lost {
+            // What the lost records said cannot be known: older data may show. No write may build on that.
+            self.log
+                .set_read_only("the medium lost records of writes: some data may be older than acknowledged");
+        }
         let unit_ius = self.log.layout().unit_ius;
         // Where each chunk's head lies now.
         let mut places: Vec<LogAddress> = Vec::new();

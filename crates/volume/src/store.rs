@@ -501,12 +501,7 @@ impl Store {
         if self.opening.is_some() {
             return;
         }
-        while let Some(mut stalled) = self.stalled.pop_front() {
-            if !self.try_change(&mut stalled, now, space, completions) {
-                self.stalled.push_front(stalled);
-                break;
-            }
-        }
+        self.retry_stalled(now, space, completions);
         if let Some((last, _)) = self.waiting.back()
             && now >= self.pad_at
         {
@@ -514,6 +509,18 @@ impl Store {
             self.pad_at = Time::NEVER;
         }
         self.log.work(space, &mut self.maps);
+        // What the log released may be all that a stalled command waits for, and nothing else may come to say so.
+        while !self.stalled.is_empty()
+            && self.log.read_only().is_none()
+            && self.log.has_room(STREAM_USER, space)
+        {
+            let before = self.log.next_sequence();
+            self.retry_stalled(now, space, completions);
+            self.log.work(space, &mut self.maps);
+            if self.log.next_sequence() == before {
+                break;
+            }
+        }
         if !self.waiting.is_empty() {
             let durable = self.log.durable_before();
             while let Some((sequence, token)) = self.waiting.front()
@@ -524,6 +531,20 @@ impl Store {
             }
             if self.waiting.is_empty() {
                 self.pad_at = Time::NEVER;
+            }
+        }
+    }
+
+    fn retry_stalled(
+        &mut self,
+        now: Time,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        while let Some(mut stalled) = self.stalled.pop_front() {
+            if !self.try_change(&mut stalled, now, space, completions) {
+                self.stalled.push_front(stalled);
+                break;
             }
         }
     }
