@@ -139,6 +139,7 @@ pub struct Log {
     read_only: Option<&'static str>,
     gone: bool,
     filling: bool,
+    unfinished: bool,
     free_segments: u32,
     real_segments: u32,
 }
@@ -228,6 +229,7 @@ impl Log {
             read_only: None,
             gone: false,
             filling: false,
+            unfinished: false,
             free_segments: 0,
             real_segments: count,
             layout,
@@ -515,6 +517,11 @@ impl Log {
         self.segments[segment as usize].last_sequence = sequence;
         self.next_sequence += 1;
         Some(sequence)
+    }
+
+    /// Whether [`Log::work`] has more to do without an event.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished && !self.gone
     }
 
     /// Takes no more appends.
@@ -929,7 +936,9 @@ impl Log {
                 let behind = self.slots.iter().any(|slot| {
                     slot.chunk.as_ref().is_some_and(|c| c.segment == number && c.first_unit < first_unit)
                 });
-                let Some(chunk) = self.slots[index].chunk.as_ref().filter(|_| !behind) else { continue };
+                let empty = |c: &Chunk| c.data_count + c.note_count == 0;
+                let chunk = self.slots[index].chunk.as_ref().filter(|c| !behind || empty(c));
+                let Some(chunk) = chunk else { continue };
                 let segment = &self.segments[number as usize];
                 // Filler holds nothing that could be lost.
                 let safe = chunk.data_count + chunk.note_count == 0
@@ -991,6 +1000,7 @@ impl Log {
     }
 
     fn clean(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        self.unfinished = false;
         self.count_free(space);
         for _ in 0..4 {
             self.flush_copy_reads(space);
@@ -1046,6 +1056,8 @@ impl Log {
             self.flush_copy_reads(space);
             return;
         }
+        // The next step needs no event: whoever drives the log must come again.
+        self.unfinished = true;
     }
 
     /// Frees wait for durability of what was copied.

@@ -551,6 +551,9 @@ impl Store {
 
     /// When [`Store::work`] has something to do without an event.
     pub fn deadline(&self) -> Time {
+        if self.opening.is_none() && self.log.is_unfinished() {
+            return Time::ZERO;
+        }
         if self.waiting.is_empty() { Time::NEVER } else { self.pad_at }
     }
 
