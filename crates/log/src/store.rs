@@ -389,14 +389,10 @@ impl Log {
         if self.gone || self.read_only.is_some() {
             return None;
         }
-        let range = match stream {
-            STREAM_USER => 0..self.user_slots,
-            STREAM_CLEANER => self.user_slots..self.map_slots,
-            _ => self.map_slots..self.slots.len(),
-        };
+        let range = self.slots_of(stream);
         let mut free = range.into_iter().filter(|slot| self.slots[*slot].is_free());
         let slot = free.next()?;
-        if stream == STREAM_USER && self.protected && !self.filling {
+        if !self.filling && (stream != STREAM_USER || self.protected) {
             // The last slot is for filler: without it chunks that only wait to become safe would wait for ever.
             free.next()?;
         }
@@ -894,27 +890,40 @@ impl Log {
         }
     }
 
-    /// With little staging, all of it may hold chunks that are programmed but not yet safe from a power cut, and no
-    /// user data can come that would make them so: filler does.
+    /// All slots of a stream may hold chunks that are programmed but not yet safe from a power cut, and nothing can come
+    /// any more that would make them so: filler does, from the slot that is kept for it.
     fn fill_when_starved(&mut self, space: &mut dyn EraseBlockSpace) {
-        if !self.protected || self.open[STREAM_USER].is_some() || mutant!("log: starved staging waits") {
+        if mutant!("log: starved staging waits") {
             return;
         }
-        let user = &mut self.slots[..self.user_slots];
-        let settled = |slot: &Slot| slot.chunk.as_ref().is_none_or(|c| c.state == ChunkState::Unsafe);
-        if !user.iter().all(settled)
-            || user.iter_mut().filter_map(|slot| slot.is_free().then_some(())).count() != 1
-        {
-            return;
+        for stream in 0..STREAMS {
+            if self.open[stream].is_some() || stream == STREAM_USER && !self.protected {
+                continue;
+            }
+            let range = self.slots_of(stream);
+            let slots = &mut self.slots[range];
+            let settled = |slot: &Slot| slot.chunk.as_ref().is_none_or(|c| c.state == ChunkState::Unsafe);
+            let free = slots.iter_mut().filter_map(|slot| slot.is_free().then_some(())).count();
+            if free != 1 || !slots.iter().all(settled) {
+                continue;
+            }
+            diecut_units::mark!("log: filler for starved staging");
+            self.filling = true;
+            if self.open_chunk(stream, space).is_some() {
+                self.seal(stream);
+                let index = self.sealed.pop_back().expect("just sealed");
+                self.program(index, space);
+            }
+            self.filling = false;
         }
-        diecut_units::mark!("log: filler for starved staging");
-        self.filling = true;
-        if self.open_chunk(STREAM_USER, space).is_some() {
-            self.seal(STREAM_USER);
-            let index = self.sealed.pop_back().expect("just sealed");
-            self.program(index, space);
+    }
+
+    fn slots_of(&self, stream: usize) -> std::ops::Range<usize> {
+        match stream {
+            STREAM_USER => 0..self.user_slots,
+            STREAM_CLEANER => self.user_slots..self.map_slots,
+            _ => self.map_slots..self.slots.len(),
         }
-        self.filling = false;
     }
 
     fn release(&mut self, space: &mut dyn EraseBlockSpace) {
@@ -1036,6 +1045,7 @@ impl Log {
                     } else {
                         segment.state = SegmentState::Freeing;
                     }
+                    self.unfinished = true;
                     self.victim = None;
                     continue;
                 }

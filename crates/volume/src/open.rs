@@ -87,6 +87,15 @@ impl Store {
         if completion.token.0 & DATA != 0 {
             let first = (completion.token.0 >> 32 & 0xffff) as u32;
             let (chunk, pending, right) = opening.checking.get_mut(&segment).expect("being checked");
+            if completion.result.is_err() && completion.token.0 & AGAIN == 0 {
+                // Torn, or a read that fails once: the second look tells.
+                let offset = chunk.head.offset + first;
+                let unit_ius = self.log.layout().unit_ius;
+                let end = 1 + u32::from(chunk.head.data_count);
+                let count = (unit_ius - first % unit_ius).min(end - first);
+                opening.outstanding += 1;
+                return self.read_data(SegmentIndex(segment), offset, first, count, AGAIN, space);
+            }
             *pending -= 1;
             let place = self.log.layout().place(chunk.head.offset + first).1;
             let bytes = stream_bytes(&chunk.head, self.log.layout().content_mode().bytes_per_iu());
@@ -236,24 +245,45 @@ impl Store {
             self.accept(chunk, space);
             return;
         }
-        let bytes = stream_bytes(&head, layout.content_mode().bytes_per_iu());
-        let (mut first, end) = (1, 1 + u32::from(head.data_count));
-        let mut pending = 0;
+        let end = 1 + u32::from(head.data_count);
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut first = 1;
         while first < end {
             let count = (layout.unit_ius - first % layout.unit_ius).min(end - first);
-            let (block, iu) = self.log.block_of(layout.address(segment, head.offset + first));
-            let page_ius = layout.shape.ius_per_page();
-            let pages = (iu + count - 1) / page_ius - iu / page_ius + 1;
-            let destination = self.log.pool().take(count as usize * bytes);
-            let oob = self.log.pool().take(pages as usize * layout.shape.oob_size_bytes as usize);
-            let token = SpaceToken(TOKEN_USER | DATA | u64::from(first) << 32 | u64::from(head.segment));
-            space.read(token, block, iu, count, destination, Some(oob), IoClass::Metadata);
-            pending += 1;
+            runs.push((first, count));
             first += count;
         }
         let opening = self.opening.as_mut().expect("opening");
-        opening.outstanding += pending as usize;
-        opening.checking.insert(head.segment, (chunk, pending, true));
+        opening.outstanding += runs.len();
+        opening.checking.insert(head.segment, (chunk, runs.len() as u32, true));
+        for (first, count) in runs {
+            self.read_data(segment, head.offset + first, first, count, 0, space);
+        }
+    }
+
+    /// Reads data of the chunk that is checked in a segment; `first` is its first IU within the chunk.
+    fn read_data(
+        &mut self,
+        segment: SegmentIndex,
+        offset: u32,
+        first: u32,
+        count: u32,
+        flags: u64,
+        space: &mut dyn EraseBlockSpace,
+    ) {
+        let layout = self.log.layout();
+        let (block, iu) = self.log.block_of(layout.address(segment, offset));
+        let page_ius = layout.shape.ius_per_page();
+        let pages = (iu + count - 1) / page_ius - iu / page_ius + 1;
+        let oob_size = layout.shape.oob_size_bytes as usize;
+        let mode_bytes = layout.content_mode().bytes_per_iu();
+        let opening = self.opening.as_ref().expect("opening");
+        let head = opening.checking.get(&segment.0).map(|(chunk, ..)| chunk.head);
+        let bytes = head.map_or(mode_bytes, |head| stream_bytes(&head, mode_bytes));
+        let destination = self.log.pool().take(count as usize * bytes);
+        let oob = self.log.pool().take(pages as usize * oob_size);
+        let token = SpaceToken(TOKEN_USER | DATA | flags | u64::from(first) << 32 | u64::from(segment.0));
+        space.read(token, block, iu, count, destination, Some(oob), IoClass::Metadata);
     }
 
     fn accept(&mut self, chunk: RecoveredChunk, space: &mut dyn EraseBlockSpace) {
