@@ -39,6 +39,9 @@ pub struct SimArgs {
     /// Makes the failing plan of --seed small and prints it as JSON.
     #[arg(long, requires = "seed")]
     pub shrink: bool,
+    /// Prints the plan of --seed as JSON and does not run it.
+    #[arg(long, requires = "seed")]
+    pub print_plan: bool,
     /// Cuts the power at every operation of the medium (of the first --ops steps of --seed).
     #[arg(long, requires = "seed")]
     pub every_cut: bool,
@@ -87,6 +90,10 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     let shape = Shape { steps_max: arguments.ops, ..systems::shape(&arguments.system) };
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
+    }
+    if let (Some(seed), true) = (arguments.seed, arguments.print_plan) {
+        println!("{}", serde_json::to_string(&generate(seed, &shape)).expect("plans are plain data"));
+        return Ok(true);
     }
     if let Some(path) = &arguments.plan {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -129,7 +129,6 @@ impl Stack {
                 }))?;
             }
         }
-        stack.note_chips();
         Ok(stack)
     }
 
@@ -355,6 +354,13 @@ impl System for Stack {
         self.shard().is_ready() && self.waiting.is_empty() && self.shard().media().is_idle()
     }
     fn accounting(&self) -> Option<Accounting> {
+        // What follows a failed program in the pipeline is handed over and never reaches the chip.
+        let fails = |fault: &crate::plan::PlannedFault| {
+            matches!(fault.what, FaultKind::ProgramFailure { .. } | FaultKind::EraseFailure { .. })
+        };
+        if self.plan.faults.iter().any(fails) {
+            return None;
+        }
         let status = self.shard().status();
         let sum = |of: fn(&VssdStatus) -> u64| status.vssds.iter().map(of).sum::<u64>() / 4096;
         let (programmed, erases) = self.chips();

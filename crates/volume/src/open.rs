@@ -7,7 +7,9 @@ use diecut_log::head::{self, Head};
 use diecut_log::walk::{self, Run};
 use diecut_log::{LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, SegmentIndex, TOKEN_USER, mark};
 use diecut_units::{IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceToken};
+use diecut_vssd::space::{
+    EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError, SpaceToken,
+};
 use std::collections::BTreeMap;
 
 const DATA: u64 = 1 << 48;
@@ -87,7 +89,13 @@ impl Store {
         if completion.token.0 & DATA != 0 {
             let first = (completion.token.0 >> 32 & 0xffff) as u32;
             let (chunk, pending, right) = opening.checking.get_mut(&segment).expect("being checked");
-            if completion.result.is_err() && completion.token.0 & AGAIN == 0 {
+            let place = self.log.layout().place(chunk.head.offset + first).1;
+            let bytes = stream_bytes(&chunk.head, self.log.layout().content_mode().bytes_per_iu());
+            let is_right = match (&completion.result, &completion.destination, &completion.oob) {
+                (Ok(()), Some(data), Some(oob)) => self.log.verify(place, bytes, data, oob).is_ok(),
+                _ => false,
+            };
+            if !is_right && completion.token.0 & AGAIN == 0 {
                 // Torn, or a read that fails once: the second look tells.
                 let offset = chunk.head.offset + first;
                 let unit_ius = self.log.layout().unit_ius;
@@ -97,21 +105,18 @@ impl Store {
                 return self.read_data(SegmentIndex(segment), offset, first, count, AGAIN, space);
             }
             *pending -= 1;
-            let place = self.log.layout().place(chunk.head.offset + first).1;
-            let bytes = stream_bytes(&chunk.head, self.log.layout().content_mode().bytes_per_iu());
-            *right &= match (&completion.result, &completion.destination, &completion.oob) {
-                (Ok(()), Some(data), Some(oob)) => self.log.verify(place, bytes, data, oob).is_ok(),
-                _ => false,
-            };
+            *right &= is_right;
             if *pending == 0 {
                 let (chunk, _, right) = opening.checking.remove(&segment).expect("checked");
                 if right || mutant!("log: torn chunk accepted") {
                     self.accept(chunk, space);
                 }
             }
-        } else if completion.result.is_err() {
+        } else if let Err(error) = &completion.result {
             let unit = (completion.token.0 >> 32 & 0xffff) as u32;
-            self.head_lost(segment, unit, completion.token.0 & AGAIN != 0, space);
+            if !matches!(error, SpaceError::Erased { .. }) {
+                self.head_lost(segment, unit, completion.token.0 & AGAIN != 0, space);
+            }
         } else {
             let bytes = completion.destination.expect("read");
             let generation = self.log.generation(segment);
@@ -126,7 +131,7 @@ impl Store {
                     let next = (offset + 1) * self.log.layout().unit_ius;
                     self.walk_on(segment, next, space);
                 }
-                None => {}
+                None => self.head_lost(segment, offset, completion.token.0 & AGAIN != 0, space),
             }
         }
         if self.opening.as_ref().is_some_and(|o| o.outstanding == 0) {
@@ -175,23 +180,23 @@ impl Store {
         }
     }
 
-    /// The head at a unit cannot be read. At the end of what was written a cut tore it, and nothing of it was
-    /// acknowledged that is not staged; anywhere else the medium lost it: it is read once more, and then the walk
-    /// goes on behind it, but what it recorded is not known any more.
+    /// The head at a unit cannot be read, or is none: it is looked at once more. Then, at the end of what was written, a
+    /// cut tore it, and nothing of it was acknowledged that is not staged; anywhere else the medium lost it, the walk
+    /// goes on behind it, and what it recorded is not known any more.
     fn head_lost(&mut self, segment: u32, unit: u32, again: bool, space: &mut dyn EraseBlockSpace) {
         let layout = self.log.layout();
         let (unit_ius, width) = (layout.unit_ius, layout.width);
         let shape = layout.shape;
+        if !again {
+            diecut_units::mark!("volume: head read again");
+            return self.walk_to(segment, unit * unit_ius, AGAIN, space);
+        }
         let (block, _) = self.log.block_of(layout.address(SegmentIndex(segment), unit * unit_ius));
         let opening = self.opening.as_mut().expect("opening");
         let written = opening.written.get(&(block.unit.0, block.index)).copied().unwrap_or(0)
             / shape.program_unit_pages;
         if unit / width + 2 + shape.unsafe_units > written {
             return;
-        }
-        if !again {
-            diecut_units::mark!("volume: head read again");
-            return self.walk_to(segment, unit * unit_ius, AGAIN, space);
         }
         diecut_units::mark!("volume: head lost");
         opening.searching.push(segment);
