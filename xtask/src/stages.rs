@@ -15,7 +15,7 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 5] = [
+static STAGES: [(&str, Work); 7] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
@@ -27,6 +27,18 @@ static STAGES: [(&str, Work); 5] = [
     (
         "planted bugs",
         Work::Run("cargo run --quiet -p diecut-sim --features marks,mutants -- --system transport --mutants"),
+    ),
+    (
+        "storage stack",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000",
+        ),
+    ),
+    (
+        "planted bugs below",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..200",
+        ),
     ),
     ("real hosts", Work::Run("tests/hosts/run.sh")),
 ];

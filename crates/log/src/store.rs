@@ -528,7 +528,9 @@ impl Log {
     /// Makes what was appended to the user stream survive the death of the process, and a power cut where staging
     /// is protected.
     pub fn publish(&mut self) {
-        if let Some(slot) = self.open[STREAM_USER] {
+        if let Some(slot) = self.open[STREAM_USER]
+            && !mutant!("log: staging not published")
+        {
             self.slots[slot].publish();
         }
     }

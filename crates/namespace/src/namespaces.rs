@@ -260,7 +260,7 @@ impl Namespaces {
             (None, None) => (Ok(()), None),
             (None, Some(expected)) => {
                 let content = data.expect("a read that succeeded carries its buffer");
-                if content[..] == expected[..] {
+                if content[..] == expected[..] || diecut_units::mutant!("namespace: compare always right") {
                     (Ok(()), None)
                 } else {
                     (Err(NamespaceError::CompareFailure), None)

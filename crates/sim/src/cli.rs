@@ -248,7 +248,11 @@ fn print_report(arguments: &SimArgs, report: &SetReport) {
 
 fn hunt_all(arguments: &SimArgs, shape: &Shape, factory: &dyn Factory) -> bool {
     let (first, end) = arguments.seeds.unwrap_or((0, 100));
-    let mutants: Vec<Mutant> = if arguments.system == "model" { model_mutants() } else { MUTANTS.to_vec() };
+    let mutants: Vec<Mutant> = if arguments.system == "model" {
+        model_mutants()
+    } else {
+        MUTANTS.iter().filter(|mutant| mutant.system == arguments.system).copied().collect()
+    };
     let bar = progress_bar(mutants.len() as u64);
     let mut verdicts: Vec<Verdict> = Vec::new();
     for mutant in &mutants {

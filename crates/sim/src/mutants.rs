@@ -10,6 +10,8 @@ use crate::set::{SetOptions, run_seed};
 pub struct Mutant {
     /// Name at its place in the code.
     pub name: &'static str,
+    /// The system whose seeds catch it.
+    pub system: &'static str,
     /// What it does wrong.
     pub story: &'static str,
 }
@@ -27,18 +29,86 @@ pub struct Verdict {
     pub reached: bool,
 }
 
-/// The planted bugs of the rooms, all of them; a room that plants one adds a line. Those that
-/// only a hostile host reaches (data out of order, digests, resets under load) are caught by the room's own tests.
-pub const MUTANTS: &[Mutant] = &[Mutant {
-    name: "target: late write of an old association",
-    story: "a host's new association is accepted while writes of its old one are still under way",
-}];
+/// The planted bugs of the rooms, all of them; a room that plants one adds a line. Those that only a hostile host reaches
+/// (data out of order, digests, resets under load) are caught by the room's own tests.
+pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "target: late write of an old association",
+        system: "transport",
+        story: "a host's new association is accepted while writes of its old one are still under way",
+    },
+    Mutant {
+        name: "log: cleaner copy without liveness check",
+        system: "stack",
+        story: "the cleaner's copy of an IU that was overwritten meanwhile is appended as if it were fresh, and wins",
+    },
+    Mutant {
+        name: "log: deallocate record lost",
+        system: "stack",
+        story: "a deallocation changes the map but not the log: deallocated data comes back after a crash",
+    },
+    Mutant {
+        name: "log: segment freed before copies durable",
+        system: "stack",
+        story: "erase blocks are given back before what the cleaner copied from them is durable",
+    },
+    Mutant {
+        name: "log: slot released before programmed",
+        system: "stack",
+        story: "a staging slot is used again before its chunk is on flash",
+    },
+    Mutant {
+        name: "log: staging not published",
+        system: "stack",
+        story: "acknowledged writes are in staging, but the word that makes them true is not stored",
+    },
+    Mutant {
+        name: "log: torn chunk accepted",
+        system: "stack",
+        story: "recovery takes a chunk whose data a cut tore",
+    },
+    Mutant {
+        name: "log: starved staging waits",
+        system: "stack",
+        story: "small staging fills up with chunks that only wait to become safe",
+    },
+    Mutant {
+        name: "vssd: incomplete block wins",
+        system: "stack",
+        story: "after a cut a block that was not programmed to its end counts as if it were",
+    },
+    Mutant {
+        name: "vssd: allocation not recorded",
+        system: "stack",
+        story: "a block is given to a tenant without a word in the journal",
+    },
+    Mutant {
+        name: "vssd: free forgotten",
+        system: "stack",
+        story: "a freed block comes back to its holder after a crash",
+    },
+    Mutant {
+        name: "volume: last IU of a deallocation kept",
+        system: "stack",
+        story: "the last IU of a deallocated range still reads",
+    },
+    Mutant { name: "namespace: compare always right", system: "stack", story: "a comparison never fails" },
+    Mutant {
+        name: "catalog: oldest frame wins",
+        system: "stack",
+        story: "after a crash the catalog's oldest state comes back",
+    },
+];
 
 /// The bugs of the model system: the check of the checkers.
 pub fn model_mutants() -> Vec<Mutant> {
     crate::model::ALL_BUGS
         .into_iter()
-        .map(|bug| Mutant { name: bug.name(), story: "a promise that the model system breaks" })
+        .map(|bug| Mutant {
+            name: bug.name(),
+            system: "model",
+            story: "a promise that the model system breaks",
+        })
         .collect()
 }
 

@@ -315,6 +315,7 @@ impl Store {
                 if self.log.note(map::note(NOTE_DEALLOCATE, volume, first, count), space).is_none() {
                     return false;
                 }
+                let count = if mutant!("volume: last IU of a deallocation kept") { count - 1 } else { count };
                 for iu in first..first + count {
                     let old = self.maps.set(volume, iu, LogAddress::NONE);
                     if old != LogAddress::NONE {

@@ -283,7 +283,11 @@ impl Pool {
 
     fn hold_again(&mut self, number: u32, entry: &BlockEntry, table: &BlockTable) -> Result<(), OpenError> {
         let die = self.die_of(number) as u32;
-        let pages = table.pages(number, entry.sequence);
+        let pages = if mutant!("vssd: incomplete block wins") {
+            self.shape.pages
+        } else {
+            table.pages(number, entry.sequence)
+        };
         let Some(vssd) = self.vssds.iter_mut().find(|vssd| vssd.id == entry.owner) else {
             // Its vSSD was removed; the block had not been given back yet.
             mark!("vssd: block of a removed vSSD");
@@ -316,7 +320,7 @@ impl Pool {
         (block.next_page, block.done_pages) = (pages.min(self.shape.pages), pages.min(self.shape.pages));
         block.erased = true;
         block.failed = entry.state == BlockState::HeldFailed;
-        block.sealed = !mutant!("vssd: open block goes on after a cut") && pages < self.shape.pages;
+        block.sealed = pages < self.shape.pages;
         Ok(())
     }
 
@@ -526,7 +530,9 @@ impl Pool {
         (block.owner, block.logical, block.purpose) = (id, logical, purpose);
         (block.next_page, block.done_pages, block.sequence) = (0, 0, sequence);
         // Known as held before it is erased: after a crash it is its owner's, or free and erased before anything else.
-        self.record(number, BlockState::Held);
+        if !mutant!("vssd: allocation not recorded") {
+            self.record(number, BlockState::Held);
+        }
         let operation = Operation::Erase { block: self.address(number) };
         self.start(Kind::Erase, id, IoClass::Cleaner, number, SpaceToken(0), 0, 0, operation, media, now);
         Some(number)
@@ -695,7 +701,7 @@ impl Pool {
         block.in_flight -= 1;
         block.erase_count += 1;
         let state = if result.is_ok() { BlockState::Held } else { BlockState::HeldFailed };
-        if !block.freed {
+        if !block.freed && !mutant!("vssd: allocation not recorded") {
             self.record(op.block, state);
         }
         let block = &mut self.blocks[op.block as usize];
