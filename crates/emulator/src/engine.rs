@@ -159,7 +159,8 @@ impl Device {
     fn enter_link(&mut self, index: u32, now: u64) {
         let bytes = self.slots.get(index).parts.iter().map(|part| u64::from(part.iu_count())).sum::<u64>()
             * IU_SIZE_BYTES as u64;
-        if bytes > 0 && self.timing.link_ns(bytes) > 0 {
+        // What carries nothing still keeps its place: commands to one erase block take effect in order.
+        if self.timing.link_ns(bytes) > 0 || !self.engine.link_in.queue.is_empty() {
             self.engine.link_in.queue.push_back(index);
             if self.engine.link_in.queue.len() == 1 {
                 let timer = self.engine.stage_timer(LINK_IN);
@@ -303,11 +304,18 @@ impl Device {
                 }
                 continue;
             };
-            let slot = self.slots.get_mut(front);
+            let slot = self.slots.get(front);
             let kind = slot.kind;
+            // A read must not overtake what was submitted before it to the same erase block.
+            let same_block = |other: u32| self.slots.get(other).block == slot.block;
+            let must_wait = kind.is_read()
+                && (die.suspended.is_some_and(|(other, _)| same_block(other))
+                    || matches!(die.input, Input::Arriving(other) | Input::Ready(other) if same_block(other))
+                    || matches!(die.array, Array::Busy(other) if same_block(other)));
             let may_begin = match kind {
                 Kind::Read | Kind::ReadOob => {
-                    die.array == Array::Idle
+                    !must_wait
+                        && die.array == Array::Idle
                         && (self.die_profile.cache_read || die.output == NONE)
                         && (die.input == Input::Empty || die.suspended.is_some())
                 }
@@ -323,7 +331,7 @@ impl Device {
                 }
             };
             if !may_begin {
-                if kind.is_read() {
+                if kind.is_read() && !must_wait {
                     self.suspend(number, now);
                 } else if self.resume(number, now) {
                     continue;
@@ -483,7 +491,10 @@ impl Device {
         let die = &mut self.engine.dies[number as usize];
         die.array = Array::Busy(index);
         die.array_since = now;
-        die.suspensions = 0;
+        // Reads in between are why it was suspended; they do not start its count anew.
+        if die.suspended.is_none() {
+            die.suspensions = 0;
+        }
         die.sensed = (u64::MAX, 0, 0);
         self.engine.calendar.schedule(number, Time(now + time));
     }

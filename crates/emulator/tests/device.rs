@@ -207,6 +207,39 @@ fn a_read_suspends_a_program() {
     assert!(program_with > 1000.0 && program_without < 1100.0, "{program_with} {program_without}");
 }
 
+/// However many reads come, what was suspended as often as the profile allows runs to its end.
+#[test]
+fn an_erase_is_suspended_only_so_often() {
+    let mut profile = Profile::named("tiny").unwrap();
+    (profile.die.suspend, profile.die.suspend_us, profile.die.resume_us) = (true, 5.0, 5.0);
+    profile.die.suspend_limit = 3;
+    let mut rig = Rig::over(Device::create(&profile, Options::default()).unwrap());
+    let (one, other) = (rig.good_block((0, 0), 0), rig.good_block((0, 0), 1));
+    rig.run(program(one, 0, 1, 1)).unwrap();
+    rig.submit(1000, Operation::Erase { block: other });
+    let mut slow_reads = 0;
+    for nth in 0..30 {
+        rig.now += Span::from_micros(200);
+        rig.device.advance(rig.now, &mut rig.completions);
+        if rig.completions.drain(..).any(|done| done.token == MediaToken(1000)) {
+            assert_eq!(slow_reads, 1, "the read after the last suspension waits for the erase");
+            return;
+        }
+        rig.submit(nth, read(one, 0, 1));
+        let asked = rig.now;
+        while !rig.completions.iter().any(|done| done.token == MediaToken(nth)) {
+            rig.now = rig.device.next_event();
+            rig.device.advance(rig.now, &mut rig.completions);
+        }
+        slow_reads += u32::from(rig.now.since(asked) > Span::from_micros(500));
+        if rig.completions.drain(..).any(|done| done.token == MediaToken(1000)) {
+            assert_eq!((nth, slow_reads), (3, 1), "three reads interrupt, the fourth waits");
+            return;
+        }
+    }
+    panic!("the erase never ends");
+}
+
 /// A cut at any operation: what completed stays, what was at work is old, new, garbage or erased, and nothing else
 /// changes. Lower pages of a word line whose upper page was at work may be lost.
 #[test]

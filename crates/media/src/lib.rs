@@ -20,6 +20,8 @@
 
 mod capabilities;
 mod command;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod contract;
 mod error;
 
