@@ -7,7 +7,7 @@ use crate::slot::{Kind, Slot};
 use crate::store::{ReadFault, Store};
 use crate::{DeviceError, Profile};
 use diecut_media::MediaError;
-use diecut_units::{BlockIndex, BufferMut, EraseBlockAddress, Geometry, IU_SIZE_BYTES, Payload, Time};
+use diecut_units::{BlockIndex, BufferMut, EraseBlockAddress, Geometry, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -281,19 +281,12 @@ impl Nand {
         true
     }
 
-    /// Stores count pages; what a failed or torn program left must take its place.
+    /// The store of tags counts pages; what a failed program left must take its place.
     fn fill_with_nothing(&mut self, block: u64, first_page: u32, end_page: u32) {
-        let size = IU_SIZE_BYTES * self.geometry.ius_per_page() as usize;
         if let Store::Tags(store) = &mut self.store {
-            let per_page = self.geometry.ius_per_page();
-            for page in first_page..end_page {
-                let zeros = diecut_units::Buffer::copy_from(&vec![0; per_page as usize * 8]);
-                store.program(block, page * per_page, &Payload::new(diecut_units::ContentMode::Tags, zeros));
-                self.page_oob.fill(0);
-                store.program_oob(block, page, &self.page_oob);
-            }
+            self.page_oob.fill(0);
+            store.program_nothing(block, first_page, end_page, &self.page_oob);
         }
-        let _ = size;
     }
 
     fn mark(&mut self, block: u64, page: u32, mark: PageMark) {
@@ -333,6 +326,7 @@ impl Nand {
                 slot.block,
                 first_page + page,
                 oob,
+                &mut self.page_oob,
             );
         }
         self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);

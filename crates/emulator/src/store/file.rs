@@ -189,7 +189,8 @@ impl FileStore {
             let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes"));
             block.programmed_page = word(0).min(geometry.pages_per_erase_block());
             block.erase_count = word(4);
-            block.flags = word(8) as u8;
+            // Factory bad blocks follow from the seed too: a process may die before it has written them all.
+            block.flags = block.flags & crate::block::FACTORY_BAD | word(8) as u8;
             block.programmed_at_s = word(12);
             if block.has(crate::block::HAS_MARKS) {
                 let first = number * self.pages_per_erase_block;

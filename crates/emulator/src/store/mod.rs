@@ -87,7 +87,7 @@ impl Store {
         }
     }
 
-    /// Copies one page, content and OOB, to the next page of another block.
+    /// Copies one page, content and OOB, to the next page of another block. `scratch` has the size of an OOB area.
     pub(crate) fn copy_page(
         &mut self,
         geometry: &Geometry,
@@ -96,6 +96,7 @@ impl Store {
         destination: u64,
         destination_page: u32,
         oob: Option<&[u8]>,
+        scratch: &mut [u8],
     ) {
         let ius = geometry.ius_per_page();
         match self {
@@ -110,9 +111,8 @@ impl Store {
         match oob {
             Some(oob) => self.program_oob(destination, destination_page, oob),
             None => {
-                let mut area = vec![0; geometry.oob_size_bytes as usize];
-                self.read_oob(source, source_page, &mut area);
-                self.program_oob(destination, destination_page, &area);
+                self.read_oob(source, source_page, scratch);
+                self.program_oob(destination, destination_page, scratch);
             }
         }
     }

@@ -79,6 +79,18 @@ impl TagStore {
         }
     }
 
+    /// Stands for pages whose content is garbage that nobody can read. `zeros` has the size of an OOB area.
+    pub(crate) fn program_nothing(&mut self, block: u64, first_page: u32, end_page: u32, zeros: &[u8]) {
+        let ius_per_page = self.ius_per_erase_block / self.pages_per_erase_block;
+        let unit_pages = self.unit_pages;
+        let block = self.block_mut(block);
+        assert_eq!(block.tags.len(), (first_page * ius_per_page) as usize, "IUs arrive in order");
+        block.tags.resize((end_page * ius_per_page) as usize, 0);
+        for page in first_page..end_page {
+            block.oob.push(page, unit_pages, zeros);
+        }
+    }
+
     fn programmed(&self, block: u64) -> &TagBlock {
         self.blocks[block as usize].as_ref().expect("only programmed pages are read")
     }
