@@ -1,8 +1,17 @@
-.PHONY: setup test check
+.PHONY: setup run demo test check
 
 # Packages and toolchain components on a fresh machine, without asking.
 setup:
 	@scripts/setup.sh
+
+# Starts a server with two tenants on an emulated SSD in diecut-data/; prints how to connect; Ctrl-C stops it.
+run: setup
+	cargo build --release --quiet -p diecut-cli
+	target/release/diecut serve --setup setups/two-tenants.toml
+
+# A reader beside a flooding writer under all four isolation levels, in virtual time.
+demo: setup
+	cargo run --release --quiet -p diecut-cli -- demo noisy-neighbour
 
 # Everything that must hold: check, unit and model tests, real Linux hosts. Ends with a table of minutes.
 test: setup

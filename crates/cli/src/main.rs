@@ -48,6 +48,9 @@ enum Command {
     Host(command::host::Host),
     /// Create everything a set-up file declares; applying it again changes nothing.
     Apply(command::apply::Apply),
+    /// See isolation at work, without a server.
+    #[command(subcommand)]
+    Demo(command::demo::Demo),
     /// Run the system in virtual time, from seeds, with faults and checkers.
     Sim(diecut_sim::cli::SimArgs),
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
     }
     let command = match arguments.command {
         Command::Serve(serve) => return serve.run(),
+        Command::Demo(demo) => return demo.run(arguments.json),
         command => command,
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -78,7 +82,9 @@ fn main() -> ExitCode {
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(&client).await,
-            Command::Sim(_) | Command::Serve(_) => unreachable!("answered before a client is needed"),
+            Command::Sim(_) | Command::Serve(_) | Command::Demo(_) => {
+                unreachable!("answered before a client is needed")
+            }
         }
     });
     match outcome {

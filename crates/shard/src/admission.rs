@@ -13,7 +13,7 @@ pub(crate) struct TenantIndex(pub u16);
 /// Limits of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionConfig {
-    /// Cost one tenant may use before the next one gets its turn; see [`cost_of`].
+    /// Cost one tenant may use before the next one gets its turn; one for the command and one or two for each block.
     pub tenant_quantum: u32,
     /// Cost one source may use before another source of its tenant gets its turn.
     pub source_quantum: u32,

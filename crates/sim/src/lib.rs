@@ -33,6 +33,7 @@ pub mod bank;
 pub mod cli;
 pub mod generate;
 pub mod guard;
+pub mod isolation;
 pub mod link;
 pub mod model;
 pub mod mutants;
