@@ -304,7 +304,7 @@ impl Stage {
                 outstanding += 1;
                 // Exponential gaps: many hosts that know nothing of each other.
                 let gap = -(1.0 - self.random.random_range(0.0..1.0f64)).ln() / rate * 1e9;
-                next_read = next_read + Span(gap.max(1.0) as u64);
+                next_read += Span(gap.max(1.0) as u64);
             }
             while self.now < end && under_way < Stage::depth(neighbour) {
                 self.neighbour(neighbour);
