@@ -9,9 +9,7 @@ use crate::statistics::DieStatistics;
 use crate::store::{FileStore, MemoryStore, Store, TagStore};
 use crate::timing::Timing;
 use crate::{Backing, Fault, Options, Pacing, Profile, ProfileError};
-use diecut_media::{
-    Capabilities, Command, Completion, Media, MediaError, MediaToken, Operation, PayloadParts,
-};
+use diecut_media::{Capabilities, Command, Completion, Media, MediaError, MediaToken, Operation};
 use diecut_units::{ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, Time};
 use rand::RngExt;
 use std::path::{Path, PathBuf};
@@ -296,24 +294,13 @@ impl Device {
             for index in at_work {
                 let mut slot = self.slots.remove(index);
                 if self.nand.random.random_range(0..2) == 0 {
-                    self.apply_step(&mut slot, now);
+                    apply_step(&mut self.nand, &mut slot, now);
                 }
             }
         }
         self.forget_commands();
         self.nand.settle();
         self.arm_cut();
-    }
-
-    fn apply_step(&mut self, slot: &mut Slot, now: Time) {
-        let step = slot.steps_done;
-        match slot.kind {
-            Kind::Program => self.nand.program_unit(slot, step, now),
-            Kind::Copy => self.nand.copy_unit(slot, step, now),
-            Kind::Erase => self.nand.erase(slot),
-            Kind::Read | Kind::ReadOob => self.nand.read(slot),
-        }
-        slot.steps_done += 1;
     }
 
     fn forget_commands(&mut self) {
@@ -331,8 +318,8 @@ impl Device {
         self.arm_cut();
     }
 
-    /// Checks the flash rules and makes the command's slot.
-    fn accept(&mut self, command: Command) -> Slot {
+    /// Checks the flash rules and puts the command into a slot.
+    fn accept(&mut self, command: Command) -> u32 {
         let Command { token, operation } = command;
         let geometry = self.nand.geometry;
         let address = operation.block();
@@ -344,28 +331,9 @@ impl Device {
         let per_page = geometry.ius_per_page();
         let unit_pages = self.capabilities.program_unit_pages;
         let planes = u32::from(geometry.planes_per_die);
-        let mut slot = Slot {
-            token,
-            kind: Kind::Erase,
-            die: geometry.die_number(address.die_address()),
-            block,
-            first_page: 0,
-            page_count: 0,
-            first_iu: 0,
-            iu_count: 0,
-            source: 0,
-            source_page: 0,
-            steps_done: 0,
-            steps: 1,
-            steps_transferred: 0,
-            retries: 0,
-            error: None,
-            flip_bit: None,
-            destination: None,
-            oob: None,
-            parts: PayloadParts::new(),
-            program_oob: None,
-        };
+        let die = geometry.die_number(address.die_address());
+        let index = self.slots.add(token, Kind::Erase, die, block);
+        let slot = self.slots.get_mut(index);
         let oob_size = geometry.oob_size_bytes as usize;
         match operation {
             Operation::Read { first_iu, iu_count, destination, oob, .. } => {
@@ -450,12 +418,13 @@ impl Device {
             }
             Kind::Read | Kind::ReadOob => {}
         }
-        slot
+        index
     }
 
     /// Without pacing: the command takes effect now.
-    fn execute(&mut self, mut slot: Slot, now: Time) {
-        let cut = self.nand.begin(&mut slot, now);
+    fn execute(&mut self, index: u32, now: Time) {
+        let slot = self.slots.get_mut(index);
+        let cut = self.nand.begin(slot, now);
         let count = &mut self.statistics[slot.die as usize];
         match slot.kind {
             Kind::Read | Kind::ReadOob => {
@@ -470,14 +439,14 @@ impl Device {
             Kind::Erase => count.erases += 1,
         }
         if cut {
+            let mut slot = self.slots.remove(index);
             self.tear(&mut slot, now);
             return self.power_cut(now);
         }
         let steps = if slot.kind.is_read() { 1 } else { slot.steps };
         for _ in 0..steps {
-            self.apply_step(&mut slot, now);
+            apply_step(&mut self.nand, slot, now);
         }
-        let index = self.slots.insert(slot);
         self.complete(index);
     }
 
@@ -486,6 +455,18 @@ impl Device {
         let busy = |die: &crate::engine::Die| die.array != Array::Idle || !die.queue.is_empty();
         self.done.is_empty() && !self.engine.dies.iter().any(busy)
     }
+}
+
+/// The effect of a command's next step.
+fn apply_step(nand: &mut Nand, slot: &mut Slot, now: Time) {
+    let step = slot.steps_done;
+    match slot.kind {
+        Kind::Program => nand.program_unit(slot, step, now),
+        Kind::Copy => nand.copy_unit(slot, step, now),
+        Kind::Erase => nand.erase(slot),
+        Kind::Read | Kind::ReadOob => nand.read(slot),
+    }
+    slot.steps_done += 1;
 }
 
 impl Media for Device {
@@ -515,12 +496,11 @@ impl Media for Device {
         if !self.powered {
             return self.refuse(command);
         }
-        let slot = self.accept(command);
+        let index = self.accept(command);
         if self.paced {
-            let index = self.slots.insert(slot);
             self.start(index, self.now.0);
         } else {
-            self.execute(slot, now);
+            self.execute(index, now);
         }
     }
 

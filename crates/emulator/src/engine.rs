@@ -157,6 +157,9 @@ impl Device {
     }
 
     fn enter_link(&mut self, index: u32, now: u64) {
+        if !self.timing.has_link() {
+            return self.enter_die(index, now);
+        }
         let bytes = self.slots.get(index).parts.iter().map(|part| u64::from(part.iu_count())).sum::<u64>()
             * IU_SIZE_BYTES as u64;
         // What carries nothing still keeps its place: commands to one erase block take effect in order.
@@ -261,17 +264,17 @@ impl Device {
 
     #[inline]
     pub(crate) fn complete(&mut self, index: u32) {
-        let slot = self.slots.remove(index);
+        let slot = self.slots.get_mut(index);
         if !slot.kind.is_read() {
             self.nand.blocks[slot.block as usize].pending -= 1;
         }
-        let result = slot.error.map_or(Ok(()), Err);
         self.done.push(Completion {
             token: slot.token,
-            result,
-            destination: slot.destination,
-            oob: slot.oob,
+            result: slot.error.map_or(Ok(()), Err),
+            destination: slot.destination.take(),
+            oob: slot.oob.take(),
         });
+        self.slots.release(index);
     }
 
     /// Lets a die begin whatever it can.
@@ -332,7 +335,9 @@ impl Device {
             };
             if !may_begin {
                 if kind.is_read() && !must_wait {
-                    self.suspend(number, now);
+                    if self.die_profile.suspend {
+                        self.suspend(number, now);
+                    }
                 } else if self.resume(number, now) {
                     continue;
                 }

@@ -51,39 +51,79 @@ pub(crate) struct Slot {
     pub(crate) program_oob: Option<Buffer>,
 }
 
+impl Slot {
+    /// A command of which only the first words are known.
+    fn new(token: MediaToken, kind: Kind, die: u32, block: u64) -> Slot {
+        Slot {
+            token,
+            kind,
+            die,
+            block,
+            first_page: 0,
+            page_count: 0,
+            first_iu: 0,
+            iu_count: 0,
+            source: 0,
+            source_page: 0,
+            steps_done: 0,
+            steps: 1,
+            steps_transferred: 0,
+            retries: 0,
+            error: None,
+            flip_bit: None,
+            destination: None,
+            oob: None,
+            parts: PayloadParts::new(),
+            program_oob: None,
+        }
+    }
+}
+
 /// All commands under way; slots are used again, so that a warm device allocates nothing.
 #[derive(Default)]
 pub(crate) struct Slots {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
 impl Slots {
+    /// A place for a command, to be filled in. It is written where it stays: moving it costs more than simulating it.
     #[inline]
-    pub(crate) fn insert(&mut self, slot: Slot) -> u32 {
-        match self.free.pop() {
-            Some(index) => {
-                self.slots[index as usize] = Some(slot);
-                index
-            }
-            None => {
-                self.slots.push(Some(slot));
-                self.slots.len() as u32 - 1
-            }
-        }
+    pub(crate) fn add(&mut self, token: MediaToken, kind: Kind, die: u32, block: u64) -> u32 {
+        let Some(index) = self.free.pop() else {
+            self.slots.push(Slot::new(token, kind, die, block));
+            return self.slots.len() as u32 - 1;
+        };
+        // `release` left no buffers behind.
+        let slot = &mut self.slots[index as usize];
+        (slot.token, slot.kind, slot.die, slot.block) = (token, kind, die, block);
+        (slot.first_page, slot.page_count, slot.first_iu, slot.iu_count) = (0, 0, 0, 0);
+        (slot.source, slot.source_page) = (0, 0);
+        (slot.steps_done, slot.steps, slot.steps_transferred, slot.retries) = (0, 1, 0, 0);
+        (slot.error, slot.flip_bit) = (None, None);
+        index
     }
     #[inline]
     pub(crate) fn get(&self, index: u32) -> &Slot {
-        self.slots[index as usize].as_ref().expect("the command is under way")
+        &self.slots[index as usize]
     }
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Slot {
-        self.slots[index as usize].as_mut().expect("the command is under way")
+        &mut self.slots[index as usize]
     }
+    /// Frees a slot whose buffers were taken out, without moving it.
     #[inline]
+    pub(crate) fn release(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.parts.clear();
+        slot.program_oob = None;
+        self.free.push(index);
+    }
+    /// Takes a command out.
     pub(crate) fn remove(&mut self, index: u32) -> Slot {
         self.free.push(index);
-        self.slots[index as usize].take().expect("the command is under way")
+        let nothing = Slot::new(MediaToken(0), Kind::Erase, NONE, 0);
+        std::mem::replace(&mut self.slots[index as usize], nothing)
     }
     pub(crate) fn clear(&mut self) {
         self.slots.clear();

@@ -59,6 +59,12 @@ impl Timing {
         (u64::from(bytes) * self.byte_ns_1024) >> 10
     }
 
+    /// Whether the host link takes time.
+    #[inline]
+    pub(crate) fn has_link(&self) -> bool {
+        self.link_byte_ns_1024 > 0
+    }
+
     #[inline]
     pub(crate) fn link_ns(&self, bytes: u64) -> u64 {
         (bytes * self.link_byte_ns_1024) >> 10
