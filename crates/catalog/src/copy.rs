@@ -35,6 +35,8 @@ impl Copy {
 pub(crate) struct Walk {
     pub next_page: u32,
     pub done: bool,
+    /// Units that could not be read: torn, worn, or on a die that does not answer.
+    pub unreadable: bool,
     open: Option<(Found, u32)>,
     pub found: Vec<Found>,
 }

@@ -198,7 +198,10 @@ impl Catalog {
                 match completion.result {
                     Err(MediaError::Erased { .. }) => walk.done = true,
                     // A lost page of an older frame, or the torn end.
-                    Err(_) => walk.unit(block, walk.next_page, self.unit_pages, None),
+                    Err(_) => {
+                        walk.unreadable = true;
+                        walk.unit(block, walk.next_page, self.unit_pages, None);
+                    }
                     Ok(()) => {
                         walk.unit(block, walk.next_page, self.unit_pages, completion.oob.as_deref());
                     }
@@ -218,9 +221,13 @@ impl Catalog {
                     if mutant!("catalog: oldest frame wins") {
                         candidates.reverse();
                     }
-                    // A single frame in all: the very first one, whose writing may have been cut.
-                    let unfinished = candidates.len() == 1;
-                    self.phase = Phase::Reading { candidates, problem: None, unfinished };
+                    // The very first frame may have been cut. That hurts one copy; the other was never written.
+                    let both_unreadable =
+                        self.walks.iter().all(|walks| walks.iter().any(|walk| walk.unreadable));
+                    let unfinished = candidates.len() <= 1 && !both_unreadable;
+                    let problem = (candidates.is_empty() && both_unreadable)
+                        .then(|| CatalogError::Damaged("no frame can be found on either".to_owned()));
+                    self.phase = Phase::Reading { candidates, problem, unfinished };
                     self.read_next(media, now);
                 }
             }
@@ -249,10 +256,12 @@ impl Catalog {
                         self.phase = Phase::Idle;
                     }
                     Err(error) => {
-                        *problem = Some(match error {
-                            FrameError::Version(_) => CatalogError::Version(error.to_string()),
-                            _ => CatalogError::Damaged(error.to_string()),
-                        });
+                        if matches!(error, FrameError::Version(_)) {
+                            // Older frames of our version are not what exists now.
+                            self.phase = Phase::Failed(CatalogError::Version(error.to_string()));
+                            return;
+                        }
+                        *problem = Some(CatalogError::Damaged(error.to_string()));
                         self.read_next(media, now);
                     }
                 }

@@ -123,3 +123,29 @@ fn failing_blocks_are_left_behind() {
     let (_, found) = open(&mut device, &mut now);
     assert_eq!(found, Some(state(29)));
 }
+
+#[test]
+fn a_lost_copy_is_replaced_by_the_other_and_two_lost_copies_are_no_new_pool() {
+    let profile = Profile::named("tiny").unwrap();
+    for lost in [vec![0], vec![1], vec![0, 1]] {
+        let mut device =
+            Device::create(&profile, Options { backing: Backing::Tags, ..Options::default() }).unwrap();
+        let mut now = Time::ZERO;
+        let (mut catalog, found) = open(&mut device, &mut now);
+        assert_eq!((found, catalog.error()), (None, None), "an empty device has no catalog");
+        let number = catalog.put(&state(5), &mut device, now);
+        run(&mut device, &mut catalog, &mut now, |catalog| catalog.durable() >= number);
+        for &copy in &lost {
+            let EraseBlockAddress { channel, die, .. } = blocks(&device)[copy][0];
+            let die = FaultyDie { channel: channel.0, die: die.0 };
+            device.add_fault(Fault::DieOffline { die, from_ns: 0 });
+        }
+        let (catalog, found) = open(&mut device, &mut now);
+        if lost.len() == 1 {
+            assert_eq!((found, catalog.error()), (Some(state(5)), None), "lost: {lost:?}");
+        } else {
+            assert_eq!(found, None);
+            assert!(matches!(catalog.error(), Some(CatalogError::Damaged(_))), "{:?}", catalog.error());
+        }
+    }
+}
