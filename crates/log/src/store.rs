@@ -102,6 +102,8 @@ struct Victim {
     offset: u32,
     walked: bool,
     head_reading: bool,
+    /// The present head was read once and was none.
+    head_again: bool,
     reads: u32,
 }
 
@@ -995,10 +997,7 @@ impl Log {
     fn pick_victim(&mut self) -> Option<u32> {
         let mut best: Option<(u32, u32)> = None;
         for (index, segment) in self.segments.iter().enumerate() {
-            if segment.state != SegmentState::Sealed
-                || segment.chunks > 0
-                || segment.poisoned && segment.valid > 0
-            {
+            if segment.state != SegmentState::Sealed || segment.chunks > 0 || segment.poisoned {
                 continue;
             }
             if best.is_none_or(|(valid, _)| segment.valid < valid) {
@@ -1032,7 +1031,14 @@ impl Log {
                 self.segments[segment as usize].state = SegmentState::Cleaning;
                 let walked = self.segments[segment as usize].valid == 0
                     && self.segments[segment as usize].last_note == 0;
-                self.victim = Some(Victim { segment, offset: 0, walked, head_reading: false, reads: 0 });
+                self.victim = Some(Victim {
+                    segment,
+                    offset: 0,
+                    walked,
+                    head_reading: false,
+                    head_again: false,
+                    reads: 0,
+                });
             }
             let limit = if self.free_segments <= RESERVE_SEGMENTS + 1 { 64 } else { 16 };
             let victim = self.victim.as_mut().expect("chosen");
@@ -1040,7 +1046,7 @@ impl Log {
                 if victim.reads == 0 && self.ready.is_empty() && self.renewed.is_empty() {
                     let segment = &mut self.segments[victim.segment as usize];
                     segment.free_after = self.next_sequence;
-                    if segment.valid > 0 {
+                    if segment.valid > 0 || segment.poisoned {
                         // Something in it cannot be read: it stays, so that reads of it say so.
                         segment.poisoned = true;
                         segment.state = SegmentState::Sealed;
@@ -1094,9 +1100,17 @@ impl Log {
         let Some(head) = head.filter(|h| {
             h.segment == index && h.generation == segment.generation && h.offset == victim.offset
         }) else {
+            if !victim.head_again {
+                // A read that fails once must not cost what the rest of the segment records.
+                victim.head_again = true;
+                return;
+            }
             victim.walked = true;
+            // Notes behind a head that is lost cannot be renewed: their segment stays.
+            segment.poisoned |= segment.last_note > 0;
             return;
         };
+        victim.head_again = false;
         let bytes = completion.destination.expect("read");
         self.entries.clear();
         for record in 0..u32::from(head.data_count) {
