@@ -699,6 +699,11 @@ impl Pool {
         let die = self.die_of(op.block);
         let block = &mut self.blocks[op.block as usize];
         block.in_flight -= 1;
+        if matches!(result, Err(error) if !matches!(error, MediaError::EraseFailed { .. })) {
+            // The power or the die went, not the block: nothing about it is written down.
+            block.failed = true;
+            return;
+        }
         block.erase_count += 1;
         let state = if result.is_ok() { BlockState::Held } else { BlockState::HeldFailed };
         if !block.freed && !mutant!("vssd: allocation not recorded") {
