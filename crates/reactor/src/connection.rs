@@ -17,6 +17,8 @@ pub(crate) struct Connection {
     pub id: ConnectionId,
     /// The socket may have more to read: edge-triggered readiness tells it once.
     pub readable: bool,
+    /// The end of the stream, or its failure, waits behind what can be read; it is not told a second time.
+    pub ended: bool,
     pub paused: bool,
     /// The shard asked to transmit and the socket blocked, or its turn has not come.
     pub wants_write: bool,
@@ -44,6 +46,7 @@ impl Connection {
             stream,
             id,
             readable: true,
+            ended: false,
             paused: false,
             wants_write: false,
             blocked: false,
@@ -84,8 +87,9 @@ impl Connection {
                     let wants = actions[before..]
                         .iter()
                         .any(|action| !matches!(action, diecut_shard::drive::Action::Transmit { .. }));
-                    // A short read empties the socket; asking again would cost a system call to learn it.
-                    if bytes < asked {
+                    // A short read empties the socket; asking again would cost a system call to learn it. An end
+                    // that is already known is still to be read.
+                    if bytes < asked && !self.ended {
                         return Turn::Drained;
                     }
                     if wants {

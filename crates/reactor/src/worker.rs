@@ -125,6 +125,7 @@ impl<D: Drive> Worker<D> {
                         };
                         if event.is_readable() || event.is_read_closed() || event.is_error() {
                             connection.readable = true;
+                            connection.ended |= event.is_read_closed() || event.is_error();
                             list(connection, number, &mut self.to_read);
                         }
                         if event.is_writable() && connection.blocked {
@@ -197,6 +198,7 @@ impl<D: Drive> Worker<D> {
         self.accepting = false;
         self.accept_again_at = Time::NEVER;
         for listener in 0..self.listeners.len() {
+            let mut drained = false;
             for _ in 0..ACCEPTS_PER_ROUND {
                 match self.listeners[listener].accept() {
                     Ok((stream, _)) => {
@@ -209,7 +211,10 @@ impl<D: Drive> Worker<D> {
                         self.next_shard = (shard + 1) % self.common.addresses.len();
                         self.common.addresses[shard].send(Message::Accepted(id, stream));
                     }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        drained = true;
+                        break;
+                    }
                     Err(error)
                         if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                     Err(error) => {
@@ -220,6 +225,8 @@ impl<D: Drive> Worker<D> {
                     }
                 }
             }
+            // Edge-triggered readiness is not told again for what still waits: it has its turn in the next round.
+            self.accepting |= !drained;
         }
     }
 

@@ -108,3 +108,49 @@ fn requests_of_other_threads_are_answered() {
     assert!(matches!(response, ControlResponse::Refused(_)));
     reactor.stop();
 }
+
+/// Keeps the first shard's thread still until the sender is used, so that what happens meanwhile is seen in one round.
+fn hold(reactor: &Reactor) -> std::sync::mpsc::Sender<()> {
+    let (release, released) = std::sync::mpsc::channel();
+    let (holding, held) = std::sync::mpsc::channel();
+    assert!(reactor.request(
+        ControlRequest::DeleteTenant("x".to_owned()),
+        Box::new(move |_| {
+            holding.send(()).unwrap();
+            let _ = released.recv_timeout(Duration::from_secs(20));
+        })
+    ));
+    held.recv_timeout(Duration::from_secs(20)).unwrap();
+    release
+}
+
+#[test]
+fn a_burst_of_connections_is_accepted_to_the_last() {
+    let reactor = start("127.0.0.1:0", 1);
+    let address = reactor.addresses()[0];
+    let release = hold(&reactor);
+    let mut streams: Vec<TcpStream> = (0..100).map(|_| connect(address)).collect();
+    release.send(()).unwrap();
+    for stream in &mut streams {
+        handshake(stream);
+    }
+    reactor.stop();
+}
+
+#[test]
+fn an_end_that_comes_together_with_bytes_is_seen() {
+    let reactor = start("127.0.0.1:0", 1);
+    let mut stream = connect(reactor.addresses()[0]);
+    // Less than the target's own patience with a stream that sends no Connect: that must not be what ends it.
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    handshake(&mut stream);
+    let release = hold(&reactor);
+    // The start of a PDU that never goes on, and the end of the stream, before the server looks.
+    stream.write_all(&[4, 0]).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    release.send(()).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty(), "the server hangs up too");
+    reactor.stop();
+}
