@@ -33,9 +33,9 @@ const TOKEN_IGNORE: u64 = 4 << 56;
 pub const TOKEN_USER: u64 = 16 << 56;
 
 /// Segments that only the cleaner and the map may open.
-const RESERVE_SEGMENTS: u32 = 3;
+const RESERVE_SEGMENTS: u32 = 5;
 /// The cleaner works while fewer segments are free.
-const CLEAN_BELOW_SEGMENTS: u32 = 6;
+const CLEAN_BELOW_SEGMENTS: u32 = 8;
 
 /// What is chosen when a log is made.
 #[derive(Clone, Debug)]
@@ -1009,8 +1009,24 @@ impl Log {
         best.map(|(_, index)| index)
     }
 
+    /// Segments in which nothing is left need no cleaning.
+    fn free_dead_segments(&mut self) {
+        for segment in &mut self.segments {
+            if segment.state == SegmentState::Sealed
+                && segment.valid == 0
+                && segment.last_note == 0
+                && segment.chunks == 0
+                && !segment.poisoned
+            {
+                segment.state = SegmentState::Freeing;
+                segment.free_after = self.next_sequence;
+            }
+        }
+    }
+
     fn clean(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         self.unfinished = false;
+        self.free_dead_segments();
         self.count_free(space);
         for _ in 0..4 {
             self.flush_copy_reads(space);
@@ -1308,7 +1324,6 @@ impl Log {
             blocks: SmallVec::from_slice(blocks),
             generation,
             stream,
-            next_unit: self.layout.segment_units,
             completed_rows: SmallVec::from_elem(
                 self.layout.shape.program_units(),
                 self.layout.width as usize,
@@ -1335,6 +1350,9 @@ impl Log {
         let segment = &mut self.segments[head.segment as usize];
         segment.last_sequence = segment.last_sequence.max(last_sequence);
         segment.last_note = segment.last_note.max(last_note);
+        // What lies behind the last whole chunk was torn: the cleaner looks for nothing there.
+        let end = head.offset / self.layout.unit_ius + u32::from(head.unit_count);
+        segment.next_unit = segment.next_unit.max(end);
         self.next_sequence = self.next_sequence.max(last_sequence + 1);
     }
 

@@ -307,9 +307,9 @@ impl Store {
             self.log
                 .set_read_only("the medium lost records of writes: some data may be older than acknowledged");
         }
-        let unit_ius = self.log.layout().unit_ius;
         // Where each chunk's head lies now.
         let mut places: Vec<LogAddress> = Vec::new();
+        let on_flash = chunks.len();
         for chunk in &chunks {
             places.push(self.log.layout().address(SegmentIndex(chunk.head.segment), chunk.head.offset));
         }
@@ -353,7 +353,7 @@ impl Store {
                 last_note = last_note.max(sequence);
                 order.push((sequence, index, Entry::Note(words)));
             }
-            if self.log.generation(chunk.head.segment).is_some() && unit_ius > 0 {
+            if index < on_flash {
                 self.log.adopt_chunk(&chunk.head, last.max(last_note), last_note);
             }
         }

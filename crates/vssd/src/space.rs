@@ -236,7 +236,9 @@ pub trait EraseBlockSpace {
         oob: BufferMut,
         class: IoClass,
     );
-    /// Gives a block back. Reads of it that are under way still complete.
+    /// Gives a block back. Reads of it that are under way still complete. Until a [`EraseBlockSpace::sync`] after it
+    /// completes, a cut may bring the block back, with all it held: no block is erased before its free is durable. A
+    /// holder could else not tell a free that came back from data that the medium lost.
     ///
     /// # Errors
     /// [`SpaceError::NotAllocated`] on a double free.

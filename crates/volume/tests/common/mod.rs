@@ -165,14 +165,9 @@ impl FakeSpace {
                 }
             }
         }
-        for (block, mut old) in std::mem::take(&mut self.limbo) {
+        for (block, old) in std::mem::take(&mut self.limbo) {
             if self.blocks.contains_key(&block) || random.below(2) == 0 {
                 continue;
-            }
-            if random.below(2) == 0 {
-                for unit in &mut old.units {
-                    unit.torn |= random.below(2) == 0;
-                }
             }
             self.blocks.insert(block, old);
         }
