@@ -23,6 +23,12 @@ impl Identify {
             command_set: (entry.cdw11.get() >> 24) as u8,
         }
     }
+
+    /// Puts the fields into a submission entry.
+    pub fn encode(&self, entry: &mut SubmissionEntry) {
+        entry.cdw10 = (u32::from(self.cns) | u32::from(self.controller_id) << 16).into();
+        entry.cdw11 = (u32::from(self.command_set) << 24).into();
+    }
 }
 
 /// Get Log Page (Base 2.0 section 5.16, figures 197 to 201).
@@ -167,6 +173,9 @@ mod test {
             ..SubmissionEntry::default()
         };
         assert_eq!(Identify::decode(&entry), Identify { cns: 0x13, controller_id: 7, command_set: 2 });
+        let mut encoded = SubmissionEntry::default();
+        Identify::decode(&entry).encode(&mut encoded);
+        assert_eq!(encoded, entry);
         assert_eq!(Abort::decode(&entry), Abort { queue_id: 0x13, command_id: 7 });
     }
 }

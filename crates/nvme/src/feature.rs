@@ -79,6 +79,12 @@ impl SetFeatures {
         let cdw10 = entry.cdw10.get();
         SetFeatures { feature: cdw10 as u8, save: cdw10 & (1 << 31) != 0, value: entry.cdw11.get() }
     }
+
+    /// Puts the fields into a submission entry.
+    pub fn encode(&self, entry: &mut SubmissionEntry) {
+        entry.cdw10 = (u32::from(self.feature) | u32::from(self.save) << 31).into();
+        entry.cdw11 = self.value.into();
+    }
 }
 
 /// Number of queues, 0's based halves as in dword 11 and in dword 0 of the answer (Base 2.0 section 5.27.1.5).
@@ -106,5 +112,8 @@ mod test {
         assert_eq!(GetFeatures::decode(&entry), GetFeatures { feature: 7, select: Select::Capabilities });
         assert_eq!(SetFeatures::decode(&entry), SetFeatures { feature: 7, save: true, value: 0x0003_0001 });
         assert_eq!(number_of_queues(1, 3), 0x0003_0001);
+        let mut encoded = SubmissionEntry::default();
+        SetFeatures::decode(&entry).encode(&mut encoded);
+        assert_eq!((encoded.cdw10.get(), encoded.cdw11.get()), (0x8000_0007, 0x0003_0001));
     }
 }

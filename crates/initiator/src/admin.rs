@@ -1,0 +1,377 @@
+//! The admin queue: brings a controller up, says what it has, keeps it alive and shuts it down.
+
+use crate::command::{Completion, Sink, Token};
+use crate::error::HostError;
+use crate::queue_pair::{QueuePair, QueueParameters};
+use diecut_nvme::admin::Identify;
+use diecut_nvme::fabrics::PropertyCommand;
+use diecut_nvme::feature::{SetFeatures, fid, number_of_queues};
+use diecut_nvme::identify::{
+    CSI_NVM, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, cns, parse_namespace_list,
+};
+use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, offset, shutdown};
+use diecut_nvme::tcp::CapsuleCommand;
+use diecut_nvme::{Status, SubmissionEntry, opcode};
+use diecut_units::{Span, Time};
+use zerocopy::FromBytes;
+
+/// A namespace as Identify tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceFacts {
+    /// NSID.
+    pub nsid: u32,
+    /// Size in LBAs.
+    pub size_lbas: u64,
+    /// Bytes of an LBA.
+    pub lba_bytes: u32,
+}
+
+/// A controller as Identify and its properties tell it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControllerFacts {
+    /// Controller id.
+    pub controller_id: u16,
+    /// Largest queue in entries.
+    pub queue_entries_max: u16,
+    /// I/O queues it gives.
+    pub io_queues: u16,
+    /// Data that a command of an I/O queue may carry in its capsule.
+    pub in_capsule_bytes: u32,
+    /// Largest transfer of one command.
+    pub transfer_bytes_max: u32,
+    /// Model number.
+    pub model: String,
+    /// Serial number.
+    pub serial: String,
+    /// Active namespaces in rising order.
+    pub namespaces: Vec<NamespaceFacts>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Connecting,
+    Capabilities,
+    Enable,
+    AwaitReady,
+    Controller,
+    NamespaceList,
+    /// The number of the namespace in the list.
+    Namespace(usize),
+    Queues,
+    Ready,
+    ShuttingDown,
+    Down,
+}
+
+/// Token of the bring-up's commands and of keep-alives; the owner's own use others.
+const OWN: Token = Token(u64::MAX);
+
+/// The admin queue of a controller; see the crate's documentation.
+#[derive(Debug)]
+pub struct Admin {
+    queue: QueuePair,
+    stage: Stage,
+    facts: ControllerFacts,
+    wanted_io_queues: u16,
+    page: Vec<u8>,
+    namespace_ids: Vec<u32>,
+    /// When patience for CSTS.RDY ends, and how long it was.
+    ready_by: Option<(Time, u64)>,
+    keep_alive_at: Time,
+    keep_alive_under_way: bool,
+}
+
+/// What one delivery of bytes brought.
+struct Own<'a, S: Sink> {
+    page: &'a mut Vec<u8>,
+    completion: Option<Completion>,
+    other: &'a mut S,
+}
+
+impl<S: Sink> Sink for Own<'_, S> {
+    fn data(&mut self, token: Token, offset: u32, bytes: &[u8]) {
+        if token == OWN {
+            self.page.truncate(offset as usize);
+            self.page.extend_from_slice(bytes);
+        } else {
+            self.other.data(token, offset, bytes);
+        }
+    }
+    fn completed(&mut self, completion: Completion) {
+        if completion.token == OWN {
+            self.completion = Some(completion);
+        } else {
+            self.other.completed(completion);
+        }
+    }
+}
+
+impl Admin {
+    /// The admin queue on a stream that was just opened. `io_queues` is how many I/O queues are wished for.
+    ///
+    /// # Panics
+    /// If the parameters are not those of an admin queue, or no I/O queue is wished for.
+    pub fn new(parameters: QueueParameters, io_queues: u16) -> Admin {
+        assert!(parameters.queue_id == 0, "the admin queue is queue 0");
+        assert!(io_queues >= 1, "a host has an I/O queue");
+        Admin {
+            queue: QueuePair::new(parameters),
+            stage: Stage::Connecting,
+            facts: ControllerFacts::default(),
+            wanted_io_queues: io_queues,
+            page: Vec::new(),
+            namespace_ids: Vec::new(),
+            ready_by: None,
+            keep_alive_at: Time::NEVER,
+            keep_alive_under_way: false,
+        }
+    }
+
+    /// What the controller is and has, once it is ready.
+    pub fn facts(&self) -> Option<&ControllerFacts> {
+        (self.stage == Stage::Ready).then_some(&self.facts)
+    }
+
+    /// Whether [`Admin::shut_down`] is through.
+    pub fn is_down(&self) -> bool {
+        self.stage == Stage::Down
+    }
+
+    /// Parameters of I/O queue `queue_id` (from 1 on) with room for `depth` commands under way.
+    ///
+    /// # Panics
+    /// If the controller is not ready, or does not have such a queue.
+    pub fn io_queue(&self, queue_id: u16, depth: u16) -> QueueParameters {
+        assert!(self.stage == Stage::Ready, "the controller is ready first");
+        assert!(
+            (1..=self.facts.io_queues).contains(&queue_id),
+            "queue {queue_id} of {}",
+            self.facts.io_queues
+        );
+        assert!(depth >= 1 && depth < self.facts.queue_entries_max, "depth {depth}");
+        QueueParameters {
+            controller_id: self.facts.controller_id,
+            queue_id,
+            entries: depth + 1,
+            keep_alive_ms: 0,
+            in_capsule_bytes: self.facts.in_capsule_bytes,
+            ..self.queue.parameters().clone()
+        }
+    }
+
+    /// Bytes to send next.
+    pub fn output(&self) -> &[u8] {
+        self.queue.output()
+    }
+    /// `len_bytes` of the output were sent.
+    pub fn sent(&mut self, len_bytes: usize) {
+        self.queue.sent(len_bytes);
+    }
+
+    /// Starts an admin command of the owner on a ready controller; see [`QueuePair::submit_entry`].
+    ///
+    /// # Panics
+    /// If the controller is not ready, or the token is the highest there is.
+    pub fn submit_entry(
+        &mut self,
+        token: Token,
+        entry: SubmissionEntry,
+        outgoing: Option<diecut_units::Buffer>,
+        expected_bytes: u32,
+    ) {
+        assert!(self.stage == Stage::Ready && token != OWN, "the controller is ready first");
+        self.queue.submit_entry(token, entry, outgoing, expected_bytes);
+    }
+
+    /// Takes bytes of the stream; what the owner's own commands brought goes to `sink`.
+    ///
+    /// # Errors
+    /// Why the controller cannot be used.
+    pub fn receive(&mut self, bytes: &[u8], now: Time, sink: &mut impl Sink) -> Result<(), HostError> {
+        let mut own = Own { page: &mut self.page, completion: None, other: sink };
+        self.queue.receive(bytes, &mut own)?;
+        let completion = own.completion;
+        if self.stage == Stage::Connecting && self.queue.is_ready() {
+            self.facts.controller_id = self.queue.controller_id();
+            self.plan_keep_alive(now);
+            self.go(Stage::Capabilities);
+        }
+        match completion {
+            Some(_) if self.keep_alive_under_way => {
+                self.keep_alive_under_way = false;
+                Ok(())
+            }
+            Some(completion) => self.further(completion, now),
+            None => Ok(()),
+        }
+    }
+
+    /// When [`Admin::tick`] is due.
+    pub fn deadline(&self) -> Time {
+        self.keep_alive_at
+    }
+
+    /// Sends a keep-alive if one is due.
+    pub fn tick(&mut self, now: Time) {
+        if now < self.keep_alive_at {
+            return;
+        }
+        if self.stage == Stage::Ready && !self.keep_alive_under_way && self.queue.room() > 0 {
+            let entry = SubmissionEntry { opcode: opcode::admin::KEEP_ALIVE, ..SubmissionEntry::default() };
+            self.queue.submit_entry(OWN, entry, None, 0);
+            self.keep_alive_under_way = true;
+        }
+        self.plan_keep_alive(now);
+    }
+
+    /// Asks the controller to shut down; [`Admin::is_down`] when it did.
+    pub fn shut_down(&mut self) {
+        if self.stage == Stage::Ready && self.queue.room() > 0 && !self.keep_alive_under_way {
+            self.go(Stage::ShuttingDown);
+        }
+    }
+
+    fn plan_keep_alive(&mut self, now: Time) {
+        // Twice per time-out, as Linux does: one may be late.
+        self.keep_alive_at = match self.queue.parameters().keep_alive_ms {
+            0 => Time::NEVER,
+            keep_alive_ms => now + Span::from_micros(u64::from(keep_alive_ms) * 500),
+        };
+    }
+
+    fn send(&mut self, entry: SubmissionEntry, expected_bytes: u32) {
+        self.page.clear();
+        self.queue.submit_entry(OWN, entry, None, expected_bytes);
+    }
+
+    fn send_identify(&mut self, structure: u8, nsid: u32) {
+        let mut entry = SubmissionEntry {
+            opcode: opcode::admin::IDENTIFY,
+            nsid: nsid.into(),
+            ..SubmissionEntry::default()
+        };
+        Identify { cns: structure, controller_id: 0, command_set: CSI_NVM }.encode(&mut entry);
+        self.send(entry, IDENTIFY_SIZE_BYTES as u32);
+    }
+
+    /// Enters a stage by sending its command.
+    fn go(&mut self, stage: Stage) {
+        self.stage = stage;
+        let enable = Configuration::enable(0).0;
+        match stage {
+            Stage::Capabilities => self.send(PropertyCommand::get(0, offset::CAP, true).entry(), 0),
+            Stage::Enable => self.send(PropertyCommand::set(0, offset::CC, enable).entry(), 0),
+            Stage::AwaitReady => self.send(PropertyCommand::get(0, offset::CSTS, false).entry(), 0),
+            Stage::Controller => self.send_identify(cns::CONTROLLER, 0),
+            Stage::NamespaceList => self.send_identify(cns::ACTIVE_NAMESPACES, 0),
+            Stage::Namespace(number) => self.send_identify(cns::NAMESPACE, self.namespace_ids[number]),
+            Stage::Queues => {
+                let mut entry =
+                    SubmissionEntry { opcode: opcode::admin::SET_FEATURES, ..SubmissionEntry::default() };
+                let wanted = self.wanted_io_queues - 1;
+                let value = number_of_queues(wanted, wanted);
+                SetFeatures { feature: fid::NUMBER_OF_QUEUES, save: false, value }.encode(&mut entry);
+                self.send(entry, 0);
+            }
+            Stage::ShuttingDown => {
+                // SHN is bits 15:14 of CC.
+                let value = enable | u32::from(shutdown::NORMAL) << 14;
+                self.send(PropertyCommand::set(0, offset::CC, value).entry(), 0);
+            }
+            Stage::Connecting | Stage::Ready | Stage::Down => {}
+        }
+    }
+
+    /// The command of a stage was answered.
+    fn further(&mut self, completion: Completion, now: Time) -> Result<(), HostError> {
+        let what = match self.stage {
+            Stage::Capabilities => "Property Get of CAP",
+            Stage::Enable => "Property Set of CC",
+            Stage::AwaitReady => "Property Get of CSTS",
+            Stage::Controller => "Identify Controller",
+            Stage::NamespaceList => "Identify Active Namespace List",
+            Stage::Namespace(_) => "Identify Namespace",
+            Stage::Queues => "Set Features Number of Queues",
+            Stage::ShuttingDown => "shutdown",
+            Stage::Connecting | Stage::Ready | Stage::Down => return Ok(()),
+        };
+        let failed = |status| Err(HostError::BringUp { what, status });
+        if !completion.status.is_success() {
+            return failed(completion.status);
+        }
+        // A page that is shorter than the specification's, or nonsense in it.
+        let nonsense = || failed(Status::DATA_TRANSFER_ERROR);
+        match self.stage {
+            Stage::Capabilities => {
+                let capabilities = Capabilities::decode(completion.result);
+                self.facts.queue_entries_max = capabilities.queue_entries_max.saturating_add(1);
+                let patience_ms = u64::from(capabilities.timeout) * 500;
+                self.ready_by = Some((now + Span::from_millis(patience_ms.max(500)), patience_ms.max(500)));
+                self.go(Stage::Enable);
+            }
+            Stage::Enable => self.go(Stage::AwaitReady),
+            Stage::AwaitReady => {
+                let status = ControllerStatus::decode(completion.result as u32);
+                match self.ready_by {
+                    Some((_, patience_ms)) if status.fatal => return Err(HostError::NotReady(patience_ms)),
+                    _ if status.ready => self.go(Stage::Controller),
+                    Some((by, patience_ms)) if by <= now => return Err(HostError::NotReady(patience_ms)),
+                    _ => self.go(Stage::AwaitReady),
+                }
+            }
+            Stage::Controller => {
+                let Ok(controller) = IdentifyController::read_from_bytes(&self.page) else {
+                    return nonsense();
+                };
+                let text = |field: &[u8]| String::from_utf8_lossy(field).trim_end().to_owned();
+                self.facts.model = text(&controller.mn);
+                self.facts.serial = text(&controller.sn);
+                // IOCCSZ counts 16 bytes and includes the 64 of the entry.
+                let capsule_bytes = controller.ioccsz.get().saturating_mul(16);
+                let entry_bytes = (CapsuleCommand::SIZE_BYTES - 8) as u32;
+                self.facts.in_capsule_bytes = capsule_bytes.saturating_sub(entry_bytes);
+                // MDTS counts pages of 2^12 bytes; 0 is no limit, and ours is what a test would ever ask.
+                self.facts.transfer_bytes_max = match controller.mdts {
+                    0 => 1 << 25,
+                    mdts => 4096u32 << mdts.min(13),
+                };
+                self.go(Stage::NamespaceList);
+            }
+            Stage::NamespaceList => {
+                let page: Result<&[u8; IDENTIFY_SIZE_BYTES], _> = self.page.as_slice().try_into();
+                let Some(ids) = page.ok().and_then(|page| parse_namespace_list(page).ok()) else {
+                    return nonsense();
+                };
+                self.namespace_ids = ids;
+                self.facts.namespaces.clear();
+                self.go_namespace(0);
+            }
+            Stage::Namespace(number) => {
+                let Ok(namespace) = IdentifyNamespace::read_from_bytes(&self.page) else { return nonsense() };
+                let format = namespace.lbaf[usize::from(namespace.flbas & 0xF)];
+                if !(9..=16).contains(&format.lba_size_log2) {
+                    return nonsense();
+                }
+                self.facts.namespaces.push(NamespaceFacts {
+                    nsid: self.namespace_ids[number],
+                    size_lbas: namespace.nsze.get(),
+                    lba_bytes: 1 << format.lba_size_log2,
+                });
+                self.go_namespace(number + 1);
+            }
+            Stage::Queues => {
+                let given = completion.result as u32;
+                let given = (given & 0xFFFF).min(given >> 16) as u16;
+                self.facts.io_queues = given.saturating_add(1).min(self.wanted_io_queues);
+                self.go(Stage::Ready);
+            }
+            Stage::ShuttingDown => self.go(Stage::Down),
+            Stage::Connecting | Stage::Ready | Stage::Down => unreachable!("returned above"),
+        }
+        Ok(())
+    }
+
+    fn go_namespace(&mut self, number: usize) {
+        self.go(if number < self.namespace_ids.len() { Stage::Namespace(number) } else { Stage::Queues });
+    }
+}

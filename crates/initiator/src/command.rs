@@ -1,0 +1,182 @@
+use diecut_nvme::io::{DatasetManagement, DatasetRange, LbaRange};
+use diecut_nvme::{CompletionEntry, Status, SubmissionEntry, opcode::io as opcode};
+use diecut_units::Buffer;
+use zerocopy::IntoBytes;
+
+/// What the owner calls a command; it comes back with its completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// Blocks of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LbaSpan {
+    /// NSID.
+    pub nsid: u32,
+    /// First LBA.
+    pub first: u64,
+    /// LBAs, 1 to 65536.
+    pub count: u32,
+}
+
+/// A command of the NVM command set.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Reads; `length_bytes` is what comes back (the count times the LBA size).
+    Read {
+        /// Where.
+        span: LbaSpan,
+        /// Bytes of it.
+        length_bytes: u32,
+    },
+    /// Writes; the buffer has the LBAs' size.
+    Write {
+        /// Where.
+        span: LbaSpan,
+        /// What; kept until the command ended only if an R2T may ask for it.
+        data: Buffer,
+        /// FUA: done means on the media.
+        force_unit_access: bool,
+    },
+    /// Fails with [`Status::COMPARE_FAILURE`] if the LBAs hold something else.
+    Compare {
+        /// Where.
+        span: LbaSpan,
+        /// What should be there.
+        data: Buffer,
+    },
+    /// Everything written before is durable when it ends.
+    Flush {
+        /// NSID.
+        nsid: u32,
+    },
+    /// Zeros.
+    WriteZeroes {
+        /// Where.
+        span: LbaSpan,
+        /// DEAC: deallocate if that reads as zeros.
+        may_deallocate: bool,
+    },
+    /// Dataset Management with AD: the content is not needed any more.
+    Deallocate {
+        /// Where.
+        span: LbaSpan,
+    },
+    /// Reads without sending.
+    Verify {
+        /// Where.
+        span: LbaSpan,
+    },
+}
+
+impl Command {
+    /// Entry (without id and descriptor), data for the controller, and bytes to come.
+    pub(crate) fn encode(self) -> (SubmissionEntry, Option<Buffer>, u32) {
+        let on = |code: u8, span: LbaSpan, force_unit_access: bool, deallocate: bool| {
+            let mut entry =
+                SubmissionEntry { opcode: code, nsid: span.nsid.into(), ..SubmissionEntry::default() };
+            LbaRange {
+                start: span.first,
+                count: span.count,
+                force_unit_access,
+                protection: 0,
+                limited_retry: false,
+                deallocate,
+                storage_tag_check: false,
+                directive_type: 0,
+            }
+            .encode(&mut entry);
+            entry
+        };
+        match self {
+            Command::Read { span, length_bytes } => {
+                (on(opcode::READ, span, false, false), None, length_bytes)
+            }
+            Command::Write { span, data, force_unit_access } => {
+                (on(opcode::WRITE, span, force_unit_access, false), Some(data), 0)
+            }
+            Command::Compare { span, data } => (on(opcode::COMPARE, span, false, false), Some(data), 0),
+            Command::Flush { nsid } => {
+                let entry = SubmissionEntry {
+                    opcode: opcode::FLUSH,
+                    nsid: nsid.into(),
+                    ..SubmissionEntry::default()
+                };
+                (entry, None, 0)
+            }
+            Command::WriteZeroes { span, may_deallocate } => {
+                (on(opcode::WRITE_ZEROES, span, false, may_deallocate), None, 0)
+            }
+            Command::Verify { span } => (on(opcode::VERIFY, span, false, false), None, 0),
+            Command::Deallocate { span } => {
+                let mut entry = SubmissionEntry {
+                    opcode: opcode::DATASET_MANAGEMENT,
+                    nsid: span.nsid.into(),
+                    ..SubmissionEntry::default()
+                };
+                DatasetManagement { range_count: 1, deallocate: true }.encode(&mut entry);
+                let range = DatasetRange {
+                    context_attributes: 0.into(),
+                    lba_count: span.count.into(),
+                    start: span.first.into(),
+                };
+                (entry, Some(Buffer::copy_from(range.as_bytes())), 0)
+            }
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Which.
+    pub token: Token,
+    /// How.
+    pub status: Status,
+    /// Dwords 0 and 1.
+    pub result: u64,
+    /// Bytes of data that came.
+    pub received_bytes: u32,
+}
+
+impl Completion {
+    pub(crate) fn of(token: Token, entry: &CompletionEntry, received_bytes: u32) -> Completion {
+        Completion { token, status: entry.status(), result: entry.result(), received_bytes }
+    }
+}
+
+/// Takes what a queue pair received.
+pub trait Sink {
+    /// The bytes at `offset` of a command's data. They come in order; the slice is only lent. If their digest turns out
+    /// wrong, the command ends with [`Status::DATA_TRANSFER_ERROR`].
+    fn data(&mut self, token: Token, offset: u32, bytes: &[u8]);
+    /// A command ended.
+    fn completed(&mut self, completion: Completion);
+}
+
+/// Completions only; data are dropped.
+impl Sink for Vec<Completion> {
+    fn data(&mut self, _token: Token, _offset: u32, _bytes: &[u8]) {}
+    fn completed(&mut self, completion: Completion) {
+        self.push(completion);
+    }
+}
+
+/// Keeps everything: for tests and for commands that are few.
+#[derive(Debug, Default)]
+pub struct Collect {
+    /// Completions in the order they came.
+    pub completions: Vec<Completion>,
+    /// Data by command.
+    pub data: std::collections::BTreeMap<Token, Vec<u8>>,
+}
+
+impl Sink for Collect {
+    fn data(&mut self, token: Token, offset: u32, bytes: &[u8]) {
+        let data = self.data.entry(token).or_default();
+        data.truncate(offset as usize);
+        data.extend_from_slice(bytes);
+    }
+    fn completed(&mut self, completion: Completion) {
+        self.completions.push(completion);
+    }
+}
