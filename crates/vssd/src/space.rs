@@ -189,7 +189,7 @@ pub struct SpaceCompletion {
 /// Durability: an append is durable, as far as [`BlockShape::unsafe_units`] allows, when it completes. An
 /// allocation is durable when the first append to it completes, or at the next [`EraseBlockSpace::sync`]. A
 /// free is never undone by a crash once a sync that followed it completed; before that the block may come
-/// back, held and with its content, or partly erased. A freed block is not erased before its free is durable.
+/// back, held and with all its content. A freed block is not erased before its free is durable.
 pub trait EraseBlockSpace {
     /// Shape of every block.
     fn shape(&self) -> &BlockShape;

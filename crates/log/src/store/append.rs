@@ -1,0 +1,258 @@
+//! Entries come in: chunks open in staging slots, on segments opened for them.
+
+use super::*;
+
+impl Log {
+    /// Asks that all entries before `sequence` become durable without waiting for chunks to fill.
+    pub fn want_durable(&mut self, sequence: u64) {
+        self.wanted = self.wanted.max(sequence);
+    }
+
+    pub(super) fn count_free(&mut self, space: &dyn EraseBlockSpace) {
+        let mut free = 0;
+        for group in 0..self.layout.groups {
+            let members = 0..self.layout.width;
+            free += members.map(|m| space.free_blocks(self.layout.unit(group, m))).min().unwrap_or(0);
+        }
+        self.free_segments = free;
+    }
+
+    pub(super) fn open_new_segment(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<u32> {
+        self.count_free(space);
+        let keep = if stream == STREAM_USER { RESERVE_SEGMENTS } else { 0 };
+        if self.free_segments <= keep {
+            return None;
+        }
+        let index = self.segments.iter().position(|s| s.state == SegmentState::Absent)?;
+        for step in 0..self.layout.groups {
+            let group = (self.next_group + step) % self.layout.groups;
+            let mut blocks = SmallVec::new();
+            for member in 0..self.layout.width {
+                match space.allocate(self.layout.unit(group, member), PURPOSE_SEGMENT) {
+                    Ok(block) => blocks.push(block),
+                    Err(SpaceError::ReadOnly) => {
+                        self.read_only = Some("the vSSD has no good erase blocks left");
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
+            if blocks.len() < self.layout.width as usize {
+                for block in blocks {
+                    space.free(block).expect("just allocated");
+                }
+                continue;
+            }
+            self.next_group = group + 1;
+            let width = self.layout.width as usize;
+            self.segments[index] = Segment {
+                state: SegmentState::Open,
+                blocks,
+                generation: self.next_generation,
+                stream,
+                completed_rows: SmallVec::from_elem(0, width),
+                ..absent()
+            };
+            self.next_generation += 1;
+            self.open_segment[stream] = Some(index as u32);
+            self.count_free(space);
+            return Some(index as u32);
+        }
+        None
+    }
+
+    /// A place for a chunk of at most `units_max` units.
+    pub(super) fn place(
+        &mut self,
+        stream: usize,
+        units_min: u32,
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<(u32, u32, u32)> {
+        if let Some(segment) = self.open_segment[stream] {
+            let left = self.layout.segment_units - self.segments[segment as usize].next_unit;
+            if left >= units_min && left * self.layout.unit_ius >= 2 {
+                let first = self.segments[segment as usize].next_unit;
+                return Some((segment, first, left.min(self.layout.chunk_units)));
+            }
+            // Only the rest of a failed segment, or one too short for a chunk that moves, is left unwritten.
+            self.segments[segment as usize].state = SegmentState::Sealed;
+            self.open_segment[stream] = None;
+        }
+        let segment = self.open_new_segment(stream, space)?;
+        Some((segment, 0, self.layout.chunk_units))
+    }
+
+    pub(super) fn open_chunk(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<usize> {
+        if let Some(slot) = self.open[stream] {
+            return Some(slot);
+        }
+        if self.gone || self.read_only.is_some() {
+            return None;
+        }
+        let range = self.slots_of(stream);
+        let mut free = range.into_iter().filter(|slot| self.slots[*slot].is_free());
+        let slot = free.next()?;
+        if !self.filling && (stream != STREAM_USER || self.protected) {
+            // The last slot is for filler: without it chunks that only wait to become safe would wait for ever.
+            free.next()?;
+        }
+        let (segment, first_unit, room_units) = self.place(stream, 1, space)?;
+        let offset = first_unit * self.layout.unit_ius;
+        let generation = self.segments[segment as usize].generation;
+        let sequence = self.next_sequence;
+        self.segments[segment as usize].chunks += 1;
+        let slot_ref = &mut self.slots[slot];
+        slot_ref.clear();
+        slot_ref.name(sequence, segment, generation, offset);
+        slot_ref.open_bytes()[..IU_SIZE_BYTES].fill(0);
+        slot_ref.chunk = Some(Chunk {
+            state: ChunkState::Open,
+            stream: stream as u16,
+            segment,
+            first_unit,
+            units: 0,
+            room_units,
+            sequence,
+            expected: sequence,
+            last_sequence: 0,
+            data_count: 0,
+            note_count: 0,
+            pending: 0,
+            checksums: std::mem::take(&mut slot_ref.spare_checksums),
+        });
+        self.open[stream] = Some(slot);
+        Some(slot)
+    }
+
+    /// Whether `count` more IUs can be appended to the user stream without waiting.
+    pub fn has_room(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> bool {
+        self.open_chunk(stream, space).is_some()
+    }
+
+    /// Appends an IU. Gives its place, or `None` if staging or space must be waited for. In staging it is at once
+    /// readable; [`Log::publish`] makes it survive the process.
+    pub fn append(
+        &mut self,
+        stream: usize,
+        tag: u64,
+        content: &[u8],
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<LogAddress> {
+        let slot_index = self.open_chunk(stream, space)?;
+        let sequence = self.next_sequence;
+        let unit_ius = self.layout.unit_ius;
+        let slot = &mut self.slots[slot_index];
+        let chunk = slot.chunk.as_mut().expect("open");
+        if chunk.data_count == 0 && chunk.note_count == 0 {
+            // An empty chunk takes its sequence with its first entry.
+            (chunk.sequence, chunk.expected) = (sequence, sequence);
+            if let Some(header) = &mut slot.header {
+                header[8..16].copy_from_slice(&sequence.to_le_bytes());
+            }
+        }
+        let skip = chunk.expected != sequence;
+        if !head::fits(chunk.data_count as usize + 1, chunk.note_count as usize + usize::from(skip), 0) {
+            self.seal(stream);
+            return self.append(stream, tag, content, space);
+        }
+        let (data, notes) = (chunk.data_count, chunk.note_count);
+        chunk.checksums.push(checksum(content));
+        chunk.data_count += 1;
+        chunk.note_count += u32::from(skip);
+        chunk.expected = sequence + 1;
+        chunk.last_sequence = sequence;
+        let (segment, offset) = (chunk.segment, chunk.first_unit * unit_ius + 1 + data);
+        let full = chunk.data_count + 1 == chunk.room_units * unit_ius;
+        let at = IU_SIZE_BYTES + data as usize * slot.iu_bytes;
+        let iu_bytes = slot.iu_bytes;
+        let bytes = slot.open_bytes();
+        if skip {
+            head::put_note(bytes, notes as usize, sequence, [head::SKIP, data.into(), 0]);
+        }
+        head::put_record(bytes, data as usize, tag);
+        bytes[at..at + iu_bytes].copy_from_slice(content);
+        self.next_sequence += 1;
+        let segment_ref = &mut self.segments[segment as usize];
+        segment_ref.valid += 1;
+        segment_ref.last_sequence = sequence;
+        if full {
+            self.seal(stream);
+        }
+        Some(self.layout.address(SegmentIndex(segment), offset))
+    }
+
+    /// Appends a note to the user stream; durable like a write. `None` as for [`Log::append`].
+    pub fn note(&mut self, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
+        self.note_to(STREAM_USER, words, space)
+    }
+
+    pub(super) fn note_to(
+        &mut self,
+        stream: usize,
+        words: [u64; 3],
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<u64> {
+        assert_ne!(words[0], head::SKIP, "that word is taken");
+        let slot_index = self.open_chunk(stream, space)?;
+        let sequence = self.next_sequence;
+        let slot = &mut self.slots[slot_index];
+        let chunk = slot.chunk.as_mut().expect("open");
+        if chunk.data_count == 0 && chunk.note_count == 0 {
+            (chunk.sequence, chunk.expected) = (sequence, sequence);
+            if let Some(header) = &mut slot.header {
+                header[8..16].copy_from_slice(&sequence.to_le_bytes());
+            }
+        }
+        if !head::fits(chunk.data_count as usize, chunk.note_count as usize + 1, 0) {
+            self.seal(stream);
+            return self.note_to(stream, words, space);
+        }
+        let notes = chunk.note_count;
+        chunk.note_count += 1;
+        chunk.last_sequence = sequence;
+        let segment = chunk.segment;
+        if !mutant!("log: deallocate record lost") {
+            head::put_note(slot.open_bytes(), notes as usize, sequence, words);
+        }
+        self.segments[segment as usize].last_note = sequence;
+        self.segments[segment as usize].last_sequence = sequence;
+        self.next_sequence += 1;
+        Some(sequence)
+    }
+
+    /// Makes what was appended to the user stream survive the death of the process, and a power cut where staging
+    /// is protected.
+    pub fn publish(&mut self) {
+        if let Some(slot) = self.open[STREAM_USER]
+            && !mutant!("log: staging not published")
+        {
+            self.slots[slot].publish();
+        }
+    }
+
+    /// Ends the open chunk of a stream.
+    pub(super) fn seal(&mut self, stream: usize) {
+        let Some(index) = self.open[stream].take() else { return };
+        let unit_ius = self.layout.unit_ius;
+        let slot = &mut self.slots[index];
+        if stream == STREAM_USER {
+            slot.publish();
+        }
+        let chunk = slot.chunk.as_mut().expect("open");
+        chunk.units = (chunk.data_count + 1).div_ceil(unit_ius);
+        if chunk.data_count + chunk.note_count == 0 {
+            // Filler, which makes earlier units safe.
+            let wanted = self.layout.shape.unsafe_units * self.layout.width;
+            chunk.units = wanted.clamp(1, chunk.room_units);
+        }
+        chunk.state = ChunkState::Sealed;
+        let segment = chunk.segment;
+        let units = chunk.units;
+        self.segments[segment as usize].next_unit += units;
+        if self.segments[segment as usize].next_unit == self.layout.segment_units {
+            self.segments[segment as usize].state = SegmentState::Sealed;
+            self.open_segment[stream] = None;
+        }
+        self.sealed.push_back(index);
+    }
+}

@@ -1,0 +1,69 @@
+//! Invariants, and state for people who debug.
+
+use super::*;
+
+impl Log {
+    /// Counts that must agree with each other.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn check_invariants(&self) {
+        for (index, segment) in self.segments.iter().enumerate() {
+            let chunks =
+                self.slots.iter().filter_map(|s| s.chunk.as_ref()).filter(|c| c.segment as usize == index);
+            assert_eq!(chunks.count(), segment.chunks as usize, "staged chunks of segment {index}");
+            assert!(segment.valid <= self.layout.segment_ius, "segment {index}");
+            assert!(
+                segment.state != SegmentState::Absent || segment.valid == 0,
+                "segment {index} does not exist"
+            );
+        }
+    }
+
+    /// Live IUs of each segment.
+    pub fn valid_counts(&self) -> Vec<u32> {
+        self.segments.iter().map(|segment| segment.valid).collect()
+    }
+
+    /// State in one line per slot and segment, for debugging.
+    pub fn describe(&self) -> String {
+        let mut text = format!(
+            "free {} wanted {} floor {} next {} victim {:?} ready {} renewed {} sealed {:?} open {:?} open_segment {:?}\n",
+            self.free_segments,
+            self.wanted,
+            self.floor(false),
+            self.next_sequence,
+            self.victim.as_ref().map(|v| (v.segment, v.offset, v.walked, v.head_reading, v.reads)),
+            self.ready.len(),
+            self.renewed.len(),
+            self.sealed,
+            self.open,
+            self.open_segment
+        );
+        for (i, slot) in self.slots.iter().enumerate() {
+            if let Some(c) = &slot.chunk {
+                text += &format!(
+                    "slot {i}: {:?} stream {} segment {} first {} units {} seq {} data {} notes {} pending {}\n",
+                    c.state,
+                    c.stream,
+                    c.segment,
+                    c.first_unit,
+                    c.units,
+                    c.sequence,
+                    c.data_count,
+                    c.note_count,
+                    c.pending
+                );
+            }
+        }
+        for (i, s) in self.segments.iter().enumerate() {
+            if s.state != SegmentState::Absent {
+                text += &format!(
+                    "segment {i}: {:?} stream {} next {} valid {} chunks {} reads {} poisoned {} rows {:?}\n",
+                    s.state, s.stream, s.next_unit, s.valid, s.chunks, s.reads, s.poisoned, s.completed_rows
+                );
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,378 @@
+mod append;
+mod clean;
+mod describe;
+mod program;
+mod read;
+mod recover;
+mod release;
+
+use crate::head::{self, Head};
+use crate::mark::{self, Mark};
+use crate::staging::{Body, Chunk, ChunkState, Slot};
+use crate::{Layout, LogAddress, Owner, SLOT_HEADER_SIZE_BYTES, SegmentIndex};
+use diecut_units::{
+    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum, mutant,
+};
+use diecut_vssd::space::{
+    EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceCompletion, SpaceError, SpaceToken,
+};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// Host data.
+pub const STREAM_USER: usize = 0;
+/// Copies of the cleaner.
+pub const STREAM_CLEANER: usize = 1;
+/// Map leaves.
+pub const STREAM_MAP: usize = 2;
+const STREAMS: usize = 3;
+/// `Purpose` of the erase blocks of segments.
+pub const PURPOSE_SEGMENT: Purpose = Purpose(1);
+
+/// Stands for a member of a segment found after a restart on which nothing was programmed.
+pub const NO_BLOCK: LogicalBlock =
+    LogicalBlock { unit: diecut_vssd::space::UnitIndex(u16::MAX), index: u32::MAX };
+
+const TOKEN_APPEND: u64 = 1 << 56;
+const TOKEN_HEAD: u64 = 2 << 56;
+const TOKEN_COPY: u64 = 3 << 56;
+const TOKEN_IGNORE: u64 = 4 << 56;
+/// Tokens from here on belong to the log's user.
+pub const TOKEN_USER: u64 = 16 << 56;
+
+/// Segments that only the cleaner and the map may open.
+const RESERVE_SEGMENTS: u32 = 5;
+/// The cleaner works while fewer segments are free.
+const CLEAN_BELOW_SEGMENTS: u32 = 8;
+
+/// What is chosen when a log is made.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Staging slots of the user stream where there is no protected memory.
+    pub user_slots: usize,
+}
+
+/// IUs programmed by cause, and what the cleaner did. WAF = all programmed / user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// Host data IUs. All counts are of what was handed to flash, also when it fails and is written again.
+    pub user_ius: u64,
+    /// Cleaner copies.
+    pub cleaner_ius: u64,
+    /// Map leaves.
+    pub map_ius: u64,
+    /// Chunk heads.
+    pub summary_ius: u64,
+    /// Filler.
+    pub padding_ius: u64,
+    /// Segments freed.
+    pub segments_freed: u64,
+    /// Copies that could not be read.
+    pub lost_ius: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SegmentState {
+    Absent,
+    Open,
+    Sealed,
+    Cleaning,
+    Freeing,
+}
+
+struct Segment {
+    state: SegmentState,
+    blocks: SmallVec<[LogicalBlock; 16]>,
+    generation: u32,
+    stream: usize,
+    next_unit: u32,
+    valid: u32,
+    completed_rows: SmallVec<[u32; 16]>,
+    last_note: u64,
+    last_sequence: u64,
+    reads: u32,
+    chunks: u32,
+    free_after: u64,
+    poisoned: bool,
+}
+
+/// A chunk found at recovery.
+#[derive(Clone, Debug)]
+pub struct RecoveredChunk {
+    /// Its head.
+    pub head: Head,
+    /// The head's bytes.
+    pub bytes: Vec<u8>,
+}
+
+struct Victim {
+    segment: u32,
+    offset: u32,
+    walked: bool,
+    head_reading: bool,
+    /// The present head was read once and was none.
+    head_again: bool,
+    reads: u32,
+}
+
+struct CopyRead {
+    first: LogAddress,
+    tags: SmallVec<[u64; 16]>,
+}
+
+/// The log of one vSSD. Lower rooms are lent at each call.
+pub struct Log {
+    layout: Layout,
+    segments: Vec<Segment>,
+    slots: Vec<Slot>,
+    user_slots: usize,
+    map_slots: usize,
+    protected: bool,
+    open: [Option<usize>; STREAMS],
+    open_segment: [Option<u32>; STREAMS],
+    next_sequence: u64,
+    next_generation: u32,
+    next_group: u32,
+    wanted: u64,
+    sealed: VecDeque<usize>,
+    victim: Option<Victim>,
+    copies: Vec<Option<CopyRead>>,
+    free_copies: Vec<usize>,
+    unread: VecDeque<usize>,
+    ready: VecDeque<(CopyRead, BufferMut)>,
+    renewed: Vec<[u64; 3]>,
+    still: Vec<[u64; 3]>,
+    live: Vec<bool>,
+    entries: Vec<(u64, LogAddress)>,
+    pool: BufferPool,
+    statistics: LogStatistics,
+    read_only: Option<&'static str>,
+    gone: bool,
+    filling: bool,
+    unfinished: bool,
+    free_segments: u32,
+    real_segments: u32,
+}
+
+fn plain_slot(layout: &Layout, iu_bytes: usize) -> Slot {
+    let body = BufferMut::copy_from(&vec![0; IU_SIZE_BYTES + layout.chunk_ius() as usize * iu_bytes]);
+    Slot { header: None, body: Body::Open(body), chunk: None, iu_bytes, spare_checksums: Vec::new() }
+}
+
+fn absent() -> Segment {
+    Segment {
+        state: SegmentState::Absent,
+        blocks: SmallVec::new(),
+        generation: 0,
+        stream: 0,
+        next_unit: 0,
+        valid: 0,
+        completed_rows: SmallVec::new(),
+        last_note: 0,
+        last_sequence: 0,
+        reads: 0,
+        chunks: 0,
+        free_after: 0,
+        poisoned: false,
+    }
+}
+
+impl Log {
+    /// A log over an empty or recovered space; `staging` is its part of protected memory, if the medium has some.
+    pub fn new(config: &LogConfig, space: &dyn EraseBlockSpace, staging: Option<ProtectedRegion>) -> Log {
+        let mut layout = Layout::new(*space.shape(), space.unit_count());
+        let user_iu = layout.content_mode().bytes_per_iu();
+        let slot_size = |layout: &Layout| {
+            (SLOT_HEADER_SIZE_BYTES + IU_SIZE_BYTES + layout.chunk_ius() as usize * user_iu)
+                .next_multiple_of(64)
+        };
+        if let Some(region) = &staging {
+            // At least four slots, or programs and appends would wait for each other.
+            while layout.chunk_units > 1
+                && layout.chunk_units * layout.unit_ius > 2
+                && region.len() / slot_size(&layout) < 4
+            {
+                layout.chunk_units = (layout.chunk_units / 2).max(if layout.unit_ius == 1 { 2 } else { 1 });
+            }
+        }
+        let size = slot_size(&layout);
+        let staging = staging.filter(|region| region.len() / size >= 2);
+        let protected = staging.is_some();
+        let pads = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units) as usize;
+        let mut slots = Vec::new();
+        if let Some(region) = staging {
+            let count = (region.len() / size).min(256);
+            let mut rest = region;
+            for _ in 0..count {
+                let mut body = rest.split_to(size);
+                let header = Some(body.split_to(SLOT_HEADER_SIZE_BYTES).into_buffer());
+                let body = body.into_buffer();
+                slots.push(Slot {
+                    header,
+                    body: Body::Open(body),
+                    chunk: None,
+                    iu_bytes: user_iu,
+                    spare_checksums: Vec::new(),
+                });
+            }
+        } else {
+            for _ in 0..config.user_slots.max(4) + pads {
+                slots.push(plain_slot(&layout, user_iu));
+            }
+        }
+        let user_slots = slots.len();
+        for _ in 0..8 + pads {
+            slots.push(plain_slot(&layout, user_iu));
+        }
+        for _ in 0..4 + pads {
+            slots.push(plain_slot(&layout, IU_SIZE_BYTES));
+        }
+        let count = (0..space.unit_count())
+            .map(|unit| space.blocks_of_unit(diecut_vssd::space::UnitIndex(unit)))
+            .min()
+            .unwrap_or(0)
+            * layout.groups;
+        // Numbers beyond the real ones stand for chunks that recovery found in staging.
+        let count = count.min((u32::MAX >> layout.segment_shift) - 1 - user_slots as u32);
+        let segments = (0..count + user_slots as u32).map(|_| absent()).collect();
+        let mut log = Log {
+            segments,
+            slots,
+            user_slots,
+            map_slots: user_slots + 8 + pads,
+            protected,
+            open: [None; STREAMS],
+            open_segment: [None; STREAMS],
+            next_sequence: 1,
+            next_generation: 1,
+            next_group: 0,
+            wanted: 0,
+            sealed: VecDeque::new(),
+            victim: None,
+            copies: Vec::new(),
+            free_copies: Vec::new(),
+            unread: VecDeque::new(),
+            ready: VecDeque::new(),
+            renewed: Vec::new(),
+            still: Vec::new(),
+            live: Vec::new(),
+            entries: Vec::new(),
+            pool: BufferPool::new(),
+            statistics: LogStatistics::default(),
+            read_only: None,
+            gone: false,
+            filling: false,
+            unfinished: false,
+            free_segments: 0,
+            real_segments: count,
+            layout,
+        };
+        log.count_free(space);
+        log
+    }
+
+    /// The arithmetic.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// IUs programmed by cause.
+    pub fn statistics(&self) -> &LogStatistics {
+        &self.statistics
+    }
+
+    /// Why no more is written.
+    pub fn read_only(&self) -> Option<&'static str> {
+        self.read_only
+    }
+
+    /// Whether the power is gone.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Whether user data is durable once published.
+    pub fn is_protected(&self) -> bool {
+        self.protected
+    }
+
+    /// Sequence that the next entry gets.
+    pub fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Segments that could be opened now.
+    pub fn free_segments(&self) -> u32 {
+        self.free_segments
+    }
+
+    /// Segments of the log when none is bad.
+    pub fn segment_count(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    /// Buffers of this log.
+    pub fn pool(&mut self) -> &mut BufferPool {
+        &mut self.pool
+    }
+
+    /// All entries before this one are durable against a power cut.
+    pub fn durable_before(&self) -> u64 {
+        self.floor(false)
+    }
+
+    fn floor(&self, without_map: bool) -> u64 {
+        let mut floor = self.next_sequence;
+        for (index, slot) in self.slots.iter().enumerate() {
+            if let Some(chunk) = &slot.chunk
+                && !(self.protected && index < self.user_slots)
+                && !(without_map && chunk.stream as usize == STREAM_MAP)
+                && chunk.data_count + chunk.note_count > 0
+            {
+                floor = floor.min(chunk.sequence);
+            }
+        }
+        floor
+    }
+
+    /// Counts a place as live.
+    #[inline]
+    pub fn validate(&mut self, address: LogAddress) {
+        self.segments[(address.0 >> self.layout.segment_shift) as usize].valid += 1;
+    }
+
+    /// Counts a place as dead.
+    #[inline]
+    pub fn invalidate(&mut self, address: LogAddress) {
+        let segment = &mut self.segments[(address.0 >> self.layout.segment_shift) as usize];
+        assert!(segment.valid > 0, "a place dies once");
+        segment.valid -= 1;
+    }
+
+    /// Whether [`Log::work`] has more to do without an event.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished && !self.gone
+    }
+
+    /// Takes no more appends.
+    pub fn set_read_only(&mut self, reason: &'static str) {
+        self.read_only.get_or_insert(reason);
+    }
+
+    /// Lets the log go on: programs, releases, frees, cleans. Call after appends and completions.
+    pub fn work(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        if self.gone {
+            return;
+        }
+        self.find_homes(space, owner);
+        self.release(space);
+        self.clean(space, owner);
+        self.push(space);
+    }
+
+    /// IUs of data that all segments but the reserve hold when chunks are full.
+    pub fn usable_ius(&self) -> u64 {
+        let per_segment = self.layout.segment_ius - self.layout.chunks_per_segment();
+        u64::from(self.real_segments.saturating_sub(CLEAN_BELOW_SEGMENTS + 2)) * u64::from(per_segment)
+    }
+}

@@ -1,0 +1,108 @@
+//! What a restart found becomes segments and chunks again.
+
+use super::*;
+
+impl Log {
+    /// Takes a segment found after a restart.
+    pub fn adopt_segment(&mut self, index: u32, generation: u32, stream: usize, blocks: &[LogicalBlock]) {
+        self.segments[index as usize] = Segment {
+            state: SegmentState::Sealed,
+            blocks: SmallVec::from_slice(blocks),
+            generation,
+            stream,
+            completed_rows: SmallVec::from_elem(
+                self.layout.shape.program_units(),
+                self.layout.width as usize,
+            ),
+            ..absent()
+        };
+        self.next_generation = self.next_generation.max(generation + 1);
+    }
+
+    /// Generation of a segment that is held.
+    pub fn generation(&self, index: u32) -> Option<u32> {
+        let segment = self.segments.get(index as usize)?;
+        (segment.state != SegmentState::Absent).then_some(segment.generation)
+    }
+
+    /// The erase block and IU of a place.
+    pub fn block_of(&self, address: LogAddress) -> (LogicalBlock, u32) {
+        let (member, iu) = self.layout.place(self.layout.offset_of(address));
+        (self.segments[self.layout.segment_of(address).0 as usize].blocks[member], iu)
+    }
+
+    /// Notes what a chunk of an adopted segment holds.
+    pub fn adopt_chunk(&mut self, head: &Head, last_sequence: u64, last_note: u64) {
+        let segment = &mut self.segments[head.segment as usize];
+        segment.last_sequence = segment.last_sequence.max(last_sequence);
+        segment.last_note = segment.last_note.max(last_note);
+        // What lies behind the last whole chunk was torn: the cleaner looks for nothing there.
+        let end = head.offset / self.layout.unit_ius + u32::from(head.unit_count);
+        segment.next_unit = segment.next_unit.max(end);
+        self.next_sequence = self.next_sequence.max(last_sequence + 1);
+    }
+
+    /// Chunks found in protected staging: slot, head fields, head bytes.
+    pub fn found_in_staging(&self) -> Vec<(usize, RecoveredChunk)> {
+        let mut found = Vec::new();
+        for (index, slot) in self.slots[..self.user_slots].iter().enumerate() {
+            if let Some((sequence, segment, generation, offset, data, notes)) = slot.found() {
+                let head = Head {
+                    segment,
+                    generation,
+                    offset,
+                    data_count: data as u16,
+                    unit_count: (data + 1).div_ceil(self.layout.unit_ius) as u16,
+                    note_count: notes,
+                    sequence,
+                    ..Head::default()
+                };
+                found.push((index, RecoveredChunk { head, bytes: slot.bytes()[..IU_SIZE_BYTES].to_vec() }));
+            }
+        }
+        found
+    }
+
+    /// Empties a slot whose chunk is whole on flash.
+    pub fn drop_staged(&mut self, slot: usize) {
+        self.slots[slot].clear();
+    }
+
+    /// Keeps a chunk found in staging: it gets a new place. Until then it lies in a segment that does not exist on
+    /// flash, which is returned; its addresses are those of offset 0 there.
+    ///
+    /// # Panics
+    /// If there is no unused segment number.
+    pub fn adopt_staged(&mut self, slot: usize, found: &RecoveredChunk, last_sequence: u64) -> SegmentIndex {
+        let index = self
+            .segments
+            .iter()
+            .rposition(|s| s.state == SegmentState::Absent)
+            .expect("the reserve leaves segment numbers");
+        self.segments[index].state = SegmentState::Sealed;
+        self.segments[index].poisoned = false;
+        self.segments[index].chunks = 1;
+        self.segments[index].next_unit = self.layout.segment_units;
+        let mut checksums = Vec::with_capacity(self.layout.chunk_ius() as usize);
+        for data in 0..u32::from(found.head.data_count) {
+            checksums.push(checksum(self.slots[slot].iu(data)));
+        }
+        self.slots[slot].chunk = Some(Chunk {
+            state: ChunkState::Homeless,
+            stream: STREAM_USER as u16,
+            segment: index as u32,
+            first_unit: 0,
+            units: found.head.unit_count.into(),
+            room_units: found.head.unit_count.into(),
+            sequence: found.head.sequence,
+            expected: 0,
+            last_sequence,
+            data_count: found.head.data_count.into(),
+            note_count: found.head.note_count,
+            pending: 0,
+            checksums,
+        });
+        self.next_sequence = self.next_sequence.max(last_sequence + 1);
+        SegmentIndex(index as u32)
+    }
+}

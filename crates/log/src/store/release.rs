@@ -1,0 +1,212 @@
+//! Programs end: chunks become safe, or find another place; dead segments are freed.
+
+use super::*;
+
+impl Log {
+    /// Whether the log waits for this completion itself. If not, it belongs to the log's user.
+    pub fn complete(
+        &mut self,
+        completion: SpaceCompletion,
+        owner: &mut impl Owner,
+    ) -> Option<SpaceCompletion> {
+        if completion.result == Err(SpaceError::PowerLost) {
+            self.gone = true;
+        }
+        let token = completion.token.0;
+        match token & (0xff << 56) {
+            TOKEN_APPEND => {
+                let slot = (token & 0xffff_ffff) as usize;
+                let member = (token >> 32 & 0xff_ffff) as usize;
+                let chunk = self.slots[slot].chunk.as_mut().expect("a chunk waits for its programs");
+                chunk.pending -= 1;
+                let segment = chunk.segment as usize;
+                if completion.result.is_ok() {
+                    self.segments[segment].completed_rows[member] += 1;
+                } else if !self.gone {
+                    if completion.result == Err(SpaceError::ReadOnly) {
+                        self.read_only = Some("the vSSD has no good erase blocks left");
+                    }
+                    self.fail_segment(segment as u32);
+                }
+                None
+            }
+            TOKEN_HEAD => {
+                self.head_arrived(completion, owner);
+                None
+            }
+            TOKEN_COPY => {
+                let index = (token & 0xffff_ffff) as usize;
+                let read = self.copies[index].take().expect("a copy waits for its read");
+                self.free_copies.push(index);
+                match completion.destination {
+                    Some(buffer)
+                        if completion.result.is_ok() && self.checked(&read, &buffer, &completion.oob) =>
+                    {
+                        self.ready.push_back((read, buffer));
+                    }
+                    _ => {
+                        self.statistics.lost_ius += read.tags.len() as u64;
+                        self.segments[self.layout.segment_of(read.first).0 as usize].poisoned = true;
+                    }
+                }
+                self.victim.as_mut().expect("copies belong to a victim").reads -= 1;
+                None
+            }
+            TOKEN_IGNORE => None,
+            _ => Some(completion),
+        }
+    }
+
+    pub(super) fn fail_segment(&mut self, index: u32) {
+        diecut_units::mark!("log: program failed, chunks move");
+        let segment = &mut self.segments[index as usize];
+        if segment.state == SegmentState::Open {
+            segment.state = SegmentState::Sealed;
+        }
+        let stream = segment.stream;
+        if self.open_segment[stream] == Some(index) {
+            self.open_segment[stream] = None;
+            self.seal(stream);
+        }
+        for slot in &mut self.slots {
+            if let Some(chunk) = &mut slot.chunk
+                && chunk.segment == index
+            {
+                chunk.state = ChunkState::Homeless;
+            }
+        }
+        let slots = &self.slots;
+        self.sealed.retain(|s| slots[*s].chunk.as_ref().is_some_and(|c| c.state == ChunkState::Sealed));
+    }
+
+    pub(super) fn find_homes(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        for index in 0..self.slots.len() {
+            let Some(chunk) = &self.slots[index].chunk else { continue };
+            if chunk.state != ChunkState::Homeless || chunk.pending > 0 {
+                continue;
+            }
+            let (stream, old, units) = (chunk.stream as usize, chunk.segment, chunk.units);
+            let (data, old_first, sequence, notes) =
+                (chunk.data_count, chunk.first_unit, chunk.sequence, chunk.note_count);
+            let last = chunk.last_sequence;
+            self.seal(stream);
+            // A chunk that moves may use the reserve: its data was accepted.
+            let Some((segment, first_unit, _)) = self.place(stream, units, space).or_else(|| {
+                // The last one is the cleaner's, unless frees wait for just these chunks to be durable.
+                let freeing = self.segments.iter().any(|s| s.state == SegmentState::Freeing);
+                if self.free_segments < 2 && !freeing {
+                    return None;
+                }
+                let kept = self.open_segment[STREAM_CLEANER];
+                let segment = self.open_new_segment(STREAM_CLEANER, space);
+                self.open_segment[STREAM_CLEANER] = kept;
+                let segment = segment?;
+                self.open_segment[stream] = Some(segment);
+                self.segments[segment as usize].stream = stream;
+                Some((segment, 0, 0))
+            }) else {
+                return;
+            };
+            self.segments[old as usize].chunks -= 1;
+            let target = &mut self.segments[segment as usize];
+            target.chunks += 1;
+            target.next_unit += units;
+            target.last_sequence = target.last_sequence.max(last);
+            if notes > 0 {
+                target.last_note = target.last_note.max(last);
+            }
+            if target.next_unit == self.layout.segment_units {
+                target.state = SegmentState::Sealed;
+                self.open_segment[stream] = None;
+            }
+            let generation = target.generation;
+            let offset = first_unit * self.layout.unit_ius;
+            for record in 0..data {
+                let tag = head::record(self.slots[index].bytes(), record as usize);
+                let from =
+                    self.layout.address(SegmentIndex(old), old_first * self.layout.unit_ius + 1 + record);
+                let to = self.layout.address(SegmentIndex(segment), offset + 1 + record);
+                if owner.moved(tag, from, to) {
+                    self.invalidate(from);
+                    self.validate(to);
+                }
+            }
+            let slot = &mut self.slots[index];
+            slot.name(sequence, segment, generation, offset);
+            slot.body = match std::mem::replace(&mut slot.body, Body::Moving) {
+                Body::Shared(loan, buffer) => {
+                    drop(buffer);
+                    Body::Open(loan.reclaim())
+                }
+                body => body,
+            };
+            let chunk = slot.chunk.as_mut().expect("homeless");
+            (chunk.segment, chunk.first_unit, chunk.state) = (segment, first_unit, ChunkState::Sealed);
+            self.sealed.push_back(index);
+        }
+    }
+
+    pub(super) fn release(&mut self, space: &mut dyn EraseBlockSpace) {
+        let rows = self.layout.shape.program_units();
+        let unsafe_units = self.layout.shape.unsafe_units;
+        // A chunk may wait for one in a later slot: again until nothing changes.
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            for index in 0..self.slots.len() {
+                let Some(chunk) = &mut self.slots[index].chunk else { continue };
+                if chunk.state == ChunkState::Programming && chunk.pending == 0 {
+                    chunk.state = ChunkState::Unsafe;
+                }
+                if chunk.state != ChunkState::Unsafe {
+                    continue;
+                }
+                let (number, first_unit) = (chunk.segment, chunk.first_unit);
+                // Recovery walks a segment from its start: what lies behind a torn chunk is not found.
+                let behind = self.slots.iter().any(|slot| {
+                    slot.chunk.as_ref().is_some_and(|c| c.segment == number && c.first_unit < first_unit)
+                });
+                let empty = |c: &Chunk| c.data_count + c.note_count == 0;
+                let chunk = self.slots[index].chunk.as_ref().filter(|c| !behind || empty(c));
+                let Some(chunk) = chunk else { continue };
+                let segment = &self.segments[number as usize];
+                // Filler holds nothing that could be lost.
+                let safe = chunk.data_count + chunk.note_count == 0
+                    || (chunk.first_unit..chunk.first_unit + chunk.units).all(|unit| {
+                        let done = segment.completed_rows[(unit % self.layout.width) as usize];
+                        done == rows || done >= unit / self.layout.width + 1 + unsafe_units
+                    });
+                if safe {
+                    let segment = chunk.segment as usize;
+                    self.slots[index].release();
+                    self.segments[segment].chunks -= 1;
+                    again = true;
+                }
+            }
+        }
+        let floor = self.floor(false);
+        let mut freed = false;
+        for index in 0..self.segments.len() {
+            let segment = &mut self.segments[index];
+            if segment.state == SegmentState::Freeing
+                && segment.reads == 0
+                && segment.chunks == 0
+                && (floor >= segment.free_after || mutant!("log: segment freed before copies durable"))
+            {
+                assert_eq!(segment.valid, 0, "only dead segments are freed");
+                for block in std::mem::take(&mut segment.blocks) {
+                    if block == NO_BLOCK {
+                        continue;
+                    }
+                    space.free(block).expect("held by this segment");
+                }
+                *segment = absent();
+                self.statistics.segments_freed += 1;
+                freed = true;
+            }
+        }
+        if freed {
+            space.sync(SpaceToken(TOKEN_IGNORE));
+            self.count_free(space);
+        }
+    }
+}
