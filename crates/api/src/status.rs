@@ -38,6 +38,9 @@ pub struct Device {
     pub free_dies: u32,
     /// Erase blocks that are bad.
     pub bad_erase_blocks: u64,
+    /// Erase blocks that were set aside because what they hold is not certain, each with its reason.
+    #[serde(default)]
+    pub quarantined: Vec<String>,
     /// Erases of each channel since the device was made.
     pub erases_per_channel: Vec<u64>,
 }

@@ -87,6 +87,7 @@ fn device(device: control::DeviceStatus) -> status::Device {
         free_channels: device.free_channels,
         free_dies: device.free_dies,
         bad_erase_blocks: device.bad_erase_blocks,
+        quarantined: device.quarantined,
         erases_per_channel: device.erases_per_channel,
     }
 }

@@ -216,6 +216,8 @@ pub struct DeviceStatus {
     pub free_dies: u32,
     /// Erase blocks that are bad.
     pub bad_erase_blocks: u64,
+    /// Erase blocks set aside because what they hold is not certain, each with its reason.
+    pub quarantined: Vec<String>,
 }
 
 /// A vSSD.

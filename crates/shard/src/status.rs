@@ -45,6 +45,7 @@ impl<M: Media> Shard<M> {
             free_channels: free_channels as u16,
             free_dies,
             bad_erase_blocks: bad.count() as u64,
+            quarantined: self.flash.pool.quarantined().iter().map(ToString::to_string).collect(),
         }
     }
 

@@ -22,6 +22,7 @@
 mod config;
 mod oob;
 mod pool;
+mod recovery;
 mod resources;
 pub mod space;
 mod system;
@@ -31,6 +32,7 @@ mod view;
 pub use config::{DieCosts, PoolConfig};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
+pub use recovery::{QuarantineReason, Quarantined};
 pub use resources::{AllocError, DeallocError, DiePlacement, Isolation, LevelTable};
 pub use space::*;
 pub use system::SystemArea;

@@ -1,13 +1,14 @@
 //! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
 
+use crate::recovery::Quarantined;
 use crate::resources::{DieUse, Resources, UnitPlace};
-use crate::table::{BlockEntry, BlockState, BlockTable, OpenError, VssdEntry};
+use crate::table::{BlockEntry, BlockState, BlockTable, UnitEntry, VssdEntry};
 use crate::{
     AllocError, BlockShape, DeallocError, IoClass, Isolation, LogicalBlock, PoolConfig, Purpose,
     SpaceCompletion, SpaceError, SpaceToken, SystemArea,
 };
 use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
-use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, ProtectedRegion, Time, mark, mutant};
+use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time, mutant};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -34,6 +35,8 @@ pub(crate) struct Block {
     pub freed: bool,
     /// Was open when the process or the power went: what a torn program left cannot be programmed over.
     pub sealed: bool,
+    /// What it holds is not certain: not read, not programmed, and retired when its holder frees it.
+    pub quarantined: bool,
     pub owner: VssdId,
     pub logical: LogicalBlock,
     pub purpose: Purpose,
@@ -49,8 +52,34 @@ pub(crate) struct Block {
     pub waiting: VecDeque<u32>,
 }
 
+impl Block {
+    pub fn new(state: State) -> Block {
+        Block {
+            state,
+            erased: false,
+            failed: false,
+            freed: false,
+            sealed: false,
+            quarantined: false,
+            owner: VssdId(0),
+            logical: LogicalBlock::default(),
+            purpose: Purpose(0),
+            erase_count: 0,
+            next_page: 0,
+            done_pages: 0,
+            in_flight: 0,
+            sequence: 0,
+            appends: 0,
+            append_class: IoClass::HostWrite,
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
 pub(crate) struct Unit {
     pub place: UnitPlace,
+    /// Erase blocks it lost beyond the die's reserve.
+    pub lost_blocks: u16,
     pub map: Vec<u32>,
     pub free_indices: Vec<u32>,
 }
@@ -64,7 +93,7 @@ pub(crate) struct Vssd {
     pub erases: u64,
 }
 
-struct Flow {
+pub(crate) struct Flow {
     owner: Option<VssdId>,
     classes: [VecDeque<u32>; 5],
     skipped: [u32; 5],
@@ -73,15 +102,15 @@ struct Flow {
     used: u64,
 }
 
-struct Die {
+pub(crate) struct Die {
     flows: Vec<Flow>,
     /// Where the flow served last stood; a flow that was idle starts here and not earlier.
     virtual_time: u64,
     in_flight: u16,
     programs: u16,
-    free: BinaryHeap<Reverse<(u32, u32)>>,
-    erases: u64,
-    retired: u32,
+    pub free: BinaryHeap<Reverse<(u32, u32)>>,
+    pub erases: u64,
+    pub retired: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,20 +138,22 @@ const PATIENCE: [u32; 5] = [u32::MAX, 8, 16, 16, 32];
 pub struct Pool {
     pub(crate) geometry: Geometry,
     pub(crate) shape: BlockShape,
-    config: PoolConfig,
+    pub(crate) config: PoolConfig,
     system: SystemArea,
-    resources: Resources,
+    pub(crate) resources: Resources,
     reserve_blocks: u32,
     pub(crate) blocks: Vec<Block>,
-    dies: Vec<Die>,
+    pub(crate) dies: Vec<Die>,
     pub(crate) vssds: Vec<Vssd>,
-    next_vssd: u32,
-    sequence: u64,
+    pub(crate) next_vssd: u32,
+    pub(crate) sequence: u64,
     ops: Vec<Option<Op>>,
     free_ops: Vec<u32>,
     pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
     /// Block states that survive, if the medium has protected memory for them.
-    table: Option<BlockTable>,
+    pub(crate) table: Option<BlockTable>,
+    /// See [`Pool::quarantined`].
+    pub(crate) quarantined: Vec<Quarantined>,
 }
 
 impl Pool {
@@ -146,24 +177,7 @@ impl Pool {
                 if !excluded {
                     free.push(Reverse((0, blocks.len() as u32)));
                 }
-                blocks.push(Block {
-                    state: if excluded { State::Excluded } else { State::Free },
-                    erased: false,
-                    failed: false,
-                    freed: false,
-                    sealed: false,
-                    owner: VssdId(0),
-                    logical: LogicalBlock::default(),
-                    purpose: Purpose(0),
-                    erase_count: 0,
-                    next_page: 0,
-                    done_pages: 0,
-                    in_flight: 0,
-                    sequence: 0,
-                    appends: 0,
-                    append_class: IoClass::HostWrite,
-                    waiting: VecDeque::new(),
-                });
+                blocks.push(Block::new(if excluded { State::Excluded } else { State::Free }));
             }
             let usable = good * 100 >= per_die * config.usable_die_percent;
             if usable {
@@ -206,122 +220,8 @@ impl Pool {
             free_ops: Vec::new(),
             ready: Vec::new(),
             table: None,
+            quarantined: Vec::new(),
         }
-    }
-
-    /// Bytes of protected memory that the journal of block states takes.
-    pub fn journal_size_bytes(geometry: &Geometry, config: &PoolConfig) -> usize {
-        BlockTable::size_bytes(geometry, config.soft_planes_per_die)
-    }
-
-    /// Opens a pool whose block states are in `journal`, the same part of protected memory at each opening; an empty one
-    /// (zeros) is made new. Blocks that were open are given back to their holders as they are, for reading only.
-    ///
-    /// # Errors
-    /// Says what is wrong with the block states; nothing is changed then.
-    pub fn open<M: Media + ?Sized>(
-        media: &M,
-        config: PoolConfig,
-        journal: ProtectedRegion,
-    ) -> Result<Pool, OpenError> {
-        let mut pool = Pool::create(media, config);
-        let (table, is_new) = BlockTable::open(journal, &pool.geometry, pool.config.soft_planes_per_die)?;
-        if !is_new {
-            pool.take_over(&table)?;
-        }
-        pool.table = Some(table);
-        Ok(pool)
-    }
-
-    fn take_over(&mut self, table: &BlockTable) -> Result<(), OpenError> {
-        for entry in table.vssds() {
-            self.next_vssd = self.next_vssd.max(entry.id.0 + 1);
-            if !entry.placed {
-                continue;
-            }
-            let sound = |place: &UnitPlace| {
-                place.die < self.geometry.dies()
-                    && place.soft_plane.is_none_or(|plane| plane < self.config.soft_planes_per_die)
-            };
-            if !entry.units.iter().all(sound) {
-                return Err(OpenError::Entry(format!(
-                    "vSSD {} lies on a die that does not exist",
-                    entry.id.0
-                )));
-            }
-            self.resources.take(entry.id, &entry.units);
-            self.place(entry.id, entry.isolation, &entry.units);
-        }
-        for die in &mut self.dies {
-            die.free.clear();
-        }
-        for number in 0..self.blocks.len() as u32 {
-            let entry = table.block(number);
-            if let Some(entry) = &entry {
-                self.sequence = self.sequence.max(entry.sequence + 1);
-            }
-            if self.blocks[number as usize].state == State::Excluded {
-                continue;
-            }
-            let die = self.die_of(number);
-            let erase_count = entry.as_ref().map_or(0, |entry| entry.erase_count);
-            self.blocks[number as usize].erase_count = erase_count;
-            self.dies[die].erases += u64::from(erase_count);
-            match entry {
-                Some(entry) if matches!(entry.state, BlockState::Held | BlockState::HeldFailed) => {
-                    self.hold_again(number, &entry, table)?;
-                }
-                Some(entry) if entry.state == BlockState::Retired => {
-                    self.blocks[number as usize].state = State::Excluded;
-                    self.dies[die].retired += 1;
-                }
-                _ => self.dies[die].free.push(Reverse((erase_count, number))),
-            }
-        }
-        Ok(())
-    }
-
-    fn hold_again(&mut self, number: u32, entry: &BlockEntry, table: &BlockTable) -> Result<(), OpenError> {
-        let die = self.die_of(number) as u32;
-        let pages = if mutant!("vssd: incomplete block wins") {
-            self.shape.pages
-        } else {
-            table.pages(number, entry.sequence)
-        };
-        let Some(vssd) = self.vssds.iter_mut().find(|vssd| vssd.id == entry.owner) else {
-            // Its vSSD was removed; the block had not been given back yet.
-            mark!("vssd: block of a removed vSSD");
-            self.dies[die as usize].free.push(Reverse((entry.erase_count, number)));
-            return Ok(());
-        };
-        let place = vssd.units.get_mut(usize::from(entry.logical.unit.0));
-        let unit = place.filter(|unit| unit.place.die == die);
-        let cell = unit.and_then(|unit| {
-            let index = entry.logical.index;
-            let cell = unit.map.get_mut(index as usize)?;
-            unit.free_indices.retain(|free| *free != index);
-            Some(cell)
-        });
-        match cell {
-            Some(cell) if *cell == u32::MAX => *cell = number,
-            _ => {
-                let LogicalBlock { unit, index } = entry.logical;
-                let id = entry.owner.0;
-                return Err(OpenError::Entry(format!(
-                    "erase block {number} claims to be block {index} of unit {} of vSSD {id}",
-                    unit.0
-                )));
-            }
-        }
-        let block = &mut self.blocks[number as usize];
-        block.state = State::Held;
-        (block.owner, block.logical, block.purpose) = (entry.owner, entry.logical, entry.purpose);
-        block.sequence = entry.sequence;
-        (block.next_page, block.done_pages) = (pages.min(self.shape.pages), pages.min(self.shape.pages));
-        block.erased = true;
-        block.failed = entry.state == BlockState::HeldFailed;
-        block.sealed = pages < self.shape.pages;
-        Ok(())
     }
 
     /// Writes a block's state down. What it says is durable at once.
@@ -355,20 +255,33 @@ impl Pool {
         let places = self.resources.choose(&self.config.levels, isolation, level, capacity_bytes, wear)?;
         let id = VssdId(self.next_vssd);
         self.next_vssd += 1;
-        self.resources.take(id, &places);
-        if let Some(table) = &mut self.table {
-            table.set_vssd(&VssdEntry { id, placed: true, isolation, units: places.clone() });
-        }
+        self.resources.take(id, &places).expect("chosen places are free");
         self.place(id, isolation, &places);
+        self.record_vssd(self.vssds.len() - 1);
         Ok(id)
     }
 
-    fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
+    /// Writes a vSSD down as it is now.
+    fn record_vssd(&mut self, at: usize) {
+        let Some(table) = &mut self.table else { return };
+        let vssd = &self.vssds[at];
+        let units = vssd.units.iter();
+        table.set_vssd(&VssdEntry {
+            id: vssd.id,
+            placed: true,
+            isolation: vssd.isolation,
+            read_only: vssd.read_only,
+            units: units.map(|unit| UnitEntry { place: unit.place, lost_blocks: unit.lost_blocks }).collect(),
+        });
+    }
+
+    pub(crate) fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
         let units: Vec<Unit> = places
             .iter()
             .map(|&place| {
                 let count = self.resources.unit_blocks(place);
-                Unit { place, map: vec![u32::MAX; count as usize], free_indices: (0..count).rev().collect() }
+                let map = vec![u32::MAX; count as usize];
+                Unit { place, lost_blocks: 0, map, free_indices: (0..count).rev().collect() }
             })
             .collect();
         let owner = (isolation != Isolation::None).then_some(id);
@@ -404,8 +317,8 @@ impl Pool {
         }
         let vssd = self.vssds.remove(at);
         if let Some(table) = &mut self.table {
-            let entry = VssdEntry { id, placed: false, isolation: vssd.isolation, units: Vec::new() };
-            table.set_vssd(&entry);
+            let (isolation, units) = (vssd.isolation, Vec::new());
+            table.set_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
         }
         for unit in &vssd.units {
             for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
@@ -497,7 +410,8 @@ impl Pool {
     pub(crate) fn free_block(&mut self, number: u32) {
         self.blocks[number as usize].freed = true;
         if self.blocks[number as usize].in_flight > 0 && !mutant!("vssd: free forgotten") {
-            let failed = self.blocks[number as usize].failed;
+            let block = &self.blocks[number as usize];
+            let failed = block.failed || block.quarantined;
             self.record(number, if failed { BlockState::Retired } else { BlockState::Free });
         }
         self.settle(number);
@@ -527,6 +441,8 @@ impl Pool {
         assert!(block.state == State::Free && block.in_flight == 0, "block {number} is free");
         block.state = State::Held;
         (block.erased, block.failed, block.freed, block.sealed) = (false, false, false, false);
+        // Counted when it is intended: no crash makes the count smaller than what the silicon saw.
+        block.erase_count += 1;
         (block.owner, block.logical, block.purpose) = (id, logical, purpose);
         (block.next_page, block.done_pages, block.sequence) = (0, 0, sequence);
         // Known as held before it is erased: after a crash it is its owner's, or free and erased before anything else.
@@ -704,10 +620,8 @@ impl Pool {
             block.failed = true;
             return;
         }
-        block.erase_count += 1;
-        let state = if result.is_ok() { BlockState::Held } else { BlockState::HeldFailed };
-        if !block.freed && !mutant!("vssd: allocation not recorded") {
-            self.record(op.block, state);
+        if result.is_err() && !block.freed && !mutant!("vssd: allocation not recorded") {
+            self.record(op.block, BlockState::HeldFailed);
         }
         let block = &mut self.blocks[op.block as usize];
         match result {
@@ -771,26 +685,33 @@ impl Pool {
         if block.state != State::Held || !block.freed || block.in_flight > 0 {
             return;
         }
-        let (logical, owner, failed) = (block.logical, block.owner, block.failed);
+        let (logical, owner) = (block.logical, block.owner);
+        let failed = block.failed || block.quarantined;
         let die = self.die_of(number);
         // Beyond the reserve the unit that wore the block shrinks, and its vSSD takes no more writes.
         let lost = failed && self.dies[die].retired >= self.reserve_blocks;
-        let vssd = self.vssds.iter_mut().find(|vssd| vssd.id == owner).expect("holds the block");
+        let at = self.vssds.iter().position(|vssd| vssd.id == owner).expect("holds the block");
+        let vssd = &mut self.vssds[at];
         let unit = &mut vssd.units[usize::from(logical.unit.0)];
         unit.map[logical.index as usize] = u32::MAX;
         if lost {
+            unit.lost_blocks = unit.lost_blocks.saturating_add(1);
             vssd.read_only = true;
+            // Before the block is written down as retired: a crash in between shrinks the unit once more, never less.
+            if !mutant!("vssd: read-only forgotten") {
+                self.record_vssd(at);
+            }
         } else {
             unit.free_indices.push(logical.index);
         }
         self.recycle(number);
     }
 
-    fn recycle(&mut self, number: u32) {
+    pub(crate) fn recycle(&mut self, number: u32) {
         let die = self.die_of(number);
         let block = &mut self.blocks[number as usize];
         block.owner = VssdId(0);
-        let failed = block.failed;
+        let failed = block.failed || block.quarantined;
         if !mutant!("vssd: free forgotten") {
             self.record(number, if failed { BlockState::Retired } else { BlockState::Free });
         }

@@ -289,24 +289,27 @@ impl Resources {
         places
     }
 
-    pub fn take(&mut self, vssd: VssdId, places: &[UnitPlace]) {
-        for place in places {
+    /// Takes places for a vSSD.
+    ///
+    /// # Errors
+    /// The first place that is not free; those before it are taken then.
+    pub fn take(&mut self, vssd: VssdId, places: &[UnitPlace]) -> Result<(), UnitPlace> {
+        for &place in places {
             let die = &mut self.dies[place.die as usize];
-            match place.soft_plane {
-                None => {
-                    assert!(*die == DieUse::Free, "die {} is taken", place.die);
-                    *die = DieUse::Whole(vssd);
+            match (place.soft_plane, &mut *die) {
+                (None, DieUse::Free) => *die = DieUse::Whole(vssd),
+                (Some(plane), DieUse::Free) => {
+                    let mut planes = vec![None; usize::from(self.soft_planes_per_die)];
+                    planes[usize::from(plane)] = Some(vssd);
+                    *die = DieUse::Cut(planes);
                 }
-                Some(plane) => {
-                    if *die == DieUse::Free {
-                        *die = DieUse::Cut(vec![None; usize::from(self.soft_planes_per_die)]);
-                    }
-                    let DieUse::Cut(planes) = die else { panic!("die {} is not cut", place.die) };
-                    let before = planes[usize::from(plane)].replace(vssd);
-                    assert!(before.is_none(), "soft-plane {plane} of die {} is taken", place.die);
+                (Some(plane), DieUse::Cut(planes)) if planes[usize::from(plane)].is_none() => {
+                    planes[usize::from(plane)] = Some(vssd);
                 }
+                _ => return Err(place),
             }
         }
+        Ok(())
     }
 
     pub fn release(&mut self, places: &[UnitPlace]) {
@@ -381,7 +384,7 @@ mod test {
             choose(&resources, Isolation::Channel, 0, 129),
             Err(AllocError::DoesNotFit { needed: 5, total: 4, .. })
         ));
-        resources.take(VssdId(1), &[UnitPlace { die: 0, soft_plane: None }]);
+        resources.take(VssdId(1), &[UnitPlace { die: 0, soft_plane: None }]).unwrap();
         assert_eq!(
             choose(&resources, Isolation::Channel, 4, 1),
             Err(AllocError::NotFree { needed: 4, free: 3, kind: "channels" })
@@ -395,13 +398,14 @@ mod test {
     fn dies_pack_into_broken_channels_and_planes_spread_over_dies() {
         let mut resources = resources();
         let dies = resources.choose(&levels(), Isolation::Die, 0, BLOCK, |_| 0).unwrap();
-        resources.take(VssdId(1), &dies);
+        resources.take(VssdId(1), &dies).unwrap();
+        assert_eq!(resources.take(VssdId(2), &dies), Err(dies[0]));
         let more = resources.choose(&levels(), Isolation::Die, 0, 20 * BLOCK, |_| 0).unwrap();
         assert!(more.iter().all(|place| place.die < 4), "{more:?}");
         let planes = resources.choose(&levels(), Isolation::Software, 1, BLOCK, |_| 0).unwrap();
         let distinct: std::collections::BTreeSet<u32> = planes.iter().map(|place| place.die).collect();
         assert_eq!(distinct.len(), 15, "15 free dies, 16 planes");
-        resources.take(VssdId(2), &planes);
+        resources.take(VssdId(2), &planes).unwrap();
         assert!(
             resources.choose(&levels(), Isolation::Die, 0, BLOCK, |_| 0).is_err(),
             "a cut die is not whole"

@@ -7,27 +7,35 @@
 //!
 //! | part   | size                        | content                                                          |
 //! |--------|-----------------------------|------------------------------------------------------------------|
-//! | header | 64                          | `DIECUTBT`, version 1 (4), CRC-32C of bytes 16..64 (4), then the device's geometry (7 x 4) and soft-planes per die (4) |
+//! | header | 64                          | `DIECUTBT`, version 2 (4), CRC-32C of bytes 16..64 (4), then words of 4: the device's geometry (7), soft-planes per die, catalog and journal blocks per die, erase blocks of a unit that is a whole die; zeros |
 //! | blocks | 2 x 32 per erase block      | see below, die by die                                            |
-//! | pages  | 8 per erase block           | pages programmed (4), low half of the allocation sequence they belong to (4) |
+//! | pages  | 8 per erase block           | pages programmed (3), check (1), low half of the allocation sequence they belong to (4) |
 //! | vSSDs  | 2 x (32 + 8 per unit) each  | see below                                                        |
 //!
 //! Slot of a block: counter (4) and CRC-32C of the counter and bytes 8..32 (4), published as one word; owner (4), unit (2),
 //! purpose (1), state (1: 0 free, 1 held, 2 held after a failed program, 3 retired), logical index (4), erase count (4),
 //! allocation sequence (8). Slot of a vSSD: counter and CRC as above over the rest; id (4), state (1: 0 removed, 1
-//! placed), isolation (1), units (2), reserved (16), then for each unit its die (4), soft-plane (2, FFFFh: the whole
-//! die) and two bytes of zero. The valid slot with the higher counter counts; an entry without a valid slot is as
-//! made new. A reader refuses other versions and geometries.
+//! placed), isolation (1), units (2), flags (1: bit 0 read-only), reserved (15), then for each unit its die (4),
+//! soft-plane (2, FFFFh: the whole die) and erase blocks it lost for good (2). The check of the pages is the low byte of
+//! the CRC-32C of the block's number (4), the pages (4) and the half sequence (4).
+//!
+//! The valid slot with the newer counter counts. Counters go 1, 2, .. FFFF_FFFFh, 1; both slots zero: never written. A
+//! slot that does not check out is what a store left that the death of the process cut short only if its counter is the
+//! one before that of the valid slot, or zero beside 1; anything else is damage, and so is an entry without a valid slot
+//! or a pages word that fails its check. A damaged block is set aside and reported, never taken for free or empty; a
+//! damaged vSSD entry, another version (1 lacked the sizes), geometry or division refuses the whole. Nothing is
+//! converted: before the first release there is one version.
 
 use crate::resources::UnitPlace;
 use crate::{Isolation, LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_units::{Geometry, ProtectedRegion, checksum};
 
 const MAGIC: &[u8; 8] = b"DIECUTBT";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_SIZE_BYTES: usize = 64;
 const SLOT_SIZE_BYTES: usize = 32;
 const PLACED: u8 = 1;
+const READ_ONLY: u8 = 1;
 
 /// Why block states cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,12 +56,24 @@ pub enum OpenError {
     )]
     Damaged,
     /// Written by another version.
-    #[error("block states have format version {0}; this program knows version 1")]
+    #[error("block states have format version {0}; this program knows version 2 (make the device anew)")]
     Version(u32),
     /// They belong to another device or another division of its dies.
     #[error("block states belong to a device of another geometry, or to dies cut into other soft-planes")]
     Geometry,
-    /// An entry names what does not exist.
+    /// The pool's settings make other sizes than those it was made with.
+    #[error(
+        "block states were made with {what} of {made}, but the pool is set to {set}; set it as it was, or make the device anew"
+    )]
+    Sizes {
+        /// Which size.
+        what: &'static str,
+        /// As recorded.
+        made: u32,
+        /// As set now.
+        set: u32,
+    },
+    /// An entry names what does not exist, or contradicts another.
     #[error("block states are damaged: {0}")]
     Entry(String),
 }
@@ -81,7 +101,35 @@ pub(crate) struct VssdEntry {
     pub id: VssdId,
     pub placed: bool,
     pub isolation: Isolation,
-    pub units: Vec<UnitPlace>,
+    pub read_only: bool,
+    pub units: Vec<UnitEntry>,
+}
+
+/// A unit: where it lies, and erase blocks it lost beyond the reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnitEntry {
+    pub place: UnitPlace,
+    pub lost_blocks: u16,
+}
+
+/// What is found where an entry should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found<T> {
+    /// Never written.
+    New,
+    Entry(T),
+    /// It cannot be told what was written last.
+    Damaged,
+}
+
+/// Sizes that entries depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub soft_planes_per_die: u16,
+    pub catalog_blocks_per_die: u32,
+    pub journal_blocks_per_die: u32,
+    /// Erase blocks of a unit that is a whole die.
+    pub die_blocks: u32,
 }
 
 /// See the module.
@@ -90,6 +138,9 @@ pub(crate) struct BlockTable {
     blocks: usize,
     vssd_slots: usize,
     units_max: usize,
+    /// The process dies after this many more stores: later ones do not happen.
+    #[cfg(test)]
+    pub stores_left: Option<u32>,
 }
 
 fn word_at(bytes: &[u8], at: usize) -> u32 {
@@ -105,7 +156,7 @@ impl BlockTable {
         size.next_multiple_of(4096)
     }
 
-    fn header(geometry: &Geometry, soft_planes_per_die: u16) -> [u8; HEADER_SIZE_BYTES] {
+    fn header(geometry: &Geometry, sizes: &Sizes) -> [u8; HEADER_SIZE_BYTES] {
         let mut header = [0; HEADER_SIZE_BYTES];
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -117,7 +168,10 @@ impl BlockTable {
             geometry.pages_per_block,
             geometry.page_size_bytes,
             geometry.oob_size_bytes,
-            soft_planes_per_die.into(),
+            sizes.soft_planes_per_die.into(),
+            sizes.catalog_blocks_per_die,
+            sizes.journal_blocks_per_die,
+            sizes.die_blocks,
         ];
         for (index, word) in words.iter().enumerate() {
             header[16 + index * 4..][..4].copy_from_slice(&word.to_le_bytes());
@@ -131,13 +185,13 @@ impl BlockTable {
     pub fn open(
         mut region: ProtectedRegion,
         geometry: &Geometry,
-        soft_planes_per_die: u16,
+        sizes: &Sizes,
     ) -> Result<(BlockTable, bool), OpenError> {
-        let needed_bytes = BlockTable::size_bytes(geometry, soft_planes_per_die);
+        let needed_bytes = BlockTable::size_bytes(geometry, sizes.soft_planes_per_die);
         if region.len() < needed_bytes {
             return Err(OpenError::TooSmall { needed_bytes, given_bytes: region.len() });
         }
-        let header = BlockTable::header(geometry, soft_planes_per_die);
+        let header = BlockTable::header(geometry, sizes);
         let is_new = region[..8] == [0; 8];
         if is_new {
             region[..needed_bytes].fill(0);
@@ -149,12 +203,31 @@ impl BlockTable {
             return Err(OpenError::Version(word_at(&region, 8)));
         } else if checksum(&region[16..HEADER_SIZE_BYTES]) != word_at(&region, 12) {
             return Err(OpenError::Damaged);
-        } else if region[16..HEADER_SIZE_BYTES] != header[16..] {
+        } else if region[16..48] != header[16..48] {
             return Err(OpenError::Geometry);
         }
-        let units_max = geometry.dies() as usize * usize::from(soft_planes_per_die);
+        let names = [
+            "catalog blocks per die",
+            "journal blocks per die",
+            "erase blocks of a unit (bad-block reserve, spares)",
+        ];
+        for (index, what) in names.into_iter().enumerate() {
+            let (made, set) = (word_at(&region, 48 + index * 4), word_at(&header, 48 + index * 4));
+            if made != set {
+                return Err(OpenError::Sizes { what, made, set });
+            }
+        }
+        let units_max = geometry.dies() as usize * usize::from(sizes.soft_planes_per_die);
         let blocks = geometry.erase_blocks() as usize;
-        Ok((BlockTable { region, blocks, vssd_slots: units_max, units_max }, is_new))
+        let table = BlockTable {
+            region,
+            blocks,
+            vssd_slots: units_max,
+            units_max,
+            #[cfg(test)]
+            stores_left: None,
+        };
+        Ok((table, is_new))
     }
 
     fn pages_at(&self, block: usize) -> usize {
@@ -167,25 +240,53 @@ impl BlockTable {
     }
 
     /// The current slot of an entry: its place and counter; the other one is written next.
-    fn current(&self, first: usize, size: usize) -> Option<(usize, u32)> {
-        let valid = |at: usize| {
+    fn current(&self, first: usize, size: usize) -> Found<(usize, u32)> {
+        let look = |at: usize| {
             let bytes = &self.region[at..at + size];
             let counter = word_at(bytes, 0);
-            (counter > 0 && word_at(bytes, 4) == sum_of(counter, &bytes[8..])).then_some((at, counter))
+            (counter, counter > 0 && word_at(bytes, 4) == sum_of(counter, &bytes[8..]))
         };
-        match (valid(first), valid(first + size)) {
-            (Some(one), Some(other)) => Some(if one.1 > other.1 { one } else { other }),
-            (one, other) => one.or(other),
+        let (one, other) = (look(first), look(first + size));
+        match (one, other) {
+            ((one, true), (other, true)) if one == next_counter(other) => Found::Entry((first, one)),
+            ((_, true), (other, true)) => Found::Entry((first + size, other)),
+            ((one, true), (torn, false)) if next_counter(torn) == one => Found::Entry((first, one)),
+            ((torn, false), (other, true)) if next_counter(torn) == other => {
+                Found::Entry((first + size, other))
+            }
+            // The very first store was cut short: its body is there, its word is not.
+            _ if word_at(&self.region, first) == 0
+                && word_at(&self.region, first + 4) == 0
+                && self.region[first + size..first + 2 * size].iter().all(|byte| *byte == 0) =>
+            {
+                Found::New
+            }
+            _ => Found::Damaged,
         }
     }
 
     fn write(&mut self, first: usize, body: &[u8]) {
         let size = body.len() + 8;
-        let current = self.current(first, size);
-        let at = if current.is_some_and(|(at, _)| at == first) { first + size } else { first };
-        let counter = current.map_or(1, |(_, counter)| counter + 1);
+        let (at, counter) = match self.current(first, size) {
+            Found::Entry((at, counter)) if at == first => (first + size, next_counter(counter)),
+            Found::Entry((_, counter)) => (first, next_counter(counter)),
+            Found::New => (first, 1),
+            Found::Damaged => panic!("damaged entries are set aside, not written"),
+        };
         self.region[at + 8..at + size].copy_from_slice(body);
-        self.region.publish(at, u64::from(counter) | u64::from(sum_of(counter, body)) << 32);
+        self.publish(at, u64::from(counter) | u64::from(sum_of(counter, body)) << 32);
+    }
+
+    /// The one place where an entry becomes true.
+    fn publish(&mut self, at: usize, word: u64) {
+        #[cfg(test)]
+        if let Some(left) = &mut self.stores_left {
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
+        }
+        self.region.publish(at, word);
     }
 
     pub fn set_block(&mut self, block: u32, entry: &BlockEntry) {
@@ -205,23 +306,34 @@ impl BlockTable {
         self.write(HEADER_SIZE_BYTES + block as usize * 2 * SLOT_SIZE_BYTES, &body);
     }
 
-    /// The entry of a block; `None` if it was never written.
-    pub fn block(&self, block: u32) -> Option<BlockEntry> {
-        let (at, _) =
-            self.current(HEADER_SIZE_BYTES + block as usize * 2 * SLOT_SIZE_BYTES, SLOT_SIZE_BYTES)?;
-        decode_block(&self.region[at + 8..at + SLOT_SIZE_BYTES])
+    /// The entry of a block.
+    pub fn block(&self, block: u32) -> Found<BlockEntry> {
+        match self.current(HEADER_SIZE_BYTES + block as usize * 2 * SLOT_SIZE_BYTES, SLOT_SIZE_BYTES) {
+            Found::New => Found::New,
+            Found::Entry((at, _)) => {
+                decode_block(&self.region[at + 8..at + SLOT_SIZE_BYTES]).map_or(Found::Damaged, Found::Entry)
+            }
+            Found::Damaged => Found::Damaged,
+        }
     }
 
     /// How many pages of a block's present allocation are programmed.
     pub fn set_pages(&mut self, block: u32, pages: u32, sequence: u64) {
         let at = self.pages_at(block as usize);
-        self.region.publish(at, u64::from(pages) | sequence << 32);
+        let word = u64::from(pages) | u64::from(pages_check(block, pages, sequence as u32)) << 24;
+        self.publish(at, word | sequence << 32);
     }
 
-    /// See [`BlockTable::set_pages`]; 0 if the pages belong to another allocation.
-    pub fn pages(&self, block: u32, sequence: u64) -> u32 {
+    /// See [`BlockTable::set_pages`]; 0 if the pages belong to another allocation, `None` if the word is damaged.
+    pub fn pages(&self, block: u32, sequence: u64) -> Option<u32> {
         let at = self.pages_at(block as usize);
-        if word_at(&self.region, at + 4) == sequence as u32 { word_at(&self.region, at) } else { 0 }
+        let (low, of) = (word_at(&self.region, at), word_at(&self.region, at + 4));
+        let pages = low & 0xff_ffff;
+        if (low, of) == (0, 0) {
+            return Some(0);
+        }
+        let holds = pages_check(block, pages, of) == (low >> 24) as u8;
+        holds.then_some(if of == sequence as u32 { pages } else { 0 })
     }
 
     /// Writes a vSSD's entry: into its own slot, or into one whose vSSD is gone.
@@ -229,7 +341,12 @@ impl BlockTable {
     /// # Panics
     /// If there is no room: there are as many slots as units.
     pub fn set_vssd(&mut self, entry: &VssdEntry) {
-        let entries: Vec<Option<VssdEntry>> = (0..self.vssd_slots).map(|slot| self.vssd(slot)).collect();
+        let entries: Vec<Option<VssdEntry>> = (0..self.vssd_slots)
+            .map(|slot| match self.vssd(slot) {
+                Found::Entry(entry) => Some(entry),
+                _ => None,
+            })
+            .collect();
         let own = entries.iter().position(|other| other.as_ref().is_some_and(|other| other.id == entry.id));
         // The slot of the newest id stays: it says which ids were given.
         let newest = entries.iter().flatten().map(|other| other.id).max();
@@ -249,27 +366,61 @@ impl BlockTable {
             Isolation::None => 3,
         };
         body[6..8].copy_from_slice(&(entry.units.len() as u16).to_le_bytes());
+        body[8] = if entry.read_only { READ_ONLY } else { 0 };
         for (index, unit) in entry.units.iter().enumerate() {
             let at = 24 + index * 8;
-            body[at..at + 4].copy_from_slice(&unit.die.to_le_bytes());
-            body[at + 4..at + 6].copy_from_slice(&unit.soft_plane.unwrap_or(u16::MAX).to_le_bytes());
+            body[at..at + 4].copy_from_slice(&unit.place.die.to_le_bytes());
+            body[at + 4..at + 6].copy_from_slice(&unit.place.soft_plane.unwrap_or(u16::MAX).to_le_bytes());
+            body[at + 6..at + 8].copy_from_slice(&unit.lost_blocks.to_le_bytes());
         }
         let at = self.vssd_at(slot);
         self.write(at, &body);
     }
 
-    fn vssd(&self, slot: usize) -> Option<VssdEntry> {
+    fn vssd(&self, slot: usize) -> Found<VssdEntry> {
         let size = vssd_slot_size(self.units_max);
-        let (at, _) = self.current(self.vssd_at(slot), size)?;
-        decode_vssd(&self.region[at + 8..at + size])
+        match self.current(self.vssd_at(slot), size) {
+            Found::New => Found::New,
+            Found::Entry((at, _)) => {
+                decode_vssd(&self.region[at + 8..at + size]).map_or(Found::Damaged, Found::Entry)
+            }
+            Found::Damaged => Found::Damaged,
+        }
     }
 
     /// All vSSDs that were ever written and not replaced, in order of their ids.
-    pub fn vssds(&self) -> Vec<VssdEntry> {
-        let mut entries: Vec<VssdEntry> = (0..self.vssd_slots).filter_map(|slot| self.vssd(slot)).collect();
+    ///
+    /// # Errors
+    /// An entry is damaged: whose blocks are whose can then not be told.
+    pub fn vssds(&self) -> Result<Vec<VssdEntry>, OpenError> {
+        let mut entries = Vec::new();
+        for slot in 0..self.vssd_slots {
+            match self.vssd(slot) {
+                Found::New => {}
+                Found::Entry(entry) => entries.push(entry),
+                Found::Damaged => {
+                    return Err(OpenError::Entry(format!(
+                        "vSSD entry {slot} is damaged, and which erase blocks are whose cannot be told without it"
+                    )));
+                }
+            }
+        }
         entries.sort_by_key(|entry| entry.id);
-        entries
+        Ok(entries)
     }
+}
+
+fn next_counter(counter: u32) -> u32 {
+    counter.wrapping_add(1).max(1)
+}
+
+fn pages_check(block: u32, pages: u32, half_sequence: u32) -> u8 {
+    assert!(pages < 1 << 24, "24-bit count of pages");
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&block.to_le_bytes());
+    bytes[4..8].copy_from_slice(&pages.to_le_bytes());
+    bytes[8..].copy_from_slice(&half_sequence.to_le_bytes());
+    checksum(&bytes) as u8
 }
 
 fn vssd_slot_size(units_max: usize) -> usize {
@@ -312,13 +463,17 @@ fn decode_vssd(body: &[u8]) -> Option<VssdEntry> {
     let count = usize::from(u16::from_le_bytes([body[6], body[7]]));
     let units = body.get(24..24 + count * 8)?.chunks_exact(8).map(|unit| {
         let soft_plane = u16::from_le_bytes([unit[4], unit[5]]);
-        UnitPlace { die: word_at(unit, 0), soft_plane: (soft_plane != u16::MAX).then_some(soft_plane) }
+        let soft_plane = (soft_plane != u16::MAX).then_some(soft_plane);
+        let lost_blocks = u16::from_le_bytes([unit[6], unit[7]]);
+        UnitEntry { place: UnitPlace { die: word_at(unit, 0), soft_plane }, lost_blocks }
     });
+    let units = units.collect();
     Some(VssdEntry {
         id: VssdId(word_at(body, 0)),
         placed: body[4] == PLACED,
         isolation,
-        units: units.collect(),
+        read_only: body[8] & READ_ONLY != 0,
+        units,
     })
 }
 
@@ -337,6 +492,13 @@ mod test {
         oob_size_bytes: 64,
     };
 
+    const SIZES: Sizes = Sizes {
+        soft_planes_per_die: 4,
+        catalog_blocks_per_die: 2,
+        journal_blocks_per_die: 2,
+        die_blocks: 16,
+    };
+
     fn entry(number: u32) -> BlockEntry {
         BlockEntry {
             state: BlockState::Held,
@@ -351,42 +513,98 @@ mod test {
     #[test]
     fn entries_come_back_and_a_torn_slot_leaves_the_one_before() {
         let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
-        let open = || BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, 4).unwrap();
+        let open = || BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
         let (mut table, is_new) = open();
-        assert!(is_new && table.block(5).is_none() && table.vssds().is_empty());
+        assert!(is_new && table.block(5) == Found::New && table.vssds().unwrap().is_empty());
         table.set_block(5, &entry(1));
         table.set_block(5, &entry(2));
         table.set_pages(5, 3, entry(2).sequence);
-        let units = vec![UnitPlace { die: 1, soft_plane: None }, UnitPlace { die: 2, soft_plane: Some(3) }];
-        let vssd = VssdEntry { id: VssdId(9), placed: true, isolation: Isolation::Die, units };
+        let units = vec![
+            UnitEntry { place: UnitPlace { die: 1, soft_plane: None }, lost_blocks: 0 },
+            UnitEntry { place: UnitPlace { die: 2, soft_plane: Some(3) }, lost_blocks: 2 },
+        ];
+        let isolation = Isolation::Die;
+        let vssd = VssdEntry { id: VssdId(9), placed: true, isolation, read_only: true, units };
         table.set_vssd(&vssd);
         drop(table);
         let (table, is_new) = open();
         assert!(!is_new);
-        assert_eq!((table.block(5), table.block(6)), (Some(entry(2)), None));
-        assert_eq!((table.pages(5, entry(2).sequence), table.pages(5, 77)), (3, 0));
-        assert_eq!(table.vssds(), [vssd]);
+        assert_eq!((table.block(5), table.block(6)), (Found::Entry(entry(2)), Found::New));
+        let pages = |sequence| table.pages(5, sequence);
+        assert_eq!((pages(entry(2).sequence), pages(77)), (Some(3), Some(0)));
+        assert_eq!(table.vssds().unwrap(), [vssd]);
         drop(table);
-        // Every byte of the newer slot: damage to it brings back the older one, never a mixture.
+        // The death of the process in the middle of the third store leaves the second, whatever was stored by then.
+        let first = HEADER_SIZE_BYTES + 5 * 2 * SLOT_SIZE_BYTES;
+        for byte in 8..SLOT_SIZE_BYTES {
+            memory.region(first + byte..first + byte + 1)[0] ^= 0x40;
+            assert_eq!(open().0.block(5), Found::Entry(entry(2)), "byte {byte}");
+        }
+    }
+
+    /// Damage to the newer slot must not bring the older state back: a held block would be free again.
+    #[test]
+    fn a_damaged_entry_is_neither_new_nor_old() {
+        let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
+        let open = || BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap().0;
+        let mut table = open();
+        table.set_block(5, &entry(1));
+        table.set_block(5, &entry(2));
+        table.set_block(7, &entry(3));
+        table.set_pages(7, 2, entry(3).sequence);
+        drop(table);
         let newer = HEADER_SIZE_BYTES + 5 * 2 * SLOT_SIZE_BYTES + SLOT_SIZE_BYTES;
+        let only = HEADER_SIZE_BYTES + 7 * 2 * SLOT_SIZE_BYTES;
         for byte in 0..SLOT_SIZE_BYTES {
-            memory.region(newer + byte..newer + byte + 1)[0] ^= 0x40;
-            assert_eq!(open().0.block(5), Some(entry(1)), "byte {byte}");
-            memory.region(newer + byte..newer + byte + 1)[0] ^= 0x40;
+            for (number, at) in [(5, newer + byte), (7, only + byte)] {
+                memory.region(at..at + 1)[0] ^= 0x40;
+                assert_eq!(open().block(number), Found::Damaged, "block {number} byte {byte}");
+                memory.region(at..at + 1)[0] ^= 0x40;
+            }
+        }
+        // A whole entry of ones or of another entry's bytes is damage too.
+        memory.region(newer - SLOT_SIZE_BYTES..newer + SLOT_SIZE_BYTES).fill(0xff);
+        assert_eq!(open().block(5), Found::Damaged);
+        let at = open().pages_at(7);
+        for bit in 0..64 {
+            memory.region(at + bit / 8..at + bit / 8 + 1)[0] ^= 1 << (bit % 8);
+            let pages = open().pages(7, entry(3).sequence);
+            assert!(pages.is_none(), "bit {bit}: {pages:?}");
+            memory.region(at + bit / 8..at + bit / 8 + 1)[0] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn counters_go_round() {
+        let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
+        let (mut table, _) =
+            BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
+        table.set_block(5, &entry(1));
+        let at = HEADER_SIZE_BYTES + 5 * 2 * SLOT_SIZE_BYTES;
+        table.set_block(5, &entry(2));
+        for (at, counter) in [(at, u32::MAX - 1), (at + SLOT_SIZE_BYTES, u32::MAX)] {
+            let sum = sum_of(counter, &table.region[at + 8..at + SLOT_SIZE_BYTES]);
+            table.region.publish(at, u64::from(counter) | u64::from(sum) << 32);
+        }
+        for number in 2..6 {
+            table.set_block(5, &entry(number));
+            assert_eq!(table.block(5), Found::Entry(entry(number)));
         }
     }
 
     #[test]
     fn ids_are_never_forgotten_by_reused_slots() {
         let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 1));
-        let (mut table, _) = BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, 1).unwrap();
+        let sizes = Sizes { soft_planes_per_die: 1, ..SIZES };
+        let (mut table, _) =
+            BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &sizes).unwrap();
         for id in 1..100 {
-            let mut vssd =
-                VssdEntry { id: VssdId(id), placed: true, isolation: Isolation::Channel, units: Vec::new() };
+            let (id, isolation) = (VssdId(id), Isolation::Channel);
+            let mut vssd = VssdEntry { id, placed: true, isolation, read_only: false, units: Vec::new() };
             table.set_vssd(&vssd);
             vssd.placed = false;
             table.set_vssd(&vssd);
-            assert_eq!(table.vssds().last().unwrap().id, VssdId(id));
+            assert_eq!(table.vssds().unwrap().last().unwrap().id, id);
         }
     }
 
@@ -394,14 +612,21 @@ mod test {
     fn what_is_not_block_states_is_refused() {
         let size = BlockTable::size_bytes(&GEOMETRY, 4);
         let memory = ProtectedMemory::in_memory(size);
-        let open = |planes| BlockTable::open(memory.region(0..size), &GEOMETRY, planes).err();
-        drop(BlockTable::open(memory.region(0..size), &GEOMETRY, 4).unwrap());
-        assert_eq!(open(2), Some(OpenError::Geometry));
-        memory.region(8..9)[0] = 7;
-        assert_eq!(open(4), Some(OpenError::Version(7)));
+        let open = |sizes: &Sizes| BlockTable::open(memory.region(0..size), &GEOMETRY, sizes).err();
+        drop(BlockTable::open(memory.region(0..size), &GEOMETRY, &SIZES).unwrap());
+        assert_eq!(open(&Sizes { soft_planes_per_die: 2, ..SIZES }), Some(OpenError::Geometry));
+        for other in [
+            Sizes { catalog_blocks_per_die: 3, ..SIZES },
+            Sizes { journal_blocks_per_die: 0, ..SIZES },
+            Sizes { die_blocks: 15, ..SIZES },
+        ] {
+            assert!(matches!(open(&other), Some(OpenError::Sizes { .. })), "{other:?}");
+        }
+        memory.region(8..9)[0] = 1;
+        assert_eq!(open(&SIZES), Some(OpenError::Version(1)));
         memory.region(0..1)[0] = 7;
-        assert_eq!(open(4), Some(OpenError::Damaged));
-        let small = BlockTable::open(memory.region(0..4096), &GEOMETRY, 4).err();
+        assert_eq!(open(&SIZES), Some(OpenError::Damaged));
+        let small = BlockTable::open(memory.region(0..4096), &GEOMETRY, &SIZES).err();
         assert!(matches!(small, Some(OpenError::TooSmall { .. })));
     }
 }

@@ -39,6 +39,9 @@ impl<M: Media + ?Sized> Space<'_, M> {
             return self.reply(token, Err(SpaceError::NotAllocated { unit, index }));
         };
         let state = &self.pool.blocks[number as usize];
+        if state.quarantined {
+            return self.reply(token, Err(SpaceError::Uncorrectable { unit, index, iu: first_iu }));
+        }
         if end_page > state.next_page {
             // Never ask the medium: what lies there may be another tenant's.
             let iu = first_iu.max(state.next_page * self.pool.shape.ius_per_page());
@@ -115,7 +118,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let address = self.pool.address(number);
         let id = self.pool.vssds[self.at].id;
         let state = &mut self.pool.blocks[number as usize];
-        if state.failed || state.sealed {
+        if state.failed || state.sealed || state.quarantined {
             let (unit, index) = (block.unit.0, block.index);
             return self.reply(token, Err(SpaceError::AppendFailed { unit, index }));
         }
@@ -128,8 +131,6 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         }
         state.appends += 1;
         let class = state.append_class;
-        // The erase of a fresh block may still be under way; the record tells the count after it.
-        let erase_count = state.erase_count + u32::from(!state.erased);
         for page in 0..pages {
             let record = OobRecord {
                 kind: OobKind::Data,
@@ -138,7 +139,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
                 block,
                 page_or_length: first_page + page,
                 sequence: state.sequence,
-                erase_count,
+                erase_count: state.erase_count,
             };
             record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
         }

@@ -64,6 +64,9 @@ fn show(status: &status::Status) {
         ],
         devices,
     );
+    for reason in status.devices.iter().flat_map(|device| &device.quarantined) {
+        println!("warning: {reason}");
+    }
     print::table(vssd::header(), status.vssds.iter().map(vssd::row).collect());
     print::table(volume::header(), status.volumes.iter().map(volume::row).collect());
     print::table(subsystem::header(), status.subsystems.iter().map(subsystem::row).collect());

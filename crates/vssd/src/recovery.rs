@@ -1,0 +1,256 @@
+//! Opening a pool: block states are taken over as they were, or refused with a reason. What cannot be told apart from
+//! damage is set aside, never handed out.
+
+use crate::pool::{Block, Pool, State};
+use crate::resources::{DieUse, UnitPlace};
+use crate::table::{BlockEntry, BlockState, BlockTable, Found, OpenError, Sizes, UnitEntry, VssdEntry};
+use crate::{Isolation, LogicalBlock, PoolConfig, VssdId};
+use diecut_media::Media;
+use diecut_units::{EraseBlockAddress, Geometry, ProtectedRegion, mark, mutant};
+use std::cmp::Reverse;
+use std::fmt;
+
+/// An erase block that is given to nobody, and not read, because what it holds is not certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The block.
+    pub block: EraseBlockAddress,
+    /// Who holds it, where that is known.
+    pub holder: Option<(VssdId, LogicalBlock)>,
+    /// Why.
+    pub reason: QuarantineReason,
+}
+
+/// Why a block was set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuarantineReason {
+    /// Its entry among the block states is damaged in both slots: it may be held.
+    StateDamaged,
+    /// How much of it is programmed is not known.
+    PagesDamaged,
+}
+
+impl fmt::Display for Quarantined {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "erase block {} is set aside: ", self.block)?;
+        match self.reason {
+            QuarantineReason::StateDamaged => write!(formatter, "its state is damaged, it may hold data")?,
+            QuarantineReason::PagesDamaged => write!(formatter, "its count of programmed pages is damaged")?,
+        }
+        if let Some((vssd, LogicalBlock { unit, index })) = self.holder {
+            write!(formatter, " (block {index} of unit {} of vSSD {})", unit.0, vssd.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// More vSSDs than this are never made on one device: a number above it is damage.
+const VSSD_NUMBERS_MAX: u32 = 1 << 24;
+
+impl Pool {
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            soft_planes_per_die: self.config.soft_planes_per_die,
+            catalog_blocks_per_die: self.config.catalog_blocks_per_die,
+            journal_blocks_per_die: self.config.journal_blocks_per_die,
+            die_blocks: self.resources.die_blocks,
+        }
+    }
+
+    /// Bytes of protected memory that the journal of block states takes.
+    pub fn journal_size_bytes(geometry: &Geometry, config: &PoolConfig) -> usize {
+        BlockTable::size_bytes(geometry, config.soft_planes_per_die)
+    }
+
+    /// Opens a pool whose block states are in `journal`, the same part of protected memory at each opening; an empty one
+    /// (zeros) is made new. Blocks that were open are given back to their holders as they are, for reading only.
+    ///
+    /// # Errors
+    /// Says what is wrong with the block states; nothing is changed then.
+    pub fn open<M: Media + ?Sized>(
+        media: &M,
+        config: PoolConfig,
+        journal: ProtectedRegion,
+    ) -> Result<Pool, OpenError> {
+        let mut pool = Pool::create(media, config);
+        let (table, is_new) = BlockTable::open(journal, &pool.geometry, &pool.sizes())?;
+        if is_new {
+            pool.table = Some(table);
+        } else {
+            pool.take_over(table)?;
+        }
+        Ok(pool)
+    }
+
+    /// Blocks that were set aside, for people: each may mean data that is lost.
+    pub fn quarantined(&self) -> &[Quarantined] {
+        &self.quarantined
+    }
+
+    fn take_over(&mut self, table: BlockTable) -> Result<(), OpenError> {
+        for entry in table.vssds()? {
+            self.place_again(&entry)?;
+        }
+        for die in &mut self.dies {
+            die.free.clear();
+        }
+        // What belonged to a vSSD that was removed just before the process died, and was not given back yet.
+        let mut left_over = Vec::new();
+        for number in 0..self.blocks.len() as u32 {
+            let found = table.block(number);
+            if self.blocks[number as usize].state == State::Excluded {
+                if let Found::Entry(BlockEntry { state: BlockState::Held | BlockState::HeldFailed, .. }) =
+                    found
+                {
+                    return Err(OpenError::Entry(format!(
+                        "erase block {number} is held, but it is marked bad or belongs to the system area"
+                    )));
+                }
+                continue;
+            }
+            let entry = match found {
+                Found::New => {
+                    self.list_free(number, 0);
+                    continue;
+                }
+                Found::Damaged => {
+                    mark!("vssd: damaged entry");
+                    self.set_aside(number, None, QuarantineReason::StateDamaged);
+                    continue;
+                }
+                Found::Entry(entry) => entry,
+            };
+            if entry.sequence >= u64::MAX / 2 || entry.erase_count >= u32::MAX / 2 {
+                return Err(OpenError::Entry(format!("erase block {number} has a count that cannot be")));
+            }
+            self.sequence = self.sequence.max(entry.sequence + 1);
+            let die = self.die_of(number);
+            self.blocks[number as usize].erase_count = entry.erase_count;
+            self.dies[die].erases += u64::from(entry.erase_count);
+            match entry.state {
+                BlockState::Held | BlockState::HeldFailed => {
+                    if !self.hold_again(number, &entry, &table)? {
+                        left_over.push((number, entry.state));
+                    }
+                }
+                BlockState::Retired => self.retire(number),
+                BlockState::Free => self.list_free(number, entry.erase_count),
+            }
+        }
+        self.number_free_blocks();
+        self.table = Some(table);
+        for (number, state) in left_over {
+            mark!("vssd: block of a removed vSSD");
+            self.blocks[number as usize].failed = state == BlockState::HeldFailed;
+            self.recycle(number);
+        }
+        Ok(())
+    }
+
+    fn list_free(&mut self, number: u32, erase_count: u32) {
+        let die = self.die_of(number);
+        self.dies[die].free.push(Reverse((erase_count, number)));
+    }
+    fn retire(&mut self, number: u32) {
+        let die = self.die_of(number);
+        self.blocks[number as usize].state = State::Excluded;
+        self.dies[die].retired += 1;
+    }
+    fn set_aside(&mut self, number: u32, holder: Option<(VssdId, LogicalBlock)>, reason: QuarantineReason) {
+        self.quarantined.push(Quarantined { block: self.address(number), holder, reason });
+        if holder.is_none() {
+            self.retire(number);
+        }
+    }
+
+    fn place_again(&mut self, entry: &VssdEntry) -> Result<(), OpenError> {
+        let damaged = |what: String| Err(OpenError::Entry(format!("vSSD {} {what}", entry.id.0)));
+        if entry.id.0 == 0 || entry.id.0 >= VSSD_NUMBERS_MAX {
+            return damaged("has a number that was never given".to_owned());
+        }
+        self.next_vssd = self.next_vssd.max(entry.id.0 + 1);
+        if !entry.placed {
+            return Ok(());
+        }
+        if self.vssds.iter().any(|vssd| vssd.id == entry.id) {
+            return damaged("is there twice".to_owned());
+        }
+        let whole = matches!(entry.isolation, Isolation::Channel | Isolation::Die);
+        let sound = |unit: &UnitEntry| {
+            let UnitPlace { die, soft_plane } = unit.place;
+            let plane = soft_plane.is_none_or(|plane| plane < self.config.soft_planes_per_die);
+            die < self.geometry.dies() && plane && soft_plane.is_none() == whole
+        };
+        if entry.units.is_empty() || !entry.units.iter().all(sound) {
+            return damaged("lies on a die that does not exist, or not as its isolation says".to_owned());
+        }
+        let places: Vec<UnitPlace> = entry.units.iter().map(|unit| unit.place).collect();
+        if let Err(place) = self.resources.take(entry.id, &places) {
+            let reason = match self.resources.dies[place.die as usize] {
+                DieUse::Dead => "has too few good erase blocks",
+                _ => "belongs to another vSSD",
+            };
+            return damaged(format!("lies on die {}, which {reason}", place.die));
+        }
+        self.place(entry.id, entry.isolation, &places);
+        let vssd = self.vssds.last_mut().expect("placed just now");
+        vssd.read_only = entry.read_only;
+        for (unit, was) in vssd.units.iter_mut().zip(&entry.units) {
+            unit.lost_blocks = was.lost_blocks;
+        }
+        Ok(())
+    }
+
+    /// Says whether somebody holds the block.
+    fn hold_again(&mut self, number: u32, entry: &BlockEntry, table: &BlockTable) -> Result<bool, OpenError> {
+        let die = self.die_of(number) as u32;
+        let LogicalBlock { unit, index } = entry.logical;
+        let place = |vssd: &crate::pool::Vssd| vssd.units.get(usize::from(unit.0)).map(|unit| unit.place.die);
+        let unchecked = mutant!("vssd: owner not checked");
+        let holder = self
+            .vssds
+            .iter_mut()
+            .find(|vssd| vssd.id == entry.owner || (unchecked && place(vssd) == Some(die)));
+        let Some(vssd) = holder else { return Ok(false) };
+        let owner = vssd.id;
+        let own = vssd.units.get_mut(usize::from(unit.0)).filter(|unit| unit.place.die == die);
+        match own.and_then(|unit| unit.map.get_mut(index as usize)) {
+            Some(cell) if *cell == u32::MAX => *cell = number,
+            _ => {
+                let id = entry.owner.0;
+                return Err(OpenError::Entry(format!(
+                    "erase block {number} claims to be block {index} of unit {} of vSSD {id}",
+                    unit.0
+                )));
+            }
+        }
+        let pages = table.pages(number, entry.sequence);
+        if pages.is_none() {
+            self.set_aside(number, Some((owner, entry.logical)), QuarantineReason::PagesDamaged);
+        }
+        let all = self.shape.pages;
+        let block = &mut self.blocks[number as usize];
+        *block = Block { erase_count: block.erase_count, ..Block::new(State::Held) };
+        (block.owner, block.logical, block.purpose) = (owner, entry.logical, entry.purpose);
+        block.sequence = entry.sequence;
+        block.quarantined = pages.is_none();
+        let pages = if mutant!("vssd: incomplete block wins") { all } else { pages.unwrap_or(all).min(all) };
+        (block.next_page, block.done_pages) = (pages, pages);
+        block.erased = true;
+        block.failed = entry.state == BlockState::HeldFailed;
+        block.sealed = pages < all;
+        Ok(true)
+    }
+
+    /// Free numbers of each unit: those not held, less those lost with worn blocks.
+    fn number_free_blocks(&mut self) {
+        for unit in self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units) {
+            let free = (0..unit.map.len() as u32).rev().filter(|index| unit.map[*index as usize] == u32::MAX);
+            // The highest numbers go: they are the first in the list, which is taken from its end.
+            unit.free_indices = free.skip(usize::from(unit.lost_blocks)).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod test;
