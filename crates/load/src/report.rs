@@ -1,0 +1,145 @@
+use crate::job::Job;
+use crate::spec::LoadSpec;
+use diecut_units::Span;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::fmt;
+
+/// Latencies beyond a minute are counted as a minute.
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
+
+/// What a job counts per direction.
+pub(crate) struct DirectionCounts {
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) errors: u64,
+}
+
+impl DirectionCounts {
+    pub(crate) fn new() -> DirectionCounts {
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("fixed bounds are sound");
+        DirectionCounts { latency, errors: 0 }
+    }
+    #[inline]
+    pub(crate) fn record(&mut self, latency: Span) {
+        self.latency.saturating_record(latency.0.max(1));
+    }
+    #[cfg(test)]
+    pub(crate) fn operations(&self) -> u64 {
+        self.latency.len()
+    }
+}
+
+/// What was measured of reads or of writes. Latencies in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct DirectionReport {
+    pub operations: u64,
+    pub errors: u64,
+    pub operations_per_second: f64,
+    pub bytes_per_second: f64,
+    pub mean_us: f64,
+    pub min_us: f64,
+    pub p50_us: f64,
+    pub p90_us: f64,
+    pub p99_us: f64,
+    pub p99_9_us: f64,
+    pub p99_99_us: f64,
+    pub max_us: f64,
+}
+
+/// What a load came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// What was asked.
+    pub load: LoadSpec,
+    /// Reads, if there were any.
+    pub read: Option<DirectionReport>,
+    /// Writes, if there were any.
+    pub write: Option<DirectionReport>,
+    /// System calls of the generator per operation, over the whole run.
+    pub system_calls_per_operation: f64,
+}
+
+impl Report {
+    /// Of the jobs of one load; `system_calls` were made for all `operations`, counted or not.
+    pub fn of(spec: &LoadSpec, jobs: &[Job], system_calls: u64, operations: u64) -> Report {
+        let (mut reads, mut writes) = (DirectionCounts::new(), DirectionCounts::new());
+        for job in jobs {
+            for (sum, one) in [(&mut reads, &job.reads), (&mut writes, &job.writes)] {
+                sum.latency.add(&one.latency).expect("the bounds are the same");
+                sum.errors += one.errors;
+            }
+        }
+        Report {
+            read: direction(spec, &reads),
+            write: direction(spec, &writes),
+            system_calls_per_operation: system_calls as f64 / operations.max(1) as f64,
+            load: spec.clone(),
+        }
+    }
+
+    /// Reads and writes per second.
+    pub fn operations_per_second(&self) -> f64 {
+        self.read.iter().chain(&self.write).map(|one| one.operations_per_second).sum()
+    }
+
+    /// Commands that failed.
+    pub fn errors(&self) -> u64 {
+        self.read.iter().chain(&self.write).map(|one| one.errors).sum()
+    }
+}
+
+fn direction(spec: &LoadSpec, counts: &DirectionCounts) -> Option<DirectionReport> {
+    let latency = &counts.latency;
+    if latency.is_empty() && counts.errors == 0 {
+        return None;
+    }
+    let us = |nanos: u64| nanos as f64 / 1e3;
+    let at = |quantile| us(latency.value_at_quantile(quantile));
+    let operations_per_second = latency.len() as f64 / spec.runtime().as_secs_f64();
+    Some(DirectionReport {
+        operations: latency.len(),
+        errors: counts.errors,
+        operations_per_second,
+        bytes_per_second: operations_per_second * f64::from(spec.block_bytes),
+        mean_us: latency.mean() / 1e3,
+        min_us: us(latency.min()),
+        p50_us: at(0.5),
+        p90_us: at(0.9),
+        p99_us: at(0.99),
+        p99_9_us: at(0.999),
+        p99_99_us: at(0.9999),
+        max_us: us(latency.max()),
+    })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, one) in [("read", &self.read), ("write", &self.write)] {
+            let Some(one) = one else { continue };
+            writeln!(
+                f,
+                "{name:5}  {:.1} kIOPS  {:.1} MB/s  {} operations",
+                one.operations_per_second / 1e3,
+                one.bytes_per_second / 1e6,
+                one.operations
+            )?;
+            writeln!(
+                f,
+                "       latency us  min {:.1}  mean {:.1}  p50 {:.1}  p90 {:.1}  p99 {:.1}  p99.9 {:.1}  p99.99 {:.1}  max {:.1}",
+                one.min_us,
+                one.mean_us,
+                one.p50_us,
+                one.p90_us,
+                one.p99_us,
+                one.p99_9_us,
+                one.p99_99_us,
+                one.max_us
+            )?;
+            if one.errors > 0 {
+                writeln!(f, "       {} FAILED", one.errors)?;
+            }
+        }
+        write!(f, "       {:.3} system calls per operation", self.system_calls_per_operation)
+    }
+}
