@@ -48,6 +48,8 @@ enum Command {
     Host(command::host::Host),
     /// Create everything a set-up file declares; applying it again changes nothing.
     Apply(command::apply::Apply),
+    /// Load a subsystem over NVMe/TCP and measure it, in fio's vocabulary.
+    Bench(command::bench::Bench),
     /// See isolation at work, without a server.
     #[command(subcommand)]
     Demo(command::demo::Demo),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     let command = match arguments.command {
         Command::Serve(serve) => return serve.run(),
         Command::Demo(demo) => return demo.run(arguments.json),
+        Command::Bench(bench) => return bench.run(arguments.json),
         command => command,
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -82,7 +85,7 @@ fn main() -> ExitCode {
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(&client).await,
-            Command::Sim(_) | Command::Serve(_) | Command::Demo(_) => {
+            Command::Sim(_) | Command::Serve(_) | Command::Demo(_) | Command::Bench(_) => {
                 unreachable!("answered before a client is needed")
             }
         }

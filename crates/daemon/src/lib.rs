@@ -10,4 +10,5 @@ pub mod apply;
 pub mod control_port;
 mod convert;
 pub mod http;
+pub mod null;
 pub mod serve;

@@ -12,8 +12,8 @@ use diecut_initiator::{
     Admin, Collect, Command, Completion, ControllerFacts, HostError, LbaSpan, NamespaceFacts, QueuePair,
     QueueParameters, Sink, Token,
 };
-use diecut_nvme::QualifiedName;
-use diecut_nvme::tcp::Digests;
+/// What an endpoint is named with.
+pub use diecut_nvme::{QualifiedName, tcp::Digests};
 use diecut_units::{Buffer, Span, Time};
 use mio::{Events, Interest, Poll};
 use std::io::{self, ErrorKind, Read, Write};

@@ -2,8 +2,9 @@
 //! smallest thing a driver can be tried with.
 
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
+pub use diecut_namespace::NullReads;
 use diecut_namespace::contract::NamespaceId;
-use diecut_namespace::{Backing, NamespaceDefinition, Namespaces, NullReads, Outputs};
+use diecut_namespace::{Backing, NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 use diecut_units::{ContentMode, Time};
 
@@ -81,6 +82,11 @@ impl NullShard {
             }
         }
     }
+}
+
+/// Whether a subsystem can have this name.
+pub fn is_name(nqn: &str) -> bool {
+    diecut_nvme::QualifiedName::new(nqn).is_ok()
 }
 
 /// Turns what the target asks into what the shard asks.

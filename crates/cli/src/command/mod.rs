@@ -1,6 +1,7 @@
 //! One file per kind of object.
 
 pub mod apply;
+pub mod bench;
 pub mod demo;
 pub mod host;
 pub mod serve;

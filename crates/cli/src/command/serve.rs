@@ -19,10 +19,22 @@ pub struct Serve {
     /// NAND profile of a new device (name, or path of a .toml file), instead of the set-up's.
     #[arg(long)]
     profile: Option<String>,
+    /// Serve a null namespace of 1 TiB under this NQN instead of a device: writes are forgotten, reads are zeros. For
+    /// measuring the network path; may be repeated.
+    #[arg(long, value_name = "NQN", conflicts_with_all = ["setup", "data", "profile"])]
+    null: Vec<String>,
 }
 
 impl Serve {
     pub fn run(self) -> ExitCode {
+        let announce = |text: &str| {
+            print!("{text}");
+            let _ = std::io::stdout().flush();
+        };
+        if !self.null.is_empty() {
+            let listen = self.listen.unwrap_or_else(|| Setup::default().server.listen);
+            return report(diecut_daemon::null::serve_null(listen, &self.null, announce));
+        }
         let mut setup = match self.setup_file() {
             Ok(setup) => setup,
             Err(message) => {
@@ -39,17 +51,7 @@ impl Serve {
         if let Some(profile) = self.profile {
             setup.device.profile = profile;
         }
-        let announce = |text: &str| {
-            print!("{text}");
-            let _ = std::io::stdout().flush();
-        };
-        match diecut_daemon::serve::serve(&setup, announce) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        }
+        report(diecut_daemon::serve::serve(&setup, announce))
     }
 
     fn setup_file(&self) -> Result<Setup, String> {
@@ -65,5 +67,15 @@ impl Serve {
             setup.device.profile = folder.join(&setup.device.profile).display().to_string();
         }
         Ok(setup)
+    }
+}
+
+fn report(outcome: Result<(), diecut_daemon::serve::ServeError>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -1,0 +1,48 @@
+//! A server without a device: null namespaces, for measuring what the network path costs.
+
+use crate::serve::ServeError;
+use diecut_reactor::{Reactor, ReactorConfig};
+use diecut_shard::ShardConfig;
+use diecut_shard::null::{NullReads, NullShard};
+use std::net::SocketAddr;
+
+/// Blocks of 4096 bytes of a null namespace: 1 TiB.
+const SIZE_LBAS: u64 = 1 << 28;
+
+/// Serves one null namespace per NQN until SIGINT or SIGTERM. `announce` is called once, with lines for people, when
+/// hosts can connect.
+///
+/// # Errors
+/// Names the NQN or the address and what to do.
+pub fn serve_null(
+    listen: SocketAddr,
+    nqns: &[String],
+    announce: impl FnOnce(&str),
+) -> Result<(), ServeError> {
+    for nqn in nqns {
+        if !diecut_shard::null::is_name(nqn) {
+            let message = format!("\"{nqn}\" is no NQN: write nqn., printable ASCII, at most 223 letters");
+            return Err(ServeError::Setup(message));
+        }
+    }
+    // Signals are blocked in the shard's thread only if they are caught before it starts.
+    let mut signals =
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
+    let mut config = ShardConfig::default().target;
+    config.advertised = vec![listen];
+    let names: Vec<String> = nqns.to_vec();
+    let make = move |_now| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        NullShard::new(config, &names, SIZE_LBAS, NullReads::SharedZeros)
+    };
+    let reactor = Reactor::start(&ReactorConfig { listen: vec![listen] }, vec![make])?;
+    let listen = reactor.addresses()[0];
+    let mut text = format!("listening  {listen}, NVMe over TCP, null namespaces: nothing is stored\n");
+    for nqn in nqns {
+        text += &format!("    diecut bench {listen} --nqn {nqn}\n");
+    }
+    announce(&text);
+    signals.forever().next();
+    reactor.stop();
+    Ok(())
+}
