@@ -88,6 +88,16 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a freed block comes back to its holder after a crash",
     },
     Mutant {
+        name: "vssd: erase before free durable",
+        system: "stack",
+        story: "a freed block is erased for its next holder before the journal knows that it was freed",
+    },
+    Mutant {
+        name: "vssd: owner not checked",
+        system: "stack",
+        story: "after a restart a block goes to whichever vSSD shares the die, not to the one that held it",
+    },
+    Mutant {
         name: "volume: last IU of a deallocation kept",
         system: "stack",
         story: "the last IU of a deallocated range still reads",

@@ -357,6 +357,10 @@ impl Pool {
             }
         }
     }
+    /// Shape of every erase block.
+    pub fn shape(&self) -> &BlockShape {
+        &self.shape
+    }
     /// Whether a media completion belongs to the pool.
     pub fn owns(token: MediaToken) -> bool {
         token.0 & POOL_TOKEN_BIT != 0
@@ -446,7 +450,7 @@ impl Pool {
         (block.owner, block.logical, block.purpose) = (id, logical, purpose);
         (block.next_page, block.done_pages, block.sequence) = (0, 0, sequence);
         // Known as held before it is erased: after a crash it is its owner's, or free and erased before anything else.
-        if !mutant!("vssd: allocation not recorded") {
+        if !mutant!("vssd: allocation not recorded") && !mutant!("vssd: erase before free durable") {
             self.record(number, BlockState::Held);
         }
         let operation = Operation::Erase { block: self.address(number) };
@@ -623,6 +627,9 @@ impl Pool {
         if result.is_err() && !block.freed && !mutant!("vssd: allocation not recorded") {
             self.record(op.block, BlockState::HeldFailed);
         }
+        if mutant!("vssd: erase before free durable") {
+            self.record(op.block, BlockState::Held);
+        }
         let block = &mut self.blocks[op.block as usize];
         match result {
             Ok(()) => {
@@ -712,7 +719,7 @@ impl Pool {
         let block = &mut self.blocks[number as usize];
         block.owner = VssdId(0);
         let failed = block.failed || block.quarantined;
-        if !mutant!("vssd: free forgotten") {
+        if !mutant!("vssd: free forgotten") && (failed || !mutant!("vssd: erase before free durable")) {
             self.record(number, if failed { BlockState::Retired } else { BlockState::Free });
         }
         let block = &mut self.blocks[number as usize];

@@ -1,0 +1,441 @@
+//! Power cuts and deaths of the process over an emulated device: at every operation of a short trace, at random ones of
+//! long traces. After each the pool is opened anew and compared with an oracle: no block is held twice, nothing held is
+//! lost, erase counts never go back, a block is erased only after its free is durable, and nobody touches a
+//! neighbour's blocks. Bugs planted on purpose must be caught.
+
+mod oracle;
+mod watched;
+
+use diecut_emulator::*;
+use diecut_media::Media;
+use diecut_units::marks::plant_mutant;
+use diecut_units::*;
+use diecut_vssd::*;
+use oracle::{Allocation, Fate, Oracle};
+use std::collections::BTreeMap;
+use watched::Watched;
+
+/// So few erase blocks that a freed one is used again soon.
+const BLOCKS_PER_PLANE: u32 = 12;
+const NEVER: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Allocate,
+    Append,
+    Free,
+    Sync,
+    Run(u32),
+    /// Removes a vSSD and makes another in its place.
+    Replace,
+}
+
+/// When something goes, counted in operations of the device since its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crash {
+    Power(u64),
+    Death(u64),
+}
+
+enum Waits {
+    Append(u64),
+    Sync(VssdId),
+    Read(u64, u32),
+}
+
+struct World {
+    media: Watched,
+    pool: Option<Pool>,
+    config: PoolConfig,
+    now: Time,
+    oracle: Oracle,
+    waits: BTreeMap<u64, Waits>,
+    next_token: u64,
+    random: u64,
+    die_at: u64,
+    crashes: u32,
+    replaced: u32,
+}
+
+fn stamp(sequence: u64, unit: u32, iu: u32) -> u64 {
+    (sequence << 32 | u64::from(unit) << 16 | u64::from(iu)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+type Found = Result<(), String>;
+
+impl World {
+    fn new(seed: u64, faults: Vec<Fault>) -> World {
+        let mut profile = Profile::named("tiny").unwrap();
+        profile.geometry.blocks_per_plane = BLOCKS_PER_PLANE;
+        profile.bad_blocks.factory_percent = 0.0;
+        let faults = FaultPlan { faults, ..FaultPlan::default() };
+        let device = Device::create(&profile, Options { seed, faults, ..Options::default() }).unwrap();
+        let levels = PoolConfig::levels_of(device.geometry(), 2);
+        let config = PoolConfig { soft_planes_per_die: 2, levels, ..PoolConfig::default() };
+        let mut world = World {
+            media: Watched { device, events: Vec::new() },
+            pool: None,
+            config,
+            now: Time::ZERO,
+            oracle: Oracle::default(),
+            waits: BTreeMap::new(),
+            next_token: 0,
+            random: seed,
+            die_at: NEVER,
+            crashes: 0,
+            replaced: 0,
+        };
+        world.open().unwrap();
+        // A die of its own, and two neighbours on one die.
+        for isolation in [Isolation::Die, Isolation::Software, Isolation::None] {
+            let id = world.pool().alloc_vssd(isolation, 0, 1).unwrap();
+            world.oracle.vssds.push(id);
+        }
+        world
+    }
+
+    fn pool(&mut self) -> &mut Pool {
+        self.pool.as_mut().expect("open")
+    }
+    fn random(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.random >> 33) % below
+    }
+    fn space(&mut self, id: VssdId) -> Space<'_, Watched> {
+        self.pool.as_mut().expect("open").space(id, &mut self.media, self.now)
+    }
+    fn shape(&self) -> BlockShape {
+        *self.pool.as_ref().expect("open").shape()
+    }
+
+    fn open(&mut self) -> Found {
+        let memory = self.media.protected_memory().expect("tiny has protected memory");
+        let size = Pool::journal_size_bytes(self.media.geometry(), &self.config);
+        let pool = Pool::open(&self.media, self.config.clone(), memory.region(0..size));
+        self.pool = Some(pool.map_err(|error| format!("refused: {error}"))?);
+        self.pool().check_invariants();
+        Ok(())
+    }
+
+    fn watch(&mut self) -> Found {
+        self.media.events.drain(..).try_for_each(|event| self.oracle.watch(event))
+    }
+
+    /// Lets the device do up to `turns` things; opens anew if something went.
+    fn run(&mut self, turns: u32) -> Found {
+        let (mut completions, mut answers) = (Vec::new(), Vec::new());
+        for _ in 0..turns {
+            if self.media.device.operations() >= self.die_at {
+                self.die_at = NEVER;
+                self.media.device.process_death(self.now);
+                return self.restart(false);
+            }
+            if self.media.next_event() != Time::NEVER {
+                self.now = self.now.max(self.media.next_event());
+                self.media.advance(self.now, &mut completions);
+            }
+            if !self.media.device.is_powered() {
+                self.media.device.power_on();
+                return self.restart(true);
+            }
+            for completion in completions.drain(..) {
+                let pool = self.pool.as_mut().expect("open");
+                pool.complete(completion, self.now, &mut self.media, &mut answers);
+            }
+            self.pool().take_ready(&mut answers);
+            for (id, answer) in answers.drain(..) {
+                self.answered(id, answer)?;
+            }
+            self.watch()?;
+            if self.media.next_event() == Time::NEVER {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, id: VssdId, answer: SpaceCompletion) -> Found {
+        match self.waits.remove(&answer.token.0).ok_or("answered twice")? {
+            Waits::Append(sequence) => {
+                let one = self.oracle.allocations.get_mut(&sequence).ok_or("an append of nobody")?;
+                match answer.result {
+                    Ok(()) => (one.units_acked, one.durable) = (one.units_acked + 1, true),
+                    Err(_) => one.failed = true,
+                }
+            }
+            Waits::Sync(of) => {
+                assert_eq!(of, id);
+                self.oracle.synced(id);
+            }
+            Waits::Read(sequence, unit) => {
+                let one = &self.oracle.allocations[&sequence];
+                let whole = unit + one.units_unsafe < one.units_acked || one.units_unsafe == 0;
+                let must_hold = unit < one.units_acked && whole;
+                match answer.result {
+                    Ok(()) => {
+                        let bytes = answer.destination.expect("reads give content");
+                        let right = bytes
+                            .chunks_exact(4096)
+                            .enumerate()
+                            .all(|(iu, bytes)| bytes[..8] == stamp(sequence, unit, iu as u32).to_le_bytes());
+                        if !right {
+                            return Err(format!("unit {unit} of {one:?} reads what it never held"));
+                        }
+                    }
+                    Err(error) if must_hold => {
+                        return Err(format!("unit {unit} of {one:?} is lost: {error}"));
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, power: bool) -> Found {
+        self.crashes += 1;
+        let shape = self.shape();
+        self.watch()?;
+        self.waits.clear();
+        let before: Vec<u64> = (0..4).map(|die| self.pool().die_erases(die)).collect();
+        self.pool = None;
+        self.open()?;
+        for (die, before) in before.into_iter().enumerate() {
+            if self.pool().die_erases(die as u32) < before {
+                return Err(format!("die {die} forgot erases"));
+            }
+        }
+        let found: Vec<VssdId> = self.pool().vssd_ids().collect();
+        let mut expected = self.oracle.vssds.clone();
+        expected.sort();
+        if found != expected || !self.pool().quarantined().is_empty() {
+            return Err(format!("vSSDs {found:?}, not {expected:?}"));
+        }
+        self.oracle.crashed(power, shape.unsafe_units, shape.program_units());
+        for id in found {
+            let held = self.space(id).held_blocks();
+            self.oracle.compare(id, &held, shape.program_unit_pages)?;
+            for one in held {
+                for unit in 0..shape.program_units() {
+                    self.read(id, one.block, one.allocation_sequence, unit);
+                }
+            }
+        }
+        // A cut that comes while this reads begins it again.
+        self.run(u32::MAX)
+    }
+
+    fn token(&mut self, waits: Waits) -> SpaceToken {
+        self.next_token += 1;
+        self.waits.insert(self.next_token, waits);
+        SpaceToken(self.next_token)
+    }
+
+    fn read(&mut self, id: VssdId, block: LogicalBlock, sequence: u64, unit: u32) {
+        let ius = self.shape().program_unit_ius();
+        let token = self.token(Waits::Read(sequence, unit));
+        let destination = BufferMut::copy_from(&vec![0; ius as usize * 4096]);
+        self.space(id).read(token, block, unit * ius, ius, destination, None, IoClass::HostRead);
+    }
+
+    fn step(&mut self, step: Step) -> Found {
+        let at = self.random(self.oracle.vssds.len() as u64) as usize;
+        let id = self.oracle.vssds[at];
+        let units_per_block = self.shape().program_units();
+        let held = self.oracle.held(id);
+        let pick = (!held.is_empty()).then(|| held[self.random(held.len() as u64) as usize]);
+        match step {
+            Step::Allocate => {
+                let count = self.space(id).unit_count();
+                let unit = UnitIndex(self.random(count.into()) as u16);
+                let read_only = self.oracle.read_only.contains(&id);
+                match self.space(id).allocate(unit, Purpose(1)) {
+                    Ok(_) if read_only => return Err("a read-only vSSD takes writes again".to_owned()),
+                    Ok(block) => {
+                        let all = self.space(id).held_blocks();
+                        let one = all.iter().find(|one| one.block == block).ok_or("not held")?;
+                        let fresh = Allocation {
+                            vssd: id,
+                            block,
+                            fate: Fate::Held,
+                            durable: false,
+                            sealed: false,
+                            failed: false,
+                            units_submitted: 0,
+                            units_acked: 0,
+                            units_unsafe: 0,
+                        };
+                        if self.oracle.allocations.insert(one.allocation_sequence, fresh).is_some() {
+                            return Err(format!("{one:?} was allocated before"));
+                        }
+                    }
+                    Err(SpaceError::ReadOnly) => {
+                        if !read_only {
+                            self.oracle.read_only.push(id);
+                        }
+                    }
+                    Err(SpaceError::NoFreeBlock { .. }) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+            Step::Append => {
+                let open = |sequence: &u64| {
+                    let one = &self.oracle.allocations[sequence];
+                    !one.sealed && !one.failed && one.units_submitted < units_per_block
+                };
+                let Some(sequence) = held.into_iter().find(open) else { return Ok(()) };
+                let one = self.oracle.allocations.get_mut(&sequence).expect("held");
+                let (unit, block) = (one.units_submitted, one.block);
+                one.units_submitted += 1;
+                let shape = self.shape();
+                let words = (0..shape.program_unit_ius())
+                    .flat_map(|iu| stamp(sequence, unit, iu).to_le_bytes().repeat(512));
+                let data = Buffer::copy_from(&words.collect::<Vec<u8>>());
+                let parts = [Payload::new(ContentMode::Bytes, data)].into_iter().collect();
+                let oob = BufferMut::copy_from(&vec![0; shape.program_unit_oob_size_bytes() as usize]);
+                let token = self.token(Waits::Append(sequence));
+                self.space(id).append(token, block, parts, oob, IoClass::HostWrite);
+            }
+            Step::Free => {
+                let Some(sequence) = pick else { return Ok(()) };
+                // The flash commands so far were given while it was held.
+                self.watch()?;
+                let one = self.oracle.allocations.get_mut(&sequence).expect("held");
+                one.fate = Fate::Freed(false);
+                let block = one.block;
+                self.space(id).free(block).map_err(|error| error.to_string())?;
+            }
+            Step::Sync => {
+                let token = self.token(Waits::Sync(id));
+                self.space(id).sync(token);
+            }
+            Step::Run(turns) => self.run(turns)?,
+            Step::Replace => {
+                self.run(u32::MAX)?;
+                self.watch()?;
+                match self.pool().dealloc_vssd(id) {
+                    Ok(()) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+                self.oracle.allocations.retain(|_, one| one.vssd != id);
+                let fresh = self.pool().alloc_vssd(Isolation::Software, 0, 1);
+                self.oracle.vssds[at] = fresh.map_err(|error| error.to_string())?;
+                self.replaced += 1;
+            }
+        }
+        self.watch()?;
+        self.pool().check_invariants();
+        Ok(())
+    }
+
+    fn random_step(&mut self) -> Step {
+        match self.random(100) {
+            0..15 => Step::Allocate,
+            15..50 => Step::Append,
+            50..62 => Step::Free,
+            62..68 => Step::Sync,
+            68..70 => Step::Replace,
+            _ => Step::Run(self.random(6) as u32 + 1),
+        }
+    }
+
+    fn crash_at(&mut self, crash: Crash) {
+        match crash {
+            Crash::Power(nth) => self.media.device.add_fault(Fault::PowerCutAtOperation { nth }),
+            Crash::Death(nth) => self.die_at = nth,
+        }
+    }
+}
+
+/// Runs a trace that is the same for each crash until the crash comes; gives the operations it took.
+fn short_trace(seed: u64, crash: Option<Crash>) -> Result<u64, String> {
+    let mut world = World::new(seed, Vec::new());
+    if let Some(crash) = crash {
+        world.crash_at(crash);
+    }
+    for _ in 0..120 {
+        let step = world.random_step();
+        world.step(step)?;
+    }
+    world.run(u32::MAX)?;
+    let operations = world.media.device.operations();
+    assert_eq!(world.crashes, u32::from(crash.is_some()), "seed {seed}: {crash:?}");
+    // Whatever was found is also there at the next opening.
+    world.restart(false)?;
+    Ok(operations)
+}
+
+fn enumerate(seeds: std::ops::Range<u64>) -> Found {
+    for seed in seeds {
+        let operations = short_trace(seed, None).map_err(|found| format!("seed {seed}: {found}"))?;
+        assert!(operations > 30, "seed {seed}: {operations} operations are no trace");
+        for nth in 0..operations {
+            for crash in [Crash::Power(nth), Crash::Death(nth)] {
+                short_trace(seed, Some(crash)).map_err(|found| format!("seed {seed} {crash:?}: {found}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_cut_at_every_operation_of_short_traces_loses_and_mixes_nothing() {
+    enumerate(0..4).unwrap();
+}
+
+fn long_trace(seed: u64) -> Result<World, String> {
+    let fail = |channel, die, kind, nth| Fault::Fail { die: FaultyDie { channel, die }, kind, nth };
+    let mut world = World::new(seed, Vec::new());
+    for (channel, die) in [(0, 0), (0, 1), (1, 0)] {
+        for _ in 0..4 {
+            let nth = world.random(300);
+            world.media.device.add_fault(fail(channel, die, OperationKind::Program, nth));
+        }
+        let nth = world.random(60);
+        world.media.device.add_fault(fail(channel, die, OperationKind::Erase, nth));
+    }
+    for _ in 0..2500 {
+        if world.random(80) == 0 {
+            let nth = world.media.device.operations() + world.random(20);
+            let crash = if world.random(3) == 0 { Crash::Death(nth) } else { Crash::Power(nth) };
+            world.crash_at(crash);
+        }
+        let step = world.random_step();
+        world.step(step)?;
+    }
+    world.run(u32::MAX)?;
+    world.restart(false)?;
+    Ok(world)
+}
+
+#[test]
+fn random_cuts_in_long_traces_lose_and_mix_nothing() {
+    let (mut crashes, mut replaced, mut read_only) = (0, 0, 0);
+    for seed in 0..12 {
+        let world = long_trace(seed).unwrap_or_else(|found| panic!("seed {seed}: {found}"));
+        crashes += world.crashes;
+        replaced += world.replaced;
+        read_only += world.oracle.read_only.len();
+    }
+    assert!(crashes > 150 && replaced > 100, "{crashes} crashes, {replaced} vSSDs replaced");
+    assert!(read_only > 0, "some vSSD wears its dies out");
+}
+
+/// The oracle sees bugs: each planted one is found by a short trace or a long one.
+#[test]
+fn planted_bugs_are_caught() {
+    for name in [
+        "vssd: erase before free durable",
+        "vssd: allocation not recorded",
+        "vssd: free forgotten",
+        "vssd: incomplete block wins",
+        "vssd: read-only forgotten",
+    ] {
+        assert!(plant_mutant(Some(name)));
+        let caught = std::panic::catch_unwind(|| {
+            enumerate(0..2).is_ok() && (0..12).all(|seed| long_trace(seed).is_ok())
+        });
+        plant_mutant(None);
+        assert!(!caught.unwrap_or(false), "{name} is not caught");
+    }
+}
