@@ -1,4 +1,4 @@
-.PHONY: setup run demo test check
+.PHONY: setup run demo test night check
 
 # Packages and toolchain components on a fresh machine, without asking.
 setup:
@@ -16,6 +16,13 @@ demo: setup
 # Everything that must hold: check, unit and model tests, real Linux hosts. Ends with a table of minutes.
 test: setup
 	cargo xtask ci
+
+# Long seeds of both simulated systems, then every fuzz target for FUZZ_MINUTES. FIRST_SEED=N starts elsewhere.
+FUZZ_MINUTES ?= 10
+SEEDS ?= 20000
+FIRST_SEED ?= 1000
+night: setup
+	cargo xtask night --fuzz-minutes $(FUZZ_MINUTES) --seeds $(SEEDS) --first-seed $(FIRST_SEED)
 
 # What can be said of the code without running it: format, lints, arrows, documents.
 check: setup

@@ -6,7 +6,7 @@ export DEBIAN_FRONTEND=noninteractive
 cd "$(dirname "$0")/.."
 
 missing=()
-command -v cc >/dev/null || missing+=(build-essential)
+{ command -v cc && command -v c++; } >/dev/null || missing+=(build-essential)
 command -v git >/dev/null || missing+=(git)
 command -v setpriv >/dev/null || missing+=(util-linux)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -5,6 +5,7 @@ use std::process::Command;
 
 pub fn all(root: &Path) -> Result<String, Vec<String>> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
+    cargo(root, &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"], &[])?;
     println!("{}", crate::arrows::check(root)?);
     println!("{}", crate::tidy::check(root)?);
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;

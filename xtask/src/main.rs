@@ -1,19 +1,22 @@
-//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask check`, and
-//! the stages of `make test`: `cargo xtask ci`.
+//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask check`; the fuzz targets:
+//! `cargo xtask fuzz`; and the stages of `make test`, `cargo xtask ci`, and of `make night`, `cargo xtask night`.
 
 mod arrows;
 mod check;
+mod fuzz;
 mod stages;
 mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask arrows|tidy|check|ci
+const USAGE: &str = "usage: cargo xtask arrows|tidy|check|fuzz|ci|night
   arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
   tidy     text files are ASCII, links of documents resolve, nothing is left half-said
   check    format, lints, documentation, arrows, tidy
-  ci       every stage of make test, with a table of what each took";
+  fuzz     [--seconds N] [TARGET...]: builds and runs the fuzz targets, 10 s each
+  ci       every stage of make test, with a table of what each took
+  night    [--fuzz-minutes N] [--seeds N] [--first-seed N]: the stages of make night";
 
 fn main() -> ExitCode {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -22,7 +25,9 @@ fn main() -> ExitCode {
         ["arrows"] => arrows::check(&root),
         ["tidy"] => tidy::check(&root),
         ["check"] => check::all(&root),
+        ["fuzz", rest @ ..] => fuzz::Wish::parse(rest).and_then(|wish| fuzz::run(&root, &wish)),
         ["ci"] => stages::all(&root),
+        ["night", rest @ ..] => stages::night(&root, rest),
         _ => Err(vec![USAGE.to_string()]),
     };
     match outcome {

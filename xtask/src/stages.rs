@@ -1,5 +1,5 @@
-//! The stages of `make test`, one after another, also after a failure: each with a heading that says what runs, and at
-//! the end a table of what each took.
+//! The stages of `make test` and of `make night`, one after another, also after a failure: each with a heading that says
+//! what runs, and at the end a table of what each took.
 #![expect(clippy::disallowed_methods, reason = "stages are timed")]
 
 use std::path::Path;
@@ -12,10 +12,14 @@ enum Work {
     Check,
     /// A command line, words separated by blanks.
     Run(&'static str),
+    /// Fuzz targets, so many seconds each.
+    Fuzz(u32),
+    /// As `Run`, for a line that is put together.
+    RunOwned(String),
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 7] = [
+static STAGES: [(&str, Work); 8] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
@@ -40,21 +44,78 @@ static STAGES: [(&str, Work); 7] = [
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..200",
         ),
     ),
+    ("fuzz, brief", Work::Fuzz(10)),
     ("real hosts", Work::Run("tests/hosts/run.sh")),
 ];
 
-/// Runs all stages and prints the table.
+/// The stages of `make test`.
 ///
 /// # Errors
 /// Names the stages that failed.
 pub fn all(root: &Path) -> Result<String, Vec<String>> {
+    run_all(root, &STAGES)
+}
+
+/// Seeds and fuzz targets for so many minutes each at least, from places that the fast stages do not reach.
+///
+/// # Errors
+/// Names the stages that failed, or a wish that makes no sense.
+pub fn night(root: &Path, arguments: &[&str]) -> Result<String, Vec<String>> {
+    let night = Night::parse(arguments)?;
+    run_all(root, &night.stages())
+}
+
+/// What a night is to do.
+#[derive(Debug, PartialEq, Eq)]
+struct Night {
+    /// Wall time of each fuzz target.
+    fuzz_minutes: u32,
+    /// Seeds of each simulated system.
+    seeds: u64,
+    /// The first of them; those before it belong to `make test`.
+    first_seed: u64,
+}
+
+impl Night {
+    fn parse(arguments: &[&str]) -> Result<Night, Vec<String>> {
+        let mut night = Night { fuzz_minutes: 10, seeds: 20_000, first_seed: 1000 };
+        for pair in arguments.chunks(2) {
+            let number: Option<u64> = pair.get(1).and_then(|text| text.parse().ok());
+            match (pair[0], number) {
+                ("--fuzz-minutes", Some(minutes @ 1..=1440)) => night.fuzz_minutes = minutes as u32,
+                ("--seeds", Some(seeds @ 1..)) => night.seeds = seeds,
+                ("--first-seed", Some(first)) => night.first_seed = first,
+                _ => return Err(vec![format!("{}: see cargo xtask", pair.join(" "))]),
+            }
+        }
+        Ok(night)
+    }
+
+    fn stages(&self) -> [(&'static str, Work); 3] {
+        let end = self.first_seed + self.seeds;
+        let seeds = |system: &str| {
+            let seeds = format!("--seeds {}..{end}", self.first_seed);
+            Work::RunOwned(format!("cargo run --release --quiet -p diecut-sim -- --system {system} {seeds}"))
+        };
+        [
+            ("storage stack, long", seeds("stack")),
+            ("simulated hosts, long", seeds("transport")),
+            ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60)),
+        ]
+    }
+}
+
+/// Runs stages and prints the table.
+fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> {
     let mut rows = Vec::new();
-    for (name, work) in &STAGES {
+    for (name, work) in stages {
         let started = Instant::now();
         println!("\n== {name}");
         let outcome = match work {
             Work::Check => crate::check::all(root),
             Work::Run(line) => run(root, line),
+            Work::RunOwned(line) => run(root, line),
+            Work::Fuzz(seconds) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds)),
         };
         if let Err(problems) = &outcome {
             for problem in problems {
@@ -88,4 +149,20 @@ fn run(root: &Path, line: &str) -> Result<String, Vec<String>> {
         .status()
         .map_err(|error| vec![format!("{program} cannot run: {error}")])?;
     if status.success() { Ok(line.to_string()) } else { Err(vec![format!("{line}: {status}")]) }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_night_is_as_long_as_asked_for() {
+        let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
+        let [stack, _, fuzz] = night.stages();
+        assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
+        assert!(matches!(fuzz.1, Work::Fuzz(120)));
+        for wrong in [&["--seeds"][..], &["--seeds", "0"], &["--hours", "3"]] {
+            assert!(Night::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

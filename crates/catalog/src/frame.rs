@@ -38,7 +38,8 @@ pub enum FrameError {
     State(String),
 }
 
-pub(crate) fn encode_frame(state: &State, sequence: u64) -> Vec<u8> {
+/// The bytes of a state.
+pub fn encode_frame(state: &State, sequence: u64) -> Vec<u8> {
     let text = serde_json::to_vec(state).expect("plain data can be written as JSON");
     let mut frame = vec![0; FRAME_HEADER_SIZE_BYTES];
     frame[..8].copy_from_slice(MAGIC);
@@ -76,7 +77,8 @@ pub fn decode_frame(bytes: &[u8]) -> Result<(u64, State), FrameError> {
     Ok((word(16), state))
 }
 
-pub(crate) fn encode_oob(sequence: u64, page: u32, pages: u32, area: &mut [u8]) {
+/// What the OOB area of a frame's page begins with.
+pub fn encode_oob(sequence: u64, page: u32, pages: u32, area: &mut [u8]) {
     area.fill(0);
     area[..4].copy_from_slice(OOB_MAGIC);
     area[4..12].copy_from_slice(&sequence.to_le_bytes());
@@ -87,13 +89,15 @@ pub(crate) fn encode_oob(sequence: u64, page: u32, pages: u32, area: &mut [u8]) 
 }
 
 /// Sequence, page within the frame, pages of the frame.
-pub(crate) fn decode_oob(area: &[u8]) -> Option<(u64, u32, u32)> {
+pub fn decode_oob(area: &[u8]) -> Option<(u64, u32, u32)> {
     let area = area.get(..OOB_SIZE_BYTES)?;
     let word = |at: usize| u32::from_le_bytes(area[at..at + 4].try_into().expect("four bytes"));
     if &area[..4] != OOB_MAGIC || checksum(&area[..20]) != word(20) {
         return None;
     }
-    Some((u64::from_le_bytes(area[4..12].try_into().expect("eight bytes")), word(12), word(16)))
+    let (page, pages) = (word(12), word(16));
+    let sequence = u64::from_le_bytes(area[4..12].try_into().expect("eight bytes"));
+    (page < pages).then_some((sequence, page, pages))
 }
 
 #[cfg(test)]
@@ -113,6 +117,15 @@ mod test {
         }
         for len in 0..frame.len() {
             assert_eq!(decode_frame(&frame[..len]), Err(FrameError::Incomplete));
+        }
+    }
+
+    #[test]
+    fn a_page_beyond_its_frame_is_none() {
+        let mut area = [0; OOB_SIZE_BYTES];
+        for (page, pages, found) in [(0, 1, true), (1, 2, true), (0, 0, false), (2, 2, false)] {
+            encode_oob(7, page, pages, &mut area);
+            assert_eq!(decode_oob(&area), found.then_some((7, page, pages)));
         }
     }
 

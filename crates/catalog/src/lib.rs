@@ -19,3 +19,9 @@ mod store;
 pub use frame::{FRAME_HEADER_SIZE_BYTES, FrameError, decode_frame};
 pub use state::{Isolation, PoolRecord, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord};
 pub use store::{CATALOG_TOKEN_BIT, Catalog, CatalogError};
+
+/// Encoders and decoders for the fuzz targets.
+#[doc(hidden)]
+pub mod fuzz {
+    pub use crate::frame::{decode_oob, encode_frame, encode_oob};
+}

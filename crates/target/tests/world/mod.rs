@@ -54,6 +54,8 @@ pub struct Reply {
 
 pub struct Link {
     pub digests: Digests,
+    /// Of data to this host, in bytes.
+    pub alignment: usize,
     pub received: Vec<u8>,
     pub pdus: Vec<Pdu>,
     pub next_id: u16,
@@ -239,7 +241,8 @@ impl World {
         let link = self.links.get_mut(&id).unwrap();
         loop {
             let Ok((common, _)) = CommonHeader::read_from_prefix(&link.received) else { return };
-            let frame = Frame::check(&common, Receiver::Host, link.digests, 4, 1 << 20).expect("a right PDU");
+            let frame = Frame::check(&common, Receiver::Host, link.digests, link.alignment, 1 << 20);
+            let frame = frame.expect("a right PDU");
             if link.received.len() < frame.length {
                 return;
             }
@@ -261,6 +264,7 @@ impl World {
         self.next_link += 1;
         let link = Link {
             digests: Digests::NONE,
+            alignment: 4,
             received: vec![],
             pdus: vec![],
             next_id: 1,
