@@ -172,9 +172,6 @@ impl Pool {
         if !entry.placed {
             return Ok(());
         }
-        if self.vssds.iter().any(|vssd| vssd.id == entry.id) {
-            return damaged("is there twice".to_owned());
-        }
         let whole = matches!(entry.isolation, Isolation::Channel | Isolation::Die);
         let sound = |unit: &UnitEntry| {
             let UnitPlace { die, soft_plane } = unit.place;

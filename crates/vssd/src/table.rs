@@ -391,7 +391,7 @@ impl BlockTable {
     /// All vSSDs that were ever written and not replaced, in order of their ids.
     ///
     /// # Errors
-    /// An entry is damaged: whose blocks are whose can then not be told.
+    /// An entry is damaged, or two have one id: whose blocks are whose can then not be told.
     pub fn vssds(&self) -> Result<Vec<VssdEntry>, OpenError> {
         let mut entries = Vec::new();
         for slot in 0..self.vssd_slots {
@@ -406,7 +406,11 @@ impl BlockTable {
             }
         }
         entries.sort_by_key(|entry| entry.id);
-        Ok(entries)
+        // Also where one of them says "removed": the other would come back when its slot is used again.
+        match entries.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            Some(pair) => Err(OpenError::Entry(format!("vSSD {} is there twice", pair[0].id.0))),
+            None => Ok(entries),
+        }
     }
 }
 
@@ -605,6 +609,27 @@ mod test {
             vssd.placed = false;
             table.set_vssd(&vssd);
             assert_eq!(table.vssds().unwrap().last().unwrap().id, id);
+        }
+    }
+
+    /// Found by fuzzing: a "removed" entry beside a placed one of the same id, which came back later.
+    #[test]
+    fn two_entries_of_one_vssd_are_refused() {
+        for placed in [false, true] {
+            let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
+            let (mut table, _) =
+                BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
+            for (id, placed) in [(1, placed), (2, true)] {
+                let (id, isolation) = (VssdId(id), Isolation::Channel);
+                table.set_vssd(&VssdEntry { id, placed, isolation, read_only: false, units: Vec::new() });
+            }
+            assert_eq!(table.vssds().unwrap().len(), 2);
+            // The second one says that it is the first.
+            let at = table.vssd_at(1);
+            let mut body = table.region[at + 8..at + vssd_slot_size(table.units_max)].to_vec();
+            body[..4].copy_from_slice(&1u32.to_le_bytes());
+            table.write(at, &body);
+            assert!(matches!(table.vssds(), Err(OpenError::Entry(_))), "placed: {placed}");
         }
     }
 

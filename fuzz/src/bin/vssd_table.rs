@@ -18,8 +18,8 @@ const VSSD_SLOT_SIZE_BYTES: usize = 32 + 8 * UNITS;
 const PAGES_AT: usize = HEADER_SIZE_BYTES + BLOCKS * 2 * SLOT_SIZE_BYTES;
 const VSSDS_AT: usize = PAGES_AT + BLOCKS * 8;
 
-/// Ids from here on are taken for damage at the next opening.
-const VSSD_ID_MAX: u32 = 1 << 31;
+/// Ids from here on are taken for damage at the next opening; it takes that many vSSDs to get there.
+const VSSD_NUMBERS_MAX: u32 = 1 << 24;
 
 const BLOCK_SLOT: u8 = 0;
 const VSSD_SLOT: u8 = 1;
@@ -100,8 +100,13 @@ fn edit(region: &mut [u8], input: &mut Input<'_>) {
             seal(slot, counter);
         }
         PAGES => {
-            let at = PAGES_AT + usize::from(input.byte()) % BLOCKS * 8;
-            region[at..at + 8].copy_from_slice(&input.array::<8>());
+            let (block, pages, sequence) = (usize::from(input.byte()) % BLOCKS, input.u32(), input.u32());
+            let pages = pages & 0x00FF_FFFF;
+            let words = [block as u32, pages, sequence].map(u32::to_le_bytes).concat();
+            let word = pages | checksum(&words) << 24;
+            let at = PAGES_AT + block * 8;
+            region[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            region[at + 4..at + 8].copy_from_slice(&sequence.to_le_bytes());
         }
         _ => {
             let (at, length) = (usize::from(input.u16()), usize::from(input.byte()));
@@ -154,7 +159,7 @@ fn check_on(device: &Device, mut input: Input<'_>) {
     let fresh = pool.alloc_vssd(Isolation::Die, 0, 1);
     if let Ok(fresh) = fresh {
         assert!(!ids.contains(&fresh), "ids are never given twice");
-        if fresh.0 >= VSSD_ID_MAX {
+        if fresh.0 >= VSSD_NUMBERS_MAX {
             return;
         }
     }
