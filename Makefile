@@ -1,4 +1,4 @@
-.PHONY: setup run demo test night check
+.PHONY: setup run demo test night check bench
 
 # Packages and toolchain components on a fresh machine, without asking.
 setup:
@@ -27,3 +27,11 @@ night: setup
 # What can be said of the code without running it: format, lints, arrows, documents.
 check: setup
 	cargo xtask check
+
+# The server against the raw socket loop and the engines alone, one configuration, one run; several minutes. Server and
+# load take a core each: run it on a machine at rest. BENCH="--json" or BENCH="--only a" change what is done.
+bench: setup
+	cargo build --release --quiet -p diecut-bench
+	cargo build --release --quiet -p diecut-volume --example engine
+	cargo build --release --quiet -p diecut-emulator --example die_commands
+	target/release/diecut-bench all $(BENCH)

@@ -1,6 +1,6 @@
 //! Fixed programs that every published ratio is measured against, and the runner behind `make bench`.
 //!
-//! Place in the flow: outside it. [`raw`] is the floor: sockets and nothing else.
+//! Place in the flow: outside it. [`raw`] is the floor: sockets and nothing else; [`suite`] measures the server against it.
 //!
 //! Invariants
 //! - A baseline is part of the tree and reviewed like the rest; it gets every trick the server gets.
@@ -11,4 +11,6 @@
 #![allow(clippy::disallowed_methods, reason = "measures real time on real threads")]
 
 pub mod affinity;
+pub mod instructions;
 pub mod raw;
+pub mod suite;

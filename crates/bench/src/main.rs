@@ -4,6 +4,7 @@
 use clap::{Args, Parser, Subcommand};
 use comfy_table::Table;
 use diecut_bench::raw::{self, RawResult, RawSettings, RawShape};
+use diecut_bench::suite::{self, SuiteSettings};
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 
@@ -16,6 +17,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Everything: the server against the raw socket loop, and the engines alone. `make bench` runs this.
+    All(AllArguments),
     /// The raw socket loop, both ends on two cores.
     Raw(RawArguments),
     /// Only the server end of the raw socket loop; serves one run and ends.
@@ -34,6 +37,28 @@ enum Command {
         #[command(flatten)]
         raw: RawArguments,
     },
+}
+
+#[derive(Args)]
+struct AllArguments {
+    /// Repetitions of each row.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    repetitions: u16,
+    /// Measured time of each side of a repetition, in milliseconds.
+    #[arg(long, default_value_t = 500)]
+    duration_ms: u64,
+    /// Core of the server.
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// Core of the load.
+    #[arg(long, default_value_t = 1)]
+    load_core: usize,
+    /// Only rows whose item begins with this; may be repeated.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -101,6 +126,22 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
     match command {
+        Command::All(all) => {
+            let settings = SuiteSettings {
+                repetitions: usize::from(all.repetitions),
+                duration_ms: all.duration_ms.max(10),
+                server_core: all.server_core,
+                load_core: all.load_core,
+                only: all.only,
+            };
+            let suite =
+                suite::run(&settings, |what| eprintln!("{what}")).map_err(|error| error.to_string())?;
+            if all.json {
+                println!("{}", serde_json::to_string_pretty(&suite)?);
+            } else {
+                print!("{}", suite.table());
+            }
+        }
         Command::Raw(raw) => {
             let rows: Vec<RawSettings> = match raw.shape {
                 Some(_) => vec![raw.single()],

@@ -349,7 +349,7 @@ impl Sink for JobSink<'_> {
     #[inline]
     fn completed(&mut self, completion: Completion) {
         self.operations += 1;
-        self.job.completed(completion.token.0 as u16, self.now, completion.status.is_success());
+        self.job.completed(completion.token.0 as u16, self.now, completion.status);
     }
 }
 

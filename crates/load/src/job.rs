@@ -3,6 +3,7 @@
 use crate::report::DirectionCounts;
 use crate::spec::{Arrival, LoadSpec, Pattern, Region, SpecError};
 use crate::zipf::Zipf;
+use diecut_nvme::Status;
 use diecut_units::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -33,6 +34,10 @@ pub struct Job {
     due_exact_ns: f64,
     counted_from: Time,
     end: Time,
+    /// Commands that may still be issued.
+    left: u64,
+    /// When the last command ended.
+    last_end: Time,
     /// By slot: when the command was due or issued, and whether it reads.
     started: Vec<(Time, bool)>,
     free: Vec<u16>,
@@ -66,6 +71,8 @@ impl Job {
             due_exact_ns: start.0 as f64,
             counted_from,
             end: counted_from + Span(spec.runtime_ns),
+            left: if spec.operations_max == 0 { u64::MAX } else { spec.operations_max },
+            last_end: start,
             started: vec![(Time::ZERO, false); usize::from(spec.depth)],
             free: (0..spec.depth).rev().collect(),
             reads: DirectionCounts::new(),
@@ -82,10 +89,11 @@ impl Job {
     /// The next command, if one is due and there is room for it.
     #[inline]
     pub fn next(&mut self, now: Time) -> Option<Operation> {
-        if self.due > now || self.due >= self.end || now >= self.end {
+        if self.due > now || self.due >= self.end || now >= self.end || self.left == 0 {
             return None;
         }
         let slot = self.free.pop()?;
+        self.left -= 1;
         let started = if let Arrival::Open(_) = self.spec.arrival { self.due } else { now };
         if self.spec.arrival != Arrival::Closed(None) {
             self.plan_next(now);
@@ -106,18 +114,20 @@ impl Job {
         })
     }
 
-    /// A command ended; `succeeded` or not.
+    /// A command ended.
     ///
     /// # Panics
     /// If it is not under way.
     #[inline]
-    pub fn completed(&mut self, slot: u16, now: Time, succeeded: bool) {
+    pub fn completed(&mut self, slot: u16, now: Time, status: Status) {
         let (started, is_read) = self.started[usize::from(slot)];
         assert!(self.free.len() < self.started.len(), "a command ends once");
         self.free.push(slot);
+        self.last_end = now;
         let counts = if is_read { &mut self.reads } else { &mut self.writes };
-        if !succeeded {
+        if !status.is_success() {
             counts.errors += 1;
+            counts.first_error.get_or_insert(status);
         } else if now >= self.counted_from && now < self.end {
             counts.record(now.since(started));
         }
@@ -130,14 +140,20 @@ impl Job {
 
     /// Whether everything is over.
     pub fn is_done(&self, now: Time) -> bool {
-        now >= self.end && self.under_way() == 0
+        (now >= self.end || self.left == 0) && self.under_way() == 0
+    }
+
+    /// The counted time: all of it, or up to the last command of a job that issued all it may.
+    pub(crate) fn counted(&self) -> Span {
+        let until = if self.left == 0 { self.last_end.min(self.end) } else { self.end };
+        until.max(self.counted_from).since(self.counted_from)
     }
 
     /// When the job wants to be asked again although nothing ended; [`Time::NEVER`] if it waits for completions.
     pub fn wake_at(&self) -> Time {
         if self.due >= self.end {
             self.end
-        } else if self.free.is_empty() {
+        } else if self.free.is_empty() || self.left == 0 {
             Time::NEVER
         } else {
             self.due
@@ -199,18 +215,18 @@ mod test {
         let issued: Vec<u16> = std::iter::from_fn(|| job.next(Time(5))).map(|one| one.slot).collect();
         assert_eq!(issued, [0, 1, 2, 3]);
         assert_eq!(job.wake_at(), Time::NEVER);
-        job.completed(2, Time(500), true);
+        job.completed(2, Time(500), Status::SUCCESS);
         assert_eq!(job.reads.operations(), 0, "the ramp is not counted");
         assert_eq!(job.next(Time(2000)).map(|one| one.slot), Some(2));
         assert_eq!(job.next(Time(2000)), None);
-        job.completed(2, Time(5000), true);
-        job.completed(0, Time(6000), false);
+        job.completed(2, Time(5000), Status::SUCCESS);
+        job.completed(0, Time(6000), Status::WRITE_FAULT);
         assert_eq!((job.reads.operations(), job.reads.errors), (1, 1));
         assert!((2997..=3003).contains(&job.reads.latency.max()), "three digits");
         assert!(!job.is_done(Time(1_000_001_000)), "two are under way");
         assert_eq!(job.next(Time(1_000_001_000)), None, "nothing is issued after the end");
-        job.completed(1, Time(1_000_001_000), true);
-        job.completed(3, Time(1_000_001_000), true);
+        job.completed(1, Time(1_000_001_000), Status::SUCCESS);
+        job.completed(3, Time(1_000_001_000), Status::SUCCESS);
         assert_eq!(job.reads.operations(), 1, "what ends late is not counted");
         assert!(job.is_done(Time(1_000_001_000)));
     }
@@ -223,11 +239,11 @@ mod test {
         let mut now = job.wake_at();
         let first = job.next(now).unwrap();
         now += Span::from_millis(500);
-        job.completed(first.slot, now, true);
+        job.completed(first.slot, now, Status::SUCCESS);
         let mut waited = 0;
         while job.wake_at() <= now {
             let one = job.next(now).unwrap();
-            job.completed(one.slot, now, true);
+            job.completed(one.slot, now, Status::SUCCESS);
             waited += 1;
         }
         assert!((350..650).contains(&waited), "{waited} were due meanwhile");
@@ -236,10 +252,10 @@ mod test {
         let spec = LoadSpec { arrival: Arrival::Closed(Some(1000.0)), ..spec };
         let mut job = Job::new(&spec, 0, 1000, 4096, Time::ZERO).unwrap();
         let first = job.next(Time(0)).unwrap();
-        job.completed(first.slot, now, true);
+        job.completed(first.slot, now, Status::SUCCESS);
         let mut made_up = 0;
         while let Some(one) = job.next(now) {
-            job.completed(one.slot, now, true);
+            job.completed(one.slot, now, Status::SUCCESS);
             made_up += 1;
         }
         assert!(made_up <= 2, "{made_up}");
@@ -252,7 +268,7 @@ mod test {
         let (mut now, mut issued) = (Time::ZERO, 0);
         while now < Time(1_000_000_000) {
             while let Some(one) = job.next(now) {
-                job.completed(one.slot, now, true);
+                job.completed(one.slot, now, Status::SUCCESS);
                 issued += 1;
             }
             now = job.wake_at().max(Time(now.0 + 1));
@@ -270,7 +286,7 @@ mod test {
                     let one = job.next(Time(1)).unwrap();
                     assert_eq!(one.lba_count, 2);
                     assert!((10..30).contains(&one.first_lba) && one.first_lba.is_multiple_of(2));
-                    job.completed(one.slot, Time(1), true);
+                    job.completed(one.slot, Time(1), Status::SUCCESS);
                     one.first_lba
                 })
                 .collect::<Vec<_>>()
@@ -287,13 +303,26 @@ mod test {
     }
 
     #[test]
+    fn a_job_ends_after_its_commands() {
+        let mut job = job(&LoadSpec { operations_max: 3, ramp_ns: 0, ..SPEC() });
+        for at in 1..=3 {
+            let one = job.next(Time(at * 100)).unwrap();
+            assert!(!job.is_done(Time(at * 100)));
+            job.completed(one.slot, Time(at * 100 + 50), Status::SUCCESS);
+        }
+        assert_eq!(job.next(Time(400)), None);
+        assert!(job.is_done(Time(400)));
+        assert_eq!((job.counted(), job.wake_at()), (Span(350), Time::NEVER));
+    }
+
+    #[test]
     fn a_mix_is_a_mix() {
         let mut job = job(&LoadSpec { read_percent: 70, ..SPEC() });
         let mut reads = 0;
         for _ in 0..10_000 {
             let one = job.next(Time(2000)).unwrap();
             reads += u32::from(one.is_read);
-            job.completed(one.slot, Time(2001), true);
+            job.completed(one.slot, Time(2001), Status::SUCCESS);
         }
         assert!((6800..7200).contains(&reads), "{reads}");
         assert_eq!(u64::from(reads), job.reads.operations());

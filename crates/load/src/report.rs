@@ -1,5 +1,6 @@
 use crate::job::Job;
 use crate::spec::LoadSpec;
+use diecut_nvme::Status;
 use diecut_units::Span;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -12,12 +13,13 @@ const LATENCY_MAX_NS: u64 = 60_000_000_000;
 pub(crate) struct DirectionCounts {
     pub(crate) latency: Histogram<u64>,
     pub(crate) errors: u64,
+    pub(crate) first_error: Option<Status>,
 }
 
 impl DirectionCounts {
     pub(crate) fn new() -> DirectionCounts {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("fixed bounds are sound");
-        DirectionCounts { latency, errors: 0 }
+        DirectionCounts { latency, errors: 0, first_error: None }
     }
     #[inline]
     pub(crate) fn record(&mut self, latency: Span) {
@@ -35,6 +37,8 @@ impl DirectionCounts {
 pub struct DirectionReport {
     pub operations: u64,
     pub errors: u64,
+    /// Status of the first one.
+    pub first_error: Option<String>,
     pub operations_per_second: f64,
     pub bytes_per_second: f64,
     pub mean_us: f64,
@@ -56,6 +60,8 @@ pub struct Report {
     pub read: Option<DirectionReport>,
     /// Writes, if there were any.
     pub write: Option<DirectionReport>,
+    /// Commands that ended, counted or not.
+    pub operations: u64,
     /// System calls of the generator per operation, over the whole run.
     pub system_calls_per_operation: f64,
 }
@@ -63,16 +69,19 @@ pub struct Report {
 impl Report {
     /// Of the jobs of one load; `system_calls` were made for all `operations`, counted or not.
     pub fn of(spec: &LoadSpec, jobs: &[Job], system_calls: u64, operations: u64) -> Report {
+        let seconds = jobs.iter().map(|job| job.counted().as_secs_f64()).fold(0.0, f64::max);
         let (mut reads, mut writes) = (DirectionCounts::new(), DirectionCounts::new());
         for job in jobs {
             for (sum, one) in [(&mut reads, &job.reads), (&mut writes, &job.writes)] {
                 sum.latency.add(&one.latency).expect("the bounds are the same");
                 sum.errors += one.errors;
+                sum.first_error = sum.first_error.or(one.first_error);
             }
         }
         Report {
-            read: direction(spec, &reads),
-            write: direction(spec, &writes),
+            read: direction(spec, &reads, seconds),
+            write: direction(spec, &writes, seconds),
+            operations,
             system_calls_per_operation: system_calls as f64 / operations.max(1) as f64,
             load: spec.clone(),
         }
@@ -83,23 +92,29 @@ impl Report {
         self.read.iter().chain(&self.write).map(|one| one.operations_per_second).sum()
     }
 
+    /// How the first command failed that did.
+    pub fn first_error(&self) -> Option<&str> {
+        self.read.iter().chain(&self.write).find_map(|one| one.first_error.as_deref())
+    }
+
     /// Commands that failed.
     pub fn errors(&self) -> u64 {
         self.read.iter().chain(&self.write).map(|one| one.errors).sum()
     }
 }
 
-fn direction(spec: &LoadSpec, counts: &DirectionCounts) -> Option<DirectionReport> {
+fn direction(spec: &LoadSpec, counts: &DirectionCounts, seconds: f64) -> Option<DirectionReport> {
     let latency = &counts.latency;
     if latency.is_empty() && counts.errors == 0 {
         return None;
     }
     let us = |nanos: u64| nanos as f64 / 1e3;
     let at = |quantile| us(latency.value_at_quantile(quantile));
-    let operations_per_second = latency.len() as f64 / spec.runtime().as_secs_f64();
+    let operations_per_second = if seconds > 0.0 { latency.len() as f64 / seconds } else { 0.0 };
     Some(DirectionReport {
         operations: latency.len(),
         errors: counts.errors,
+        first_error: counts.first_error.map(|status| status.to_string()),
         operations_per_second,
         bytes_per_second: operations_per_second * f64::from(spec.block_bytes),
         mean_us: latency.mean() / 1e3,
@@ -137,7 +152,8 @@ impl fmt::Display for Report {
                 one.max_us
             )?;
             if one.errors > 0 {
-                writeln!(f, "       {} FAILED", one.errors)?;
+                let first = one.first_error.as_deref().unwrap_or("unknown");
+                writeln!(f, "       {} FAILED, the first with {first}", one.errors)?;
             }
         }
         write!(f, "       {:.3} system calls per operation", self.system_calls_per_operation)

@@ -1,4 +1,3 @@
-use diecut_units::Span;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -48,6 +47,8 @@ pub struct LoadSpec {
     pub ramp_ns: u64,
     /// Time that is counted.
     pub runtime_ns: u64,
+    /// Commands per job, after which it ends before its time; 0 for no such end (fio's `number_ios`).
+    pub operations_max: u64,
     /// Of arrivals, blocks and directions.
     pub seed: u64,
 }
@@ -66,6 +67,7 @@ impl Default for LoadSpec {
             size_bytes: 0,
             ramp_ns: 1_000_000_000,
             runtime_ns: 10_000_000_000,
+            operations_max: 0,
             seed: 1,
         }
     }
@@ -118,11 +120,6 @@ pub(crate) struct Region {
 }
 
 impl LoadSpec {
-    /// Counted time.
-    pub fn runtime(&self) -> Span {
-        Span(self.runtime_ns)
-    }
-
     /// The blocks it uses of a namespace of `size_lbas` blocks of `lba_bytes`.
     ///
     /// # Errors

@@ -62,10 +62,12 @@ impl Connection {
         pool: &mut BufferPool,
         now: Time,
         actions: &mut Vec<diecut_shard::drive::Action>,
+        system_calls: &mut u64,
     ) -> Turn {
         let connection = self.id;
         let mut left = BYTES_PER_TURN;
         while left > 0 {
+            *system_calls += 1;
             let (read, asked, event) = if let Some(window) = shard.receive_window(connection) {
                 let asked = window.len();
                 let read = self.stream.read(window);
@@ -105,12 +107,18 @@ impl Connection {
     }
 
     /// Writes output until there is none or the socket blocks.
-    pub fn write<D: Drive>(&mut self, shard: &mut D, actions: &mut Vec<diecut_shard::drive::Action>) -> Turn {
+    pub fn write<D: Drive>(
+        &mut self,
+        shard: &mut D,
+        actions: &mut Vec<diecut_shard::drive::Action>,
+        system_calls: &mut u64,
+    ) -> Turn {
         loop {
             let Some(outbox) = shard.outbox(self.id).filter(|outbox| !outbox.is_empty()) else {
                 self.wants_write = false;
                 return Turn::Drained;
             };
+            *system_calls += 1;
             match write_some(&mut self.stream, outbox) {
                 Ok(0) => return Turn::Gone,
                 Ok(bytes) => shard.sent(self.id, bytes, actions),

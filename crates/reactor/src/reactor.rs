@@ -8,7 +8,7 @@ use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// What a reactor is told at its start.
@@ -88,7 +88,12 @@ impl Reactor {
         }
         #[allow(clippy::disallowed_methods, reason = "the reactor is where the clock is read")]
         let start = std::time::Instant::now();
-        let common = Arc::new(Common { start, next_connection: AtomicU64::new(1), addresses: senders });
+        let common = Arc::new(Common {
+            start,
+            next_connection: AtomicU64::new(1),
+            addresses: senders,
+            system_calls: AtomicU64::new(0),
+        });
         let mut threads = Vec::new();
         for (number, ((make, poll), inbox)) in shards.into_iter().zip(polls).zip(receivers).enumerate() {
             let common = Arc::clone(&common);
@@ -107,6 +112,11 @@ impl Reactor {
     /// Addresses that are listened on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// System calls of all threads on sockets and epoll so far, for those who measure; a round late at most.
+    pub fn system_calls(&self) -> u64 {
+        self.common.system_calls.load(Ordering::Relaxed)
     }
 
     /// Gives a request to the first shard; `respond` is called on its thread. `false` if the threads are gone.

@@ -32,6 +32,8 @@ pub(crate) struct Common {
     pub next_connection: AtomicU64,
     /// By shard.
     pub addresses: Vec<Address>,
+    /// Made by the threads on sockets and epoll.
+    pub system_calls: AtomicU64,
 }
 
 impl Common {
@@ -107,6 +109,7 @@ impl<D: Drive> Worker<D> {
         let mut idle_rounds = 0;
         while !self.stopping {
             let timeout = if idle_rounds < IDLE_ROUNDS { Some(Duration::ZERO) } else { self.patience() };
+            let mut system_calls = 1;
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -139,15 +142,16 @@ impl<D: Drive> Worker<D> {
             if self.accepting || self.accept_again_at <= now {
                 self.accept(now);
             }
-            worked |= self.read_connections(now);
+            worked |= self.read_connections(now, &mut system_calls);
             if self.shard.deadline() <= now {
                 worked = true;
                 self.shard.work(now, &mut self.actions);
             }
             self.act(now);
-            self.write_connections(now);
+            self.write_connections(now, &mut system_calls);
             self.act(now);
             self.close_late(now);
+            self.common.system_calls.fetch_add(system_calls, Ordering::Relaxed);
             idle_rounds = if worked { 0 } else { idle_rounds.saturating_add(1) };
         }
     }
@@ -267,7 +271,7 @@ impl<D: Drive> Worker<D> {
         }
     }
 
-    fn read_connections(&mut self, now: Time) -> bool {
+    fn read_connections(&mut self, now: Time, system_calls: &mut u64) -> bool {
         let mut turns = std::mem::replace(&mut self.to_read, std::mem::take(&mut self.spare));
         let worked = !turns.is_empty();
         for number in turns.drain(..) {
@@ -276,7 +280,8 @@ impl<D: Drive> Worker<D> {
             if connection.paused || !connection.readable || connection.closing.is_some() {
                 continue;
             }
-            match connection.read(&mut self.shard, &mut self.pool, now, &mut self.actions) {
+            let turn = connection.read(&mut self.shard, &mut self.pool, now, &mut self.actions, system_calls);
+            match turn {
                 Turn::Drained => connection.readable = false,
                 Turn::More => list(connection, number, &mut self.to_read),
                 Turn::Gone => self.lost(number, now),
@@ -288,14 +293,14 @@ impl<D: Drive> Worker<D> {
         worked
     }
 
-    fn write_connections(&mut self, now: Time) {
+    fn write_connections(&mut self, now: Time, system_calls: &mut u64) {
         let mut turns = std::mem::replace(&mut self.to_write, std::mem::take(&mut self.spare));
         for number in turns.drain(..) {
             let Some(connection) = self.connections[number].as_mut() else { continue };
             if connection.blocked {
                 continue;
             }
-            let turn = connection.write(&mut self.shard, &mut self.actions);
+            let turn = connection.write(&mut self.shard, &mut self.actions, system_calls);
             match turn {
                 Turn::Gone => self.lost(number, now),
                 Turn::Drained if connection.closing.is_some() => self.lost(number, now),

@@ -66,6 +66,9 @@ pub struct Bench {
     /// Seconds before, not counted.
     #[arg(long, default_value_t = 1.0)]
     ramp_time: f64,
+    /// Commands per job, after which it ends before its time; 0 for no such end.
+    #[arg(long, default_value_t = 0)]
+    number_ios: u64,
     /// First byte that is used.
     #[arg(long, default_value = "0", value_parser = size)]
     offset: Size,
@@ -206,6 +209,7 @@ impl Bench {
             size_bytes: self.size.bytes(),
             ramp_ns: seconds("ramp-time", self.ramp_time)?,
             runtime_ns: seconds("runtime", self.runtime)?,
+            operations_max: self.number_ios,
             seed: self.randseed,
         })
     }

@@ -1,0 +1,80 @@
+//! Programs of the rooms below, whose figures belong into the same table.
+
+use super::row::{Row, Target};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A program whose line of results is taken over.
+pub(crate) struct Child {
+    pub(crate) id: &'static str,
+    pub(crate) what: &'static str,
+    /// Package and example.
+    example: [&'static str; 2],
+    /// The line begins with this, and a number in millions per second follows.
+    line: &'static str,
+    target: Target,
+}
+
+pub(crate) const CHILDREN: [Child; 2] = [
+    Child {
+        id: "e",
+        what: "volume engine alone, 256 GiB map, 28 % over-provisioning, random 4 KiB writes after two overwrites",
+        example: ["diecut-volume", "engine"],
+        line: "measured: ",
+        target: Target::AtLeast(3.0),
+    },
+    Child {
+        id: "f",
+        what: "simulated die commands with bus phases, 64 dies busy",
+        example: ["diecut-emulator", "die_commands"],
+        line: "",
+        target: Target::AtLeast(8.0),
+    },
+];
+
+impl Child {
+    /// Beside this program, where cargo puts examples.
+    fn path(&self) -> Option<PathBuf> {
+        let path = std::env::current_exe().ok()?.parent()?.join("examples").join(self.example[1]);
+        path.exists().then_some(path)
+    }
+
+    pub(crate) fn run(&self) -> Result<Row, Box<dyn std::error::Error + Send + Sync>> {
+        let [package, example] = self.example;
+        let path = self.path().ok_or_else(|| {
+            format!(
+                "the example {example} is not built: cargo build --release -p {package} --example {example}"
+            )
+        })?;
+        let output = Command::new(path).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            return Err(format!("{example} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        let line = text.lines().find_map(|line| line.strip_prefix(self.line));
+        let line = line.ok_or_else(|| format!("{example} printed no line \"{}..\"", self.line))?;
+        let (number, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let value: f64 = number.parse().map_err(|_| format!("{example} printed \"{line}\""))?;
+        let mut row = Row::absolute(self.id, self.what, "M/s", value);
+        row.target = Some(self.target);
+        row.note = rest.trim_start_matches("M writes/s, ").trim_start_matches("million ").to_owned();
+        Ok(row)
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// The examples are asked for by name: both are there.
+    #[test]
+    fn children_exist_in_the_tree() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for child in &CHILDREN {
+            let [package, example] = child.example;
+            let room = package.trim_start_matches("diecut-");
+            let source = crates.join(room).join("examples").join(format!("{example}.rs"));
+            assert!(source.exists(), "{}", source.display());
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Servers under test: the shipped reactor and target, on a thread pinned to one core.
+
+use super::residence::{Samples, Timed};
+use crate::affinity::pin_this_thread;
+use crate::instructions::Instructions;
+use diecut_load::drive::{Digests, Endpoint, QualifiedName};
+use diecut_reactor::{Reactor, ReactorConfig, ReactorError};
+use diecut_shard::control::*;
+use diecut_shard::drive::{ConnectionId, Drive};
+use diecut_shard::emulator::{Backing, Device, Options, Pacing, Profile};
+use diecut_shard::null::{NullReads, NullShard};
+use diecut_shard::{PoolConfig, Shard, ShardConfig};
+use diecut_units::Time;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+const NULL: [&str; 2] = ["nqn.2026-11.org.diecut:null-a", "nqn.2026-11.org.diecut:null-b"];
+const STACK: &str = "nqn.2026-11.org.diecut:stack";
+/// Blocks of a null namespace: 1 TiB.
+const NULL_LBAS: u64 = 1 << 28;
+/// Size of the volume behind the whole stack, in bytes.
+pub(crate) const STACK_BYTES: u64 = 2 << 30;
+/// Its over-provisioning, as parts per thousand.
+pub(crate) const STACK_OVER_PROVISIONING_PERMILLE: u32 = 280;
+/// Administration of a server takes no longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) reactor: Reactor,
+    /// Of its thread.
+    pub(crate) instructions: Arc<io::Result<Instructions>>,
+}
+
+impl Server {
+    fn start<D: Drive>(
+        core: usize,
+        make: impl FnOnce((Instant, Time)) -> D + Send + 'static,
+    ) -> Result<Server, ReactorError> {
+        let config = ReactorConfig { listen: vec![([127, 0, 0, 1], 0).into()] };
+        let (sender, receiver) = channel();
+        let make = move |now| {
+            // The reactor's clock as an instant, before anything takes time.
+            let clock = (Instant::now(), now);
+            let pinned = pin_this_thread(core);
+            let instructions = pinned.and_then(|()| Instructions::of_this_thread());
+            sender.send(instructions).expect("the starter waits");
+            make(clock)
+        };
+        let reactor = Reactor::start(&config, vec![make])?;
+        let instructions = receiver.recv().expect("the thread says it");
+        Ok(Server { reactor, instructions: Arc::new(instructions) })
+    }
+
+    /// Two null namespaces, each under a subsystem of its own.
+    pub(crate) fn null(core: usize) -> Result<Server, ReactorError> {
+        Server::start(core, |_| null_shard())
+    }
+
+    /// The same, with the time measured that commands of the second connection stay.
+    pub(crate) fn timed(core: usize, samples: Samples) -> Result<Server, ReactorError> {
+        // The admin queue of the first host is connection 1, its I/O queue connection 2.
+        Server::start(core, |clock| Timed::new(null_shard(), ConnectionId(2), samples, clock))
+    }
+
+    /// The whole stack: one volume on a channel-isolated vSSD that owns a device in memory, without pacing.
+    pub(crate) fn stack(core: usize) -> Result<Server, Box<dyn std::error::Error>> {
+        let mut profile = Profile::named("cnex-1tb")?;
+        // A quarter of the board's channels, and smaller erase blocks, so that what fits into memory is still many
+        // segments to choose victims from: 16 dies x 4 planes x 60 blocks of 1 MiB.
+        profile.geometry.channels = 4;
+        profile.geometry.pages_per_block = 64;
+        profile.geometry.blocks_per_plane = 60;
+        profile.bad_blocks.factory_percent = 0.0;
+        profile.protected_memory_bytes = 64 << 20;
+        let options =
+            Options { backing: Backing::Memory, pacing: Pacing::Unpaced, seed: 1, ..Options::default() };
+        let device = Device::create(&profile, options)?;
+        let config = ShardConfig { pool: PoolConfig::suited_to(&profile.geometry), ..ShardConfig::default() };
+        let server = Server::start(core, move |(_, now)| Shard::new(device, config, now))?;
+        let name = || "bench".to_owned();
+        server.ask(ControlRequest::CreateTenant(TenantSpec { name: name() }))?;
+        server.ask(ControlRequest::CreateVssd(VssdSpec {
+            name: name(),
+            tenant: name(),
+            isolation: Isolation::Channel,
+            throughput_level: 4,
+            capacity_bytes: STACK_BYTES + STACK_BYTES / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE),
+            over_provisioning_permille: STACK_OVER_PROVISIONING_PERMILLE,
+            weight: 100,
+            rate_limit_bytes_per_second: 0,
+        }))?;
+        let status = server.status()?;
+        let exported = status.vssds.first().map_or(0, |vssd| vssd.exported_bytes);
+        if exported < STACK_BYTES {
+            return Err(format!("the vSSD exports {exported} bytes, the volume has {STACK_BYTES}").into());
+        }
+        server.ask(ControlRequest::CreateVolume(VolumeSpec {
+            name: name(),
+            vssd: name(),
+            size_bytes: STACK_BYTES,
+            uuid: None,
+            nguid: None,
+        }))?;
+        server.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
+            nqn: STACK.to_owned(),
+            tenant: name(),
+            serial: None,
+            model: None,
+            allow_any_host: true,
+            allowed_hosts: Vec::new(),
+            namespaces: vec![(1, name())],
+        }))?;
+        Ok(server)
+    }
+
+    fn ask(&self, request: ControlRequest) -> Result<(), String> {
+        match self.request(request.clone())? {
+            ControlResponse::Done => Ok(()),
+            ControlResponse::Refused(error) => Err(error.message),
+            other => Err(format!("{request:?} was answered with {other:?}")),
+        }
+    }
+
+    fn request(&self, request: ControlRequest) -> Result<ControlResponse, String> {
+        let (sender, receiver) = channel();
+        let respond = Box::new(move |response| drop(sender.send(response)));
+        let sent = self.reactor.request(request, respond);
+        let answer = sent.then(|| receiver.recv_timeout(PATIENCE).ok()).flatten();
+        answer.ok_or_else(|| "the server does not answer its administrator".to_owned())
+    }
+
+    /// Everything that exists, with counters.
+    pub(crate) fn status(&self) -> Result<Box<Status>, String> {
+        match self.request(ControlRequest::Status)? {
+            ControlResponse::Status(status) => Ok(status),
+            other => Err(format!("a status is asked for, {other:?} comes")),
+        }
+    }
+
+    fn endpoint(&self, subsystem: &str, host: u8) -> Endpoint {
+        Endpoint {
+            address: self.reactor.addresses()[0],
+            subsystem: QualifiedName::new(subsystem).expect("a fixed name"),
+            host: QualifiedName::new("nqn.2026-11.org.diecut:bench").expect("a fixed name"),
+            host_id: [host; 16],
+            nsid: Some(1),
+            digests: Digests::NONE,
+        }
+    }
+
+    /// Null namespace `number`.
+    pub(crate) fn null_endpoint(&self, number: usize) -> Endpoint {
+        self.endpoint(NULL[number], number as u8 + 1)
+    }
+
+    /// The volume of the whole stack.
+    pub(crate) fn stack_endpoint(&self) -> Endpoint {
+        self.endpoint(STACK, 1)
+    }
+}
+
+fn null_shard() -> NullShard {
+    NullShard::new(ShardConfig::default().target, &NULL, NULL_LBAS, NullReads::SharedZeros)
+}
