@@ -1,3 +1,4 @@
+use crate::divisor::Divisor;
 use diecut_units::ContentMode;
 use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
 
@@ -35,6 +36,9 @@ pub struct Layout {
     pub segment_shift: u32,
     /// Program units of a full chunk.
     pub chunk_units: u32,
+    by_width: Divisor,
+    by_unit: Divisor,
+    by_page: Divisor,
 }
 
 /// Widest stripe.
@@ -59,7 +63,11 @@ impl Layout {
             "the OOB holds a checksum for each IU"
         );
         assert!(segment_units * unit_ius >= 4, "a segment holds a head and data");
+        let end = u64::from(segment_ius) + 1;
         Layout {
+            by_width: Divisor::new(width, end),
+            by_unit: Divisor::new(unit_ius, end),
+            by_page: Divisor::new(shape.ius_per_page(), end),
             width,
             groups: units / width,
             unit_ius,
@@ -95,8 +103,19 @@ impl Layout {
     /// Member and IU within the member's erase block.
     #[inline]
     pub fn place(&self, offset: u32) -> (usize, u32) {
-        let unit = offset / self.unit_ius;
-        ((unit % self.width) as usize, unit / self.width * self.unit_ius + offset % self.unit_ius)
+        let (unit, iu) = self.by_unit.split(offset);
+        let (row, member) = self.by_width.split(unit);
+        (member as usize, row * self.unit_ius + iu)
+    }
+    /// Page, counted through the segment, and IU within it.
+    #[inline]
+    pub(crate) fn page(&self, offset: u32) -> (u32, u32) {
+        self.by_page.split(offset)
+    }
+    /// Program unit of the segment.
+    #[inline]
+    pub(crate) fn program_unit(&self, offset: u32) -> u32 {
+        self.by_unit.quotient(offset)
     }
     /// Unit of a member of a segment in `group`.
     pub fn unit(&self, group: u32, member: u32) -> UnitIndex {

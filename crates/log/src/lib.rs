@@ -14,6 +14,7 @@
 //!
 //! Not known here: volumes, LBAs, hosts, the clock. Owner tags and notes are opaque.
 
+mod divisor;
 pub mod head;
 mod layout;
 pub mod mark;

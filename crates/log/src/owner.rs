@@ -5,6 +5,8 @@ use crate::LogAddress;
 pub trait Owner {
     /// For each (tag, place): whether the owner's map still points there. Fills `live` in order.
     fn live(&mut self, entries: &[(u64, LogAddress)], live: &mut Vec<bool>);
+    /// Whether the owner's map points to this place.
+    fn is_live(&mut self, tag: u64, place: LogAddress) -> bool;
     /// The content moved. Returns `false`, changing nothing, if the map no longer points to `old`.
     fn moved(&mut self, tag: u64, old: LogAddress, new: LogAddress) -> bool;
     /// A note is about to lose its place: appends to `renewed` what of it still has to be known at recovery.

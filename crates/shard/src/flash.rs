@@ -146,7 +146,7 @@ impl<M: Media> Flash<M> {
         self.mark_busy(index);
         let slot = self.stores[usize::from(index.0)].as_mut().expect("the store is open");
         let mut space = self.pool.space(slot.vssd, &mut self.media, now);
-        slot.store.submit(command, now, &mut space, &mut self.volume_completions);
+        slot.store.submit(command, &mut space, &mut self.volume_completions);
         self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
     }
 
@@ -189,7 +189,7 @@ impl<M: Media> Flash<M> {
             self.mark_busy(index);
             let slot = self.stores[usize::from(index.0)].as_mut().expect("found by its vSSD");
             let mut space = self.pool.space(vssd, &mut self.media, now);
-            slot.store.complete(completion, now, &mut space, &mut self.volume_completions);
+            slot.store.complete(completion, &mut space, &mut self.volume_completions);
             self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
         }
         self.space_completions = batch;

@@ -73,6 +73,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "small staging fills up with chunks that only wait to become safe",
     },
     Mutant {
+        name: "log: filler in front not waited for",
+        system: "stack",
+        story: "a cut tears filler, and what lies whole behind it is not found",
+    },
+    Mutant {
         name: "vssd: incomplete block wins",
         system: "stack",
         story: "after a cut a block that was not programmed to its end counts as if it were",

@@ -15,6 +15,7 @@ mod geometry;
 pub mod marks;
 mod payload;
 mod pool;
+mod prefetch;
 mod protected;
 mod time;
 
@@ -24,6 +25,7 @@ pub use checksum::{checksum, checksum_append};
 pub use geometry::{Geometry, GeometryError};
 pub use payload::{ContentMode, Payload};
 pub use pool::BufferPool;
+pub use prefetch::prefetch;
 pub use protected::{ProtectedMemory, ProtectedRegion};
 pub use time::{Span, Time};
 

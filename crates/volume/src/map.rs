@@ -35,6 +35,13 @@ impl Maps {
         }
         &mut self.volumes[usize::from(volume)]
     }
+    /// Announces look-ups of a range.
+    #[inline]
+    pub fn prefetch(&self, volume: u16, first: u64) {
+        if let Some(volume) = self.volumes.get(usize::from(volume)) {
+            diecut_units::prefetch(&volume.entries, first as usize);
+        }
+    }
     #[inline]
     pub fn get(&self, volume: u16, iu: u64) -> LogAddress {
         LogAddress(self.volumes[usize::from(volume)].entries[iu as usize])
@@ -73,6 +80,11 @@ impl Owner for Maps {
             let volume = self.volumes.get((tag >> 48) as usize);
             volume.and_then(|v| v.entries.get((tag & ((1 << 48) - 1)) as usize)) == Some(&place.0)
         }));
+    }
+
+    fn is_live(&mut self, tag: u64, place: LogAddress) -> bool {
+        let volume = self.volumes.get((tag >> 48) as usize);
+        volume.and_then(|v| v.entries.get((tag & ((1 << 48) - 1)) as usize)) == Some(&place.0)
     }
 
     fn moved(&mut self, tag: u64, old: LogAddress, new: LogAddress) -> bool {

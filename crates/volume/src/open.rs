@@ -89,7 +89,7 @@ impl Store {
         if completion.token.0 & DATA != 0 {
             let first = (completion.token.0 >> 32 & 0xffff) as u32;
             let (chunk, pending, right) = opening.checking.get_mut(&segment).expect("being checked");
-            let place = self.log.layout().place(chunk.head.offset + first).1;
+            let place = self.log.layout().address(SegmentIndex(segment), chunk.head.offset + first);
             let bytes = stream_bytes(&chunk.head, self.log.layout().content_mode().bytes_per_iu());
             let is_right = match (&completion.result, &completion.destination, &completion.oob) {
                 (Ok(()), Some(data), Some(oob)) => self.log.verify(place, bytes, data, oob).is_ok(),

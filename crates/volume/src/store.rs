@@ -52,7 +52,8 @@ enum Change {
     Delete,
 }
 
-struct Stalled {
+/// A change that has not been made, or only in part: it waits for `work`, for staging, or for space.
+struct Queued {
     token: VolumeToken,
     volume: u16,
     force: bool,
@@ -71,7 +72,6 @@ struct ReadOperation {
 struct Part {
     operation: usize,
     address: LogAddress,
-    block_iu: u32,
     first_iu: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct Store {
     pub(crate) maps: Maps,
     pub(crate) opening: Option<Box<Opening>>,
     early: Vec<VolumeCommand>,
-    stalled: VecDeque<Stalled>,
+    queue: VecDeque<Queued>,
     promised_ius: u64,
     waiting: VecDeque<(u64, VolumeToken)>,
     pad_at: Time,
@@ -110,7 +110,7 @@ impl Store {
             maps: Maps::default(),
             opening: Some(Box::default()),
             early: Vec::new(),
-            stalled: VecDeque::new(),
+            queue: VecDeque::new(),
             promised_ius: 0,
             waiting: VecDeque::new(),
             pad_at: Time::NEVER,
@@ -139,7 +139,7 @@ impl Store {
 
     /// Makes a volume. The completion says that it is durable; one that exists with this size is left as it is.
     pub fn create_volume(&mut self, token: VolumeToken, volume: VolumeIndex, size_ius: u64) {
-        self.stalled.push_back(Stalled {
+        self.queue.push_back(Queued {
             token,
             volume: volume.0,
             force: true,
@@ -149,7 +149,7 @@ impl Store {
 
     /// Deletes a volume and all its data. The completion says that it is durable.
     pub fn delete_volume(&mut self, token: VolumeToken, volume: VolumeIndex) {
-        self.stalled.push_back(Stalled { token, volume: volume.0, force: true, change: Change::Delete });
+        self.queue.push_back(Queued { token, volume: volume.0, force: true, change: Change::Delete });
     }
 
     /// Size of a volume in IUs, if it exists.
@@ -185,7 +185,6 @@ impl Store {
     pub fn submit(
         &mut self,
         command: VolumeCommand,
-        now: Time,
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) {
@@ -225,57 +224,37 @@ impl Store {
                     self.log.layout().content_mode(),
                     "payloads are in the medium's mode"
                 );
+                // What changes the map waits for `work`: by then a batch's places in the map are near.
+                self.maps.prefetch(volume, first_iu);
                 let change = Change::Write { first: first_iu, payload, done: 0, promised: u64::MAX };
-                self.change(
-                    Stalled { token, volume, force: force_unit_access, change },
-                    now,
-                    space,
-                    completions,
-                );
+                self.queue.push_back(Queued { token, volume, force: force_unit_access, change });
             }
             VolumeOperation::Deallocate { first_iu, iu_count } => {
                 let change = Change::Deallocate { first: first_iu, count: iu_count };
-                self.change(Stalled { token, volume, force: false, change }, now, space, completions);
+                self.queue.push_back(Queued { token, volume, force: false, change });
             }
             VolumeOperation::WriteZeroes { first_iu, iu_count, force_unit_access } => {
                 let change = Change::Deallocate { first: first_iu, count: iu_count };
-                self.change(
-                    Stalled { token, volume, force: force_unit_access, change },
-                    now,
-                    space,
-                    completions,
-                );
+                self.queue.push_back(Queued { token, volume, force: force_unit_access, change });
             }
-        }
-    }
-
-    fn change(
-        &mut self,
-        mut stalled: Stalled,
-        now: Time,
-        space: &mut dyn EraseBlockSpace,
-        completions: &mut Vec<VolumeCompletion>,
-    ) {
-        if !self.stalled.is_empty() || !self.try_change(&mut stalled, now, space, completions) {
-            self.stalled.push_back(stalled);
         }
     }
 
     /// Returns `false` if it must wait.
     fn try_change(
         &mut self,
-        stalled: &mut Stalled,
+        queued: &mut Queued,
         now: Time,
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) -> bool {
-        let volume = stalled.volume;
+        let volume = queued.volume;
         if let Some(reason) = self.log.read_only() {
             let result = Err(VolumeError::ReadOnly { reason });
-            completions.push(VolumeCompletion { token: stalled.token, result, destination: None });
+            completions.push(VolumeCompletion { token: queued.token, result, destination: None });
             return true;
         }
-        match &mut stalled.change {
+        match &mut queued.change {
             Change::Write { first, payload, done, promised } => {
                 let (first, count) = (*first, payload.iu_count());
                 if *promised == u64::MAX {
@@ -284,7 +263,7 @@ impl Store {
                     let new = range.iter().filter(|e| **e == LogAddress::NONE.0).count() as u64;
                     if new > 0 && self.used_ius() + self.promised_ius + new > self.config.exported_ius {
                         completions.push(VolumeCompletion {
-                            token: stalled.token,
+                            token: queued.token,
                             result: Err(VolumeError::Full),
                             destination: None,
                         });
@@ -298,7 +277,6 @@ impl Store {
                     let content = payload.iu(*done);
                     let Some(address) = self.log.append(STREAM_USER, map::tag(volume, iu), content, space)
                     else {
-                        self.log.publish();
                         return false;
                     };
                     let old = self.maps.set(volume, iu, address);
@@ -350,18 +328,17 @@ impl Store {
                 }
             }
         }
-        self.log.publish();
         let sequence = self.log.next_sequence();
-        let cached = self.config.volatile_cache && !stalled.force;
-        if self.log.is_protected() || cached || self.log.durable_before() >= sequence {
-            completions.push(VolumeCompletion { token: stalled.token, result: Ok(()), destination: None });
+        let cached = self.config.volatile_cache && !queued.force;
+        if self.log.is_protected() || cached {
+            completions.push(VolumeCompletion { token: queued.token, result: Ok(()), destination: None });
         } else {
-            if stalled.force {
+            if queued.force {
                 self.log.want_durable(sequence);
             } else if self.pad_at == Time::NEVER {
                 self.pad_at = now + self.config.group_commit;
             }
-            self.waiting.push_back((sequence, stalled.token));
+            self.waiting.push_back((sequence, queued.token));
         }
         true
     }
@@ -414,8 +391,8 @@ impl Store {
             let part = take_slot(&mut self.parts, &mut self.free_parts);
             let buffer = rest.split_to(count as usize * iu_bytes);
             let space_token = SpaceToken(TOKEN_USER | part as u64);
-            let block_iu = self.log.read(space_token, address, count, buffer, IoClass::HostRead, space);
-            self.parts[part] = Some(Part { operation, address, block_iu, first_iu: iu });
+            self.log.read(space_token, address, count, buffer, IoClass::HostRead, space);
+            self.parts[part] = Some(Part { operation, address, first_iu: iu });
             pending += 1;
             done += count;
         }
@@ -434,7 +411,6 @@ impl Store {
     pub fn complete(
         &mut self,
         completion: SpaceCompletion,
-        now: Time,
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) {
@@ -443,7 +419,7 @@ impl Store {
             self.opening_step(completion, space);
             if self.opening.is_none() {
                 for command in std::mem::take(&mut self.early) {
-                    self.submit(command, now, space, completions);
+                    self.submit(command, space, completions);
                 }
             }
             return;
@@ -457,7 +433,7 @@ impl Store {
         let iu_bytes = self.log.layout().content_mode().bytes_per_iu();
         match (&completion.result, &completion.destination, &completion.oob) {
             (Ok(()), Some(data), Some(oob)) => {
-                if let Err(iu) = self.log.verify(part.block_iu, iu_bytes, data, oob) {
+                if let Err(iu) = self.log.verify(part.address, iu_bytes, data, oob) {
                     operation.lost =
                         Some(operation.lost.unwrap_or(u64::MAX).min(part.first_iu + u64::from(iu)));
                 }
@@ -489,10 +465,10 @@ impl Store {
         completions: &mut Vec<VolumeCompletion>,
     ) {
         if self.log.is_gone() {
-            let stalled = std::mem::take(&mut self.stalled).into_iter().map(|s| s.token);
+            let queue = std::mem::take(&mut self.queue).into_iter().map(|s| s.token);
             let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(_, token)| token);
             let early = std::mem::take(&mut self.early).into_iter().map(|command| command.token);
-            completions.extend(stalled.chain(waiting).chain(early).map(|token| VolumeCompletion {
+            completions.extend(queue.chain(waiting).chain(early).map(|token| VolumeCompletion {
                 token,
                 result: Err(VolumeError::Gone),
                 destination: None,
@@ -502,7 +478,7 @@ impl Store {
         if self.opening.is_some() {
             return;
         }
-        self.retry_stalled(now, space, completions);
+        self.make_changes(now, space, completions);
         if let Some((last, _)) = self.waiting.back()
             && now >= self.pad_at
         {
@@ -510,13 +486,13 @@ impl Store {
             self.pad_at = Time::NEVER;
         }
         self.log.work(space, &mut self.maps);
-        // What the log released may be all that a stalled command waits for, and nothing else may come to say so.
-        while !self.stalled.is_empty()
+        // What the log released may be all that a queued change waits for, and nothing else may come to say so.
+        while !self.queue.is_empty()
             && self.log.read_only().is_none()
             && self.log.has_room(STREAM_USER, space)
         {
             let before = self.log.next_sequence();
-            self.retry_stalled(now, space, completions);
+            self.make_changes(now, space, completions);
             self.log.work(space, &mut self.maps);
             if self.log.next_sequence() == before {
                 break;
@@ -536,18 +512,21 @@ impl Store {
         }
     }
 
-    fn retry_stalled(
+    fn make_changes(
         &mut self,
         now: Time,
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) {
-        while let Some(mut stalled) = self.stalled.pop_front() {
-            if !self.try_change(&mut stalled, now, space, completions) {
-                self.stalled.push_front(stalled);
-                break;
-            }
+        let mut queue = std::mem::take(&mut self.queue);
+        while let Some(queued) = queue.front_mut()
+            && self.try_change(queued, now, space, completions)
+        {
+            queue.pop_front();
         }
+        self.queue = queue;
+        // Before anyone sees the completions.
+        self.log.publish();
     }
 
     /// When [`Store::work`] has something to do without an event.

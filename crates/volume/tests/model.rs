@@ -102,7 +102,7 @@ impl World {
         let mut out = std::mem::take(&mut self.out);
         let store = self.store.as_mut().unwrap();
         if let Some(completion) = self.space.step(&mut self.random) {
-            store.complete(completion, self.now, &mut self.space, &mut out);
+            store.complete(completion, &mut self.space, &mut out);
         }
         store.work(self.now, &mut self.space, &mut out);
         for completion in out.drain(..) {
@@ -166,7 +166,7 @@ impl World {
     fn submit(&mut self, volume: u16, operation: VolumeOperation, token: u64) {
         let mut out = std::mem::take(&mut self.out);
         let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(volume), operation };
-        self.store.as_mut().unwrap().submit(command, self.now, &mut self.space, &mut out);
+        self.store.as_mut().unwrap().submit(command, &mut self.space, &mut out);
         for completion in out.drain(..) {
             self.completed(completion);
         }
@@ -289,10 +289,10 @@ impl World {
         let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(volume), operation };
         let mut out = Vec::new();
         let store = self.store.as_mut().unwrap();
-        store.submit(command, self.now, &mut self.space, &mut out);
+        store.submit(command, &mut self.space, &mut out);
         while out.is_empty() {
             let completion = self.space.step(&mut self.random).expect("the read is under way");
-            store.complete(completion, self.now, &mut self.space, &mut out);
+            store.complete(completion, &mut self.space, &mut out);
         }
         assert_eq!(out.len(), 1);
         let data = out.pop().unwrap().destination.expect("read");
@@ -448,8 +448,9 @@ fn new_data_is_refused_when_the_store_is_full_and_nothing_of_it_is_written() {
         },
     };
     for (first, count) in [(0, 90), (85, 20), (0, 90)] {
-        store.submit(write(first, count), Time::ZERO, &mut space, &mut out);
+        store.submit(write(first, count), &mut space, &mut out);
     }
+    store.work(Time::ZERO, &mut space, &mut out);
     let results: Vec<_> = out.iter().map(|completion| completion.result.clone()).collect();
     assert_eq!(results, [Ok(()), Ok(()), Err(VolumeError::Full), Ok(())]);
     assert_eq!(store.volume_used_ius(VolumeIndex(0)), 90);

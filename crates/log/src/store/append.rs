@@ -138,6 +138,18 @@ impl Log {
         content: &[u8],
         space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
+        self.append_checked(stream, tag, content, checksum(content), space)
+    }
+
+    /// As [`Log::append`], with the content's checksum: that of a copy is the one it was read with.
+    pub(super) fn append_checked(
+        &mut self,
+        stream: usize,
+        tag: u64,
+        content: &[u8],
+        content_checksum: u32,
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<LogAddress> {
         let slot_index = self.open_chunk(stream, space)?;
         let sequence = self.next_sequence;
         let unit_ius = self.layout.unit_ius;
@@ -153,10 +165,10 @@ impl Log {
         let skip = chunk.expected != sequence;
         if !head::fits(chunk.data_count as usize + 1, chunk.note_count as usize + usize::from(skip), 0) {
             self.seal(stream);
-            return self.append(stream, tag, content, space);
+            return self.append_checked(stream, tag, content, content_checksum, space);
         }
         let (data, notes) = (chunk.data_count, chunk.note_count);
-        chunk.checksums.push(checksum(content));
+        chunk.checksums.push(content_checksum);
         chunk.data_count += 1;
         chunk.note_count += u32::from(skip);
         chunk.expected = sequence + 1;
@@ -170,10 +182,14 @@ impl Log {
             head::put_note(bytes, notes as usize, sequence, [head::SKIP, data.into(), 0]);
         }
         head::put_record(bytes, data as usize, tag);
-        bytes[at..at + iu_bytes].copy_from_slice(content);
+        match (<&mut [u8; 8]>::try_from(&mut bytes[at..at + iu_bytes]), <&[u8; 8]>::try_from(content)) {
+            // A tag is a word: no call for it.
+            (Ok(place), Ok(tag)) => *place = *tag,
+            _ => bytes[at..at + iu_bytes].copy_from_slice(content),
+        }
         self.next_sequence += 1;
+        self.valid[segment as usize] += 1;
         let segment_ref = &mut self.segments[segment as usize];
-        segment_ref.valid += 1;
         segment_ref.last_sequence = sequence;
         if full {
             self.seal(stream);

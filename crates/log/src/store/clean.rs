@@ -3,11 +3,55 @@
 use super::*;
 
 impl Log {
-    pub(super) fn checked(&self, read: &CopyRead, data: &[u8], oob: &Option<BufferMut>) -> bool {
-        let Some(oob) = oob else { return false };
-        let size = data.len() / read.tags.len();
-        let (_, first) = self.layout.place(self.layout.offset_of(read.first));
-        self.verify(first, size, data, oob).is_ok()
+    /// Checks what was read for a copy, and keeps the checksums for the copies.
+    fn check_copies(&self, read: &mut CopyRead, data: &[u8], oob: &[u8]) -> bool {
+        let size = data.len() / read.count as usize;
+        let mut next = read.first;
+        for entry in &mut read.entries {
+            let at = (entry.place.0 - read.first.0) as usize * size;
+            entry.checksum = checksum(&data[at..at + size]);
+            let new_page = next == read.first || !self.same_page(next, entry.place);
+            if !self.is_as_written(read.first, entry.place, entry.checksum, new_page, oob) {
+                return false;
+            }
+            next = entry.place;
+        }
+        true
+    }
+
+    pub(super) fn copy_arrived(&mut self, mut read: CopyRead, completion: SpaceCompletion) {
+        let victim = self.victim.as_mut().expect("copies belong to a victim");
+        victim.reads -= 1;
+        if let (Ok(()), Some(buffer), Some(oob)) = (completion.result, completion.destination, completion.oob)
+            && self.check_copies(&mut read, &buffer, &oob)
+        {
+            self.ready.push_back((read, buffer));
+            return;
+        }
+        if self.gone {
+            return;
+        }
+        if read.entries.len() == 1 && read.again {
+            self.statistics.lost_ius += 1;
+            self.segments[self.layout.segment_of(read.first).0 as usize].poisoned = true;
+            return;
+        }
+        // One IU that cannot be read must not cost its neighbours, nor a read that fails once an IU.
+        let again = read.entries.len() == 1;
+        for entry in read.entries {
+            let single = CopyRead { first: entry.place, count: 1, entries: vec![entry], again };
+            self.want_copy(single);
+        }
+    }
+
+    fn want_copy(&mut self, read: CopyRead) {
+        self.victim.as_mut().expect("copies belong to a victim").reads += 1;
+        let slot = self.free_copies.pop().unwrap_or_else(|| {
+            self.copies.push(None);
+            self.copies.len() - 1
+        });
+        self.copies[slot] = Some(read);
+        self.unread.push_back(slot);
     }
 
     pub(super) fn pick_victim(&mut self) -> Option<u32> {
@@ -16,8 +60,8 @@ impl Log {
             if segment.state != SegmentState::Sealed || segment.chunks > 0 || segment.poisoned {
                 continue;
             }
-            if best.is_none_or(|(valid, _)| segment.valid < valid) {
-                best = Some((segment.valid, index as u32));
+            if best.is_none_or(|(valid, _)| self.valid[index] < valid) {
+                best = Some((self.valid[index], index as u32));
             }
         }
         let full = self.layout.segment_ius - self.layout.chunks_per_segment() * 2;
@@ -27,16 +71,23 @@ impl Log {
 
     /// Segments in which nothing is left need no cleaning.
     pub(super) fn free_dead_segments(&mut self) {
-        for segment in &mut self.segments {
-            if segment.state == SegmentState::Sealed
-                && segment.valid == 0
-                && segment.last_note == 0
-                && segment.chunks == 0
-                && !segment.poisoned
+        if !std::mem::take(&mut self.some_died) {
+            return;
+        }
+        for (segment, valid) in self.segments.iter_mut().zip(&self.valid) {
+            if segment.state != SegmentState::Sealed
+                || *valid > 0
+                || segment.last_note > 0
+                || segment.poisoned
             {
-                segment.state = SegmentState::Freeing;
-                segment.free_after = self.next_sequence;
+                continue;
             }
+            if segment.chunks > 0 {
+                self.some_died = true;
+                continue;
+            }
+            segment.state = SegmentState::Freeing;
+            segment.free_after = self.next_sequence;
         }
     }
 
@@ -61,8 +112,8 @@ impl Log {
                     return;
                 };
                 self.segments[segment as usize].state = SegmentState::Cleaning;
-                let walked = self.segments[segment as usize].valid == 0
-                    && self.segments[segment as usize].last_note == 0;
+                let walked =
+                    self.valid[segment as usize] == 0 && self.segments[segment as usize].last_note == 0;
                 self.victim = Some(Victim {
                     segment,
                     offset: 0,
@@ -78,7 +129,7 @@ impl Log {
                 if victim.reads == 0 && self.ready.is_empty() && self.renewed.is_empty() {
                     let segment = &mut self.segments[victim.segment as usize];
                     segment.free_after = self.next_sequence;
-                    if segment.valid > 0 || segment.poisoned {
+                    if self.valid[victim.segment as usize] > 0 || segment.poisoned {
                         // Something in it cannot be read: it stays, so that reads of it say so.
                         segment.poisoned = true;
                         segment.state = SegmentState::Sealed;
@@ -152,33 +203,32 @@ impl Log {
         owner.live(&self.entries, &mut self.live);
         let entries = std::mem::take(&mut self.entries);
         let mut run: Option<CopyRead> = None;
-        let mut runs: SmallVec<[CopyRead; 16]> = SmallVec::new();
-        for ((tag, place), live) in entries.iter().zip(&self.live) {
-            let live = *live || mutant!("log: cleaner copy without liveness check");
-            let joins = run.as_ref().is_some_and(|r| {
-                r.first.0 + r.tags.len() as u32 == place.0
-                    && self.layout.offset_of(r.first) / self.layout.unit_ius
-                        == self.layout.offset_of(*place) / self.layout.unit_ius
-            });
-            if !live || !joins {
-                runs.extend(run.take());
+        let lives = std::mem::take(&mut self.live);
+        for ((tag, place), live) in entries.iter().zip(&lives) {
+            if !*live && !mutant!("log: cleaner copy without liveness check") {
+                continue;
             }
-            if live {
-                run.get_or_insert_with(|| CopyRead { first: *place, tags: SmallVec::new() }).tags.push(*tag);
+            let entry = CopyEntry { tag: *tag, place: *place, checksum: 0 };
+            match &mut run {
+                Some(run) if self.joins(run.entries.last().expect("not empty").place, *place) => {
+                    run.count = place.0 - run.first.0 + 1;
+                    run.entries.push(entry);
+                }
+                _ => {
+                    let mut fresh = self.spare_entries.pop().unwrap_or_default();
+                    fresh.push(entry);
+                    let fresh = CopyRead { first: *place, count: 1, entries: fresh, again: false };
+                    if let Some(done) = run.replace(fresh) {
+                        self.want_copy(done);
+                    }
+                }
             }
         }
-        runs.extend(run);
-        self.entries = entries;
+        if let Some(done) = run {
+            self.want_copy(done);
+        }
+        (self.entries, self.live) = (entries, lives);
         let victim = self.victim.as_mut().expect("cleaning");
-        for run in runs {
-            victim.reads += 1;
-            let slot = self.free_copies.pop().unwrap_or_else(|| {
-                self.copies.push(None);
-                self.copies.len() - 1
-            });
-            self.copies[slot] = Some(run);
-            self.unread.push_back(slot);
-        }
         for note in 0..head.note_count as usize {
             let (_, words) = head::note(&bytes, note);
             if words[0] != head::SKIP {
@@ -194,7 +244,7 @@ impl Log {
         while let Some(slot) = self.unread.pop_front() {
             let read = self.copies[slot].as_ref().expect("wanted");
             let segment = &self.segments[self.layout.segment_of(read.first).0 as usize];
-            let (first, count) = (read.first, read.tags.len() as u32);
+            let (first, count) = (read.first, read.count);
             let bytes = if segment.stream == STREAM_MAP {
                 IU_SIZE_BYTES
             } else {
@@ -225,46 +275,58 @@ impl Log {
                 break;
             }
         }
-        while let Some((read, buffer)) = self.ready.pop_front() {
+        while let Some((mut read, buffer)) = self.ready.pop_front() {
             let stream = if self.segments[self.layout.segment_of(read.first).0 as usize].stream == STREAM_MAP
             {
                 STREAM_MAP
             } else {
                 STREAM_CLEANER
             };
-            let size = buffer.len() / read.tags.len();
-            self.entries.clear();
-            self.entries.extend(
-                read.tags.iter().enumerate().map(|(i, tag)| (*tag, LogAddress(read.first.0 + i as u32))),
-            );
-            let entries = std::mem::take(&mut self.entries);
-            owner.live(&entries, &mut self.live);
+            let size = buffer.len() / read.count as usize;
             let mut stuck = false;
-            for (index, (tag, old)) in entries.iter().enumerate() {
-                let forced = mutant!("log: cleaner copy without liveness check");
-                if !self.live[index] && !forced {
+            for entry in &read.entries {
+                // Asked at the moment the copy gets its sequence: what was written since is newer.
+                if !owner.is_live(entry.tag, entry.place)
+                    && !mutant!("log: cleaner copy without liveness check")
+                {
                     continue;
                 }
-                let content = &buffer[index * size..(index + 1) * size];
-                let Some(new) = self.append(stream, *tag, content, space) else {
+                let at = (entry.place.0 - read.first.0) as usize * size;
+                let content = &buffer[at..at + size];
+                let Some(new) = self.append_checked(stream, entry.tag, content, entry.checksum, space) else {
                     stuck = true;
                     break;
                 };
-                if owner.moved(*tag, *old, new) {
+                if owner.moved(entry.tag, entry.place, new) {
                     diecut_units::mark!("log: cleaner moved live data");
-                    self.invalidate(*old);
+                    self.invalidate(entry.place);
                 } else {
                     // Only a planted bug gets here.
                     self.invalidate(new);
                 }
             }
-            self.entries = entries;
             if stuck {
                 diecut_units::mark!("log: cleaner waited for room");
                 // What was moved is no longer live at its old place, so starting over skips it.
                 self.ready.push_front((read, buffer));
                 return;
             }
+            read.entries.clear();
+            self.spare_entries.push(read.entries);
         }
+    }
+
+    /// Whether a read that ends with `last` goes on to `place`: in the same program unit, without a page of only dead IUs
+    /// between them.
+    fn joins(&self, last: LogAddress, place: LogAddress) -> bool {
+        let (last, place) = (self.layout.offset_of(last), self.layout.offset_of(place));
+        let layout = &self.layout;
+        last < place
+            && layout.program_unit(last) == layout.program_unit(place)
+            && layout.page(place).0 - layout.page(last).0 <= 1
+    }
+
+    fn same_page(&self, a: LogAddress, b: LogAddress) -> bool {
+        self.layout.page(self.layout.offset_of(a)).0 == self.layout.page(self.layout.offset_of(b)).0
     }
 }

@@ -12,9 +12,9 @@ impl Log {
             let chunks =
                 self.slots.iter().filter_map(|s| s.chunk.as_ref()).filter(|c| c.segment as usize == index);
             assert_eq!(chunks.count(), segment.chunks as usize, "staged chunks of segment {index}");
-            assert!(segment.valid <= self.layout.segment_ius, "segment {index}");
+            assert!(self.valid[index] <= self.layout.segment_ius, "segment {index}");
             assert!(
-                segment.state != SegmentState::Absent || segment.valid == 0,
+                segment.state != SegmentState::Absent || self.valid[index] == 0,
                 "segment {index} does not exist"
             );
         }
@@ -22,7 +22,7 @@ impl Log {
 
     /// Live IUs of each segment.
     pub fn valid_counts(&self) -> Vec<u32> {
-        self.segments.iter().map(|segment| segment.valid).collect()
+        self.valid.clone()
     }
 
     /// State in one line per slot and segment, for debugging.
@@ -60,7 +60,14 @@ impl Log {
             if s.state != SegmentState::Absent {
                 text += &format!(
                     "segment {i}: {:?} stream {} next {} valid {} chunks {} reads {} poisoned {} rows {:?}\n",
-                    s.state, s.stream, s.next_unit, s.valid, s.chunks, s.reads, s.poisoned, s.completed_rows
+                    s.state,
+                    s.stream,
+                    s.next_unit,
+                    self.valid[i],
+                    s.chunks,
+                    s.reads,
+                    s.poisoned,
+                    s.completed_rows
                 );
             }
         }

@@ -86,7 +86,6 @@ struct Segment {
     generation: u32,
     stream: usize,
     next_unit: u32,
-    valid: u32,
     completed_rows: SmallVec<[u32; 16]>,
     last_note: u64,
     last_sequence: u64,
@@ -115,15 +114,30 @@ struct Victim {
     reads: u32,
 }
 
+/// An IU that the cleaner copies.
+struct CopyEntry {
+    tag: u64,
+    place: LogAddress,
+    checksum: u32,
+}
+
+/// IUs of one program unit that the cleaner reads at once. Between those it wants are dead ones: a page is sensed as a
+/// whole, and what is not wanted costs only its transfer.
 struct CopyRead {
     first: LogAddress,
-    tags: SmallVec<[u64; 16]>,
+    count: u32,
+    entries: Vec<CopyEntry>,
+    again: bool,
 }
 
 /// The log of one vSSD. Lower rooms are lent at each call.
 pub struct Log {
     layout: Layout,
     segments: Vec<Segment>,
+    /// Live IUs of each segment; apart from the rest because every write touches one at random.
+    valid: Vec<u32>,
+    /// Some segment may have lost its last live IU since dead ones were looked for.
+    some_died: bool,
     slots: Vec<Slot>,
     user_slots: usize,
     map_slots: usize,
@@ -143,6 +157,7 @@ pub struct Log {
     renewed: Vec<[u64; 3]>,
     still: Vec<[u64; 3]>,
     live: Vec<bool>,
+    spare_entries: Vec<Vec<CopyEntry>>,
     entries: Vec<(u64, LogAddress)>,
     pool: BufferPool,
     statistics: LogStatistics,
@@ -166,7 +181,6 @@ fn absent() -> Segment {
         generation: 0,
         stream: 0,
         next_unit: 0,
-        valid: 0,
         completed_rows: SmallVec::new(),
         last_note: 0,
         last_sequence: 0,
@@ -234,9 +248,12 @@ impl Log {
             * layout.groups;
         // Numbers beyond the real ones stand for chunks that recovery found in staging.
         let count = count.min((u32::MAX >> layout.segment_shift) - 1 - user_slots as u32);
-        let segments = (0..count + user_slots as u32).map(|_| absent()).collect();
+        let segments: Vec<Segment> = (0..count + user_slots as u32).map(|_| absent()).collect();
+        let valid = vec![0; segments.len()];
         let mut log = Log {
             segments,
+            valid,
+            some_died: true,
             slots,
             user_slots,
             map_slots: user_slots + 8 + pads,
@@ -256,6 +273,7 @@ impl Log {
             renewed: Vec::new(),
             still: Vec::new(),
             live: Vec::new(),
+            spare_entries: Vec::new(),
             entries: Vec::new(),
             pool: BufferPool::new(),
             statistics: LogStatistics::default(),
@@ -338,15 +356,16 @@ impl Log {
     /// Counts a place as live.
     #[inline]
     pub fn validate(&mut self, address: LogAddress) {
-        self.segments[(address.0 >> self.layout.segment_shift) as usize].valid += 1;
+        self.valid[(address.0 >> self.layout.segment_shift) as usize] += 1;
     }
 
     /// Counts a place as dead.
     #[inline]
     pub fn invalidate(&mut self, address: LogAddress) {
-        let segment = &mut self.segments[(address.0 >> self.layout.segment_shift) as usize];
-        assert!(segment.valid > 0, "a place dies once");
-        segment.valid -= 1;
+        let valid = &mut self.valid[(address.0 >> self.layout.segment_shift) as usize];
+        assert!(*valid > 0, "a place dies once");
+        *valid -= 1;
+        self.some_died |= *valid == 0;
     }
 
     /// Whether [`Log::work`] has more to do without an event.

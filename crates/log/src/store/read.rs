@@ -3,22 +3,51 @@
 use super::*;
 
 impl Log {
-    /// Checks IUs read from IU `first` of an erase block on, against the OOB of their pages.
+    /// Checks IUs read from `first` on, against the OOB of their pages.
     ///
     /// # Errors
-    /// The number of the first IU, counted from `first`, that is not what was written.
-    pub fn verify(&self, first: u32, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
-        let page_ius = self.layout.shape.ius_per_page();
+    /// The number of the first IU, counted from `first`, that is not what was written there.
+    pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
         for (index, iu) in data.chunks_exact(iu_bytes).enumerate() {
-            let at = first + index as u32;
-            let page = at / page_ius - first / page_ius;
-            let start = page as usize * self.layout.shape.oob_size_bytes as usize
-                + self.layout.shape.holder_oob_offset as usize;
-            if mark::checksum_of(&oob[start..], at % page_ius) != checksum(iu) {
+            let place = LogAddress(first.0 + index as u32);
+            let new_page = index == 0 || self.layout.page(self.layout.offset_of(place)).1 == 0;
+            if !self.is_as_written(first, place, checksum(iu), new_page, oob) {
                 return Err(index as u32);
             }
         }
         Ok(())
+    }
+
+    /// Whether the IU at `place`, of a read that began at `first`, is what the page's mark says, and, where a page begins,
+    /// whether the mark says that the page was written for this place: a page that lies elsewhere than it should is as
+    /// wrong as one whose bits turned.
+    pub(super) fn is_as_written(
+        &self,
+        first: LogAddress,
+        place: LogAddress,
+        iu_checksum: u32,
+        new_page: bool,
+        oob: &[u8],
+    ) -> bool {
+        let shape = &self.layout.shape;
+        let (page, iu) = self.layout.page(self.layout.offset_of(place));
+        let page = page - self.layout.page(self.layout.offset_of(first)).0;
+        let start = (page * shape.oob_size_bytes + shape.holder_oob_offset) as usize;
+        let mark = &oob[start..];
+        if new_page {
+            let index = self.layout.segment_of(place);
+            let segment = &self.segments[index.0 as usize];
+            let expected = Mark {
+                segment: index.0,
+                generation: segment.generation,
+                member: self.layout.place(self.layout.offset_of(place)).0 as u16,
+                stream: segment.stream as u16,
+            };
+            if mark::decode(mark, shape.ius_per_page()) != Some(expected) {
+                return false;
+            }
+        }
+        mark::checksum_of(mark, iu) == iu_checksum
     }
 
     /// Reads IUs of one program unit, with the OOB of their pages; `destination` is taken from the pool if `None`.
@@ -64,7 +93,6 @@ impl Log {
     }
 
     /// Reads programmed IUs for a host, at most [`Log::run_limit`]. The segment stays until [`Log::unpin`].
-    /// Returns IU number within the erase block, for [`Log::verify`].
     pub fn read(
         &mut self,
         token: SpaceToken,
@@ -73,10 +101,9 @@ impl Log {
         destination: BufferMut,
         class: IoClass,
         space: &mut dyn EraseBlockSpace,
-    ) -> u32 {
+    ) {
         self.segments[self.layout.segment_of(first).0 as usize].reads += 1;
         self.read_run(token, first, count, 0, Some(destination), class, space);
-        self.layout.place(self.layout.offset_of(first)).1
     }
 
     /// A read is done.

@@ -38,18 +38,7 @@ impl Log {
                 let index = (token & 0xffff_ffff) as usize;
                 let read = self.copies[index].take().expect("a copy waits for its read");
                 self.free_copies.push(index);
-                match completion.destination {
-                    Some(buffer)
-                        if completion.result.is_ok() && self.checked(&read, &buffer, &completion.oob) =>
-                    {
-                        self.ready.push_back((read, buffer));
-                    }
-                    _ => {
-                        self.statistics.lost_ius += read.tags.len() as u64;
-                        self.segments[self.layout.segment_of(read.first).0 as usize].poisoned = true;
-                    }
-                }
-                self.victim.as_mut().expect("copies belong to a victim").reads -= 1;
+                self.copy_arrived(read, completion);
                 None
             }
             TOKEN_IGNORE => None,
@@ -169,9 +158,16 @@ impl Log {
                 let chunk = self.slots[index].chunk.as_ref().filter(|c| !behind || empty(c));
                 let Some(chunk) = chunk else { continue };
                 let segment = &self.segments[number as usize];
-                // Filler holds nothing that could be lost.
+                // Filler holds nothing that could be lost, and is released at once. But what lies behind it is found only
+                // through its head: the newest unit on every member up to this chunk's end must be safe.
+                let end = chunk.first_unit + chunk.units;
+                let first = if mutant!("log: filler in front not waited for") {
+                    chunk.first_unit
+                } else {
+                    chunk.first_unit.min(end.saturating_sub(self.layout.width))
+                };
                 let safe = chunk.data_count + chunk.note_count == 0
-                    || (chunk.first_unit..chunk.first_unit + chunk.units).all(|unit| {
+                    || (first..end).all(|unit| {
                         let done = segment.completed_rows[(unit % self.layout.width) as usize];
                         done == rows || done >= unit / self.layout.width + 1 + unsafe_units
                     });
@@ -192,7 +188,7 @@ impl Log {
                 && segment.chunks == 0
                 && (floor >= segment.free_after || mutant!("log: segment freed before copies durable"))
             {
-                assert_eq!(segment.valid, 0, "only dead segments are freed");
+                assert_eq!(self.valid[index], 0, "only dead segments are freed");
                 for block in std::mem::take(&mut segment.blocks) {
                     if block == NO_BLOCK {
                         continue;
