@@ -45,12 +45,26 @@ pub struct Vssd {
     /// OP = (physical - exported) / exported.
     #[serde(default = "default_over_provisioning_permille")]
     pub over_provisioning_permille: u32,
-    /// Weight among software-isolated vSSDs of the same dies.
+    /// Weight among software-isolated vSSDs of the same dies: where they compete, a die's time is split by it.
     #[serde(default = "default_weight")]
     pub weight: u32,
-    /// Upper limit of a software-isolated vSSD in bytes per second; 0 for none.
+    /// Bytes read and programmed on flash per second, the cleaner's included; 0 for no limit.
     #[serde(default)]
     pub rate_limit: Size,
+    /// What happens beyond the rate limit.
+    #[serde(default)]
+    pub sharing: Sharing,
+}
+
+/// What a rate limit means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// Beyond its limit a vSSD is served where nobody within theirs waits: idle dies are used.
+    #[default]
+    WorkConserving,
+    /// Beyond its limit a vSSD waits, even beside idle dies.
+    Strict,
 }
 
 /// Level 1 of the server's table.
@@ -63,9 +77,9 @@ pub fn default_over_provisioning_permille() -> u32 {
     280
 }
 
-/// All alike.
+/// All alike, and like un-isolated ones together; with room below.
 pub fn default_weight() -> u32 {
-    1
+    100
 }
 
 /// A volume: what a namespace shows.

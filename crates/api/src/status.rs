@@ -97,6 +97,8 @@ pub struct VssdDefinition {
     pub weight: u32,
     /// See [`Vssd::rate_limit`].
     pub rate_limit: Size,
+    /// See [`Vssd::sharing`].
+    pub sharing: crate::object::Sharing,
 }
 
 impl From<Vssd> for VssdDefinition {
@@ -110,6 +112,7 @@ impl From<Vssd> for VssdDefinition {
             over_provisioning_permille: vssd.over_provisioning_permille,
             weight: vssd.weight,
             rate_limit: vssd.rate_limit,
+            sharing: vssd.sharing,
         }
     }
 }

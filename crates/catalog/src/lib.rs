@@ -17,7 +17,9 @@ mod state;
 mod store;
 
 pub use frame::{FRAME_HEADER_SIZE_BYTES, FrameError, decode_frame};
-pub use state::{Isolation, PoolRecord, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord};
+pub use state::{
+    Isolation, PoolRecord, Sharing, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord,
+};
 pub use store::{CATALOG_TOKEN_BIT, Catalog, CatalogError};
 
 /// Encoders and decoders for the fuzz targets.

@@ -38,6 +38,17 @@ pub struct PoolRecord {
 #[serde(deny_unknown_fields)]
 pub struct TenantRecord {}
 
+/// What happens beyond a vSSD's rate limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// Idle dies are used.
+    #[default]
+    WorkConserving,
+    /// It waits.
+    Strict,
+}
+
 /// A vSSD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,6 +67,9 @@ pub struct VssdRecord {
     pub weight: u32,
     /// Limit in bytes per second; 0 for none.
     pub rate_limit_bytes_per_second: u64,
+    /// What happens beyond the limit.
+    #[serde(default)]
+    pub sharing: Sharing,
     /// Its number in the pool, never used again: the owner generation of its blocks.
     pub number: u32,
     /// Its part of protected memory, if it stages there.

@@ -1,6 +1,6 @@
 //! Between the words of the control interface and those of a shard.
 
-use diecut_api::object::{self, Isolation, Namespace, Nguid, Subsystem, Tenant, Volume, Vssd};
+use diecut_api::object::{self, Isolation, Namespace, Nguid, Sharing, Subsystem, Tenant, Volume, Vssd};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::size::Size;
 use diecut_api::status;
@@ -26,6 +26,10 @@ pub(crate) fn vssd_spec(vssd: Vssd) -> control::VssdSpec {
         over_provisioning_permille: vssd.over_provisioning_permille,
         weight: vssd.weight,
         rate_limit_bytes_per_second: vssd.rate_limit.bytes(),
+        sharing: match vssd.sharing {
+            Sharing::WorkConserving => control::Sharing::WorkConserving,
+            Sharing::Strict => control::Sharing::Strict,
+        },
     }
 }
 
@@ -110,6 +114,10 @@ fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
             over_provisioning_permille: vssd.spec.over_provisioning_permille,
             weight: vssd.spec.weight,
             rate_limit: Size(vssd.spec.rate_limit_bytes_per_second),
+            sharing: match vssd.spec.sharing {
+                control::Sharing::WorkConserving => Sharing::WorkConserving,
+                control::Sharing::Strict => Sharing::Strict,
+            },
         },
         placement: vssd.placement,
         units: vssd.units,

@@ -19,6 +19,16 @@ pub enum Isolation {
     None,
 }
 
+/// What a vSSD's rate limit means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sharing {
+    /// Beyond its limit it is served where nobody within theirs waits: idle dies are used.
+    #[default]
+    WorkConserving,
+    /// Beyond its limit it waits, even beside idle dies.
+    Strict,
+}
+
 /// Definition of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantSpec {
@@ -44,8 +54,10 @@ pub struct VssdSpec {
     pub over_provisioning_permille: u32,
     /// Weight among software-isolated vSSDs of the same dies.
     pub weight: u32,
-    /// Upper limit of a software-isolated vSSD in bytes per second; 0 for none.
+    /// Bytes read and programmed per second that the vSSD may use in any case, its cleaner's included; 0 for no limit.
     pub rate_limit_bytes_per_second: u64,
+    /// What happens beyond the limit.
+    pub sharing: Sharing,
 }
 
 /// Definition of a volume.

@@ -14,7 +14,7 @@ use diecut_target::{Home, NamespaceConfig, SubsystemConfig};
 use diecut_units::{IU_SIZE_BYTES, Time};
 use diecut_volume::StoreConfig;
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation, VolumeToken};
-use diecut_vssd::{AllocError, DeallocError, VssdId};
+use diecut_vssd::{AllocError, DeallocError, Share, VssdId};
 use std::collections::VecDeque;
 
 /// Set in tokens of volume commands that administration gives; namespaces number theirs from 0.
@@ -280,13 +280,15 @@ impl<M: Media> Shard<M> {
             Err(error) => {
                 let kind = match error {
                     AllocError::UnknownLevel { .. } | AllocError::NoCapacity => ControlErrorKind::Invalid,
-                    AllocError::DoesNotFit { .. } | AllocError::NotFree { .. } => ControlErrorKind::Exhausted,
+                    AllocError::DoesNotFit { .. } | AllocError::NotFree { .. } | AllocError::NoNumber => {
+                        ControlErrorKind::Exhausted
+                    }
                 };
                 let message = format!("vSSD \"{name}\": {error}");
                 return Progress::Refused(ControlError { kind, message });
             }
         };
-        pool.set_weight(id, record.weight);
+        pool.set_share(id, share_of(&record), now);
         let exported_ius = self.flash.exportable_ius(id, record.over_provisioning_permille, now);
         if exported_ius == 0 {
             self.flash.pool.dealloc_vssd(id).expect("nothing is under way on a new vSSD");
@@ -398,6 +400,17 @@ impl<M: Media> Shard<M> {
 
 fn answer(actions: &mut Vec<drive::Action>, token: ControlToken, response: ControlResponse) {
     actions.push(drive::Action::Answer { token, response: Box::new(response) });
+}
+
+pub(crate) fn share_of(record: &VssdRecord) -> Share {
+    Share {
+        weight: record.weight,
+        rate_bytes_per_second: record.rate_limit_bytes_per_second,
+        sharing: match record.sharing {
+            diecut_catalog::Sharing::WorkConserving => diecut_vssd::Sharing::WorkConserving,
+            diecut_catalog::Sharing::Strict => diecut_vssd::Sharing::Strict,
+        },
+    }
 }
 
 pub(crate) fn pool_isolation(isolation: diecut_catalog::Isolation) -> diecut_vssd::Isolation {

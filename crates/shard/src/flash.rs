@@ -164,6 +164,7 @@ impl<M: Media> Flash<M> {
                     self.foreign.push(completion);
                 }
             }
+            self.pool.work(now, &mut self.media);
             self.pool.take_ready(&mut self.space_completions);
             self.deliver(now);
             self.work_stores(now);
@@ -209,7 +210,9 @@ impl<M: Media> Flash<M> {
     }
 
     fn has_work(&self, now: Time) -> bool {
-        !self.busy.is_empty() || self.pool.has_ready() || self.media.next_event() <= now
+        !self.busy.is_empty()
+            || self.pool.has_ready()
+            || self.media.next_event().min(self.pool.deadline()) <= now
     }
 
     /// When [`Flash::run`] has something to do; [`Time::ZERO`] for at once.
@@ -218,6 +221,6 @@ impl<M: Media> Flash<M> {
             return Time::ZERO;
         }
         let stores = self.stores.iter().flatten().map(|slot| slot.store.deadline());
-        stores.fold(self.media.next_event(), Time::min)
+        stores.fold(self.media.next_event().min(self.pool.deadline()), Time::min)
     }
 }

@@ -90,6 +90,10 @@ pub(crate) fn vssd_spec(name: &str, record: &VssdRecord) -> VssdSpec {
         over_provisioning_permille: record.over_provisioning_permille,
         weight: record.weight,
         rate_limit_bytes_per_second: record.rate_limit_bytes_per_second,
+        sharing: match record.sharing {
+            diecut_catalog::Sharing::WorkConserving => Sharing::WorkConserving,
+            diecut_catalog::Sharing::Strict => Sharing::Strict,
+        },
     }
 }
 
@@ -257,6 +261,21 @@ fn create_vssd(state: &State, spec: &VssdSpec, plan: &mut Plan) -> Result<(), Co
             format!("vSSD \"{}\": weight 0 would starve it; use 1 or more (100 is usual)", spec.name);
         return refuse(ControlErrorKind::Invalid, message);
     }
+    if spec.sharing == Sharing::Strict && spec.rate_limit_bytes_per_second == 0 {
+        let message = format!(
+            "vSSD \"{}\": strict sharing needs a rate limit; give one, or use work-conserving sharing",
+            spec.name
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    if spec.isolation == Isolation::None && spec.rate_limit_bytes_per_second > 0 {
+        let message = format!(
+            "vSSD \"{}\": an un-isolated vSSD is served first come first served and can have no rate limit; use software \
+             isolation",
+            spec.name
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
     if spec.over_provisioning_permille == 0 {
         let message = format!(
             "vSSD \"{}\": over-provisioning 0 leaves the cleaner no room; use 70 (7 %) or more",
@@ -277,6 +296,10 @@ fn create_vssd(state: &State, spec: &VssdSpec, plan: &mut Plan) -> Result<(), Co
         over_provisioning_permille: spec.over_provisioning_permille,
         weight: spec.weight,
         rate_limit_bytes_per_second: spec.rate_limit_bytes_per_second,
+        sharing: match spec.sharing {
+            Sharing::WorkConserving => diecut_catalog::Sharing::WorkConserving,
+            Sharing::Strict => diecut_catalog::Sharing::Strict,
+        },
         number: 0,
         staging_slot: None,
         exported_ius: 0,

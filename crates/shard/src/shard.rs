@@ -3,7 +3,7 @@
 use crate::admission::{Admission, AdmissionConfig, DOOR_SOURCE_BIT, TenantIndex};
 use crate::cost::{CostModel, CpuClock};
 use crate::drive::{self, ConnectionId, Drive, Outbox};
-use crate::execute::{CONTROL_TOKEN_BIT, Control};
+use crate::execute::{CONTROL_TOKEN_BIT, Control, share_of};
 use crate::flash::Flash;
 use crate::null::translate;
 use crate::plan::Step;
@@ -13,7 +13,7 @@ use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, Namespac
 use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
 use diecut_units::{ProtectedMemory, ProtectedRegion, Time};
-use diecut_vssd::{Pool, PoolConfig};
+use diecut_vssd::{Pool, PoolConfig, Share, VssdId};
 
 /// How often one call of [`Drive::work`] goes round between target, namespaces and flash before it returns to the
 /// driver, which then looks at what other hosts sent.
@@ -225,7 +225,9 @@ impl<M: Media> Shard<M> {
                     }
                     let records: Vec<_> = self.state.vssds.values().cloned().collect();
                     for record in records {
-                        self.flash.pool.set_weight(diecut_vssd::VssdId(record.number), record.weight);
+                        // No limit yet: recovery does not wait for tokens.
+                        let share = Share { weight: record.weight, ..Share::default() };
+                        self.flash.pool.set_share(VssdId(record.number), share, now);
                         self.open_store(&record, now);
                     }
                     self.phase = Phase::Stores;
@@ -253,6 +255,9 @@ impl<M: Media> Shard<M> {
                     let subsystems: Vec<String> = self.state.subsystems.keys().cloned().collect();
                     for nqn in subsystems {
                         self.apply_subsystem(&nqn, now);
+                    }
+                    for record in self.state.vssds.values() {
+                        self.flash.pool.set_share(VssdId(record.number), share_of(record), now);
                     }
                     self.phase = Phase::Ready;
                     for event in std::mem::take(&mut self.early) {

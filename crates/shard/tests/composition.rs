@@ -132,6 +132,7 @@ fn vssd(name: &str, isolation: Isolation, throughput_level: u32) -> VssdSpec {
         over_provisioning_permille: 280,
         weight: 100,
         rate_limit_bytes_per_second: 0,
+        sharing: Sharing::WorkConserving,
     }
 }
 
@@ -206,6 +207,22 @@ fn refusals_name_the_object_and_change_nothing() {
             }),
             "too small",
         ),
+        (
+            ControlRequest::CreateVssd(VssdSpec {
+                tenant: "a".to_owned(),
+                sharing: Sharing::Strict,
+                ..vssd("z", Isolation::Software, 0)
+            }),
+            "needs a rate limit",
+        ),
+        (
+            ControlRequest::CreateVssd(VssdSpec {
+                tenant: "a".to_owned(),
+                rate_limit_bytes_per_second: 1 << 20,
+                ..vssd("z", Isolation::None, 0)
+            }),
+            "first come first served",
+        ),
         (ControlRequest::CreateVolume(VolumeSpec { name: "z".to_owned(), ..volume("a", 5000) }), "4096"),
         (
             ControlRequest::AttachNamespace {
@@ -250,6 +267,58 @@ fn everything_can_be_deleted_and_made_again() {
         assert_eq!(rig.shard.pool().free_resources(), (2, 4));
     }
     assert!(rig.shard.media().capabilities().copy_within_die);
+}
+
+/// The driver sleeps until the shard's deadline, and nothing but the bucket takes time here: reads of a strict vSSD take
+/// what its rate says, also after a restart, and those of its neighbour take none.
+#[test]
+fn a_strict_rate_is_kept_by_the_deadline() {
+    const RATE: u64 = 1_000_000;
+    let mut rig = Rig::over(device(Pacing::Unpaced), Time::ZERO);
+    for name in ["a", "b"] {
+        let limited = name == "b";
+        rig.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
+        rig.done(ControlRequest::CreateVssd(VssdSpec {
+            rate_limit_bytes_per_second: if limited { RATE } else { 0 },
+            sharing: if limited { Sharing::Strict } else { Sharing::WorkConserving },
+            ..vssd(name, Isolation::Software, 0)
+        }));
+        rig.done(ControlRequest::CreateVolume(volume(name, 2 << 20)));
+        rig.done(ControlRequest::CreateSubsystem(SubsystemSpec {
+            nqn: format!("nqn.2026-11.org.diecut:{name}"),
+            tenant: name.to_owned(),
+            serial: None,
+            model: None,
+            allow_any_host: true,
+            allowed_hosts: Vec::new(),
+            namespaces: vec![(1, format!("volume-{name}"))],
+        }));
+    }
+    for lba in 0..512 {
+        rig.write(1, lba, 1).unwrap();
+        rig.write(2, lba, 1).unwrap();
+    }
+    // Staging holds all of it until the rate lets it be programmed.
+    while rig.now < Time(5_000_000_000) {
+        rig.step();
+    }
+    for _life in 0..2 {
+        let mut took_ns = [0, 0];
+        for (namespace, took_ns) in [1, 2].into_iter().zip(&mut took_ns) {
+            let start = rig.now;
+            for lba in 0..250 {
+                rig.read(namespace, lba);
+            }
+            *took_ns = rig.now.0 - start.0;
+        }
+        let expected_ns = 250 * 4096 * 1_000_000_000 / RATE;
+        assert_eq!(took_ns[0], 0, "nobody limits the neighbour");
+        assert!((expected_ns * 98 / 100..expected_ns * 11 / 10).contains(&took_ns[1]), "{took_ns:?}");
+        let now = rig.now;
+        let mut device = rig.shard.into_media();
+        device.process_death(now);
+        rig = Rig::over(device, now);
+    }
 }
 
 /// Acknowledged data, deallocations and everything an administrator made survive the death of the process and, with

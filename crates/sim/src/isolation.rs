@@ -134,6 +134,7 @@ impl Stage {
                 over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
                 weight: 100,
                 rate_limit_bytes_per_second: 0,
+                sharing: Sharing::WorkConserving,
             }))?;
         }
         let exported = stage.shard.status().vssds.iter().map(|vssd| vssd.exported_bytes).min().unwrap_or(0);

@@ -118,6 +118,7 @@ impl Stack {
                 over_provisioning_permille: 280,
                 weight: 100,
                 rate_limit_bytes_per_second: 0,
+                sharing: Sharing::WorkConserving,
             }))?;
             for volume in &tenant.volumes {
                 stack.ask(ControlRequest::CreateVolume(VolumeSpec {

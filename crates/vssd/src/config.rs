@@ -22,6 +22,10 @@ pub struct PoolConfig {
     pub die_window: u16,
     /// Programs and erases among them: two keep a cache program busy.
     pub program_window: u16,
+    /// Operations that may wait at a die, over all vSSDs on it (FlashBlox: 256); each has an equal part.
+    pub die_queue_depth: u16,
+    /// How much a vSSD with a rate may save up while it is idle, in nanoseconds of its rate.
+    pub rate_burst_ns: u64,
     /// Good blocks of a die set aside for blocks that go bad, in thousandths (FlashBlox: 10).
     pub bad_block_reserve_permille: u32,
     /// Erase blocks per die kept for exchanges, apart from the reserve; at least 2.
@@ -60,6 +64,9 @@ impl Default for PoolConfig {
             soft_planes_per_die: 4,
             die_window: 4,
             program_window: 2,
+            die_queue_depth: 256,
+            // A choice: long enough for a large command in one piece, short enough that nobody feels it.
+            rate_burst_ns: 10_000_000,
             bad_block_reserve_permille: 10,
             spare_blocks_per_die: 2,
             catalog_blocks_per_die: 2,

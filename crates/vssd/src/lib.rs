@@ -15,15 +15,19 @@
 //!
 //! Not built yet: the journal for media without protected memory, where nothing survives a restart; the cross-check of
 //! block states with OOB records.
-//! Software isolation is weighted and work-conserving; there are no token buckets and no strict mode.
+//!
+//! Software isolation: a die's time is split by weight among vSSDs within their rates (`arbiter`, `share`); beyond its rate
+//! a vSSD waits (strict) or takes what nobody else wants (work-conserving).
 //!
 //! Not known here: LBAs, maps, hosts, tenants' names, the clock.
 
+mod arbiter;
 mod config;
 mod oob;
 mod pool;
 mod recovery;
 mod resources;
+mod share;
 pub mod space;
 mod system;
 mod table;
@@ -34,6 +38,7 @@ pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use recovery::{QuarantineReason, Quarantined};
 pub use resources::{AllocError, DeallocError, DiePlacement, Isolation, LevelTable};
+pub use share::{Share, Sharing};
 pub use space::*;
 pub use system::SystemArea;
 pub use table::OpenError;

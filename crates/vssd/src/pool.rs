@@ -1,14 +1,16 @@
 //! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
 
-use crate::recovery::Quarantined;
+use crate::arbiter::Die;
+use crate::recovery::{Quarantined, VSSD_NUMBERS_MAX};
 use crate::resources::{DieUse, Resources, UnitPlace};
+use crate::share::Bucket;
 use crate::table::{BlockEntry, BlockState, BlockTable, UnitEntry, VssdEntry};
 use crate::{
     AllocError, BlockShape, DeallocError, IoClass, Isolation, LogicalBlock, PoolConfig, Purpose,
     SpaceCompletion, SpaceError, SpaceToken, SystemArea,
 };
-use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
-use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time, mutant};
+use diecut_media::{Completion, Media, MediaError, MediaToken, Operation};
+use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, IU_SIZE_BYTES, Time, mutant};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -78,6 +80,8 @@ impl Block {
 
 pub(crate) struct Unit {
     pub place: UnitPlace,
+    /// Its flow at the die.
+    pub flow: u16,
     /// Erase blocks it lost beyond the die's reserve.
     pub lost_blocks: u16,
     pub map: Vec<u32>,
@@ -91,27 +95,15 @@ pub(crate) struct Vssd {
     pub operations: u32,
     pub read_only: bool,
     pub erases: u64,
+    pub bucket: Bucket,
+    /// Flows on dies that wait for the bucket, in the order of their turns.
+    pub blocked_flows: VecDeque<(u32, u16)>,
+    /// Operations that found no place in the queues of their dies.
+    pub parked: u32,
 }
 
-pub(crate) struct Flow {
-    owner: Option<VssdId>,
-    classes: [VecDeque<u32>; 5],
-    skipped: [u32; 5],
-    weight: u64,
-    /// Die time used, divided by the weight: the flow that is furthest behind is served next.
-    used: u64,
-}
-
-pub(crate) struct Die {
-    flows: Vec<Flow>,
-    /// Where the flow served last stood; a flow that was idle starts here and not earlier.
-    virtual_time: u64,
-    in_flight: u16,
-    programs: u16,
-    pub free: BinaryHeap<Reverse<(u32, u32)>>,
-    pub erases: u64,
-    pub retired: u32,
-}
+/// In [`Pool::vssd_numbers`]: there is no such vSSD.
+pub(crate) const NO_VSSD: u16 = u16::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -128,11 +120,10 @@ pub(crate) struct Op {
     pub token: SpaceToken,
     pub first_iu: u32,
     pub end_page: u32,
+    /// What it takes of its vSSD's rate.
+    pub bytes: u64,
     pub operation: Option<Operation>,
 }
-
-/// How often others may be served before a waiting class is: host reads come first, nobody starves.
-const PATIENCE: [u32; 5] = [u32::MAX, 8, 16, 16, 32];
 
 /// Resource manager, block map and die arbiter of one device.
 pub struct Pool {
@@ -144,10 +135,16 @@ pub struct Pool {
     reserve_blocks: u32,
     pub(crate) blocks: Vec<Block>,
     pub(crate) dies: Vec<Die>,
+    /// In order of creation.
     pub(crate) vssds: Vec<Vssd>,
+    /// Place in `vssds` by id.
+    pub(crate) vssd_numbers: Vec<u16>,
+    /// vSSDs with flows that wait for tokens, each once.
+    pub(crate) throttled: VecDeque<VssdId>,
+    pub(crate) room_changes: Vec<VssdId>,
     pub(crate) next_vssd: u32,
     pub(crate) sequence: u64,
-    ops: Vec<Option<Op>>,
+    pub(crate) ops: Vec<Option<Op>>,
     free_ops: Vec<u32>,
     pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
     /// Block states that survive, if the medium has protected memory for them.
@@ -184,8 +181,7 @@ impl Pool {
                 worst = worst.min(good);
             }
             uses.push(if usable { DieUse::Free } else { DieUse::Dead });
-            let flows = Vec::new();
-            dies.push(Die { flows, virtual_time: 0, in_flight: 0, programs: 0, free, erases: 0, retired: 0 });
+            dies.push(Die::new(free));
         }
         let set_aside = system_blocks + reserve_blocks + config.spare_blocks_per_die.max(2);
         let resources = Resources {
@@ -214,6 +210,9 @@ impl Pool {
             blocks,
             dies,
             vssds: Vec::new(),
+            vssd_numbers: Vec::new(),
+            throttled: VecDeque::new(),
+            room_changes: Vec::new(),
             next_vssd: 1,
             sequence: 1,
             ops: Vec::new(),
@@ -253,6 +252,9 @@ impl Pool {
     ) -> Result<VssdId, AllocError> {
         let wear = |die: u32| self.dies[die as usize].erases;
         let places = self.resources.choose(&self.config.levels, isolation, level, capacity_bytes, wear)?;
+        if self.next_vssd >= VSSD_NUMBERS_MAX {
+            return Err(AllocError::NoNumber);
+        }
         let id = VssdId(self.next_vssd);
         self.next_vssd += 1;
         self.resources.take(id, &places).expect("chosen places are free");
@@ -276,28 +278,40 @@ impl Pool {
     }
 
     pub(crate) fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
-        let units: Vec<Unit> = places
-            .iter()
-            .map(|&place| {
-                let count = self.resources.unit_blocks(place);
-                let map = vec![u32::MAX; count as usize];
-                Unit { place, lost_blocks: 0, map, free_indices: (0..count).rev().collect() }
-            })
-            .collect();
-        let owner = (isolation != Isolation::None).then_some(id);
-        for place in places {
-            let flows = &mut self.dies[place.die as usize].flows;
-            if !flows.iter().any(|flow| flow.owner == owner) {
-                flows.push(Flow {
-                    owner,
-                    classes: Default::default(),
-                    skipped: [0; 5],
-                    weight: 100,
-                    used: 0,
-                });
-            }
+        let units = places.iter().map(|&place| {
+            let count = self.resources.unit_blocks(place);
+            let flow = self.dies[place.die as usize].join(id, isolation);
+            let map = vec![u32::MAX; count as usize];
+            Unit { place, flow, lost_blocks: 0, map, free_indices: (0..count).rev().collect() }
+        });
+        let units = units.collect();
+        self.vssds.push(Vssd {
+            id,
+            isolation,
+            units,
+            operations: 0,
+            read_only: false,
+            erases: 0,
+            bucket: Bucket::default(),
+            blocked_flows: VecDeque::new(),
+            parked: 0,
+        });
+        self.vssd_numbers.resize(self.next_vssd as usize, NO_VSSD);
+        self.vssd_numbers[id.0 as usize] = self.vssds.len() as u16 - 1;
+    }
+
+    /// Renews the way from ids to places after a removal.
+    fn number_vssds(&mut self) {
+        self.vssd_numbers.fill(NO_VSSD);
+        for (at, vssd) in self.vssds.iter().enumerate() {
+            self.vssd_numbers[vssd.id.0 as usize] = at as u16;
         }
-        self.vssds.push(Vssd { id, isolation, units, operations: 0, read_only: false, erases: 0 });
+    }
+
+    /// Where a vSSD stands in `vssds`.
+    pub(crate) fn at_of(&self, id: VssdId) -> Option<usize> {
+        let at = *self.vssd_numbers.get(id.0 as usize)?;
+        (at != NO_VSSD).then_some(usize::from(at))
     }
 
     /// Deletes a vSSD; its blocks are erased before anyone else can read or write them.
@@ -305,7 +319,7 @@ impl Pool {
     /// # Errors
     /// Unknown or deleted before, or operations are under way.
     pub fn dealloc_vssd(&mut self, id: VssdId) -> Result<(), DeallocError> {
-        let Some(at) = self.vssds.iter().position(|vssd| vssd.id == id) else {
+        let Some(at) = self.at_of(id) else {
             let known = id.0 > 0 && id.0 < self.next_vssd;
             return Err(if known { DeallocError::AlreadyFree(id.0) } else { DeallocError::Unknown(id.0) });
         };
@@ -316,6 +330,7 @@ impl Pool {
             return Err(DeallocError::Busy { vssd: id.0, operations });
         }
         let vssd = self.vssds.remove(at);
+        self.number_vssds();
         if let Some(table) = &mut self.table {
             let (isolation, units) = (vssd.isolation, Vec::new());
             table.set_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
@@ -324,7 +339,7 @@ impl Pool {
             for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
                 self.recycle(block);
             }
-            self.dies[unit.place.die as usize].flows.retain(|flow| flow.owner != Some(id));
+            self.dies[unit.place.die as usize].leave(unit.flow);
         }
         let places: Vec<UnitPlace> = vssd.units.iter().map(|unit| unit.place).collect();
         self.resources.release(&places);
@@ -341,21 +356,8 @@ impl Pool {
         media: &'a mut M,
         now: Time,
     ) -> crate::Space<'a, M> {
-        let at = self.vssds.iter().position(|vssd| vssd.id == id).expect("the vSSD exists");
+        let at = self.at_of(id).expect("the vSSD exists");
         crate::Space { pool: self, media, at, now }
-    }
-    /// Sets the weight of a software-isolated vSSD among those that share its dies (100 unless set): where
-    /// they compete, die time is split by weight; idle time goes to whoever asks.
-    ///
-    /// # Panics
-    /// If the weight is 0.
-    pub fn set_weight(&mut self, id: VssdId, weight: u32) {
-        assert!(weight > 0, "a weight of 0 would starve vSSD {}", id.0);
-        for flow in self.dies.iter_mut().flat_map(|die| &mut die.flows) {
-            if flow.owner == Some(id) {
-                flow.weight = weight.into();
-            }
-        }
     }
     /// Shape of every erase block.
     pub fn shape(&self) -> &BlockShape {
@@ -379,17 +381,17 @@ impl Pool {
     }
     /// Erases for a vSSD since it was made; 0 if there is none.
     pub fn vssd_erases(&self, id: VssdId) -> u64 {
-        self.vssds.iter().find(|vssd| vssd.id == id).map_or(0, |vssd| vssd.erases)
+        self.at_of(id).map_or(0, |at| self.vssds[at].erases)
     }
     /// Independent units of a vSSD, and bytes of the erase blocks it may hold; zeros if there is none.
     pub fn size_of(&self, id: VssdId) -> (u32, u64) {
-        let Some(vssd) = self.vssds.iter().find(|vssd| vssd.id == id) else { return (0, 0) };
+        let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return (0, 0) };
         let blocks: u64 = vssd.units.iter().map(|unit| unit.map.len() as u64).sum();
         (vssd.units.len() as u32, blocks * self.geometry.erase_block_size_bytes())
     }
     /// Where a vSSD lies, for people.
     pub fn placement(&self, id: VssdId) -> String {
-        let Some(vssd) = self.vssds.iter().find(|vssd| vssd.id == id) else { return String::new() };
+        let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return String::new() };
         let places = vssd.units.iter().map(|unit| {
             let die = self.geometry.die_at(unit.place.die);
             let plane = unit.place.soft_plane.map_or(String::new(), |plane| format!(".{plane}"));
@@ -473,7 +475,20 @@ impl Pool {
         now: Time,
     ) {
         self.blocks[block as usize].in_flight += 1;
-        let op = Op { kind, owner, class, block, token, first_iu, end_page, operation: Some(operation) };
+        let bytes = match &operation {
+            Operation::Read { iu_count, .. } => u64::from(*iu_count) * IU_SIZE_BYTES as u64,
+            // One IU for each page: what the die and the bus have of it.
+            Operation::ReadOob { oob, .. } => {
+                (oob.len() as u64 / u64::from(self.shape.oob_size_bytes)) * IU_SIZE_BYTES as u64
+            }
+            Operation::Program { .. } => {
+                let first_page = first_iu / self.shape.ius_per_page();
+                u64::from(end_page - first_page) * u64::from(self.shape.page_size_bytes)
+            }
+            _ => 0,
+        };
+        let op =
+            Op { kind, owner, class, block, token, first_iu, end_page, bytes, operation: Some(operation) };
         let at = match self.free_ops.pop() {
             Some(at) => {
                 self.ops[at as usize] = Some(op);
@@ -494,69 +509,6 @@ impl Pool {
             state.waiting.push_back(at);
         } else {
             self.enqueue(at, media, now);
-        }
-    }
-
-    fn enqueue<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
-        let op = self.ops[at as usize].as_ref().expect("the operation lives");
-        let die = self.die_of(op.block);
-        let flows = &mut self.dies[die].flows;
-        let own = flows.iter().position(|flow| flow.owner == Some(op.owner));
-        let flow = own.or_else(|| flows.iter().position(|flow| flow.owner.is_none()));
-        let flow = &mut flows[flow.expect("the vSSD has a flow on its dies")];
-        // Un-isolated: one line for all, first come first served.
-        let class = if flow.owner.is_some() { op.class as usize } else { 0 };
-        flow.classes[class].push_back(at);
-        self.dispatch(die, media, now);
-    }
-
-    fn dispatch<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
-        loop {
-            let die = &mut self.dies[number];
-            if die.in_flight >= self.config.die_window {
-                return;
-            }
-            let full = die.programs >= self.config.program_window;
-            let ops = &self.ops;
-            let fits = |at: &u32| !full || ops[*at as usize].as_ref().expect("it lives").kind == Kind::Read;
-            let count = die.flows.len();
-            let mut best: Option<(u64, usize, usize)> = None;
-            for at in 0..count {
-                let flow = &die.flows[at];
-                let ready = |class: usize| flow.classes[class].front().is_some_and(fits);
-                let impatient = (0..5).find(|&class| flow.skipped[class] >= PATIENCE[class] && ready(class));
-                if let Some(class) = impatient.or_else(|| (0..5).find(|&class| ready(class))) {
-                    let start = flow.used.max(die.virtual_time);
-                    if best.is_none_or(|(least, ..)| start < least) {
-                        best = Some((start, at, class));
-                    }
-                }
-            }
-            let Some((start, flow, class)) = best else { return };
-            let flow = &mut die.flows[flow];
-            for other in 0..5 {
-                let waits = other != class && !flow.classes[other].is_empty();
-                flow.skipped[other] = if waits { flow.skipped[other] + 1 } else { 0 };
-            }
-            let at = flow.classes[class].pop_front().expect("its head was ready");
-            let costs = self.config.costs;
-            let op = self.ops[at as usize].as_ref().expect("it lives");
-            let first_page = op.first_iu / self.shape.ius_per_page();
-            let pages = u64::from(op.end_page.saturating_sub(first_page));
-            let cost_ns = match op.kind {
-                Kind::Read => pages * costs.read_page_ns,
-                Kind::Append => {
-                    (pages / u64::from(self.shape.program_unit_pages)).max(1) * costs.program_unit_ns
-                }
-                Kind::Erase => costs.erase_ns,
-            };
-            die.virtual_time = start;
-            flow.used = start + cost_ns * 100 / flow.weight;
-            let op = self.ops[at as usize].as_mut().expect("it lives");
-            die.in_flight += 1;
-            die.programs += u16::from(op.kind != Kind::Read);
-            let operation = op.operation.take().expect("submitted once");
-            media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
         }
     }
 
@@ -635,8 +587,8 @@ impl Pool {
             Ok(()) => {
                 block.erased = true;
                 self.dies[die].erases += 1;
-                if let Some(vssd) = self.vssds.iter_mut().find(|vssd| vssd.id == op.owner) {
-                    vssd.erases += 1;
+                if let Some(at) = self.at_of(op.owner) {
+                    self.vssds[at].erases += 1;
                 }
             }
             // The holder learns of it at its first append and frees the block, which retires it.
@@ -681,8 +633,8 @@ impl Pool {
         let block = &mut self.blocks[op.block as usize];
         block.in_flight -= 1;
         block.appends -= u32::from(op.kind == Kind::Append);
-        let vssd = self.vssds.iter_mut().find(|vssd| vssd.id == op.owner).expect("busy vSSDs stay");
-        vssd.operations -= 1;
+        let at = self.at_of(op.owner).expect("busy vSSDs stay");
+        self.vssds[at].operations -= 1;
         self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob }));
     }
 
@@ -697,7 +649,7 @@ impl Pool {
         let die = self.die_of(number);
         // Beyond the reserve the unit that wore the block shrinks, and its vSSD takes no more writes.
         let lost = failed && self.dies[die].retired >= self.reserve_blocks;
-        let at = self.vssds.iter().position(|vssd| vssd.id == owner).expect("holds the block");
+        let at = self.at_of(owner).expect("holds the block");
         let vssd = &mut self.vssds[at];
         let unit = &mut vssd.units[usize::from(logical.unit.0)];
         unit.map[logical.index as usize] = u32::MAX;

@@ -1,7 +1,7 @@
 //! Opening a pool: block states are taken over as they were, or refused with a reason. What cannot be told apart from
 //! damage is set aside, never handed out.
 
-use crate::pool::{Block, Pool, State};
+use crate::pool::{Block, Pool, State, Vssd};
 use crate::resources::{DieUse, UnitPlace};
 use crate::table::{BlockEntry, BlockState, BlockTable, Found, OpenError, Sizes, UnitEntry, VssdEntry};
 use crate::{Isolation, LogicalBlock, PoolConfig, VssdId};
@@ -45,7 +45,7 @@ impl fmt::Display for Quarantined {
 }
 
 /// More vSSDs than this are never made on one device: a number above it is damage.
-const VSSD_NUMBERS_MAX: u32 = 1 << 24;
+pub(crate) const VSSD_NUMBERS_MAX: u32 = 1 << 24;
 
 impl Pool {
     fn sizes(&self) -> Sizes {
@@ -202,13 +202,14 @@ impl Pool {
     fn hold_again(&mut self, number: u32, entry: &BlockEntry, table: &BlockTable) -> Result<bool, OpenError> {
         let die = self.die_of(number) as u32;
         let LogicalBlock { unit, index } = entry.logical;
-        let place = |vssd: &crate::pool::Vssd| vssd.units.get(usize::from(unit.0)).map(|unit| unit.place.die);
-        let unchecked = mutant!("vssd: owner not checked");
-        let holder = self
-            .vssds
-            .iter_mut()
-            .find(|vssd| vssd.id == entry.owner || (unchecked && place(vssd) == Some(die)));
-        let Some(vssd) = holder else { return Ok(false) };
+        let mut at = self.at_of(entry.owner);
+        if mutant!("vssd: owner not checked") {
+            let there =
+                |vssd: &Vssd| vssd.units.get(usize::from(unit.0)).is_some_and(|unit| unit.place.die == die);
+            at = self.vssds.iter().position(there);
+        }
+        let Some(at) = at else { return Ok(false) };
+        let vssd = &mut self.vssds[at];
         let owner = vssd.id;
         let own = vssd.units.get_mut(usize::from(unit.0)).filter(|unit| unit.place.die == die);
         match own.and_then(|unit| unit.map.get_mut(index as usize)) {

@@ -87,6 +87,9 @@ pub enum AllocError {
         /// What all of them hold.
         largest_bytes: u64,
     },
+    /// Numbers of vSSDs are never used again, and all were given.
+    #[error("16 million vSSDs were made on this device, and their numbers are used up; make the device anew")]
+    NoNumber,
     /// Not free at this isolation now. Never downgraded silently.
     #[error(
         "needs {needed} free {kind} but only {free} are free; delete a vSSD, or ask for less or weaker isolation"

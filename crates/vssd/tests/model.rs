@@ -294,7 +294,7 @@ fn software_isolated_neighbours_get_shares_by_weight() {
     let mut pool = Pool::create(&medium, config);
     let mut answers = Vec::new();
     let all: Vec<VssdId> = (0..2).map(|_| pool.alloc_vssd(Isolation::Software, 0, 1).unwrap()).collect();
-    pool.set_weight(all[0], 300);
+    pool.set_share(all[0], Share { weight: 300, ..Share::default() }, Time::ZERO);
     let mut blocks = Vec::new();
     for &id in &all {
         let block = pool.space(id, &mut medium, Time::ZERO).allocate(UnitIndex(0), Purpose(0)).unwrap();

@@ -42,12 +42,23 @@ pub struct Create {
     /// Over-provisioning in parts per thousand: (physical - exported) / exported.
     #[arg(long, default_value_t = object::default_over_provisioning_permille())]
     over_provisioning_permille: u32,
-    /// Weight among software-isolated vSSDs of the same dies.
+    /// Weight among software-isolated vSSDs of the same dies; 200 gets twice the time of 100.
     #[arg(long, default_value_t = object::default_weight())]
     weight: u32,
-    /// Upper limit of a software-isolated vSSD in bytes per second, 0 for none.
+    /// Bytes read and programmed on flash per second, the cleaner's included, as in `200 MiB`; 0 for no limit.
     #[arg(long, default_value = "0")]
     rate_limit: Size,
+    /// What happens beyond the rate limit.
+    #[arg(long, value_enum, default_value_t = Sharing::WorkConserving)]
+    sharing: Sharing,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Sharing {
+    /// Served where nobody within their limits waits: idle dies are used.
+    WorkConserving,
+    /// It waits, even beside idle dies.
+    Strict,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -113,6 +124,10 @@ impl Create {
             over_provisioning_permille: self.over_provisioning_permille,
             weight: self.weight,
             rate_limit: self.rate_limit,
+            sharing: match self.sharing {
+                Sharing::WorkConserving => object::Sharing::WorkConserving,
+                Sharing::Strict => object::Sharing::Strict,
+            },
         }
     }
 }

@@ -1,0 +1,286 @@
+//! The arbiter of the dies: who is served next. Each vSSD has a flow on every die it lies on (un-isolated ones share one);
+//! flows within their rate go before others, among them the one that used least of its weighted die time; within a
+//! flow the classes in order, bounded by patience.
+//!
+//! A flow's queue at a die is bounded. What does not fit is parked behind it, in order, and its vSSD is reported as
+//! congested until nothing is parked: whoever feeds it stops then. Nothing is dropped.
+
+use crate::pool::{Kind, POOL_TOKEN_BIT, Pool};
+use crate::share::{Share, Standing};
+use crate::{Isolation, VssdId};
+use diecut_media::{Command, Media, MediaToken};
+use diecut_units::{Time, mark};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// How often others may be served before a waiting class is: host reads come first, nobody starves.
+const PATIENCE: [u32; 5] = [u32::MAX, 8, 16, 16, 32];
+
+/// What waits at one die for one vSSD, or for all un-isolated ones.
+#[derive(Default)]
+pub(crate) struct Flow {
+    pub owner: Option<VssdId>,
+    /// Units of vSSDs that use it; 0: the place is free.
+    users: u32,
+    classes: [VecDeque<u32>; 5],
+    skipped: [u32; 5],
+    queued: u32,
+    parked: VecDeque<u32>,
+    weight: u64,
+    /// Whether its vSSD's bucket says more than "within".
+    is_limited: bool,
+    /// It waits for its vSSD's bucket, in a line with that vSSD's flows on other dies.
+    throttled: bool,
+    /// Die time used, divided by the weight: the flow that is furthest behind is served next.
+    used: u64,
+}
+
+pub(crate) struct Die {
+    pub flows: Vec<Flow>,
+    /// Flows that somebody uses.
+    members: u32,
+    /// Where the flow served last stood; a flow that was idle starts here and not earlier.
+    virtual_time: u64,
+    pub in_flight: u16,
+    pub programs: u16,
+    pub free: BinaryHeap<Reverse<(u32, u32)>>,
+    pub erases: u64,
+    pub retired: u32,
+}
+
+impl Die {
+    pub fn new(free: BinaryHeap<Reverse<(u32, u32)>>) -> Die {
+        Die {
+            flows: Vec::new(),
+            members: 0,
+            virtual_time: 0,
+            in_flight: 0,
+            programs: 0,
+            free,
+            erases: 0,
+            retired: 0,
+        }
+    }
+
+    /// Gives a unit its flow.
+    pub fn join(&mut self, id: VssdId, isolation: Isolation) -> u16 {
+        let owner = (isolation != Isolation::None).then_some(id);
+        let same = self.flows.iter().position(|flow| flow.users > 0 && flow.owner == owner);
+        let at = match same.or_else(|| self.flows.iter().position(|flow| flow.users == 0)) {
+            Some(at) => at,
+            None => {
+                self.flows.push(Flow::default());
+                self.flows.len() - 1
+            }
+        };
+        let flow = &mut self.flows[at];
+        if flow.users == 0 {
+            self.members += 1;
+            *flow = Flow { owner, weight: Share::default().weight.into(), ..Flow::default() };
+        }
+        flow.users += 1;
+        at as u16
+    }
+
+    /// A unit's vSSD is removed; nothing of it waits.
+    pub fn leave(&mut self, flow: u16) {
+        let flow = &mut self.flows[usize::from(flow)];
+        flow.users -= 1;
+        self.members -= u32::from(flow.users == 0);
+        assert!(flow.users > 0 || flow.queued == 0, "a removed vSSD has nothing under way");
+    }
+}
+
+impl Pool {
+    /// Sets a vSSD's share of the dies it lies on. Un-isolated vSSDs are served first come first served; theirs means
+    /// nothing.
+    ///
+    /// # Panics
+    /// If there is no such vSSD, or the weight is 0.
+    pub fn set_share(&mut self, id: VssdId, share: Share, now: Time) {
+        assert!(share.weight > 0, "a weight of 0 would starve vSSD {}", id.0);
+        let at = self.at_of(id).expect("the vSSD exists");
+        let vssd = &mut self.vssds[at];
+        vssd.bucket.set(share, now);
+        for unit in &vssd.units {
+            let flow = &mut self.dies[unit.place.die as usize].flows[usize::from(unit.flow)];
+            if flow.owner == Some(id) {
+                flow.weight = share.weight.into();
+                flow.is_limited = vssd.bucket.is_limited();
+            }
+        }
+    }
+
+    /// Whether the vSSD's queues have room; if not, what comes for it is parked, and whoever feeds it should wait.
+    /// True if there is no such vSSD.
+    pub fn has_room(&self, id: VssdId) -> bool {
+        self.at_of(id).is_none_or(|at| self.vssds[at].parked == 0)
+    }
+
+    /// Takes the vSSDs whose [`Pool::has_room`] may have changed since the last call; some may be there twice.
+    pub fn take_room_changes(&mut self, changes: &mut Vec<VssdId>) {
+        changes.append(&mut self.room_changes);
+    }
+
+    /// When [`Pool::work`] has something to do: a vSSD's bucket has tokens again.
+    pub fn deadline(&self) -> Time {
+        let waiting = self.throttled.iter().filter_map(|id| self.at_of(*id));
+        waiting.map(|at| self.vssds[at].bucket.within_at()).fold(Time::NEVER, Time::min)
+    }
+
+    /// Serves what waited for tokens until `now`.
+    pub fn work<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        if self.throttled.is_empty() {
+            return;
+        }
+        for _ in 0..self.throttled.len() {
+            let id = self.throttled.pop_front().expect("counted");
+            let Some(at) = self.at_of(id) else { continue };
+            // The dies of a vSSD take turns, or the first would take every token.
+            while self.vssds[at].bucket.standing(now) != Standing::Blocked {
+                let Some((die, flow)) = self.vssds[at].blocked_flows.pop_front() else { break };
+                self.dies[die as usize].flows[usize::from(flow)].throttled = false;
+                self.dispatch(die as usize, media, now);
+            }
+            if !self.vssds[at].blocked_flows.is_empty() && !self.throttled.contains(&id) {
+                self.throttled.push_back(id);
+            }
+        }
+    }
+
+    /// Queues an operation at its die.
+    pub(crate) fn enqueue<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
+        let op = self.ops[at as usize].as_ref().expect("the operation lives");
+        let number = self.die_of(op.block);
+        let unit = self.blocks[op.block as usize].logical.unit;
+        let (id, class) = (op.owner, op.class as usize);
+        let vssd = self.at_of(id).expect("busy vSSDs stay");
+        let place = self.vssds[vssd].units[usize::from(unit.0)].flow;
+        let limit = self.queue_limit(number);
+        let flow = &mut self.dies[number].flows[usize::from(place)];
+        if flow.queued >= limit || !flow.parked.is_empty() {
+            mark!("vssd: queue of a die full");
+            flow.parked.push_back(at);
+            self.vssds[vssd].parked += 1;
+            if self.vssds[vssd].parked == 1 {
+                self.room_changes.push(id);
+            }
+            return;
+        }
+        // Un-isolated: one line for all, first come first served.
+        let class = if flow.owner.is_some() { class } else { 0 };
+        flow.classes[class].push_back(at);
+        flow.queued += 1;
+        self.dispatch(number, media, now);
+    }
+
+    /// Each flow has its part of a die's queue, so that no neighbour can fill it.
+    fn queue_limit(&self, die: usize) -> u32 {
+        (u32::from(self.config.die_queue_depth) / self.dies[die].members.max(1)).max(1)
+    }
+
+    /// Lets a parked operation into the place that became free.
+    fn unpark(&mut self, die: usize, flow: usize) {
+        let limit = self.queue_limit(die);
+        let flow = &mut self.dies[die].flows[flow];
+        while flow.queued < limit {
+            let Some(at) = flow.parked.pop_front() else { return };
+            let op = self.ops[at as usize].as_ref().expect("it lives");
+            let class = if flow.owner.is_some() { op.class as usize } else { 0 };
+            flow.classes[class].push_back(at);
+            flow.queued += 1;
+            let id = op.owner;
+            let vssd = self.vssd_numbers[id.0 as usize];
+            let vssd = &mut self.vssds[usize::from(vssd)];
+            vssd.parked -= 1;
+            if vssd.parked == 0 {
+                self.room_changes.push(id);
+            }
+        }
+    }
+
+    /// Hands operations to a die until its window is full.
+    pub(crate) fn dispatch<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
+        loop {
+            if self.dies[number].in_flight >= self.config.die_window {
+                return;
+            }
+            let Some((start, flow, class)) = self.choose(number, now) else { return };
+            let die = &mut self.dies[number];
+            let own = &mut die.flows[flow];
+            for other in 0..5 {
+                let waits = other != class && !own.classes[other].is_empty();
+                own.skipped[other] = if waits { own.skipped[other] + 1 } else { 0 };
+            }
+            let at = own.classes[class].pop_front().expect("its head was ready");
+            own.queued -= 1;
+            let op = self.ops[at as usize].as_mut().expect("it lives");
+            let costs = &self.config.costs;
+            let first_page = op.first_iu / self.shape.ius_per_page();
+            let pages = u64::from(op.end_page.saturating_sub(first_page));
+            let cost_ns = match op.kind {
+                Kind::Read => pages * costs.read_page_ns,
+                Kind::Append => {
+                    (pages / u64::from(self.shape.program_unit_pages)).max(1) * costs.program_unit_ns
+                }
+                Kind::Erase => costs.erase_ns,
+            };
+            die.virtual_time = start;
+            own.used = start + cost_ns * 100 / own.weight;
+            die.in_flight += 1;
+            die.programs += u16::from(op.kind != Kind::Read);
+            let limited = own.is_limited.then_some((op.owner, op.bytes));
+            let operation = op.operation.take().expect("submitted once");
+            if let Some((id, bytes)) = limited {
+                let at = self.vssd_numbers[id.0 as usize];
+                self.vssds[usize::from(at)].bucket.charge(bytes, now, self.config.rate_burst_ns);
+            }
+            if !self.dies[number].flows[flow].parked.is_empty() {
+                self.unpark(number, flow);
+            }
+            media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
+        }
+    }
+
+    /// The flow and class a die serves next, and where the flow stands in virtual time.
+    fn choose(&mut self, number: usize, now: Time) -> Option<(u64, usize, usize)> {
+        let Pool { dies, ops, vssds, vssd_numbers, throttled, config, .. } = self;
+        let die = &mut dies[number];
+        let full = die.programs >= config.program_window;
+        let op_of = |at: &u32| ops[*at as usize].as_ref().expect("it lives");
+        let mut best: Option<((Standing, u64), usize, usize)> = None;
+        for (at, flow) in die.flows.iter_mut().enumerate() {
+            if flow.queued == 0 {
+                continue;
+            }
+            let mut standing = Standing::Within;
+            if let (true, Some(id)) = (flow.is_limited, flow.owner) {
+                let vssd = &mut vssds[usize::from(vssd_numbers[id.0 as usize])];
+                standing = vssd.bucket.standing(now);
+                if standing == Standing::Blocked && !flow.throttled {
+                    flow.throttled = true;
+                    vssd.blocked_flows.push_back((number as u32, at as u16));
+                    if vssd.blocked_flows.len() == 1 {
+                        throttled.push_back(id);
+                    }
+                }
+                if flow.throttled {
+                    standing = Standing::Blocked;
+                }
+            }
+            let fits = |at: &u32| {
+                let op = op_of(at);
+                (!full || op.kind == Kind::Read) && (standing != Standing::Blocked || op.bytes == 0)
+            };
+            let ready = |class: usize| flow.classes[class].front().is_some_and(fits);
+            let impatient = (0..5).find(|&class| flow.skipped[class] >= PATIENCE[class] && ready(class));
+            if let Some(class) = impatient.or_else(|| (0..5).find(|&class| ready(class))) {
+                let start = flow.used.max(die.virtual_time);
+                if best.is_none_or(|(least, ..)| (standing, start) < least) {
+                    best = Some(((standing, start), at, class));
+                }
+            }
+        }
+        best.map(|((_, start), flow, class)| (start, flow, class))
+    }
+}
