@@ -17,6 +17,9 @@ pub struct Setup {
     /// The device it cuts.
     #[serde(default)]
     pub device: Device,
+    /// How its dies are shared out.
+    #[serde(default)]
+    pub pool: Pool,
     /// Tenants that shall exist.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<Tenant>,
@@ -120,6 +123,46 @@ impl Default for Device {
             protected_memory: None,
         }
     }
+}
+
+/// How dies are shared out. What is absent follows from the device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pool {
+    /// Operations that may wait at a die, over all vSSDs on it; 256 if absent. Commands wait with their hosts beyond it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub die_queue_depth: Option<u16>,
+    /// Soft-planes a shared die is cut into, 1 to 16; 4 if absent. Fixed when the device is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub soft_planes_per_die: Option<u16>,
+    /// Where dies of die-isolated vSSDs are taken.
+    pub die_placement: DiePlacement,
+    /// What a throughput level means, for level 0, 1, and so on.
+    pub levels: Levels,
+}
+
+/// Where dies of die-isolated vSSDs are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DiePlacement {
+    /// From channels that are broken up already: whole channels stay free.
+    #[default]
+    Pack,
+    /// Over as many channels as there are: more bus bandwidth, more neighbours.
+    Spread,
+}
+
+/// Throughput levels: how many of each a vSSD of a level gets at least. An empty table follows the device: level `n` is
+/// worth `n` of its channels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Levels {
+    /// Channels of a channel-isolated vSSD.
+    pub channels: Vec<u32>,
+    /// Dies of a die-isolated vSSD.
+    pub dies: Vec<u32>,
+    /// Soft-planes of a software-isolated or un-isolated vSSD.
+    pub soft_planes: Vec<u32>,
 }
 
 /// A set-up file that cannot be used.

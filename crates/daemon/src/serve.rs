@@ -9,6 +9,7 @@ use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile};
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
+use diecut_units::Geometry;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,6 +112,40 @@ fn random_uuid() -> Result<[u8; 16], ServeError> {
     Ok(bytes)
 }
 
+fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<PoolConfig, ServeError> {
+    let refuse = |text: String| Err(ServeError::Setup(text));
+    let defaults = PoolConfig::default();
+    let soft_planes_per_die = wanted.soft_planes_per_die.unwrap_or(defaults.soft_planes_per_die);
+    if !(1..=16).contains(&soft_planes_per_die) {
+        return refuse(format!("pool.soft_planes_per_die = {soft_planes_per_die}: use 1 to 16"));
+    }
+    let die_queue_depth = wanted.die_queue_depth.unwrap_or(defaults.die_queue_depth);
+    if die_queue_depth < soft_planes_per_die {
+        return refuse(format!(
+            "pool.die_queue_depth = {die_queue_depth}: each of {soft_planes_per_die} soft-planes of a die needs a place; use \
+             {soft_planes_per_die} or more (256 is usual)"
+        ));
+    }
+    let mut levels = PoolConfig::levels_of(geometry, soft_planes_per_die);
+    for (name, table, own) in [
+        ("channels", &wanted.levels.channels, &mut levels.channels),
+        ("dies", &wanted.levels.dies, &mut levels.dies),
+        ("soft_planes", &wanted.levels.soft_planes, &mut levels.soft_planes),
+    ] {
+        if table.contains(&0) {
+            return refuse(format!("pool.levels.{name} has a level of 0; use 1 or more"));
+        }
+        if !table.is_empty() {
+            own.clone_from(table);
+        }
+    }
+    let die_placement = match wanted.die_placement {
+        diecut_api::setup::DiePlacement::Pack => diecut_shard::DiePlacement::Pack,
+        diecut_api::setup::DiePlacement::Spread => diecut_shard::DiePlacement::Spread,
+    };
+    Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, ..defaults })
+}
+
 /// Serves until SIGINT or SIGTERM. `announce` is called once, with lines for people, when hosts can connect.
 ///
 /// # Errors
@@ -127,7 +162,7 @@ pub fn serve(setup: &Setup, announce: impl FnOnce(&str)) -> Result<(), ServeErro
     let (device, place) = open_device(setup)?;
     let profile = device.profile().clone();
     let mut config = ShardConfig {
-        pool: PoolConfig::suited_to(&profile.geometry),
+        pool: pool_config(&setup.pool, &profile.geometry)?,
         device_name: profile.name.clone(),
         new_pool_uuid: random_uuid()?,
         ..ShardConfig::default()
@@ -211,4 +246,31 @@ fn announcement(status: &diecut_shard::control::Status, listen: &str, place: &st
         "    diecut --help\n\nCtrl-C stops the server; started again, everything is still there."
     );
     text
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_set_as_the_file_says() {
+        let geometry = emulator::Profile::named("tiny").unwrap().geometry;
+        let read = |text: &str| pool_config(&Setup::from_toml(text).unwrap().pool, &geometry);
+        let usual = read("").unwrap();
+        assert_eq!((usual.die_queue_depth, usual.soft_planes_per_die), (256, 4));
+        assert_eq!(usual.levels.soft_planes, [1, 8, 16]);
+        let set = read(
+            "[pool]\ndie_queue_depth = 32\nsoft_planes_per_die = 2\ndie_placement = \"spread\"\n[pool.levels]\ndies = [1, 3]",
+        );
+        let set = set.unwrap();
+        assert_eq!((set.die_queue_depth, set.soft_planes_per_die), (32, 2));
+        assert_eq!((set.levels.dies, set.levels.soft_planes), (vec![1, 3], vec![1, 4, 8]));
+        for (text, names) in [
+            ("[pool]\ndie_queue_depth = 3", "die_queue_depth"),
+            ("[pool]\nsoft_planes_per_die = 0", "soft_planes_per_die"),
+            ("[pool.levels]\nchannels = [0, 1]", "levels.channels"),
+        ] {
+            assert!(read(text).unwrap_err().to_string().contains(names));
+        }
+    }
 }

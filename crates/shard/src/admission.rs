@@ -71,6 +71,8 @@ struct Tenant {
     under_way: u32,
     waiting: u32,
     in_round: bool,
+    /// Nothing is admitted: what lies below has no room.
+    held: bool,
 }
 
 /// See the module.
@@ -115,11 +117,29 @@ impl Admission {
 
     fn enter_round(&mut self, tenant: TenantIndex) {
         let own = &mut self.tenants[usize::from(tenant.0)];
-        if !own.in_round && own.waiting > 0 && own.under_way < self.config.window_commands {
+        if !own.in_round && !own.held && own.waiting > 0 && own.under_way < self.config.window_commands {
             own.in_round = true;
             own.deficit = own.deficit.min(0);
             self.turns.push_back(tenant.0);
         }
+    }
+
+    /// Holds a tenant's commands back, or lets them go on: the queues of its dies are full, or have room again.
+    pub fn hold(&mut self, tenant: TenantIndex, held: bool) {
+        let index = usize::from(tenant.0);
+        if index >= self.tenants.len() {
+            self.tenants.resize_with(index + 1, Tenant::default);
+        }
+        let own = &mut self.tenants[index];
+        if own.held == held {
+            return;
+        }
+        own.held = held;
+        if held && own.in_round {
+            own.in_round = false;
+            self.turns.retain(|other| *other != tenant.0);
+        }
+        self.enter_round(tenant);
     }
 
     /// A command of the tenant was answered.

@@ -316,7 +316,9 @@ impl<M: Media> Shard<M> {
             ..StoreConfig::default()
         };
         let staging = record.staging_slot.and_then(|slot| self.staging_region(slot));
-        self.flash.open_store(VssdId(record.number), config, staging, now);
+        let store = self.flash.open_store(VssdId(record.number), config, staging, now);
+        // The place of a store that was closed while its queues were full.
+        self.admission.hold(TenantIndex(store.0), false);
     }
 
     /// Opens the namespace of a volume whose store is open.

@@ -31,6 +31,7 @@ pub(crate) struct Flash<M: Media> {
     media_completions: Vec<Completion>,
     space_completions: Vec<(VssdId, SpaceCompletion)>,
     volume_completions: Vec<VolumeCompletion>,
+    room_changes: Vec<VssdId>,
     /// Answers of the medium to others than the pool; whoever they belong to takes them.
     pub foreign: Vec<Completion>,
     /// Answers of the stores, in order; the shard takes them.
@@ -49,6 +50,7 @@ impl<M: Media> Flash<M> {
             media_completions: Vec::new(),
             space_completions: Vec::new(),
             volume_completions: Vec::new(),
+            room_changes: Vec::new(),
             foreign: Vec::new(),
             completions: Vec::new(),
         }
@@ -170,6 +172,16 @@ impl<M: Media> Flash<M> {
             self.work_stores(now);
             if !self.has_work(now) {
                 return;
+            }
+        }
+    }
+
+    /// Tells of each store whose vSSD came to have room in the queues of its dies, or none, since the last call.
+    pub fn take_room_changes(&mut self, mut tell: impl FnMut(StoreIndex, bool)) {
+        self.pool.take_room_changes(&mut self.room_changes);
+        while let Some(vssd) = self.room_changes.pop() {
+            if let Some(index) = self.store_of(vssd) {
+                tell(index, self.pool.has_room(vssd));
             }
         }
     }

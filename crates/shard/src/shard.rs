@@ -76,7 +76,7 @@ pub struct Shard<M: Media> {
     pub(crate) flash: Flash<M>,
     pub(crate) namespaces: Namespaces,
     pub(crate) target: Target,
-    admission: Admission,
+    pub(crate) admission: Admission,
     /// Whose turn a namespace's commands take, by namespace id.
     tenants: Vec<TenantIndex>,
     outputs: Outputs,
@@ -410,6 +410,8 @@ impl<M: Media> Drive for Shard<M> {
                 self.admit(now);
             }
             self.flash.run(now);
+            let admission = &mut self.admission;
+            self.flash.take_room_changes(|store, has_room| admission.hold(TenantIndex(store.0), !has_room));
             for completion in std::mem::take(&mut self.flash.foreign) {
                 self.catalog.complete(completion, &mut self.flash.media, now);
             }

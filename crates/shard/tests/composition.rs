@@ -34,6 +34,9 @@ fn device(pacing: Pacing) -> Device {
 impl Rig {
     fn over(device: Device, now: Time) -> Rig {
         let config = config(&device);
+        Rig::with(device, config, now)
+    }
+    fn with(device: Device, config: ShardConfig, now: Time) -> Rig {
         let shard = Shard::new(device, config, now);
         let mut rig = Rig { shard, now, actions: Vec::new(), next_token: 0 };
         for _ in 0..100_000 {
@@ -319,6 +322,57 @@ fn a_strict_rate_is_kept_by_the_deadline() {
         device.process_death(now);
         rig = Rig::over(device, now);
     }
+}
+
+/// A thousand reads at once on a device whose dies queue eight operations: admission waits while the queues are full, every
+/// read is answered, and a neighbour on other dies does not wait for them.
+#[test]
+fn full_queues_hold_their_tenant_back_and_nobody_else() {
+    let device = device(Pacing::Modelled);
+    let mut config = config(&device);
+    config.pool.die_queue_depth = 8;
+    let mut rig = Rig::with(device, config, Time::ZERO);
+    rig.set_up();
+    for lba in 0..512 {
+        rig.write(1, lba, lba + 1).unwrap();
+        rig.write(2, lba, lba + 1).unwrap();
+    }
+    while rig.now < Time(5_000_000_000) {
+        rig.step();
+    }
+    let read = |namespace: u32, token: u64, lba: u64, arrived: Time| NamespaceCommand {
+        token: CommandToken(token),
+        namespace: NamespaceId(namespace),
+        source: SourceId(DOOR_SOURCE_BIT | namespace),
+        arrived,
+        operation: NamespaceOperation::Read {
+            range: LbaRange { first_lba: lba, lba_count: 1 },
+            destination: BufferMut::copy_from(&[0; 8]),
+        },
+    };
+    for token in 0..1000 {
+        rig.shard.submit(read(2, 10_000 + token, token % 400, rig.now));
+    }
+    rig.step();
+    rig.shard.submit(read(1, 1, 5, rig.now));
+    let (mut completions, mut order, mut parked_most) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..100_000 {
+        let queues = (0..4).map(|die| rig.shard.pool().die_queue(die));
+        parked_most = parked_most.max(queues.map(|(_, parked)| parked).sum());
+        rig.step();
+        rig.shard.take_completions(&mut completions);
+        for completion in completions.drain(..) {
+            assert_eq!(completion.result, Ok(()));
+            order.push(completion.token.0);
+        }
+        if order.len() == 1001 {
+            break;
+        }
+    }
+    assert_eq!(order.len(), 1001, "every read is answered");
+    assert!(order.iter().position(|token| *token == 1).unwrap() < 300);
+    // One round of admission, not the whole window of 1024 commands.
+    assert!((1..300).contains(&parked_most), "{parked_most} were parked at once");
 }
 
 /// Acknowledged data, deallocations and everything an administrator made survive the death of the process and, with

@@ -117,6 +117,12 @@ impl Pool {
         self.at_of(id).is_none_or(|at| self.vssds[at].parked == 0)
     }
 
+    /// Operations that wait in a die's queue, and those parked because it is full.
+    pub fn die_queue(&self, die_number: u32) -> (u32, u32) {
+        let flows = &self.dies[die_number as usize].flows;
+        (flows.iter().map(|flow| flow.queued).sum(), flows.iter().map(|flow| flow.parked.len() as u32).sum())
+    }
+
     /// Takes the vSSDs whose [`Pool::has_room`] may have changed since the last call; some may be there twice.
     pub fn take_room_changes(&mut self, changes: &mut Vec<VssdId>) {
         changes.append(&mut self.room_changes);

@@ -314,3 +314,56 @@ fn software_isolated_neighbours_get_shares_by_weight() {
     run(&mut pool, &mut medium, 1000, &mut answers);
     assert_eq!(answers.len(), 400, "nothing is dropped");
 }
+
+#[test]
+fn a_full_queue_parks_what_comes_and_loses_nothing() {
+    // Two neighbours on a die whose queue has 8 places, 4 for each. The first floods it with reads and appends.
+    let mut medium = Medium::new();
+    let mut config = PoolConfig { soft_planes_per_die: 2, die_queue_depth: 8, ..PoolConfig::default() };
+    config.levels = LevelTable::proportional(1, 2, 2);
+    let mut pool = Pool::create(&medium, config);
+    let mut answers = Vec::new();
+    let all: Vec<VssdId> = (0..2).map(|_| pool.alloc_vssd(Isolation::Software, 0, 1).unwrap()).collect();
+    let mut blocks = Vec::new();
+    for &id in &all {
+        for _ in 0..3 {
+            let block = pool.space(id, &mut medium, Time::ZERO).allocate(UnitIndex(0), Purpose(0)).unwrap();
+            blocks.push(block);
+        }
+        append(&mut pool, &mut medium, id, 1, blocks[blocks.len() - 3], 1);
+        run(&mut pool, &mut medium, 100, &mut answers);
+    }
+    answers.clear();
+    let mut changes = Vec::new();
+    for at in 0..50 {
+        read(&mut pool, &mut medium, all[0], 100 + at, blocks[0], 0);
+        if at < 8 {
+            append(&mut pool, &mut medium, all[0], 200 + at, blocks[1 + at as usize / 4], at);
+        }
+        assert!(pool.die_queue(0).0 <= 4, "the flood has its own places and no more");
+    }
+    assert!(pool.die_queue(0).1 > 40 && !pool.has_room(all[0]) && pool.has_room(all[1]));
+    pool.take_room_changes(&mut changes);
+    assert_eq!(changes, [all[0]]);
+    changes.clear();
+    // The neighbour finds its places empty and is served among the first.
+    read(&mut pool, &mut medium, all[1], 300, blocks[3], 0);
+    assert!(pool.has_room(all[1]));
+    let mut most = pool.die_queue(0).0;
+    for _ in 0..200 {
+        run(&mut pool, &mut medium, 1, &mut answers);
+        most = most.max(pool.die_queue(0).0);
+        pool.check_invariants();
+    }
+    assert_eq!(most, 5);
+    let order: Vec<u64> = answers.iter().map(|(_, answer)| answer.token.0).collect();
+    assert_eq!(order.len(), 59, "every operation is answered");
+    assert!(order.iter().position(|token| *token == 300).unwrap() < 12, "{order:?}");
+    assert!(answers.iter().all(|(_, answer)| answer.result.is_ok()));
+    for kind in [100..200, 200..300] {
+        let own: Vec<u64> = order.iter().copied().filter(|token| kind.contains(token)).collect();
+        assert!(own.is_sorted(), "{own:?}");
+    }
+    pool.take_room_changes(&mut changes);
+    assert!(changes == [all[0]] && pool.has_room(all[0]) && pool.die_queue(0) == (0, 0));
+}
