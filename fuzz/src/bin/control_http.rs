@@ -30,6 +30,7 @@ fn seeds() -> Vec<Vec<u8>> {
         over_provisioning_permille: 280,
         weight: 1,
         rate_limit: Size(0),
+        sharing: Default::default(),
     };
     let volume = Volume {
         name: "alpha-disk".to_owned(),

@@ -91,6 +91,7 @@ impl Server {
             over_provisioning_permille: STACK_OVER_PROVISIONING_PERMILLE,
             weight: 100,
             rate_limit_bytes_per_second: 0,
+            sharing: Sharing::WorkConserving,
         }))?;
         let status = server.status()?;
         let exported = status.vssds.first().map_or(0, |vssd| vssd.exported_bytes);
