@@ -77,6 +77,9 @@ struct Slot {
     received_bytes: u32,
     /// What R2Ts are served from.
     outgoing: Option<Buffer>,
+    /// Where the last R2T ended. None asks for the same bytes again, so that a few bytes from a controller cannot make
+    /// output without end.
+    asked_bytes: u32,
 }
 
 /// One stream to a controller and the queue on it; see the crate's documentation.
@@ -205,6 +208,7 @@ impl QueuePair {
             expected_bytes,
             received_bytes: 0,
             outgoing,
+            asked_bytes: 0,
         };
         id
     }
@@ -365,11 +369,13 @@ impl QueuePair {
         let slot = under_way(&mut self.slots, id, 8)?;
         let (start, length) = (request.offset.get(), request.length.get());
         let data = slot.outgoing.as_deref().unwrap_or_default();
-        if length == 0 || u64::from(start) + u64::from(length) > data.len() as u64 {
+        if length == 0 || start < slot.asked_bytes || u64::from(start) + u64::from(length) > data.len() as u64
+        {
             let (field, value) = ("R2TO", u64::from(start));
             return Err(PduError { fatal: FatalError::DataOutOfRange, information: 0, field, value }.into());
         }
         let end = start + length;
+        slot.asked_bytes = end;
         let mut at = start;
         while at < end {
             let part = self.h2c_data_bytes_max.min(end - at);

@@ -145,6 +145,10 @@ fn a_write_goes_in_its_capsule_or_after_r2t() {
         [0x06, 4, 0x18, 0x18, 0x18, 0x10, 0, 0, 1, 0, 9, 0, 0, 0x20, 0, 0, 0, 0x10, 0, 0]
     );
     assert!(first[24..].iter().all(|&byte| byte == 1) && second[24..].iter().all(|&byte| byte == 2));
+    // Nobody asks for the same bytes twice.
+    let error = queue.receive(&r2t, &mut Collect::default()).unwrap_err();
+    assert!(error.to_string().contains("R2TO"), "{error}");
+    assert_eq!(take(&mut queue).len(), 24 + 24, "only the termination is sent");
 }
 
 #[test]
