@@ -60,7 +60,7 @@ impl Default for ShardConfig {
 pub(crate) enum Phase {
     /// The catalog is read.
     Catalog,
-    /// The pool reads its block states.
+    /// The pool compares its block states with what flash says.
     Pool,
     /// Stores recover.
     Stores,
@@ -212,9 +212,10 @@ impl<M: Media> Shard<M> {
                         state.pool.closed = true;
                         state
                     });
+                    self.flash.pool.begin_check(&mut self.flash.media, now);
                     self.phase = Phase::Pool;
                 }
-                Phase::Pool => {
+                Phase::Pool if self.flash.pool.is_checked() => {
                     let held: Vec<u32> = self.flash.pool.vssd_ids().map(|id| id.0).collect();
                     for (name, vssd) in &self.state.vssds {
                         if !held.contains(&vssd.number) {

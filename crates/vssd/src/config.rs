@@ -26,6 +26,9 @@ pub struct PoolConfig {
     pub die_queue_depth: u16,
     /// How much a vSSD with a rate may save up while it is idle, in nanoseconds of its rate.
     pub rate_burst_ns: u64,
+    /// Held blocks of each unit whose OOB records are compared with their states at opening: so many of the latest, and so
+    /// many others.
+    pub checked_blocks_per_unit: u32,
     /// Good blocks of a die set aside for blocks that go bad, in thousandths (FlashBlox: 10).
     pub bad_block_reserve_permille: u32,
     /// Erase blocks per die kept for exchanges, apart from the reserve; at least 2.
@@ -67,6 +70,8 @@ impl Default for PoolConfig {
             die_queue_depth: 256,
             // A choice: long enough for a large command in one piece, short enough that nobody feels it.
             rate_burst_ns: 10_000_000,
+            // A choice: 16 OOB reads of each die, about a millisecond, on any device.
+            checked_blocks_per_unit: 4,
             bad_block_reserve_permille: 10,
             spare_blocks_per_die: 2,
             catalog_blocks_per_die: 2,

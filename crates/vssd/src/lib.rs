@@ -9,12 +9,12 @@
 //!   byte crosses tenants.
 //! - A unit never holds more blocks than its share; the reserve and the spares of a die stay apart.
 //! - The least worn free block of a die is taken first.
-//!
 //! - Block states survive the process and the power where the medium has protected memory for them (`table`); a block
 //!   that was open then is not programmed any further.
+//! - What cannot be told apart from damage is set aside, neither read nor handed out (`recovery`); so are blocks whose
+//!   OOB records contradict their states (`check`).
 //!
-//! Not built yet: the journal for media without protected memory, where nothing survives a restart; the cross-check of
-//! block states with OOB records.
+//! Not built yet: the journal for media without protected memory, where nothing survives a restart.
 //!
 //! Software isolation: a die's time is split by weight among vSSDs within their rates (`arbiter`, `share`); beyond its rate
 //! a vSSD waits (strict) or takes what nobody else wants (work-conserving).
@@ -22,6 +22,7 @@
 //! Not known here: LBAs, maps, hosts, tenants' names, the clock.
 
 mod arbiter;
+mod check;
 mod config;
 mod oob;
 mod pool;

@@ -14,8 +14,8 @@
 //! 28 u32 erase count of the physical block
 //! ```
 //!
-//! Torn or rotten records fail the CRC and are treated as absent. Only kind 1 is written so far, nothing reads the
-//! record back yet, and ids and sequences start anew with each pool.
+//! Torn or rotten records fail the CRC and are treated as absent. Only kind 1 is written so far. The record is the
+//! cross-check of the block states at opening (`check.rs`); the sequence goes on over restarts with the states.
 
 use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_units::checksum;

@@ -1,6 +1,7 @@
 //! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
 
 use crate::arbiter::Die;
+use crate::check::Check;
 use crate::recovery::{Quarantined, VSSD_NUMBERS_MAX};
 use crate::resources::{DieUse, Resources, UnitPlace};
 use crate::share::Bucket;
@@ -151,6 +152,7 @@ pub struct Pool {
     pub(crate) table: Option<BlockTable>,
     /// See [`Pool::quarantined`].
     pub(crate) quarantined: Vec<Quarantined>,
+    pub(crate) check: Check,
 }
 
 impl Pool {
@@ -220,11 +222,12 @@ impl Pool {
             ready: Vec::new(),
             table: None,
             quarantined: Vec::new(),
+            check: Check::default(),
         }
     }
 
     /// Writes a block's state down. What it says is durable at once.
-    fn record(&mut self, number: u32, state: BlockState) {
+    pub(crate) fn record(&mut self, number: u32, state: BlockState) {
         let Some(table) = &mut self.table else { return };
         let block = &self.blocks[number as usize];
         table.set_block(
@@ -523,6 +526,9 @@ impl Pool {
         media: &mut M,
         completions: &mut Vec<(VssdId, SpaceCompletion)>,
     ) {
+        if Pool::is_of_check(completion.token) {
+            return self.checked(completion, now, media);
+        }
         let at = (completion.token.0 & !POOL_TOKEN_BIT) as usize;
         let op = self.ops[at].take().expect("a completion comes once");
         self.free_ops.push(at as u32);

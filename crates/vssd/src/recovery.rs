@@ -28,6 +28,12 @@ pub enum QuarantineReason {
     StateDamaged,
     /// How much of it is programmed is not known.
     PagesDamaged,
+    /// It carries pages of another block.
+    Misdirected,
+    /// Pages that were programmed, as its state says, are empty.
+    NotProgrammed,
+    /// It was set aside at an earlier opening.
+    Before,
 }
 
 impl fmt::Display for Quarantined {
@@ -36,6 +42,9 @@ impl fmt::Display for Quarantined {
         match self.reason {
             QuarantineReason::StateDamaged => write!(formatter, "its state is damaged, it may hold data")?,
             QuarantineReason::PagesDamaged => write!(formatter, "its count of programmed pages is damaged")?,
+            QuarantineReason::Misdirected => write!(formatter, "it carries pages of another block")?,
+            QuarantineReason::NotProgrammed => write!(formatter, "pages that were programmed are empty")?,
+            QuarantineReason::Before => write!(formatter, "its content contradicted its state before")?,
         }
         if let Some((vssd, LogicalBlock { unit, index })) = self.holder {
             write!(formatter, " (block {index} of unit {} of vSSD {})", unit.0, vssd.0)?;
@@ -99,8 +108,10 @@ impl Pool {
         for number in 0..self.blocks.len() as u32 {
             let found = table.block(number);
             if self.blocks[number as usize].state == State::Excluded {
-                if let Found::Entry(BlockEntry { state: BlockState::Held | BlockState::HeldFailed, .. }) =
-                    found
+                if let Found::Entry(BlockEntry {
+                    state: BlockState::Held | BlockState::HeldFailed | BlockState::HeldSuspect,
+                    ..
+                }) = found
                 {
                     return Err(OpenError::Entry(format!(
                         "erase block {number} is held, but it is marked bad or belongs to the system area"
@@ -128,7 +139,7 @@ impl Pool {
             self.blocks[number as usize].erase_count = entry.erase_count;
             self.dies[die].erases += u64::from(entry.erase_count);
             match entry.state {
-                BlockState::Held | BlockState::HeldFailed => {
+                BlockState::Held | BlockState::HeldFailed | BlockState::HeldSuspect => {
                     if !self.hold_again(number, &entry, &table)? {
                         left_over.push((number, entry.state));
                     }
@@ -141,7 +152,7 @@ impl Pool {
         self.table = Some(table);
         for (number, state) in left_over {
             mark!("vssd: block of a removed vSSD");
-            self.blocks[number as usize].failed = state == BlockState::HeldFailed;
+            self.blocks[number as usize].failed = state != BlockState::Held;
             self.recycle(number);
         }
         Ok(())
@@ -156,7 +167,12 @@ impl Pool {
         self.blocks[number as usize].state = State::Excluded;
         self.dies[die].retired += 1;
     }
-    fn set_aside(&mut self, number: u32, holder: Option<(VssdId, LogicalBlock)>, reason: QuarantineReason) {
+    pub(crate) fn set_aside(
+        &mut self,
+        number: u32,
+        holder: Option<(VssdId, LogicalBlock)>,
+        reason: QuarantineReason,
+    ) {
         self.quarantined.push(Quarantined { block: self.address(number), holder, reason });
         if holder.is_none() {
             self.retire(number);
@@ -223,15 +239,20 @@ impl Pool {
             }
         }
         let pages = table.pages(number, entry.sequence);
-        if pages.is_none() {
-            self.set_aside(number, Some((owner, entry.logical)), QuarantineReason::PagesDamaged);
+        let suspect = if entry.state == BlockState::HeldSuspect {
+            Some(QuarantineReason::Before)
+        } else {
+            pages.is_none().then_some(QuarantineReason::PagesDamaged)
+        };
+        if let Some(reason) = suspect {
+            self.set_aside(number, Some((owner, entry.logical)), reason);
         }
         let all = self.shape.pages;
         let block = &mut self.blocks[number as usize];
         *block = Block { erase_count: block.erase_count, ..Block::new(State::Held) };
         (block.owner, block.logical, block.purpose) = (owner, entry.logical, entry.purpose);
         block.sequence = entry.sequence;
-        block.quarantined = pages.is_none();
+        block.quarantined = suspect.is_some();
         let pages = if mutant!("vssd: incomplete block wins") { all } else { pages.unwrap_or(all).min(all) };
         (block.next_page, block.done_pages) = (pages, pages);
         block.erased = true;

@@ -13,7 +13,7 @@
 //! | vSSDs  | 2 x (32 + 8 per unit) each  | see below                                                        |
 //!
 //! Slot of a block: counter (4) and CRC-32C of the counter and bytes 8..32 (4), published as one word; owner (4), unit (2),
-//! purpose (1), state (1: 0 free, 1 held, 2 held after a failed program, 3 retired), logical index (4), erase count (4),
+//! purpose (1), state (1: 0 free, 1 held, 2 held after a failed program, 3 retired, 4 held but contradicted by flash), logical index (4), erase count (4),
 //! allocation sequence (8). Slot of a vSSD: counter and CRC as above over the rest; id (4), state (1: 0 removed, 1
 //! placed), isolation (1), units (2), flags (1: bit 0 read-only), reserved (15), then for each unit its die (4),
 //! soft-plane (2, FFFFh: the whole die) and erase blocks it lost for good (2). The check of the pages is the low byte of
@@ -84,6 +84,8 @@ pub(crate) enum BlockState {
     Held,
     HeldFailed,
     Retired,
+    /// Held, but flash contradicts it: neither read nor programmed.
+    HeldSuspect,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +301,7 @@ impl BlockTable {
             BlockState::Held => 1,
             BlockState::HeldFailed => 2,
             BlockState::Retired => 3,
+            BlockState::HeldSuspect => 4,
         };
         body[8..12].copy_from_slice(&entry.logical.index.to_le_bytes());
         body[12..16].copy_from_slice(&entry.erase_count.to_le_bytes());
@@ -441,6 +444,7 @@ fn decode_block(body: &[u8]) -> Option<BlockEntry> {
         1 => BlockState::Held,
         2 => BlockState::HeldFailed,
         3 => BlockState::Retired,
+        4 => BlockState::HeldSuspect,
         _ => return None,
     };
     Some(BlockEntry {

@@ -131,6 +131,13 @@ fn a_block_whose_state_is_damaged_is_set_aside() {
         rig.flip(slot + 9);
     }
     rig.flip(other_pages);
+    // Its first page still says whose it was.
+    let mut pool = rig.open().unwrap();
+    pool.begin_check(&mut rig.device, Time::ZERO);
+    rig.settle(&mut pool);
+    assert!(pool.is_checked());
+    assert_eq!(pool.quarantined()[0].holder, Some((id, block)));
+    drop(pool);
     for _ in 0..2 {
         let mut pool = rig.open().unwrap();
         pool.check_invariants();

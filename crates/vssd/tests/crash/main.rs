@@ -197,9 +197,19 @@ impl World {
         let shape = self.shape();
         self.watch()?;
         self.waits.clear();
+        self.oracle.crashed(power, shape.unsafe_units, shape.program_units());
         let before: Vec<u64> = (0..4).map(|die| self.pool().die_erases(die)).collect();
         self.pool = None;
         self.open()?;
+        let World { pool, media, now, .. } = self;
+        pool.as_mut().expect("open").begin_check(media, *now);
+        let crashes = self.crashes;
+        self.run(u32::MAX)?;
+        if self.crashes > crashes {
+            // The power went again while it was checked: another restart saw to everything.
+            return Ok(());
+        }
+        assert!(self.pool().is_checked());
         for (die, before) in before.into_iter().enumerate() {
             if self.pool().die_erases(die as u32) < before {
                 return Err(format!("die {die} forgot erases"));
@@ -211,7 +221,6 @@ impl World {
         if found != expected || !self.pool().quarantined().is_empty() {
             return Err(format!("vSSDs {found:?}, not {expected:?}"));
         }
-        self.oracle.crashed(power, shape.unsafe_units, shape.program_units());
         for id in found {
             let held = self.space(id).held_blocks();
             self.oracle.compare(id, &held, shape.program_unit_pages)?;

@@ -1,0 +1,159 @@
+//! The cross-check of block states with what flash says of itself: at opening, OOB records of some held blocks are compared
+//! with the states, and of all blocks of a unit where one contradicts. A program that went astray shows here: its page
+//! carries another's record, or the page that it was meant for is empty.
+//!
+//! Cheap on purpose: two pages of a few blocks of each unit, all dies at a time. Which ones changes from opening to opening.
+//! Pages that cannot be read say nothing; holders find them by their checksums.
+
+use crate::pool::{POOL_TOKEN_BIT, Pool, State};
+use crate::recovery::QuarantineReason;
+use crate::table::BlockState;
+use crate::{OobRecord, VssdId};
+use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
+use diecut_units::{BufferMut, Time, mark, mutant};
+use std::collections::VecDeque;
+
+/// Set in tokens of the check's reads, beside [`POOL_TOKEN_BIT`].
+const CHECK_TOKEN_BIT: u64 = 1 << 62;
+/// Reads under way at a time, over all dies: enough to keep the dies of a large device at work.
+const READS_MAX: u32 = 128;
+
+/// One page to compare.
+#[derive(Clone, Copy)]
+struct Page {
+    block: u32,
+    page: u32,
+}
+
+/// Pages to compare, and what is under way.
+#[derive(Default)]
+pub(crate) struct Check {
+    waiting: VecDeque<Page>,
+    under_way: u32,
+    /// Units all of whose blocks are looked at: vSSD and unit.
+    whole: Vec<(VssdId, u16)>,
+}
+
+impl Pool {
+    /// Begins to compare block states with OOB records; before holders are given their blocks. Goes on with completions
+    /// until [`Pool::is_checked`]; what contradicts is set aside then (see [`Pool::quarantined`]).
+    pub fn begin_check<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        let samples = self.config.checked_blocks_per_unit as usize;
+        let mut chosen: Vec<u32> = Vec::new();
+        let mut held: Vec<u32> = Vec::new();
+        for unit in self.vssds.iter().flat_map(|vssd| &vssd.units) {
+            held.clear();
+            let numbers = unit.map.iter().filter(|number| **number != u32::MAX);
+            held.extend(numbers.filter(|&&number| self.blocks[number as usize].done_pages > 0));
+            held.sort_by_key(|&number| std::cmp::Reverse(self.blocks[number as usize].sequence));
+            // The latest, and as many older ones in turn.
+            let older = held.split_off(samples.min(held.len()));
+            chosen.append(&mut held);
+            let step = (older.len() / samples.max(1)).max(1);
+            let first = self.sequence as usize % step;
+            chosen.extend(older.iter().skip(first).step_by(step).take(samples));
+        }
+        for number in chosen {
+            self.look_at(number, false);
+        }
+        // Whose a block with a damaged state was can be said, if its first page still does.
+        for at in 0..self.quarantined.len() {
+            let found = self.quarantined[at];
+            if found.reason == QuarantineReason::StateDamaged {
+                let block = self.geometry.erase_block_number(found.block) as u32;
+                self.check.waiting.push_back(Page { block, page: 0 });
+            }
+        }
+        self.read_on(media, now);
+    }
+
+    /// Whether the check is through.
+    pub fn is_checked(&self) -> bool {
+        self.check.waiting.is_empty() && self.check.under_way == 0
+    }
+
+    fn look_at(&mut self, number: u32, whole: bool) {
+        let block = &self.blocks[number as usize];
+        if block.quarantined || block.done_pages == 0 {
+            return;
+        }
+        let last = block.done_pages - 1;
+        let pages = (0..=last).filter(|&page| whole || page == 0 || page == last);
+        self.check.waiting.extend(pages.map(|page| Page { block: number, page }));
+    }
+
+    fn read_on<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        while self.check.under_way < READS_MAX {
+            let Some(Page { block, page }) = self.check.waiting.pop_front() else { return };
+            self.check.under_way += 1;
+            let oob = BufferMut::copy_from(&vec![0; self.shape.oob_size_bytes as usize]);
+            let operation = Operation::ReadOob { block: self.address(block), first_page: page, oob };
+            let token = POOL_TOKEN_BIT | CHECK_TOKEN_BIT | u64::from(page) << 32 | u64::from(block);
+            media.submit(Command { token: MediaToken(token), operation }, now);
+        }
+    }
+
+    /// Whether a completion is of the check.
+    pub(crate) fn is_of_check(token: MediaToken) -> bool {
+        token.0 & CHECK_TOKEN_BIT != 0
+    }
+
+    pub(crate) fn checked<M: Media + ?Sized>(&mut self, completion: Completion, now: Time, media: &mut M) {
+        self.check.under_way -= 1;
+        let number = completion.token.0 as u32;
+        let page = (completion.token.0 >> 32) as u32 & 0xff_ffff;
+        let record = match completion.result {
+            Ok(()) => completion.oob.as_deref().and_then(OobRecord::decode),
+            Err(MediaError::Erased { .. }) => {
+                self.contradicts(number, QuarantineReason::NotProgrammed);
+                None
+            }
+            Err(_) => None,
+        };
+        if let Some(record) = record {
+            self.compare(number, page, &record);
+        }
+        self.read_on(media, now);
+    }
+
+    fn compare(&mut self, number: u32, page: u32, record: &OobRecord) {
+        let block = &self.blocks[number as usize];
+        if block.state != State::Held {
+            // Set aside with a damaged state. The record is the fallback for people, not for holders: the block may have
+            // been freed since.
+            let address = self.address(number);
+            if let Some(found) = self.quarantined.iter_mut().find(|found| found.block == address) {
+                found.holder = Some((record.owner, record.block));
+            }
+            return;
+        }
+        let right = record.owner == block.owner
+            && record.block == block.logical
+            && record.sequence == block.sequence
+            && record.page_or_length == page;
+        if !right && !mutant!("vssd: misdirected page trusted") {
+            self.contradicts(number, QuarantineReason::Misdirected);
+        }
+    }
+
+    fn contradicts(&mut self, number: u32, reason: QuarantineReason) {
+        let block = &mut self.blocks[number as usize];
+        if block.state != State::Held || block.quarantined {
+            return;
+        }
+        mark!("vssd: block state contradicted by OOB");
+        block.quarantined = true;
+        let (owner, logical) = (block.owner, block.logical);
+        self.set_aside(number, Some((owner, logical)), reason);
+        self.record(number, BlockState::HeldSuspect);
+        let unit = (owner, logical.unit.0);
+        if !self.check.whole.contains(&unit) {
+            self.check.whole.push(unit);
+            let at = self.at_of(owner).expect("holds the block");
+            let numbers = self.vssds[at].units[usize::from(unit.1)].map.clone();
+            for number in numbers.into_iter().filter(|number| *number != u32::MAX) {
+                self.look_at(number, true);
+            }
+        }
+    }
+}
