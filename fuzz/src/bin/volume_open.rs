@@ -53,7 +53,7 @@ impl World {
         self.now += Span::from_micros(1);
         if let Some(mut completion) = self.space.step(&mut self.random) {
             self.bend(&mut completion);
-            self.store.complete(completion, self.now, &mut self.space, &mut self.out);
+            self.store.complete(completion, &mut self.space, &mut self.out);
         }
         self.store.work(self.now, &mut self.space, &mut self.out);
     }
@@ -85,7 +85,7 @@ impl World {
 
     fn ask(&mut self, volume: u16, operation: VolumeOperation) -> Result<(), VolumeError> {
         let command = VolumeCommand { token: VolumeToken(1), volume: VolumeIndex(volume), operation };
-        self.store.submit(command, self.now, &mut self.space, &mut self.out);
+        self.store.submit(command, &mut self.space, &mut self.out);
         self.wait("a command", |world| !world.out.is_empty());
         assert_eq!(self.out.len(), 1);
         self.out.pop().expect("one answer").result

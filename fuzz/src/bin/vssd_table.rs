@@ -18,8 +18,9 @@ const VSSD_SLOT_SIZE_BYTES: usize = 32 + 8 * UNITS;
 const PAGES_AT: usize = HEADER_SIZE_BYTES + BLOCKS * 2 * SLOT_SIZE_BYTES;
 const VSSDS_AT: usize = PAGES_AT + BLOCKS * 8;
 
-/// Ids from here on are taken for damage at the next opening; it takes that many vSSDs to get there.
-const VSSD_NUMBERS_MAX: u32 = 1 << 24;
+/// What two pools, one after the other, take for 96 blocks; and the table of ids, two bytes for each that was given (2^24
+/// at most), while it grows.
+const MEMORY_MAX_BYTES: usize = (4 << 20) + (96 << 20);
 
 const BLOCK_SLOT: u8 = 0;
 const VSSD_SLOT: u8 = 1;
@@ -120,7 +121,7 @@ fn edit(region: &mut [u8], input: &mut Input<'_>) {
 
 fn check(bytes: &[u8]) {
     thread_local!(static DEVICE: Device = device());
-    DEVICE.with(|device| bounded(4 << 20, || check_on(device, Input::new(bytes))));
+    DEVICE.with(|device| bounded(MEMORY_MAX_BYTES, || check_on(device, Input::new(bytes))));
 }
 
 fn check_on(device: &Device, mut input: Input<'_>) {
@@ -159,9 +160,6 @@ fn check_on(device: &Device, mut input: Input<'_>) {
     let fresh = pool.alloc_vssd(Isolation::Die, 0, 1);
     if let Ok(fresh) = fresh {
         assert!(!ids.contains(&fresh), "ids are never given twice");
-        if fresh.0 >= VSSD_NUMBERS_MAX {
-            return;
-        }
     }
     if let Some(&first) = ids.first() {
         pool.dealloc_vssd(first).expect("it has nothing under way");
