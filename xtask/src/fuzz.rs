@@ -25,24 +25,29 @@ pub struct Wish {
     seconds: u32,
     /// Targets; empty for all.
     targets: Vec<String>,
+    /// What libFuzzer draws its changes from; another one each time if absent.
+    seed: Option<u32>,
 }
 
 impl Wish {
     /// Every target.
-    pub fn all(seconds: u32) -> Wish {
-        Wish { seconds, targets: Vec::new() }
+    pub fn all(seconds: u32, seed: Option<u32>) -> Wish {
+        Wish { seconds, targets: Vec::new(), seed }
     }
-    /// From `[--seconds N] [TARGET...]`.
+    /// From `[--seconds N] [--seed N] [TARGET...]`.
     ///
     /// # Errors
     /// Says what is wrong.
     pub fn parse(arguments: &[&str]) -> Result<Wish, Vec<String>> {
-        let mut wish = Wish::all(10);
+        let mut wish = Wish::all(10, None);
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             if *argument == "--seconds" {
                 let number = rest.next().and_then(|text| text.parse().ok()).filter(|&seconds| seconds > 0);
                 wish.seconds = number.ok_or(vec!["--seconds needs a number, 1 or more".to_owned()])?;
+            } else if *argument == "--seed" {
+                let number = rest.next().and_then(|text| text.parse().ok());
+                wish.seed = Some(number.ok_or(vec!["--seed needs a number".to_owned()])?);
             } else {
                 wish.targets.push((*argument).to_owned());
             }
@@ -73,7 +78,7 @@ pub fn run(root: &Path, wish: &Wish) -> Result<String, Vec<String>> {
                 loop {
                     let next = waiting.lock().expect("nobody panics with it").pop();
                     let Some(target) = next else { break };
-                    match run_one(root, &programs.join(target), target, wish.seconds) {
+                    match run_one(root, &programs.join(target), target, wish) {
                         Ok(line) => println!("{line}"),
                         Err(problem) => problems.lock().expect("nobody panics with it").push(problem),
                     }
@@ -120,7 +125,7 @@ fn build(root: &Path, targets: &[String]) -> Result<PathBuf, Vec<String>> {
     }
 }
 
-fn run_one(root: &Path, program: &Path, target: &str, seconds: u32) -> Result<String, String> {
+fn run_one(root: &Path, program: &Path, target: &str, wish: &Wish) -> Result<String, String> {
     let folder = |kind: &str| {
         let path = root.join("fuzz").join(kind).join(target);
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -132,12 +137,12 @@ fn run_one(root: &Path, program: &Path, target: &str, seconds: u32) -> Result<St
         return Err(format!("fuzz target {target} cannot make its seeds"));
     }
     let output = Command::new(program)
-        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_total_time={}", wish.seconds))
         .arg(format!("-max_len={INPUT_SIZE_MAX_BYTES}"))
         .arg(format!("-rss_limit_mb={MEMORY_MAX_MIB}"))
         .arg(format!("-timeout={INPUT_TIME_MAX_S}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
-        .args(["-print_final_stats=1", "-verbosity=1"])
+        .args(wish.seed.map(|seed| format!("-seed={seed}")))
         .arg(&corpus)
         .stdout(Stdio::null())
         .output()
@@ -146,11 +151,13 @@ fn run_one(root: &Path, program: &Path, target: &str, seconds: u32) -> Result<St
     if !output.status.success() {
         // The panic and the place of the input, not libFuzzer's own stack.
         let lines = said.lines().filter(|line| {
-            ["panicked at", "Test unit", "SUMMARY", "ERROR"].iter().any(|word| line.contains(word))
+            ["panicked at", "Test unit", "Base64", "ERROR"].iter().any(|word| line.contains(word))
         });
         let message = said.lines().skip_while(|line| !line.contains("panicked at")).nth(1).unwrap_or("");
         let lines: Vec<&str> = lines.chain([message]).collect();
-        return Err(format!("fuzz target {target} found something:\n    {}", lines.join("\n    ")));
+        let lines = lines.join("\n    ");
+        let program = program.display();
+        return Err(format!("fuzz target {target} found something; {program} FILE replays it:\n    {lines}"));
     }
     let summary = Summary::of(&said);
     match summary {
@@ -196,8 +203,8 @@ mod test {
 
     #[test]
     fn wishes_are_read() {
-        let wish = Wish::parse(&["--seconds", "3", "log_head"]).unwrap();
-        assert_eq!(wish, Wish { seconds: 3, targets: vec!["log_head".to_owned()] });
+        let wish = Wish::parse(&["--seconds", "3", "--seed", "7", "log_head"]).unwrap();
+        assert_eq!(wish, Wish { seconds: 3, targets: vec!["log_head".to_owned()], seed: Some(7) });
         assert!(Wish::parse(&["--seconds", "soon"]).is_err());
     }
 }

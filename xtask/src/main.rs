@@ -14,7 +14,7 @@ const USAGE: &str = "usage: cargo xtask arrows|tidy|check|fuzz|ci|night
   arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
   tidy     text files are ASCII, links of documents resolve, nothing is left half-said
   check    format, lints, documentation, arrows, tidy
-  fuzz     [--seconds N] [TARGET...]: builds and runs the fuzz targets, 10 s each
+  fuzz     [--seconds N] [--seed N] [TARGET...]: builds and runs the fuzz targets, 10 s each
   ci       every stage of make test, with a table of what each took
   night    [--fuzz-minutes N] [--seeds N] [--first-seed N]: the stages of make night";
 

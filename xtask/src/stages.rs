@@ -12,8 +12,8 @@ enum Work {
     Check,
     /// A command line, words separated by blanks.
     Run(&'static str),
-    /// Fuzz targets, so many seconds each.
-    Fuzz(u32),
+    /// All fuzz targets, so many seconds each; from a seed, or from another place each time.
+    Fuzz(u32, Option<u32>),
     /// As `Run`, for a line that is put together.
     RunOwned(String),
 }
@@ -44,7 +44,7 @@ static STAGES: [(&str, Work); 8] = [
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..200",
         ),
     ),
-    ("fuzz, brief", Work::Fuzz(10)),
+    ("fuzz, brief", Work::Fuzz(10, Some(1))),
     ("real hosts", Work::Run("tests/hosts/run.sh")),
 ];
 
@@ -100,7 +100,7 @@ impl Night {
         [
             ("storage stack, long", seeds("stack")),
             ("simulated hosts, long", seeds("transport")),
-            ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60)),
+            ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None)),
         ]
     }
 }
@@ -115,7 +115,7 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
             Work::Check => crate::check::all(root),
             Work::Run(line) => run(root, line),
             Work::RunOwned(line) => run(root, line),
-            Work::Fuzz(seconds) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds)),
+            Work::Fuzz(seconds, seed) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds, *seed)),
         };
         if let Err(problems) = &outcome {
             for problem in problems {
@@ -160,7 +160,7 @@ mod test {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
         let [stack, _, fuzz] = night.stages();
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
-        assert!(matches!(fuzz.1, Work::Fuzz(120)));
+        assert!(matches!(fuzz.1, Work::Fuzz(120, None)));
         for wrong in [&["--seeds"][..], &["--seeds", "0"], &["--hours", "3"]] {
             assert!(Night::parse(wrong).is_err(), "{wrong:?}");
         }
