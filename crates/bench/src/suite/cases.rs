@@ -49,7 +49,7 @@ const CASES: [Case; 6] = [
         target: Some(Target::AtLeast(0.55)),
     },
     Case {
-        id: "a write",
+        id: "null write",
         what: "random write, 1 connection, QD128, null namespace",
         shape: RawShape::Write,
         connections: 1,
@@ -85,7 +85,7 @@ const CASES: [Case; 6] = [
         target: Some(Target::AtLeast(0.6)),
     },
     Case {
-        id: "QD1",
+        id: "null QD1",
         what: "random read, 1 connection, QD1, null namespace",
         shape: RawShape::Read,
         connections: 1,
