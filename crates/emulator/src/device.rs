@@ -74,6 +74,8 @@ pub struct Device {
     pub(crate) slots: Slots,
     pub(crate) statistics: Vec<DieStatistics>,
     pub(crate) done: Vec<Completion>,
+    /// Reads submitted without pacing whose bytes are still to be copied.
+    pub(crate) reading: Vec<u32>,
     pub(crate) die_profile: DieProfile,
     pub(crate) arbitration: Arbitration,
     /// Bytes of a program unit on the bus, OOB included.
@@ -160,6 +162,7 @@ impl Device {
             slots: Slots::default(),
             statistics: vec![DieStatistics::default(); geometry.dies() as usize],
             done: Vec::new(),
+            reading: Vec::new(),
             die_profile: profile.die.clone(),
             arbitration: profile.bus.arbitration,
             unit_bytes: capabilities.program_unit_pages
@@ -306,6 +309,7 @@ impl Device {
     fn forget_commands(&mut self) {
         self.slots.clear();
         self.done.clear();
+        self.reading.clear();
         self.engine = Engine::new(self.nand.geometry.dies(), self.nand.geometry.channels.into());
     }
 
@@ -443,6 +447,15 @@ impl Device {
             self.tear(&mut slot, now);
             return self.power_cut(now);
         }
+        if slot.kind == Kind::Read {
+            // Many reads come in a row and each waits for memory: their bytes are fetched while the next ones are
+            // submitted, and copied in `finish_reads`.
+            self.nand.prefetch(slot);
+            self.reading.push(index);
+            return;
+        }
+        self.finish_reads(now);
+        let slot = self.slots.get_mut(index);
         let steps = if slot.kind.is_read() { 1 } else { slot.steps };
         for _ in 0..steps {
             apply_step(&mut self.nand, slot, now);
@@ -450,10 +463,21 @@ impl Device {
         self.complete(index);
     }
 
+    /// Copies what reads submitted without pacing ask for, in their order: before anything else takes effect, and at the
+    /// latest when completions are taken.
+    fn finish_reads(&mut self, now: Time) {
+        let mut reading = std::mem::take(&mut self.reading);
+        for index in reading.drain(..) {
+            apply_step(&mut self.nand, self.slots.get_mut(index), now);
+            self.complete(index);
+        }
+        self.reading = reading;
+    }
+
     /// Commands that wait or are at work, for reports.
     pub fn is_idle(&self) -> bool {
         let busy = |die: &crate::engine::Die| die.array != Array::Idle || !die.queue.is_empty();
-        self.done.is_empty() && !self.engine.dies.iter().any(busy)
+        self.done.is_empty() && self.reading.is_empty() && !self.engine.dies.iter().any(busy)
     }
 }
 
@@ -508,12 +532,14 @@ impl Media for Device {
         if self.powered {
             self.now = self.now.max(now);
             self.run(self.now);
+            self.finish_reads(self.now);
         }
         completions.append(&mut self.done);
     }
 
     fn next_event(&self) -> Time {
-        if self.done.is_empty() { self.engine.calendar.next_time() } else { Time::ZERO }
+        let at_once = !self.done.is_empty() || !self.reading.is_empty();
+        if !at_once { self.engine.calendar.next_time() } else { Time::ZERO }
     }
 }
 

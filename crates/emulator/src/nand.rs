@@ -372,6 +372,11 @@ impl Nand {
     }
 
     /// The array read everything a read asked for: fills its destinations, or decides why not.
+    /// Brings what a read will copy closer.
+    pub(crate) fn prefetch(&self, slot: &Slot) {
+        self.store.prefetch(slot.block, slot.first_iu, slot.iu_count, slot.first_page);
+    }
+
     pub(crate) fn read(&mut self, slot: &mut Slot) {
         if slot.error.is_some() {
             return;

@@ -22,7 +22,7 @@ mod test {
         assert_eq!(super::checksum(&[0; 32]), 0x8a91_36aa);
         assert_eq!(super::checksum(b"123456789"), 0xe306_9283);
         assert_eq!(super::checksum_append(super::checksum(b"1234"), b"56789"), 0xe306_9283);
-        let bytes: Vec<u8> = (0..6000u32).map(|at| (at * at >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..6000u32).map(|at| ((at * at) >> 3) as u8).collect();
         for cut in [0, 1, 63, 64, 255, 256, 4096, 5999, 6000] {
             let (front, back) = bytes.split_at(cut);
             assert_eq!(

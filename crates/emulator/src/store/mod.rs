@@ -69,6 +69,16 @@ impl Store {
         }
     }
 
+    /// Tells the processor that IUs and the OOB of their first page will be read.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: u64, first_iu: u32, iu_count: u32, first_page: u32) {
+        match self {
+            Store::Memory(store) => store.prefetch(block, first_iu, iu_count, first_page),
+            Store::File(store) => store.content.prefetch(block, first_iu, iu_count, first_page),
+            Store::Tags(_) => {}
+        }
+    }
+
     /// Fills `oob` with the OOB area of one page.
     #[inline]
     pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) {
