@@ -34,6 +34,8 @@ pub struct Job {
     due_exact_ns: f64,
     counted_from: Time,
     end: Time,
+    /// Everything was issued; the next batch is awaited.
+    gathering: bool,
     /// Commands that may still be issued.
     left: u64,
     /// When the last command ended.
@@ -71,6 +73,7 @@ impl Job {
             due_exact_ns: start.0 as f64,
             counted_from,
             end: counted_from + Span(spec.runtime_ns),
+            gathering: false,
             left: if spec.operations_max == 0 { u64::MAX } else { spec.operations_max },
             last_end: start,
             started: vec![(Time::ZERO, false); usize::from(spec.depth)],
@@ -92,7 +95,17 @@ impl Job {
         if self.due > now || self.due >= self.end || now >= self.end || self.left == 0 {
             return None;
         }
-        let slot = self.free.pop()?;
+        if self.gathering {
+            let enough = self.free.len() >= usize::from(self.spec.batch) || self.under_way() == 0;
+            if !enough {
+                return None;
+            }
+        }
+        let Some(slot) = self.free.pop() else {
+            self.gathering = self.spec.batch > 1;
+            return None;
+        };
+        self.gathering = false;
         self.left -= 1;
         let started = if let Arrival::Open(_) = self.spec.arrival { self.due } else { now };
         if self.spec.arrival != Arrival::Closed(None) {
@@ -300,6 +313,28 @@ mod test {
         let zipf = blocks(&LoadSpec { pattern: Pattern::Zipf(1.5), ..base }, 0);
         let most = (10..30).map(|lba| zipf.iter().filter(|&&one| one == lba).count()).max().unwrap();
         assert!(most > 60, "the hottest block has {most} of 200");
+    }
+
+    #[test]
+    fn a_batch_is_gathered_while_others_are_under_way() {
+        let mut job = job(&LoadSpec { depth: 8, batch: 3, ..SPEC() });
+        let issue = |job: &mut Job| std::iter::from_fn(|| job.next(Time(1))).count();
+        assert_eq!(issue(&mut job), 8);
+        for slot in 0..2 {
+            job.completed(slot, Time(2), Status::SUCCESS);
+            assert_eq!(issue(&mut job), 0, "fewer than a batch");
+        }
+        job.completed(2, Time(2), Status::SUCCESS);
+        assert_eq!(issue(&mut job), 3);
+        (0..8).for_each(|slot| job.completed(slot, Time(3), Status::SUCCESS));
+        assert_eq!(issue(&mut job), 8);
+        // With a batch of the whole depth everything must have come back.
+        let mut job = Job::new(&LoadSpec { depth: 2, batch: 2, ..SPEC() }, 0, 10, 4096, Time::ZERO).unwrap();
+        assert_eq!(issue(&mut job), 2);
+        job.completed(0, Time(2), Status::SUCCESS);
+        assert_eq!(issue(&mut job), 0);
+        job.completed(1, Time(2), Status::SUCCESS);
+        assert_eq!(issue(&mut job), 2);
     }
 
     #[test]

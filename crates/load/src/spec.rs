@@ -31,6 +31,9 @@ pub struct LoadSpec {
     pub block_bytes: u32,
     /// Commands under way per job.
     pub depth: u16,
+    /// Commands a closed loop gathers before it issues them together, while others are under way (fio's
+    /// `iodepth_batch_submit`); 1 issues each at once.
+    pub batch: u16,
     /// Jobs, each with a queue of its own.
     pub jobs: u16,
     /// Reads of 100 commands; the others write.
@@ -59,6 +62,7 @@ impl Default for LoadSpec {
         LoadSpec {
             block_bytes: 4096,
             depth: 32,
+            batch: 1,
             jobs: 1,
             read_percent: 100,
             pattern: Pattern::Random,
@@ -131,6 +135,7 @@ impl LoadSpec {
         }
         let value = |wrong, what| if wrong { Err(SpecError::Value(what)) } else { Ok(()) };
         value(self.depth == 0 || self.jobs == 0, "depth and jobs are 1 at least")?;
+        value(self.batch == 0 || self.batch > self.depth, "the batch is 1 at least and the depth at most")?;
         value(self.read_percent > 100, "the read share is 0 to 100 percent")?;
         value(self.runtime_ns == 0, "the time is more than zero")?;
         let rate = match self.arrival {

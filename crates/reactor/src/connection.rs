@@ -7,10 +7,13 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 
 /// Bytes read from one connection in one round.
 pub const BYTES_PER_TURN: usize = 256 << 10;
+/// Bytes after which a connection with output left waits for its next turn: about a round's worth of commands, so that
+/// a small answer of somebody else, or a command that just arrived, does not wait for a long one.
+const BYTES_WRITTEN_PER_TURN: usize = 256 << 10;
 /// Size of a receive buffer; commands with data in their capsule keep it until they are done.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
 /// Slices given to one `writev`.
-const SLICES_MAX: usize = 64;
+const SLICES_MAX: usize = 128;
 
 pub(crate) struct Connection {
     pub stream: TcpStream,
@@ -106,22 +109,29 @@ impl Connection {
         Turn::More
     }
 
-    /// Writes output until there is none or the socket blocks.
+    /// Writes output until there is none, the socket blocks, or the turn is over.
     pub fn write<D: Drive>(
         &mut self,
         shard: &mut D,
         actions: &mut Vec<diecut_shard::drive::Action>,
         system_calls: &mut u64,
     ) -> Turn {
+        let mut written = 0;
         loop {
             let Some(outbox) = shard.outbox(self.id).filter(|outbox| !outbox.is_empty()) else {
                 self.wants_write = false;
                 return Turn::Drained;
             };
+            if written >= BYTES_WRITTEN_PER_TURN {
+                return Turn::More;
+            }
             *system_calls += 1;
             match write_some(&mut self.stream, outbox) {
                 Ok(0) => return Turn::Gone,
-                Ok(bytes) => shard.sent(self.id, bytes, actions),
+                Ok(bytes) => {
+                    written += bytes;
+                    shard.sent(self.id, bytes, actions);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.blocked = true;
                     return Turn::More;

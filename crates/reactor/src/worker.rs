@@ -295,6 +295,15 @@ impl<D: Drive> Worker<D> {
 
     fn write_connections(&mut self, now: Time, system_calls: &mut u64) {
         let mut turns = std::mem::replace(&mut self.to_write, std::mem::take(&mut self.spare));
+        if turns.len() > 1 {
+            // Short answers first: they cost the long ones next to nothing, the other way round they would wait.
+            let (connections, shard) = (&self.connections, &self.shard);
+            let waiting = |number: &usize| {
+                let id = connections[*number].as_ref().map(|one| one.id);
+                id.and_then(|id| shard.outbox(id)).map_or(0, |outbox| outbox.len_bytes())
+            };
+            turns.sort_unstable_by_key(waiting);
+        }
         for number in turns.drain(..) {
             let Some(connection) = self.connections[number].as_mut() else { continue };
             if connection.blocked {
@@ -304,6 +313,7 @@ impl<D: Drive> Worker<D> {
             match turn {
                 Turn::Gone => self.lost(number, now),
                 Turn::Drained if connection.closing.is_some() => self.lost(number, now),
+                Turn::More if !connection.blocked => self.to_write.push(number),
                 Turn::Drained | Turn::More => {}
             }
         }

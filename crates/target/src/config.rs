@@ -42,7 +42,7 @@ impl Default for TargetConfig {
             transfer_bytes_max: 1 << 20,
             queue_entries_max: 256,
             io_queues_max: 64,
-            commands_per_round: 128,
+            commands_per_round: 64,
             output_bytes_max: 8 << 20,
             gather_bytes_max: 8 << 20,
             connect_time: Span::from_secs(10),

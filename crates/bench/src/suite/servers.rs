@@ -21,7 +21,7 @@ const STACK: &str = "nqn.2026-11.org.diecut:stack";
 /// Blocks of a null namespace: 1 TiB.
 const NULL_LBAS: u64 = 1 << 28;
 /// Size of the volume behind the whole stack, in bytes.
-pub(crate) const STACK_BYTES: u64 = 2 << 30;
+pub(crate) const STACK_BYTES: u64 = 1 << 30;
 /// Its over-provisioning, as parts per thousand.
 pub(crate) const STACK_OVER_PROVISIONING_PERMILLE: u32 = 280;
 /// Administration of a server takes no longer.

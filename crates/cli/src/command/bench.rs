@@ -48,6 +48,9 @@ pub struct Bench {
     /// Commands under way per job.
     #[arg(long, visible_alias = "depth", default_value_t = 32)]
     iodepth: u16,
+    /// Commands gathered before they are issued together, while others are under way.
+    #[arg(long, default_value_t = 1)]
+    iodepth_batch_submit: u16,
     /// Jobs, each with a queue of its own.
     #[arg(long, visible_alias = "jobs", default_value_t = 1)]
     numjobs: u16,
@@ -194,6 +197,7 @@ impl Bench {
         Ok(LoadSpec {
             block_bytes: block_bytes.map_err(|_| format!("bs {} does not fit one command", self.bs))?,
             depth: self.iodepth,
+            batch: self.iodepth_batch_submit,
             jobs: self.numjobs,
             read_percent: match self.rw {
                 ReadWrite::Read | ReadWrite::Randread => 100,
