@@ -114,14 +114,14 @@ fn build(root: &Path, targets: &[String]) -> Result<PathBuf, Vec<String>> {
     let host = host.ok_or(vec!["rustc -vV names no host".to_owned()])?;
     let folder = root.join("target/fuzz");
     let mut command = Command::new("cargo");
-    command.args(["build", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
+    command.args(["build", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
     command.args(targets.iter().flat_map(|target| ["--bin", target]));
     command.env("RUSTFLAGS", COVERAGE).env("CARGO_TARGET_DIR", &folder).current_dir(root);
     let status = command.status().map_err(|error| vec![format!("cargo cannot run: {error}")])?;
     if status.success() {
         Ok(folder.join(host).join("debug"))
     } else {
-        Err(vec!["fuzz targets cannot be built (a C++ compiler is needed: make setup)".to_owned()])
+        Err(vec!["fuzz targets cannot be built; if a C++ compiler is missing: make setup".to_owned()])
     }
 }
 
