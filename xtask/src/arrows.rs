@@ -18,9 +18,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("target", &["namespace", "nvme"]),
     ("catalog", &["media"]),
     ("shard", &["media", "emulator", "vssd", "log", "volume", "namespace", "target", "catalog", "nvme"]),
+    ("recording", &["media", "nvme", "shard"]),
     ("reactor", &["shard"]),
     ("api", &[]),
-    ("daemon", &["api", "shard", "reactor"]),
+    ("daemon", &["api", "shard", "recording", "reactor"]),
     (
         "sim",
         &[
@@ -35,6 +36,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "target",
             "catalog",
             "shard",
+            "recording",
         ],
     ),
     ("load", &["initiator", "nvme"]),

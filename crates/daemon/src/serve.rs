@@ -6,10 +6,11 @@ use crate::control_port::{Answer, ControlPort, Gone};
 use crate::http::router;
 use diecut_api::setup::{Backing, Durability, Setup};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
+use diecut_recording::{RecordOptions, Recorded, Start, StartError};
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile};
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
-use diecut_units::Geometry;
+use diecut_units::{Geometry, Time};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub enum ServeError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The recording.
+    #[error(transparent)]
+    Recording(#[from] StartError),
     /// The threads or the port.
     #[error(transparent)]
     Reactor(#[from] ReactorError),
@@ -63,7 +67,43 @@ fn file_error(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) ->
     move |source| ServeError::File { path, what, source }
 }
 
-fn open_device(setup: &Setup) -> Result<(Device, String), ServeError> {
+/// Where a run is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// The file; it must not exist yet.
+    pub path: PathBuf,
+    /// It ends before it is longer, in bytes.
+    pub size_max_bytes: u64,
+}
+
+impl Recording {
+    fn create(&self, setup: &Setup) -> Result<std::fs::File, ServeError> {
+        let image = image_path(setup);
+        if setup.device.backing == Backing::File && image.exists() {
+            return Err(ServeError::Setup(format!(
+                "a recording begins with a new device, but there is one already: {}; name another data folder (--data), or set \
+                 device.backing = \"memory\"",
+                image.display()
+            )));
+        }
+        let file = std::fs::File::create_new(&self.path);
+        file.map_err(file_error(&self.path, "a recording cannot be made there"))
+    }
+}
+
+fn image_path(setup: &Setup) -> PathBuf {
+    setup.server.data.join("device.img")
+}
+
+/// A device that was opened.
+struct Opened {
+    device: Device,
+    options: Options,
+    /// For people: where its content is.
+    place: String,
+}
+
+fn open_device(setup: &Setup) -> Result<Opened, ServeError> {
     let wanted = &setup.device;
     if wanted.durability == Durability::Machine {
         return Err(ServeError::Setup(
@@ -79,12 +119,17 @@ fn open_device(setup: &Setup) -> Result<(Device, String), ServeError> {
     let pacing = if wanted.pacing { Pacing::Modelled } else { Pacing::Unpaced };
     let options = |backing| Options { backing, pacing, seed: wanted.seed, ..Options::default() };
     if wanted.backing == Backing::Memory {
-        let device = Device::create(&profile, options(emulator::Backing::Memory))?;
-        return Ok((device, "memory (gone when the server stops)".to_owned()));
+        let options = options(emulator::Backing::Memory);
+        let device = Device::create(&profile, options.clone())?;
+        let place = "memory (gone when the server stops)".to_owned();
+        return Ok(Opened { device, options, place });
     }
-    let path = setup.server.data.join("device.img");
-    let device = if path.exists() {
-        let device = Device::open(&path, options(emulator::Backing::Memory))?;
+    let path = image_path(setup);
+    let options = options(emulator::Backing::File(path.clone()));
+    let device = if !path.exists() {
+        Device::create(&profile, options.clone())?
+    } else {
+        let device = Device::open(&path, options.clone())?;
         if device.profile() != &profile {
             return Err(ServeError::Setup(format!(
                 "{} was made with profile \"{}\", or with other values in it, but the set-up says \"{}\"; name the \
@@ -95,10 +140,8 @@ fn open_device(setup: &Setup) -> Result<(Device, String), ServeError> {
             )));
         }
         device
-    } else {
-        Device::create(&profile, options(emulator::Backing::File(path.clone())))?
     };
-    Ok((device, path.display().to_string()))
+    Ok(Opened { device, options, place: path.display().to_string() })
 }
 
 fn random_uuid() -> Result<[u8; 16], ServeError> {
@@ -146,11 +189,16 @@ fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<
     Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, ..defaults })
 }
 
-/// Serves until SIGINT or SIGTERM. `announce` is called once, with lines for people, when hosts can connect.
+/// Serves until SIGINT or SIGTERM, and writes down what enters the shard if `recording` says where. `announce` is called
+/// once, with lines for people, when hosts can connect.
 ///
 /// # Errors
 /// Names the file, field or address and what to do.
-pub fn serve(setup: &Setup, announce: impl FnOnce(&str)) -> Result<(), ServeError> {
+pub fn serve(
+    setup: &Setup,
+    recording: Option<&Recording>,
+    announce: impl FnOnce(&str),
+) -> Result<(), ServeError> {
     if setup.server.shards != 1 {
         return Err(ServeError::Setup(format!(
             "server.shards = {}: this version runs one shard; leave it out or set it to 1",
@@ -159,7 +207,8 @@ pub fn serve(setup: &Setup, announce: impl FnOnce(&str)) -> Result<(), ServeErro
     }
     let data = &setup.server.data;
     std::fs::create_dir_all(data).map_err(file_error(data, "cannot be made"))?;
-    let (device, place) = open_device(setup)?;
+    let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
+    let Opened { device, options, place } = open_device(setup)?;
     let profile = device.profile().clone();
     let mut config = ShardConfig {
         pool: pool_config(&setup.pool, &profile.geometry)?,
@@ -171,10 +220,21 @@ pub fn serve(setup: &Setup, announce: impl FnOnce(&str)) -> Result<(), ServeErro
     // Signals are blocked in the shard's thread only if they are caught before it starts.
     let mut signals =
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
-    let reactor = Reactor::start(
-        &ReactorConfig { listen: vec![setup.server.listen] },
-        vec![move |now| Shard::new(device, config, now)],
-    )?;
+    let reactor_config = ReactorConfig { listen: vec![setup.server.listen] };
+    let reactor = match recording.zip(record_to) {
+        None => Reactor::start(&reactor_config, vec![move |now| Shard::new(device, config, now)])?,
+        Some((recording, file)) => {
+            let limits =
+                RecordOptions { size_max_bytes: recording.size_max_bytes, ..RecordOptions::default() };
+            // Looked at here, where a refusal can still be told; the shard's own clock starts on its thread.
+            let mut start = Start::new(&profile, &options, &config, Time::ZERO)?;
+            let make = move |now: Time| {
+                start.started_ns = now.0;
+                Recorded::new(Shard::new(device, config, now), &start, file, limits)
+            };
+            Reactor::start(&reactor_config, vec![make])?
+        }
+    };
     let port: Arc<dyn ControlPort> = Arc::new(ReactorPort(reactor.handle()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listen = reactor.addresses()[0];

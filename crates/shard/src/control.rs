@@ -1,5 +1,7 @@
 //! What an administrator asks of a shard. Objects are named by the administrator; names are unique per kind.
+//! Requests can be serialized, because recordings of runs hold them.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Chosen by the driver, returned with the answer.
@@ -7,7 +9,7 @@ use std::fmt;
 pub struct ControlToken(pub u64);
 
 /// The four isolation levels of FlashBlox (table 1 of the paper).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Isolation {
     /// Whole channels of its own.
     Channel,
@@ -20,7 +22,7 @@ pub enum Isolation {
 }
 
 /// What a vSSD's rate limit means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Sharing {
     /// Beyond its limit it is served where nobody within theirs waits: idle dies are used.
     #[default]
@@ -30,14 +32,14 @@ pub enum Sharing {
 }
 
 /// Definition of a tenant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantSpec {
     /// Its name.
     pub name: String,
 }
 
 /// Definition of a vSSD.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VssdSpec {
     /// Its name.
     pub name: String,
@@ -61,7 +63,7 @@ pub struct VssdSpec {
 }
 
 /// Definition of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSpec {
     /// Its name.
     pub name: String,
@@ -76,7 +78,7 @@ pub struct VolumeSpec {
 }
 
 /// Definition of a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubsystemSpec {
     /// NVMe qualified name.
     pub nqn: String,
@@ -95,7 +97,7 @@ pub struct SubsystemSpec {
 }
 
 /// One request. Creation is idempotent where the same object exists with the same definition.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControlRequest {
     /// Creates a tenant.
     CreateTenant(TenantSpec),

@@ -54,6 +54,10 @@ pub struct SimArgs {
     /// Plays a plan (JSON) or a seed bank entry (TOML) from a file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "mutants"])]
     pub plan: Option<PathBuf>,
+    /// Plays a run that `diecut serve --record` recorded and compares what it did: erase counts of all blocks, write
+    /// amplification, operations and latencies must be the same.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "mutants", "plan"])]
+    pub replay: Option<PathBuf>,
     /// Threads for --seeds.
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
@@ -82,6 +86,9 @@ pub fn main(arguments: &SimArgs) -> ExitCode {
 }
 
 fn execute(arguments: &SimArgs) -> Result<bool, String> {
+    if let Some(path) = &arguments.replay {
+        return crate::replay_cli::run(path, arguments.json);
+    }
     let known = || format!("no system {:?}; there are: {}", arguments.system, systems::NAMES.join(", "));
     let factory = systems::factory(&arguments.system).ok_or_else(known)?;
     if (arguments.mutants || arguments.mutant.is_some()) && !marks::plant_mutant(None) {

@@ -40,6 +40,8 @@ pub mod mutants;
 pub mod network;
 pub mod oracle;
 pub mod plan;
+pub mod replay;
+mod replay_cli;
 pub mod run;
 pub mod set;
 pub mod shrink;

@@ -1,5 +1,7 @@
 use clap::Args;
 use diecut_api::setup::Setup;
+use diecut_api::size::Size;
+use diecut_daemon::serve::Recording;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +21,13 @@ pub struct Serve {
     /// NAND profile of a new device (name, or path of a .toml file), instead of the set-up's.
     #[arg(long)]
     profile: Option<String>,
+    /// Write down all that enters the server into this new file, without the content of writes, so that `diecut sim --replay
+    /// FILE` can play the run again. The device must be new.
+    #[arg(long, value_name = "FILE", conflicts_with = "null")]
+    record: Option<PathBuf>,
+    /// The recording ends before it is longer; the server goes on.
+    #[arg(long, value_name = "SIZE", default_value = "1 GiB", requires = "record")]
+    record_limit: Size,
     /// Serve a null namespace of 1 TiB under this NQN instead of a device: writes are forgotten, reads are zeros. For
     /// measuring the network path; may be repeated.
     #[arg(long, value_name = "NQN", conflicts_with_all = ["setup", "data", "profile"])]
@@ -51,7 +60,9 @@ impl Serve {
         if let Some(profile) = self.profile {
             setup.device.profile = profile;
         }
-        report(diecut_daemon::serve::serve(&setup, announce))
+        let size_max_bytes = self.record_limit.bytes();
+        let recording = self.record.map(|path| Recording { path, size_max_bytes });
+        report(diecut_daemon::serve::serve(&setup, recording.as_ref(), announce))
     }
 
     fn setup_file(&self) -> Result<Setup, String> {

@@ -1,0 +1,311 @@
+//! One entry: encode and decode. The table of bytes is in the crate's documentation.
+
+use crate::summary::Summary;
+use diecut_shard::control::{ControlRequest, ControlToken};
+use diecut_shard::drive::ConnectionId;
+use diecut_units::Span;
+
+const TIME: u8 = 1;
+const ACCEPTED: u8 = 2;
+const RECEIVED: u8 = 3;
+const RECEIVED_IN_WINDOW: u8 = 4;
+const CLOSED: u8 = 5;
+const CONTROL: u8 = 6;
+const WORK: u8 = 7;
+const SENT: u8 = 8;
+const CHECK: u8 = 9;
+const END: u8 = 10;
+
+/// A part of what was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// So many bytes of content of a write.
+    LeftOut(usize),
+}
+
+/// What was received at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// Parts, in the order of the stream.
+    pub pieces: Vec<Piece>,
+}
+
+impl Content {
+    /// How long it was.
+    pub fn len_bytes(&self) -> usize {
+        let length = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::LeftOut(length) => *length,
+        };
+        self.pieces.iter().map(length).sum()
+    }
+
+    /// Puts the bytes into `place`, zeros for what was left out.
+    ///
+    /// # Panics
+    /// If `place` is not exactly as long.
+    pub fn fill(&self, mut place: &mut [u8]) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Bytes(bytes) => {
+                    let (here, rest) = place.split_at_mut(bytes.len());
+                    here.copy_from_slice(bytes);
+                    place = rest;
+                }
+                Piece::LeftOut(length) => {
+                    let (here, rest) = place.split_at_mut(*length);
+                    here.fill(0);
+                    place = rest;
+                }
+            }
+        }
+        assert!(place.is_empty(), "content fills its place");
+    }
+}
+
+/// One entry of a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// Time went on by so much.
+    Time(Span),
+    /// A connection was accepted.
+    Accepted(ConnectionId),
+    /// Bytes arrived.
+    Received(ConnectionId, Content),
+    /// Bytes arrived in the shard's own window.
+    ReceivedInWindow(ConnectionId, Content),
+    /// A connection ended.
+    Closed(ConnectionId),
+    /// An administrator's request.
+    Control(ControlToken, Box<ControlRequest>),
+    /// The shard was let work.
+    Work,
+    /// Output was written.
+    Sent(ConnectionId, usize),
+    /// What the shard had done by now.
+    Check(Box<Summary>),
+    /// The same, and nothing follows.
+    End(Box<Summary>),
+}
+
+pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+fn put_block(bytes: &mut Vec<u8>, block: &[u8]) {
+    put_varint(bytes, block.len() as u64);
+    bytes.extend_from_slice(block);
+}
+
+/// Encoders of what is written often: no [`Entry`] is made for them.
+pub(crate) mod put {
+    use super::*;
+
+    pub fn time(bytes: &mut Vec<u8>, since_last: Span) {
+        bytes.push(TIME);
+        put_varint(bytes, since_last.0);
+    }
+    pub fn work(bytes: &mut Vec<u8>) {
+        bytes.push(WORK);
+    }
+    pub fn sent(bytes: &mut Vec<u8>, connection: ConnectionId, len_bytes: usize) {
+        bytes.push(SENT);
+        put_varint(bytes, connection.0);
+        put_varint(bytes, len_bytes as u64);
+    }
+    /// Pieces follow with [`piece`] and [`left_out`].
+    pub fn received(bytes: &mut Vec<u8>, connection: ConnectionId, in_window: bool, len_bytes: usize) {
+        bytes.push(if in_window { RECEIVED_IN_WINDOW } else { RECEIVED });
+        put_varint(bytes, connection.0);
+        put_varint(bytes, len_bytes as u64);
+    }
+    pub fn piece(bytes: &mut Vec<u8>, content: &[u8]) {
+        put_varint(bytes, content.len() as u64 * 2);
+        bytes.extend_from_slice(content);
+    }
+    pub fn left_out(bytes: &mut Vec<u8>, len_bytes: usize) {
+        put_varint(bytes, len_bytes as u64 * 2 + 1);
+    }
+}
+
+impl Entry {
+    /// Appends the entry's bytes.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        let json = |value: &Summary| serde_json::to_vec(value).expect("summaries are plain data");
+        match self {
+            Entry::Time(span) => put::time(bytes, *span),
+            Entry::Accepted(connection) => {
+                bytes.push(ACCEPTED);
+                put_varint(bytes, connection.0);
+            }
+            Entry::Received(connection, content) => encode_received(bytes, *connection, false, content),
+            Entry::ReceivedInWindow(connection, content) => {
+                encode_received(bytes, *connection, true, content)
+            }
+            Entry::Closed(connection) => {
+                bytes.push(CLOSED);
+                put_varint(bytes, connection.0);
+            }
+            Entry::Control(token, request) => {
+                bytes.push(CONTROL);
+                put_varint(bytes, token.0);
+                put_block(bytes, &serde_json::to_vec(request).expect("requests are plain data"));
+            }
+            Entry::Work => put::work(bytes),
+            Entry::Sent(connection, length) => put::sent(bytes, *connection, *length),
+            Entry::Check(summary) => {
+                bytes.push(CHECK);
+                put_block(bytes, &json(summary));
+            }
+            Entry::End(summary) => {
+                bytes.push(END);
+                put_block(bytes, &json(summary));
+            }
+        }
+    }
+
+    /// Takes the first entry off `bytes`. The error says what is wrong with it.
+    pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Entry, String> {
+        let [tag] = *take(bytes, 1)? else { unreachable!("one byte was taken") };
+        Ok(match tag {
+            TIME => Entry::Time(Span(varint(bytes)?)),
+            ACCEPTED => Entry::Accepted(ConnectionId(varint(bytes)?)),
+            RECEIVED => Entry::Received(ConnectionId(varint(bytes)?), content(bytes)?),
+            RECEIVED_IN_WINDOW => Entry::ReceivedInWindow(ConnectionId(varint(bytes)?), content(bytes)?),
+            CLOSED => Entry::Closed(ConnectionId(varint(bytes)?)),
+            CONTROL => Entry::Control(ControlToken(varint(bytes)?), Box::new(json(bytes)?)),
+            WORK => Entry::Work,
+            SENT => Entry::Sent(ConnectionId(varint(bytes)?), length(bytes)?),
+            CHECK => Entry::Check(Box::new(json(bytes)?)),
+            END => Entry::End(Box::new(json(bytes)?)),
+            other => return Err(format!("no entry has the tag {other}")),
+        })
+    }
+}
+
+fn encode_received(bytes: &mut Vec<u8>, connection: ConnectionId, in_window: bool, content: &Content) {
+    put::received(bytes, connection, in_window, content.len_bytes());
+    for piece in &content.pieces {
+        match piece {
+            Piece::Bytes(content) => put::piece(bytes, content),
+            Piece::LeftOut(length) => put::left_out(bytes, *length),
+        }
+    }
+}
+
+fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
+    let (taken, rest) = bytes.split_at_checked(count).ok_or("an entry ends beyond its chunk")?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+fn varint(bytes: &mut &[u8]) -> Result<u64, String> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let [byte] = *take(bytes, 1)? else { unreachable!("one byte was taken") };
+        let part = u64::from(byte & 0x7f);
+        if part << shift >> shift != part {
+            break;
+        }
+        value |= part << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err("a number is too large".to_owned())
+}
+
+/// A length of something that is held in memory, so bounded.
+fn length(bytes: &mut &[u8]) -> Result<usize, String> {
+    let value = varint(bytes)?;
+    if value > crate::CHUNK_MAX_BYTES.into() {
+        Err(format!("a length of {value} bytes"))
+    } else {
+        Ok(value as usize)
+    }
+}
+
+fn json<T: serde::de::DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, String> {
+    let length = length(bytes)?;
+    serde_json::from_slice(take(bytes, length)?).map_err(|error| error.to_string())
+}
+
+fn content(bytes: &mut &[u8]) -> Result<Content, String> {
+    let mut left = length(bytes)?;
+    let mut pieces = Vec::new();
+    while left > 0 {
+        let word = varint(bytes)?;
+        let length = usize::try_from(word / 2).unwrap_or(usize::MAX);
+        if length == 0 || length > left {
+            return Err(format!("a piece of {length} bytes where {left} are left"));
+        }
+        left -= length;
+        pieces.push(match word % 2 {
+            0 => Piece::Bytes(take(bytes, length)?.to_vec()),
+            _ => Piece::LeftOut(length),
+        });
+    }
+    Ok(Content { pieces })
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_as_they_were() {
+        let content = Content { pieces: vec![Piece::Bytes(vec![1, 2, 3]), Piece::LeftOut(4096)] };
+        let entries = [
+            Entry::Time(Span(u64::MAX)),
+            Entry::Accepted(ConnectionId(1)),
+            Entry::Received(ConnectionId(300), content.clone()),
+            Entry::ReceivedInWindow(ConnectionId(1), content),
+            Entry::Control(ControlToken(9), Box::new(ControlRequest::DeleteTenant("a".to_owned()))),
+            Entry::Work,
+            Entry::Sent(ConnectionId(1), 24),
+            Entry::Closed(ConnectionId(1)),
+            Entry::Check(Box::default()),
+            Entry::End(Box::default()),
+        ];
+        let mut bytes = Vec::new();
+        entries.iter().for_each(|entry| entry.encode(&mut bytes));
+        let mut rest = &bytes[..];
+        for entry in &entries {
+            assert_eq!(Entry::decode(&mut rest).as_ref(), Ok(entry));
+        }
+        assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn bytes_that_are_no_entry_are_refused() {
+        let too_large = [&[TIME][..], &[0xff; 9], &[0x02]].concat();
+        let cases: [&[u8]; 6] = [
+            &[],
+            &[0],
+            &[77],
+            &too_large,
+            // Three bytes of content, one piece of four.
+            &[RECEIVED, 1, 3, 8, 0, 0, 0, 0],
+            // A piece of nothing would never end.
+            &[RECEIVED, 1, 3, 0],
+        ];
+        for case in cases {
+            assert!(Entry::decode(&mut &case[..]).is_err(), "{case:?}");
+        }
+    }
+
+    #[test]
+    fn content_that_was_left_out_is_zeros() {
+        let content =
+            Content { pieces: vec![Piece::Bytes(vec![7]), Piece::LeftOut(2), Piece::Bytes(vec![8])] };
+        let mut place = [9; 4];
+        content.fill(&mut place);
+        assert_eq!(place, [7, 0, 0, 8]);
+    }
+}
