@@ -272,6 +272,10 @@ impl Residence {
     }
 }
 
+/// Random overwrites of the whole volume before anything is measured: with the fill they touch all of the device's
+/// memory, so that no page of it is new to the operating system any more.
+const CONDITIONING_PASSES: u64 = 4;
+
 /// Fills the volume once, in order, so that every read finds data, and overwrites it at random until all erase blocks
 /// were in use and the cleaner works.
 fn fill(settings: &SuiteSettings, server: &Server) -> Outcome<()> {
@@ -289,7 +293,7 @@ fn fill(settings: &SuiteSettings, server: &Server) -> Outcome<()> {
         block_bytes: 4096,
         depth: 128,
         pattern: Pattern::Random,
-        operations_max: STACK_BYTES / 4096,
+        operations_max: CONDITIONING_PASSES * STACK_BYTES / 4096,
         ..in_order.clone()
     };
     for spec in [in_order, overwrite] {
