@@ -39,10 +39,12 @@ struct Case {
     connections: u16,
     depth: u16,
     stack: bool,
+    /// Bytes of the namespace that are used; 0 for all.
+    size_bytes: u64,
     target: Option<Target>,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     Case {
         id: "a",
         what: "random read, 1 connection, QD128, null namespace",
@@ -50,6 +52,7 @@ const CASES: [Case; 6] = [
         connections: 1,
         depth: 128,
         stack: false,
+        size_bytes: 0,
         target: Some(Target::AtLeast(0.55)),
     },
     Case {
@@ -59,24 +62,37 @@ const CASES: [Case; 6] = [
         connections: 1,
         depth: 128,
         stack: false,
+        size_bytes: 0,
         target: None,
     },
     Case {
         id: "b read",
-        what: "random read, 1 connection, QD128, whole stack in memory",
+        what: "random read, 1 connection, QD128, whole stack, 1 GiB volume in memory",
         shape: RawShape::Read,
         connections: 1,
         depth: 128,
         stack: true,
+        size_bytes: 0,
         target: Some(Target::AtLeast(0.35)),
     },
     Case {
+        id: "b near",
+        what: "the same over 1 MiB, which stays in caches",
+        shape: RawShape::Read,
+        connections: 1,
+        depth: 128,
+        stack: true,
+        size_bytes: 1 << 20,
+        target: None,
+    },
+    Case {
         id: "b write",
-        what: "random write, 1 connection, QD128, whole stack in memory",
+        what: "random write, 1 connection, QD128, whole stack, 1 GiB volume in memory",
         shape: RawShape::Write,
         connections: 1,
         depth: 128,
         stack: true,
+        size_bytes: 0,
         target: Some(Target::AtLeast(0.30)),
     },
     Case {
@@ -86,6 +102,7 @@ const CASES: [Case; 6] = [
         connections: 16,
         depth: 8,
         stack: false,
+        size_bytes: 0,
         target: Some(Target::AtLeast(0.6)),
     },
     Case {
@@ -95,6 +112,7 @@ const CASES: [Case; 6] = [
         connections: 1,
         depth: 1,
         stack: false,
+        size_bytes: 0,
         target: None,
     },
 ];
@@ -126,6 +144,7 @@ impl SuiteSettings {
             batch: if case.depth > LOAD_BATCH { LOAD_BATCH } else { 1 },
             jobs: case.connections,
             read_percent: if case.shape == RawShape::Read { 100 } else { 0 },
+            size_bytes: case.size_bytes,
             ramp_ns: self.duration_ms * 100_000,
             runtime_ns: self.duration_ms * 1_000_000,
             ..LoadSpec::default()
