@@ -6,13 +6,18 @@ use serde::Serialize;
 
 /// Prints rows under a header.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) {
+    println!("{}", table_text(header, rows));
+}
+
+/// Rows under a header, as text.
+pub fn table_text(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header);
     for row in rows {
         table.add_row(row);
     }
-    println!("{table}");
+    table.to_string()
 }
 
 /// Prints a value as JSON.

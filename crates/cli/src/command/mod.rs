@@ -4,6 +4,7 @@ pub mod apply;
 pub mod bench;
 pub mod demo;
 pub mod host;
+mod live;
 pub mod serve;
 pub mod status;
 pub mod subsystem;

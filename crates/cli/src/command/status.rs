@@ -1,34 +1,53 @@
 use crate::client::{Client, ClientError};
+use crate::command::live::Live;
 use crate::command::{subsystem, volume, vssd};
 use crate::print;
 use clap::Args;
 use diecut_api::status;
+use std::io::Write;
 use std::time::Duration;
+use tokio::time::Instant;
 
 #[derive(Args)]
 pub struct Status {
-    /// Show it again every so many seconds until interrupted.
+    /// Show what tenants do right now, again every so many seconds until Ctrl-C; with --json one object per line.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     live: Option<u64>,
 }
 
 impl Status {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
-        loop {
-            let status = client.status().await?;
-            if json {
-                print::json(&status);
-            } else {
-                if self.live.is_some() {
-                    // Clear the terminal and go home, so that the tables stay in place.
-                    print!("\x1b[2J\x1b[H");
-                }
-                show(&status);
-            }
-            match self.live {
-                Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds.max(1))).await,
-                None => return Ok(()),
-            }
+        if let Some(seconds) = self.live {
+            return live(client, Duration::from_secs(seconds.max(1)), json).await;
+        }
+        let status = client.status().await?;
+        if json {
+            print::json(&status);
+        } else {
+            show(&status);
+        }
+        Ok(())
+    }
+}
+
+/// Until Ctrl-C, or until nobody reads what is printed.
+async fn live(client: &Client, every: Duration, json: bool) -> Result<(), ClientError> {
+    let (mut before, mut then) = (client.status().await?, Instant::now());
+    loop {
+        tokio::time::sleep_until(then + every).await;
+        let (status, now) = (client.status().await?, Instant::now());
+        let live = Live::between(&before, &status, now - then);
+        (before, then) = (status, now);
+        let text = if json {
+            serde_json::to_string(&live).expect("figures are plain data") + "\n"
+        } else {
+            let title = format!("{}, every {} s; Ctrl-C ends", before.listen, every.as_secs());
+            // Home first and the rest cleared last, so that the terminal does not flicker.
+            format!("\x1b[H{}\x1b[J", format!("{title}\n{}\n", live.text()).replace('\n', "\x1b[K\n"))
+        };
+        let mut output = std::io::stdout().lock();
+        if output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_err() {
+            return Ok(());
         }
     }
 }
