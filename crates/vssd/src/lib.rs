@@ -9,12 +9,10 @@
 //!   byte crosses tenants.
 //! - A unit never holds more blocks than its share; the reserve and the spares of a die stay apart.
 //! - The least worn free block of a die is taken first.
-//! - Block states survive the process and the power where the medium has protected memory for them (`table`); a block
-//!   that was open then is not programmed any further.
+//! - Block states survive the process and the power: in protected memory (`table`), or in a journal on flash where the medium
+//!   has none (`journal`, `replay`). A block that was open then is not programmed any further.
 //! - What cannot be told apart from damage is set aside, neither read nor handed out (`recovery`); so are blocks whose
 //!   OOB records contradict their states (`check`).
-//!
-//! Not built yet: the journal for media without protected memory, where nothing survives a restart.
 //!
 //! Software isolation: a die's time is split by weight among vSSDs within their rates (`arbiter`, `share`); beyond its rate
 //! a vSSD waits (strict) or takes what nobody else wants (work-conserving).
@@ -24,9 +22,11 @@
 mod arbiter;
 mod check;
 mod config;
+mod journal;
 mod oob;
 mod pool;
 mod recovery;
+mod replay;
 mod resources;
 mod share;
 pub mod space;

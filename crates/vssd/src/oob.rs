@@ -14,7 +14,7 @@
 //! 28 u32 erase count of the physical block
 //! ```
 //!
-//! Torn or rotten records fail the CRC and are treated as absent. Only kind 1 is written so far. The record is the
+//! Torn or rotten records fail the CRC and are treated as absent. Kind 2 is not written so far. The record is the
 //! cross-check of the block states at opening (`check.rs`); the sequence goes on over restarts with the states.
 
 use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};

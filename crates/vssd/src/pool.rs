@@ -2,10 +2,12 @@
 
 use crate::arbiter::Die;
 use crate::check::Check;
+use crate::journal::{JOURNAL_TOKEN_BIT, Journal};
 use crate::recovery::{Quarantined, VSSD_NUMBERS_MAX};
+use crate::replay::Replay;
 use crate::resources::{DieUse, Resources, UnitPlace};
 use crate::share::Bucket;
-use crate::table::{BlockEntry, BlockState, BlockTable, UnitEntry, VssdEntry};
+use crate::table::{BlockEntry, BlockState, BlockTable, UnitEntry, VssdEntry, encode_block, encode_vssd};
 use crate::{
     AllocError, BlockShape, DeallocError, IoClass, Isolation, LogicalBlock, PoolConfig, Purpose,
     SpaceCompletion, SpaceError, SpaceToken, SystemArea,
@@ -153,6 +155,9 @@ pub struct Pool {
     /// See [`Pool::quarantined`].
     pub(crate) quarantined: Vec<Quarantined>,
     pub(crate) check: Check,
+    /// On media without protected memory.
+    pub(crate) journal: Option<Journal>,
+    pub(crate) replay: Option<Box<Replay>>,
 }
 
 impl Pool {
@@ -223,6 +228,8 @@ impl Pool {
             table: None,
             quarantined: Vec::new(),
             check: Check::default(),
+            journal: None,
+            replay: None,
         }
     }
 
@@ -230,17 +237,18 @@ impl Pool {
     pub(crate) fn record(&mut self, number: u32, state: BlockState) {
         let Some(table) = &mut self.table else { return };
         let block = &self.blocks[number as usize];
-        table.set_block(
-            number,
-            &BlockEntry {
-                state,
-                owner: block.owner,
-                logical: block.logical,
-                purpose: block.purpose,
-                erase_count: block.erase_count,
-                sequence: block.sequence,
-            },
-        );
+        let entry = BlockEntry {
+            state,
+            owner: block.owner,
+            logical: block.logical,
+            purpose: block.purpose,
+            erase_count: block.erase_count,
+            sequence: block.sequence,
+        };
+        table.set_block(number, &entry);
+        if let Some(journal) = &mut self.journal {
+            journal.push_block(number, &encode_block(&entry));
+        }
     }
 
     /// Makes a vSSD (FlashBlox `AllocVirtualSSD`).
@@ -268,16 +276,82 @@ impl Pool {
 
     /// Writes a vSSD down as it is now.
     fn record_vssd(&mut self, at: usize) {
-        let Some(table) = &mut self.table else { return };
         let vssd = &self.vssds[at];
         let units = vssd.units.iter();
-        table.set_vssd(&VssdEntry {
+        let entry = VssdEntry {
             id: vssd.id,
             placed: true,
             isolation: vssd.isolation,
             read_only: vssd.read_only,
             units: units.map(|unit| UnitEntry { place: unit.place, lost_blocks: unit.lost_blocks }).collect(),
-        });
+        };
+        self.write_vssd(&entry);
+    }
+
+    fn write_vssd(&mut self, entry: &VssdEntry) {
+        let Some(table) = &mut self.table else { return };
+        table.set_vssd(entry);
+        if let Some(journal) = &mut self.journal {
+            journal.push_vssd(&encode_vssd(entry));
+        }
+    }
+
+    /// Lets the journal write if somebody waits for it.
+    pub(crate) fn kick_journal<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        if let (Some(journal), Some(table)) = (&mut self.journal, &self.table) {
+            journal.kick(table.bytes(), media, now);
+        }
+    }
+
+    fn journal_completed<M: Media + ?Sized>(
+        &mut self,
+        result: Result<(), MediaError>,
+        now: Time,
+        media: &mut M,
+    ) {
+        let (Some(journal), Some(table)) = (&mut self.journal, &self.table) else { return };
+        if result == Err(MediaError::PowerLost) {
+            return;
+        }
+        let more = journal.completed(result.is_ok(), table.bytes(), media, now);
+        if journal.failed {
+            return self.journal_failed(now, media);
+        }
+        if more {
+            while let Some(&(change, id, token)) = journal.waiting_syncs.front()
+                && journal.is_durable_at(change)
+            {
+                journal.waiting_syncs.pop_front();
+                self.ready
+                    .push((id, SpaceCompletion { token, result: Ok(()), destination: None, oob: None }));
+            }
+            while let Some(at) = self.journal.as_mut().and_then(Journal::take_erase) {
+                self.enqueue(at, media, now);
+            }
+        }
+        self.kick_journal(media, now);
+    }
+
+    /// No block takes the journal any more: what is on flash still reads, nothing new is promised.
+    fn journal_failed<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        for vssd in &mut self.vssds {
+            vssd.read_only = true;
+        }
+        let Some(journal) = &mut self.journal else { return };
+        let erases: Vec<u32> = journal.waiting_erases.drain(..).map(|(_, at)| at).collect();
+        for (_, id, token) in journal.waiting_syncs.drain(..) {
+            let result = Err(SpaceError::ReadOnly);
+            self.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
+        }
+        for at in erases {
+            let op = self.ops[at as usize].take().expect("it lives");
+            self.free_ops.push(at);
+            let block = &mut self.blocks[op.block as usize];
+            block.in_flight -= 1;
+            block.failed = true;
+            self.release_waiting(op.block, media, now);
+            self.settle(op.block);
+        }
     }
 
     pub(crate) fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
@@ -334,10 +408,8 @@ impl Pool {
         }
         let vssd = self.vssds.remove(at);
         self.number_vssds();
-        if let Some(table) = &mut self.table {
-            let (isolation, units) = (vssd.isolation, Vec::new());
-            table.set_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
-        }
+        let (isolation, units) = (vssd.isolation, Vec::new());
+        self.write_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
         for unit in &vssd.units {
             for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
                 self.recycle(block);
@@ -508,7 +580,12 @@ impl Pool {
             Kind::Append => !state.erased,
             Kind::Read => end_page > state.done_pages,
         };
-        if waits {
+        if let (Kind::Erase, Some(journal)) = (kind, &mut self.journal)
+            && !mutant!("vssd: erase before journal")
+        {
+            journal.waiting_erases.push_back((journal.pushed(), at));
+            self.kick_journal(media, now);
+        } else if waits {
             state.waiting.push_back(at);
         } else {
             self.enqueue(at, media, now);
@@ -526,6 +603,13 @@ impl Pool {
         media: &mut M,
         completions: &mut Vec<(VssdId, SpaceCompletion)>,
     ) {
+        if self.replay.is_some() {
+            return self.replayed(completion, now, media);
+        }
+        if completion.token.0 & JOURNAL_TOKEN_BIT != 0 {
+            self.journal_completed(completion.result, now, media);
+            return completions.append(&mut self.ready);
+        }
         if Pool::is_of_check(completion.token) {
             return self.checked(completion, now, media);
         }
@@ -549,6 +633,11 @@ impl Pool {
                         block.done_pages = block.done_pages.max(op.end_page);
                         if let Some(table) = &mut self.table {
                             table.set_pages(op.block, block.done_pages, block.sequence);
+                            if let Some(journal) = &mut self.journal
+                                && block.done_pages == self.shape.pages
+                            {
+                                journal.push_pages(op.block, block.done_pages, block.sequence);
+                            }
                         }
                         Ok(())
                     }
@@ -570,6 +659,7 @@ impl Pool {
         self.release_waiting(op.block, media, now);
         self.settle(op.block);
         self.dispatch(number, media, now);
+        self.kick_journal(media, now);
         completions.append(&mut self.ready);
     }
 

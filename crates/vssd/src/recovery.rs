@@ -57,7 +57,7 @@ impl fmt::Display for Quarantined {
 pub(crate) const VSSD_NUMBERS_MAX: u32 = 1 << 24;
 
 impl Pool {
-    fn sizes(&self) -> Sizes {
+    pub(crate) fn sizes(&self) -> Sizes {
         Sizes {
             soft_planes_per_die: self.config.soft_planes_per_die,
             catalog_blocks_per_die: self.config.catalog_blocks_per_die,
@@ -96,7 +96,7 @@ impl Pool {
         &self.quarantined
     }
 
-    fn take_over(&mut self, table: BlockTable) -> Result<(), OpenError> {
+    pub(crate) fn take_over(&mut self, table: BlockTable) -> Result<(), OpenError> {
         for entry in table.vssds()? {
             self.place_again(&entry)?;
         }

@@ -73,6 +73,12 @@ pub enum OpenError {
         /// As set now.
         set: u32,
     },
+    /// The journal has no place on a medium without protected memory.
+    #[error(
+        "without protected memory block states need two good journal blocks on each of two dies, each larger than the states of \
+         the device; use a device with protected memory, or one with larger erase blocks"
+    )]
+    NoJournal,
     /// An entry names what does not exist, or contradicts another.
     #[error("block states are damaged: {0}")]
     Entry(String),
@@ -291,21 +297,57 @@ impl BlockTable {
         self.region.publish(at, word);
     }
 
+    /// All of it, as it lies in memory.
+    pub fn bytes(&self) -> &[u8] {
+        &self.region
+    }
+
+    /// Carries out changes of a journal (see `journal.rs`).
+    ///
+    /// # Errors
+    /// They are not changes, or make no sense.
+    pub fn replay(&mut self, mut changes: &[u8]) -> Result<(), OpenError> {
+        while let Some((head, rest)) = changes.split_at_checked(8) {
+            let word = word_at(head, 4);
+            let length = match head[0] {
+                1 => 24,
+                2 => word as usize,
+                3 => 16,
+                _ => return Err(OpenError::Damaged),
+            };
+            let (body, rest) = rest.split_at_checked(length).ok_or(OpenError::Damaged)?;
+            if head[0] != 2 && (word as usize >= self.blocks || self.block(word) == Found::Damaged) {
+                return Err(OpenError::Damaged);
+            }
+            match head[0] {
+                1 => self.set_block(word, &decode_block(body).ok_or(OpenError::Damaged)?),
+                2 => {
+                    let entry = (body.len() >= 24).then(|| decode_vssd(body)).flatten();
+                    let entry = entry.ok_or(OpenError::Damaged)?;
+                    let known = self.vssds()?;
+                    let fits = known.len() < self.vssd_slots
+                        || known.iter().any(|other| other.id == entry.id || !other.placed);
+                    if !fits || entry.units.len() > self.units_max {
+                        return Err(OpenError::Damaged);
+                    }
+                    self.set_vssd(&entry);
+                }
+                _ => {
+                    let pages = word_at(body, 0);
+                    if pages >= 1 << 24 {
+                        return Err(OpenError::Damaged);
+                    }
+                    let sequence = u64::from_le_bytes(body[8..].try_into().expect("eight bytes"));
+                    self.set_pages(word, pages, sequence);
+                }
+            }
+            changes = rest;
+        }
+        if changes.is_empty() { Ok(()) } else { Err(OpenError::Damaged) }
+    }
+
     pub fn set_block(&mut self, block: u32, entry: &BlockEntry) {
-        let mut body = [0; SLOT_SIZE_BYTES - 8];
-        body[..4].copy_from_slice(&entry.owner.0.to_le_bytes());
-        body[4..6].copy_from_slice(&entry.logical.unit.0.to_le_bytes());
-        body[6] = entry.purpose.0;
-        body[7] = match entry.state {
-            BlockState::Free => 0,
-            BlockState::Held => 1,
-            BlockState::HeldFailed => 2,
-            BlockState::Retired => 3,
-            BlockState::HeldSuspect => 4,
-        };
-        body[8..12].copy_from_slice(&entry.logical.index.to_le_bytes());
-        body[12..16].copy_from_slice(&entry.erase_count.to_le_bytes());
-        body[16..24].copy_from_slice(&entry.sequence.to_le_bytes());
+        let body = encode_block(entry);
         self.write(HEADER_SIZE_BYTES + block as usize * 2 * SLOT_SIZE_BYTES, &body);
     }
 
@@ -359,23 +401,8 @@ impl BlockTable {
         });
         let last = entries.iter().position(|other| other.as_ref().is_some_and(|other| !other.placed));
         let slot = own.or(unused).or(last).expect("there are as many slots as units");
-        let mut body = vec![0; vssd_slot_size(self.units_max) - 8];
-        body[..4].copy_from_slice(&entry.id.0.to_le_bytes());
-        body[4] = if entry.placed { PLACED } else { 0 };
-        body[5] = match entry.isolation {
-            Isolation::Channel => 0,
-            Isolation::Die => 1,
-            Isolation::Software => 2,
-            Isolation::None => 3,
-        };
-        body[6..8].copy_from_slice(&(entry.units.len() as u16).to_le_bytes());
-        body[8] = if entry.read_only { READ_ONLY } else { 0 };
-        for (index, unit) in entry.units.iter().enumerate() {
-            let at = 24 + index * 8;
-            body[at..at + 4].copy_from_slice(&unit.place.die.to_le_bytes());
-            body[at + 4..at + 6].copy_from_slice(&unit.place.soft_plane.unwrap_or(u16::MAX).to_le_bytes());
-            body[at + 6..at + 8].copy_from_slice(&unit.lost_blocks.to_le_bytes());
-        }
+        let mut body = encode_vssd(entry);
+        body.resize(vssd_slot_size(self.units_max) - 8, 0);
         let at = self.vssd_at(slot);
         self.write(at, &body);
     }
@@ -438,6 +465,24 @@ fn sum_of(counter: u32, body: &[u8]) -> u32 {
     diecut_units::checksum_append(checksum(&counter.to_le_bytes()), body)
 }
 
+pub(crate) fn encode_block(entry: &BlockEntry) -> [u8; SLOT_SIZE_BYTES - 8] {
+    let mut body = [0; SLOT_SIZE_BYTES - 8];
+    body[..4].copy_from_slice(&entry.owner.0.to_le_bytes());
+    body[4..6].copy_from_slice(&entry.logical.unit.0.to_le_bytes());
+    body[6] = entry.purpose.0;
+    body[7] = match entry.state {
+        BlockState::Free => 0,
+        BlockState::Held => 1,
+        BlockState::HeldFailed => 2,
+        BlockState::Retired => 3,
+        BlockState::HeldSuspect => 4,
+    };
+    body[8..12].copy_from_slice(&entry.logical.index.to_le_bytes());
+    body[12..16].copy_from_slice(&entry.erase_count.to_le_bytes());
+    body[16..24].copy_from_slice(&entry.sequence.to_le_bytes());
+    body
+}
+
 fn decode_block(body: &[u8]) -> Option<BlockEntry> {
     let state = match body[7] {
         0 => BlockState::Free,
@@ -458,6 +503,28 @@ fn decode_block(body: &[u8]) -> Option<BlockEntry> {
         erase_count: word_at(body, 12),
         sequence: u64::from_le_bytes(body[16..24].try_into().expect("eight bytes")),
     })
+}
+
+/// Without unused units.
+pub(crate) fn encode_vssd(entry: &VssdEntry) -> Vec<u8> {
+    let mut body = vec![0; 24 + 8 * entry.units.len()];
+    body[..4].copy_from_slice(&entry.id.0.to_le_bytes());
+    body[4] = if entry.placed { PLACED } else { 0 };
+    body[5] = match entry.isolation {
+        Isolation::Channel => 0,
+        Isolation::Die => 1,
+        Isolation::Software => 2,
+        Isolation::None => 3,
+    };
+    body[6..8].copy_from_slice(&(entry.units.len() as u16).to_le_bytes());
+    body[8] = if entry.read_only { READ_ONLY } else { 0 };
+    for (index, unit) in entry.units.iter().enumerate() {
+        let at = 24 + index * 8;
+        body[at..at + 4].copy_from_slice(&unit.place.die.to_le_bytes());
+        body[at + 4..at + 6].copy_from_slice(&unit.place.soft_plane.unwrap_or(u16::MAX).to_le_bytes());
+        body[at + 6..at + 8].copy_from_slice(&unit.lost_blocks.to_le_bytes());
+    }
+    body
 }
 
 fn decode_vssd(body: &[u8]) -> Option<VssdEntry> {
@@ -634,6 +701,47 @@ mod test {
             body[..4].copy_from_slice(&1u32.to_le_bytes());
             table.write(at, &body);
             assert!(matches!(table.vssds(), Err(OpenError::Entry(_))), "placed: {placed}");
+        }
+    }
+
+    /// Changes as a journal would hand them over, then the same with bytes changed: they are carried out or refused.
+    #[test]
+    fn changes_are_carried_out_or_refused() {
+        let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
+        let mut changes = Vec::new();
+        let mut push = |kind: u8, word: u32, body: &[u8]| {
+            changes.extend_from_slice(&[kind, 0, 0, 0]);
+            changes.extend_from_slice(&word.to_le_bytes());
+            changes.extend_from_slice(body);
+        };
+        let units = vec![UnitEntry { place: UnitPlace { die: 1, soft_plane: None }, lost_blocks: 0 }];
+        let (id, isolation) = (VssdId(3), Isolation::Die);
+        let vssd = VssdEntry { id, placed: true, isolation, read_only: false, units };
+        let body = encode_vssd(&vssd);
+        push(2, body.len() as u32, &body);
+        push(1, 9, &encode_block(&entry(2)));
+        push(3, 9, &[&3u32.to_le_bytes()[..], &[0; 4], &entry(2).sequence.to_le_bytes()].concat());
+        let mut random = 1u64;
+        for round in 0..4000 {
+            memory.region(0..memory.size_bytes()).fill(0);
+            let (mut table, _) =
+                BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
+            if round == 0 {
+                table.replay(&changes).unwrap();
+                assert_eq!(table.block(9), Found::Entry(entry(2)));
+                assert_eq!(table.pages(9, entry(2).sequence), Some(3));
+                assert_eq!(table.vssds().unwrap(), std::slice::from_ref(&vssd));
+                continue;
+            }
+            let mut bent = changes.clone();
+            for _ in 0..=round % 3 {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let at = (random >> 33) as usize % bent.len();
+                bent[at] = (random >> 20) as u8;
+            }
+            bent.truncate(bent.len() - (random >> 50) as usize % 2 * 5);
+            // Twice: what was carried out is there already.
+            let _ = table.replay(&bent).and_then(|()| table.replay(&bent));
         }
     }
 

@@ -4,7 +4,7 @@ use crate::pool::{Kind, Pool, State};
 use crate::space::*;
 use crate::{OobKind, OobRecord};
 use diecut_media::{Media, Operation};
-use diecut_units::{BufferMut, Time};
+use diecut_units::{BufferMut, Time, mutant};
 
 /// Erase blocks of one vSSD, lent for a call; see [`Pool::space`].
 pub struct Space<'a, M: Media + ?Sized> {
@@ -201,7 +201,15 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         Ok(())
     }
     fn sync(&mut self, token: SpaceToken) {
-        self.reply(token, Ok(()));
+        let id = self.pool.vssds[self.at].id;
+        match &mut self.pool.journal {
+            Some(journal) if journal.failed => self.reply(token, Err(SpaceError::ReadOnly)),
+            Some(journal) if !journal.is_durable() && !mutant!("vssd: sync answered at once") => {
+                journal.waiting_syncs.push_back((journal.pushed(), id, token));
+                self.pool.kick_journal(self.media, self.now);
+            }
+            _ => self.reply(token, Ok(())),
+        }
     }
     fn held_blocks(&self) -> Vec<HeldBlock> {
         let units = self.pool.vssds[self.at].units.iter();

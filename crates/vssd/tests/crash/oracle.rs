@@ -102,9 +102,11 @@ impl Oracle {
         held.map(|(sequence, _)| *sequence).collect()
     }
 
-    pub fn synced(&mut self, vssd: VssdId) {
-        for one in self.allocations.values_mut().filter(|one| one.vssd == vssd) {
-            match one.fate {
+    /// A sync completed: so they were when it was asked for.
+    pub fn synced(&mut self, covers: Vec<(u64, Fate)>) {
+        for (sequence, fate) in covers {
+            let Some(one) = self.allocations.get_mut(&sequence) else { continue };
+            match fate {
                 Fate::Held => one.durable = true,
                 Fate::Freed(_) => one.fate = Fate::Freed(true),
             }
@@ -122,7 +124,13 @@ impl Oracle {
     }
 
     /// Compares what a vSSD holds after a restart. Frees that were not durable are undone where the block came back.
-    pub fn compare(&mut self, vssd: VssdId, found: &[HeldBlock], pages_per_unit: u32) -> Finding {
+    pub fn compare(
+        &mut self,
+        vssd: VssdId,
+        found: &[HeldBlock],
+        pages_per_unit: u32,
+        counted: bool,
+    ) -> Finding {
         for held in found {
             let Some(one) = self.allocations.get_mut(&held.allocation_sequence) else {
                 return Err(format!("vSSD {} holds {held:?}, which nobody allocated", vssd.0));
@@ -130,7 +138,10 @@ impl Oracle {
             if one.vssd != vssd || one.block != held.block || one.fate == Fate::Freed(true) {
                 return Err(format!("vSSD {} holds {held:?}, but it is {one:?}", vssd.0));
             }
-            let (least, most) = (one.units_acked * pages_per_unit, one.units_submitted * pages_per_unit);
+            // Without protected memory the pages are counted on flash: what the cut destroyed is not among them.
+            let safe =
+                if counted { one.units_acked.saturating_sub(one.units_unsafe) } else { one.units_acked };
+            let (least, most) = (safe * pages_per_unit, one.units_submitted * pages_per_unit);
             if !(least..=most).contains(&held.written_pages) {
                 return Err(format!("{held:?} of {one:?}"));
             }

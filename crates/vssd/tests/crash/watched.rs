@@ -4,10 +4,12 @@ use super::oracle::Event;
 use diecut_emulator::Device;
 use diecut_media::*;
 use diecut_units::*;
-use diecut_vssd::OobRecord;
+use diecut_vssd::{OobKind, OobRecord};
 
 pub struct Watched {
     pub device: Device,
+    /// Blocks of the journal, by die.
+    pub journal: Vec<Vec<EraseBlockAddress>>,
     /// What changed flash, since the test looked last.
     pub events: Vec<Event>,
 }
@@ -32,6 +34,13 @@ impl Media for Watched {
             }
             Operation::Program { block, first_page, oob, .. } => {
                 let record = OobRecord::decode(oob).expect("every page carries a record");
+                if record.kind == OobKind::Journal {
+                    assert!(
+                        self.journal.iter().any(|of_die| of_die.contains(block)),
+                        "the journal keeps to its blocks"
+                    );
+                    return self.device.submit(command, now);
+                }
                 let (block, page) = (*block, *first_page);
                 let erase_count = self.device.erase_count(block);
                 self.events.push(Event::Program { block, page, record, erase_count });

@@ -1,0 +1,340 @@
+//! The journal of block states on flash, for media without protected memory. In front of it stands the same table of block
+//! states as elsewhere, in plain memory; its changes are journaled, and holders wait for them where it matters: an erase
+//! waits until its allocation is durable (and with it the free before it), a sync until everything before it is.
+//!
+//! Two copies lie on different dies, on different channels where there are two, in the blocks of the system area. A
+//! generation is one erase block of each copy: the whole table first, then changes, a program unit at a time. A unit
+//! is written to one copy after the other, never to both at a time: a power cut can destroy what was programmed before in
+//! the block at work, but not in the other. A generation that is full, or met a failure, is followed by the next one
+//! in the next blocks; the one before stays until then. After opening a new generation begins.
+//!
+//! Program unit, little endian:
+//!
+//! | offset | size | field      | meaning                                                                  |
+//! |-------:|-----:|------------|--------------------------------------------------------------------------|
+//! |      0 |    8 | magic      | `DIECUTJN`                                                               |
+//! |      8 |    4 | version    | 1; a reader refuses others                                               |
+//! |     12 |    4 | check      | CRC-32C of the unit from byte 16 on                                      |
+//! |     16 |    8 | generation | rises by at least 1 with each generation                                 |
+//! |     24 |    4 | index      | program unit within the erase block                                      |
+//! |     28 |    4 | table      | how many units the table takes; those behind are changes                 |
+//! |     32 |    4 | length     | bytes of the body                                                        |
+//! |     64 |  ... | body       | part of the table (see `table.rs`), or changes, each a multiple of 8     |
+//!
+//! Changes: kind (1), zeros (3), then 1 block: number (4), body of its slot (24); 2 vSSD: length (4), body of its slot without
+//! unused units; 3 pages: number (4), pages (4), zeros (4), allocation sequence (8). A unit that does not check out was
+//! torn, or was written to one copy only, and nothing after it was promised; a unit behind a missing one is damage.
+//!
+//! Pages of open blocks are not journaled; they are found by their OOB records at opening.
+
+use crate::pool::POOL_TOKEN_BIT;
+use crate::{LogicalBlock, OobKind, OobRecord, Purpose, SpaceToken, SystemArea, UnitIndex, VssdId};
+use diecut_media::{Capabilities, Command, Media, MediaToken, Operation};
+use diecut_units::{
+    Buffer, BufferMut, ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, Payload, Time, checksum,
+};
+use std::collections::VecDeque;
+
+/// Set in tokens of the journal's commands, beside [`POOL_TOKEN_BIT`].
+pub(crate) const JOURNAL_TOKEN_BIT: u64 = 1 << 61;
+const MAGIC: &[u8; 8] = b"DIECUTJN";
+const VERSION: u32 = 1;
+const HEAD_SIZE_BYTES: usize = 64;
+
+/// Sizes of a program unit.
+#[derive(Clone, Copy)]
+pub(crate) struct UnitShape {
+    pub pages: u32,
+    pub size_bytes: usize,
+    pub oob_size_bytes: u32,
+    pub units_per_block: u32,
+}
+
+impl UnitShape {
+    pub fn new(geometry: &Geometry, capabilities: &Capabilities) -> UnitShape {
+        let pages = capabilities.program_unit_pages;
+        UnitShape {
+            pages,
+            size_bytes: pages as usize * geometry.page_size_bytes as usize,
+            oob_size_bytes: geometry.oob_size_bytes,
+            units_per_block: geometry.pages_per_erase_block() / pages,
+        }
+    }
+    pub fn ius(&self) -> u32 {
+        (self.size_bytes / IU_SIZE_BYTES) as u32
+    }
+    fn body_size_bytes(&self) -> usize {
+        self.size_bytes - HEAD_SIZE_BYTES
+    }
+    /// Units that a table takes.
+    pub fn table_units(&self, table_size_bytes: usize) -> u32 {
+        table_size_bytes.div_ceil(self.body_size_bytes()) as u32
+    }
+}
+
+/// One program unit as read back.
+pub(crate) struct UnitHead {
+    pub generation: u64,
+    pub index: u32,
+    pub table_units: u32,
+}
+
+/// Reads a program unit; `None` if it does not check out.
+pub(crate) fn decode_unit(bytes: &[u8]) -> Option<(UnitHead, &[u8])> {
+    let head = bytes.get(..HEAD_SIZE_BYTES)?;
+    let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+    if head[..8] != *MAGIC || word(8) != VERSION || word(12) != checksum(&bytes[16..]) {
+        return None;
+    }
+    let generation = u64::from_le_bytes(head[16..24].try_into().expect("eight bytes"));
+    let body = bytes[HEAD_SIZE_BYTES..].get(..word(32) as usize)?;
+    Some((UnitHead { generation, index: word(24), table_units: word(28) }, body))
+}
+
+/// What is being written: program units for both copies, one copy after the other.
+struct Write {
+    body: Vec<u8>,
+    first_unit: u32,
+    unit_count: u32,
+    /// Units of the copy at work that are written.
+    done: u32,
+    copy: usize,
+    /// A new generation: the block is erased first.
+    fresh: bool,
+    erased: bool,
+    /// Changes that are durable when it is done.
+    covers: u64,
+}
+
+/// See the module.
+pub(crate) struct Journal {
+    copies: [Vec<EraseBlockAddress>; 2],
+    /// Blocks of the present generation, among `copies`.
+    places: [usize; 2],
+    shape: UnitShape,
+    generation: u64,
+    table_units: u32,
+    next_unit: u32,
+    pending: Vec<u8>,
+    pushed: u64,
+    durable: u64,
+    writing: Option<Write>,
+    failures: usize,
+    pub programmed_ius: u64,
+    pub erases: u64,
+    /// No place is left that takes writes.
+    pub failed: bool,
+    pub waiting_erases: VecDeque<(u64, u32)>,
+    pub waiting_syncs: VecDeque<(u64, VssdId, SpaceToken)>,
+    /// Somebody asked for everything so far.
+    wanted: u64,
+}
+
+impl Journal {
+    /// Blocks of the two copies: dies by turns, so that neighbours in the list of one copy lie on different dies.
+    pub fn blocks(system: &SystemArea, geometry: &Geometry) -> [Vec<EraseBlockAddress>; 2] {
+        let mut copies = [Vec::new(), Vec::new()];
+        for round in 0.. {
+            let before = copies[0].len() + copies[1].len();
+            for (number, die) in geometry.all_dies().enumerate() {
+                let by = if geometry.channels > 1 { u32::from(die.channel.0) } else { number as u32 };
+                let block = system.journal_blocks(number as u32).get(round);
+                copies[by as usize % 2].extend(block);
+            }
+            if copies[0].len() + copies[1].len() == before {
+                break;
+            }
+        }
+        copies
+    }
+
+    /// A journal whose next write begins a generation after `generation`, in the blocks after `places`.
+    pub fn new(
+        copies: [Vec<EraseBlockAddress>; 2],
+        places: [usize; 2],
+        shape: UnitShape,
+        generation: u64,
+        table_size_bytes: usize,
+    ) -> Journal {
+        Journal {
+            copies,
+            places,
+            shape,
+            generation,
+            table_units: shape.table_units(table_size_bytes),
+            next_unit: shape.units_per_block,
+            pending: Vec::new(),
+            pushed: 0,
+            durable: 0,
+            writing: None,
+            failures: 0,
+            programmed_ius: 0,
+            erases: 0,
+            failed: false,
+            waiting_erases: VecDeque::new(),
+            waiting_syncs: VecDeque::new(),
+            wanted: 0,
+        }
+    }
+
+    /// Number of the last change.
+    pub fn pushed(&self) -> u64 {
+        self.pushed
+    }
+    /// Whether every change so far is on flash.
+    pub fn is_durable(&self) -> bool {
+        self.durable == self.pushed
+    }
+    /// An erase whose allocation is durable.
+    pub fn take_erase(&mut self) -> Option<u32> {
+        let &(change, at) = self.waiting_erases.front()?;
+        if !self.is_durable_at(change) {
+            return None;
+        }
+        self.waiting_erases.pop_front();
+        Some(at)
+    }
+    pub fn is_durable_at(&self, change: u64) -> bool {
+        self.durable >= change
+    }
+    /// Everything so far shall become durable though nobody waits for it here.
+    pub fn want(&mut self) {
+        self.wanted = self.pushed;
+    }
+
+    fn push(&mut self, kind: u8, word: u32, body: &[u8]) {
+        debug_assert!(body.len().is_multiple_of(8));
+        self.pending.extend_from_slice(&[kind, 0, 0, 0]);
+        self.pending.extend_from_slice(&word.to_le_bytes());
+        self.pending.extend_from_slice(body);
+        self.pushed += 1;
+    }
+    pub fn push_block(&mut self, number: u32, body: &[u8; 24]) {
+        self.push(1, number, body);
+    }
+    pub fn push_vssd(&mut self, body: &[u8]) {
+        self.push(2, body.len() as u32, body);
+    }
+    pub fn push_pages(&mut self, number: u32, pages: u32, sequence: u64) {
+        let mut body = [0; 16];
+        body[..4].copy_from_slice(&pages.to_le_bytes());
+        body[8..].copy_from_slice(&sequence.to_le_bytes());
+        self.push(3, number, &body);
+    }
+
+    /// Begins a write if somebody waits for one. `table` is asked for its bytes when a generation begins.
+    pub fn kick<M: Media + ?Sized>(&mut self, table: &[u8], media: &mut M, now: Time) {
+        let waits = !self.waiting_erases.is_empty() || !self.waiting_syncs.is_empty();
+        let wanted = waits || self.wanted > self.durable || self.pending.len() > self.shape.body_size_bytes();
+        if self.writing.is_some() || self.failed || !wanted || self.is_durable() {
+            return;
+        }
+        let fits = self.pending.len() <= self.shape.body_size_bytes();
+        if fits && self.next_unit < self.shape.units_per_block {
+            let body = std::mem::take(&mut self.pending);
+            self.begin(body, false, media, now);
+        } else {
+            self.begin_generation(table, media, now);
+        }
+    }
+
+    fn begin_generation<M: Media + ?Sized>(&mut self, table: &[u8], media: &mut M, now: Time) {
+        self.pending.clear();
+        self.generation += 1;
+        self.next_unit = 0;
+        for (place, blocks) in self.places.iter_mut().zip(&self.copies) {
+            *place = (*place + 1) % blocks.len();
+        }
+        self.begin(table.to_vec(), true, media, now);
+    }
+
+    fn begin<M: Media + ?Sized>(&mut self, body: Vec<u8>, fresh: bool, media: &mut M, now: Time) {
+        let unit_count = if fresh { self.table_units } else { 1 };
+        let first_unit = self.next_unit;
+        let covers = self.pushed;
+        let write = Write { body, first_unit, unit_count, done: 0, copy: 0, fresh, erased: false, covers };
+        self.writing = Some(write);
+        self.submit(media, now);
+    }
+
+    fn submit<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        let write = self.writing.as_ref().expect("a write is under way");
+        let block = self.copies[write.copy][self.places[write.copy]];
+        let operation = if write.fresh && !write.erased {
+            self.erases += 1;
+            Operation::Erase { block }
+        } else {
+            self.programmed_ius += u64::from(self.shape.ius());
+            let index = write.first_unit + write.done;
+            let size = self.shape.body_size_bytes();
+            let start = write.done as usize * size;
+            let body = &write.body[start..write.body.len().min(start + size)];
+            let mut bytes = vec![0; self.shape.size_bytes];
+            bytes[..8].copy_from_slice(MAGIC);
+            bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+            bytes[16..24].copy_from_slice(&self.generation.to_le_bytes());
+            bytes[24..28].copy_from_slice(&index.to_le_bytes());
+            bytes[28..32].copy_from_slice(&self.table_units.to_le_bytes());
+            bytes[32..36].copy_from_slice(&(body.len() as u32).to_le_bytes());
+            bytes[HEAD_SIZE_BYTES..HEAD_SIZE_BYTES + body.len()].copy_from_slice(body);
+            let check = checksum(&bytes[16..]);
+            bytes[12..16].copy_from_slice(&check.to_le_bytes());
+            let mut oob = vec![0; (self.shape.pages * self.shape.oob_size_bytes) as usize];
+            for page in 0..self.shape.pages {
+                let record = OobRecord {
+                    kind: OobKind::Journal,
+                    purpose: Purpose(0),
+                    owner: VssdId(self.generation as u32),
+                    block: LogicalBlock { unit: UnitIndex(write.copy as u16), index: 0 },
+                    page_or_length: index * self.shape.pages + page,
+                    sequence: self.generation,
+                    erase_count: 0,
+                };
+                record.encode(&mut oob[(page * self.shape.oob_size_bytes) as usize..]);
+            }
+            let payload = Payload::new(ContentMode::Bytes, Buffer::copy_from(&bytes));
+            let parts = [payload].into_iter().collect();
+            let (first_page, oob) = (index * self.shape.pages, BufferMut::copy_from(&oob).freeze());
+            Operation::Program { block, first_page, parts, oob }
+        };
+        media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | JOURNAL_TOKEN_BIT), operation }, now);
+    }
+
+    /// A command of the journal came back. Says whether more became durable.
+    pub fn completed<M: Media + ?Sized>(
+        &mut self,
+        worked: bool,
+        table: &[u8],
+        media: &mut M,
+        now: Time,
+    ) -> bool {
+        if !worked {
+            // Both copies go on elsewhere; the generation before is whole still, or this one is on the other copy.
+            self.failures += 1;
+            self.writing = None;
+            self.failed = self.failures > self.copies[0].len() + self.copies[1].len();
+            if !self.failed {
+                self.begin_generation(table, media, now);
+            }
+            return false;
+        }
+        let write = self.writing.as_mut().expect("a write is under way");
+        if write.fresh && !write.erased {
+            write.erased = true;
+        } else {
+            write.done += 1;
+        }
+        if write.done == write.unit_count {
+            if write.copy == 1 {
+                let write = self.writing.take().expect("a write is under way");
+                self.durable = write.covers;
+                self.next_unit += write.unit_count;
+                self.failures = 0;
+                return true;
+            }
+            (write.copy, write.done, write.erased) = (1, 0, false);
+        }
+        self.submit(media, now);
+        false
+    }
+}
