@@ -23,7 +23,7 @@ pub struct RecordOptions {
 
 impl Default for RecordOptions {
     fn default() -> RecordOptions {
-        RecordOptions { size_max_bytes: 1 << 30, check_every: Span::from_secs(10) }
+        RecordOptions { size_max_bytes: 1 << 30, check_every: Span::from_secs(2) }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a driver (`reactor` or `sim`) exchanges with a shard.
 
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
+use crate::shard::Shard;
+use diecut_media::Media;
 use diecut_units::{Buffer, Time};
 
 /// A byte stream between a host and the server, numbered by the driver, unique over all shards and never used
@@ -10,6 +12,8 @@ pub use diecut_target::ConnectionId;
 pub use diecut_target::MovedConnection;
 /// Output of one connection.
 pub use diecut_target::Outbox;
+/// A command of a host without its data.
+pub use diecut_target::{CommandOutline, OperationOutline};
 
 /// A shard of the server; one per core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,4 +127,16 @@ pub trait Drive {
 
     /// Where the next bytes of the stream may be received to without a copy, if there is such a place now.
     fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]>;
+}
+
+impl<M: Media> Shard<M> {
+    /// From now on, commands that come through the target are kept for [`Shard::take_watched`].
+    pub fn watch(&mut self) {
+        self.target.watch();
+    }
+
+    /// Takes what came since the last call, in order.
+    pub fn take_watched(&mut self, commands: &mut Vec<CommandOutline>) {
+        self.target.take_watched(commands);
+    }
 }

@@ -58,6 +58,9 @@ pub struct SimArgs {
     /// amplification, operations and latencies must be the same.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "mutants", "plan"])]
     pub replay: Option<PathBuf>,
+    /// Also runs the recorded commands freely, at their times; erases and write amplification must be within 1 %.
+    #[arg(long, requires = "replay")]
+    pub free: bool,
     /// Threads for --seeds.
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
@@ -87,7 +90,7 @@ pub fn main(arguments: &SimArgs) -> ExitCode {
 
 fn execute(arguments: &SimArgs) -> Result<bool, String> {
     if let Some(path) = &arguments.replay {
-        return crate::replay_cli::run(path, arguments.json);
+        return crate::replay_cli::run(path, arguments.free, arguments.json);
     }
     let known = || format!("no system {:?}; there are: {}", arguments.system, systems::NAMES.join(", "));
     let factory = systems::factory(&arguments.system).ok_or_else(known)?;

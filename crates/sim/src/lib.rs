@@ -42,6 +42,7 @@ pub mod oracle;
 pub mod plan;
 pub mod replay;
 mod replay_cli;
+pub mod rerun;
 pub mod run;
 pub mod set;
 pub mod shrink;

@@ -3,7 +3,8 @@
 
 use diecut_recording::{Content, Entry, ReadError, RecordingReader, StartError, Summary};
 use diecut_shard::Shard;
-use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
+use diecut_shard::control::{ControlRequest, ControlToken};
+use diecut_shard::drive::{Action, CommandOutline, ConnectionId, Drive, Event};
 use diecut_shard::emulator::{Backing, Device};
 use diecut_units::{BufferPool, Time};
 use std::io::Read;
@@ -27,6 +28,8 @@ pub enum ReplayError {
 pub struct Replay {
     /// Entries played.
     pub entries: u64,
+    /// Commands that came through the target.
+    pub commands: u64,
     /// Places at which the shard was compared with the recording.
     pub comparisons: u64,
     /// Whether the recording has its end; else it was played as far as it goes.
@@ -39,6 +42,24 @@ pub struct Replay {
     pub replayed: Summary,
     /// In what they differ, the first place only; empty if the replay is exact.
     pub differences: Vec<String>,
+}
+
+/// An input of a run, as the shard below the target sees it.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A command, when it came to admission.
+    Command(Time, CommandOutline),
+    /// An administrator's request, when it came.
+    Control(Time, ControlToken, Box<ControlRequest>),
+}
+
+impl Input {
+    /// When it came.
+    pub fn time(&self) -> Time {
+        match self {
+            Input::Command(time, _) | Input::Control(time, _, _) => *time,
+        }
+    }
 }
 
 struct Player {
@@ -100,18 +121,24 @@ impl Player {
     }
 }
 
-/// Plays a recording until its end or the first place where the shard does something else. Content lies
-/// in `backing`.
+/// Plays a recording until its end or the first place where the shard does something else. `input` hears what the run was
+/// given, for [`crate::rerun`]; content lies in `backing`.
 ///
 /// # Errors
 /// Why it cannot be played.
-pub fn replay<R: Read>(recording: &mut RecordingReader<R>, backing: Backing) -> Result<Replay, ReplayError> {
+pub fn replay<R: Read>(
+    recording: &mut RecordingReader<R>,
+    backing: Backing,
+    mut input: impl FnMut(Input),
+) -> Result<Replay, ReplayError> {
     let start = recording.start();
     let device = start.device(backing)?;
-    let shard = Shard::new(device, start.shard_config()?, start.started());
+    let mut shard = Shard::new(device, start.shard_config()?, start.started());
+    shard.watch();
     let mut player = Player { now: start.started(), shard, actions: Vec::new(), pool: BufferPool::new() };
     let mut outcome = Replay {
         entries: 0,
+        commands: 0,
         comparisons: 0,
         has_end: false,
         time: player.now,
@@ -119,6 +146,7 @@ pub fn replay<R: Read>(recording: &mut RecordingReader<R>, backing: Backing) -> 
         replayed: Summary::default(),
         differences: Vec::new(),
     };
+    let mut commands = Vec::new();
     while let Some(entry) = recording.next_entry()? {
         outcome.entries += 1;
         match entry {
@@ -129,12 +157,19 @@ pub fn replay<R: Read>(recording: &mut RecordingReader<R>, backing: Backing) -> 
                 outcome.differences = recorded.differences(&outcome.replayed);
                 outcome.recorded = *recorded;
             }
+            Entry::Control(token, request) => {
+                input(Input::Control(player.now, token, request.clone()));
+                player.handle(Event::Control { token, request });
+            }
             other => {
                 if let Err(what) = player.play(other) {
                     outcome.differences.push(format!("entry {}: {what}", outcome.entries));
                 }
             }
         }
+        player.shard.take_watched(&mut commands);
+        outcome.commands += commands.len() as u64;
+        commands.drain(..).for_each(|command| input(Input::Command(player.now, command)));
         if !outcome.differences.is_empty() {
             outcome.time = player.now;
             return Ok(outcome);

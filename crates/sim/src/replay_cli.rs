@@ -1,6 +1,7 @@
 //! `diecut sim --replay FILE`: plays a recorded run and says whether it came out the same.
 
-use crate::replay::{Replay, ReplayError, replay};
+use crate::replay::{Input, Replay, ReplayError, replay};
+use crate::rerun::{Comparison, Rerun, compare, rerun};
 use comfy_table::Table;
 use diecut_emulator::Backing;
 use diecut_recording::RecordingReader;
@@ -14,6 +15,7 @@ use std::path::Path;
 struct Report {
     program: String,
     entries: u64,
+    commands: u64,
     comparisons: u64,
     has_end: bool,
     run_s: f64,
@@ -21,6 +23,8 @@ struct Report {
     is_exact: bool,
     differences: Vec<String>,
     vssds: Vec<VssdReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free: Option<FreeReport>,
 }
 
 #[derive(Serialize)]
@@ -32,32 +36,67 @@ struct VssdReport {
     replayed_waf: Option<f64>,
 }
 
-/// Plays the recording. `Ok(false)`: it came out otherwise.
+#[derive(Serialize)]
+struct FreeReport {
+    commands: u64,
+    answered: u64,
+    errors: u64,
+    is_close: bool,
+    comparisons: Vec<Comparison>,
+}
+
+/// Plays the recording; `free` runs it once more on its own feet. `Ok(false)`: it came out otherwise.
 ///
 /// # Errors
 /// Why it cannot be played.
-pub fn run(path: &Path, json: bool) -> Result<bool, String> {
+pub fn run(path: &Path, free: bool, json: bool) -> Result<bool, String> {
     let describe = |error: ReplayError| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut recording = RecordingReader::new(BufReader::with_capacity(1 << 20, file))
         .map_err(|error| describe(error.into()))?;
-    let outcome = replay(&mut recording, Backing::Memory).map_err(describe)?;
-    let start = recording.start();
+    let mut inputs = Vec::new();
+    let outcome = replay(&mut recording, Backing::Memory, |input: Input| {
+        if free {
+            inputs.push(input);
+        }
+    })
+    .map_err(describe)?;
+    let start = recording.start().clone();
     let is_exact = outcome.differences.is_empty();
-    let report = report(outcome, start.program.clone(), start.started());
+    let free = match free && is_exact {
+        true => Some(free_report(
+            &outcome,
+            rerun(&start, inputs, outcome.time, Backing::Memory).map_err(describe)?,
+        )),
+        false => None,
+    };
+    let good = is_exact && free.as_ref().is_none_or(|free| free.is_close);
+    let report = report(outcome, start.program.clone(), start.started(), free);
     if json {
         println!("{}", serde_json::to_string_pretty(&report).expect("reports are plain data"));
     } else {
         print(&report, path);
     }
-    Ok(is_exact)
+    Ok(good)
 }
 
-fn report(outcome: Replay, program: String, started: Time) -> Report {
+fn free_report(recorded: &Replay, rerun: Rerun) -> FreeReport {
+    let comparisons = compare(&recorded.recorded, &rerun.summary);
+    FreeReport {
+        commands: rerun.commands,
+        answered: rerun.answered,
+        errors: rerun.errors,
+        is_close: comparisons.iter().all(|comparison| comparison.is_close),
+        comparisons,
+    }
+}
+
+fn report(outcome: Replay, program: String, started: Time, free: Option<FreeReport>) -> Report {
     let vssds = outcome.recorded.vssds.iter().zip(&outcome.replayed.vssds);
     Report {
         program,
         entries: outcome.entries,
+        commands: outcome.commands,
         comparisons: outcome.comparisons,
         has_end: outcome.has_end,
         run_s: outcome.time.since(started).as_secs_f64(),
@@ -73,15 +112,17 @@ fn report(outcome: Replay, program: String, started: Time) -> Report {
             })
             .collect(),
         differences: outcome.differences,
+        free,
     }
 }
 
 fn print(report: &Report, path: &Path) {
     println!(
-        "{}: recorded by {}, {} entries in {}, {} erases; compared at {} places",
+        "{}: recorded by {}, {} entries, {} commands in {}, {} erases; compared at {} places",
         path.display(),
         report.program,
         report.entries,
+        report.commands,
         Span((report.run_s * 1e9) as u64),
         report.erases,
         report.comparisons
@@ -111,5 +152,23 @@ fn print(report: &Report, path: &Path) {
         for difference in &report.differences {
             println!("  {difference}");
         }
+    }
+    if let Some(free) = &report.free {
+        let mut table = Table::new();
+        table.set_header(["free re-run", "recorded", "re-run", "within 1 %"]);
+        for one in &free.comparisons {
+            let digits = if one.figure.starts_with("WAF") { 4 } else { 0 };
+            table.add_row([
+                one.figure.clone(),
+                format!("{:.digits$}", one.recorded),
+                format!("{:.digits$}", one.rerun),
+                if one.is_close { "yes" } else { "NO" }.to_owned(),
+            ]);
+        }
+        println!("{table}");
+        println!(
+            "{} commands given at their times, {} answered, {} with an error",
+            free.commands, free.answered, free.errors
+        );
     }
 }

@@ -9,7 +9,8 @@ use diecut_recording::{
 };
 use diecut_shard::control::*;
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
-use diecut_sim::replay::{Replay, replay};
+use diecut_sim::replay::{Input, Replay, replay};
+use diecut_sim::rerun::{compare, rerun};
 use diecut_units::Span;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -138,9 +139,11 @@ fn recording() -> &'static [u8] {
     })
 }
 
-fn play(bytes: &[u8]) -> Replay {
+fn play(bytes: &[u8]) -> (Replay, Vec<Input>, Start) {
     let mut reader = RecordingReader::new(bytes).unwrap();
-    replay(&mut reader, Backing::Memory).unwrap()
+    let mut inputs = Vec::new();
+    let outcome = replay(&mut reader, Backing::Memory, |input| inputs.push(input)).unwrap();
+    (outcome, inputs, reader.start().clone())
 }
 
 fn entries(bytes: &[u8]) -> (Start, Vec<Entry>) {
@@ -157,9 +160,10 @@ fn written(start: &Start, entries: &[Entry]) -> Vec<u8> {
 
 #[test]
 fn a_real_run_comes_out_the_same_to_the_last_erase() {
-    let outcome = play(recording());
+    let (outcome, _, _) = play(recording());
     assert_eq!(outcome.differences, Vec::<String>::new());
     assert!(outcome.has_end && outcome.comparisons > 1, "{} comparisons", outcome.comparisons);
+    assert!(outcome.commands > 12_000, "{} commands", outcome.commands);
     assert_eq!(outcome.recorded, outcome.replayed);
     // It was worth comparing: blocks were cleaned and used again.
     let [vssd] = &outcome.replayed.vssds[..] else { panic!("one vSSD") };
@@ -172,9 +176,20 @@ fn a_real_run_comes_out_the_same_to_the_last_erase() {
 }
 
 #[test]
+fn a_free_rerun_is_within_a_percent() {
+    let (outcome, inputs, start) = play(recording());
+    let rerun = rerun(&start, inputs, outcome.time, Backing::Memory).unwrap();
+    assert_eq!((rerun.commands, rerun.errors), (outcome.commands, 0));
+    assert_eq!(rerun.answered, rerun.commands);
+    for comparison in compare(&outcome.recorded, &rerun.summary) {
+        assert!(comparison.is_close, "{comparison:?}");
+    }
+}
+
+#[test]
 fn a_paced_run_comes_out_the_same_too() {
     let bytes = record(Pacing::Modelled, RecordOptions::default(), 400);
-    let outcome = play(&bytes);
+    let (outcome, _, _) = play(&bytes);
     assert_eq!(outcome.differences, Vec::<String>::new());
     assert!(outcome.has_end && outcome.recorded.device.array_busy_ns > 0);
 }
@@ -204,9 +219,9 @@ fn without_a_write(entries: &mut [Entry]) -> usize {
 #[test]
 fn a_write_that_is_missing_is_noticed() {
     let (start, mut entries) = entries(recording());
-    assert_eq!(entries.len() as u64, play(&written(&start, &entries)).entries, "the copy is whole");
+    assert_eq!(entries.len() as u64, play(&written(&start, &entries)).0.entries, "the copy is whole");
     let at = without_a_write(&mut entries);
-    let outcome = play(&written(&start, &entries));
+    let (outcome, _, _) = play(&written(&start, &entries));
     assert!(!outcome.differences.is_empty(), "the write of entry {at} is missing");
 }
 
@@ -226,7 +241,7 @@ fn a_write_that_is_missing_with_its_answer_is_noticed_by_the_figures() {
     let answer = at + answer.expect("it was answered");
     let Entry::Sent(_, len_bytes) = &mut entries[answer] else { unreachable!("it is an answer") };
     *len_bytes -= ANSWER_BYTES;
-    let outcome = play(&written(&start, &entries));
+    let (outcome, _, _) = play(&written(&start, &entries));
     assert!(!outcome.differences.is_empty(), "one write is missing");
 }
 
@@ -235,7 +250,7 @@ fn a_figure_that_was_changed_is_noticed() {
     let (start, mut entries) = entries(recording());
     let Some(Entry::End(summary)) = entries.last_mut() else { panic!("the recording has an end") };
     summary.erase_counts[0].1 += 1;
-    let outcome = play(&written(&start, &entries));
+    let (outcome, _, _) = play(&written(&start, &entries));
     assert_eq!(outcome.differences.len(), 1, "{:?}", outcome.differences);
     assert!(outcome.differences[0].contains("erase block"), "{:?}", outcome.differences);
 }
@@ -243,7 +258,7 @@ fn a_figure_that_was_changed_is_noticed() {
 #[test]
 fn a_run_that_was_cut_short_is_compared_up_to_its_last_check() {
     let whole = recording();
-    let outcome = play(&whole[..whole.len() - 3]);
+    let (outcome, _, _) = play(&whole[..whole.len() - 3]);
     assert!(!outcome.has_end && outcome.comparisons > 0);
     assert_eq!(outcome.differences, Vec::<String>::new());
 }
@@ -253,7 +268,7 @@ fn a_recording_keeps_its_limit_and_has_an_end() {
     let options = RecordOptions { size_max_bytes: 100 << 10, ..RecordOptions::default() };
     let bytes = record(Pacing::Unpaced, options, 2000);
     assert!(bytes.len() < 300 << 10, "{} bytes", bytes.len());
-    let outcome = play(&bytes);
+    let (outcome, _, _) = play(&bytes);
     assert!(outcome.has_end);
     assert_eq!(outcome.differences, Vec::<String>::new());
     assert_ne!(outcome.recorded, Summary::default());

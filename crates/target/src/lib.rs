@@ -32,9 +32,11 @@ mod slab;
 mod status;
 mod target;
 mod tcp;
+mod watch;
 
 pub use config::{Health, Home, NamespaceConfig, SubsystemConfig, TargetConfig};
 pub use connection::MovedConnection;
 pub use event::{Action, ConnectionId, Event};
 pub use target::{AssociationStatus, Target};
 pub use tcp::Outbox;
+pub use watch::{CommandOutline, OperationOutline};

@@ -7,6 +7,7 @@ use crate::io::{self, Plan};
 use crate::queue::{SlotIndex, SlotState, TakeError};
 use crate::target::Target;
 use crate::tcp::{Destination, Step};
+use crate::watch::CommandOutline;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, SourceId};
 use diecut_nvme::admin::Abort;
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData, PropertyCommand, fctype};
@@ -429,13 +430,17 @@ impl Target {
                 }
                 slot.state = SlotState::Submitted;
                 queue.submitted += 1;
-                actions.push(Action::Submit(NamespaceCommand {
+                let command = NamespaceCommand {
                     token: CommandToken(u64::from(connection.index) << 16 | u64::from(slot_index)),
                     namespace,
                     source: SourceId(connection.index),
                     arrived: slot.arrived,
                     operation,
-                }));
+                };
+                if let Some(watched) = &mut self.watched {
+                    watched.push(CommandOutline::of(&command));
+                }
+                actions.push(Action::Submit(command));
             }
             Ok(None) => {
                 queue.release(slot_index);

@@ -6,6 +6,7 @@ use crate::queue::SlotState;
 use crate::slab::Slab;
 use crate::status::status_of;
 use crate::tcp::Outbox;
+use crate::watch::CommandOutline;
 use diecut_namespace::contract::NamespaceCompletion;
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{QualifiedName, Status};
@@ -60,6 +61,8 @@ pub struct Target {
     pub(crate) now: Time,
     /// No patience ends before this. Traffic moves keep-alives on without touching it, so a tick may find nothing.
     tick_at: Time,
+    /// Commands since they were last taken, if someone watches.
+    pub(crate) watched: Option<Vec<CommandOutline>>,
 }
 
 impl Target {
@@ -87,6 +90,7 @@ impl Target {
             last_controller_id: 0,
             now: Time::ZERO,
             tick_at: Time::NEVER,
+            watched: None,
         }
     }
 
@@ -165,6 +169,16 @@ impl Target {
         self.make_runnable(index);
         self.forget_if_done(index);
         let _ = actions;
+    }
+
+    /// From now on, commands to namespaces are kept for [`Target::take_watched`].
+    pub fn watch(&mut self) {
+        self.watched.get_or_insert_default();
+    }
+
+    /// Takes the commands since the last call, in order.
+    pub fn take_watched(&mut self, commands: &mut Vec<CommandOutline>) {
+        commands.append(self.watched.get_or_insert_default());
     }
 
     /// Where the next bytes of a connection's stream go, if they are data of a large write: the driver may receive
