@@ -9,6 +9,14 @@ pub struct LogAddress(pub u32);
 impl LogAddress {
     /// No place: never written, or deallocated.
     pub const NONE: LogAddress = LogAddress(u32::MAX);
+    /// There was something, but the medium lost where.
+    pub const LOST: LogAddress = LogAddress(u32::MAX - 1);
+
+    /// Whether it names a place.
+    #[inline]
+    pub fn is_place(self) -> bool {
+        self.0 < LogAddress::LOST.0
+    }
 }
 
 /// A segment of a log: one logical erase block on every unit it stripes over.

@@ -14,6 +14,7 @@
 //!
 //! Not known here: volumes, LBAs, hosts, the clock. Owner tags and notes are opaque.
 
+pub mod anchor;
 mod divisor;
 pub mod head;
 mod layout;

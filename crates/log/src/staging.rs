@@ -56,6 +56,8 @@ pub(crate) struct Chunk {
     pub data_count: u32,
     pub note_count: u32,
     pub pending: u32,
+    /// Filler that ends its segment.
+    pub fills_room: bool,
     pub checksums: Vec<u32>,
 }
 

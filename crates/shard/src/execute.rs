@@ -313,6 +313,7 @@ impl<M: Media> Shard<M> {
         let config = StoreConfig {
             exported_ius: record.exported_ius,
             volatile_cache: self.config.volatile_cache,
+            checkpoint: self.config.checkpoint,
             ..StoreConfig::default()
         };
         let staging = record.staging_slot.and_then(|slot| self.staging_region(slot));

@@ -28,5 +28,6 @@ pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
 pub use cost::CostModel;
 /// Emulated devices, for those who make the device that a shard runs on.
 pub use diecut_emulator as emulator;
+pub use diecut_volume::CheckpointPace;
 pub use diecut_vssd::{DiePlacement, PoolConfig};
 pub use shard::{Shard, ShardConfig};

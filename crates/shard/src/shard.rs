@@ -13,6 +13,7 @@ use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, Namespac
 use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
 use diecut_units::{ProtectedMemory, ProtectedRegion, Time};
+use diecut_volume::CheckpointPace;
 use diecut_vssd::{Pool, PoolConfig, Share, VssdId};
 
 /// How often one call of [`Drive::work`] goes round between target, namespaces and flash before it returns to the
@@ -32,6 +33,8 @@ pub struct ShardConfig {
     pub staging_bytes_per_vssd: usize,
     /// Without protected memory: completions of writes wait for the flash unless this is set; hosts must flush then.
     pub volatile_cache: bool,
+    /// How much the checkpoints of the stores may write.
+    pub checkpoint: CheckpointPace,
     /// Name of the device in reports: its profile or model.
     pub device_name: String,
     /// Identity of a pool that is made new; an existing one keeps its own.
@@ -48,6 +51,7 @@ impl Default for ShardConfig {
             admission: AdmissionConfig::default(),
             staging_bytes_per_vssd: 8 << 20,
             volatile_cache: false,
+            checkpoint: CheckpointPace::default(),
             device_name: "device".to_owned(),
             new_pool_uuid: [0x0d; 16],
             cost_model: None,

@@ -68,7 +68,10 @@ impl<M: Media> Shard<M> {
             programmed_user_bytes: bytes(statistics.log.user_ius),
             programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius),
             programmed_metadata_bytes: bytes(
-                statistics.log.map_ius + statistics.log.summary_ius + statistics.log.padding_ius,
+                statistics.log.map_ius
+                    + statistics.log.anchor_ius
+                    + statistics.log.summary_ius
+                    + statistics.log.padding_ius,
             ),
             erases: self.flash.pool.vssd_erases(id),
             read_only_reason: store.read_only_reason().map(str::to_owned),

@@ -78,6 +78,16 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a cut tears filler, and what lies whole behind it is not found",
     },
     Mutant {
+        name: "volume: records before the anchor replayed",
+        system: "stack",
+        story: "recovery replays what the leaves already have, and what undid it may be gone",
+    },
+    Mutant {
+        name: "volume: anchor before its leaves",
+        system: "stack",
+        story: "an anchor names leaves that are not yet programmed",
+    },
+    Mutant {
         name: "vssd: incomplete block wins",
         system: "stack",
         story: "after a cut a block that was not programmed to its end counts as if it were",

@@ -12,7 +12,7 @@ use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
+use diecut_shard::{CheckpointPace, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
 use diecut_units::{Buffer, BufferMut, ContentMode, Time, checksum_append, mark};
 use std::collections::BTreeMap;
 
@@ -50,7 +50,16 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
         pool,
         staging_bytes_per_vssd: STAGING_BYTES_PER_VSSD,
         volatile_cache: plan.system.volatile_cache,
+        checkpoint: pace(plan),
         ..ShardConfig::default()
+    }
+}
+
+/// Every third plan runs with the pace of a real store; in the others checkpoints are frequent, to meet cuts and faults.
+fn pace(plan: &Plan) -> CheckpointPace {
+    match plan.seed % 3 {
+        0 => CheckpointPace::default(),
+        _ => CheckpointPace { ius_per_leaf: 10 + plan.seed % 30, ius_per_anchor_iu: 15 + plan.seed % 50 },
     }
 }
 

@@ -13,9 +13,11 @@
 //!
 //! Not known here: hosts, NVMe, other vSSDs, the clock.
 
+mod checkpoint;
 pub mod contract;
 mod map;
 mod open;
 mod store;
 
+pub use checkpoint::CheckpointPace;
 pub use store::{Store, StoreConfig, StoreStatistics};

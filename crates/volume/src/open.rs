@@ -1,16 +1,22 @@
-//! Recovery: page marks tell which erase block belongs to which segment, chunk heads what each holds; records are
-//! replayed in the order of their sequences, staging included.
+//! Recovery. The newest whole anchor says from which sequence on records are replayed, and where the leaves of the map
+//! lay. Page marks tell which erase block belongs to which segment; segments that the anchor does not cover are walked
+//! head by head. Then the leaves are read, and the records, those in staging included, are replayed over them in the order
+//! of their sequences. Without an anchor everything is walked.
 
 use crate::Store;
-use crate::map::{NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
+use crate::checkpoint::decode_volumes;
+use crate::map::{self, LEAF_ENTRIES, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, VolumeMap};
+use diecut_log::anchor::{Anchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::head::{self, Head};
 use diecut_log::walk::{self, Run};
-use diecut_log::{LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, SegmentIndex, TOKEN_USER, mark};
+use diecut_log::{
+    LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_MAP, SegmentIndex, TOKEN_USER, mark,
+};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{
     EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError, SpaceToken,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const DATA: u64 = 1 << 48;
 /// Set in the token of a head that is read again.
@@ -18,12 +24,47 @@ const AGAIN: u64 = 1 << 49;
 /// Pages of an erase block whose OOB is looked at for its mark.
 const MARK_PAGES_TRIED: u32 = 32;
 
+/// Reads of leaves under way at once.
+const LEAF_READS: usize = 64;
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Anchors,
+    Marks,
+    Heads,
+    Leaves,
+}
+
+/// Leaves that lie one behind the other in a program unit.
+struct LeafRun {
+    volume: u16,
+    leaf: usize,
+    count: u32,
+    place: LogAddress,
+    again: bool,
+}
+
+enum Entry {
+    Run(Run),
+    Note([u64; 3]),
+}
+
 #[derive(Default)]
 pub(crate) struct Opening {
+    phase: Phase,
+    anchor_blocks: Vec<HeldBlock>,
+    found: FoundPieces,
+    anchor: Anchor,
+    /// Records to be replayed: sequence, chunk, what.
+    order: Vec<(u64, usize, Entry)>,
+    /// Where the head of each chunk lies now.
+    places: Vec<LogAddress>,
+    leaf_runs: Vec<LeafRun>,
+    next_leaf_run: usize,
     blocks: Vec<HeldBlock>,
     marks: Vec<Option<mark::Mark>>,
     outstanding: usize,
-    walking: bool,
     written: BTreeMap<(u16, u32), u32>,
     /// A chunk whose data is being checked, by segment: reads under way and whether all was right.
     checking: BTreeMap<u32, (RecoveredChunk, u32, bool)>,
@@ -37,9 +78,84 @@ pub(crate) struct Opening {
 impl Store {
     pub(crate) fn start_opening(&mut self, space: &mut dyn EraseBlockSpace) {
         let opening = self.opening.as_mut().expect("opening");
-        opening.blocks = space.held_blocks();
+        let held = space.held_blocks();
+        opening.anchor_blocks = held.iter().filter(|held| held.purpose == PURPOSE_ANCHOR).copied().collect();
+        opening.blocks = held;
         opening.blocks.retain(|held| held.purpose == PURPOSE_SEGMENT);
         opening.blocks.sort_by_key(|held| held.allocation_sequence);
+        for index in 0..opening.anchor_blocks.len() {
+            let opening = self.opening.as_ref().expect("opening");
+            let units = opening.anchor_blocks[index].written_pages / space.shape().program_unit_pages;
+            for unit in 0..units {
+                self.read_anchor_unit(index, unit, 0, space);
+            }
+        }
+        if self.opening.as_ref().is_some_and(|o| o.outstanding == 0) {
+            self.anchors_done(space);
+        }
+    }
+
+    fn read_anchor_unit(&mut self, index: usize, unit: u32, flags: u64, space: &mut dyn EraseBlockSpace) {
+        let unit_ius = space.shape().program_unit_ius();
+        let opening = self.opening.as_mut().expect("opening");
+        opening.outstanding += 1;
+        let block = opening.anchor_blocks[index].block;
+        let buffer = self.log.pool().take(unit_ius as usize * IU_SIZE_BYTES);
+        let token = SpaceToken(TOKEN_USER | flags | u64::from(unit & 0xffff) << 32 | index as u64);
+        space.read(token, block, unit * unit_ius, unit_ius, buffer, None, IoClass::Metadata);
+    }
+
+    fn anchor_unit_arrived(&mut self, completion: &SpaceCompletion, space: &mut dyn EraseBlockSpace) {
+        let index = (completion.token.0 & 0xffff_ffff) as usize;
+        let unit = (completion.token.0 >> 32 & 0xffff) as u32;
+        let opening = self.opening.as_mut().expect("opening");
+        let held = opening.anchor_blocks[index];
+        match (&completion.result, &completion.destination) {
+            (Ok(()), Some(bytes)) => opening.found.add(held.block, bytes),
+            (Err(SpaceError::Erased { .. }), _) => {}
+            _ if completion.token.0 & AGAIN == 0 => self.read_anchor_unit(index, unit, AGAIN, space),
+            _ => {
+                let shape = space.shape();
+                let written = held.written_pages / shape.program_unit_pages;
+                // A cut can tear the last units, and an anchor that ends there never counted.
+                if unit + 2 + shape.unsafe_units <= written {
+                    diecut_units::mark!("volume: anchor lost");
+                    opening.records_lost = true;
+                }
+            }
+        }
+    }
+
+    fn anchors_done(&mut self, space: &mut dyn EraseBlockSpace) {
+        let opening = self.opening.as_mut().expect("opening");
+        opening.phase = Phase::Marks;
+        let (newest, next_number) = opening.found.newest();
+        let mut kept = Vec::new();
+        if let Some((anchor, blocks)) = newest {
+            diecut_units::mark!("volume: anchor found");
+            match decode_volumes(&anchor.owner) {
+                Some(volumes) => {
+                    for (number, size_ius, leaves) in volumes {
+                        let volume = self.maps.volume(number);
+                        volume.exists = true;
+                        volume.resize(size_ius, anchor.sequence);
+                        volume.leaves = leaves;
+                    }
+                }
+                None => opening.records_lost = true,
+            }
+            self.log.adopt_anchor(&anchor, &blocks, next_number);
+            opening.anchor = anchor;
+            kept = blocks;
+        } else {
+            self.log.adopt_anchor(&Anchor::default(), &[], next_number);
+        }
+        for held in &opening.anchor_blocks {
+            if !kept.contains(&held.block) {
+                space.free(held.block).expect("held");
+            }
+        }
+        opening.found = FoundPieces::default();
         opening.marks = vec![None; opening.blocks.len()];
         let size = space.shape().oob_size_bytes as usize;
         for (index, held) in opening.blocks.iter().enumerate() {
@@ -62,7 +178,17 @@ impl Store {
         if self.log.is_gone() {
             return;
         }
-        if !opening.walking {
+        if opening.phase == Phase::Anchors {
+            self.anchor_unit_arrived(&completion, space);
+            if self.opening.as_ref().is_some_and(|o| o.outstanding == 0) {
+                self.anchors_done(space);
+            }
+            return;
+        }
+        if opening.phase == Phase::Leaves {
+            return self.leaves_arrived(completion, space);
+        }
+        if opening.phase == Phase::Marks {
             let shape = *space.shape();
             let found = completion
                 .oob
@@ -142,7 +268,7 @@ impl Store {
     fn marks_done(&mut self, space: &mut dyn EraseBlockSpace) {
         let width = self.log.layout().width as usize;
         let opening = self.opening.as_mut().expect("opening");
-        opening.walking = true;
+        opening.phase = Phase::Heads;
         let mut found: BTreeMap<u32, (u32, u16, Vec<LogicalBlock>)> = BTreeMap::new();
         let mut unused = Vec::new();
         for (held, mark) in opening.blocks.iter().zip(&opening.marks) {
@@ -172,8 +298,15 @@ impl Store {
         for (segment, (generation, stream, blocks)) in &found {
             self.log.adopt_segment(*segment, *generation, usize::from(*stream), blocks);
         }
-        for segment in found.keys() {
-            self.walk_on(*segment, 0, space);
+        for (segment, (generation, ..)) in &found {
+            let anchor = &self.opening.as_ref().expect("opening").anchor;
+            match anchor.segments.get(&SegmentIndex(*segment)) {
+                Some((covered, units)) if covered == generation => {
+                    diecut_units::mark!("volume: segment not walked");
+                    self.log.adopt_closed(*segment, *units);
+                }
+                _ => self.walk_on(*segment, 0, space),
+            }
         }
         if self.opening.as_ref().is_some_and(|o| o.outstanding == 0) {
             self.replay(space);
@@ -300,75 +433,202 @@ impl Store {
         self.walk_on(segment, next, space);
     }
 
+    /// All heads are known: what they record is put in order.
     fn replay(&mut self, space: &mut dyn EraseBlockSpace) {
-        let Opening { mut chunks, records_lost, .. } = *self.opening.take().expect("opening");
-        if records_lost {
-            // What the lost records said cannot be known: older data may show. No write may build on that.
-            self.log
-                .set_read_only("the medium lost records of writes: some data may be older than acknowledged");
-        }
+        let opening = self.opening.as_mut().expect("opening");
+        opening.phase = Phase::Leaves;
         // Where each chunk's head lies now.
-        let mut places: Vec<LogAddress> = Vec::new();
-        let on_flash = chunks.len();
-        for chunk in &chunks {
-            places.push(self.log.layout().address(SegmentIndex(chunk.head.segment), chunk.head.offset));
+        for chunk in &opening.chunks {
+            let head = &chunk.head;
+            opening.places.push(self.log.layout().address(SegmentIndex(head.segment), head.offset));
         }
+        let on_flash = opening.chunks.len();
+        let whole: BTreeSet<_> = opening.chunks.iter().map(|chunk| name_of(&chunk.head)).collect();
         for (slot, found) in self.log.found_in_staging() {
-            let whole = chunks.iter().any(|c| {
-                let (a, b) = (c.head, found.head);
-                (a.segment, a.generation, a.offset, a.sequence)
-                    == (b.segment, b.generation, b.offset, b.sequence)
-            });
-            if whole {
-                self.log.drop_staged(slot);
-                continue;
-            }
-            if found.head.data_count == 0 && found.head.note_count == 0 {
+            if whole.contains(&name_of(&found.head))
+                || found.head.data_count == 0 && found.head.note_count == 0
+            {
                 self.log.drop_staged(slot);
                 continue;
             }
             let last = entries(&found).1;
             let segment = self.log.adopt_staged(slot, &found, last);
-            places.push(self.log.layout().address(segment, 0));
-            chunks.push(found);
+            opening.places.push(self.log.layout().address(segment, 0));
+            opening.chunks.push(found);
         }
-        enum Entry {
-            Run(Run),
-            Note([u64; 3]),
-        }
-        let mut order: Vec<(u64, usize, Entry)> = Vec::new();
-        for (index, chunk) in chunks.iter().enumerate() {
+        let first =
+            if mutant!("volume: records before the anchor replayed") { 0 } else { opening.anchor.sequence };
+        let order = &mut opening.order;
+        for (index, chunk) in opening.chunks.iter().enumerate() {
             let (mut last, mut last_note) = (0, 0);
             let mut notes = Vec::new();
             walk::runs(
                 &chunk.head,
                 &chunk.bytes,
-                |sequence, words| notes.push((sequence, words)),
+                |sequence, words| {
+                    last_note = last_note.max(sequence);
+                    // The leaves have it, and newer ones that undo it may have been there too.
+                    if sequence >= first {
+                        notes.push((sequence, index, Entry::Note(words)));
+                    }
+                },
                 |run| {
-                    last = last.max(run.sequence + u64::from(run.count) - 1);
-                    order.push((run.sequence, index, Entry::Run(run)));
+                    let end = run.sequence + u64::from(run.count);
+                    last = last.max(end - 1);
+                    let before = first.saturating_sub(run.sequence).min(run.count.into()) as u32;
+                    if end > first && before < run.count {
+                        let run = Run {
+                            sequence: run.sequence + u64::from(before),
+                            first: run.first + before,
+                            count: run.count - before,
+                        };
+                        order.push((run.sequence, index, Entry::Run(run)));
+                    }
                 },
             );
-            for (sequence, words) in notes {
-                last_note = last_note.max(sequence);
-                order.push((sequence, index, Entry::Note(words)));
-            }
+            order.append(&mut notes);
             if index < on_flash {
                 self.log.adopt_chunk(&chunk.head, last.max(last_note), last_note);
             }
         }
-        order.sort_by_key(|(sequence, index, _)| (*sequence, *index));
+        order.sort_unstable_by_key(|(sequence, index, _)| (*sequence, *index));
+        self.find_leaves();
+        self.read_leaves(space);
+    }
+
+    /// Leaves that were written since the anchor was taken, or moved, are where their records say.
+    fn find_leaves(&mut self) {
+        let opening = self.opening.as_mut().expect("opening");
+        for (sequence, index, entry) in &opening.order {
+            let chunk = &opening.chunks[*index];
+            let Entry::Run(run) = entry else { continue };
+            if usize::from(chunk.head.stream) != STREAM_MAP {
+                continue;
+            }
+            for record in run.first..run.first + run.count {
+                if sequence + u64::from(record - run.first) < opening.anchor.taken_at {
+                    continue;
+                }
+                let Some((volume, leaf)) = map::leaf_of(head::record(&chunk.bytes, record as usize)) else {
+                    continue;
+                };
+                let volume = self.maps.volumes.get_mut(usize::from(volume));
+                if let Some(place) = volume.and_then(|volume| volume.leaves.get_mut(leaf)) {
+                    *place = opening.places[*index].0 + 1 + record;
+                }
+            }
+        }
+        for (volume, map) in self.maps.volumes.iter().enumerate() {
+            for (leaf, place) in map.leaves.iter().map(|place| LogAddress(*place)).enumerate() {
+                if !place.is_place() {
+                    continue;
+                }
+                match opening.leaf_runs.last_mut() {
+                    Some(run)
+                        if usize::from(run.volume) == volume
+                            && run.leaf + run.count as usize == leaf
+                            && run.place.0 + run.count == place.0
+                            && run.count < self.log.run_limit(run.place) =>
+                    {
+                        run.count += 1;
+                    }
+                    _ => {
+                        let volume = volume as u16;
+                        opening.leaf_runs.push(LeafRun { volume, leaf, count: 1, place, again: false });
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_leaves(&mut self, space: &mut dyn EraseBlockSpace) {
+        loop {
+            let opening = self.opening.as_mut().expect("opening");
+            if opening.outstanding >= LEAF_READS || opening.next_leaf_run == opening.leaf_runs.len() {
+                break;
+            }
+            let index = opening.next_leaf_run;
+            opening.next_leaf_run += 1;
+            let LeafRun { place, count, .. } = opening.leaf_runs[index];
+            if !self.log.is_present(place) {
+                self.leaves_lost(index);
+                continue;
+            }
+            opening.outstanding += 1;
+            let buffer = self.log.pool().take(count as usize * IU_SIZE_BYTES);
+            let token = SpaceToken(TOKEN_USER | index as u64);
+            self.log.read(token, place, count, buffer, IoClass::Metadata, space);
+        }
+        if self.opening.as_ref().is_some_and(|o| o.outstanding == 0) {
+            self.finish();
+        }
+    }
+
+    fn leaves_arrived(&mut self, completion: SpaceCompletion, space: &mut dyn EraseBlockSpace) {
+        let index = (completion.token.0 & 0xffff_ffff) as usize;
+        let opening = self.opening.as_mut().expect("opening");
+        let run = &mut opening.leaf_runs[index];
+        self.log.unpin(run.place);
+        let right = match (&completion.result, &completion.destination, &completion.oob) {
+            (Ok(()), Some(data), Some(oob)) => self.log.verify(run.place, IU_SIZE_BYTES, data, oob).is_ok(),
+            _ => false,
+        };
+        let LeafRun { volume, leaf, count, place, again } = *run;
+        if right {
+            let entries = &mut self.maps.volume(volume).entries;
+            let data = completion.destination.expect("read");
+            let from = leaf * LEAF_ENTRIES;
+            for (entry, word) in entries[from..].iter_mut().zip(data.chunks_exact(4)) {
+                *entry = u32::from_le_bytes(word.try_into().expect("4 bytes"));
+            }
+        } else if count > 1 || !again {
+            // Each by itself, and that twice.
+            for step in 0..count {
+                let (leaf, place) = (leaf + step as usize, LogAddress(place.0 + step));
+                opening.leaf_runs.push(LeafRun { volume, leaf, count: 1, place, again: count == 1 });
+            }
+        } else {
+            self.leaves_lost(index);
+        }
+        self.read_leaves(space);
+    }
+
+    /// Nobody knows any more where the data of these leaves is.
+    fn leaves_lost(&mut self, index: usize) {
+        diecut_units::mark!("volume: leaf lost");
+        let opening = self.opening.as_mut().expect("opening");
+        opening.records_lost = true;
+        let run = &opening.leaf_runs[index];
+        let map = self.maps.volume(run.volume);
+        let first = run.leaf * LEAF_ENTRIES;
+        let end = map.entries.len().min(first + run.count as usize * LEAF_ENTRIES);
+        map.entries[first..end].fill(LogAddress::LOST.0);
+        map.leaves[run.leaf..run.leaf + run.count as usize].fill(LogAddress::NONE.0);
+    }
+
+    /// Records are replayed over the leaves, and what lives is counted.
+    fn finish(&mut self) {
+        let Opening { chunks, places, order, records_lost, anchor, .. } =
+            *self.opening.take().expect("opening");
+        if records_lost {
+            // What the lost records said cannot be known: older data may show. No write may build on that.
+            self.log
+                .set_read_only("the medium lost records of writes: some data may be older than acknowledged");
+        }
         for (_, index, entry) in order {
             match entry {
                 Entry::Run(run) => {
-                    for record in run.first..run.first + run.count {
-                        let tag = head::record(&chunks[index].bytes, record as usize);
-                        let (volume, iu) = ((tag >> 48) as u16, tag & ((1 << 48) - 1));
-                        let map = &mut self.maps.volume(volume).entries;
-                        if map.len() as u64 <= iu {
-                            map.resize(iu as usize + 1, LogAddress::NONE.0);
-                        }
-                        map[iu as usize] = places[index].0 + 1 + record;
+                    if usize::from(chunks[index].head.stream) == STREAM_MAP {
+                        continue;
+                    }
+                    let records = run.first..run.first + run.count;
+                    let tag = |record: u32| head::record(&chunks[index].bytes, record as usize);
+                    for record in records.clone() {
+                        self.maps.prefetch((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
+                    }
+                    for record in records {
+                        let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
+                        replay_entry(self.maps.volume(volume), iu as usize, places[index].0 + 1 + record);
                     }
                 }
                 Entry::Note(words) => {
@@ -377,33 +637,67 @@ impl Store {
                         NOTE_DEALLOCATE => {
                             let len = volume.entries.len() as u64;
                             let end = words[1].saturating_add(words[2]).min(len) as usize;
-                            volume.entries[(words[1].min(len) as usize)..end].fill(LogAddress::NONE.0);
+                            let first = words[1].min(len) as usize;
+                            volume.entries[first..end].fill(LogAddress::NONE.0);
+                            for leaf in first / LEAF_ENTRIES..end.div_ceil(LEAF_ENTRIES) {
+                                volume.mark_dirty(leaf * LEAF_ENTRIES);
+                            }
                         }
-                        NOTE_CREATE => (volume.exists, volume.size_ius) = (true, words[2]),
+                        NOTE_CREATE => {
+                            volume.exists = true;
+                            volume.resize(words[2].max(volume.entries.len() as u64), anchor.sequence);
+                            volume.size_ius = words[2];
+                        }
                         NOTE_DELETE => *volume = Default::default(),
                         _ => {}
                     }
                 }
             }
         }
+        let mut lost = false;
         for volume in &mut self.maps.volumes {
             if !volume.exists {
                 *volume = Default::default();
                 continue;
             }
-            volume.entries.resize(volume.size_ius as usize, LogAddress::NONE.0);
+            volume.resize(volume.size_ius, anchor.sequence);
             volume.used_ius = 0;
-            for entry in volume.entries.iter().filter(|e| **e != LogAddress::NONE.0) {
-                self.log.validate(LogAddress(*entry));
+            for entry in volume.entries.iter_mut().filter(|e| **e != LogAddress::NONE.0) {
                 volume.used_ius += 1;
+                if LogAddress(*entry).is_place() && !self.log.is_present(LogAddress(*entry)) {
+                    *entry = LogAddress::LOST.0;
+                }
+                match LogAddress(*entry) {
+                    LogAddress::LOST => lost = true,
+                    place => self.log.validate(place),
+                }
+            }
+            for leaf in volume.leaves.iter().filter(|leaf| **leaf != LogAddress::NONE.0) {
+                self.log.validate(LogAddress(*leaf));
             }
         }
-        let _ = space;
+        if lost {
+            diecut_units::mark!("volume: places lost");
+            self.log.set_read_only("the medium lost a part of the map: reads of what lay there fail");
+        }
     }
 }
 
+/// Before the size of a volume is known, its map grows with its records.
+fn replay_entry(volume: &mut VolumeMap, iu: usize, place: u32) {
+    if volume.entries.len() <= iu {
+        volume.resize(iu as u64 + 1, 0);
+    }
+    volume.entries[iu] = place;
+    volume.mark_dirty(iu);
+}
+
+fn name_of(head: &Head) -> (u32, u32, u32, u64) {
+    (head.segment, head.generation, head.offset, head.sequence)
+}
+
 fn stream_bytes(head: &Head, user_bytes: usize) -> usize {
-    if usize::from(head.stream) == diecut_log::STREAM_MAP { IU_SIZE_BYTES } else { user_bytes }
+    if usize::from(head.stream) == STREAM_MAP { IU_SIZE_BYTES } else { user_bytes }
 }
 
 /// First and last sequence of a chunk.

@@ -1,3 +1,4 @@
+use crate::checkpoint::{Checkpoint, CheckpointPace};
 use crate::contract::{
     VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
 };
@@ -19,6 +20,8 @@ pub struct StoreConfig {
     pub group_commit: Span,
     /// Staging slots of the user stream without protected memory.
     pub user_slots: usize,
+    /// How much the checkpoint may write.
+    pub checkpoint: CheckpointPace,
 }
 
 impl Default for StoreConfig {
@@ -28,6 +31,7 @@ impl Default for StoreConfig {
             volatile_cache: false,
             group_commit: Span::from_micros(200),
             user_slots: 32,
+            checkpoint: CheckpointPace::default(),
         }
     }
 }
@@ -90,7 +94,8 @@ pub struct Store {
     free_reads: Vec<usize>,
     parts: Vec<Option<Part>>,
     free_parts: Vec<usize>,
-    host_written_ius: u64,
+    pub(crate) host_written_ius: u64,
+    pub(crate) checkpoint: Checkpoint,
 }
 
 impl Store {
@@ -119,6 +124,7 @@ impl Store {
             parts: Vec::new(),
             free_parts: Vec::new(),
             host_written_ius: 0,
+            checkpoint: Checkpoint::default(),
         };
         store.config.exported_ius = store.config.exported_ius.min(store.log.usable_ius());
         store.start_opening(space);
@@ -280,7 +286,7 @@ impl Store {
                         return false;
                     };
                     let old = self.maps.set(volume, iu, address);
-                    if old != LogAddress::NONE {
+                    if old.is_place() {
                         self.log.invalidate(old);
                     }
                     *done += 1;
@@ -296,7 +302,7 @@ impl Store {
                 let count = if mutant!("volume: last IU of a deallocation kept") { count - 1 } else { count };
                 for iu in first..first + count {
                     let old = self.maps.set(volume, iu, LogAddress::NONE);
-                    if old != LogAddress::NONE {
+                    if old.is_place() {
                         self.log.invalidate(old);
                     }
                 }
@@ -305,13 +311,15 @@ impl Store {
                 let size_ius = *size_ius;
                 let existing = self.maps.volume(volume);
                 if !existing.exists || existing.size_ius != size_ius {
+                    let sequence = self.log.next_sequence();
                     if self.log.note(map::note(NOTE_CREATE, volume, 0, size_ius), space).is_none() {
                         return false;
                     }
                     let volume = self.maps.volume(volume);
                     assert!(!volume.exists || size_ius >= volume.size_ius, "volumes do not shrink");
-                    (volume.exists, volume.size_ius) = (true, size_ius);
-                    volume.entries.resize(size_ius as usize, LogAddress::NONE.0);
+                    volume.exists = true;
+                    volume.resize(size_ius, sequence);
+                    self.maps.open_group = None;
                 }
             }
             Change::Delete => {
@@ -320,11 +328,12 @@ impl Store {
                         return false;
                     }
                     let deleted = std::mem::take(self.maps.volume(volume));
-                    for entry in deleted.entries {
-                        if entry != LogAddress::NONE.0 {
-                            self.log.invalidate(LogAddress(entry));
+                    for entry in deleted.entries.into_iter().chain(deleted.leaves).map(LogAddress) {
+                        if entry.is_place() {
+                            self.log.invalidate(entry);
                         }
                     }
+                    self.maps.open_group = None;
                 }
             }
         }
@@ -365,11 +374,18 @@ impl Store {
         let operation = take_slot(&mut self.reads, &mut self.free_reads);
         let (loan, mut rest) = destination.lend();
         let mut pending = 0;
+        let mut lost = None;
         let mut done = 0;
         while done < iu_count {
             let iu = first_iu + u64::from(done);
             let address = self.maps.get(volume, iu);
             if address == LogAddress::NONE {
+                rest.split_to(iu_bytes).fill(0);
+                done += 1;
+                continue;
+            }
+            if address == LogAddress::LOST {
+                lost.get_or_insert(iu);
                 rest.split_to(iu_bytes).fill(0);
                 done += 1;
                 continue;
@@ -399,12 +415,13 @@ impl Store {
         drop(rest);
         if pending == 0 {
             self.free_reads.push(operation);
-            let destination = (!verify).then(|| loan.reclaim());
-            completions.push(VolumeCompletion { token, result: Ok(()), destination });
+            let destination = (!verify && lost.is_none()).then(|| loan.reclaim());
+            let result = lost.map_or(Ok(()), |iu| Err(VolumeError::Unrecovered { iu }));
+            completions.push(VolumeCompletion { token, result, destination });
             return;
         }
         let loan = (!verify).then_some(loan);
-        self.reads[operation] = Some(ReadOperation { token, loan, pending, lost: None, gone: false });
+        self.reads[operation] = Some(ReadOperation { token, loan, pending, lost, gone: false });
     }
 
     /// Takes a completion of the space.
@@ -485,6 +502,7 @@ impl Store {
             self.log.want_durable(*last);
             self.pad_at = Time::NEVER;
         }
+        self.checkpoint(space);
         self.log.work(space, &mut self.maps);
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
         while !self.queue.is_empty()
@@ -552,8 +570,13 @@ impl Store {
         for volume in &self.maps.volumes {
             let mut used = 0;
             for entry in volume.entries.iter().filter(|e| **e != LogAddress::NONE.0) {
-                counts[self.log.layout().segment_of(LogAddress(*entry)).0 as usize] += 1;
                 used += 1;
+                if LogAddress(*entry).is_place() {
+                    counts[self.log.layout().segment_of(LogAddress(*entry)).0 as usize] += 1;
+                }
+            }
+            for leaf in volume.leaves.iter().map(|leaf| LogAddress(*leaf)).filter(|leaf| leaf.is_place()) {
+                counts[self.log.layout().segment_of(leaf).0 as usize] += 1;
             }
             assert_eq!(used, volume.used_ius, "used IUs");
         }

@@ -19,7 +19,13 @@ impl Log {
 
     pub(super) fn open_new_segment(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<u32> {
         self.count_free(space);
-        let keep = if stream == STREAM_USER { RESERVE_SEGMENTS } else { 0 };
+        // Whoever makes room comes before those who use it up: the cleaner may take the last segment.
+        let keep = match stream {
+            STREAM_USER => reserve_segments(self.real_segments),
+            STREAM_MAP if !self.placing_copies => reserve_segments(self.real_segments) - 1,
+            STREAM_MAP => 1,
+            _ => 0,
+        };
         if self.free_segments <= keep {
             return None;
         }
@@ -74,9 +80,9 @@ impl Log {
                 let first = self.segments[segment as usize].next_unit;
                 return Some((segment, first, left.min(self.layout.chunk_units)));
             }
-            // Only the rest of a failed segment, or one too short for a chunk that moves, is left unwritten.
-            self.segments[segment as usize].state = SegmentState::Sealed;
-            self.open_segment[stream] = None;
+            // Too short for a chunk that moves: filler ends the segment, or what it holds would never be safe.
+            diecut_units::mark!("log: segment ended with filler");
+            self.fill_rest(stream, segment)?;
         }
         let segment = self.open_new_segment(stream, space)?;
         Some((segment, 0, self.layout.chunk_units))
@@ -97,6 +103,11 @@ impl Log {
             free.next()?;
         }
         let (segment, first_unit, room_units) = self.place(stream, 1, space)?;
+        self.start_chunk(slot, stream, segment, first_unit, room_units);
+        Some(slot)
+    }
+
+    fn start_chunk(&mut self, slot: usize, stream: usize, segment: u32, first_unit: u32, room_units: u32) {
         let offset = first_unit * self.layout.unit_ius;
         let generation = self.segments[segment as usize].generation;
         let sequence = self.next_sequence;
@@ -118,10 +129,23 @@ impl Log {
             data_count: 0,
             note_count: 0,
             pending: 0,
+            fills_room: false,
             checksums: std::mem::take(&mut slot_ref.spare_checksums),
         });
         self.open[stream] = Some(slot);
-        Some(slot)
+    }
+
+    /// Ends an open segment with filler. `None` if staging must be waited for.
+    fn fill_rest(&mut self, stream: usize, segment: u32) -> Option<()> {
+        while self.open_segment[stream] == Some(segment) {
+            let first_unit = self.segments[segment as usize].next_unit;
+            let left = self.layout.segment_units - first_unit;
+            let slot = self.slots_of(stream).find(|slot| self.slots[*slot].is_free())?;
+            self.start_chunk(slot, stream, segment, first_unit, left.min(self.layout.chunk_units));
+            self.slots[slot].chunk.as_mut().expect("just started").fills_room = true;
+            self.seal(stream);
+        }
+        Some(())
     }
 
     /// Whether `count` more IUs can be appended to the user stream without waiting.
@@ -259,7 +283,7 @@ impl Log {
         if chunk.data_count + chunk.note_count == 0 {
             // Filler, which makes earlier units safe.
             let wanted = self.layout.shape.unsafe_units * self.layout.width;
-            chunk.units = wanted.clamp(1, chunk.room_units);
+            chunk.units = if chunk.fills_room { chunk.room_units } else { wanted.clamp(1, chunk.room_units) };
         }
         chunk.state = ChunkState::Sealed;
         let segment = chunk.segment;

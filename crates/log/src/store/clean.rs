@@ -75,11 +75,7 @@ impl Log {
             return;
         }
         for (segment, valid) in self.segments.iter_mut().zip(&self.valid) {
-            if segment.state != SegmentState::Sealed
-                || *valid > 0
-                || segment.last_note > 0
-                || segment.poisoned
-            {
+            if segment.state != SegmentState::Sealed || *valid > 0 || segment.last_note >= self.anchored {
                 continue;
             }
             if segment.chunks > 0 {
@@ -95,14 +91,20 @@ impl Log {
         self.unfinished = false;
         self.free_dead_segments();
         self.count_free(space);
+        if self.free_segments < 2 {
+            // Copies, moves and leaves may all wait for a segment, and those being freed for what was copied.
+            self.urge();
+        }
         for _ in 0..4 {
             self.flush_copy_reads(space);
+            self.placing_copies = true;
             self.place_copies(space, owner);
+            self.placing_copies = false;
             if self.victim.is_none() {
                 let freeing =
                     self.segments.iter().filter(|s| s.state == SegmentState::Freeing).count() as u32;
-                if self.free_segments + freeing >= CLEAN_BELOW_SEGMENTS {
-                    if freeing > 0 && self.free_segments < CLEAN_BELOW_SEGMENTS {
+                if self.free_segments + freeing >= clean_below_segments(self.real_segments) {
+                    if freeing > 0 && self.free_segments < clean_below_segments(self.real_segments) {
                         self.urge();
                     }
                     return;
@@ -112,8 +114,8 @@ impl Log {
                     return;
                 };
                 self.segments[segment as usize].state = SegmentState::Cleaning;
-                let walked =
-                    self.valid[segment as usize] == 0 && self.segments[segment as usize].last_note == 0;
+                let walked = self.valid[segment as usize] == 0
+                    && self.segments[segment as usize].last_note < self.anchored;
                 self.victim = Some(Victim {
                     segment,
                     offset: 0,
@@ -123,7 +125,7 @@ impl Log {
                     reads: 0,
                 });
             }
-            let limit = if self.free_segments <= RESERVE_SEGMENTS + 1 { 64 } else { 16 };
+            let limit = if self.free_segments <= reserve_segments(self.real_segments) + 1 { 64 } else { 16 };
             let victim = self.victim.as_mut().expect("chosen");
             if victim.walked {
                 if victim.reads == 0 && self.ready.is_empty() && self.renewed.is_empty() {
@@ -190,7 +192,7 @@ impl Log {
             }
             victim.walked = true;
             // Notes behind a head that is lost cannot be renewed: their segment stays.
-            segment.poisoned |= segment.last_note > 0;
+            segment.poisoned |= segment.last_note >= self.anchored;
             return;
         };
         victim.head_again = false;
@@ -230,8 +232,9 @@ impl Log {
         (self.entries, self.live) = (entries, lives);
         let victim = self.victim.as_mut().expect("cleaning");
         for note in 0..head.note_count as usize {
-            let (_, words) = head::note(&bytes, note);
-            if words[0] != head::SKIP {
+            let (sequence, words) = head::note(&bytes, note);
+            // What an anchor covers is in the owner's leaves.
+            if words[0] != head::SKIP && sequence >= self.anchored {
                 self.renewed.push(words);
             }
         }
@@ -297,7 +300,7 @@ impl Log {
                     stuck = true;
                     break;
                 };
-                if owner.moved(entry.tag, entry.place, new) {
+                if owner.moved(entry.tag, entry.place, new, self.next_sequence - 1) {
                     diecut_units::mark!("log: cleaner moved live data");
                     self.invalidate(entry.place);
                 } else {

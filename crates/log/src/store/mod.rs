@@ -1,3 +1,4 @@
+mod anchored;
 mod append;
 mod clean;
 mod describe;
@@ -6,6 +7,7 @@ mod read;
 mod recover;
 mod release;
 
+use crate::anchor::{Anchor, AnchorWriter};
 use crate::head::{self, Head};
 use crate::mark::{self, Mark};
 use crate::staging::{Body, Chunk, ChunkState, Slot};
@@ -37,13 +39,22 @@ const TOKEN_APPEND: u64 = 1 << 56;
 const TOKEN_HEAD: u64 = 2 << 56;
 const TOKEN_COPY: u64 = 3 << 56;
 const TOKEN_IGNORE: u64 = 4 << 56;
+pub(crate) const TOKEN_ANCHOR: u64 = 5 << 56;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = 16 << 56;
 
-/// Segments that only the cleaner and the map may open.
-const RESERVE_SEGMENTS: u32 = 5;
+/// Segments that only the cleaner, the map and chunks that move may open: every crash can cost each of them one that was
+/// just begun. Large logs afford more of them.
+fn reserve_segments(segments: u32) -> u32 {
+    5 + (segments / 32).min(7)
+}
 /// The cleaner works while fewer segments are free.
-const CLEAN_BELOW_SEGMENTS: u32 = 8;
+fn clean_below_segments(segments: u32) -> u32 {
+    reserve_segments(segments) + 3
+}
+
+/// Segments' worth of blocks that the checkpoint takes beside what lives: open leaves, two anchors.
+const CHECKPOINT_SEGMENTS: u32 = 2;
 
 /// What is chosen when a log is made.
 #[derive(Clone, Debug)]
@@ -61,6 +72,8 @@ pub struct LogStatistics {
     pub cleaner_ius: u64,
     /// Map leaves.
     pub map_ius: u64,
+    /// Anchors, their filler included.
+    pub anchor_ius: u64,
     /// Chunk heads.
     pub summary_ius: u64,
     /// Filler.
@@ -138,6 +151,13 @@ pub struct Log {
     valid: Vec<u32>,
     /// Some segment may have lost its last live IU since dead ones were looked for.
     some_died: bool,
+    anchor: AnchorWriter,
+    /// Sequence of the newest anchor that holds: notes before it are in the owner's leaves.
+    anchored: u64,
+    /// Chunks of the map stream whose place failed.
+    map_moves: u64,
+    /// The cleaner appends.
+    placing_copies: bool,
     slots: Vec<Slot>,
     user_slots: usize,
     map_slots: usize,
@@ -254,6 +274,10 @@ impl Log {
             segments,
             valid,
             some_died: true,
+            anchor: AnchorWriter::new(),
+            anchored: 1,
+            map_moves: 0,
+            placing_copies: false,
             slots,
             user_slots,
             map_slots: user_slots + 8 + pads,
@@ -392,6 +416,9 @@ impl Log {
     /// IUs of data that all segments but the reserve hold when chunks are full.
     pub fn usable_ius(&self) -> u64 {
         let per_segment = self.layout.segment_ius - self.layout.chunks_per_segment();
-        u64::from(self.real_segments.saturating_sub(CLEAN_BELOW_SEGMENTS + 2)) * u64::from(per_segment)
+        u64::from(
+            self.real_segments
+                .saturating_sub(clean_below_segments(self.real_segments) + CHECKPOINT_SEGMENTS + 2),
+        ) * u64::from(per_segment)
     }
 }

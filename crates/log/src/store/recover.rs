@@ -100,6 +100,7 @@ impl Log {
             data_count: found.head.data_count.into(),
             note_count: found.head.note_count,
             pending: 0,
+            fills_room: false,
             checksums,
         });
         self.next_sequence = self.next_sequence.max(last_sequence + 1);

@@ -41,6 +41,10 @@ impl Log {
                 self.copy_arrived(read, completion);
                 None
             }
+            TOKEN_ANCHOR => {
+                self.anchor_programmed(completion.result);
+                None
+            }
             TOKEN_IGNORE => None,
             _ => Some(completion),
         }
@@ -48,6 +52,11 @@ impl Log {
 
     pub(super) fn fail_segment(&mut self, index: u32) {
         diecut_units::mark!("log: program failed, chunks move");
+        self.close_segment(index);
+    }
+
+    /// Takes no more for a segment; its chunks need another place.
+    pub(super) fn close_segment(&mut self, index: u32) {
         let segment = &mut self.segments[index as usize];
         if segment.state == SegmentState::Open {
             segment.state = SegmentState::Sealed;
@@ -62,6 +71,9 @@ impl Log {
                 && chunk.segment == index
             {
                 chunk.state = ChunkState::Homeless;
+                // The cleaner must not look for heads that were never programmed.
+                let segment = &mut self.segments[index as usize];
+                segment.next_unit = segment.next_unit.min(chunk.first_unit);
             }
         }
         let slots = &self.slots;
@@ -83,7 +95,7 @@ impl Log {
             let Some((segment, first_unit, _)) = self.place(stream, units, space).or_else(|| {
                 // The last one is the cleaner's, unless frees wait for just these chunks to be durable.
                 let freeing = self.segments.iter().any(|s| s.state == SegmentState::Freeing);
-                if self.free_segments < 2 && !freeing {
+                if self.free_segments < 2 && !freeing || self.open_segment[stream].is_some() {
                     return None;
                 }
                 let kept = self.open_segment[STREAM_CLEANER];
@@ -96,6 +108,7 @@ impl Log {
             }) else {
                 return;
             };
+            self.map_moves += u64::from(stream == STREAM_MAP);
             self.segments[old as usize].chunks -= 1;
             let target = &mut self.segments[segment as usize];
             target.chunks += 1;
@@ -115,7 +128,7 @@ impl Log {
                 let from =
                     self.layout.address(SegmentIndex(old), old_first * self.layout.unit_ius + 1 + record);
                 let to = self.layout.address(SegmentIndex(segment), offset + 1 + record);
-                if owner.moved(tag, from, to) {
+                if owner.moved(tag, from, to, sequence) {
                     self.invalidate(from);
                     self.validate(to);
                 }
@@ -179,6 +192,7 @@ impl Log {
                 }
             }
         }
+        self.anchor.free_superseded(space);
         let floor = self.floor(false);
         let mut freed = false;
         for index in 0..self.segments.len() {

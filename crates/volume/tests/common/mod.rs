@@ -127,6 +127,10 @@ impl FakeSpace {
     pub fn process_death(&mut self, random: &mut Random) {
         for pending in std::mem::take(&mut self.pending) {
             if let Pending::Append(_, block, units) = pending {
+                if self.failed.contains(&block) {
+                    // What comes after a program that failed fails too.
+                    continue;
+                }
                 let held = self.blocks.get_mut(&block).unwrap();
                 if random.below(2) == 0 && held.submitted != u32::MAX {
                     held.units.extend(units);
@@ -144,7 +148,7 @@ impl FakeSpace {
             if let Pending::Append(_, block, mut units) = pending {
                 let full = self.shape.program_units() as usize;
                 let held = self.blocks.get_mut(&block).unwrap();
-                if held.submitted == u32::MAX {
+                if held.submitted == u32::MAX || self.failed.contains(&block) {
                     continue;
                 }
                 match random.below(3) {

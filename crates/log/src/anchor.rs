@@ -1,0 +1,360 @@
+//! Anchor: where recovery begins. It names the sequence from which records are replayed, the segments that hold nothing
+//! newer, and what the owner needs to find its map. It lies in erase blocks of its own, as consecutive pieces of one
+//! program unit each. Little endian. Each piece:
+//!
+//! | offset | size | field   | meaning                                                                    |
+//! |-------:|-----:|---------|----------------------------------------------------------------------------|
+//! |      0 |    4 | magic   | "danc"                                                                     |
+//! |      4 |    4 | check   | CRC-32C of bytes 8 to the end of the unit                                  |
+//! |      8 |    2 | version | 1; a reader takes no other                                                 |
+//! |     10 |    2 | reserved| zero                                                                       |
+//! |     12 |    4 | index   | number of this piece                                                       |
+//! |     16 |    4 | count   | pieces of the anchor                                                       |
+//! |     20 |    4 | length  | bytes of content in this piece                                             |
+//! |     24 |    8 | number  | rises with every anchor; the newest of which all pieces are readable holds |
+//! |     32 |   32 | reserved| zero                                                                       |
+//! |     64 |    n | content | see below; zeros to the end of the unit                                    |
+//!
+//! The contents of all pieces, joined:
+//!
+//! | offset | size | field           | meaning                                                          |
+//! |-------:|-----:|-----------------|------------------------------------------------------------------|
+//! |      0 |    8 | sequence        | records before it are in the owner's leaves: they are not replayed |
+//! |      8 |    8 | taken_at        | sequence at which the anchor was taken                           |
+//! |     16 |    4 | next_generation | greater than that of any segment                                 |
+//! |     20 |    4 | segment_count   | segments that follow                                             |
+//! |     24 | 12*s | segments        | index, generation, program units written: closed, all before `sequence` |
+//! |    ... |    m | owner           | the owner's bytes                                                |
+//!
+//! A torn piece fails its check, and so does an anchor without it: the one before holds. Its blocks are freed only when the
+//! next one is whole and cannot be taken by a cut: units that a cut could destroy are followed by filler, units of zeros.
+
+use crate::SegmentIndex;
+use diecut_units::{BufferPool, ContentMode, IU_SIZE_BYTES, Payload, checksum};
+use diecut_vssd::space::{
+    BlockShape, EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceError, SpaceToken,
+    UnitIndex,
+};
+use std::collections::BTreeMap;
+
+/// `Purpose` of the erase blocks of anchors.
+pub const PURPOSE_ANCHOR: Purpose = Purpose(2);
+const MAGIC: u32 = u32::from_le_bytes(*b"danc");
+const VERSION: u16 = 1;
+const HEADER_SIZE_BYTES: usize = 64;
+
+/// What an anchor says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Anchor {
+    /// Records before this sequence are not replayed.
+    pub sequence: u64,
+    /// Sequence at which it was taken.
+    pub taken_at: u64,
+    /// Greater than the generation of any segment.
+    pub next_generation: u32,
+    /// Generation and program units written of segments that need not be walked.
+    pub segments: BTreeMap<SegmentIndex, (u32, u32)>,
+    /// The owner's bytes.
+    pub owner: Vec<u8>,
+}
+
+impl Anchor {
+    /// The joined content.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(24 + 12 * self.segments.len() + self.owner.len());
+        bytes.extend(self.sequence.to_le_bytes());
+        bytes.extend(self.taken_at.to_le_bytes());
+        bytes.extend(self.next_generation.to_le_bytes());
+        bytes.extend((self.segments.len() as u32).to_le_bytes());
+        for (index, (generation, units)) in &self.segments {
+            for word in [index.0, *generation, *units] {
+                bytes.extend(word.to_le_bytes());
+            }
+        }
+        bytes.extend(&self.owner);
+        bytes
+    }
+
+    /// Reads the joined content; `None` if it is cut short.
+    pub fn decode(bytes: &[u8]) -> Option<Anchor> {
+        let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let count = word(20)? as usize;
+        let end = count.checked_mul(12)?.checked_add(24)?;
+        let owner = bytes.get(end..)?.to_vec();
+        let mut segments = BTreeMap::new();
+        for at in (24..end).step_by(12) {
+            segments.insert(SegmentIndex(word(at)?), (word(at + 4)?, word(at + 8)?));
+        }
+        Some(Anchor { sequence: long(0)?, taken_at: long(8)?, next_generation: word(16)?, segments, owner })
+    }
+}
+
+/// One piece of an anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// Number of the anchor.
+    pub number: u64,
+    /// Number of the piece.
+    pub index: u32,
+    /// Pieces of the anchor.
+    pub count: u32,
+    /// Its content.
+    pub content: &'a [u8],
+}
+
+impl<'a> Piece<'a> {
+    /// Fills a program unit.
+    ///
+    /// # Panics
+    /// If the content does not fit.
+    pub fn encode(&self, unit: &mut [u8]) {
+        let end = HEADER_SIZE_BYTES + self.content.len();
+        unit[..HEADER_SIZE_BYTES].fill(0);
+        unit[HEADER_SIZE_BYTES..end].copy_from_slice(self.content);
+        unit[end..].fill(0);
+        unit[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        unit[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        unit[12..16].copy_from_slice(&self.index.to_le_bytes());
+        unit[16..20].copy_from_slice(&self.count.to_le_bytes());
+        unit[20..24].copy_from_slice(&(self.content.len() as u32).to_le_bytes());
+        unit[24..32].copy_from_slice(&self.number.to_le_bytes());
+        let check = checksum(&unit[8..]);
+        unit[4..8].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// Reads a program unit; `None` if it is no piece or does not check out.
+    pub fn decode(unit: &'a [u8]) -> Option<Piece<'a>> {
+        let word = |at: usize| Some(u32::from_le_bytes(unit.get(at..at + 4)?.try_into().ok()?));
+        if word(0)? != MAGIC || unit.get(8..10)? != VERSION.to_le_bytes() || word(4)? != checksum(&unit[8..])
+        {
+            return None;
+        }
+        let number = u64::from_le_bytes(unit.get(24..32)?.try_into().ok()?);
+        let content = unit.get(HEADER_SIZE_BYTES..)?.get(..word(20)? as usize)?;
+        let (index, count) = (word(12)?, word(16)?);
+        (index < count).then_some(Piece { number, index, count, content })
+    }
+}
+
+/// Pieces found after a restart.
+#[derive(Debug, Default)]
+pub struct FoundPieces {
+    anchors: BTreeMap<u64, BTreeMap<u32, (u32, LogicalBlock, Vec<u8>)>>,
+}
+
+impl FoundPieces {
+    /// Takes a program unit of a block of anchors.
+    pub fn add(&mut self, block: LogicalBlock, unit: &[u8]) {
+        if let Some(piece) = Piece::decode(unit) {
+            let pieces = self.anchors.entry(piece.number).or_default();
+            pieces.insert(piece.index, (piece.count, block, piece.content.to_vec()));
+        }
+    }
+
+    /// The newest anchor of which all pieces were found, its blocks, and the number that the next one gets.
+    pub fn newest(&self) -> (Option<(Anchor, Vec<LogicalBlock>)>, u64) {
+        let next = self.anchors.keys().next_back().map_or(1, |number| number + 1);
+        let whole = self.anchors.values().rev().find_map(|pieces| {
+            let count = pieces.values().next()?.0 as usize;
+            let joined: Vec<u8> = pieces.values().flat_map(|(_, _, content)| content).copied().collect();
+            let anchor = (pieces.len() == count).then(|| Anchor::decode(&joined)).flatten()?;
+            let mut blocks: Vec<LogicalBlock> = pieces.values().map(|(_, block, _)| *block).collect();
+            blocks.dedup();
+            Some((anchor, blocks))
+        });
+        (whole, next)
+    }
+}
+
+/// Writes anchors, one at a time.
+#[derive(Debug)]
+pub(crate) struct AnchorWriter {
+    next_number: u64,
+    /// Blocks held, each with the number of the newest anchor that has something in it.
+    blocks: Vec<(LogicalBlock, u64)>,
+    /// The block that is appended to, and units appended.
+    open: Option<(LogicalBlock, u32)>,
+    next_unit: u16,
+    writing: Option<Writing>,
+    /// Blocks of older anchors may go.
+    superseded_before: u64,
+    pub programmed_ius: u64,
+}
+
+#[derive(Debug)]
+struct Writing {
+    number: u64,
+    sequence: u64,
+    pending: u32,
+    failed: bool,
+}
+
+impl AnchorWriter {
+    pub fn new() -> AnchorWriter {
+        AnchorWriter {
+            next_number: 1,
+            blocks: Vec::new(),
+            open: None,
+            next_unit: 0,
+            writing: None,
+            superseded_before: 0,
+            programmed_ius: 0,
+        }
+    }
+
+    /// Goes on after a restart.
+    pub fn adopt(&mut self, blocks: &[LogicalBlock], next_number: u64) {
+        self.blocks = blocks.iter().map(|block| (*block, next_number - 1)).collect();
+        self.next_number = next_number;
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.writing.is_none()
+    }
+
+    /// IUs that an anchor of `len` bytes takes, filler included.
+    pub fn size_ius(shape: &BlockShape, len: usize) -> u64 {
+        let unit_ius = shape.program_unit_ius() as usize;
+        let pieces = len.div_ceil(unit_ius * IU_SIZE_BYTES - HEADER_SIZE_BYTES).max(1);
+        ((pieces + shape.unsafe_units as usize) * unit_ius) as u64
+    }
+
+    /// Starts to write an anchor. Without a block for it nothing of it will count, and the next one tries again.
+    /// `keep` blocks of each unit are not taken: the cleaner could else never make room again.
+    pub fn write(
+        &mut self,
+        anchor: &Anchor,
+        keep: u32,
+        pool: &mut BufferPool,
+        space: &mut dyn EraseBlockSpace,
+    ) {
+        assert!(self.is_idle(), "one anchor at a time");
+        let shape = *space.shape();
+        let bytes = anchor.encode();
+        let unit_bytes = shape.program_unit_ius() as usize * IU_SIZE_BYTES;
+        let number = self.next_number;
+        self.next_number += 1;
+        self.writing = Some(Writing { number, sequence: anchor.sequence, pending: 0, failed: false });
+        let contents = bytes.chunks(unit_bytes - HEADER_SIZE_BYTES);
+        let count = contents.len() as u32;
+        for (index, content) in contents.enumerate() {
+            let mut unit = pool.take(unit_bytes);
+            Piece { number, index: index as u32, count, content }.encode(&mut unit);
+            if !self.append(unit.freeze(), keep, pool, space) {
+                self.writing.as_mut().expect("just begun").failed = true;
+                break;
+            }
+        }
+        for _ in 0..shape.unsafe_units {
+            if self.open.is_some_and(|(_, units)| units < shape.program_units()) {
+                let filler = pool.take_zeroed(unit_bytes).freeze();
+                self.append(filler, keep, pool, space);
+            }
+        }
+        if self.writing.as_ref().is_some_and(|writing| writing.pending == 0) {
+            self.writing = None;
+        }
+    }
+
+    fn append(
+        &mut self,
+        unit: diecut_units::Buffer,
+        keep: u32,
+        pool: &mut BufferPool,
+        space: &mut dyn EraseBlockSpace,
+    ) -> bool {
+        let shape = *space.shape();
+        if self.open.is_none_or(|(_, units)| units == shape.program_units()) {
+            let allocated = (0..space.unit_count()).find_map(|step| {
+                let unit = UnitIndex((self.next_unit + step) % space.unit_count());
+                (space.free_blocks(unit) > keep).then(|| space.allocate(unit, PURPOSE_ANCHOR).ok()).flatten()
+            });
+            let Some(block) = allocated else { return false };
+            self.next_unit = block.unit.0 + 1;
+            self.blocks.push((block, 0));
+            self.open = Some((block, 0));
+        }
+        let (block, units) = self.open.as_mut().expect("just opened");
+        *units += 1;
+        let block = *block;
+        let writing = self.writing.as_mut().expect("being written");
+        writing.pending += 1;
+        if let Some(held) = self.blocks.iter_mut().find(|held| held.0 == block) {
+            held.1 = writing.number;
+        }
+        let mut parts = PayloadParts::new();
+        parts.push(Payload::new(ContentMode::Bytes, unit));
+        let oob = pool.take_zeroed(shape.program_unit_oob_size_bytes() as usize);
+        self.programmed_ius += u64::from(shape.program_unit_ius());
+        space.append(SpaceToken(crate::store::TOKEN_ANCHOR), block, parts, oob, IoClass::Metadata);
+        true
+    }
+
+    /// A program ended. Gives the sequence of the anchor when that makes it hold.
+    pub fn programmed(&mut self, result: Result<(), SpaceError>) -> Option<u64> {
+        let writing = self.writing.as_mut().expect("programs belong to an anchor");
+        writing.pending -= 1;
+        writing.failed |= result.is_err();
+        if writing.pending > 0 {
+            return None;
+        }
+        let writing = self.writing.take().expect("being written");
+        if writing.failed {
+            diecut_units::mark!("log: anchor failed");
+            self.open = None;
+            return None;
+        }
+        self.superseded_before = writing.number;
+        Some(writing.sequence)
+    }
+
+    /// Frees the blocks that only older anchors have something in.
+    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) {
+        let before = std::mem::take(&mut self.superseded_before);
+        let open = self.open.map(|(block, _)| block);
+        self.blocks.retain(|(block, number)| {
+            let keep = *number >= before || Some(*block) == open;
+            if !keep {
+                space.free(*block).expect("held by an anchor");
+            }
+            keep
+        });
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn an_anchor_reads_back_from_its_pieces_and_not_without_one() {
+        let anchor = Anchor {
+            sequence: 7,
+            taken_at: 9,
+            next_generation: 3,
+            segments: [(SegmentIndex(2), (1, 24))].into(),
+            owner: (0..10_000u32).map(|n| n as u8).collect(),
+        };
+        let bytes = anchor.encode();
+        assert_eq!(Anchor::decode(&bytes), Some(anchor.clone()));
+        assert_eq!(Anchor::decode(&bytes[..30]), None);
+        let mut found = FoundPieces::default();
+        let mut older = FoundPieces::default();
+        let block = LogicalBlock::default();
+        let contents: Vec<&[u8]> = bytes.chunks(4096 - HEADER_SIZE_BYTES).collect();
+        for (index, content) in contents.iter().enumerate() {
+            let mut unit = vec![0xff; 4096];
+            let count = contents.len() as u32;
+            Piece { number: 5, index: index as u32, count, content }.encode(&mut unit);
+            found.add(block, &unit);
+            if index > 0 {
+                older.add(block, &unit);
+            }
+            unit[100] ^= 1;
+            assert_eq!(Piece::decode(&unit), None);
+        }
+        assert_eq!(found.newest(), (Some((anchor, vec![block])), 6));
+        assert_eq!(older.newest(), (None, 6));
+    }
+}

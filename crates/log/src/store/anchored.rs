@@ -1,0 +1,97 @@
+//! Anchors: recovery begins there, and notes before them are not needed any more.
+
+use super::*;
+
+impl Log {
+    /// Sequence of the newest anchor that holds; 1 without one.
+    pub fn anchored(&self) -> u64 {
+        self.anchored
+    }
+
+    /// No entry before this sequence can get another place without a new sequence: chunks that are not yet safe are
+    /// written elsewhere when their place fails.
+    pub fn settled_before(&self) -> u64 {
+        let chunks = self.slots.iter().filter_map(|slot| slot.chunk.as_ref());
+        let full = chunks.filter(|chunk| chunk.data_count + chunk.note_count > 0);
+        full.map(|chunk| chunk.sequence).min().unwrap_or(self.next_sequence)
+    }
+
+    /// Changes when a leaf got another place without a new sequence.
+    pub fn map_moves(&self) -> u64 {
+        self.map_moves
+    }
+
+    /// An anchor of what is now: records from `sequence` on are to be replayed over what `owner` leads to.
+    pub fn take_anchor(&self, sequence: u64, owner: Vec<u8>) -> Anchor {
+        let closed = |segment: &Segment| {
+            segment.state == SegmentState::Sealed
+                && segment.chunks == 0
+                && !segment.poisoned
+                && segment.last_sequence < sequence
+        };
+        let segments = self.segments.iter().enumerate().filter(|(_, segment)| closed(segment));
+        Anchor {
+            sequence,
+            taken_at: self.next_sequence,
+            next_generation: self.next_generation,
+            segments: segments
+                .map(|(index, segment)| (SegmentIndex(index as u32), (segment.generation, segment.next_unit)))
+                .collect(),
+            owner,
+        }
+    }
+
+    /// Bytes of an anchor besides the owner's, and IUs that one with `owner_bytes` takes.
+    pub fn anchor_size_ius(&self, owner_bytes: usize) -> u64 {
+        AnchorWriter::size_ius(&self.layout.shape, 24 + 12 * self.real_segments as usize + owner_bytes)
+    }
+
+    /// Whether an anchor can be written.
+    pub fn is_anchor_idle(&self) -> bool {
+        self.anchor.is_idle()
+    }
+
+    /// Writes an anchor. Everything that was appended before it was taken must be durable.
+    pub fn write_anchor(&mut self, anchor: &Anchor, space: &mut dyn EraseBlockSpace) {
+        let before = self.anchor.programmed_ius;
+        self.anchor.write(anchor, reserve_segments(self.real_segments), &mut self.pool, space);
+        self.statistics.anchor_ius += self.anchor.programmed_ius - before;
+        self.count_free(space);
+    }
+
+    pub(super) fn anchor_programmed(&mut self, result: Result<(), SpaceError>) {
+        if let Some(sequence) = self.anchor.programmed(result) {
+            diecut_units::mark!("log: anchor holds");
+            self.anchored = sequence;
+            // Segments that only notes kept can go.
+            self.some_died = true;
+        }
+    }
+
+    /// Takes over the anchor found after a restart, and the number of the next one.
+    pub fn adopt_anchor(&mut self, anchor: &Anchor, blocks: &[LogicalBlock], next_number: u64) {
+        self.anchor.adopt(blocks, next_number);
+        self.anchored = self.anchored.max(anchor.sequence);
+        self.next_sequence = self.next_sequence.max(anchor.taken_at);
+        self.next_generation = self.next_generation.max(anchor.next_generation);
+    }
+
+    /// A segment found after a restart holds nothing that the anchor does not cover.
+    pub fn adopt_closed(&mut self, index: u32, units: u32) {
+        let segment = &mut self.segments[index as usize];
+        segment.next_unit = units.min(self.layout.segment_units);
+        segment.last_sequence = self.anchored - 1;
+    }
+
+    /// Whether there is a block behind a place that the owner's leaves name.
+    pub fn is_present(&self, address: LogAddress) -> bool {
+        let offset = self.layout.offset_of(address);
+        let segment = self.segments.get(self.layout.segment_of(address).0 as usize);
+        segment.is_some_and(|segment| {
+            segment.state != SegmentState::Absent
+                && offset < self.layout.segment_ius
+                // What recovery found in staging lies in a segment without blocks.
+                && segment.blocks.get(self.layout.place(offset).0) != Some(&NO_BLOCK)
+        })
+    }
+}

@@ -1,0 +1,230 @@
+//! Checkpoint: the map goes to flash leaf by leaf, all the time, at a pace that writes set. When every leaf was written
+//! once more, an anchor says that recovery may begin at the oldest of these moments; it is renewed several times a round, so
+//! that recovery never replays much more than one.
+//!
+//! The owner's bytes of an anchor, little endian:
+//!
+//! | offset | size | field        | meaning                                                       |
+//! |-------:|-----:|--------------|---------------------------------------------------------------|
+//! |      0 |    4 | volume_count | volumes that follow                                           |
+//! |      4 |    2 | volume       | number of the volume                                          |
+//! |      6 |    2 | reserved     | zero                                                          |
+//! |      8 |    8 | size_ius     | its size                                                      |
+//! |     16 |  4*n | leaves       | where each leaf lies (`n` = size / 1024, rounded up); FFFF_FFFF: no entries |
+//!
+//! Bytes 4 to the end of `leaves` are repeated for each volume. A leaf is one IU: 1024 entries of 4 bytes, each the log
+//! address of an IU, FFFF_FFFF where there is none.
+
+use crate::Store;
+use crate::map::{self, GROUP_LEAVES, LEAF_VOLUME, OpenGroup};
+use diecut_log::anchor::Anchor;
+use diecut_log::{LogAddress, STREAM_MAP};
+use diecut_units::{IU_SIZE_BYTES, mutant};
+use diecut_vssd::space::EraseBlockSpace;
+
+/// Leaves written at a time, so that a long pause of the writer does not become a burst.
+const BURST_LEAVES: u64 = 128;
+/// Clean groups passed at a time.
+const GROUPS_PASSED: u32 = 256;
+/// Anchors in one round through all leaves.
+const ANCHORS_PER_ROUND: u64 = 8;
+
+/// How much the checkpoint may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointPace {
+    /// IUs that hosts write for each leaf that is written.
+    pub ius_per_leaf: u64,
+    /// IUs that hosts write, at least, for each IU of an anchor.
+    pub ius_per_anchor_iu: u64,
+}
+
+impl Default for CheckpointPace {
+    /// 2.5 % for leaves and at most 0.3 % for anchors; chunk heads come on top.
+    fn default() -> CheckpointPace {
+        CheckpointPace { ius_per_leaf: 40, ius_per_anchor_iu: 300 }
+    }
+}
+
+/// Where the checkpoint stands.
+#[derive(Default)]
+pub(crate) struct Checkpoint {
+    cursor: (usize, usize),
+    leaves_written: u64,
+    /// IUs that hosts had written at the last anchor, or the last try.
+    anchored_at_ius: u64,
+    taken: Option<(Anchor, u64)>,
+    scratch: Vec<u8>,
+}
+
+impl Store {
+    /// Writes what is due.
+    pub(crate) fn checkpoint(&mut self, space: &mut dyn EraseBlockSpace) {
+        if self.log.read_only().is_none() {
+            self.write_leaves(space);
+            self.write_anchor(space);
+        }
+    }
+
+    fn write_leaves(&mut self, space: &mut dyn EraseBlockSpace) {
+        let due = self.host_written_ius / self.config.checkpoint.ius_per_leaf;
+        let mut passed = 0;
+        // What was not written in time is not made up for beyond a few bursts.
+        self.checkpoint.leaves_written =
+            self.checkpoint.leaves_written.max(due.saturating_sub(4 * BURST_LEAVES));
+        for _ in 0..BURST_LEAVES {
+            if self.checkpoint.leaves_written >= due {
+                return;
+            }
+            let leaf = loop {
+                match &mut self.maps.open_group {
+                    Some(open) if open.left > 0 => break open.left.trailing_zeros() as usize,
+                    _ if passed == GROUPS_PASSED => {
+                        self.checkpoint.leaves_written = due;
+                        return;
+                    }
+                    _ => passed += 1,
+                }
+                if let Some(open) = self.maps.open_group.take() {
+                    let map = self.maps.volume(open.volume);
+                    map.visited[open.group] = map.visited[open.group].max(open.entered);
+                }
+                if !self.enter_group() {
+                    return;
+                }
+            };
+            if !self.write_leaf(leaf, space) {
+                return;
+            }
+            self.checkpoint.leaves_written += 1;
+        }
+    }
+
+    /// Enters the next group of an existing volume. `false` if there is none.
+    fn enter_group(&mut self) -> bool {
+        let (mut volume, mut group) = self.checkpoint.cursor;
+        for _ in 0..=self.maps.volumes.len() {
+            match self.maps.volumes.get(volume) {
+                Some(map) if map.exists && group < map.visited.len() => {
+                    self.maps.open_group = Some(OpenGroup {
+                        volume: volume as u16,
+                        group,
+                        left: map.dirty[group],
+                        entered: self.log.next_sequence(),
+                    });
+                    self.checkpoint.cursor = (volume, group + 1);
+                    return true;
+                }
+                Some(_) => (volume, group) = (volume + 1, 0),
+                None => (volume, group) = (0, 0),
+            }
+        }
+        false
+    }
+
+    fn write_leaf(&mut self, bit: usize, space: &mut dyn EraseBlockSpace) -> bool {
+        let open = self.maps.open_group.expect("a group is open");
+        let leaf = open.group * GROUP_LEAVES + bit;
+        let map = &self.maps.volumes[usize::from(open.volume)];
+        let scratch = &mut self.checkpoint.scratch;
+        scratch.clear();
+        let mut empty = true;
+        for entry in map.leaf(leaf) {
+            scratch.extend_from_slice(&entry.to_le_bytes());
+            empty &= *entry == LogAddress::NONE.0;
+        }
+        scratch.resize(IU_SIZE_BYTES, 0xff);
+        let mut place = LogAddress::NONE;
+        if !empty {
+            match self.log.append(STREAM_MAP, map::leaf_tag(open.volume, leaf), scratch, space) {
+                Some(address) => place = address,
+                None => return false,
+            }
+        }
+        let map = &mut self.maps.volumes[usize::from(open.volume)];
+        let old = std::mem::replace(&mut map.leaves[leaf], place.0);
+        map.dirty[open.group] &= !(1 << bit);
+        if LogAddress(old).is_place() {
+            self.log.invalidate(LogAddress(old));
+        }
+        if let Some(open) = &mut self.maps.open_group {
+            open.left &= !(1 << bit);
+        }
+        true
+    }
+
+    fn write_anchor(&mut self, space: &mut dyn EraseBlockSpace) {
+        if let Some((anchor, moves)) = &self.checkpoint.taken {
+            if *moves != self.log.map_moves() {
+                // A leaf that it names has another place by now.
+                self.checkpoint.taken = None;
+            } else if self.log.durable_before() < anchor.taken_at
+                && !mutant!("volume: anchor before its leaves")
+            {
+                self.log.want_durable(anchor.taken_at);
+            } else {
+                self.log.write_anchor(anchor, space);
+                self.checkpoint.taken = None;
+            }
+            return;
+        }
+        let leaves: usize = self.maps.volumes.iter().map(|v| v.leaves.len()).sum();
+        let owner_bytes = 4 + 12 * self.maps.volumes.len() + 4 * leaves;
+        let pace = self.config.checkpoint;
+        let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
+            .max(self.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
+        let since = self.host_written_ius - self.checkpoint.anchored_at_ius;
+        if since < apart || !self.log.is_anchor_idle() {
+            return;
+        }
+        let sequence = self.maps.visited_before(self.log.next_sequence()).min(self.log.settled_before());
+        if sequence <= self.log.anchored() {
+            // The round is not done: soon again.
+            self.checkpoint.anchored_at_ius += apart / 4;
+            return;
+        }
+        self.checkpoint.anchored_at_ius = self.host_written_ius;
+        let anchor = self.log.take_anchor(sequence, self.encode_volumes(owner_bytes));
+        self.checkpoint.taken = Some((anchor, self.log.map_moves()));
+        self.write_anchor(space);
+    }
+
+    fn encode_volumes(&self, capacity_bytes: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(capacity_bytes);
+        let existing = || self.maps.volumes.iter().enumerate().filter(|(_, map)| map.exists);
+        bytes.extend((existing().count() as u32).to_le_bytes());
+        for (volume, map) in existing() {
+            bytes.extend((volume as u16).to_le_bytes());
+            bytes.extend([0; 2]);
+            bytes.extend(map.size_ius.to_le_bytes());
+            map.leaves.iter().for_each(|leaf| bytes.extend(leaf.to_le_bytes()));
+        }
+        bytes
+    }
+}
+
+/// Volumes of an anchor: number, size, leaves. `None` if the bytes are none of these.
+pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<Vec<(u16, u64, Vec<u32>)>> {
+    fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<[u8; N]> {
+        let (first, others) = rest.split_first_chunk()?;
+        *rest = others;
+        Some(*first)
+    }
+    let mut rest = bytes;
+    let count = u32::from_le_bytes(take(&mut rest)?);
+    let mut volumes = Vec::new();
+    for _ in 0..count {
+        let volume = u16::from_le_bytes(take(&mut rest)?);
+        take::<2>(&mut rest)?;
+        let size_ius = u64::from_le_bytes(take(&mut rest)?);
+        let leaves = usize::try_from(size_ius.div_ceil(map::LEAF_ENTRIES as u64)).ok()?;
+        let table = rest.split_at_checked(leaves.checked_mul(4)?)?;
+        rest = table.1;
+        let leaves =
+            table.0.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes")));
+        if volume == LEAF_VOLUME {
+            return None;
+        }
+        volumes.push((volume, size_ius, leaves.collect()));
+    }
+    Some(volumes)
+}
