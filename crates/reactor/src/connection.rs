@@ -145,8 +145,13 @@ impl Connection {
 
 fn write_some(stream: &mut TcpStream, outbox: &Outbox) -> std::io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-    let mut count = 0;
+    let (mut count, mut bytes) = (0, 0);
     for (place, slice) in slices.iter_mut().zip(outbox.io_slices()) {
+        // Answers can be large: one call must not be longer than a turn.
+        if bytes >= BYTES_WRITTEN_PER_TURN {
+            break;
+        }
+        bytes += slice.len();
         *place = slice;
         count += 1;
     }
