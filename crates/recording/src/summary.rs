@@ -115,7 +115,7 @@ impl Summary {
                 programmed_bytes: done.programmed_bytes,
                 array_busy_ns: done.array_busy_ns,
             },
-            catalog_work: shard.catalog_work(),
+            catalog_work: shard.system_work(),
             vssds: status
                 .vssds
                 .into_iter()

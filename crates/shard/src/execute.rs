@@ -140,6 +140,15 @@ impl<M: Media> Shard<M> {
     fn step(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
         match step {
             Step::AllocVssd { name } => self.alloc_vssd(name, running, now),
+            Step::SyncPool => {
+                if self.flash.pool.is_journal_lost() {
+                    let message =
+                        "the journal of block states takes no writes: its erase blocks failed".to_owned();
+                    return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });
+                }
+                self.flash.pool.make_durable(&mut self.flash.media, now);
+                if self.flash.pool.is_durable() { Progress::Done } else { Progress::Waits }
+            }
             Step::Persist => self.persist(running, now),
             Step::CreateVolume { name } => {
                 let volume = &running.next.volumes[name];

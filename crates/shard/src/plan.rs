@@ -10,6 +10,8 @@ use diecut_units::IU_SIZE_BYTES;
 pub(crate) enum Step {
     /// Takes erase blocks for a vSSD and opens its store; fills the record's number, slot and size.
     AllocVssd { name: String },
+    /// Waits until the pool's block states are durable.
+    SyncPool,
     /// Makes a volume in its store and waits until it is durable.
     CreateVolume { name: String },
     /// Writes the next state to the catalog and waits until it is durable. What follows cannot be refused any more.
@@ -305,7 +307,7 @@ fn create_vssd(state: &State, spec: &VssdSpec, plan: &mut Plan) -> Result<(), Co
         exported_ius: 0,
     };
     plan.next.vssds.insert(spec.name.clone(), record);
-    plan.steps = vec![Step::AllocVssd { name: spec.name.clone() }, Step::Persist];
+    plan.steps = vec![Step::AllocVssd { name: spec.name.clone() }, Step::SyncPool, Step::Persist];
     Ok(())
 }
 

@@ -64,6 +64,8 @@ impl Default for ShardConfig {
 pub(crate) enum Phase {
     /// The catalog is read.
     Catalog,
+    /// The pool reads its block states, where they are on flash.
+    Journal,
     /// The pool compares its block states with what flash says.
     Pool,
     /// Stores recover.
@@ -111,7 +113,7 @@ impl<M: Media> Shard<M> {
         let journal_size_bytes = Pool::journal_size_bytes(&geometry, &config.pool);
         let mut failure = None;
         let pool = match &protected {
-            None => Pool::create(&media, config.pool.clone()),
+            None => Pool::open_from_flash(&mut media, config.pool.clone(), now),
             Some(memory) if memory.size_bytes() < journal_size_bytes + config.staging_bytes_per_vssd => {
                 failure = Some(format!(
                     "the device has {} bytes of protected memory, but block states need {journal_size_bytes} and each \
@@ -184,9 +186,10 @@ impl<M: Media> Shard<M> {
             .collect()
     }
 
-    /// IUs the catalog programmed and its erases, since the shard was opened.
-    pub fn catalog_work(&self) -> (u64, u64) {
-        self.catalog.work()
+    /// IUs that the catalog and the journal of block states programmed, and their erases, since the shard was opened.
+    pub fn system_work(&self) -> (u64, u64) {
+        let (catalog, journal) = (self.catalog.work(), self.flash.pool.journal_work());
+        (catalog.0 + journal.0, catalog.1 + journal.1)
     }
 
     /// What exists.
@@ -216,6 +219,15 @@ impl<M: Media> Shard<M> {
                         state.pool.closed = true;
                         state
                     });
+                    self.phase = Phase::Journal;
+                }
+                Phase::Journal => {
+                    if let Some(error) = self.flash.pool.open_error() {
+                        return self.fail(error.to_string(), now, actions);
+                    }
+                    if !self.flash.pool.is_open() {
+                        return;
+                    }
                     self.flash.pool.begin_check(&mut self.flash.media, now);
                     self.phase = Phase::Pool;
                 }

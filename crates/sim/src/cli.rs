@@ -33,6 +33,9 @@ pub struct SimArgs {
     /// Uses at most this many steps of the plan.
     #[arg(long, default_value_t = 0)]
     pub ops: usize,
+    /// Gives the medium no memory that survives a power cut.
+    #[arg(long)]
+    pub no_protected_memory: bool,
     /// Runs everything twice and compares trace and medium.
     #[arg(long)]
     pub twice: bool,
@@ -97,7 +100,10 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     if (arguments.mutants || arguments.mutant.is_some()) && !marks::plant_mutant(None) {
         return Err("this build carries no planted bugs; build with --features mutants".to_owned());
     }
-    let shape = Shape { steps_max: arguments.ops, ..systems::shape(&arguments.system) };
+    let mut shape = Shape { steps_max: arguments.ops, ..systems::shape(&arguments.system) };
+    if arguments.no_protected_memory {
+        shape.protected_memory = Some(false);
+    }
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }
@@ -124,6 +130,9 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
     let mut command = format!("diecut sim --system {} --seed {seed}", arguments.system);
     if arguments.ops > 0 {
         command += &format!(" --ops {}", arguments.ops);
+    }
+    if arguments.no_protected_memory {
+        command += " --no-protected-memory";
     }
     if let Some(mutant) = &arguments.mutant {
         command += &format!(" --mutant {mutant:?}");

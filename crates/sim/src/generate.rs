@@ -20,7 +20,7 @@ pub struct Shape {
     pub command_max_ius: u32,
     /// Whether faults happen beyond the one cut every plan has.
     pub faults: bool,
-    /// Whether there is memory that survives a cut; drawn from the seed if absent.
+    /// Whether there is memory that survives a cut; if absent, seven of eight seeds have it.
     pub protected_memory: Option<bool>,
     /// Upper bound of steps; 0 for none. Makes short plans of long ones.
     pub steps_max: usize,
@@ -49,7 +49,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let system = SystemPlan {
         profile: shape.profile.clone(),
         content: if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags },
-        protected_memory: shape.protected_memory.unwrap_or_else(|| random.random_ratio(3, 4)),
+        protected_memory: shape.protected_memory.unwrap_or(seed % 8 != 4),
         volatile_cache: false,
         smooth_network: random.random_ratio(1, 4),
     };

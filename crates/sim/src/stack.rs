@@ -89,7 +89,7 @@ impl Stack {
     pub fn new(plan: &Plan) -> Result<Stack, String> {
         let mut profile = Profile::named(&plan.system.profile).map_err(|error| error.to_string())?;
         profile.geometry.blocks_per_plane = BLOCKS_PER_PLANE;
-        profile.protected_memory_bytes = 4 << 20;
+        profile.protected_memory_bytes = if plan.system.protected_memory { 4 << 20 } else { 0 };
         let backing = match plan.system.content {
             ContentKind::Bytes => Backing::Memory,
             ContentKind::Tags => Backing::Tags,
@@ -374,15 +374,15 @@ impl System for Stack {
         let status = self.shard().status();
         let sum = |of: fn(&VssdStatus) -> u64| status.vssds.iter().map(of).sum::<u64>() / 4096;
         let (programmed, erases) = self.chips();
-        let (catalog_ius, catalog_erases) = self.shard().catalog_work();
+        let (system_ius, system_erases) = self.shard().system_work();
         let erased: u64 = status.vssds.iter().map(|vssd| vssd.erases).sum();
         Some(Accounting {
             host_ius: sum(|vssd| vssd.host_written_bytes),
             programmed_user_ius: sum(|vssd| vssd.programmed_user_bytes),
             programmed_cleaner_ius: sum(|vssd| vssd.programmed_cleaner_bytes),
-            programmed_metadata_ius: sum(|vssd| vssd.programmed_metadata_bytes) + catalog_ius,
+            programmed_metadata_ius: sum(|vssd| vssd.programmed_metadata_bytes) + system_ius,
             chip_programmed_ius: programmed - self.chip_before.0,
-            erases: erased + catalog_erases,
+            erases: erased + system_erases,
             chip_erases: erases - self.chip_before.1,
         })
     }
