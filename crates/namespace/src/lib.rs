@@ -5,6 +5,9 @@
 //! above `volume`. A command is checked here, turned into commands of one volume, and answered when the last
 //! of them is; statistics and latency histograms are aggregated on the way out.
 //!
+//! A large command goes to its volume in pieces (`piece.rs`), each when the caller asks for it, so that admission can
+//! let others go between; it is answered when all are.
+//!
 //! Start with [`Namespaces::submit`] (`namespaces.rs`), then `pending.rs`.
 //!
 //! Invariants
@@ -14,7 +17,10 @@
 //! - Bytes of a reused buffer never reach a host: a read completes with what the volume filled, or with zeros.
 //!
 //! Logical blocks are 4096 bytes (one IU). Compare reads its range once and compares: with respect to concurrent
-//! writes it is as atomic as a read of the same range, which is what NVMe asks of a Compare that is not fused.
+//! writes it is as atomic as a read of the same range, which is what NVMe asks of a Compare that is not fused. One
+//! logical block is atomic (AWUN and AWUPF are 0); pieces are whole blocks. A write that fails, or that a power cut
+//! stops, may have written some of its blocks, except that a volume's lack of room refuses all of it where writes are
+//! kept whole ([`Namespaces::set_whole_writes`]).
 //!
 //! Not known here: queues, NSIDs, status codes, tenants, erase blocks, the clock (time arrives as a value).
 
@@ -22,8 +28,10 @@ pub mod contract;
 mod definition;
 mod namespaces;
 mod pending;
+mod piece;
 mod statistics;
 
 pub use definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
 pub use namespaces::{Finished, Namespaces, Outputs};
+pub use piece::{MAP_PIECE_LBAS, READ_PIECE_LBAS, WRITE_PIECE_LBAS};
 pub use statistics::{LatencySummary, NamespaceStatistics, OperationStatistics};

@@ -3,10 +3,12 @@ use crate::contract::{
     NamespaceProperties, SourceId,
 };
 use crate::definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
-use crate::pending::{Pending, PendingSlab};
+use crate::pending::{Pending, PendingSlab, Rest};
+use crate::piece::{READ_PIECE_LBAS, cut};
 use crate::statistics::{Kind, NamespaceStatistics};
-use diecut_units::{Buffer, BufferPool, Payload, Time};
+use diecut_units::{Buffer, BufferMut, BufferPool, Payload, Time};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeError, VolumeOperation, VolumeToken};
+use smallvec::SmallVec;
 
 /// Size of the shared buffer of zeros that null namespaces answer reads with, in bytes.
 const SHARED_ZEROS_BYTES: usize = 1 << 20;
@@ -45,6 +47,7 @@ struct Namespace {
     used_lbas: u64,
     under_way: u32,
     closing: bool,
+    whole_writes: bool,
     read_only_reason: Option<&'static str>,
     statistics: NamespaceStatistics,
 }
@@ -75,6 +78,7 @@ impl Namespaces {
             used_lbas: 0,
             under_way: 0,
             closing: false,
+            whole_writes: false,
             read_only_reason: definition.read_only.then_some("set read-only by the administrator"),
             statistics: NamespaceStatistics::new(),
         });
@@ -139,6 +143,14 @@ impl Namespaces {
         }
     }
 
+    /// Whether writes go to the volume in one piece, so that a volume without room for one refuses all of it. Others are
+    /// cut. Does nothing if it is not open.
+    pub fn set_whole_writes(&mut self, id: NamespaceId, whole_writes: bool) {
+        if let Some(namespace) = self.get_mut(id) {
+            namespace.whole_writes = whole_writes;
+        }
+    }
+
     /// Commands under way over all namespaces.
     pub fn under_way(&self) -> usize {
         self.pending.len()
@@ -152,13 +164,21 @@ impl Namespaces {
         self.namespaces.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Takes a command: it is answered at once (errors, null namespaces, nothing to do) or after its volume.
-    pub fn submit(&mut self, command: NamespaceCommand, now: Time, outputs: &mut Outputs) {
+    /// Takes a command: it is answered at once (errors, null namespaces, nothing to do) or after its volume. Of a large
+    /// one only the first piece goes to the volume; the token then stands for the rest, and [`Namespaces::go_on`] must
+    /// be called with it until nothing is left.
+    pub fn submit(
+        &mut self,
+        command: NamespaceCommand,
+        now: Time,
+        outputs: &mut Outputs,
+    ) -> Option<VolumeToken> {
         let NamespaceCommand { token, namespace: id, source, arrived, operation } = command;
         let (kind, lbas) = kind_of(&operation);
         let mut answer = |result, data| {
             let completion = NamespaceCompletion { token, result, data };
             outputs.finished.push(Finished { source, namespace: id, completion });
+            None
         };
         let Some(namespace) = self.namespaces.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return answer(Err(NamespaceError::NoSuchNamespace), None);
@@ -182,10 +202,13 @@ impl Namespaces {
             arrived,
             kind,
             lbas,
-            remaining: 1,
+            remaining: 0,
+            rest: None,
+            loan: None,
             error: None,
             expected: None,
         };
+        let mut ranges_left = SmallVec::new();
         let operation = match operation {
             NamespaceOperation::Read { range, destination } => {
                 VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
@@ -212,25 +235,65 @@ impl Namespaces {
                 pending.expected = Some(data);
                 VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
             }
-            NamespaceOperation::Deallocate { ranges } => {
-                pending.remaining = ranges.iter().filter(|range| range.lba_count > 0).count() as u32;
-                if pending.remaining == 0 {
+            NamespaceOperation::Deallocate { mut ranges } => {
+                ranges.retain(|range| range.lba_count > 0);
+                ranges.reverse();
+                let Some(range) = ranges.pop() else {
                     namespace.statistics.record(kind, 0, now.since(arrived), true);
                     return answer(Ok(()), None);
-                }
-                namespace.under_way += 1;
-                let token = self.pending.insert(pending);
-                for range in ranges.iter().filter(|range| range.lba_count > 0) {
-                    let (first_iu, iu_count) = (range.first_lba, range.lba_count.into());
-                    let operation = VolumeOperation::Deallocate { first_iu, iu_count };
-                    outputs.volume_commands.push((store, VolumeCommand { token, volume, operation }));
-                }
-                return;
+                };
+                ranges_left = ranges;
+                VolumeOperation::Deallocate { first_iu: range.first_lba, iu_count: range.lba_count.into() }
             }
         };
+        let operation = match operation {
+            VolumeOperation::Read { first_iu, iu_count, destination } if iu_count > READ_PIECE_LBAS => {
+                let (loan, destination) = destination.lend();
+                pending.loan = Some(loan);
+                VolumeOperation::Read { first_iu, iu_count, destination }
+            }
+            other => other,
+        };
         namespace.under_way += 1;
+        pending.rest = Some(Rest { store, volume, operation, ranges: ranges_left });
         let token = self.pending.insert(pending);
-        outputs.volume_commands.push((store, VolumeCommand { token, volume, operation }));
+        self.issue(token, outputs).then_some(token)
+    }
+
+    /// Gives the next piece of a command to its volume. Returns whether there are more. A command that failed meanwhile
+    /// does not go on.
+    ///
+    /// # Panics
+    /// If nothing of the command was left.
+    pub fn go_on(&mut self, token: VolumeToken, now: Time, outputs: &mut Outputs) -> bool {
+        let pending = self.pending.get_mut(token);
+        assert!(pending.rest.is_some(), "nothing of {token:?} is left");
+        if pending.error.is_none() {
+            return self.issue(token, outputs);
+        }
+        pending.rest = None;
+        if pending.remaining == 0 {
+            self.finish(token, None, now, outputs);
+        }
+        false
+    }
+
+    fn issue(&mut self, token: VolumeToken, outputs: &mut Outputs) -> bool {
+        let pending = self.pending.get_mut(token);
+        let Rest { store, volume, operation, mut ranges } = pending.rest.take().expect("something is left");
+        let namespace = self.namespaces[pending.namespace.0 as usize]
+            .as_ref()
+            .expect("a namespace with commands under way stays open");
+        let (piece, left) = cut(operation, namespace.definition.content_mode, namespace.whole_writes);
+        let next = left.or_else(|| {
+            let range = ranges.pop()?;
+            Some(VolumeOperation::Deallocate { first_iu: range.first_lba, iu_count: range.lba_count.into() })
+        });
+        pending.remaining += 1;
+        pending.rest = next.map(|operation| Rest { store, volume, operation, ranges });
+        let more = pending.rest.is_some();
+        outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
+        more
     }
 
     /// Takes the answer of a volume.
@@ -244,10 +307,18 @@ impl Namespaces {
         if let Err(error) = result {
             pending.error.get_or_insert(translate(error));
         }
-        if pending.remaining == 0 {
-            let data = destination.map(|destination| destination.freeze());
-            self.finish(token, data, now, outputs);
+        if pending.remaining > 0 || pending.rest.is_some() {
+            return;
         }
+        let data = match pending.loan.take() {
+            None => destination.map(BufferMut::freeze),
+            Some(_) if pending.error.is_some() => None,
+            Some(loan) => {
+                drop(destination);
+                Some(loan.reclaim().freeze())
+            }
+        };
+        self.finish(token, data, now, outputs);
     }
 
     fn finish(&mut self, token: VolumeToken, data: Option<Buffer>, now: Time, outputs: &mut Outputs) {

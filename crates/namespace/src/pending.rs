@@ -1,7 +1,20 @@
-use crate::contract::{CommandToken, NamespaceError, NamespaceId, SourceId};
+use crate::contract::{CommandToken, LbaRange, NamespaceError, NamespaceId, SourceId};
+use crate::definition::StoreIndex;
 use crate::statistics::Kind;
-use diecut_units::{Buffer, Time};
-use diecut_volume::contract::VolumeToken;
+use diecut_units::{Buffer, BufferLoan, Time};
+use diecut_volume::contract::{VolumeIndex, VolumeOperation, VolumeToken};
+use smallvec::SmallVec;
+
+/// What of a command was not given to its volume yet.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    pub(crate) store: StoreIndex,
+    pub(crate) volume: VolumeIndex,
+    /// What comes next.
+    pub(crate) operation: VolumeOperation,
+    /// Ranges of a deallocation that come after it, the next one last.
+    pub(crate) ranges: SmallVec<[LbaRange; 2]>,
+}
 
 /// A command that waits for its volume.
 #[derive(Debug)]
@@ -14,6 +27,10 @@ pub(crate) struct Pending {
     pub(crate) lbas: u64,
     /// Volume commands still to be answered.
     pub(crate) remaining: u32,
+    /// What comes after them. The command is not answered before this is gone.
+    pub(crate) rest: Option<Rest>,
+    /// The whole buffer of a read that was cut in pieces.
+    pub(crate) loan: Option<BufferLoan>,
     /// The first error among its volume commands.
     pub(crate) error: Option<NamespaceError>,
     /// What a compare expects.

@@ -4,14 +4,18 @@
 //! Because commands take effect in the order of submission, the oracle has one right answer for each.
 
 use diecut_namespace::contract::*;
-use diecut_namespace::{Backing, NamespaceDefinition, Namespaces, Outputs, StoreIndex};
+use diecut_namespace::{
+    Backing, NamespaceDefinition, Namespaces, Outputs, READ_PIECE_LBAS, StoreIndex, WRITE_PIECE_LBAS,
+};
 use diecut_units::{Buffer, BufferPool, ContentMode, Time};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 
-const SIZE_LBAS: u64 = 64;
+const SIZE_LBAS: u64 = 256;
+/// Several pieces of a read, and of a write.
+const TRANSFER_MAX_LBAS: u32 = 80;
 
 /// Content of one logical block in tag mode.
 type Tag = [u8; 8];
@@ -32,13 +36,19 @@ impl FakeVolume {
         let mut answer = VolumeCompletion { token: command.token, result: Ok(()), destination: None };
         match command.operation {
             VolumeOperation::Read { first_iu, iu_count, mut destination } => {
+                assert!(iu_count <= READ_PIECE_LBAS);
                 assert_eq!(destination.len(), iu_count as usize * 8);
+                // As a store does: parts are lent on, and reclaimed.
+                let (loan, part) = destination.lend();
+                drop(part);
+                destination = loan.reclaim();
                 for (tag, iu) in destination.chunks_exact_mut(8).zip(first_iu..) {
                     tag.copy_from_slice(&self.content[iu as usize]);
                 }
                 answer.destination = Some(destination);
             }
             VolumeOperation::Write { first_iu, payload, .. } => {
+                assert!(payload.iu_count() <= WRITE_PIECE_LBAS);
                 for iu in 0..payload.iu_count() {
                     self.content[first_iu as usize + iu as usize] = payload.iu(iu).try_into().unwrap();
                 }
@@ -48,6 +58,7 @@ impl FakeVolume {
                 self.content[first_iu as usize..(first_iu + iu_count) as usize].fill([0; 8]);
             }
             VolumeOperation::Verify { first_iu, iu_count } => {
+                assert!(iu_count <= READ_PIECE_LBAS);
                 assert!(first_iu + u64::from(iu_count) <= SIZE_LBAS);
             }
             VolumeOperation::Flush => {}
@@ -65,7 +76,7 @@ fn run(seed: u64) {
         NamespaceDefinition {
             backing: Backing::Volume { store: StoreIndex(0), volume: VolumeIndex(0) },
             size_lbas: SIZE_LBAS,
-            transfer_max_lbas: 8,
+            transfer_max_lbas: TRANSFER_MAX_LBAS,
             content_mode: ContentMode::Tags,
             volatile_cache: false,
             preferred_write_lbas: 1,
@@ -80,7 +91,8 @@ fn run(seed: u64) {
     let (mut submitted, mut answered) = (0_u64, 0_u64);
     for step in 0..400_u64 {
         if rng.random_bool(0.6) {
-            let lba_count = rng.random_range(1..=8_u32);
+            let lba_count_max = if rng.random_bool(0.7) { 8 } else { TRANSFER_MAX_LBAS };
+            let lba_count = rng.random_range(1..=lba_count_max);
             let first_lba = rng.random_range(0..SIZE_LBAS + 4);
             let range = LbaRange { first_lba, lba_count };
             let inside = first_lba + u64::from(lba_count) <= SIZE_LBAS;
@@ -134,7 +146,8 @@ fn run(seed: u64) {
             expected.insert(token, answer);
             let source = SourceId(step as u32 % 3);
             let command = NamespaceCommand { token, namespace: id, source, arrived: Time(step), operation };
-            namespaces.submit(command, Time(step), &mut outputs);
+            let rest = namespaces.submit(command, Time(step), &mut outputs);
+            while rest.is_some_and(|token| namespaces.go_on(token, Time(step), &mut outputs)) {}
             submitted += 1;
             outputs.volume_commands.drain(..).for_each(|(_, command)| volume.take(command));
         } else if !volume.answers.is_empty() {

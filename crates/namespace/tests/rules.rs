@@ -91,7 +91,8 @@ fn a_deallocation_is_answered_when_its_last_range_is_with_the_first_error() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
     let ranges = [range(0, 4), range(9, 0), range(50, 2)].into_iter().collect();
-    namespaces.submit(command(NamespaceOperation::Deallocate { ranges }), Time(200), &mut outputs);
+    let rest = namespaces.submit(command(NamespaceOperation::Deallocate { ranges }), Time(200), &mut outputs);
+    assert!(!namespaces.go_on(rest.expect("one range is left"), Time(200), &mut outputs));
     let commands: Vec<_> = outputs.volume_commands.drain(..).map(|(_, command)| command).collect();
     let shapes: Vec<_> = commands
         .iter()
@@ -109,6 +110,81 @@ fn a_deallocation_is_answered_when_its_last_range_is_with_the_first_error() {
     assert_eq!(outputs.finished[0].source, SourceId(5));
     assert!(namespaces.is_idle(ID));
     assert_eq!(namespaces.statistics(ID).unwrap().deallocations.failed, 1);
+}
+
+fn large_write(lba_count: u32) -> NamespaceOperation {
+    let data = Buffer::copy_from(&vec![1; lba_count as usize * 4096]);
+    NamespaceOperation::Write { range: range(0, lba_count), data, force_unit_access: true }
+}
+
+fn on_large_volume() -> Namespaces {
+    let mut namespaces = Namespaces::new();
+    let backing = Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) };
+    namespaces.open(ID, NamespaceDefinition { transfer_max_lbas: 80, ..definition(backing) });
+    namespaces
+}
+
+#[test]
+fn a_large_write_goes_in_pieces_and_is_answered_after_the_last() {
+    let mut namespaces = on_large_volume();
+    let mut outputs = Outputs::default();
+    let rest = namespaces.submit(command(large_write(40)), Time(200), &mut outputs).expect("more is left");
+    let mut shapes = Vec::new();
+    let mut answer = |namespaces: &mut Namespaces, outputs: &mut Outputs| {
+        let (_, piece) = outputs.volume_commands.remove(0);
+        let VolumeOperation::Write { first_iu, payload, force_unit_access } = piece.operation else {
+            panic!()
+        };
+        assert!(force_unit_access, "each piece is as durable as the whole");
+        shapes.push((first_iu, payload.iu_count()));
+        let token = piece.token;
+        namespaces.complete(
+            VolumeCompletion { token, result: Ok(()), destination: None },
+            Time(300),
+            outputs,
+        );
+    };
+    answer(&mut namespaces, &mut outputs);
+    assert!(outputs.finished.is_empty(), "all pieces that were given are answered, but not all were given");
+    assert!(namespaces.go_on(rest, Time(300), &mut outputs));
+    assert!(!namespaces.go_on(rest, Time(300), &mut outputs));
+    answer(&mut namespaces, &mut outputs);
+    assert!(outputs.finished.is_empty());
+    answer(&mut namespaces, &mut outputs);
+    assert_eq!(outputs.finished[0].completion.result, Ok(()));
+    assert_eq!(shapes, [(0, 16), (16, 16), (32, 8)]);
+    let writes = namespaces.statistics(ID).unwrap().writes;
+    assert_eq!((writes.completed, writes.lbas), (1, 40), "it is one command");
+}
+
+#[test]
+fn a_command_whose_piece_failed_does_not_go_on() {
+    let mut namespaces = on_large_volume();
+    let mut outputs = Outputs::default();
+    for operation in [large_write(40), read(0, 80)] {
+        let rest = namespaces.submit(command(operation), Time(200), &mut outputs).expect("more is left");
+        let (_, piece) = outputs.volume_commands.remove(0);
+        let token = piece.token;
+        drop(piece);
+        let result = Err(VolumeError::Unrecovered { iu: 3 });
+        namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300), &mut outputs);
+        assert!(outputs.finished.is_empty(), "it is answered where it would have gone on");
+        assert!(!namespaces.go_on(rest, Time(300), &mut outputs));
+        assert!(outputs.volume_commands.is_empty());
+        let finished = outputs.finished.remove(0).completion;
+        assert_eq!(finished.result, Err(NamespaceError::Unrecovered { lba: 3 }));
+        assert!(namespaces.is_idle(ID) && finished.data.is_none());
+    }
+}
+
+#[test]
+fn writes_are_kept_whole_where_a_volume_may_be_full() {
+    let mut namespaces = on_large_volume();
+    namespaces.set_whole_writes(ID, true);
+    let mut outputs = Outputs::default();
+    assert_eq!(namespaces.submit(command(large_write(40)), Time(200), &mut outputs), None);
+    assert_eq!(outputs.volume_commands.len(), 1);
+    assert!(namespaces.submit(command(read(0, 40)), Time(200), &mut outputs).is_some(), "reads are cut");
 }
 
 #[test]

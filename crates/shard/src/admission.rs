@@ -2,8 +2,13 @@
 //! tenant, weighted by cost). Commands wait here, per source, until their tenant may have them under way; tenants take
 //! turns by deficit round robin, and so do the sources within a tenant, so that neither many connections nor large
 //! commands buy a larger share of the shard's core.
+//!
+//! A large command is admitted in pieces: while something of it is left, its source goes on with it, in its turns and
+//! those of its tenant, and others go between. So a command of another tenant waits for one piece at most, however
+//! large the commands are that came before it.
 
-use diecut_namespace::contract::{NamespaceCommand, NamespaceOperation, SourceId};
+use diecut_namespace::contract::{NamespaceCommand, SourceId};
+use diecut_volume::contract::{VolumeOperation, VolumeToken};
 use std::collections::VecDeque;
 
 /// A tenant for admission: the commands of one store share a place in the round.
@@ -13,7 +18,8 @@ pub(crate) struct TenantIndex(pub u16);
 /// Limits of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionConfig {
-    /// Cost one tenant may use before the next one gets its turn; one for the command and one or two for each block.
+    /// Cost one tenant may use before the next one gets its turn: one for a command and one or two for each block. A
+    /// piece of a large command costs more, so that others' turns come after each.
     pub tenant_quantum: u32,
     /// Cost one source may use before another source of its tenant gets its turn.
     pub source_quantum: u32,
@@ -25,23 +31,23 @@ pub struct AdmissionConfig {
 
 impl Default for AdmissionConfig {
     fn default() -> AdmissionConfig {
-        AdmissionConfig { tenant_quantum: 64, source_quantum: 16, window_commands: 1024, round_cost: 512 }
+        AdmissionConfig { tenant_quantum: 16, source_quantum: 16, window_commands: 1024, round_cost: 512 }
     }
 }
 
-/// What a command costs the shard's core: one for the command and one for each logical block that is copied (two per
-/// block for a write, which is staged and cleaned).
-pub(crate) fn cost_of(operation: &NamespaceOperation) -> u32 {
+/// What each command costs the shard's core, besides its pieces.
+pub(crate) const COMMAND_COST: u32 = 1;
+
+/// What a piece of a command costs the shard's core: one for each logical block that is copied (two per block for a
+/// write, which is staged and cleaned).
+pub(crate) fn cost_of(operation: &VolumeOperation) -> u32 {
     match operation {
-        NamespaceOperation::Read { range, .. }
-        | NamespaceOperation::Compare { range, .. }
-        | NamespaceOperation::Verify { range } => 1 + range.lba_count,
-        NamespaceOperation::Write { range, .. } => 1 + 2 * range.lba_count,
-        NamespaceOperation::Flush => 1,
+        VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => *iu_count,
+        VolumeOperation::Write { payload, .. } => 2 * payload.iu_count(),
+        VolumeOperation::Flush => 0,
         // Cost lies in the map: one entry per block, but no byte is touched.
-        NamespaceOperation::WriteZeroes { range, .. } => 1 + range.lba_count / 16,
-        NamespaceOperation::Deallocate { ranges } => {
-            1 + ranges.iter().map(|range| range.lba_count / 16).fold(0u32, u32::saturating_add)
+        VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
+            u32::try_from(iu_count / 16).unwrap_or(u32::MAX)
         }
     }
 }
@@ -55,9 +61,20 @@ fn slot_of(source: SourceId) -> u32 {
     (source.0 & !DOOR_SOURCE_BIT) * 2 + u32::from(door != 0)
 }
 
+/// What may go on now.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A command, from the start.
+    Command(NamespaceCommand),
+    /// The next piece of a command that is under way.
+    Rest(VolumeToken),
+}
+
 #[derive(Default)]
 struct Source {
     commands: VecDeque<NamespaceCommand>,
+    /// What is left of the command that it was admitted last.
+    rest: Option<VolumeToken>,
     deficit: i64,
 }
 
@@ -65,23 +82,31 @@ struct Source {
 struct Tenant {
     /// Indexed by [`slot_of`]; ids are small and used again.
     sources: Vec<Source>,
-    /// Sources that have commands, in the order of their turns.
+    /// Sources that have commands or the rest of one, in the order of their turns.
     turns: VecDeque<u32>,
     deficit: i64,
     under_way: u32,
+    /// Commands that wait.
     waiting: u32,
+    /// Sources with the rest of a command.
+    rests: u32,
     in_round: bool,
     /// Nothing is admitted: what lies below has no room.
     held: bool,
+}
+
+impl Tenant {
+    fn may_go(&self, window_commands: u32) -> bool {
+        !self.held && (self.rests > 0 || (self.waiting > 0 && self.under_way < window_commands))
+    }
 }
 
 /// See the module.
 pub(crate) struct Admission {
     config: AdmissionConfig,
     tenants: Vec<Tenant>,
-    /// Tenants that have commands and room for them, in the order of their turns.
+    /// Tenants that may go on, in the order of their turns.
     turns: VecDeque<u16>,
-    waiting: u32,
 }
 
 impl Admission {
@@ -90,7 +115,7 @@ impl Admission {
             config.tenant_quantum > 0 && config.source_quantum > 0 && config.window_commands > 0,
             "a limit of 0 would admit nothing"
         );
-        Admission { config, tenants: Vec::new(), turns: VecDeque::new(), waiting: 0 }
+        Admission { config, tenants: Vec::new(), turns: VecDeque::new() }
     }
 
     /// Queues a command of a tenant behind the others of its source.
@@ -105,19 +130,18 @@ impl Admission {
             own.sources.resize_with(source as usize + 1, Source::default);
         }
         let queue = &mut own.sources[source as usize];
-        if queue.commands.is_empty() {
+        if queue.commands.is_empty() && queue.rest.is_none() {
             queue.deficit = 0;
             own.turns.push_back(source);
         }
         queue.commands.push_back(command);
         own.waiting += 1;
-        self.waiting += 1;
         self.enter_round(tenant);
     }
 
     fn enter_round(&mut self, tenant: TenantIndex) {
         let own = &mut self.tenants[usize::from(tenant.0)];
-        if !own.in_round && !own.held && own.waiting > 0 && own.under_way < self.config.window_commands {
+        if !own.in_round && own.may_go(self.config.window_commands) {
             own.in_round = true;
             own.deficit = own.deficit.min(0);
             self.turns.push_back(tenant.0);
@@ -153,50 +177,69 @@ impl Admission {
         self.enter_round(tenant);
     }
 
-    /// Whether [`Admission::admit`] would give something.
+    /// Whether [`Admission::next`] would give something.
     pub fn has_work(&self) -> bool {
         !self.turns.is_empty()
     }
 
-    /// Commands waiting, over all tenants.
-    #[cfg(test)]
-    fn waiting(&self) -> u32 {
-        self.waiting
-    }
-
-    /// Admits commands worth about `round_cost`, in turn, and appends them to `admitted`.
-    pub fn admit(&mut self, round_cost: u32, admitted: &mut Vec<NamespaceCommand>) {
-        let mut budget = i64::from(round_cost);
-        while budget > 0 {
-            let Some(tenant) = self.turns.pop_front() else { return };
+    /// What may go on next. [`Admission::settle`] must follow before anything else is asked.
+    pub fn next(&mut self) -> Option<Work> {
+        loop {
+            let tenant = *self.turns.front()?;
             let own = &mut self.tenants[usize::from(tenant)];
-            own.deficit += i64::from(self.config.tenant_quantum);
-            while own.deficit > 0 && own.waiting > 0 && own.under_way < self.config.window_commands {
-                let source = *own.turns.front().expect("a waiting command has a source in turn");
+            if own.deficit <= 0 {
+                own.deficit += i64::from(self.config.tenant_quantum);
+                if own.deficit <= 0 {
+                    self.turns.rotate_left(1);
+                    continue;
+                }
+            }
+            let window_is_full = own.under_way >= self.config.window_commands;
+            loop {
+                let source = *own.turns.front().expect("a tenant in turn has a source in turn");
                 let queue = &mut own.sources[source as usize];
+                // With a full window only rests go on, and there is one, or the tenant would have no turn.
+                if window_is_full && queue.rest.is_none() {
+                    own.turns.rotate_left(1);
+                    continue;
+                }
                 if queue.deficit <= 0 {
                     queue.deficit += i64::from(self.config.source_quantum);
                     own.turns.rotate_left(1);
                     continue;
                 }
-                let command = queue.commands.pop_front().expect("sources in turn have commands");
-                let cost = i64::from(cost_of(&command.operation));
-                queue.deficit -= cost;
-                own.deficit -= cost;
-                budget -= cost;
+                if let Some(rest) = queue.rest.take() {
+                    own.rests -= 1;
+                    return Some(Work::Rest(rest));
+                }
                 own.waiting -= 1;
                 own.under_way += 1;
-                self.waiting -= 1;
-                if queue.commands.is_empty() {
-                    own.turns.pop_front();
-                }
-                admitted.push(command);
+                return queue.commands.pop_front().map(Work::Command);
             }
-            if own.waiting > 0 && own.under_way < self.config.window_commands {
-                self.turns.push_back(tenant);
-            } else {
-                own.in_round = false;
-            }
+        }
+    }
+
+    /// Says what the work that [`Admission::next`] gave has cost, and what is left of its command.
+    ///
+    /// # Panics
+    /// If it gave nothing.
+    pub fn settle(&mut self, cost: u32, rest: Option<VolumeToken>) {
+        let tenant = *self.turns.front().expect("work was given");
+        let own = &mut self.tenants[usize::from(tenant)];
+        let source = *own.turns.front().expect("work was given");
+        let queue = &mut own.sources[source as usize];
+        queue.deficit -= i64::from(cost);
+        own.deficit -= i64::from(cost);
+        queue.rest = rest;
+        own.rests += u32::from(rest.is_some());
+        if queue.commands.is_empty() && rest.is_none() {
+            own.turns.pop_front();
+        }
+        if !own.may_go(self.config.window_commands) {
+            own.in_round = false;
+            self.turns.pop_front();
+        } else if own.deficit <= 0 {
+            self.turns.rotate_left(1);
         }
     }
 }
@@ -204,8 +247,9 @@ impl Admission {
 #[cfg(test)]
 mod test {
     use super::*;
-    use diecut_namespace::contract::{CommandToken, LbaRange, NamespaceId};
+    use diecut_namespace::contract::{CommandToken, LbaRange, NamespaceId, NamespaceOperation};
     use diecut_units::{Buffer, Time};
+    use std::collections::BTreeMap;
 
     fn write(source: u32, token: u64, lba_count: u32) -> NamespaceCommand {
         NamespaceCommand {
@@ -227,15 +271,34 @@ mod test {
         AdmissionConfig { tenant_quantum: 32, source_quantum: 8, window_commands, round_cost: ROUND }
     }
 
-    /// Cost admitted for each tenant over `rounds`, every command answered at once.
+    fn cost(command: &NamespaceCommand) -> u32 {
+        match &command.operation {
+            NamespaceOperation::Write { range, .. } => COMMAND_COST + 2 * range.lba_count,
+            _ => panic!("tests write"),
+        }
+    }
+
+    /// Admits commands, each as a whole, worth about a round.
+    fn admit(admission: &mut Admission, admitted: &mut Vec<NamespaceCommand>) {
+        let mut budget = i64::from(ROUND);
+        while budget > 0 {
+            let Some(work) = admission.next() else { return };
+            let Work::Command(command) = work else { panic!("nothing was left over") };
+            budget -= i64::from(cost(&command));
+            admission.settle(cost(&command), None);
+            admitted.push(command);
+        }
+    }
+
+    /// Cost admitted for each command over `rounds`, every command answered at once.
     fn shares(admission: &mut Admission, rounds: usize, tenant_of: impl Fn(u64) -> u16) -> Vec<(u64, u32)> {
         let mut shares = Vec::new();
         let mut admitted = Vec::new();
         for _ in 0..rounds {
-            admission.admit(ROUND, &mut admitted);
+            admit(admission, &mut admitted);
             for command in admitted.drain(..) {
                 admission.finished(TenantIndex(tenant_of(command.token.0)));
-                shares.push((command.token.0, cost_of(&command.operation)));
+                shares.push((command.token.0, cost(&command)));
             }
         }
         shares
@@ -279,15 +342,15 @@ mod test {
             admission.push(TenantIndex(3), write(0, number, 1));
         }
         let mut admitted = Vec::new();
-        admission.admit(ROUND, &mut admitted);
+        admit(&mut admission, &mut admitted);
         assert_eq!(admitted.len(), 4);
         assert!(!admission.has_work(), "the window is full");
         admission.finished(TenantIndex(3));
         assert!(admission.has_work());
-        admission.admit(ROUND, &mut admitted);
+        admit(&mut admission, &mut admitted);
         let tokens: Vec<u64> = admitted.iter().map(|command| command.token.0).collect();
         assert_eq!(tokens, [0, 1, 2, 3, 4]);
-        assert_eq!(admission.waiting(), 5);
+        assert_eq!(admission.tenants[3].waiting, 5);
     }
 
     /// One command larger than every quantum goes through, and is paid for afterwards.
@@ -302,5 +365,77 @@ mod test {
         let order = shares(&mut admission, 40, |token| (token % 2) as u16);
         let large = order.iter().take(40).filter(|(token, _)| token % 2 == 0).count();
         assert!((1..=4).contains(&large), "{large} of the first 40");
+    }
+
+    /// Serves `count` pieces of 33 for commands of tenant 0, each of which has `pieces`; commands of others are small.
+    /// Gives the owner of each piece.
+    fn serve(
+        admission: &mut Admission,
+        left: &mut BTreeMap<u64, u32>,
+        count: usize,
+        pieces: u32,
+    ) -> Vec<(u16, u64)> {
+        let mut order = Vec::new();
+        for _ in 0..count {
+            let Some(work) = admission.next() else { break };
+            let (token, cost) = match work {
+                Work::Command(command) if command.source == SourceId(9) => {
+                    admission.settle(3, None);
+                    admission.finished(TenantIndex(1));
+                    order.push((1, command.token.0));
+                    continue;
+                }
+                Work::Command(command) => {
+                    left.insert(command.token.0, pieces);
+                    (command.token.0, 33)
+                }
+                Work::Rest(VolumeToken(token)) => (token, 32),
+            };
+            order.push((0, token));
+            let left = left.get_mut(&token).unwrap();
+            *left -= 1;
+            admission.settle(cost, (*left > 0).then_some(VolumeToken(token)));
+            if *left == 0 {
+                admission.finished(TenantIndex(0));
+            }
+        }
+        order
+    }
+
+    /// A small command of another tenant waits for one piece, not for the commands before it.
+    #[test]
+    fn a_small_command_is_behind_one_piece_of_a_neighbours_large_ones() {
+        for arrival in [0, 1, 2, 7, 16, 23] {
+            let mut admission = Admission::new(AdmissionConfig::default());
+            for token in 0..8 {
+                admission.push(TenantIndex(0), write(1, token, 256));
+            }
+            let mut left = BTreeMap::new();
+            serve(&mut admission, &mut left, arrival, 16);
+            admission.push(TenantIndex(1), write(9, 100, 1));
+            let order = serve(&mut admission, &mut left, 3, 16);
+            let place = order.iter().position(|(tenant, _)| *tenant == 1).expect("it is served soon");
+            assert!(place <= 1, "behind {place} pieces, arrived after {arrival}");
+        }
+    }
+
+    /// A large command goes on to its end before the next one of its source starts, also when the window is full, and
+    /// sources of the same tenant go between.
+    #[test]
+    fn what_was_begun_goes_on() {
+        let mut admission = Admission::new(config(2));
+        admission.push(TenantIndex(0), write(1, 10, 256));
+        admission.push(TenantIndex(0), write(1, 11, 256));
+        admission.push(TenantIndex(0), write(2, 20, 256));
+        admission.push(TenantIndex(0), write(3, 30, 256));
+        let order: Vec<u64> =
+            serve(&mut admission, &mut BTreeMap::new(), 100, 4).into_iter().map(|(_, token)| token).collect();
+        assert_eq!(order.len(), 16, "all pieces of all commands");
+        let first = |token| order.iter().position(|other| *other == token).unwrap();
+        let last = |token| order.iter().rposition(|other| *other == token).unwrap();
+        assert!(last(10) < first(11), "{order:?}");
+        assert!(first(20) < last(10), "another source goes between: {order:?}");
+        assert!(first(30) > last(10).min(last(20)), "the window holds two commands: {order:?}");
+        assert!(!admission.has_work());
     }
 }

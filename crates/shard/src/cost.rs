@@ -1,13 +1,15 @@
 //! What a command costs the core, in virtual time: isolation must not hide behind a processor that is free.
 
-use diecut_namespace::contract::NamespaceOperation;
 use diecut_units::{Span, Time};
+use diecut_volume::contract::VolumeOperation;
 
 /// Costs of commands on the shard's core. On the real clock commands cost what they cost and there is no model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostModel {
     /// Each command: parse, admit, complete.
     pub command_ns: u64,
+    /// Each piece of a command after the first: its turn.
+    pub piece_ns: u64,
     /// Each logical block read.
     pub read_block_ns: u64,
     /// Each logical block written: staging, map, its share of cleaning.
@@ -21,6 +23,7 @@ impl Default for CostModel {
     fn default() -> CostModel {
         CostModel {
             command_ns: 1_500,
+            piece_ns: 300,
             read_block_ns: 500,
             write_block_ns: 1_000,
             deallocate_16_blocks_ns: 100,
@@ -29,20 +32,17 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    fn cost(&self, operation: &NamespaceOperation) -> Span {
-        let deallocate = |blocks: u64| blocks.div_ceil(16) * self.deallocate_16_blocks_ns;
-        let blocks_ns = match operation {
-            NamespaceOperation::Read { range, .. }
-            | NamespaceOperation::Compare { range, .. }
-            | NamespaceOperation::Verify { range } => u64::from(range.lba_count) * self.read_block_ns,
-            NamespaceOperation::Write { range, .. } => u64::from(range.lba_count) * self.write_block_ns,
-            NamespaceOperation::Flush => 0,
-            NamespaceOperation::WriteZeroes { range, .. } => deallocate(range.lba_count.into()),
-            NamespaceOperation::Deallocate { ranges } => {
-                deallocate(ranges.iter().map(|range| u64::from(range.lba_count)).sum())
+    fn cost(&self, operation: &VolumeOperation) -> Span {
+        Span(match operation {
+            VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => {
+                u64::from(*iu_count) * self.read_block_ns
             }
-        };
-        Span(self.command_ns + blocks_ns)
+            VolumeOperation::Write { payload, .. } => u64::from(payload.iu_count()) * self.write_block_ns,
+            VolumeOperation::Flush => 0,
+            VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
+                iu_count.div_ceil(16) * self.deallocate_16_blocks_ns
+            }
+        })
     }
 }
 
@@ -56,8 +56,20 @@ impl CpuClock {
     pub fn new(model: Option<CostModel>) -> CpuClock {
         CpuClock { model, free_at: Time::ZERO }
     }
-    /// The core spends time on a command.
-    pub fn charge(&mut self, operation: &NamespaceOperation, now: Time) {
+    /// The core spends time on a command, besides its pieces.
+    pub fn charge_command(&mut self, now: Time) {
+        if let Some(model) = &self.model {
+            self.free_at = self.free_at.max(now) + Span(model.command_ns);
+        }
+    }
+    /// The core spends time on taking a command up again.
+    pub fn charge_turn(&mut self, now: Time) {
+        if let Some(model) = &self.model {
+            self.free_at = self.free_at.max(now) + Span(model.piece_ns);
+        }
+    }
+    /// The core spends time on a piece of a command.
+    pub fn charge(&mut self, operation: &VolumeOperation, now: Time) {
         if let Some(model) = &self.model {
             self.free_at = self.free_at.max(now) + model.cost(operation);
         }

@@ -207,9 +207,13 @@ impl<M: Media> Shard<M> {
                     running.waits = Waits::Stores(vec![token.0]);
                     return Progress::Waits;
                 }
-                self.stores_answered(running, || {
+                let progress = self.stores_answered(running, || {
                     "the volume cannot be deleted: its vSSD takes no writes".to_owned()
-                })
+                });
+                if matches!(progress, Progress::Done) {
+                    self.choose_whole_writes(*vssd);
+                }
+                progress
             }
             Step::DeallocVssd { number } => {
                 if let Some(store) = self.store_of(*number) {
@@ -345,6 +349,21 @@ impl<M: Media> Shard<M> {
             read_only: false,
         };
         self.open_namespace(NamespaceId(volume.namespace), definition, TenantIndex(store.0));
+        self.choose_whole_writes(vssd);
+    }
+
+    /// Writes to volumes that together promise more than their vSSD can hold are not cut in pieces: if there is no room for
+    /// one, all of it is refused. Where volumes fit, room cannot run out.
+    fn choose_whole_writes(&mut self, vssd: u32) {
+        let Some((name, record)) = self.state.vssds.iter().find(|(_, record)| record.number == vssd) else {
+            return;
+        };
+        let volumes = || self.state.volumes.values().filter(|volume| volume.vssd == *name);
+        let promised_bytes: u64 = volumes().map(|volume| volume.size_bytes).sum();
+        let thin = promised_bytes / IU_SIZE_BYTES as u64 > record.exported_ius;
+        for volume in volumes() {
+            self.namespaces.set_whole_writes(NamespaceId(volume.namespace), thin);
+        }
     }
 
     /// Tells the target what a subsystem looks like.

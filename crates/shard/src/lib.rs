@@ -8,7 +8,8 @@
 //! and back. One call of [`drive::Drive::work`] goes that way a bounded number of times.
 //!
 //! Invariants
-//! - A command passes admission exactly once and is counted there until it is answered.
+//! - A command passes admission exactly once and is counted there until it is answered. One that is larger than a piece
+//!   takes a turn for each piece.
 //! - Nothing here waits: what must wait is a queue with an owner and a deadline.
 //!
 //! Not known here: sockets, threads, the clock.

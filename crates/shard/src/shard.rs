@@ -1,6 +1,8 @@
 //! One core's share of the server: see the crate's documentation for the path through it.
 
-use crate::admission::{Admission, AdmissionConfig, DOOR_SOURCE_BIT, TenantIndex};
+use crate::admission::{
+    Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, TenantIndex, Work, cost_of,
+};
 use crate::cost::{CostModel, CpuClock};
 use crate::drive::{self, ConnectionId, Drive, Outbox};
 use crate::execute::{CONTROL_TOKEN_BIT, Control, share_of};
@@ -86,7 +88,6 @@ pub struct Shard<M: Media> {
     /// Whose turn a namespace's commands take, by namespace id.
     tenants: Vec<TenantIndex>,
     outputs: Outputs,
-    admitted: Vec<NamespaceCommand>,
     pub(crate) target_actions: Vec<target::Action>,
     spare_actions: Vec<target::Action>,
     cpu: CpuClock,
@@ -153,7 +154,6 @@ impl<M: Media> Shard<M> {
             admission: Admission::new(config.admission),
             tenants: Vec::new(),
             outputs: Outputs::default(),
-            admitted: Vec::new(),
             target_actions: Vec::new(),
             spare_actions: Vec::new(),
             cpu: CpuClock::new(config.cost_model),
@@ -366,16 +366,33 @@ impl<M: Media> Shard<M> {
         self.spare_actions = batch;
     }
 
+    /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece.
     fn admit(&mut self, now: Time) {
-        // A modelled core takes one command after the other: a batch would start all of them at once.
+        // A modelled core takes one piece after the other: a batch would start all of them at once.
         let round_cost = if self.config.cost_model.is_some() { 1 } else { self.config.admission.round_cost };
-        self.admission.admit(round_cost, &mut self.admitted);
-        for command in self.admitted.drain(..) {
-            self.cpu.charge(&command.operation, now);
-            self.namespaces.submit(command, now, &mut self.outputs);
-        }
-        for (store, command) in self.outputs.volume_commands.drain(..) {
-            self.flash.submit(store, command, now);
+        let mut spent = 0;
+        while spent < round_cost {
+            let Some(work) = self.admission.next() else { return };
+            let (mut cost, rest) = match work {
+                Work::Command(command) => {
+                    self.cpu.charge_command(now);
+                    (COMMAND_COST, self.namespaces.submit(command, now, &mut self.outputs))
+                }
+                Work::Rest(token) => {
+                    self.cpu.charge_turn(now);
+                    let more = self.namespaces.go_on(token, now, &mut self.outputs);
+                    (0, more.then_some(token))
+                }
+            };
+            for (store, piece) in self.outputs.volume_commands.drain(..) {
+                cost += cost_of(&piece.operation);
+                self.cpu.charge(&piece.operation, now);
+                self.flash.submit(store, piece, now);
+            }
+            // A turn is never free, or a budget would not end.
+            let cost = cost.max(1);
+            self.admission.settle(cost, rest);
+            spent += cost;
         }
     }
 

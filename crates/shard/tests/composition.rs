@@ -5,7 +5,7 @@ use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{DOOR_SOURCE_BIT, Shard, ShardConfig};
+use diecut_shard::{CostModel, DOOR_SOURCE_BIT, Shard, ShardConfig};
 use diecut_units::{Buffer, BufferMut, Time};
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeMap;
@@ -437,4 +437,77 @@ fn restarts_lose_nothing_that_was_acknowledged() {
         let erases: u64 = rig.shard.status().vssds.iter().map(|vssd| vssd.erases).sum();
         println!("seed {seed}: {erases} erases since the last start");
     }
+}
+
+fn tags(first: u64, count: u32) -> Buffer {
+    let bytes: Vec<u8> = (0..u64::from(count)).flat_map(|number| (first + number).to_le_bytes()).collect();
+    Buffer::copy_from(&bytes)
+}
+
+/// Large commands are carried out in pieces that nobody sees: contents, comparisons, ranges, one answer each.
+#[test]
+fn large_commands_mean_what_they_say() {
+    let mut rig = Rig::over(device(Pacing::Modelled), Time::ZERO);
+    rig.set_up();
+    let range = LbaRange { first_lba: 100, lba_count: 200 };
+    let write = NamespaceOperation::Write { range, data: tags(1000, 200), force_unit_access: true };
+    assert_eq!(rig.run(1, write).result, Ok(()));
+    let read = |range: LbaRange| {
+        let destination = BufferMut::copy_from(&vec![0xee; range.lba_count as usize * 8]);
+        NamespaceOperation::Read { range, destination }
+    };
+    let answer = rig.run(1, read(range));
+    assert_eq!(answer.data.unwrap()[..], tags(1000, 200)[..]);
+    let compare = |first| NamespaceOperation::Compare { range, data: tags(first, 200) };
+    assert_eq!(rig.run(1, compare(1000)).result, Ok(()));
+    assert_eq!(rig.run(1, compare(1001)).result, Err(NamespaceError::CompareFailure));
+    assert_eq!(rig.run(1, NamespaceOperation::Verify { range }).result, Ok(()));
+    let ranges = (0..50).map(|number| LbaRange { first_lba: 100 + 4 * number, lba_count: 3 }).collect();
+    assert_eq!(rig.run(1, NamespaceOperation::Deallocate { ranges }).result, Ok(()));
+    let data = rig.run(1, read(range)).data.unwrap();
+    for (number, tag) in data.chunks_exact(8).enumerate() {
+        let expected = if number % 4 == 3 { 1000 + number as u64 } else { 0 };
+        assert_eq!(u64::from_le_bytes(tag.try_into().unwrap()), expected, "logical block {}", 100 + number);
+    }
+}
+
+/// On the modelled core, a small read of another tenant is answered while a neighbour's large writes, given before it,
+/// still take their turns: it waits for a piece of one of them, not for their megabytes.
+#[test]
+fn a_small_read_is_not_behind_a_neighbours_large_writes() {
+    let device = device(Pacing::Modelled);
+    let model = CostModel::default();
+    let config = ShardConfig { cost_model: Some(model), ..config(&device) };
+    let mut rig = Rig::with(device, config, Time::ZERO);
+    rig.set_up();
+    rig.write(2, 5, 77).unwrap();
+    // The core is done with that.
+    rig.now = Time(rig.now.0 + 1_000_000);
+    let range = LbaRange { first_lba: 0, lba_count: 200 };
+    let mut commands: Vec<(u32, NamespaceOperation)> = (0..4)
+        .map(|_| (1, NamespaceOperation::Write { range, data: tags(1, 200), force_unit_access: false }))
+        .collect();
+    let destination = BufferMut::copy_from(&[0; 8]);
+    let range = LbaRange { first_lba: 5, lba_count: 1 };
+    commands.push((2, NamespaceOperation::Read { range, destination }));
+    let start = rig.now;
+    let reader = commands.len() as u64 - 1;
+    let first = rig.next_token + 1;
+    let mut completions = Vec::new();
+    for (namespace, operation) in commands {
+        rig.next_token += 1;
+        let token = CommandToken(rig.next_token);
+        let source = SourceId(DOOR_SOURCE_BIT | namespace);
+        let (namespace, arrived) = (NamespaceId(namespace), start);
+        rig.shard.submit(NamespaceCommand { token, namespace, source, arrived, operation });
+    }
+    while !completions.iter().any(|answer: &NamespaceCompletion| answer.token.0 == first + reader) {
+        rig.step();
+        rig.shard.take_completions(&mut completions);
+    }
+    assert_eq!(completions.len(), 1, "no large write is through before it");
+    let piece_ns = model.command_ns + 16 * model.write_block_ns;
+    // What was written last is staged: the read needs no array time.
+    let waited = rig.now.since(start).0;
+    assert!(waited <= piece_ns, "{waited} ns");
 }

@@ -141,6 +141,15 @@ impl BufferMut {
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len as u32);
     }
+    /// The same bytes under a count of their own, so that a borrower of this part can lend it again and have it
+    /// reclaimed while other parts of the slab are out. Allocates: for large parts.
+    pub fn apart(self) -> BufferMut {
+        // SAFETY: the slab is alive while the handle is, and the offset is within it.
+        let bytes = unsafe { self.slab.as_ref().bytes.add(self.offset as usize) };
+        // SAFETY: `self` is the one handle that may touch these bytes; as owner of the new one it is out of reach
+        // and keeps them alive.
+        unsafe { BufferMut::from_foreign(bytes, self.len, Box::new(self)) }
+    }
     /// Gives up writing; the bytes can be shared from now on.
     pub fn freeze(self) -> Buffer {
         let this = ManuallyDrop::new(self);
@@ -320,6 +329,21 @@ mod test {
         drop(front);
         drop(whole);
         assert_eq!(&loan.reclaim()[..], [1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
+    }
+
+    #[test]
+    fn parts_apart_are_lent_and_reclaimed_on_their_own() {
+        let (whole, mut rest) = BufferMut::copy_from(&[0; 12]).lend();
+        let (part, mut lent) = rest.split_to(4).apart().lend();
+        lent.fill(1);
+        drop(lent);
+        let part = part.reclaim();
+        rest.fill(2);
+        drop(rest);
+        let whole = whole.try_reclaim().expect_err("a part is out");
+        assert_eq!(&part[..], [1; 4]);
+        drop(part);
+        assert_eq!(&whole.reclaim()[..], [1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
     }
 
     #[test]
