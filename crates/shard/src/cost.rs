@@ -1,5 +1,6 @@
 //! What a command costs the core, in virtual time: isolation must not hide behind a processor that is free.
 
+use crate::drive;
 use diecut_units::{Span, Time};
 use diecut_volume::contract::VolumeOperation;
 
@@ -10,6 +11,10 @@ pub struct CostModel {
     pub command_ns: u64,
     /// Each piece of a command after the first: its turn.
     pub piece_ns: u64,
+    /// Each connection that is accepted or closed: what the operating system takes for it, mostly.
+    pub connection_ns: u64,
+    /// Each time bytes of a connection are received, with their answer, besides the I/O commands in them.
+    pub message_ns: u64,
     /// Each logical block read.
     pub read_block_ns: u64,
     /// Each logical block written: staging, map, its share of cleaning.
@@ -24,6 +29,8 @@ impl Default for CostModel {
         CostModel {
             command_ns: 1_500,
             piece_ns: 300,
+            connection_ns: 6_000,
+            message_ns: 3_000,
             read_block_ns: 500,
             write_block_ns: 1_000,
             deallocate_16_blocks_ns: 100,
@@ -60,6 +67,19 @@ impl CpuClock {
     pub fn charge_command(&mut self, now: Time) {
         if let Some(model) = &self.model {
             self.free_at = self.free_at.max(now) + Span(model.command_ns);
+        }
+    }
+    /// The core spends time on an event of a connection.
+    pub fn charge_event(&mut self, event: &drive::Event, now: Time) {
+        if let Some(model) = &self.model {
+            let ns = match event {
+                drive::Event::Accepted { .. } | drive::Event::Closed { .. } => model.connection_ns,
+                drive::Event::Adopted { .. }
+                | drive::Event::Received { .. }
+                | drive::Event::ReceivedInWindow { .. } => model.message_ns,
+                drive::Event::Control { .. } => 0,
+            };
+            self.free_at = self.free_at.max(now) + Span(ns);
         }
     }
     /// The core spends time on taking a command up again.

@@ -178,6 +178,12 @@ impl<M: Media> Shard<M> {
         self.failure.as_deref()
     }
 
+    /// When the modelled core is through with what it began; a driver of such a shard takes nothing from hosts before.
+    /// [`Time::ZERO`] on the real clock.
+    pub fn core_free_at(&self) -> Time {
+        self.cpu.free_at()
+    }
+
     /// State of all stores in lines, for people who debug.
     pub fn describe(&self) -> String {
         let stores = self.flash.stores();
@@ -415,6 +421,7 @@ impl<M: Media> Drive for Shard<M> {
         if self.phase != Phase::Ready && self.phase != Phase::Failed {
             return self.early.push(event);
         }
+        self.cpu.charge_event(&event, now);
         let event = match event {
             drive::Event::Accepted { connection } => target::Event::Accepted(connection),
             drive::Event::Received { connection, bytes } => target::Event::Received(connection, bytes),

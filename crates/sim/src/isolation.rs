@@ -1,23 +1,23 @@
 //! The noisy neighbour: a reader at 30 % of what it reaches alone, beside a neighbour, under each isolation level.
 //!
 //! Both tenants share one shard. Latency is counted at the door, from the time a command was due (open loop) to its
-//! answer; the host link, the controller and the time commands take on the shard's core are modelled. Per tenant: one
-//! channel, or 4 dies, or 16 soft-planes, as in FlashBlox (ATC/FAST'17 evaluation): equal raw quantity each.
+//! answer; the host link, the controller and the time that commands, connections and messages take on the shard's core
+//! are modelled. Per tenant: one channel, or 4 dies, or 16 soft-planes, as in FlashBlox (FAST'17, evaluation): equal raw
+//! quantity each, on the same dies where dies are shared. Volumes are of one size under all levels, so that cleaners
+//! have equal room; it is what fits under the level that can export least.
 //!
-//! The device is `cnex-1tb` in timing and width per channel, with two channels and fewer, shorter erase blocks, so that a
-//! writer comes into steady cleaning within seconds of virtual time.
+//! The device is `cnex-1tb` in timing, planes, page size and dies per channel, with two of its channels. Its erase blocks are
+//! fewer and shorter unless [`Setting`] says otherwise, so that a writer comes into steady cleaning within seconds of
+//! virtual time.
 
-use diecut_emulator::{Backing, Device, Options, Profile};
-use diecut_media::Media;
-use diecut_namespace::contract::*;
-use diecut_shard::control::*;
-use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
-use diecut_units::{Buffer, BufferPool, Span, Time};
-use hdrhistogram::Histogram;
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+mod stage;
+mod storm;
+pub mod summary;
+
+use diecut_shard::control::Isolation;
+use diecut_units::Span;
 use serde::Serialize;
+use stage::Stage;
 
 /// What the neighbour does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -31,7 +31,13 @@ pub enum Neighbour {
     SequentialWrites,
     /// Deallocates of 1 MiB and writes over them, depth 32.
     Deallocates,
+    /// 8 hosts that connect, bring their controller up, connect an I/O queue, flush, hang up and start again.
+    Reconnects,
 }
+
+/// All neighbours, without [`Neighbour::None`].
+pub const NEIGHBOURS: [Neighbour; 4] =
+    [Neighbour::RandomWrites, Neighbour::SequentialWrites, Neighbour::Deallocates, Neighbour::Reconnects];
 
 /// Isolation levels, strongest first.
 pub const LEVELS: [Isolation; 4] = [Isolation::Channel, Isolation::Die, Isolation::Software, Isolation::None];
@@ -53,297 +59,54 @@ pub struct Outcome {
     pub neighbour_mb_per_s: f64,
     /// Write amplification of the neighbour's cleaner while it was measured: (user + cleaner) / user.
     pub neighbour_waf_cleaner: f64,
+    /// How often a host of the neighbour came up, per second.
+    pub neighbour_connects_per_s: f64,
 }
 
-/// How long things take.
+/// Two writers at once, 4 KiB random, depth 32 each, both in steady cleaning.
+#[derive(Clone, Debug, Serialize)]
+pub struct WritersOutcome {
+    /// Isolation level.
+    pub isolation: String,
+    /// What each wrote, in MB/s (10^6).
+    pub mb_per_s: [f64; 2],
+    /// Both together.
+    pub combined_mb_per_s: f64,
+}
+
+/// What one level showed for one seed.
+#[derive(Clone, Debug, Serialize)]
+pub struct LevelOutcome {
+    /// Alone, and beside each neighbour.
+    pub outcomes: Vec<Outcome>,
+    /// Two writers, if they were asked for.
+    pub writers: Option<WritersOutcome>,
+}
+
+/// What is run, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Lengths {
-    /// Time measured.
+pub struct Setting {
+    /// Time measured beside each neighbour.
     pub measured: Span,
     /// How often the writer overwrites its volume before that.
     pub overwrites: f64,
+    /// Erase blocks of a plane; `cnex-1tb` has 1,069.
+    pub blocks_per_plane: u32,
+    /// Pages of an erase block; `cnex-1tb` has 256.
+    pub pages_per_block: u32,
+    /// Two writers at once are measured, too.
+    pub writers: bool,
 }
 
-impl Default for Lengths {
-    fn default() -> Lengths {
-        Lengths { measured: Span::from_millis(1_500), overwrites: 1.0 }
-    }
-}
-
-const READER: u32 = 1;
-const WRITER: u32 = 2;
-const OVER_PROVISIONING_PERMILLE: u32 = 280;
-
-struct Stage {
-    shard: Shard<Device>,
-    now: Time,
-    pool: BufferPool,
-    random: Xoshiro256PlusPlus,
-    completions: Vec<NamespaceCompletion>,
-    actions: Vec<Action>,
-    /// Blocks of each volume.
-    lbas: u64,
-    /// By token: when it was due, and whose it is.
-    due: std::collections::BTreeMap<u64, (Time, u32, u32)>,
-    next_token: u64,
-    cursor: u64,
-    turn: u64,
-}
-
-fn profile() -> Profile {
-    let mut profile = Profile::named("cnex-1tb").expect("built in");
-    profile.geometry.channels = 2;
-    profile.geometry.blocks_per_plane = 128;
-    profile.geometry.pages_per_block = 64;
-    profile.protected_memory_bytes = 64 << 20;
-    // A PCIe Gen3 x8 host interface and its latency; `westlake` shows where the latency comes from.
-    profile.host.link_mb_per_s = 6_400.0;
-    profile.host.latency_us = 5.0;
-    profile
-}
-
-impl Stage {
-    fn new(isolation: Isolation, seed: u64) -> Result<Stage, String> {
-        let options = Options { backing: Backing::Tags, seed, ..Options::default() };
-        let device = Device::create(&profile(), options).map_err(|error| error.to_string())?;
-        let mut pool = PoolConfig::suited_to(device.geometry());
-        // Dies of one tenant on both channels: what tells die isolation from channel isolation is the shared bus.
-        pool.die_placement = diecut_shard::DiePlacement::Spread;
-        let config = ShardConfig { pool, cost_model: Some(CostModel::default()), ..ShardConfig::default() };
-        let mut stage = Stage {
-            shard: Shard::new(device, config, Time::ZERO),
-            now: Time::ZERO,
-            pool: BufferPool::new(),
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
-            completions: Vec::new(),
-            actions: Vec::new(),
-            lbas: 0,
-            due: Default::default(),
-            next_token: 0,
-            cursor: 0,
-            turn: 0,
-        };
-        for name in ["reader", "writer"] {
-            stage.ask(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }))?;
-            stage.ask(ControlRequest::CreateVssd(VssdSpec {
-                name: name.to_owned(),
-                tenant: name.to_owned(),
-                isolation,
-                throughput_level: 1,
-                capacity_bytes: 1 << 20,
-                over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
-                weight: 100,
-                rate_limit_bytes_per_second: 0,
-                sharing: Sharing::WorkConserving,
-            }))?;
+impl Default for Setting {
+    fn default() -> Setting {
+        Setting {
+            measured: Span::from_millis(1_500),
+            overwrites: 1.0,
+            blocks_per_plane: 512,
+            pages_per_block: 64,
+            writers: false,
         }
-        let exported = stage.shard.status().vssds.iter().map(|vssd| vssd.exported_bytes).min().unwrap_or(0);
-        stage.lbas = exported / 4096;
-        for name in ["reader", "writer"] {
-            stage.ask(ControlRequest::CreateVolume(VolumeSpec {
-                name: name.to_owned(),
-                vssd: name.to_owned(),
-                size_bytes: stage.lbas * 4096,
-                uuid: None,
-                nguid: None,
-            }))?;
-        }
-        Ok(stage)
-    }
-
-    fn ask(&mut self, request: ControlRequest) -> Result<(), String> {
-        let (token, request) = (ControlToken(1), Box::new(request));
-        self.shard.handle(Event::Control { token, request }, self.now, &mut self.actions);
-        loop {
-            for action in self.actions.drain(..) {
-                if let Action::Answer { response, .. } = action {
-                    return match *response {
-                        ControlResponse::Done => Ok(()),
-                        other => Err(format!("{other:?}")),
-                    };
-                }
-            }
-            self.step(Time::NEVER);
-        }
-    }
-
-    /// Lets time pass to the shard's next deadline, or `until`.
-    fn step(&mut self, until: Time) {
-        self.now = self.now.max(self.shard.deadline().min(until));
-        self.shard.work(self.now, &mut self.actions);
-        self.shard.take_completions(&mut self.completions);
-    }
-
-    fn submit(&mut self, who: u32, due: Time, operation: NamespaceOperation, blocks: u32) {
-        self.next_token += 1;
-        self.due.insert(self.next_token, (due, who, blocks));
-        self.shard.submit(NamespaceCommand {
-            token: CommandToken(self.next_token),
-            namespace: NamespaceId(who),
-            source: SourceId(DOOR_SOURCE_BIT | who),
-            arrived: due,
-            operation,
-        });
-    }
-
-    fn tags(&mut self, count: u32) -> Buffer {
-        let mut buffer = self.pool.take(count as usize * 8);
-        buffer.fill(7);
-        buffer.freeze()
-    }
-
-    fn write(&mut self, who: u32, first_lba: u64, lba_count: u32) {
-        let data = self.tags(lba_count);
-        let range = LbaRange { first_lba, lba_count };
-        let operation = NamespaceOperation::Write { range, data, force_unit_access: false };
-        self.submit(who, self.now, operation, lba_count);
-    }
-
-    fn read(&mut self, due: Time) {
-        let range = LbaRange { first_lba: self.random.random_range(0..self.lbas), lba_count: 1 };
-        let destination = self.pool.take(8);
-        self.submit(READER, due, NamespaceOperation::Read { range, destination }, 1);
-    }
-
-    fn neighbour(&mut self, neighbour: Neighbour) {
-        match neighbour {
-            Neighbour::None => {}
-            Neighbour::RandomWrites => {
-                let lba = self.random.random_range(0..self.lbas);
-                self.write(WRITER, lba, 1);
-            }
-            Neighbour::SequentialWrites => {
-                let lba = self.cursor % (self.lbas - 256);
-                self.cursor += 256;
-                self.write(WRITER, lba, 256);
-            }
-            Neighbour::Deallocates => {
-                self.turn += 1;
-                let first_lba = self.random.random_range(0..self.lbas - 256);
-                if self.turn.is_multiple_of(4) {
-                    let ranges = [LbaRange { first_lba, lba_count: 256 }].into_iter().collect();
-                    self.submit(WRITER, self.now, NamespaceOperation::Deallocate { ranges }, 0);
-                } else {
-                    self.write(WRITER, first_lba, 16);
-                }
-            }
-        }
-    }
-
-    fn depth(neighbour: Neighbour) -> u32 {
-        match neighbour {
-            Neighbour::None => 0,
-            Neighbour::SequentialWrites => 8,
-            Neighbour::RandomWrites | Neighbour::Deallocates => 32,
-        }
-    }
-
-    /// Keeps `depth` commands of `give` under way until `blocks` blocks were written.
-    fn closed_loop(&mut self, depth: u32, blocks: u64, mut give: impl FnMut(&mut Stage)) {
-        let (mut done, mut under_way) = (0, 0);
-        while done < blocks {
-            while under_way < depth {
-                give(self);
-                under_way += 1;
-            }
-            self.step(Time::NEVER);
-            for completion in std::mem::take(&mut self.completions) {
-                let (_, _, count) = self.due.remove(&completion.token.0).expect("it was given");
-                done += u64::from(count);
-                under_way -= 1;
-            }
-        }
-        while under_way > 0 {
-            self.step(Time::NEVER);
-            for completion in std::mem::take(&mut self.completions) {
-                self.due.remove(&completion.token.0);
-                under_way -= 1;
-            }
-        }
-    }
-
-    fn fill(&mut self, who: u32) {
-        let lbas = self.lbas;
-        let mut next = 0;
-        self.closed_loop(16, lbas, |stage| {
-            let count = 64.min(lbas - next % lbas);
-            stage.write(who, next % lbas, count as u32);
-            next += count;
-        });
-    }
-
-    /// Waits until nothing is under way any more, cleaning included.
-    fn settle(&mut self) {
-        while self.shard.deadline() != Time::NEVER {
-            self.step(Time::NEVER);
-        }
-        for completion in self.completions.drain(..) {
-            self.due.remove(&completion.token.0);
-        }
-        assert!(self.due.is_empty(), "everything was answered");
-    }
-
-    /// Reads per second at depth 64, alone.
-    fn saturation(&mut self) -> f64 {
-        let start = self.now;
-        let reads = 8_000;
-        self.closed_loop(64, reads, |stage| stage.read(stage.now));
-        reads as f64 / self.now.since(start).as_secs_f64()
-    }
-
-    fn measure(&mut self, rate: f64, neighbour: Neighbour, length: Span) -> Outcome {
-        let mut latency: Histogram<u64> =
-            Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constants are within bounds");
-        let (start, before) = (self.now, self.writer());
-        let end = start + length;
-        let (mut reads, mut under_way) = (0u64, 0);
-        let mut next_read = start;
-        let mut outstanding = 0u64;
-        while self.now < end || outstanding > 0 {
-            while next_read <= self.now && next_read < end {
-                self.read(next_read);
-                outstanding += 1;
-                // Exponential gaps: many hosts that know nothing of each other.
-                let gap = -(1.0 - self.random.random_range(0.0..1.0f64)).ln() / rate * 1e9;
-                next_read += Span(gap.max(1.0) as u64);
-            }
-            while self.now < end && under_way < Stage::depth(neighbour) {
-                self.neighbour(neighbour);
-                under_way += 1;
-            }
-            self.step(if next_read < end { next_read } else { end.max(self.now + Span::from_micros(10)) });
-            for completion in std::mem::take(&mut self.completions) {
-                let (due, who, _) = self.due.remove(&completion.token.0).expect("it was given");
-                assert_eq!(completion.result, Ok(()), "nothing fails here");
-                if who == READER {
-                    outstanding -= 1;
-                    reads += 1;
-                    latency.saturating_record(self.now.since(due).0);
-                } else {
-                    under_way -= 1;
-                }
-            }
-        }
-        let (written, programmed) = self.writer();
-        let seconds = self.now.since(start).as_secs_f64();
-        let us = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1000.0;
-        let user = (written - before.0) as f64;
-        Outcome {
-            isolation: String::new(),
-            neighbour,
-            offered_reads_per_s: rate,
-            reads_per_s: reads as f64 / seconds,
-            latency_us: [us(0.5), us(0.99), us(0.999), us(0.9999)],
-            neighbour_mb_per_s: user / seconds / 1e6,
-            neighbour_waf_cleaner: if user > 0.0 { (programmed - before.1) as f64 / user } else { 1.0 },
-        }
-    }
-
-    /// Bytes the writer's host wrote, and bytes programmed for them by host and cleaner.
-    fn writer(&self) -> (u64, u64) {
-        let status = self.shard.status();
-        let vssd = status.vssds.iter().find(|vssd| vssd.spec.name == "writer").expect("it was made");
-        (vssd.host_written_bytes, vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes)
     }
 }
 
@@ -365,26 +128,61 @@ pub fn run_level(
     isolation: Isolation,
     neighbours: &[Neighbour],
     seed: u64,
-    lengths: Lengths,
+    setting: &Setting,
     mut progress: impl FnMut(&str),
-) -> Result<Vec<Outcome>, String> {
+) -> Result<LevelOutcome, String> {
     let name = name_of(isolation);
-    progress(&format!("{name}: filling"));
-    let mut stage = Stage::new(isolation, seed)?;
-    stage.fill(READER);
-    stage.fill(WRITER);
-    let overwrites = (stage.lbas as f64 * lengths.overwrites) as u64;
-    progress(&format!("{name}: overwriting until the cleaner is steady"));
-    stage.closed_loop(32, overwrites, |stage| stage.neighbour(Neighbour::RandomWrites));
-    stage.settle();
-    let rate = 0.3 * stage.saturation();
-    progress(&format!("{name}: {} MiB, {rate:.0} reads/s offered", stage.lbas >> 8));
+    let mut progress = |what: &str| progress(&format!("seed {seed}, {name}: {what}"));
+    let mut exported_lbas = u64::MAX;
+    for level in LEVELS {
+        exported_lbas = exported_lbas.min(Stage::new(level, seed, setting)?.exported_lbas());
+    }
+    let mut stage = Stage::new(isolation, seed, setting)?;
+    stage.create_volumes(exported_lbas)?;
+    progress(&format!("filling 2 x {} MiB", stage.lbas >> 8));
+    stage.fill();
+    progress("overwriting until the cleaner is steady");
+    stage.overwrite(stage::WRITER, setting.overwrites);
+    let saturation = stage.saturation();
+    let rate = 0.3 * saturation;
+    progress(&format!("the reader reaches {saturation:.0} reads/s alone, {rate:.0} are offered"));
     let mut outcomes = Vec::new();
     for &neighbour in std::iter::once(&Neighbour::None).chain(neighbours) {
-        progress(&format!("{name}: measuring beside {neighbour:?}"));
-        let outcome = stage.measure(rate, neighbour, lengths.measured);
+        progress(&format!("measuring beside {neighbour:?}"));
+        let outcome = stage.measure(rate, neighbour, setting.measured);
         stage.settle();
         outcomes.push(Outcome { isolation: name.to_owned(), ..outcome });
     }
-    Ok(outcomes)
+    let writers = setting.writers.then(|| {
+        progress("two writers");
+        stage.overwrite(stage::READER, setting.overwrites);
+        let mb_per_s = stage.measure_writers(setting.measured + setting.measured);
+        WritersOutcome { isolation: name.to_owned(), mb_per_s, combined_mb_per_s: mb_per_s[0] + mb_per_s[1] }
+    });
+    Ok(LevelOutcome { outcomes, writers })
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// The claim in small: under channel isolation the p99 of a reader stays where it is alone, whatever its neighbour does,
+    /// and reconnecting hosts do come up.
+    #[test]
+    fn a_channel_isolated_reader_feels_no_neighbour() {
+        let setting = Setting {
+            measured: Span::from_millis(300),
+            overwrites: 0.5,
+            blocks_per_plane: 128,
+            ..Setting::default()
+        };
+        let level = run_level(Isolation::Channel, &NEIGHBOURS, 1, &setting, |_| {}).unwrap();
+        let alone = level.outcomes[0].latency_us[1];
+        for outcome in &level.outcomes[1..] {
+            let ratio = outcome.latency_us[1] / alone;
+            assert!(ratio < 1.15, "{:?}: {ratio}", outcome.neighbour);
+            let works = outcome.neighbour_mb_per_s > 10.0 || outcome.neighbour_connects_per_s > 1_000.0;
+            assert!(works, "{outcome:?}");
+        }
+    }
 }

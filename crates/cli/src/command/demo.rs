@@ -1,7 +1,13 @@
 use clap::{Args, Subcommand};
 use comfy_table::Table;
-use diecut_sim::isolation::{LEVELS, Lengths, Neighbour, Outcome, run_level};
+use diecut_sim::isolation::summary::{Estimate, Order, Summary, summarize};
+use diecut_sim::isolation::{
+    LEVELS, LevelOutcome, NEIGHBOURS, Neighbour, Outcome, Setting, WritersOutcome, run_level,
+};
+use serde::Serialize;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Things to see without a server, in virtual time.
 #[derive(Subcommand)]
@@ -12,58 +18,188 @@ pub enum Demo {
 
 #[derive(Args)]
 pub struct NoisyNeighbour {
-    /// Seed of arrivals, addresses and bad blocks.
+    /// First seed of arrivals, addresses and bad blocks.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// All neighbours (random writes, sequential writes, deallocates), not only random writes.
+    /// Run so many seeds beside all neighbours and say means and 95 % confidence intervals.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// All neighbours (random writes, sequential writes, deallocates, reconnects), not only random writes.
     #[arg(long)]
     all: bool,
+    /// Also measure two writers at once.
+    #[arg(long)]
+    writers: bool,
+    /// Erase blocks as many and as long as those of cnex-1tb: about ten times the work, and 2 GB of memory per run.
+    #[arg(long)]
+    full_dies: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    outcomes: Vec<Vec<Outcome>>,
+    writers: Vec<Vec<WritersOutcome>>,
+    summary: Summary,
 }
 
 impl Demo {
     pub fn run(self, json: bool) -> ExitCode {
         let Demo::NoisyNeighbour(arguments) = self;
-        let neighbours: &[Neighbour] = if arguments.all {
-            &[Neighbour::RandomWrites, Neighbour::SequentialWrites, Neighbour::Deallocates]
-        } else {
-            &[Neighbour::RandomWrites]
-        };
-        // The levels do not know of each other: each has a device of its own.
-        let results: Vec<Result<Vec<Outcome>, String>> = std::thread::scope(|scope| {
-            let run = |level| {
-                move || {
-                    run_level(level, neighbours, arguments.seed, Lengths::default(), |what| {
-                        eprintln!("{what}")
-                    })
-                }
-            };
-            let threads: Vec<_> = LEVELS.map(|level| scope.spawn(run(level))).into_iter().collect();
-            threads.into_iter().map(|thread| thread.join().expect("a level's run does not panic")).collect()
-        });
-        let mut outcomes = Vec::new();
-        for result in results {
-            match result {
-                Ok(level) => outcomes.extend(level),
-                Err(error) => {
-                    eprintln!("error: {error}");
-                    return ExitCode::FAILURE;
-                }
+        match arguments.measure() {
+            Ok(report) if json => {
+                println!("{}", serde_json::to_string_pretty(&report).expect("a report is plain data"));
+                ExitCode::SUCCESS
+            }
+            Ok(report) => {
+                arguments.print(&report);
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
             }
         }
-        if json {
-            println!("{}", serde_json::to_string_pretty(&outcomes).expect("outcomes are plain data"));
-        } else {
-            println!("{}", table(&outcomes));
-            println!(
-                "Latency of 4 KiB random reads in microseconds, open loop at 30 % of what the reader reaches alone;"
-            );
-            println!(
-                "virtual time, seed {}. \"x alone\": p99 beside the neighbour over p99 alone.",
-                arguments.seed
-            );
-        }
-        ExitCode::SUCCESS
     }
+}
+
+impl NoisyNeighbour {
+    fn neighbours(&self) -> &'static [Neighbour] {
+        if self.all || self.seeds > 1 { &NEIGHBOURS } else { &[Neighbour::RandomWrites] }
+    }
+
+    fn measure(&self) -> Result<Report, String> {
+        let neighbours = self.neighbours();
+        let mut setting = Setting { writers: self.writers || self.seeds > 1, ..Setting::default() };
+        if self.full_dies {
+            (setting.blocks_per_plane, setting.pages_per_block) = (1069, 256);
+        }
+        let seeds: Vec<u64> = (self.seed..self.seed + self.seeds).collect();
+        // Levels and seeds do not know of each other: each has a device of its own.
+        let jobs: Vec<_> = seeds.iter().flat_map(|seed| LEVELS.map(|level| (*seed, level))).collect();
+        let results: Vec<Mutex<Option<Result<LevelOutcome, String>>>> =
+            jobs.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let job = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(&(seed, level)) = jobs.get(job) else { return };
+                        let outcome =
+                            run_level(level, neighbours, seed, &setting, |what| eprintln!("{what}"));
+                        *results[job].lock().expect("no run panics") = Some(outcome);
+                    }
+                });
+            }
+        });
+        let mut levels = Vec::new();
+        for result in results {
+            levels.push(result.into_inner().expect("no run panics").expect("every job was done")?);
+        }
+        let by_seed = levels.chunks(LEVELS.len());
+        let outcomes: Vec<Vec<Outcome>> =
+            by_seed.clone().map(|runs| runs.iter().flat_map(|run| run.outcomes.clone()).collect()).collect();
+        let writers: Vec<Vec<WritersOutcome>> = if setting.writers {
+            by_seed.map(|runs| runs.iter().filter_map(|run| run.writers.clone()).collect()).collect()
+        } else {
+            Vec::new()
+        };
+        let summary = summarize(&seeds, &outcomes, neighbours, &writers);
+        Ok(Report { outcomes, writers, summary })
+    }
+
+    fn print(&self, report: &Report) {
+        if self.seeds > 1 {
+            println!("{}", summary_table(&report.summary));
+        } else {
+            println!("{}", table(&report.outcomes[0]));
+        }
+        println!(
+            "Latency of 4 KiB random reads in microseconds, open loop at 30 % of what the reader reaches alone;"
+        );
+        println!(
+            "virtual time, {} from {}. \"x alone\": p99 beside the neighbour over p99 alone.",
+            if self.seeds > 1 { format!("{} seeds", self.seeds) } else { "seed".to_owned() },
+            self.seed
+        );
+        if self.seeds > 1 {
+            println!("Mean and 95 % confidence interval (Student's t) over the seeds.");
+            for (isolation, ratio) in &report.summary.worst {
+                println!("worst neighbour under {isolation} isolation: {} x alone", pair(ratio, 2));
+            }
+            print_order(&report.summary);
+        }
+        if let Some(ratio) = &report.summary.writers_ratio {
+            for outcome in &report.writers[0] {
+                let [first, second] = outcome.mb_per_s;
+                println!(
+                    "two writers, {} isolation, seed {}: {first:.1} + {second:.1} = {:.1} MB/s",
+                    outcome.isolation, self.seed, outcome.combined_mb_per_s
+                );
+            }
+            println!("two writers together, channel over software isolation: {}", pair(ratio, 3));
+        }
+    }
+}
+
+fn print_order(summary: &Summary) {
+    println!("order channel <= die <= software <= none of p99 x alone, by the difference per seed:");
+    for comparison in &summary.order {
+        let beside = comparison.neighbour.map_or("the worst neighbour", name_of);
+        let (verdict, sign) = match comparison.order {
+            Order::Below => ("holds", "<"),
+            Order::Equal => ("holds: equal within the interval", "="),
+            Order::Above => ("BROKEN", ">"),
+        };
+        println!(
+            "  beside {beside}: {} {sign} {} ({}): {verdict}",
+            comparison.stronger,
+            comparison.weaker,
+            pair(&comparison.difference, 2)
+        );
+    }
+    println!("the order {}", if summary.order_holds { "holds" } else { "is BROKEN" });
+}
+
+fn pair(estimate: &Estimate, digits: usize) -> String {
+    format!("{:.digits$} +- {:.digits$}", estimate.mean, estimate.half_width)
+}
+
+fn name_of(neighbour: Neighbour) -> &'static str {
+    match neighbour {
+        Neighbour::None => "alone",
+        Neighbour::RandomWrites => "random writes",
+        Neighbour::SequentialWrites => "sequential writes",
+        Neighbour::Deallocates => "deallocates",
+        Neighbour::Reconnects => "reconnects",
+    }
+}
+
+fn summary_table(summary: &Summary) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::UTF8_FULL_CONDENSED);
+    table.set_header([
+        "isolation",
+        "neighbour",
+        "p99",
+        "x alone",
+        "p99.9 x alone",
+        "neighbour MB/s",
+        "waf_cleaner",
+    ]);
+    for row in &summary.rows {
+        table.add_row([
+            row.isolation.clone(),
+            name_of(row.neighbour).to_owned(),
+            pair(&row.p99_us, 0),
+            pair(&row.p99_ratio, 3),
+            pair(&row.p999_ratio, 2),
+            pair(&row.neighbour_mb_per_s, 0),
+            pair(&row.neighbour_waf_cleaner, 2),
+        ]);
+    }
+    table
 }
 
 fn table(outcomes: &[Outcome]) -> Table {
@@ -80,24 +216,23 @@ fn table(outcomes: &[Outcome]) -> Table {
         "x alone",
         "neighbour MB/s",
         "waf_cleaner",
+        "connects/s",
     ]);
     let mut alone = 1.0;
     for outcome in outcomes {
         if outcome.neighbour == Neighbour::None {
             alone = outcome.latency_us[1];
         }
-        let neighbour = match outcome.neighbour {
-            Neighbour::None => "alone",
-            Neighbour::RandomWrites => "random writes",
-            Neighbour::SequentialWrites => "sequential writes",
-            Neighbour::Deallocates => "deallocates",
-        };
-        let mut row =
-            vec![outcome.isolation.clone(), neighbour.to_owned(), format!("{:.0}", outcome.reads_per_s)];
+        let mut row = vec![
+            outcome.isolation.clone(),
+            name_of(outcome.neighbour).to_owned(),
+            format!("{:.0}", outcome.reads_per_s),
+        ];
         row.extend(outcome.latency_us.map(|us| format!("{us:.0}")));
         row.push(format!("{:.2}", outcome.latency_us[1] / alone));
         row.push(format!("{:.0}", outcome.neighbour_mb_per_s));
         row.push(format!("{:.2}", outcome.neighbour_waf_cleaner));
+        row.push(format!("{:.0}", outcome.neighbour_connects_per_s));
         table.add_row(row);
     }
     table

@@ -1,0 +1,362 @@
+//! The set-up of one run: a device, a shard, two tenants with a volume each, and the hosts that load them.
+
+use super::storm::Storm;
+use super::{Neighbour, Outcome, Setting};
+use diecut_emulator::{Backing, Device, Options, Profile};
+use diecut_media::Media;
+use diecut_namespace::contract::*;
+use diecut_shard::control::*;
+use diecut_shard::drive::{Action, Drive, Event};
+use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
+use diecut_units::{Buffer, BufferPool, Span, Time};
+use hdrhistogram::Histogram;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+pub(super) const READER: u32 = 1;
+pub(super) const WRITER: u32 = 2;
+const NAMES: [&str; 2] = ["reader", "writer"];
+const SUBSYSTEM: &str = "nqn.2026-11.org.diecut:writer";
+const STORM_HOSTS: u8 = 8;
+const OVER_PROVISIONING_PERMILLE: u32 = 280;
+
+pub(super) struct Stage {
+    shard: Shard<Device>,
+    now: Time,
+    pool: BufferPool,
+    random: Xoshiro256PlusPlus,
+    completions: Vec<NamespaceCompletion>,
+    actions: Vec<Action>,
+    /// Blocks of each volume.
+    pub(super) lbas: u64,
+    storm: Storm,
+    /// By token: when it was due, and whose it is.
+    due: std::collections::BTreeMap<u64, (Time, u32, u32)>,
+    next_token: u64,
+    cursor: u64,
+    turn: u64,
+}
+
+fn profile(setting: &Setting) -> Profile {
+    let mut profile = Profile::named("cnex-1tb").expect("built in");
+    profile.geometry.channels = 2;
+    profile.geometry.blocks_per_plane = setting.blocks_per_plane;
+    profile.geometry.pages_per_block = setting.pages_per_block;
+    profile.protected_memory_bytes = 64 << 20;
+    // A PCIe Gen3 x8 host interface and its latency; `westlake` shows where the latency comes from.
+    profile.host.link_mb_per_s = 6_400.0;
+    profile.host.latency_us = 5.0;
+    profile
+}
+
+impl Stage {
+    /// The device with one vSSD for each tenant.
+    pub(super) fn new(isolation: Isolation, seed: u64, setting: &Setting) -> Result<Stage, String> {
+        let options = Options { backing: Backing::Tags, seed, ..Options::default() };
+        let device = Device::create(&profile(setting), options).map_err(|error| error.to_string())?;
+        let mut pool = PoolConfig::suited_to(device.geometry());
+        // Dies of one tenant on both channels: what tells die isolation from channel isolation is the shared bus.
+        pool.die_placement = diecut_shard::DiePlacement::Spread;
+        let config = ShardConfig { pool, cost_model: Some(CostModel::default()), ..ShardConfig::default() };
+        let mut stage = Stage {
+            shard: Shard::new(device, config, Time::ZERO),
+            now: Time::ZERO,
+            pool: BufferPool::new(),
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            completions: Vec::new(),
+            actions: Vec::new(),
+            lbas: 0,
+            storm: Storm::new(STORM_HOSTS, SUBSYSTEM),
+            due: Default::default(),
+            next_token: 0,
+            cursor: 0,
+            turn: 0,
+        };
+        for name in NAMES {
+            stage.ask(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }))?;
+            stage.ask(ControlRequest::CreateVssd(VssdSpec {
+                name: name.to_owned(),
+                tenant: name.to_owned(),
+                isolation,
+                throughput_level: 1,
+                capacity_bytes: 1 << 20,
+                over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
+                weight: 100,
+                rate_limit_bytes_per_second: 0,
+                sharing: Sharing::WorkConserving,
+            }))?;
+        }
+        Ok(stage)
+    }
+
+    /// Logical blocks that each vSSD can export.
+    pub(super) fn exported_lbas(&self) -> u64 {
+        self.shard.status().vssds.iter().map(|vssd| vssd.exported_bytes).min().unwrap_or(0) / 4096
+    }
+
+    /// A volume of this size for each tenant, and a subsystem that shows the writer's.
+    pub(super) fn create_volumes(&mut self, lbas: u64) -> Result<(), String> {
+        self.lbas = lbas;
+        for name in NAMES {
+            self.ask(ControlRequest::CreateVolume(VolumeSpec {
+                name: name.to_owned(),
+                vssd: name.to_owned(),
+                size_bytes: lbas * 4096,
+                uuid: None,
+                nguid: None,
+            }))?;
+        }
+        self.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
+            nqn: SUBSYSTEM.to_owned(),
+            tenant: "writer".to_owned(),
+            serial: None,
+            model: None,
+            allow_any_host: true,
+            allowed_hosts: Vec::new(),
+            namespaces: vec![(1, "writer".to_owned())],
+        }))
+    }
+
+    fn ask(&mut self, request: ControlRequest) -> Result<(), String> {
+        let (token, request) = (ControlToken(1), Box::new(request));
+        self.shard.handle(Event::Control { token, request }, self.now, &mut self.actions);
+        loop {
+            for action in self.actions.drain(..) {
+                if let Action::Answer { response, .. } = action {
+                    return match *response {
+                        ControlResponse::Done => Ok(()),
+                        other => Err(format!("{other:?}")),
+                    };
+                }
+            }
+            self.step(Time::NEVER);
+        }
+    }
+
+    /// Lets time pass to the shard's next deadline, or `until`.
+    fn step(&mut self, until: Time) {
+        // A round of the driver: what was admitted goes first, then all that arrived meanwhile, when the core is free.
+        let storm = self.storm.deadline().max(self.shard.core_free_at());
+        self.now = self.now.max(self.shard.deadline().min(storm).min(until));
+        self.shard.work(self.now, &mut self.actions);
+        if self.shard.core_free_at() <= self.now {
+            self.storm.work(&mut self.shard, self.now, &mut self.actions);
+        }
+        self.storm.take_actions(&mut self.actions, &mut self.shard, self.now);
+        self.shard.take_completions(&mut self.completions);
+    }
+
+    fn submit(&mut self, who: u32, due: Time, operation: NamespaceOperation, blocks: u32) {
+        self.next_token += 1;
+        self.due.insert(self.next_token, (due, who, blocks));
+        self.shard.submit(NamespaceCommand {
+            token: CommandToken(self.next_token),
+            namespace: NamespaceId(who),
+            source: SourceId(DOOR_SOURCE_BIT | who),
+            arrived: due,
+            operation,
+        });
+    }
+
+    fn tags(&mut self, count: u32) -> Buffer {
+        let mut buffer = self.pool.take(count as usize * 8);
+        buffer.fill(7);
+        buffer.freeze()
+    }
+
+    fn write(&mut self, who: u32, first_lba: u64, lba_count: u32) {
+        let data = self.tags(lba_count);
+        let range = LbaRange { first_lba, lba_count };
+        let operation = NamespaceOperation::Write { range, data, force_unit_access: false };
+        self.submit(who, self.now, operation, lba_count);
+    }
+
+    fn read(&mut self, due: Time) {
+        let range = LbaRange { first_lba: self.random.random_range(0..self.lbas), lba_count: 1 };
+        let destination = self.pool.take(8);
+        self.submit(READER, due, NamespaceOperation::Read { range, destination }, 1);
+    }
+
+    fn neighbour(&mut self, neighbour: Neighbour) {
+        match neighbour {
+            Neighbour::None | Neighbour::Reconnects => {}
+            Neighbour::RandomWrites => self.write_randomly(WRITER),
+            Neighbour::SequentialWrites => {
+                let lba = self.cursor % (self.lbas - 256);
+                self.cursor += 256;
+                self.write(WRITER, lba, 256);
+            }
+            Neighbour::Deallocates => {
+                self.turn += 1;
+                let first_lba = self.random.random_range(0..self.lbas - 256);
+                if self.turn.is_multiple_of(4) {
+                    let ranges = [LbaRange { first_lba, lba_count: 256 }].into_iter().collect();
+                    self.submit(WRITER, self.now, NamespaceOperation::Deallocate { ranges }, 0);
+                } else {
+                    self.write(WRITER, first_lba, 16);
+                }
+            }
+        }
+    }
+
+    fn depth(neighbour: Neighbour) -> u32 {
+        match neighbour {
+            Neighbour::None | Neighbour::Reconnects => 0,
+            Neighbour::SequentialWrites => 8,
+            Neighbour::RandomWrites | Neighbour::Deallocates => 32,
+        }
+    }
+
+    /// Keeps `depth` commands of `give` under way until `blocks` blocks were written.
+    fn closed_loop(&mut self, depth: u32, blocks: u64, mut give: impl FnMut(&mut Stage)) {
+        let (mut done, mut under_way) = (0, 0);
+        while done < blocks {
+            while under_way < depth {
+                give(self);
+                under_way += 1;
+            }
+            self.step(Time::NEVER);
+            for completion in std::mem::take(&mut self.completions) {
+                let (_, _, count) = self.due.remove(&completion.token.0).expect("it was given");
+                done += u64::from(count);
+                under_way -= 1;
+            }
+        }
+        while under_way > 0 {
+            self.step(Time::NEVER);
+            for completion in std::mem::take(&mut self.completions) {
+                self.due.remove(&completion.token.0);
+                under_way -= 1;
+            }
+        }
+    }
+
+    /// Writes both volumes from end to end.
+    pub(super) fn fill(&mut self) {
+        let lbas = self.lbas;
+        for who in [READER, WRITER] {
+            let mut next = 0;
+            self.closed_loop(16, lbas, |stage| {
+                let count = 64.min(lbas - next % lbas);
+                stage.write(who, next % lbas, count as u32);
+                next += count;
+            });
+        }
+    }
+
+    /// Random 4 KiB writes over a volume, so many times its size.
+    pub(super) fn overwrite(&mut self, who: u32, times: f64) {
+        let blocks = (self.lbas as f64 * times) as u64;
+        self.closed_loop(32, blocks, |stage| stage.write_randomly(who));
+        self.settle();
+    }
+
+    fn write_randomly(&mut self, who: u32) {
+        let lba = self.random.random_range(0..self.lbas);
+        self.write(who, lba, 1);
+    }
+
+    /// Waits until nothing is under way any more, cleaning included.
+    pub(super) fn settle(&mut self) {
+        while self.shard.deadline() != Time::NEVER {
+            self.step(Time::NEVER);
+        }
+        for completion in self.completions.drain(..) {
+            self.due.remove(&completion.token.0);
+        }
+        assert!(self.due.is_empty(), "everything was answered");
+    }
+
+    /// Reads per second at depth 64, alone.
+    pub(super) fn saturation(&mut self) -> f64 {
+        let start = self.now;
+        let reads = 8_000;
+        self.closed_loop(64, reads, |stage| stage.read(stage.now));
+        reads as f64 / self.now.since(start).as_secs_f64()
+    }
+
+    pub(super) fn measure(&mut self, rate: f64, neighbour: Neighbour, length: Span) -> Outcome {
+        let mut latency: Histogram<u64> =
+            Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constants are within bounds");
+        let (start, before, connects) = (self.now, self.writer(), self.storm.connects);
+        if neighbour == Neighbour::Reconnects {
+            self.storm.start(start);
+        }
+        let end = start + length;
+        let (mut reads, mut under_way) = (0u64, 0);
+        let mut next_read = start;
+        let mut outstanding = 0u64;
+        while self.now < end || outstanding > 0 {
+            while next_read <= self.now && next_read < end {
+                self.read(next_read);
+                outstanding += 1;
+                // Exponential gaps: many hosts that know nothing of each other.
+                let gap = -(1.0 - self.random.random_range(0.0..1.0f64)).ln() / rate * 1e9;
+                next_read += Span(gap.max(1.0) as u64);
+            }
+            while self.now < end && under_way < Stage::depth(neighbour) {
+                self.neighbour(neighbour);
+                under_way += 1;
+            }
+            self.step(if next_read < end { next_read } else { end.max(self.now + Span::from_micros(10)) });
+            for completion in std::mem::take(&mut self.completions) {
+                let (due, who, _) = self.due.remove(&completion.token.0).expect("it was given");
+                assert_eq!(completion.result, Ok(()), "nothing fails here");
+                if who == READER {
+                    outstanding -= 1;
+                    reads += 1;
+                    latency.saturating_record(self.now.since(due).0);
+                } else {
+                    under_way -= 1;
+                }
+            }
+        }
+        self.storm.stop(&mut self.shard, self.now, &mut self.actions);
+        assert_eq!(self.storm.refused, 0, "every host may come up");
+        let (written, programmed) = self.writer();
+        let seconds = self.now.since(start).as_secs_f64();
+        let us = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1000.0;
+        let user = (written - before.0) as f64;
+        Outcome {
+            isolation: String::new(),
+            neighbour,
+            offered_reads_per_s: rate,
+            reads_per_s: reads as f64 / seconds,
+            latency_us: [us(0.5), us(0.99), us(0.999), us(0.9999)],
+            neighbour_mb_per_s: user / seconds / 1e6,
+            neighbour_connects_per_s: (self.storm.connects - connects) as f64 / seconds,
+            neighbour_waf_cleaner: if user > 0.0 { (programmed - before.1) as f64 / user } else { 1.0 },
+        }
+    }
+
+    /// What each tenant writes, in MB/s, both at once: 4 KiB random, closed loop, depth 32 each.
+    pub(super) fn measure_writers(&mut self, length: Span) -> [f64; 2] {
+        let (start, end) = (self.now, self.now + length);
+        let mut under_way = [0u32; 2];
+        let mut blocks = [0u64; 2];
+        while self.now < end {
+            for who in [READER, WRITER] {
+                while under_way[who as usize - 1] < 32 {
+                    self.write_randomly(who);
+                    under_way[who as usize - 1] += 1;
+                }
+            }
+            self.step(end);
+            for completion in std::mem::take(&mut self.completions) {
+                let (_, who, count) = self.due.remove(&completion.token.0).expect("it was given");
+                under_way[who as usize - 1] -= 1;
+                blocks[who as usize - 1] += u64::from(count);
+            }
+        }
+        let seconds = self.now.since(start).as_secs_f64();
+        self.settle();
+        blocks.map(|count| (count * 4096) as f64 / seconds / 1e6)
+    }
+
+    /// Bytes the writer's host wrote, and bytes programmed for them by host and cleaner.
+    fn writer(&self) -> (u64, u64) {
+        let status = self.shard.status();
+        let vssd = status.vssds.iter().find(|vssd| vssd.spec.name == "writer").expect("it was made");
+        (vssd.host_written_bytes, vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes)
+    }
+}
