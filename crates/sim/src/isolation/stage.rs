@@ -18,6 +18,8 @@ pub(super) const WRITER: u32 = 2;
 const NAMES: [&str; 2] = ["reader", "writer"];
 const SUBSYSTEM: &str = "nqn.2026-11.org.diecut:writer";
 const STORM_HOSTS: u8 = 8;
+/// One part in so many of a volume is written before anything is measured.
+const WARM_UP_SHARE: u64 = 8;
 const OVER_PROVISIONING_PERMILLE: u32 = 280;
 
 pub(super) struct Stage {
@@ -278,6 +280,11 @@ impl Stage {
     pub(super) fn measure(&mut self, rate: f64, neighbour: Neighbour, length: Span) -> Outcome {
         let mut latency: Histogram<u64> =
             Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constants are within bounds");
+        if Stage::depth(neighbour) > 0 {
+            // What the cleaner freed while nothing else was to do is used up first.
+            let blocks = self.lbas / WARM_UP_SHARE;
+            self.closed_loop(Stage::depth(neighbour), blocks, |stage| stage.neighbour(neighbour));
+        }
         let (start, before, connects) = (self.now, self.writer(), self.storm.connects);
         if neighbour == Neighbour::Reconnects {
             self.storm.start(start);
@@ -331,6 +338,11 @@ impl Stage {
 
     /// What each tenant writes, in MB/s, both at once: 4 KiB random, closed loop, depth 32 each.
     pub(super) fn measure_writers(&mut self, length: Span) -> [f64; 2] {
+        let mut turn = 0;
+        self.closed_loop(64, self.lbas / WARM_UP_SHARE * 2, |stage| {
+            turn += 1;
+            stage.write_randomly(if turn % 2 == 0 { READER } else { WRITER });
+        });
         let (start, end) = (self.now, self.now + length);
         let mut under_way = [0u32; 2];
         let mut blocks = [0u64; 2];
