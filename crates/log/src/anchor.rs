@@ -137,10 +137,14 @@ impl<'a> Piece<'a> {
     }
 }
 
+/// Pieces of their anchor, where they lay, and their content.
+type PiecesByIndex = BTreeMap<u32, (u32, LogicalBlock, Vec<u8>)>;
+
 /// Pieces found after a restart.
 #[derive(Debug, Default)]
 pub struct FoundPieces {
-    anchors: BTreeMap<u64, BTreeMap<u32, (u32, LogicalBlock, Vec<u8>)>>,
+    /// By number of the anchor.
+    anchors: BTreeMap<u64, PiecesByIndex>,
 }
 
 impl FoundPieces {

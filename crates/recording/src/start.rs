@@ -1,7 +1,7 @@
 //! What a run started on: device and settings, with every value in full, so that a later default changes nothing.
 
 use diecut_shard::emulator::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
-use diecut_shard::{AdmissionConfig, DiePlacement, PoolConfig, ShardConfig};
+use diecut_shard::{AdmissionConfig, CheckpointPace, DiePlacement, PoolConfig, ShardConfig};
 use diecut_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -31,6 +31,8 @@ pub struct Start {
     pacing: bool,
     staging_bytes_per_vssd: u64,
     volatile_cache: bool,
+    ius_per_leaf: u64,
+    ius_per_anchor_iu: u64,
     device_name: String,
     new_pool_uuid: [u8; 16],
     target: TargetStart,
@@ -105,10 +107,10 @@ impl Start {
             admission,
             staging_bytes_per_vssd,
             volatile_cache,
+            checkpoint,
             device_name,
             new_pool_uuid,
             cost_model,
-            ..
         } = config;
         let PoolConfig {
             soft_planes_per_die,
@@ -143,6 +145,8 @@ impl Start {
             pacing: options.pacing == Pacing::Modelled,
             staging_bytes_per_vssd: *staging_bytes_per_vssd as u64,
             volatile_cache: *volatile_cache,
+            ius_per_leaf: checkpoint.ius_per_leaf,
+            ius_per_anchor_iu: checkpoint.ius_per_anchor_iu,
             device_name: device_name.clone(),
             new_pool_uuid: *new_pool_uuid,
             target: TargetStart {
@@ -223,6 +227,10 @@ impl Start {
             },
             staging_bytes_per_vssd: size(self.staging_bytes_per_vssd)?,
             volatile_cache: self.volatile_cache,
+            checkpoint: CheckpointPace {
+                ius_per_leaf: self.ius_per_leaf,
+                ius_per_anchor_iu: self.ius_per_anchor_iu,
+            },
             device_name: self.device_name.clone(),
             new_pool_uuid: self.new_pool_uuid,
             cost_model: None,

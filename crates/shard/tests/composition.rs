@@ -31,7 +31,7 @@ fn device_with(pacing: Pacing, protected_memory_bytes: u64) -> Device {
     let mut profile = Profile::named("tiny").unwrap();
     profile.protected_memory_bytes = protected_memory_bytes;
     // A quarter of a die must hold enough segments for a cleaner.
-    profile.geometry.blocks_per_plane = 100;
+    profile.geometry.blocks_per_plane = 140;
     Device::create(&profile, options).unwrap()
 }
 

@@ -73,11 +73,6 @@ pub const MUTANTS: &[Mutant] = &[
         story: "small staging fills up with chunks that only wait to become safe",
     },
     Mutant {
-        name: "log: filler in front not waited for",
-        system: "stack",
-        story: "a cut tears filler, and what lies whole behind it is not found",
-    },
-    Mutant {
         name: "volume: records before the anchor replayed",
         system: "stack",
         story: "recovery replays what the leaves already have, and what undid it may be gone",

@@ -204,7 +204,7 @@ impl Store {
 
 /// Volumes of an anchor: number, size, leaves. `None` if the bytes are none of these.
 pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<Vec<(u16, u64, Vec<u32>)>> {
-    fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<[u8; N]> {
+    fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
         let (first, others) = rest.split_first_chunk()?;
         *rest = others;
         Some(*first)

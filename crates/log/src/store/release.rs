@@ -174,11 +174,7 @@ impl Log {
                 // Filler holds nothing that could be lost, and is released at once. But what lies behind it is found only
                 // through its head: the newest unit on every member up to this chunk's end must be safe.
                 let end = chunk.first_unit + chunk.units;
-                let first = if mutant!("log: filler in front not waited for") {
-                    chunk.first_unit
-                } else {
-                    chunk.first_unit.min(end.saturating_sub(self.layout.width))
-                };
+                let first = chunk.first_unit.min(end.saturating_sub(self.layout.width));
                 let safe = chunk.data_count + chunk.note_count == 0
                     || (first..end).all(|unit| {
                         let done = segment.completed_rows[(unit % self.layout.width) as usize];
