@@ -101,24 +101,10 @@ impl Store {
 
     /// Enters the next group of an existing volume. `false` if there is none.
     fn enter_group(&mut self) -> bool {
-        let (mut volume, mut group) = self.checkpoint.cursor;
-        for _ in 0..=self.maps.volumes.len() {
-            match self.maps.volumes.get(volume) {
-                Some(map) if map.exists && group < map.visited.len() => {
-                    self.maps.open_group = Some(OpenGroup {
-                        volume: volume as u16,
-                        group,
-                        left: map.dirty[group],
-                        entered: self.log.next_sequence(),
-                    });
-                    self.checkpoint.cursor = (volume, group + 1);
-                    return true;
-                }
-                Some(_) => (volume, group) = (volume + 1, 0),
-                None => (volume, group) = (0, 0),
-            }
-        }
-        false
+        let Some((volume, group)) = self.maps.next_group(&mut self.checkpoint.cursor) else { return false };
+        let left = self.maps.volumes[usize::from(volume)].dirty[group];
+        self.maps.open_group = Some(OpenGroup { volume, group, left, entered: self.log.next_sequence() });
+        true
     }
 
     fn write_leaf(&mut self, bit: usize, space: &mut dyn EraseBlockSpace) -> bool {
@@ -227,4 +213,30 @@ pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<Vec<(u16, u64, Vec<u32>)>> 
         volumes.push((volume, size_ius, leaves.collect()));
     }
     Some(volumes)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::map::Maps;
+
+    /// With one volume too, the round begins again at its first group.
+    #[test]
+    fn groups_are_entered_in_rounds() {
+        for volumes in 1..4u16 {
+            let mut maps = Maps::default();
+            for volume in 0..volumes {
+                maps.volume(volume).exists = true;
+                maps.volume(volume).resize(2 * (GROUP_LEAVES * map::LEAF_ENTRIES) as u64, 1);
+            }
+            let mut cursor = (0, 0);
+            let mut entered = Vec::new();
+            for _ in 0..4 * volumes {
+                entered.push(maps.next_group(&mut cursor).expect("there are groups"));
+            }
+            let round: Vec<_> = (0..volumes).flat_map(|volume| [(volume, 0), (volume, 1)]).collect();
+            assert_eq!(entered, [&round[..], &round[..]].concat());
+        }
+        assert_eq!(Maps::default().next_group(&mut (0, 0)), None);
+    }
 }

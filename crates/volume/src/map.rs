@@ -109,6 +109,22 @@ impl Maps {
         volume.used_ius -= u64::from(address.0 == NONE);
         LogAddress(old)
     }
+    /// The group at `cursor`, or the next one of a volume that exists, round and round; the cursor moves behind it.
+    pub fn next_group(&self, cursor: &mut (usize, usize)) -> Option<(u16, usize)> {
+        // Every volume, the end, and the first one again.
+        for _ in 0..self.volumes.len() + 2 {
+            let (volume, group) = *cursor;
+            match self.volumes.get(volume) {
+                Some(map) if map.exists && group < map.visited.len() => {
+                    *cursor = (volume, group + 1);
+                    return Some((volume as u16, group));
+                }
+                Some(_) => *cursor = (volume + 1, 0),
+                None => *cursor = (0, 0),
+            }
+        }
+        None
+    }
     /// Every change before this sequence is in the leaves; `otherwise` if there are none.
     pub fn visited_before(&self, otherwise: u64) -> u64 {
         let visited = self.volumes.iter().filter(|v| v.exists).flat_map(|v| &v.visited);

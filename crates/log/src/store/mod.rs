@@ -46,7 +46,7 @@ pub const TOKEN_USER: u64 = 16 << 56;
 /// Segments that only the cleaner, the map and chunks that move may open: every crash can cost each of them one that was
 /// just begun. Large logs afford more of them.
 fn reserve_segments(segments: u32) -> u32 {
-    5 + (segments / 32).min(7)
+    5 + (segments / 128).min(3)
 }
 /// The cleaner works while fewer segments are free.
 fn clean_below_segments(segments: u32) -> u32 {
