@@ -116,15 +116,7 @@ impl Rig {
             self.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
             self.done(ControlRequest::CreateVssd(vssd(name, isolation, level)));
             self.done(ControlRequest::CreateVolume(volume(name, 2 << 20)));
-            self.done(ControlRequest::CreateSubsystem(SubsystemSpec {
-                nqn: format!("nqn.2026-11.org.diecut:{name}"),
-                tenant: name.to_owned(),
-                serial: None,
-                model: None,
-                allow_any_host: true,
-                allowed_hosts: Vec::new(),
-                namespaces: vec![(1, format!("volume-{name}"))],
-            }));
+            self.done(ControlRequest::CreateSubsystem(subsystem(name)));
         }
     }
 }
@@ -140,6 +132,18 @@ fn vssd(name: &str, isolation: Isolation, throughput_level: u32) -> VssdSpec {
         weight: 100,
         rate_limit_bytes_per_second: 0,
         sharing: Sharing::WorkConserving,
+    }
+}
+
+fn subsystem(name: &str) -> SubsystemSpec {
+    SubsystemSpec {
+        nqn: format!("nqn.2026-11.org.diecut:{name}"),
+        tenant: name.to_owned(),
+        serial: None,
+        model: None,
+        allow_any_host: true,
+        allowed_hosts: Vec::new(),
+        namespaces: vec![(1, format!("volume-{name}"))],
     }
 }
 
@@ -291,15 +295,7 @@ fn a_strict_rate_is_kept_by_the_deadline() {
             ..vssd(name, Isolation::Software, 0)
         }));
         rig.done(ControlRequest::CreateVolume(volume(name, 2 << 20)));
-        rig.done(ControlRequest::CreateSubsystem(SubsystemSpec {
-            nqn: format!("nqn.2026-11.org.diecut:{name}"),
-            tenant: name.to_owned(),
-            serial: None,
-            model: None,
-            allow_any_host: true,
-            allowed_hosts: Vec::new(),
-            namespaces: vec![(1, format!("volume-{name}"))],
-        }));
+        rig.done(ControlRequest::CreateSubsystem(subsystem(name)));
     }
     for lba in 0..512 {
         rig.write(1, lba, 1).unwrap();

@@ -67,7 +67,7 @@ impl Log {
         None
     }
 
-    /// A place for a chunk of at most `units_max` units.
+    /// A place for a chunk of at least `units_min` units: segment, first unit, and units there are.
     pub(super) fn place(
         &mut self,
         stream: usize,
@@ -97,12 +97,14 @@ impl Log {
         }
         let range = self.slots_of(stream);
         let mut free = range.into_iter().filter(|slot| self.slots[*slot].is_free());
-        let slot = free.next()?;
+        free.next()?;
         if !self.filling && (stream != STREAM_USER || self.protected) {
             // The last slot is for filler: without it chunks that only wait to become safe would wait for ever.
             free.next()?;
         }
         let (segment, first_unit, room_units) = self.place(stream, 1, space)?;
+        // Chosen now: filler that ended a segment may have taken the first one.
+        let slot = self.slots_of(stream).find(|slot| self.slots[*slot].is_free())?;
         self.start_chunk(slot, stream, segment, first_unit, room_units);
         Some(slot)
     }

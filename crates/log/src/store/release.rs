@@ -50,13 +50,9 @@ impl Log {
         }
     }
 
+    /// A program of a segment failed: it takes no more, and its chunks need another place.
     pub(super) fn fail_segment(&mut self, index: u32) {
         diecut_units::mark!("log: program failed, chunks move");
-        self.close_segment(index);
-    }
-
-    /// Takes no more for a segment; its chunks need another place.
-    pub(super) fn close_segment(&mut self, index: u32) {
         let segment = &mut self.segments[index as usize];
         if segment.state == SegmentState::Open {
             segment.state = SegmentState::Sealed;
