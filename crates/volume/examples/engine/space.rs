@@ -1,0 +1,313 @@
+//! An erase block space that answers at once and keeps as little as it can: a tag for each IU, page marks where memory
+//! allows, and chunk heads and map leaves packed. A mark is left out only where the rest tells it.
+
+use diecut_log::mark::{self, Mark};
+use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, checksum};
+use diecut_vssd::space::*;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Fixed fields of a chunk head.
+const HEAD_BYTES: usize = diecut_log::head::RECORDS_OFFSET;
+const TAG_BYTES: usize = 8;
+const MARK_BYTES: usize = 32;
+
+pub struct CompactSpace {
+    shape: BlockShape,
+    units: u16,
+    per_unit: u32,
+    /// Program units that each block holds.
+    written: Vec<u32>,
+    /// When each block was taken, for those that are held.
+    held: Vec<Option<(u64, Purpose)>>,
+    allocations: u64,
+    free: Vec<Vec<u32>>,
+    /// Tags of all IUs, one program unit after the other. Those of heads and leaves are not used.
+    tags: Vec<u8>,
+    /// The log's part of all pages' OOB; empty where it is computed again.
+    marks: Vec<u8>,
+    /// Marks of pages that cannot be computed again: filler has no checksums.
+    odd_marks: BTreeMap<usize, [u8; MARK_BYTES]>,
+    /// Owner of each program unit, where marks are computed again.
+    owners: Vec<[u8; 12]>,
+    /// What each program unit holds in bytes: a packed head, or leaves as they are.
+    bytes: Vec<Option<Box<[u8]>>>,
+    pub done: VecDeque<SpaceCompletion>,
+}
+
+impl CompactSpace {
+    /// Room for `size_ius` at the over-provisioning; `marks` keeps page marks as they are, for 8 bytes an IU more.
+    pub fn new(size_ius: u64, permille: u64, marks: bool) -> CompactSpace {
+        // Erase blocks of 16 MiB (4 planes, 256 pages of 16 KiB) on 16 units, as in the published geometry.
+        let shape = BlockShape {
+            pages: 1024,
+            page_size_bytes: 16384,
+            program_unit_pages: 4,
+            unsafe_units: 0,
+            oob_size_bytes: 64,
+            holder_oob_offset: 32,
+            content_mode: ContentMode::Tags,
+        };
+        let units = 16u16;
+        let per_unit = ((size_ius * (1000 + permille) / 1000) as f64 / 65536.0 / 0.9922).ceil() as u32 + 1;
+        let blocks = usize::from(units) * per_unit as usize;
+        let programs = blocks * shape.program_units() as usize;
+        CompactSpace {
+            shape,
+            units,
+            per_unit,
+            written: vec![0; blocks],
+            held: vec![None; blocks],
+            allocations: 0,
+            free: (0..units).map(|_| (0..per_unit).rev().collect()).collect(),
+            tags: vec![0; blocks * shape.ius() as usize * TAG_BYTES],
+            marks: vec![0; if marks { blocks * shape.pages as usize * MARK_BYTES } else { 0 }],
+            odd_marks: BTreeMap::new(),
+            owners: vec![[0; 12]; if marks { 0 } else { programs }],
+            bytes: vec![None; programs],
+            done: VecDeque::new(),
+        }
+    }
+
+    fn at(&self, block: LogicalBlock) -> usize {
+        block.unit.0 as usize * self.per_unit as usize + block.index as usize
+    }
+
+    /// Number of a program unit of a block, if it was programmed.
+    fn program(&self, block: LogicalBlock, unit: u32) -> Option<usize> {
+        let at = self.at(block);
+        (unit < self.written[at]).then(|| at * self.shape.program_units() as usize + unit as usize)
+    }
+
+    fn tags_at(&self, program: usize, iu: u32) -> usize {
+        (program * self.shape.program_unit_ius() as usize + iu as usize) * TAG_BYTES
+    }
+
+    /// Checksum of an IU of a program unit.
+    fn checksum_of(&self, program: usize, iu: u32, page: &mut [u8; IU_SIZE_BYTES]) -> u32 {
+        let bytes = self.bytes[program].as_deref();
+        match bytes {
+            Some(bytes) if iu == 0 || bytes.len().is_multiple_of(IU_SIZE_BYTES) => {
+                unpack(bytes, iu as usize, page);
+                checksum(page)
+            }
+            _ => {
+                let at = self.tags_at(program, iu);
+                checksum(&self.tags[at..at + TAG_BYTES])
+            }
+        }
+    }
+
+    /// The log's part of the OOB of a page.
+    fn mark_of(&self, program: usize, page: u32, mark: &mut [u8]) {
+        let at = program * self.shape.program_unit_pages as usize + page as usize;
+        if !self.marks.is_empty() {
+            mark.copy_from_slice(&self.marks[at * MARK_BYTES..(at + 1) * MARK_BYTES]);
+        } else if let Some(odd) = self.odd_marks.get(&at) {
+            mark.copy_from_slice(odd);
+        } else {
+            self.mark_again(program, page, mark);
+        }
+    }
+
+    /// The mark that the owner and the content of a page tell.
+    fn mark_again(&self, program: usize, page: u32, mark: &mut [u8]) {
+        let ius = self.shape.ius_per_page();
+        let mut scratch = [0; IU_SIZE_BYTES];
+        let sums: [u32; 4] =
+            std::array::from_fn(|iu| self.checksum_of(program, page * ius + iu as u32, &mut scratch));
+        let owner = &self.owners[program];
+        let word = |at: usize| u32::from_le_bytes(owner[at..at + 4].try_into().expect("4 bytes"));
+        let half = |at: usize| u16::from_le_bytes(owner[at..at + 2].try_into().expect("2 bytes"));
+        let owner = Mark { segment: word(0), generation: word(4), member: half(8), stream: half(10) };
+        mark.fill(0);
+        mark::encode(&owner, &sums, mark);
+    }
+
+    fn fill_oob(&self, program: usize, first_page: u32, oob: &mut [u8]) {
+        let holder = self.shape.holder_oob_offset as usize;
+        for (page, oob) in oob.chunks_exact_mut(self.shape.oob_size_bytes as usize).enumerate() {
+            oob[..holder].fill(0);
+            self.mark_of(program, first_page + page as u32, &mut oob[holder..]);
+        }
+    }
+
+    fn keep_marks(&mut self, program: usize, oob: &[u8]) {
+        let holder = self.shape.holder_oob_offset as usize;
+        let first = program * self.shape.program_unit_pages as usize;
+        for (page, oob) in oob.chunks_exact(self.shape.oob_size_bytes as usize).enumerate() {
+            let (at, mark) = (first + page, &oob[holder..]);
+            if !self.marks.is_empty() {
+                self.marks[at * MARK_BYTES..(at + 1) * MARK_BYTES].copy_from_slice(mark);
+                continue;
+            }
+            self.owners[program].copy_from_slice(&mark[4..16]);
+            let mut again = [0; MARK_BYTES];
+            self.mark_again(program, page as u32, &mut again);
+            if mark != again {
+                self.odd_marks.insert(at, mark.try_into().expect("32 bytes"));
+            }
+        }
+    }
+}
+
+/// A head as its fixed fields and half of each record, where the other half is the same in all and nothing follows; else
+/// as it is.
+fn pack(head: &[u8]) -> Box<[u8]> {
+    let count = usize::from(u16::from_le_bytes([head[24], head[25]]));
+    let end = HEAD_BYTES + count * 8;
+    let high = |record: &[u8]| record[4..8] == [0; 4];
+    if end < IU_SIZE_BYTES - 128
+        && head[HEAD_BYTES..end].chunks_exact(8).all(high)
+        && head[end..].iter().all(|byte| *byte == 0)
+    {
+        let records = head[HEAD_BYTES..end].chunks_exact(8).flat_map(|record| &record[..4]);
+        return head[..HEAD_BYTES].iter().chain(records).copied().collect();
+    }
+    head.into()
+}
+
+/// IU `iu` of what a program unit holds in bytes.
+fn unpack(packed: &[u8], iu: usize, page: &mut [u8]) {
+    if packed.len().is_multiple_of(IU_SIZE_BYTES) {
+        page.copy_from_slice(&packed[iu * IU_SIZE_BYTES..(iu + 1) * IU_SIZE_BYTES]);
+        return;
+    }
+    let (fixed, records) = packed.split_at(HEAD_BYTES);
+    page[..HEAD_BYTES].copy_from_slice(fixed);
+    page[HEAD_BYTES..].fill(0);
+    for (place, record) in page[HEAD_BYTES..].chunks_exact_mut(8).zip(records.chunks_exact(4)) {
+        place[..4].copy_from_slice(record);
+    }
+}
+
+impl EraseBlockSpace for CompactSpace {
+    fn shape(&self) -> &BlockShape {
+        &self.shape
+    }
+    fn unit_count(&self) -> u16 {
+        self.units
+    }
+    fn blocks_of_unit(&self, _: UnitIndex) -> u32 {
+        self.per_unit
+    }
+    fn free_blocks(&self, unit: UnitIndex) -> u32 {
+        self.free[unit.0 as usize].len() as u32
+    }
+    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+        let index = self.free[unit.0 as usize].pop().ok_or(SpaceError::NoFreeBlock { unit: unit.0 })?;
+        let block = LogicalBlock { unit, index };
+        let at = self.at(block);
+        self.allocations += 1;
+        (self.held[at], self.written[at]) = (Some((self.allocations, purpose)), 0);
+        Ok(block)
+    }
+    fn append(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        parts: PayloadParts,
+        oob: BufferMut,
+        _: IoClass,
+    ) {
+        let at = self.at(block);
+        let program = at * self.shape.program_units() as usize + self.written[at] as usize;
+        self.written[at] += 1;
+        let mut iu = 0;
+        for part in &parts {
+            let bytes = part.bytes();
+            match part.mode() {
+                ContentMode::Bytes => {
+                    let packed = if bytes.len() == IU_SIZE_BYTES { pack(bytes) } else { bytes.into() };
+                    self.bytes[program] = Some(packed);
+                }
+                ContentMode::Tags => {
+                    let first = self.tags_at(program, iu);
+                    self.tags[first..first + bytes.len()].copy_from_slice(bytes);
+                }
+            }
+            iu += part.iu_count();
+        }
+        self.keep_marks(program, &oob);
+        self.done.push_back(SpaceCompletion { token, result: Ok(()), destination: None, oob: None });
+    }
+    fn read(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_iu: u32,
+        iu_count: u32,
+        mut destination: BufferMut,
+        mut oob: Option<BufferMut>,
+        _: IoClass,
+    ) {
+        let (unit_ius, page_ius) = (self.shape.program_unit_ius(), self.shape.ius_per_page());
+        let (unit, first) = (first_iu / unit_ius, first_iu % unit_ius);
+        let result = match self.program(block, unit) {
+            None => Err(SpaceError::Erased { unit: block.unit.0, index: block.index, iu: first_iu }),
+            Some(program) => {
+                if destination.len() == iu_count as usize * IU_SIZE_BYTES {
+                    let packed = self.bytes[program].as_deref().expect("heads and leaves are kept");
+                    for (iu, page) in destination.chunks_exact_mut(IU_SIZE_BYTES).enumerate() {
+                        unpack(packed, first as usize + iu, page);
+                    }
+                } else {
+                    let (from, len) = (self.tags_at(program, first), destination.len());
+                    destination.copy_from_slice(&self.tags[from..from + len]);
+                }
+                if let Some(oob) = &mut oob {
+                    self.fill_oob(program, first / page_ius, oob);
+                }
+                Ok(())
+            }
+        };
+        self.done.push_back(SpaceCompletion { token, result, destination: Some(destination), oob });
+    }
+    fn read_oob(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_page: u32,
+        mut oob: BufferMut,
+        _: IoClass,
+    ) {
+        let pages = self.shape.program_unit_pages;
+        let result = match self.program(block, first_page / pages) {
+            Some(program) => {
+                self.fill_oob(program, first_page % pages, &mut oob);
+                Ok(())
+            }
+            None => Err(SpaceError::Erased { unit: block.unit.0, index: block.index, iu: 0 }),
+        };
+        self.done.push_back(SpaceCompletion { token, result, destination: None, oob: Some(oob) });
+    }
+    fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
+        let at = self.at(block);
+        self.held[at] = None;
+        self.written[at] = 0;
+        let programs = self.shape.program_units() as usize;
+        self.bytes[at * programs..(at + 1) * programs].fill(None);
+        let pages = self.shape.pages as usize;
+        while let Some((page, _)) = self.odd_marks.range(at * pages..(at + 1) * pages).next() {
+            let page = *page;
+            self.odd_marks.remove(&page);
+        }
+        self.free[block.unit.0 as usize].push(block.index);
+        Ok(())
+    }
+    fn sync(&mut self, token: SpaceToken) {
+        self.done.push_back(SpaceCompletion { token, result: Ok(()), destination: None, oob: None });
+    }
+    fn held_blocks(&self) -> Vec<HeldBlock> {
+        let held = self.held.iter().enumerate().filter_map(|(at, held)| Some((at, (*held)?)));
+        held.map(|(at, (allocation_sequence, purpose))| HeldBlock {
+            block: LogicalBlock {
+                unit: UnitIndex((at / self.per_unit as usize) as u16),
+                index: (at % self.per_unit as usize) as u32,
+            },
+            purpose,
+            written_pages: self.written[at] * self.shape.program_unit_pages,
+            allocation_sequence,
+        })
+        .collect()
+    }
+}
