@@ -12,6 +12,7 @@ mod address;
 mod buffer;
 mod checksum;
 mod geometry;
+mod huge_pages;
 pub mod marks;
 mod payload;
 mod pool;
@@ -23,6 +24,7 @@ pub use address::{BlockIndex, ChannelIndex, DieAddress, DieIndex, EraseBlockAddr
 pub use buffer::{Buffer, BufferLoan, BufferMut};
 pub use checksum::{checksum, checksum_append};
 pub use geometry::{Geometry, GeometryError};
+pub use huge_pages::prefer_huge_pages;
 pub use payload::{ContentMode, Payload};
 pub use pool::BufferPool;
 pub use prefetch::prefetch;

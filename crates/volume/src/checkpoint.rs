@@ -112,13 +112,13 @@ impl Store {
         let leaf = open.group * GROUP_LEAVES + bit;
         let map = &self.maps.volumes[usize::from(open.volume)];
         let scratch = &mut self.checkpoint.scratch;
-        scratch.clear();
-        let mut empty = true;
-        for entry in map.leaf(leaf) {
-            scratch.extend_from_slice(&entry.to_le_bytes());
-            empty &= *entry == LogAddress::NONE.0;
-        }
+        let entries = map.leaf(leaf);
+        let empty = entries.iter().all(|entry| *entry == LogAddress::NONE.0);
         scratch.resize(IU_SIZE_BYTES, 0xff);
+        for (bytes, entry) in scratch.as_chunks_mut().0.iter_mut().zip(entries) {
+            *bytes = entry.to_le_bytes();
+        }
+        scratch[entries.len() * 4..].fill(0xff);
         let mut place = LogAddress::NONE;
         if !empty {
             match self.log.append(STREAM_MAP, map::leaf_tag(open.volume, leaf), scratch, space) {

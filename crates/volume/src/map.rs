@@ -46,6 +46,8 @@ impl VolumeMap {
     /// Gives the volume its size; what is new is empty, and was so at `sequence`.
     pub fn resize(&mut self, size_ius: u64, sequence: u64) {
         self.size_ius = size_ius;
+        self.entries.reserve_exact((size_ius as usize).saturating_sub(self.entries.len()));
+        diecut_units::prefer_huge_pages(&mut self.entries);
         self.entries.resize(size_ius as usize, NONE);
         let leaves = self.entries.len().div_ceil(LEAF_ENTRIES);
         self.leaves.resize(leaves, NONE);

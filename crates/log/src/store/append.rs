@@ -88,10 +88,14 @@ impl Log {
         Some((segment, 0, self.layout.chunk_units))
     }
 
+    /// The slot of the stream's open chunk; opens one if there is none.
+    #[inline]
     pub(super) fn open_chunk(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<usize> {
-        if let Some(slot) = self.open[stream] {
-            return Some(slot);
-        }
+        self.open[stream].or_else(|| self.open_new_chunk(stream, space))
+    }
+
+    #[inline(never)]
+    fn open_new_chunk(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<usize> {
         if self.gone || self.read_only.is_some() {
             return None;
         }

@@ -179,6 +179,8 @@ pub struct Log {
     live: Vec<bool>,
     spare_entries: Vec<Vec<CopyEntry>>,
     entries: Vec<(u64, LogAddress)>,
+    /// Checksums of a chunk, as they are summed up.
+    checksum_bytes: Vec<u8>,
     pool: BufferPool,
     statistics: LogStatistics,
     read_only: Option<&'static str>,
@@ -299,6 +301,7 @@ impl Log {
             live: Vec::new(),
             spare_entries: Vec::new(),
             entries: Vec::new(),
+            checksum_bytes: Vec::new(),
             pool: BufferPool::new(),
             statistics: LogStatistics::default(),
             read_only: None,

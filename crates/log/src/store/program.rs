@@ -9,10 +9,10 @@ impl Log {
         let chunk = slot.chunk.as_mut().expect("sealed");
         let stream = chunk.stream as usize;
         let segment = &self.segments[chunk.segment as usize];
-        let mut data_check = 0;
-        for sum in &chunk.checksums {
-            data_check = diecut_units::checksum_append(data_check, &sum.to_le_bytes());
-        }
+        let sums = &mut self.checksum_bytes;
+        sums.clear();
+        sums.extend(chunk.checksums.iter().flat_map(|sum| sum.to_le_bytes()));
+        let data_check = checksum(sums);
         let head = Head {
             stream: chunk.stream,
             segment: chunk.segment,

@@ -1,7 +1,7 @@
 //! The volume engine alone over a space in tag mode that answers at once: random 4 KiB overwrites with cleaner and
 //! checkpoint on, then restarts after cuts.
 //!
-//! `cargo run --release -p diecut-volume --example engine -- [GiB] [OP permille] [cuts]`
+//! `cargo run --release -p diecut-volume --example engine -- [GiB] [OP permille] [cuts] [pages of an erase block]`
 #![allow(clippy::disallowed_methods, reason = "measures processor time")]
 
 mod space;
@@ -43,9 +43,9 @@ fn open(space: &mut CompactSpace, memory: &ProtectedMemory) -> Store {
 }
 
 impl Engine {
-    fn new(gib: u64, permille: u64) -> Engine {
+    fn new(gib: u64, permille: u64, pages: u32) -> Engine {
         let size_ius = gib << 18;
-        let mut space = CompactSpace::new(size_ius, permille, gib <= MARKS_KEPT_MAX_GIB);
+        let mut space = CompactSpace::new(size_ius, permille, pages, gib <= MARKS_KEPT_MAX_GIB);
         let memory = ProtectedMemory::in_memory(64 * 5248);
         let mut store = open(&mut space, &memory);
         let mut out = Vec::new();
@@ -146,7 +146,8 @@ impl Engine {
         self.out = Vec::new();
         self.batch.clear();
         // The old store is gone before the clock starts, as its process would be.
-        self.store = Store::open(StoreConfig::default(), &mut CompactSpace::new(1 << 12, 280, true), None);
+        self.store =
+            Store::open(StoreConfig::default(), &mut CompactSpace::new(1 << 12, 280, 64, true), None);
         let start = processor_time();
         self.store = open(&mut self.space, &self.memory);
         let first_iu = ((u128::from(last) * u128::from(self.size_ius)) >> 64) as u64;
@@ -186,7 +187,9 @@ fn main() {
     let gib = arguments.next().unwrap_or(256);
     let permille = arguments.next().unwrap_or(280);
     let cuts = arguments.next().unwrap_or(1);
-    let mut engine = Engine::new(gib, permille);
+    // Erase blocks of 16 MiB (4 planes, 256 pages of 16 KiB) on 16 units, as in the published geometry.
+    let pages = arguments.next().unwrap_or(1024) as u32;
+    let mut engine = Engine::new(gib, permille, pages);
     for iu in 0..engine.size_ius {
         engine.write(iu);
     }

@@ -2,7 +2,7 @@
 //! allows, and chunk heads and map leaves packed. A mark is left out only where the rest tells it.
 
 use diecut_log::mark::{self, Mark};
-use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, checksum};
+use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, checksum, prefer_huge_pages};
 use diecut_vssd::space::*;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -36,10 +36,9 @@ pub struct CompactSpace {
 
 impl CompactSpace {
     /// Room for `size_ius` at the over-provisioning; `marks` keeps page marks as they are, for 8 bytes an IU more.
-    pub fn new(size_ius: u64, permille: u64, marks: bool) -> CompactSpace {
-        // Erase blocks of 16 MiB (4 planes, 256 pages of 16 KiB) on 16 units, as in the published geometry.
+    pub fn new(size_ius: u64, permille: u64, pages: u32, marks: bool) -> CompactSpace {
         let shape = BlockShape {
-            pages: 1024,
+            pages,
             page_size_bytes: 16384,
             program_unit_pages: 4,
             unsafe_units: 0,
@@ -48,9 +47,18 @@ impl CompactSpace {
             content_mode: ContentMode::Tags,
         };
         let units = 16u16;
-        let per_unit = ((size_ius * (1000 + permille) / 1000) as f64 / 65536.0 / 0.9922).ceil() as u32 + 1;
+        let segment_ius = f64::from(shape.ius() * u32::from(units));
+        let per_unit =
+            ((size_ius * (1000 + permille) / 1000) as f64 / segment_ius / 0.9922).ceil() as u32 + 1;
         let blocks = usize::from(units) * per_unit as usize;
         let programs = blocks * shape.program_units() as usize;
+        // What stands in for flash must not cost the engine more than it has to.
+        let mut tags = Vec::with_capacity(blocks * shape.ius() as usize * TAG_BYTES);
+        let mut kept = Vec::with_capacity(if marks { blocks * shape.pages as usize * MARK_BYTES } else { 0 });
+        prefer_huge_pages(&mut tags);
+        prefer_huge_pages(&mut kept);
+        tags.resize(tags.capacity(), 0);
+        kept.resize(kept.capacity(), 0);
         CompactSpace {
             shape,
             units,
@@ -59,8 +67,8 @@ impl CompactSpace {
             held: vec![None; blocks],
             allocations: 0,
             free: (0..units).map(|_| (0..per_unit).rev().collect()).collect(),
-            tags: vec![0; blocks * shape.ius() as usize * TAG_BYTES],
-            marks: vec![0; if marks { blocks * shape.pages as usize * MARK_BYTES } else { 0 }],
+            tags,
+            marks: kept,
             odd_marks: BTreeMap::new(),
             owners: vec![[0; 12]; if marks { 0 } else { programs }],
             bytes: vec![None; programs],
@@ -158,10 +166,16 @@ fn pack(head: &[u8]) -> Box<[u8]> {
     let high = |record: &[u8]| record[4..8] == [0; 4];
     if end < IU_SIZE_BYTES - 128
         && head[HEAD_BYTES..end].chunks_exact(8).all(high)
-        && head[end..].iter().all(|byte| *byte == 0)
+        && head[end..] == [0; IU_SIZE_BYTES][end..]
     {
-        let records = head[HEAD_BYTES..end].chunks_exact(8).flat_map(|record| &record[..4]);
-        return head[..HEAD_BYTES].iter().chain(records).copied().collect();
+        let mut packed = vec![0; HEAD_BYTES + count * 4];
+        packed[..HEAD_BYTES].copy_from_slice(&head[..HEAD_BYTES]);
+        let (halves, records) =
+            (packed[HEAD_BYTES..].as_chunks_mut::<4>().0, head[HEAD_BYTES..end].as_chunks::<8>().0);
+        for (half, record) in halves.iter_mut().zip(records) {
+            half.copy_from_slice(&record[..4]);
+        }
+        return packed.into();
     }
     head.into()
 }
@@ -175,8 +189,9 @@ fn unpack(packed: &[u8], iu: usize, page: &mut [u8]) {
     let (fixed, records) = packed.split_at(HEAD_BYTES);
     page[..HEAD_BYTES].copy_from_slice(fixed);
     page[HEAD_BYTES..].fill(0);
-    for (place, record) in page[HEAD_BYTES..].chunks_exact_mut(8).zip(records.chunks_exact(4)) {
-        place[..4].copy_from_slice(record);
+    for (place, half) in page[HEAD_BYTES..].as_chunks_mut::<8>().0.iter_mut().zip(records.as_chunks::<4>().0)
+    {
+        place[..4].copy_from_slice(half);
     }
 }
 
