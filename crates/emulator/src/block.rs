@@ -58,6 +58,14 @@ impl Marks {
         self.pages.get(&(block, page)).copied()
     }
 
+    /// Moves the marks of some blocks from another list.
+    pub(crate) fn take_from(&mut self, other: &mut Marks, blocks: std::ops::Range<usize>) {
+        let mut rest = other.pages.split_off(&(blocks.start as u64, 0));
+        let mut after = rest.split_off(&(blocks.end as u64, 0));
+        other.pages.append(&mut after);
+        self.pages.append(&mut rest);
+    }
+
     pub(crate) fn clear_block(&mut self, block: u64) {
         while let Some((&key, _)) = self.pages.range((block, 0)..(block + 1, 0)).next() {
             self.pages.remove(&key);

@@ -62,12 +62,14 @@ pub enum DeviceError {
 
 /// An emulated NAND device.
 pub struct Device {
-    profile: Profile,
-    capabilities: Capabilities,
-    protected: Option<ProtectedMemory>,
-    powered: bool,
-    paced: bool,
-    now: Time,
+    pub(crate) profile: Profile,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) protected: Option<ProtectedMemory>,
+    pub(crate) powered: bool,
+    pub(crate) paced: bool,
+    pub(crate) now: Time,
+    /// By channel: whether it is this part's (see [`diecut_media::Divide`]).
+    pub(crate) owned: Vec<bool>,
     pub(crate) nand: Nand,
     pub(crate) timing: Timing,
     pub(crate) engine: Engine,
@@ -172,6 +174,7 @@ impl Device {
             powered: true,
             paced: options.pacing == Pacing::Modelled,
             now: Time::ZERO,
+            owned: vec![true; usize::from(geometry.channels)],
             nand,
             profile,
         };
@@ -179,7 +182,7 @@ impl Device {
         Ok(device)
     }
 
-    fn arm_cut(&mut self) {
+    pub(crate) fn arm_cut(&mut self) {
         if let Some(time) = self.nand.cut_time() {
             let timer = self.engine.cut_timer();
             self.engine.calendar.cancel(timer);
@@ -328,6 +331,7 @@ impl Device {
         let geometry = self.nand.geometry;
         let address = operation.block();
         assert!(geometry.contains(address), "{address} is outside of the device");
+        assert!(self.owned[usize::from(address.channel.0)], "{address} is another part's");
         let block = geometry.erase_block_number(address);
         let state = &mut self.nand.blocks[block as usize];
         assert!(!state.has(FACTORY_BAD), "{address} is a factory bad block and must not be touched");

@@ -16,6 +16,7 @@ mod block;
 mod calendar;
 mod cells;
 mod device;
+mod divide;
 mod engine;
 mod fault;
 mod mapping;

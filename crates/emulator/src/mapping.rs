@@ -4,14 +4,28 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-/// A mapping, unmapped when dropped.
+/// A mapping, unmapped when its last handle is dropped.
+///
+/// Parts of a divided device share one mapping and touch disjoint places of it, so nothing here makes a reference to more
+/// than what is asked for.
 pub(crate) struct Mapping {
+    bytes: NonNull<u8>,
+    size_bytes: usize,
+    owner: Arc<Owner>,
+}
+
+struct Owner {
     bytes: NonNull<u8>,
     size_bytes: usize,
 }
 
-// SAFETY: plain memory owned by this value.
+// SAFETY: an address; the memory behind it is touched through mappings only.
+unsafe impl Send for Owner {}
+// SAFETY: same.
+unsafe impl Sync for Owner {}
+// SAFETY: plain memory; handles of one mapping touch disjoint places (see `share`).
 unsafe impl Send for Mapping {}
 // SAFETY: `&Mapping` only reads.
 unsafe impl Sync for Mapping {}
@@ -56,19 +70,41 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let bytes = NonNull::new(place.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
-        Ok(Mapping { bytes, size_bytes })
+        Ok(Mapping { bytes, size_bytes, owner: Arc::new(Owner { bytes, size_bytes }) })
+    }
+
+    /// Another handle of the same memory.
+    ///
+    /// # Safety
+    /// What one handle writes, no other handle touches while both live, unless the one was handed over between threads
+    /// in between.
+    pub(crate) unsafe fn share(&self) -> Mapping {
+        Mapping { bytes: self.bytes, size_bytes: self.size_bytes, owner: Arc::clone(&self.owner) }
     }
 
     #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped, initialized (zeros or file content), and written only through `bytes_mut`.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.size_bytes) }
+    pub(crate) fn bytes(&self, place: usize, len: usize) -> &[u8] {
+        assert!(place <= self.size_bytes && len <= self.size_bytes - place, "inside of the mapping");
+        // SAFETY: mapped, initialized (zeros or file content), and written only through `bytes_mut` of a handle that
+        // this place is left to.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().add(place), len) }
     }
 
     #[inline]
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: mapped, initialized, and borrowed from the only owner.
-        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.size_bytes) }
+    pub(crate) fn bytes_mut(&mut self, place: usize, len: usize) -> &mut [u8] {
+        assert!(place <= self.size_bytes && len <= self.size_bytes - place, "inside of the mapping");
+        // SAFETY: mapped, initialized, and borrowed from the only handle that this place is left to.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr().add(place), len) }
+    }
+
+    /// Copies within the mapping; the places do not overlap.
+    #[inline]
+    pub(crate) fn copy(&mut self, from: usize, to: usize, len: usize) {
+        assert!(from.abs_diff(to) >= len, "places of a copy do not overlap");
+        let source = self.bytes(from, len).as_ptr();
+        let destination = self.bytes_mut(to, len).as_mut_ptr();
+        // SAFETY: both were checked to lie inside, and apart.
+        unsafe { std::ptr::copy_nonoverlapping(source, destination, len) };
     }
 
     /// Asks the processor for cache lines from `place` on that will be read soon. Only advice.
@@ -92,7 +128,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: mapped by us with this size, unmapped once.
         unsafe { libc::munmap(self.bytes.as_ptr().cast(), self.size_bytes) };

@@ -77,6 +77,40 @@ impl Nand {
         })
     }
 
+    /// A part of the device that holds no channel yet. It knows the shape and the maker's marks of all blocks.
+    pub(crate) fn empty_part(&mut self) -> Nand {
+        let per_device = |fault: &Fault| !matches!(fault, Fault::PowerCutAtOperation { .. });
+        Nand {
+            geometry: self.geometry,
+            cells: self.cells.clone(),
+            blocks: self.blocks.clone(),
+            endurance: self.endurance.clone(),
+            marks: Marks::default(),
+            // SAFETY: a device touches blocks of channels that it owns only (`Device::accept`), a channel has one owner,
+            // and changes it in `take_from` only.
+            store: unsafe { self.store.share() },
+            rates: self.rates.clone(),
+            has_rates: self.has_rates,
+            faults: self.faults.iter().copied().filter(per_device).collect(),
+            begun: self.begun.clone(),
+            operations: 0,
+            random: Xoshiro256PlusPlus::seed_from_u64(self.random.random()),
+            page_oob: self.page_oob.clone(),
+        }
+    }
+
+    /// Takes over a channel of another part, as it is.
+    pub(crate) fn take_from(&mut self, other: &mut Nand, channel: u16) {
+        let dies_per_channel = usize::from(self.geometry.dies_per_channel);
+        let dies = usize::from(channel) * dies_per_channel..(usize::from(channel) + 1) * dies_per_channel;
+        let per_die = self.geometry.erase_blocks_per_die() as usize;
+        let blocks = dies.start * per_die..dies.end * per_die;
+        self.blocks[blocks.clone()].copy_from_slice(&other.blocks[blocks.clone()]);
+        self.begun[dies.clone()].copy_from_slice(&other.begun[dies]);
+        self.marks.take_from(&mut other.marks, blocks.clone());
+        self.store.take_from(&mut other.store, blocks);
+    }
+
     pub(crate) fn address(&self, block: u64) -> EraseBlockAddress {
         let per_die = u64::from(self.geometry.erase_blocks_per_die());
         let die = self.geometry.die_at((block / per_die) as u32);

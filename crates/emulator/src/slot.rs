@@ -125,6 +125,11 @@ impl Slots {
         let nothing = Slot::new(MediaToken(0), Kind::Erase, NONE, 0);
         std::mem::replace(&mut self.slots[index as usize], nothing)
     }
+    /// Commands under way, in no order. Slow.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Slot> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter(|(index, _)| !self.free.contains(&(*index as u32))).map(|(_, slot)| slot)
+    }
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.free.clear();

@@ -23,9 +23,11 @@ mod command;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contract;
+mod divide;
 mod error;
 
 pub use capabilities::Capabilities;
 pub use command::{Command, Completion, MediaToken, Operation, PayloadParts};
 pub use contract::Media;
+pub use divide::Divide;
 pub use error::MediaError;

@@ -30,6 +30,7 @@ use crate::{DeviceError, Profile};
 use diecut_units::{Geometry, ProtectedMemory, checksum};
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 const MAGIC: &[u8; 8] = b"DIECUTEM";
@@ -42,7 +43,8 @@ pub(crate) struct FileStore {
     pub(crate) content: MemoryStore,
     table: Mapping,
     marks: Mapping,
-    file: File,
+    /// Locked while any part of the device is open.
+    file: Arc<File>,
     pages_per_erase_block: usize,
 }
 
@@ -173,7 +175,7 @@ impl FileStore {
         };
         let content = MemoryStore::over(&profile.geometry, data, oob);
         let pages_per_erase_block = profile.geometry.pages_per_erase_block() as usize;
-        let store = FileStore { content, table, marks, file, pages_per_erase_block };
+        let store = FileStore { content, table, marks, file: Arc::new(file), pages_per_erase_block };
         Ok(Opened { profile, seed, store, protected })
     }
 
@@ -185,7 +187,7 @@ impl FileStore {
         mut mark: impl FnMut(u64, u32, PageMark),
     ) {
         for (number, block) in blocks.iter_mut().enumerate() {
-            let entry = &self.table.bytes()[number * ENTRY_SIZE_BYTES..][..ENTRY_SIZE_BYTES];
+            let entry = self.table.bytes(number * ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES);
             let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes"));
             block.programmed_page = word(0).min(geometry.pages_per_erase_block());
             block.erase_count = word(4);
@@ -194,7 +196,7 @@ impl FileStore {
             block.programmed_at_s = word(12);
             if block.has(crate::block::HAS_MARKS) {
                 let first = number * self.pages_per_erase_block;
-                let marks = &self.marks.bytes()[first..first + self.pages_per_erase_block];
+                let marks = self.marks.bytes(first, self.pages_per_erase_block);
                 for (page, byte) in marks.iter().enumerate() {
                     match byte {
                         1 => mark(number as u64, page as u32, PageMark::Garbage),
@@ -206,9 +208,21 @@ impl FileStore {
         }
     }
 
+    /// The same file for another part of the device.
+    ///
+    /// # Safety
+    /// Parts touch different erase blocks.
+    pub(crate) unsafe fn share(&self) -> FileStore {
+        // SAFETY: what a file holds of different erase blocks lies apart.
+        let (content, table, marks) =
+            unsafe { (self.content.share(), self.table.share(), self.marks.share()) };
+        let file = Arc::clone(&self.file);
+        FileStore { content, table, marks, file, pages_per_erase_block: self.pages_per_erase_block }
+    }
+
     pub(crate) fn set_block(&mut self, number: u64, block: &Block) {
         compiler_fence(Ordering::SeqCst);
-        let entry = &mut self.table.bytes_mut()[number as usize * ENTRY_SIZE_BYTES..][..ENTRY_SIZE_BYTES];
+        let entry = self.table.bytes_mut(number as usize * ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES);
         entry[4..8].copy_from_slice(&block.erase_count.to_le_bytes());
         entry[8..12].copy_from_slice(&u32::from(block.flags).to_le_bytes());
         entry[12..16].copy_from_slice(&block.programmed_at_s.to_le_bytes());
@@ -219,7 +233,7 @@ impl FileStore {
 
     pub(crate) fn set_mark(&mut self, block: u64, page: u32, mark: PageMark) {
         let place = block as usize * self.pages_per_erase_block + page as usize;
-        self.marks.bytes_mut()[place] = match mark {
+        self.marks.bytes_mut(place, 1)[0] = match mark {
             PageMark::Garbage => 1,
             PageMark::Erased => 2,
         };
@@ -227,7 +241,7 @@ impl FileStore {
 
     pub(crate) fn clear_marks(&mut self, block: u64) {
         let first = block as usize * self.pages_per_erase_block;
-        self.marks.bytes_mut()[first..first + self.pages_per_erase_block].fill(0);
+        self.marks.bytes_mut(first, self.pages_per_erase_block).fill(0);
     }
 
     /// Makes everything stored so far survive the death of the machine, as far as the file system promises.

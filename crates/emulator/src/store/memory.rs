@@ -37,6 +37,16 @@ impl MemoryStore {
         }
     }
 
+    /// The same store for another part of the device.
+    ///
+    /// # Safety
+    /// Parts touch different erase blocks.
+    pub(crate) unsafe fn share(&self) -> MemoryStore {
+        // SAFETY: bytes and OOB areas of different erase blocks lie apart.
+        let (data, oob) = unsafe { (self.data.share(), self.oob.share()) };
+        MemoryStore { data, oob, ..*self }
+    }
+
     #[inline]
     fn place(&self, block: u64, iu: u32) -> usize {
         block as usize * self.block_size_bytes + iu as usize * IU_SIZE_BYTES
@@ -50,18 +60,18 @@ impl MemoryStore {
     #[inline]
     pub(crate) fn program(&mut self, block: u64, first_iu: u32, bytes: &[u8]) {
         let place = self.place(block, first_iu);
-        self.data.bytes_mut()[place..place + bytes.len()].copy_from_slice(bytes);
+        self.data.bytes_mut(place, bytes.len()).copy_from_slice(bytes);
     }
 
     pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) {
         let place = self.oob_place(block, first_page);
-        self.oob.bytes_mut()[place..place + oob.len()].copy_from_slice(oob);
+        self.oob.bytes_mut(place, oob.len()).copy_from_slice(oob);
     }
 
     #[inline]
     pub(crate) fn read(&self, block: u64, first_iu: u32, destination: &mut [u8]) {
         let place = self.place(block, first_iu);
-        destination.copy_from_slice(&self.data.bytes()[place..place + destination.len()]);
+        destination.copy_from_slice(self.data.bytes(place, destination.len()));
     }
 
     /// The first lines of each IU: the processor sees a stream in them and goes on by itself.
@@ -75,7 +85,7 @@ impl MemoryStore {
 
     pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) {
         let place = self.oob_place(block, page);
-        oob.copy_from_slice(&self.oob.bytes()[place..place + oob.len()]);
+        oob.copy_from_slice(self.oob.bytes(place, oob.len()));
     }
 
     pub(crate) fn copy_page(
@@ -88,6 +98,6 @@ impl MemoryStore {
         let size = self.page_size_bytes;
         let from = source as usize * self.block_size_bytes + source_page as usize * size;
         let to = destination as usize * self.block_size_bytes + destination_page as usize * size;
-        self.data.bytes_mut().copy_within(from..from + size, to);
+        self.data.copy(from, to, size);
     }
 }

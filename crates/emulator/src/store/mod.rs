@@ -27,6 +27,29 @@ pub(crate) enum ReadFault {
 }
 
 impl Store {
+    /// A store for another part of the device, which touches other erase blocks.
+    ///
+    /// # Safety
+    /// From now on, a block is touched through one of the two stores only; through the other one after
+    /// [`Store::take_from`] only, or vice versa.
+    pub(crate) unsafe fn share(&self) -> Store {
+        // SAFETY: by the contract.
+        unsafe {
+            match self {
+                Store::Memory(store) => Store::Memory(store.share()),
+                Store::File(store) => Store::File(Box::new(store.share())),
+                Store::Tags(store) => Store::Tags(store.empty_like()),
+            }
+        }
+    }
+
+    /// What some blocks hold is this store's from now on, and no longer the other's.
+    pub(crate) fn take_from(&mut self, other: &mut Store, blocks: std::ops::Range<usize>) {
+        if let (Store::Tags(own), Store::Tags(theirs)) = (self, other) {
+            own.take_from(theirs, blocks);
+        }
+    }
+
     /// Stores consecutive IUs of a block.
     #[inline]
     pub(crate) fn program(&mut self, block: u64, first_iu: u32, payload: &Payload) {

@@ -3,6 +3,7 @@
 use super::ReadFault;
 use super::oob::OobBlock;
 use diecut_units::{ContentMode, Geometry, IU_SIZE_BYTES, Payload, TAG_SIZE_BYTES};
+use std::ops::Range;
 
 /// What one erase block holds.
 #[derive(Default)]
@@ -35,6 +36,18 @@ impl TagStore {
             unit_pages,
             oob_size_bytes: geometry.oob_size_bytes as usize,
             pages_per_erase_block: geometry.pages_per_erase_block(),
+        }
+    }
+
+    /// A store that holds nothing yet, for another part of the device.
+    pub(crate) fn empty_like(&self) -> TagStore {
+        TagStore { blocks: self.blocks.iter().map(|_| None).collect(), spare: Vec::new(), ..*self }
+    }
+
+    /// Moves what some blocks hold from another store.
+    pub(crate) fn take_from(&mut self, other: &mut TagStore, blocks: Range<usize>) {
+        for (own, theirs) in self.blocks[blocks.clone()].iter_mut().zip(&mut other.blocks[blocks]) {
+            *own = theirs.take();
         }
     }
 
