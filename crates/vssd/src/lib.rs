@@ -17,13 +17,18 @@
 //! Software isolation: a die's time is split by weight among vSSDs within their rates (`arbiter`, `share`); beyond its rate
 //! a vSSD waits (strict) or takes what nobody else wants (work-conserving).
 //!
+//! A device can be divided among pools by channels (`part`): one of them, which knows of all channels whose they are, chooses
+//! places; each pool holds what happens on its own channels. Block states have the same form on the medium either way.
+//!
 //! Not known here: LBAs, maps, hosts, tenants' names, the clock.
 
 mod arbiter;
+mod cells;
 mod check;
 mod config;
 mod journal;
 mod oob;
+mod part;
 mod pool;
 mod recovery;
 mod replay;
@@ -37,6 +42,7 @@ mod view;
 
 pub use config::{DieCosts, PoolConfig};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
+pub use part::{Places, PoolPart};
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use recovery::{QuarantineReason, Quarantined};
 pub use resources::{AllocError, DeallocError, DiePlacement, Isolation, LevelTable};

@@ -3,7 +3,7 @@
 use crate::arbiter::Die;
 use crate::check::Check;
 use crate::journal::{JOURNAL_TOKEN_BIT, Journal};
-use crate::recovery::{Quarantined, VSSD_NUMBERS_MAX};
+use crate::recovery::Quarantined;
 use crate::replay::Replay;
 use crate::resources::{DieUse, Resources, UnitPlace};
 use crate::share::Bucket;
@@ -261,21 +261,14 @@ impl Pool {
         level: u32,
         capacity_bytes: u64,
     ) -> Result<VssdId, AllocError> {
-        let wear = |die: u32| self.dies[die as usize].erases;
-        let places = self.resources.choose(&self.config.levels, isolation, level, capacity_bytes, wear)?;
-        if self.next_vssd >= VSSD_NUMBERS_MAX {
-            return Err(AllocError::NoNumber);
-        }
-        let id = VssdId(self.next_vssd);
-        self.next_vssd += 1;
-        self.resources.take(id, &places).expect("chosen places are free");
-        self.place(id, isolation, &places);
-        self.record_vssd(self.vssds.len() - 1);
+        let places = self.choose_places(isolation, level, capacity_bytes, |_| true)?;
+        let id = self.new_vssd_id()?;
+        self.admit(id, isolation, &places);
         Ok(id)
     }
 
     /// Writes a vSSD down as it is now.
-    fn record_vssd(&mut self, at: usize) {
+    pub(crate) fn record_vssd(&mut self, at: usize) {
         let vssd = &self.vssds[at];
         let units = vssd.units.iter();
         let entry = VssdEntry {
@@ -378,7 +371,7 @@ impl Pool {
     }
 
     /// Renews the way from ids to places after a removal.
-    fn number_vssds(&mut self) {
+    pub(crate) fn number_vssds(&mut self) {
         self.vssd_numbers.fill(NO_VSSD);
         for (at, vssd) in self.vssds.iter().enumerate() {
             self.vssd_numbers[vssd.id.0 as usize] = at as u16;

@@ -161,7 +161,7 @@ impl Resources {
         let per = usize::from(self.geometry.dies_per_channel);
         channel as usize * per..(channel as usize + 1) * per
     }
-    fn is_free_channel(&self, channel: u32) -> bool {
+    pub fn is_free_channel(&self, channel: u32) -> bool {
         self.dies[self.dies_of_channel(channel)].iter().all(|die| *die == DieUse::Free)
     }
     pub fn free_channels(&self) -> u32 {
@@ -171,7 +171,8 @@ impl Resources {
         self.dies.iter().filter(|die| **die == DieUse::Free).count() as u32
     }
 
-    /// Chooses places without taking them. `wear` gives a die's erases: the least worn is taken first.
+    /// Chooses places without taking them, on channels that are `allowed`. `wear` gives a die's erases: the least worn is
+    /// taken first.
     pub fn choose(
         &self,
         levels: &LevelTable,
@@ -179,6 +180,7 @@ impl Resources {
         level: u32,
         capacity_bytes: u64,
         wear: impl Fn(u32) -> u64,
+        allowed: impl Fn(u32) -> bool,
     ) -> Result<Vec<UnitPlace>, AllocError> {
         let table = levels.of(isolation);
         let Some(&by_level) = table.get(level as usize) else {
@@ -206,11 +208,12 @@ impl Resources {
             let largest_bytes = total * unit_bytes;
             return Err(AllocError::DoesNotFit { capacity_bytes, needed, total, kind, largest_bytes });
         }
-        let order = match isolation {
+        let mut order = match isolation {
             Isolation::Channel => self.free_channel_places(&wear),
             Isolation::Die => self.free_die_places(&wear),
-            Isolation::Software | Isolation::None => self.free_plane_places(needed as usize, &wear),
+            Isolation::Software | Isolation::None => self.free_plane_places(&wear, &allowed, needed as usize),
         };
+        order.retain(|place| allowed(place.die / u32::from(self.geometry.dies_per_channel)));
         let group = if isolation == Isolation::Channel { per_channel as usize } else { 1 };
         let free = (order.len() / group) as u64;
         if free < needed {
@@ -261,7 +264,12 @@ impl Resources {
     }
 
     /// Soft-planes, spread: one of each die that is cut already, then of fresh dies, then second planes.
-    fn free_plane_places(&self, needed: usize, wear: &impl Fn(u32) -> u64) -> Vec<UnitPlace> {
+    fn free_plane_places(
+        &self,
+        wear: &impl Fn(u32) -> u64,
+        allowed: &impl Fn(u32) -> bool,
+        needed: usize,
+    ) -> Vec<UnitPlace> {
         let mut cut: Vec<(u64, u32, Vec<u16>)> = Vec::new();
         for (number, die) in self.dies.iter().enumerate() {
             if let DieUse::Cut(planes) = die {
@@ -278,6 +286,8 @@ impl Resources {
             .map(|(_, die, free)| (die, free))
             .chain(fresh.map(|die| (die, all.clone())))
             .collect();
+        let per = u32::from(self.geometry.dies_per_channel);
+        let dies: Vec<_> = dies.into_iter().filter(|(die, _)| allowed(die / per)).collect();
         let mut places = Vec::new();
         for round in 0..usize::from(self.soft_planes_per_die) {
             for (die, free) in &dies {
@@ -363,7 +373,7 @@ mod test {
     fn sizes_follow_the_larger_of_level_and_capacity() {
         let resources = resources();
         let count = |isolation, level, blocks: u64| {
-            resources.choose(&levels(), isolation, level, blocks * BLOCK, |_| 0).unwrap().len()
+            resources.choose(&levels(), isolation, level, blocks * BLOCK, |_| 0, |_| true).unwrap().len()
         };
         assert_eq!(count(Isolation::Channel, 0, 1), 4);
         assert_eq!(count(Isolation::Channel, 1, 33), 8, "a channel holds 32 blocks");
@@ -376,8 +386,9 @@ mod test {
     #[test]
     fn what_cannot_be_had_is_named() {
         let mut resources = resources();
-        let choose =
-            |r: &Resources, i, level, blocks: u64| r.choose(&levels(), i, level, blocks * BLOCK, |_| 0);
+        let choose = |r: &Resources, i, level, blocks: u64| {
+            r.choose(&levels(), i, level, blocks * BLOCK, |_| 0, |_| true)
+        };
         assert!(matches!(
             choose(&resources, Isolation::Die, 5, 1),
             Err(AllocError::UnknownLevel { highest: 4, .. })
@@ -400,17 +411,17 @@ mod test {
     #[test]
     fn dies_pack_into_broken_channels_and_planes_spread_over_dies() {
         let mut resources = resources();
-        let dies = resources.choose(&levels(), Isolation::Die, 0, BLOCK, |_| 0).unwrap();
+        let dies = resources.choose(&levels(), Isolation::Die, 0, BLOCK, |_| 0, |_| true).unwrap();
         resources.take(VssdId(1), &dies).unwrap();
         assert_eq!(resources.take(VssdId(2), &dies), Err(dies[0]));
-        let more = resources.choose(&levels(), Isolation::Die, 0, 20 * BLOCK, |_| 0).unwrap();
+        let more = resources.choose(&levels(), Isolation::Die, 0, 20 * BLOCK, |_| 0, |_| true).unwrap();
         assert!(more.iter().all(|place| place.die < 4), "{more:?}");
-        let planes = resources.choose(&levels(), Isolation::Software, 1, BLOCK, |_| 0).unwrap();
+        let planes = resources.choose(&levels(), Isolation::Software, 1, BLOCK, |_| 0, |_| true).unwrap();
         let distinct: std::collections::BTreeSet<u32> = planes.iter().map(|place| place.die).collect();
         assert_eq!(distinct.len(), 15, "15 free dies, 16 planes");
         resources.take(VssdId(2), &planes).unwrap();
         assert!(
-            resources.choose(&levels(), Isolation::Die, 0, BLOCK, |_| 0).is_err(),
+            resources.choose(&levels(), Isolation::Die, 0, BLOCK, |_| 0, |_| true).is_err(),
             "a cut die is not whole"
         );
         resources.release(&planes);
@@ -422,7 +433,7 @@ mod test {
         let mut resources = resources();
         resources.dies[5] = DieUse::Dead;
         let wear = |die: u32| if die < 4 { 10 } else { 0 };
-        let places = resources.choose(&levels(), Isolation::Channel, 0, BLOCK, wear).unwrap();
+        let places = resources.choose(&levels(), Isolation::Channel, 0, BLOCK, wear, |_| true).unwrap();
         assert_eq!(places[0].die, 8);
         assert_eq!(resources.free_channels(), 3);
     }

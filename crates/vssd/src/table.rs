@@ -26,6 +26,7 @@
 //! damaged vSSD entry, another version (1 lacked the sizes), geometry or division refuses the whole. Nothing is
 //! converted: before the first release there is one version.
 
+use crate::cells::{Cells, Shape};
 use crate::resources::UnitPlace;
 use crate::{Isolation, LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_units::{Geometry, ProtectedRegion, checksum};
@@ -142,7 +143,8 @@ pub(crate) struct Sizes {
 
 /// See the module.
 pub(crate) struct BlockTable {
-    region: ProtectedRegion,
+    cells: Cells,
+    shape: Shape,
     blocks: usize,
     vssd_slots: usize,
     units_max: usize,
@@ -225,17 +227,55 @@ impl BlockTable {
                 return Err(OpenError::Sizes { what, made, set });
             }
         }
+        Ok((BlockTable::over(Cells::Whole(region), geometry, sizes), is_new))
+    }
+
+    fn over(cells: Cells, geometry: &Geometry, sizes: &Sizes) -> BlockTable {
         let units_max = geometry.dies() as usize * usize::from(sizes.soft_planes_per_die);
-        let blocks = geometry.erase_blocks() as usize;
-        let table = BlockTable {
-            region,
-            blocks,
+        BlockTable {
+            cells,
+            shape: shape_of(geometry, units_max),
+            blocks: geometry.erase_blocks() as usize,
             vssd_slots: units_max,
             units_max,
             #[cfg(test)]
             stores_left: None,
+        }
+    }
+
+    /// The table of a pool that holds nothing of a divided device yet.
+    pub fn nothing(geometry: &Geometry, sizes: &Sizes) -> BlockTable {
+        let units_max = geometry.dies() as usize * usize::from(sizes.soft_planes_per_die);
+        BlockTable::over(Cells::nothing(shape_of(geometry, units_max)), geometry, sizes)
+    }
+
+    /// What the table says of a channel and of vSSDs can be handed to another pool's from now on.
+    pub fn divide(&mut self) -> &mut Cells {
+        self.cells.divide(self.shape);
+        &mut self.cells
+    }
+
+    /// The slot that a vSSD without one would take.
+    pub fn unused_slot(&self) -> usize {
+        let entries = self.slots();
+        self.unused_of(&entries)
+    }
+
+    /// The slot of a vSSD's entry, if it has one here.
+    pub fn slot_of(&self, id: VssdId) -> Option<usize> {
+        (0..self.vssd_slots).find(|&slot| match self.cells.holds_slot(slot).then(|| self.vssd(slot)) {
+            Some(Found::Entry(entry)) => entry.id == id,
+            _ => false,
+        })
+    }
+
+    /// Slots held here that no vSSD needs.
+    pub fn idle_slots(&self) -> Vec<usize> {
+        let idle = |slot: usize| match self.vssd(slot) {
+            Found::Entry(entry) => !entry.placed,
+            Found::New | Found::Damaged => true,
         };
-        Ok((table, is_new))
+        (0..self.vssd_slots).filter(|&slot| self.cells.holds_slot(slot) && idle(slot)).collect()
     }
 
     fn pages_at(&self, block: usize) -> usize {
@@ -250,7 +290,7 @@ impl BlockTable {
     /// The current slot of an entry: its place and counter; the other one is written next.
     fn current(&self, first: usize, size: usize) -> Found<(usize, u32)> {
         let look = |at: usize| {
-            let bytes = &self.region[at..at + size];
+            let bytes = self.cells.get(at, size);
             let counter = word_at(bytes, 0);
             (counter, counter > 0 && word_at(bytes, 4) == sum_of(counter, &bytes[8..]))
         };
@@ -263,9 +303,8 @@ impl BlockTable {
                 Found::Entry((first + size, other))
             }
             // The very first store was cut short: its body is there, its word is not.
-            _ if word_at(&self.region, first) == 0
-                && word_at(&self.region, first + 4) == 0
-                && self.region[first + size..first + 2 * size].iter().all(|byte| *byte == 0) =>
+            _ if self.cells.get(first, 8) == [0; 8]
+                && self.cells.get(first + size, size).iter().all(|byte| *byte == 0) =>
             {
                 Found::New
             }
@@ -281,7 +320,7 @@ impl BlockTable {
             Found::New => (first, 1),
             Found::Damaged => panic!("damaged entries are set aside, not written"),
         };
-        self.region[at + 8..at + size].copy_from_slice(body);
+        self.cells.get_mut(at + 8, body.len()).copy_from_slice(body);
         self.publish(at, u64::from(counter) | u64::from(sum_of(counter, body)) << 32);
     }
 
@@ -294,12 +333,12 @@ impl BlockTable {
             }
             *left -= 1;
         }
-        self.region.publish(at, word);
+        self.cells.publish(at, word);
     }
 
     /// All of it, as it lies in memory.
     pub fn bytes(&self) -> &[u8] {
-        &self.region
+        self.cells.whole()
     }
 
     /// Carries out changes of a journal (see `journal.rs`).
@@ -356,7 +395,7 @@ impl BlockTable {
         match self.current(HEADER_SIZE_BYTES + block as usize * 2 * SLOT_SIZE_BYTES, SLOT_SIZE_BYTES) {
             Found::New => Found::New,
             Found::Entry((at, _)) => {
-                decode_block(&self.region[at + 8..at + SLOT_SIZE_BYTES]).map_or(Found::Damaged, Found::Entry)
+                decode_block(self.cells.get(at + 8, SLOT_SIZE_BYTES - 8)).map_or(Found::Damaged, Found::Entry)
             }
             Found::Damaged => Found::Damaged,
         }
@@ -372,7 +411,8 @@ impl BlockTable {
     /// See [`BlockTable::set_pages`]; 0 if the pages belong to another allocation, `None` if the word is damaged.
     pub fn pages(&self, block: u32, sequence: u64) -> Option<u32> {
         let at = self.pages_at(block as usize);
-        let (low, of) = (word_at(&self.region, at), word_at(&self.region, at + 4));
+        let word = self.cells.get(at, 8);
+        let (low, of) = (word_at(word, 0), word_at(word, 4));
         let pages = low & 0xff_ffff;
         if (low, of) == (0, 0) {
             return Some(0);
@@ -386,25 +426,39 @@ impl BlockTable {
     /// # Panics
     /// If there is no room: there are as many slots as units.
     pub fn set_vssd(&mut self, entry: &VssdEntry) {
-        let entries: Vec<Option<VssdEntry>> = (0..self.vssd_slots)
-            .map(|slot| match self.vssd(slot) {
-                Found::Entry(entry) => Some(entry),
-                _ => None,
-            })
-            .collect();
-        let own = entries.iter().position(|other| other.as_ref().is_some_and(|other| other.id == entry.id));
-        // The slot of the newest id stays: it says which ids were given.
-        let newest = entries.iter().flatten().map(|other| other.id).max();
-        let unused = entries.iter().position(|other| match other {
-            None => true,
-            Some(other) => !other.placed && Some(other.id) != newest,
-        });
-        let last = entries.iter().position(|other| other.as_ref().is_some_and(|other| !other.placed));
-        let slot = own.or(unused).or(last).expect("there are as many slots as units");
+        let entries = self.slots();
+        let own = |other: &Slot| matches!(other, Slot::Written(other) if other.id == entry.id);
+        let slot = entries.iter().position(own).unwrap_or_else(|| self.unused_of(&entries));
         let mut body = encode_vssd(entry);
         body.resize(vssd_slot_size(self.units_max) - 8, 0);
         let at = self.vssd_at(slot);
         self.write(at, &body);
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        let look = |slot| match self.vssd(slot) {
+            Found::Entry(entry) => Slot::Written(entry),
+            _ => Slot::Unused,
+        };
+        let slots = 0..self.vssd_slots;
+        slots.map(|slot| if self.cells.holds_slot(slot) { look(slot) } else { Slot::Elsewhere }).collect()
+    }
+
+    fn unused_of(&self, slots: &[Slot]) -> usize {
+        // The slot of the newest id stays: it says which ids were given.
+        let newest = slots.iter().filter_map(|slot| match slot {
+            Slot::Written(entry) => Some(entry.id),
+            _ => None,
+        });
+        let newest = newest.max();
+        let unused = slots.iter().position(|slot| match slot {
+            Slot::Unused => true,
+            Slot::Written(entry) => !entry.placed && Some(entry.id) != newest,
+            Slot::Elsewhere => false,
+        });
+        let gone = |slot: &Slot| matches!(slot, Slot::Written(entry) if !entry.placed);
+        let last = slots.iter().position(gone);
+        unused.or(last).expect("there are as many slots as units")
     }
 
     fn vssd(&self, slot: usize) -> Found<VssdEntry> {
@@ -412,7 +466,7 @@ impl BlockTable {
         match self.current(self.vssd_at(slot), size) {
             Found::New => Found::New,
             Found::Entry((at, _)) => {
-                decode_vssd(&self.region[at + 8..at + size]).map_or(Found::Damaged, Found::Entry)
+                decode_vssd(self.cells.get(at + 8, size - 8)).map_or(Found::Damaged, Found::Entry)
             }
             Found::Damaged => Found::Damaged,
         }
@@ -441,6 +495,26 @@ impl BlockTable {
             Some(pair) => Err(OpenError::Entry(format!("vSSD {} is there twice", pair[0].id.0))),
             None => Ok(entries),
         }
+    }
+}
+
+/// What stands in a slot of a vSSD.
+enum Slot {
+    Unused,
+    Written(VssdEntry),
+    /// Another pool holds it.
+    Elsewhere,
+}
+
+fn shape_of(geometry: &Geometry, units_max: usize) -> Shape {
+    let blocks = geometry.erase_blocks() as usize / usize::from(geometry.channels);
+    Shape {
+        header_bytes: HEADER_SIZE_BYTES,
+        channels: geometry.channels.into(),
+        block_bytes: blocks * 2 * SLOT_SIZE_BYTES,
+        page_bytes: blocks * 8,
+        slots: units_max,
+        slot_bytes: 2 * vssd_slot_size(units_max),
     }
 }
 
@@ -658,8 +732,8 @@ mod test {
         let at = HEADER_SIZE_BYTES + 5 * 2 * SLOT_SIZE_BYTES;
         table.set_block(5, &entry(2));
         for (at, counter) in [(at, u32::MAX - 1), (at + SLOT_SIZE_BYTES, u32::MAX)] {
-            let sum = sum_of(counter, &table.region[at + 8..at + SLOT_SIZE_BYTES]);
-            table.region.publish(at, u64::from(counter) | u64::from(sum) << 32);
+            let sum = sum_of(counter, table.cells.get(at + 8, SLOT_SIZE_BYTES - 8));
+            table.cells.publish(at, u64::from(counter) | u64::from(sum) << 32);
         }
         for number in 2..6 {
             table.set_block(5, &entry(number));
@@ -697,7 +771,7 @@ mod test {
             assert_eq!(table.vssds().unwrap().len(), 2);
             // The second one says that it is the first.
             let at = table.vssd_at(1);
-            let mut body = table.region[at + 8..at + vssd_slot_size(table.units_max)].to_vec();
+            let mut body = table.cells.get(at + 8, vssd_slot_size(table.units_max) - 8).to_vec();
             body[..4].copy_from_slice(&1u32.to_le_bytes());
             table.write(at, &body);
             assert!(matches!(table.vssds(), Err(OpenError::Entry(_))), "placed: {placed}");

@@ -1,0 +1,194 @@
+//! The bytes of block states: all of them in one region, or, where a device is divided among pools, a region for each channel
+//! and for each entry of a vSSD, so that each pool holds what is its own and nothing else. The places are the same in both
+//! forms: what one form wrote the other one reads.
+
+use diecut_units::ProtectedRegion;
+
+/// Where the parts of a table begin, and how large they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub header_bytes: usize,
+    pub channels: usize,
+    /// Of one channel.
+    pub block_bytes: usize,
+    /// Of one channel.
+    pub page_bytes: usize,
+    pub slots: usize,
+    /// Of one vSSD: both copies.
+    pub slot_bytes: usize,
+}
+
+/// What a table holds of one channel.
+pub(crate) struct ChannelCells {
+    blocks: ProtectedRegion,
+    pages: ProtectedRegion,
+}
+
+pub(crate) enum Cells {
+    Whole(ProtectedRegion),
+    Divided(Divided),
+}
+
+pub(crate) struct Divided {
+    shape: Shape,
+    /// With the pool that divided; nobody needs it afterwards.
+    _header: Option<ProtectedRegion>,
+    channels: Vec<Option<ChannelCells>>,
+    slots: Vec<Option<ProtectedRegion>>,
+}
+
+impl Divided {
+    fn region(&self, at: usize) -> (&ProtectedRegion, usize) {
+        let (part, first) = self.shape.part(at);
+        let held = match part {
+            Part::Blocks(channel) => self.channels[channel].as_ref().map(|cells| &cells.blocks),
+            Part::Pages(channel) => self.channels[channel].as_ref().map(|cells| &cells.pages),
+            Part::Slot(slot) => self.slots[slot].as_ref(),
+        };
+        (held.expect("a pool touches what it holds"), at - first)
+    }
+
+    fn region_mut(&mut self, at: usize) -> (&mut ProtectedRegion, usize) {
+        let (part, first) = self.shape.part(at);
+        let held = match part {
+            Part::Blocks(channel) => self.channels[channel].as_mut().map(|cells| &mut cells.blocks),
+            Part::Pages(channel) => self.channels[channel].as_mut().map(|cells| &mut cells.pages),
+            Part::Slot(slot) => self.slots[slot].as_mut(),
+        };
+        (held.expect("a pool touches what it holds"), at - first)
+    }
+}
+
+enum Part {
+    Blocks(usize),
+    Pages(usize),
+    Slot(usize),
+}
+
+impl Shape {
+    /// The part that a place belongs to, and where it begins.
+    fn part(&self, at: usize) -> (Part, usize) {
+        let pages_at = self.header_bytes + self.channels * self.block_bytes;
+        let slots_at = pages_at + self.channels * self.page_bytes;
+        assert!(at >= self.header_bytes, "the header is written before a table is divided");
+        if at < pages_at {
+            let channel = (at - self.header_bytes) / self.block_bytes;
+            (Part::Blocks(channel), self.header_bytes + channel * self.block_bytes)
+        } else if at < slots_at {
+            let channel = (at - pages_at) / self.page_bytes;
+            (Part::Pages(channel), pages_at + channel * self.page_bytes)
+        } else {
+            let slot = (at - slots_at) / self.slot_bytes;
+            (Part::Slot(slot), slots_at + slot * self.slot_bytes)
+        }
+    }
+}
+
+impl Cells {
+    /// Of a pool that holds nothing yet.
+    pub fn nothing(shape: Shape) -> Cells {
+        Cells::Divided(Divided {
+            shape,
+            _header: None,
+            channels: (0..shape.channels).map(|_| None).collect(),
+            slots: (0..shape.slots).map(|_| None).collect(),
+        })
+    }
+
+    #[inline]
+    pub fn get(&self, at: usize, len: usize) -> &[u8] {
+        match self {
+            Cells::Whole(region) => &region[at..at + len],
+            Cells::Divided(divided) => {
+                let (region, at) = divided.region(at);
+                &region[at..at + len]
+            }
+        }
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        match self {
+            Cells::Whole(region) => &mut region[at..at + len],
+            Cells::Divided(divided) => {
+                let (region, at) = divided.region_mut(at);
+                &mut region[at..at + len]
+            }
+        }
+    }
+
+    /// See [`ProtectedRegion::publish`].
+    #[inline]
+    pub fn publish(&mut self, at: usize, word: u64) {
+        match self {
+            Cells::Whole(region) => region.publish(at, word),
+            Cells::Divided(divided) => {
+                let (region, at) = divided.region_mut(at);
+                region.publish(at, word);
+            }
+        }
+    }
+
+    /// All bytes, as they lie.
+    ///
+    /// # Panics
+    /// If they are divided: only media with protected memory can be.
+    pub fn whole(&self) -> &[u8] {
+        match self {
+            Cells::Whole(region) => region,
+            Cells::Divided(_) => panic!("block states in a journal are never divided"),
+        }
+    }
+
+    /// Cuts the bytes into parts that can be handed out.
+    pub fn divide(&mut self, shape: Shape) {
+        if matches!(self, Cells::Divided(_)) {
+            return;
+        }
+        let Cells::Whole(mut rest) = std::mem::replace(self, Cells::nothing(shape)) else {
+            unreachable!("looked at just now")
+        };
+        let header = rest.split_to(shape.header_bytes);
+        let blocks: Vec<_> = (0..shape.channels).map(|_| rest.split_to(shape.block_bytes)).collect();
+        let pages: Vec<_> = (0..shape.channels).map(|_| rest.split_to(shape.page_bytes)).collect();
+        let slots = (0..shape.slots).map(|_| Some(rest.split_to(shape.slot_bytes))).collect();
+        let channels = blocks.into_iter().zip(pages);
+        *self = Cells::Divided(Divided {
+            shape,
+            _header: Some(header),
+            channels: channels.map(|(blocks, pages)| Some(ChannelCells { blocks, pages })).collect(),
+            slots,
+        });
+    }
+
+    fn divided(&mut self) -> &mut Divided {
+        match self {
+            Cells::Divided(divided) => divided,
+            Cells::Whole(_) => panic!("parts are handed out after the division"),
+        }
+    }
+
+    pub fn take_channel(&mut self, channel: u16) -> ChannelCells {
+        self.divided().channels[usize::from(channel)].take().expect("the pool holds the channel")
+    }
+
+    pub fn put_channel(&mut self, channel: u16, cells: ChannelCells) {
+        let place = &mut self.divided().channels[usize::from(channel)];
+        assert!(place.replace(cells).is_none(), "channel {channel} is held once");
+    }
+
+    pub fn take_slot(&mut self, slot: usize) -> ProtectedRegion {
+        self.divided().slots[slot].take().expect("the pool holds the entry")
+    }
+
+    pub fn put_slot(&mut self, slot: usize, region: ProtectedRegion) {
+        assert!(self.divided().slots[slot].replace(region).is_none(), "entry {slot} is held once");
+    }
+
+    pub fn holds_slot(&self, slot: usize) -> bool {
+        match self {
+            Cells::Whole(_) => true,
+            Cells::Divided(divided) => divided.slots[slot].is_some(),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! One device, several pools: each owns whole channels and what lies on them, and no two touch the same memory.
+//!
+//! One pool, the first, keeps account of all channels ([`Pool::choose_places`], [`Pool::reserve`], [`Pool::release`]); the
+//! others are told what to place ([`Pool::admit`]). Channels change hands as [`PoolPart`]s while nothing is under way on
+//! them, with their vSSDs, their blocks and what the block states in protected memory say of them.
+
+use crate::arbiter::Die;
+use crate::cells::ChannelCells;
+use crate::pool::{Block, Pool, State, Vssd};
+use crate::recovery::VSSD_NUMBERS_MAX;
+use crate::resources::{DieUse, UnitPlace};
+use crate::table::BlockTable;
+use crate::{AllocError, Isolation, PoolConfig, VssdId};
+use diecut_media::Media;
+use diecut_units::{Geometry, ProtectedRegion};
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// Where a vSSD lies, or will.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places(pub(crate) Vec<UnitPlace>);
+
+impl Places {
+    /// Channels, each once, in order.
+    pub fn channels(&self, geometry: &Geometry) -> BTreeSet<u16> {
+        self.0.iter().map(|place| geometry.die_at(place.die).channel.0).collect()
+    }
+}
+
+struct ChannelPart {
+    channel: u16,
+    uses: Vec<DieUse>,
+    dies: Vec<Die>,
+    blocks: Vec<Block>,
+    cells: Option<ChannelCells>,
+}
+
+/// Channels on their way from one pool to another, with what lies on them.
+pub struct PoolPart {
+    channels: Vec<ChannelPart>,
+    vssds: Vec<Vssd>,
+    /// Entries of vSSDs among the block states, by place.
+    slots: Vec<(usize, ProtectedRegion)>,
+    sequence: u64,
+}
+
+impl Pool {
+    /// A pool that owns no channel yet. `media` is any part of the device.
+    pub fn empty_part<M: Media + ?Sized>(media: &M, config: PoolConfig) -> Pool {
+        let mut pool = Pool::create(media, config);
+        for block in &mut pool.blocks {
+            *block = Block::new(State::Excluded);
+        }
+        for die in &mut pool.dies {
+            *die = Die::new(BinaryHeap::new());
+        }
+        if media.protected_memory().is_some() {
+            pool.table = Some(BlockTable::nothing(&pool.geometry, &pool.sizes()));
+        }
+        pool
+    }
+
+    /// Chooses where a vSSD can lie, on channels that are `allowed`, without taking it.
+    ///
+    /// # Errors
+    /// Says what cannot be had; never is a weaker isolation given.
+    pub fn choose_places(
+        &self,
+        isolation: Isolation,
+        level: u32,
+        capacity_bytes: u64,
+        allowed: impl Fn(u16) -> bool,
+    ) -> Result<Places, AllocError> {
+        let wear = |die: u32| self.dies[die as usize].erases;
+        let allowed = |channel: u32| allowed(channel as u16);
+        let levels = &self.config.levels;
+        self.resources.choose(levels, isolation, level, capacity_bytes, wear, allowed).map(Places)
+    }
+
+    /// A number that no vSSD of this device ever had.
+    ///
+    /// # Errors
+    /// All were given.
+    pub fn new_vssd_id(&mut self) -> Result<VssdId, AllocError> {
+        if self.next_vssd >= VSSD_NUMBERS_MAX {
+            return Err(AllocError::NoNumber);
+        }
+        self.next_vssd += 1;
+        Ok(VssdId(self.next_vssd - 1))
+    }
+
+    /// Makes a vSSD where it was chosen to lie; its channels are this pool's.
+    ///
+    /// # Panics
+    /// If the places are not free, or the number was given to another one.
+    pub fn admit(&mut self, id: VssdId, isolation: Isolation, places: &Places) {
+        self.next_vssd = self.next_vssd.max(id.0 + 1);
+        self.resources.take(id, &places.0).expect("chosen places are free");
+        self.place(id, isolation, &places.0);
+        self.record_vssd(self.vssds.len() - 1);
+    }
+
+    /// Keeps account of a vSSD that another pool makes.
+    ///
+    /// # Panics
+    /// If the places are not free.
+    pub fn reserve(&mut self, id: VssdId, places: &Places) {
+        self.resources.take(id, &places.0).expect("chosen places are free");
+    }
+
+    /// Gives back places of a vSSD that another pool held.
+    ///
+    /// # Panics
+    /// If they were not taken.
+    pub fn release(&mut self, places: &Places) {
+        self.resources.release(&places.0);
+    }
+
+    /// Where a vSSD of this pool lies.
+    ///
+    /// # Panics
+    /// If there is no such vSSD.
+    pub fn places_of(&self, id: VssdId) -> Places {
+        let at = self.at_of(id).expect("the vSSD exists");
+        Places(self.vssds[at].units.iter().map(|unit| unit.place).collect())
+    }
+
+    /// Erase blocks that these places hold: the measure of a load.
+    pub fn blocks_of(&self, places: &Places) -> u64 {
+        places.0.iter().map(|&place| u64::from(self.resources.unit_blocks(place))).sum()
+    }
+
+    /// Whether no vSSD lies on a channel, as far as this pool knows.
+    pub fn is_free_channel(&self, channel: u16) -> bool {
+        let per_channel = usize::from(self.geometry.dies_per_channel);
+        let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
+        self.resources.dies[dies].iter().all(|use_of| match use_of {
+            DieUse::Free | DieUse::Dead => true,
+            DieUse::Whole(_) | DieUse::Cut(_) => false,
+        })
+    }
+
+    /// Takes channels out, with the vSSDs on them.
+    ///
+    /// # Panics
+    /// If something is under way there, a vSSD lies partly elsewhere, or block states are in a journal on flash: such a device
+    /// has one pool.
+    pub fn detach(&mut self, channels: &[u16]) -> PoolPart {
+        assert!(self.journal.is_none() && self.replay.is_none(), "a journal on flash has one pool");
+        let per_channel = usize::from(self.geometry.dies_per_channel);
+        let per_die = self.geometry.erase_blocks_per_die() as usize;
+        let (leave, stay): (Vec<Vssd>, Vec<Vssd>) =
+            std::mem::take(&mut self.vssds).into_iter().partition(|vssd| {
+                vssd.units
+                    .iter()
+                    .any(|unit| channels.contains(&self.geometry.die_at(unit.place.die).channel.0))
+            });
+        self.vssds = stay;
+        self.number_vssds();
+        for vssd in &leave {
+            let inside = vssd
+                .units
+                .iter()
+                .all(|unit| channels.contains(&self.geometry.die_at(unit.place.die).channel.0));
+            assert!(inside, "vSSD {} leaves as a whole", vssd.id.0);
+            assert!(vssd.operations == 0 && vssd.parked == 0, "nothing of vSSD {} is under way", vssd.id.0);
+        }
+        let mut part =
+            PoolPart { channels: Vec::new(), vssds: leave, slots: Vec::new(), sequence: self.sequence };
+        for &channel in channels {
+            let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
+            let blocks = dies.start * per_die..dies.end * per_die;
+            let quiet = self.dies[dies.clone()].iter().all(|die| die.in_flight == 0)
+                && self.blocks[blocks.clone()].iter().all(|block| block.in_flight == 0);
+            assert!(quiet, "nothing is under way on channel {channel}");
+            let die = |die: &mut Die| {
+                // How worn it is still counts when places are chosen.
+                let mut nothing = Die::new(BinaryHeap::new());
+                nothing.erases = die.erases;
+                std::mem::replace(die, nothing)
+            };
+            let block = |block: &mut Block| std::mem::replace(block, Block::new(State::Excluded));
+            part.channels.push(ChannelPart {
+                channel,
+                uses: self.resources.dies[dies.clone()].to_vec(),
+                dies: self.dies[dies].iter_mut().map(die).collect(),
+                blocks: self.blocks[blocks].iter_mut().map(block).collect(),
+                cells: self.table.as_mut().map(|table| table.divide().take_channel(channel)),
+            });
+        }
+        if let Some(table) = &mut self.table {
+            for vssd in &part.vssds {
+                let slot = table.slot_of(vssd.id).expect("a vSSD has an entry");
+                part.slots.push((slot, table.divide().take_slot(slot)));
+            }
+        }
+        part
+    }
+
+    /// Adds an entry for a vSSD that the other pool will make.
+    pub fn lend_slot(&mut self, part: &mut PoolPart) {
+        if let Some(table) = &mut self.table {
+            let slot = table.unused_slot();
+            part.slots.push((slot, table.divide().take_slot(slot)));
+        }
+    }
+
+    /// Adds entries that no vSSD of this pool needs any more.
+    pub fn return_slots(&mut self, part: &mut PoolPart) {
+        if let Some(table) = &mut self.table {
+            for slot in table.idle_slots() {
+                part.slots.push((slot, table.divide().take_slot(slot)));
+            }
+        }
+    }
+
+    /// Takes channels over, with the vSSDs on them.
+    ///
+    /// # Panics
+    /// If this pool has them already.
+    pub fn attach(&mut self, part: PoolPart) {
+        let per_channel = usize::from(self.geometry.dies_per_channel);
+        let per_die = self.geometry.erase_blocks_per_die() as usize;
+        self.sequence = self.sequence.max(part.sequence);
+        for ChannelPart { channel, uses, dies, blocks, cells } in part.channels {
+            let first = usize::from(channel) * per_channel;
+            for (at, (use_of, die)) in uses.into_iter().zip(dies).enumerate() {
+                self.resources.dies[first + at] = use_of;
+                self.dies[first + at] = die;
+            }
+            for (at, block) in blocks.into_iter().enumerate() {
+                self.blocks[first * per_die + at] = block;
+            }
+            if let (Some(table), Some(cells)) = (&mut self.table, cells) {
+                table.divide().put_channel(channel, cells);
+            }
+        }
+        if let Some(table) = &mut self.table {
+            for (slot, region) in part.slots {
+                table.divide().put_slot(slot, region);
+            }
+        }
+        for vssd in part.vssds {
+            self.next_vssd = self.next_vssd.max(vssd.id.0 + 1);
+            self.vssds.push(vssd);
+        }
+        self.vssds.sort_by_key(|vssd| vssd.id);
+        self.vssd_numbers.resize(self.next_vssd as usize, crate::pool::NO_VSSD);
+        self.number_vssds();
+    }
+}

@@ -1,0 +1,141 @@
+//! One device, two pools: vSSDs change hands with their channels, each pool goes on by itself, and one pool over the whole
+//! device opens what both wrote, also when the process died in between. Seen to fail with entries of blocks that stay with
+//! the first pool, and with a sequence that starts again in the second one.
+
+use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
+use diecut_media::*;
+use diecut_units::*;
+use diecut_vssd::*;
+
+struct Half {
+    pool: Pool,
+    device: Device,
+}
+
+impl Half {
+    fn settle(&mut self) -> Vec<(VssdId, SpaceCompletion)> {
+        let (mut media, mut done) = (Vec::new(), Vec::new());
+        self.pool.take_ready(&mut done);
+        while self.device.next_event() != Time::NEVER {
+            self.device.advance(self.device.next_event(), &mut media);
+            for completion in media.drain(..) {
+                self.pool.complete(completion, Time::ZERO, &mut self.device, &mut done);
+            }
+        }
+        self.pool.check_invariants();
+        done
+    }
+    /// A new block on a unit, its first program unit filled with a byte.
+    fn write(&mut self, id: VssdId, unit: u16, byte: u8) -> LogicalBlock {
+        let shape = *self.pool.shape();
+        let mut space = self.pool.space(id, &mut self.device, Time::ZERO);
+        let block = space.allocate(UnitIndex(unit), Purpose(1)).unwrap();
+        let ius = shape.program_unit_pages * shape.ius_per_page();
+        let payload = Payload::new(ContentMode::Tags, Buffer::copy_from(&vec![byte; ius as usize * 8]));
+        let oob = BufferMut::copy_from(&vec![0; (shape.program_unit_pages * shape.oob_size_bytes) as usize]);
+        let parts = [payload].into_iter().collect();
+        space.append(SpaceToken(1), block, parts, oob, IoClass::HostWrite);
+        let done = self.settle();
+        assert!(done.iter().all(|(_, done)| done.result.is_ok()), "{done:?}");
+        block
+    }
+    fn read(&mut self, id: VssdId, block: LogicalBlock) -> u8 {
+        let destination = BufferMut::copy_from(&[0; 8]);
+        let mut space = self.pool.space(id, &mut self.device, Time::ZERO);
+        space.read(SpaceToken(2), block, 1, 1, destination, None, IoClass::HostRead);
+        let (_, done) = self.settle().pop().unwrap();
+        done.result.unwrap();
+        done.destination.unwrap()[3]
+    }
+    fn give(&mut self, to: &mut Half, channels: &[u16]) {
+        let mut carrier = self.device.empty_part();
+        for &channel in channels {
+            carrier.take_channel(&mut self.device, channel);
+            to.device.take_channel(&mut carrier, channel);
+        }
+        let mut part = self.pool.detach(channels);
+        self.pool.lend_slot(&mut part);
+        to.pool.attach(part);
+    }
+}
+
+fn config(geometry: &Geometry) -> PoolConfig {
+    PoolConfig { soft_planes_per_die: 2, ..PoolConfig::suited_to(geometry) }
+}
+
+fn open(device: Device) -> Half {
+    let memory = device.protected_memory().unwrap();
+    let config = config(device.geometry());
+    let size = Pool::journal_size_bytes(device.geometry(), &config);
+    let pool = Pool::open(&device, config, memory.region(0..size)).unwrap();
+    Half { pool, device }
+}
+
+#[test]
+fn channels_change_hands_and_come_back() {
+    let mut profile = Profile::named("tiny").unwrap();
+    profile.protected_memory_bytes = 4 << 20;
+    let options = Options { backing: Backing::Tags, pacing: Pacing::Unpaced, seed: 2, ..Options::default() };
+    let mut first = open(Device::create(&profile, options).unwrap());
+    let a = first.pool.alloc_vssd(Isolation::Channel, 0, 1).unwrap();
+    let b = first.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+    let geometry = *first.device.geometry();
+    let kept = first.write(a, 0, 1);
+    let moved = first.write(b, 0, 2);
+    let (of_a, of_b) = (first.pool.places_of(a), first.pool.places_of(b));
+    let channels: Vec<u16> = of_b.channels(&geometry).into_iter().collect();
+    assert!(of_a.channels(&geometry).iter().all(|channel| !channels.contains(channel)));
+
+    let device = first.device.empty_part();
+    let pool = Pool::empty_part(&device, config(&geometry));
+    let mut second = Half { pool, device };
+    first.give(&mut second, &channels);
+    assert_eq!(first.pool.vssd_ids().collect::<Vec<_>>(), [a]);
+    assert_eq!(second.pool.vssd_ids().collect::<Vec<_>>(), [b]);
+    assert_eq!(second.read(b, moved), 2);
+
+    // Each goes on by itself; a third vSSD beside the second, chosen by the first pool.
+    let on_b = |channel: u16| channels.contains(&channel);
+    let places = first.pool.choose_places(Isolation::Software, 0, 1, on_b).unwrap();
+    assert_eq!(places.channels(&geometry).into_iter().collect::<Vec<_>>(), channels);
+    let c = first.pool.new_vssd_id().unwrap();
+    first.pool.reserve(c, &places);
+    second.pool.admit(c, Isolation::Software, &places);
+    let more_a = first.write(a, 1, 3);
+    let more_b = second.write(b, 0, 4);
+    let only_c = second.write(c, 0, 5);
+    assert!(first.pool.choose_places(Isolation::Channel, 0, 1, |_| true).is_err(), "nothing whole is left");
+
+    // The processes die; one pool opens all of it, with the same device.
+    let (Half { pool, mut device }, Half { pool: other, device: mut part }) = (first, second);
+    drop((pool, other));
+    for &channel in &channels {
+        device.take_channel(&mut part, channel);
+    }
+    device.process_death(Time::ZERO);
+    let mut whole = open(device);
+    assert_eq!(whole.pool.vssd_ids().collect::<Vec<_>>(), [a, b, c]);
+    whole.pool.begin_check(&mut whole.device, Time::ZERO);
+    whole.settle();
+    assert!(whole.pool.is_checked() && whole.pool.quarantined().is_empty(), "{:?}", whole.pool.quarantined());
+    for (id, block, byte) in [(a, kept, 1), (b, moved, 2), (a, more_a, 3), (b, more_b, 4), (c, only_c, 5)] {
+        assert_eq!(whole.read(id, block), byte, "{id:?} {block:?}");
+    }
+
+    // Deleted by the second pool, the channel is free for the first one, its entries too.
+    let device = whole.device.empty_part();
+    let pool = Pool::empty_part(&device, config(&geometry));
+    let mut second = Half { pool, device };
+    whole.give(&mut second, &channels);
+    for id in [b, c] {
+        second.pool.dealloc_vssd(id).unwrap();
+    }
+    whole.pool.release(&of_b);
+    whole.pool.release(&places);
+    assert!(channels.iter().all(|&channel| second.pool.is_free_channel(channel)));
+    second.give(&mut whole, &channels);
+    let d = whole.pool.alloc_vssd(Isolation::Channel, 0, 1).unwrap();
+    assert!(d > c, "numbers are never used again");
+    let block = whole.write(d, 0, 6);
+    assert_eq!(whole.read(d, block), 6);
+}
