@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// A leaf that is copied counts as much as so many IUs of data.
+const LEAF_COST: u32 = 4;
+/// With no more free segments than these, only what frees most counts.
+const RESERVE_LEAST: u32 = 3;
+
 impl Log {
     /// Checks what was read for a copy, and keeps the checksums for the copies.
     fn check_copies(&self, read: &mut CopyRead, data: &[u8], oob: &[u8]) -> bool {
@@ -54,18 +59,24 @@ impl Log {
         self.unread.push_back(slot);
     }
 
+    /// The segment with the least to copy. Leaves of the map die in the order in which they were written, and soon: what
+    /// is copied of a segment of theirs is mostly wasted, unless there is little of it, or hardly any segment left.
     pub(super) fn pick_victim(&mut self) -> Option<u32> {
+        let patient = self.free_segments > RESERVE_LEAST;
+        let full = self.layout.segment_ius - self.layout.chunks_per_segment() * 2;
         let mut best: Option<(u32, u32)> = None;
-        for (index, segment) in self.segments.iter().enumerate() {
-            if segment.state != SegmentState::Sealed || segment.chunks > 0 || segment.poisoned {
+        for (index, (segment, valid)) in self.segments.iter().zip(&self.valid).enumerate() {
+            let cost = if patient && segment.stream == STREAM_MAP { valid * LEAF_COST } else { *valid };
+            if *valid >= full
+                || best.is_some_and(|(least, _)| cost >= least)
+                || segment.state != SegmentState::Sealed
+                || segment.chunks > 0
+                || segment.poisoned
+            {
                 continue;
             }
-            if best.is_none_or(|(valid, _)| self.valid[index] < valid) {
-                best = Some((self.valid[index], index as u32));
-            }
+            best = Some((cost, index as u32));
         }
-        let full = self.layout.segment_ius - self.layout.chunks_per_segment() * 2;
-        let best = best.filter(|(valid, _)| *valid < full);
         best.map(|(_, index)| index)
     }
 
