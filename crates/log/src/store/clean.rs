@@ -11,15 +11,13 @@ impl Log {
     /// Checks what was read for a copy, and keeps the checksums for the copies.
     fn check_copies(&self, read: &mut CopyRead, data: &[u8], oob: &[u8]) -> bool {
         let size = data.len() / read.count as usize;
-        let mut next = read.first;
+        let mut pages = self.page_check(read.first, oob);
         for entry in &mut read.entries {
             let at = (entry.place.0 - read.first.0) as usize * size;
             entry.checksum = checksum(&data[at..at + size]);
-            let new_page = next == read.first || !self.same_page(next, entry.place);
-            if !self.is_as_written(read.first, entry.place, entry.checksum, new_page, oob) {
+            if !pages.is_as_written(self.layout.offset_of(entry.place), entry.checksum) {
                 return false;
             }
-            next = entry.place;
         }
         true
     }
@@ -216,14 +214,21 @@ impl Log {
         owner.live(&self.entries, &mut self.live);
         let entries = std::mem::take(&mut self.entries);
         let mut run: Option<CopyRead> = None;
+        // Program unit and page of the run's last IU.
+        let mut last = (0, 0);
         let lives = std::mem::take(&mut self.live);
         for ((tag, place), live) in entries.iter().zip(&lives) {
             if !*live && !mutant!("log: cleaner copy without liveness check") {
                 continue;
             }
             let entry = CopyEntry { tag: *tag, place: *place, checksum: 0 };
+            let offset = self.layout.offset_of(*place);
+            let here = (self.layout.program_unit(offset), self.layout.page(offset).0);
+            // In one program unit, without a page of only dead IUs between them.
+            let joins = here.0 == last.0 && here.1 - last.1 <= 1;
+            last = here;
             match &mut run {
-                Some(run) if self.joins(run.entries.last().expect("not empty").place, *place) => {
+                Some(run) if joins => {
                     run.count = place.0 - run.first.0 + 1;
                     run.entries.push(entry);
                 }
@@ -328,19 +333,5 @@ impl Log {
             read.entries.clear();
             self.spare_entries.push(read.entries);
         }
-    }
-
-    /// Whether a read that ends with `last` goes on to `place`: in the same program unit, without a page of only dead IUs
-    /// between them.
-    fn joins(&self, last: LogAddress, place: LogAddress) -> bool {
-        let (last, place) = (self.layout.offset_of(last), self.layout.offset_of(place));
-        let layout = &self.layout;
-        last < place
-            && layout.program_unit(last) == layout.program_unit(place)
-            && layout.page(place).0 - layout.page(last).0 <= 1
-    }
-
-    fn same_page(&self, a: LogAddress, b: LogAddress) -> bool {
-        self.layout.page(self.layout.offset_of(a)).0 == self.layout.page(self.layout.offset_of(b)).0
     }
 }

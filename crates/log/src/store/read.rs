@@ -3,51 +3,33 @@
 use super::*;
 
 impl Log {
-    /// Checks IUs read from `first` on, against the OOB of their pages.
+    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages.
     ///
     /// # Errors
     /// The number of the first IU, counted from `first`, that is not what was written there.
     pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
+        let mut pages = self.page_check(first, oob);
+        let offset = self.layout.offset_of(first);
         for (index, iu) in data.chunks_exact(iu_bytes).enumerate() {
-            let place = LogAddress(first.0 + index as u32);
-            let new_page = index == 0 || self.layout.page(self.layout.offset_of(place)).1 == 0;
-            if !self.is_as_written(first, place, checksum(iu), new_page, oob) {
+            if !pages.is_as_written(offset + index as u32, checksum(iu)) {
                 return Err(index as u32);
             }
         }
         Ok(())
     }
 
-    /// Whether the IU at `place`, of a read that began at `first`, is what the page's mark says, and, where a page begins,
-    /// whether the mark says that the page was written for this place: a page that lies elsewhere than it should is as
-    /// wrong as one whose bits turned.
-    pub(super) fn is_as_written(
-        &self,
-        first: LogAddress,
-        place: LogAddress,
-        iu_checksum: u32,
-        new_page: bool,
-        oob: &[u8],
-    ) -> bool {
-        let shape = &self.layout.shape;
-        let (page, iu) = self.layout.page(self.layout.offset_of(place));
-        let page = page - self.layout.page(self.layout.offset_of(first)).0;
-        let start = (page * shape.oob_size_bytes + shape.holder_oob_offset) as usize;
-        let mark = &oob[start..];
-        if new_page {
-            let index = self.layout.segment_of(place);
-            let segment = &self.segments[index.0 as usize];
-            let expected = Mark {
-                segment: index.0,
-                generation: segment.generation,
-                member: self.layout.place(self.layout.offset_of(place)).0 as u16,
-                stream: segment.stream as u16,
-            };
-            if mark::decode(mark, shape.ius_per_page()) != Some(expected) {
-                return false;
-            }
-        }
-        mark::checksum_of(mark, iu) == iu_checksum
+    /// Compares IUs of one program unit, read from `first` on, with the OOB of their pages.
+    pub(super) fn page_check<'a>(&'a self, first: LogAddress, oob: &'a [u8]) -> PageCheck<'a> {
+        let (index, offset) = (self.layout.segment_of(first), self.layout.offset_of(first));
+        let segment = &self.segments[index.0 as usize];
+        let expected = Mark {
+            segment: index.0,
+            generation: segment.generation,
+            member: self.layout.place(offset).0 as u16,
+            stream: segment.stream as u16,
+        };
+        let first_page = self.layout.page(offset).0;
+        PageCheck { layout: &self.layout, oob, expected, first_page, page: u32::MAX, mark: None }
     }
 
     /// Reads IUs of one program unit, with the OOB of their pages; `destination` is taken from the pool if `None`.
@@ -109,5 +91,36 @@ impl Log {
     /// A read is done.
     pub fn unpin(&mut self, address: LogAddress) {
         self.segments[self.layout.segment_of(address).0 as usize].reads -= 1;
+    }
+}
+
+/// What the pages of a read say about its IUs.
+pub(super) struct PageCheck<'a> {
+    layout: &'a Layout,
+    oob: &'a [u8],
+    expected: Mark,
+    first_page: u32,
+    page: u32,
+    mark: Option<&'a [u8]>,
+}
+
+impl PageCheck<'_> {
+    /// Whether the IU at an offset of the segment is what its page's mark says, and the mark says that the page was written
+    /// for this place: a page that lies elsewhere than it should is as wrong as one whose bits turned. Offsets rise.
+    #[inline]
+    pub(super) fn is_as_written(&mut self, offset: u32, iu_checksum: u32) -> bool {
+        let (page, iu) = self.layout.page(offset);
+        if page != self.page {
+            self.enter(page);
+        }
+        self.mark.is_some_and(|mark| mark::checksum_of(mark, iu) == iu_checksum)
+    }
+
+    fn enter(&mut self, page: u32) {
+        let shape = &self.layout.shape;
+        let start = ((page - self.first_page) * shape.oob_size_bytes + shape.holder_oob_offset) as usize;
+        let mark = &self.oob[start..];
+        self.page = page;
+        self.mark = (mark::decode(mark, shape.ius_per_page()) == Some(self.expected)).then_some(mark);
     }
 }
