@@ -302,7 +302,9 @@ impl<M: Media> Shard<M> {
             }
         };
         pool.set_share(id, share_of(&record), now);
-        let exported_ius = self.flash.exportable_ius(id, record.over_provisioning_permille, now);
+        let staging_size_bytes = slot.map(|_| self.config.staging_bytes_per_vssd);
+        let over_provisioning = record.over_provisioning_permille;
+        let exported_ius = self.flash.exportable_ius(id, staging_size_bytes, over_provisioning, now);
         if exported_ius == 0 {
             self.flash.pool.dealloc_vssd(id).expect("nothing is under way on a new vSSD");
             let message = format!(

@@ -89,9 +89,15 @@ impl<M: Media> Flash<M> {
     }
 
     /// IUs that volumes on a vSSD can store at an over-provisioning.
-    pub fn exportable_ius(&mut self, vssd: VssdId, over_provisioning_permille: u32, now: Time) -> u64 {
+    pub fn exportable_ius(
+        &mut self,
+        vssd: VssdId,
+        staging_size_bytes: Option<usize>,
+        over_provisioning_permille: u32,
+        now: Time,
+    ) -> u64 {
         let space = self.pool.space(vssd, &mut self.media, now);
-        Store::exportable_ius(&space, over_provisioning_permille)
+        Store::exportable_ius(&space, staging_size_bytes, over_provisioning_permille)
     }
 
     /// Forgets a store; operations of it that are under way are answered to nobody.

@@ -4,7 +4,7 @@
 //! back, as the target does with an old association.
 
 use crate::oracle::Crash;
-use crate::plan::{ContentKind, FaultKind, IsolationLevel, Lane, Plan, Range};
+use crate::plan::{ContentKind, FaultKind, IsolationLevel, Lane, Plan, Range, TenantPlan};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System};
 use crate::tag::VolumeNumber;
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
@@ -113,22 +113,7 @@ impl Stack {
         for (number, tenant) in plan.tenants.iter().enumerate() {
             let name = format!("tenant-{number}");
             stack.ask(ControlRequest::CreateTenant(TenantSpec { name: name.clone() }))?;
-            stack.ask(ControlRequest::CreateVssd(VssdSpec {
-                name: name.clone(),
-                tenant: name.clone(),
-                isolation: match tenant.isolation {
-                    IsolationLevel::Channel => Isolation::Channel,
-                    IsolationLevel::Die => Isolation::Die,
-                    IsolationLevel::Software => Isolation::Software,
-                    IsolationLevel::None => Isolation::None,
-                },
-                throughput_level: 1,
-                capacity_bytes: 1 << 20,
-                over_provisioning_permille: 280,
-                weight: 100,
-                rate_limit_bytes_per_second: 0,
-                sharing: Sharing::WorkConserving,
-            }))?;
+            stack.create_vssd(&name, tenant)?;
             for volume in &tenant.volumes {
                 stack.ask(ControlRequest::CreateVolume(VolumeSpec {
                     name: format!("volume-{}", volume.number.0),
@@ -140,6 +125,36 @@ impl Stack {
             }
         }
         Ok(stack)
+    }
+
+    /// Makes a vSSD that its tenant's volumes fit on: where many erase blocks are bad from the start, with less
+    /// over-provisioning.
+    fn create_vssd(&mut self, name: &str, tenant: &TenantPlan) -> Result<(), String> {
+        let wanted_ius: u64 = tenant.volumes.iter().map(|volume| volume.iu_count).sum();
+        let mut over_provisioning_permille = 280;
+        loop {
+            self.ask(ControlRequest::CreateVssd(VssdSpec {
+                name: name.to_owned(),
+                tenant: name.to_owned(),
+                isolation: match tenant.isolation {
+                    IsolationLevel::Channel => Isolation::Channel,
+                    IsolationLevel::Die => Isolation::Die,
+                    IsolationLevel::Software => Isolation::Software,
+                    IsolationLevel::None => Isolation::None,
+                },
+                throughput_level: 1,
+                capacity_bytes: 1 << 20,
+                over_provisioning_permille,
+                weight: 100,
+                rate_limit_bytes_per_second: 0,
+                sharing: Sharing::WorkConserving,
+            }))?;
+            if self.shard().state().vssds[name].exported_ius >= wanted_ius || over_provisioning_permille == 0 {
+                return Ok(());
+            }
+            over_provisioning_permille -= 40;
+            self.ask(ControlRequest::DeleteVssd(name.to_owned()))?;
+        }
     }
 
     fn shard(&self) -> &Shard<Device> {

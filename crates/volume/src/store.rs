@@ -137,10 +137,15 @@ impl Store {
     }
 
     /// IUs that volumes on a space can store at the given over-provisioning, parts per thousand of what is
-    /// exported.
-    pub fn exportable_ius(space: &dyn EraseBlockSpace, over_provisioning_permille: u32) -> u64 {
-        let log = Log::new(&LogConfig { user_slots: 4 }, space, None);
-        log.usable_ius() * 1000 / (1000 + u64::from(over_provisioning_permille))
+    /// exported. It depends on nothing that changes while the vSSD lives: a store opened with the same staging always
+    /// has them.
+    pub fn exportable_ius(
+        space: &dyn EraseBlockSpace,
+        staging_size_bytes: Option<usize>,
+        over_provisioning_permille: u32,
+    ) -> u64 {
+        let usable = Log::usable_ius_of(space, staging_size_bytes);
+        usable * 1000 / (1000 + u64::from(over_provisioning_permille))
     }
 
     /// Makes a volume. The completion says that it is durable; one that exists with this size is left as it is.
@@ -217,7 +222,7 @@ impl Store {
             }
             VolumeOperation::Flush => {
                 let sequence = self.log.next_sequence();
-                if mutant!("volume: flush answered early") || self.log.durable_before() >= sequence {
+                if mutant!("volume: flush answered early") || self.log.host_durable_before() >= sequence {
                     completions.push(VolumeCompletion { token, result: Ok(()), destination: None });
                 } else {
                     self.log.want_durable(sequence);
@@ -502,6 +507,11 @@ impl Store {
             self.log.want_durable(*last);
             self.pad_at = Time::NEVER;
         }
+        if self.log.read_only().is_some()
+            && let Some((last, _)) = self.waiting.back()
+        {
+            self.log.want_durable(*last);
+        }
         self.checkpoint(space);
         self.log.work(space, &mut self.maps);
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
@@ -517,12 +527,24 @@ impl Store {
             }
         }
         if !self.waiting.is_empty() {
-            let durable = self.log.durable_before();
+            let durable = self.log.host_durable_before();
             while let Some((sequence, token)) = self.waiting.front()
                 && durable >= *sequence
             {
                 completions.push(VolumeCompletion { token: *token, result: Ok(()), destination: None });
                 self.waiting.pop_front();
+            }
+            if let Some(reason) = self.log.read_only()
+                && !self.log.is_programming()
+            {
+                // Nothing is under way that could make these durable, and nothing will be.
+                let failed = self.waiting.drain(..).map(|(_, token)| token);
+                let result = || Err(VolumeError::ReadOnly { reason });
+                completions.extend(failed.map(|token| VolumeCompletion {
+                    token,
+                    result: result(),
+                    destination: None,
+                }));
             }
             if self.waiting.is_empty() {
                 self.pad_at = Time::NEVER;

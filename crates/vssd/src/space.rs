@@ -195,8 +195,11 @@ pub trait EraseBlockSpace {
     fn shape(&self) -> &BlockShape;
     /// Number of independent units.
     fn unit_count(&self) -> u16;
-    /// Erase blocks the unit can hold in all. The number can shrink when blocks go bad beyond the reserve.
+    /// Erase blocks the unit can hold in all: fixed when the vSSD is made. Blocks that go bad are the reserve's loss; when
+    /// that is used up, the vSSD is read-only.
     fn blocks_of_unit(&self, unit: UnitIndex) -> u32;
+    /// Whether [`EraseBlockSpace::allocate`] gives nothing any more, whatever is freed.
+    fn is_read_only(&self) -> bool;
     /// Erase blocks that [`EraseBlockSpace::allocate`] can still give on this unit.
     fn free_blocks(&self, unit: UnitIndex) -> u32;
     /// Takes an erase block that is or will be erased before its first append.

@@ -80,6 +80,9 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     fn blocks_of_unit(&self, unit: UnitIndex) -> u32 {
         self.pool.vssds[self.at].units[usize::from(unit.0)].map.len() as u32
     }
+    fn is_read_only(&self) -> bool {
+        self.pool.vssds[self.at].read_only
+    }
     fn free_blocks(&self, unit: UnitIndex) -> u32 {
         let vssd = &self.pool.vssds[self.at];
         if vssd.read_only { 0 } else { vssd.units[usize::from(unit.0)].free_indices.len() as u32 }

@@ -9,6 +9,9 @@ impl Log {
     }
 
     pub(super) fn count_free(&mut self, space: &dyn EraseBlockSpace) {
+        if space.is_read_only() {
+            self.read_only.get_or_insert(NO_GOOD_BLOCKS);
+        }
         let mut free = 0;
         for group in 0..self.layout.groups {
             let members = 0..self.layout.width;
@@ -37,7 +40,7 @@ impl Log {
                 match space.allocate(self.layout.unit(group, member), PURPOSE_SEGMENT) {
                     Ok(block) => blocks.push(block),
                     Err(SpaceError::ReadOnly) => {
-                        self.read_only = Some("the vSSD has no good erase blocks left");
+                        self.read_only.get_or_insert(NO_GOOD_BLOCKS);
                         break;
                     }
                     Err(_) => break,

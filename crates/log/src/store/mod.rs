@@ -17,6 +17,7 @@ use diecut_units::{
 };
 use diecut_vssd::space::{
     EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceCompletion, SpaceError, SpaceToken,
+    UnitIndex,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -53,8 +54,15 @@ fn clean_below_segments(segments: u32) -> u32 {
     reserve_segments(segments) + 3
 }
 
+/// Slots of protected memory without which it is not used, and most of them that are.
+const SLOTS_MIN: usize = 2;
+const SLOTS_MAX: usize = 256;
+
 /// Segments' worth of blocks that the checkpoint takes beside what lives: open leaves, two anchors.
 const CHECKPOINT_SEGMENTS: u32 = 2;
+
+/// Why nothing more is written when the vSSD says so.
+const NO_GOOD_BLOCKS: &str = "the vSSD has used up its reserve of good erase blocks";
 
 /// What is chosen when a log is made.
 #[derive(Clone, Debug)]
@@ -191,6 +199,41 @@ pub struct Log {
     real_segments: u32,
 }
 
+/// The layout of a log with so much protected memory, and bytes of a staging slot.
+fn layout_for(space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> (Layout, usize) {
+    let mut layout = Layout::new(*space.shape(), space.unit_count());
+    let user_iu = layout.content_mode().bytes_per_iu();
+    let slot_size = |layout: &Layout| {
+        (SLOT_HEADER_SIZE_BYTES + IU_SIZE_BYTES + layout.chunk_ius() as usize * user_iu).next_multiple_of(64)
+    };
+    if let Some(staging_size_bytes) = staging_size_bytes {
+        // At least four slots, or programs and appends would wait for each other.
+        while layout.chunk_units > 1
+            && layout.chunk_units * layout.unit_ius > 2
+            && staging_size_bytes / slot_size(&layout) < 4
+        {
+            layout.chunk_units = (layout.chunk_units / 2).max(if layout.unit_ius == 1 { 2 } else { 1 });
+        }
+    }
+    let size = slot_size(&layout);
+    (layout, size)
+}
+
+/// Segments that blocks and addresses suffice for.
+fn segments_of(layout: &Layout, space: &dyn EraseBlockSpace) -> u32 {
+    let blocks = (0..space.unit_count()).map(|unit| space.blocks_of_unit(UnitIndex(unit)));
+    // The last numbers are those of staged chunks, and of the addresses that are no places.
+    let numbers = (u32::MAX >> layout.segment_shift) - 1 - SLOTS_MAX as u32;
+    (blocks.min().unwrap_or(0) * layout.groups).min(numbers)
+}
+
+/// IUs of data that all segments but the reserve hold when chunks are full.
+fn usable_ius(layout: &Layout, segments: u32) -> u64 {
+    let per_segment = layout.segment_ius - layout.chunks_per_segment();
+    let kept = clean_below_segments(segments) + CHECKPOINT_SEGMENTS + 2;
+    u64::from(segments.saturating_sub(kept)) * u64::from(per_segment)
+}
+
 fn plain_slot(layout: &Layout, iu_bytes: usize) -> Slot {
     let body = BufferMut::copy_from(&vec![0; IU_SIZE_BYTES + layout.chunk_ius() as usize * iu_bytes]);
     Slot { header: None, body: Body::Open(body), chunk: None, iu_bytes, spare_checksums: Vec::new() }
@@ -216,28 +259,15 @@ fn absent() -> Segment {
 impl Log {
     /// A log over an empty or recovered space; `staging` is its part of protected memory, if the medium has some.
     pub fn new(config: &LogConfig, space: &dyn EraseBlockSpace, staging: Option<ProtectedRegion>) -> Log {
-        let mut layout = Layout::new(*space.shape(), space.unit_count());
+        let staging_size_bytes = staging.as_ref().map(|region| region.len());
+        let (layout, size) = layout_for(space, staging_size_bytes);
         let user_iu = layout.content_mode().bytes_per_iu();
-        let slot_size = |layout: &Layout| {
-            (SLOT_HEADER_SIZE_BYTES + IU_SIZE_BYTES + layout.chunk_ius() as usize * user_iu)
-                .next_multiple_of(64)
-        };
-        if let Some(region) = &staging {
-            // At least four slots, or programs and appends would wait for each other.
-            while layout.chunk_units > 1
-                && layout.chunk_units * layout.unit_ius > 2
-                && region.len() / slot_size(&layout) < 4
-            {
-                layout.chunk_units = (layout.chunk_units / 2).max(if layout.unit_ius == 1 { 2 } else { 1 });
-            }
-        }
-        let size = slot_size(&layout);
-        let staging = staging.filter(|region| region.len() / size >= 2);
+        let staging = staging.filter(|region| region.len() / size >= SLOTS_MIN);
         let protected = staging.is_some();
         let pads = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units) as usize;
         let mut slots = Vec::new();
         if let Some(region) = staging {
-            let count = (region.len() / size).min(256);
+            let count = (region.len() / size).min(SLOTS_MAX);
             let mut rest = region;
             for _ in 0..count {
                 let mut body = rest.split_to(size);
@@ -263,13 +293,8 @@ impl Log {
         for _ in 0..4 + pads {
             slots.push(plain_slot(&layout, IU_SIZE_BYTES));
         }
-        let count = (0..space.unit_count())
-            .map(|unit| space.blocks_of_unit(diecut_vssd::space::UnitIndex(unit)))
-            .min()
-            .unwrap_or(0)
-            * layout.groups;
+        let count = segments_of(&layout, space);
         // Numbers beyond the real ones stand for chunks that recovery found in staging.
-        let count = count.min((u32::MAX >> layout.segment_shift) - 1 - user_slots as u32);
         let segments: Vec<Segment> = (0..count + user_slots as u32).map(|_| absent()).collect();
         let valid = vec![0; segments.len()];
         let mut log = Log {
@@ -366,9 +391,19 @@ impl Log {
         self.floor(false)
     }
 
+    /// All entries of the user stream before this one are durable: what hosts were told, or ask for. A copy that is not
+    /// yet durable has its original.
+    pub fn host_durable_before(&self) -> u64 {
+        self.floor_of(0..self.user_slots, false)
+    }
+
     fn floor(&self, without_map: bool) -> u64 {
+        self.floor_of(0..self.slots.len(), without_map)
+    }
+
+    fn floor_of(&self, slots: std::ops::Range<usize>, without_map: bool) -> u64 {
         let mut floor = self.next_sequence;
-        for (index, slot) in self.slots.iter().enumerate() {
+        for (index, slot) in self.slots[slots].iter().enumerate() {
             if let Some(chunk) = &slot.chunk
                 && !(self.protected && index < self.user_slots)
                 && !(without_map && chunk.stream as usize == STREAM_MAP)
@@ -400,6 +435,11 @@ impl Log {
         self.unfinished && !self.gone
     }
 
+    /// Whether programs are under way.
+    pub fn is_programming(&self) -> bool {
+        self.slots.iter().any(|slot| slot.chunk.as_ref().is_some_and(|chunk| chunk.pending > 0))
+    }
+
     /// Takes no more appends.
     pub fn set_read_only(&mut self, reason: &'static str) {
         self.read_only.get_or_insert(reason);
@@ -418,10 +458,12 @@ impl Log {
 
     /// IUs of data that all segments but the reserve hold when chunks are full.
     pub fn usable_ius(&self) -> u64 {
-        let per_segment = self.layout.segment_ius - self.layout.chunks_per_segment();
-        u64::from(
-            self.real_segments
-                .saturating_sub(clean_below_segments(self.real_segments) + CHECKPOINT_SEGMENTS + 2),
-        ) * u64::from(per_segment)
+        usable_ius(&self.layout, self.real_segments)
+    }
+
+    /// As [`Log::usable_ius`], of a log with so much protected memory that is yet to be made.
+    pub fn usable_ius_of(space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> u64 {
+        let (layout, _) = layout_for(space, staging_size_bytes);
+        usable_ius(&layout, segments_of(&layout, space))
     }
 }

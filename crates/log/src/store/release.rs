@@ -24,7 +24,7 @@ impl Log {
                     self.segments[segment].completed_rows[member] += 1;
                 } else if !self.gone {
                     if completion.result == Err(SpaceError::ReadOnly) {
-                        self.read_only = Some("the vSSD has no good erase blocks left");
+                        self.read_only.get_or_insert(NO_GOOD_BLOCKS);
                     }
                     self.fail_segment(segment as u32);
                 }

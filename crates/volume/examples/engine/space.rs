@@ -205,6 +205,9 @@ impl EraseBlockSpace for CompactSpace {
     fn blocks_of_unit(&self, _: UnitIndex) -> u32 {
         self.per_unit
     }
+    fn is_read_only(&self) -> bool {
+        false
+    }
     fn free_blocks(&self, unit: UnitIndex) -> u32 {
         self.free[unit.0 as usize].len() as u32
     }

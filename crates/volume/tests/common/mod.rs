@@ -50,6 +50,8 @@ pub struct FakeSpace {
     sequence: u64,
     pub operations: u64,
     pub fail_next_append: bool,
+    /// The reserve of good blocks is used up.
+    pub read_only: bool,
     failed: Vec<LogicalBlock>,
 }
 
@@ -77,6 +79,7 @@ impl FakeSpace {
             sequence: 0,
             operations: 0,
             fail_next_append: false,
+            read_only: false,
             failed: Vec::new(),
         }
     }
@@ -232,13 +235,22 @@ impl EraseBlockSpace for FakeSpace {
     fn blocks_of_unit(&self, _unit: UnitIndex) -> u32 {
         self.blocks_per_unit
     }
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
     fn free_blocks(&self, unit: UnitIndex) -> u32 {
+        if self.read_only {
+            return 0;
+        }
         let held =
             self.blocks.keys().chain(self.limbo.iter().map(|(b, _)| b)).filter(|b| b.unit == unit).count();
         self.blocks_per_unit.saturating_sub(held as u32)
     }
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
         self.operations += 1;
+        if self.read_only {
+            return Err(SpaceError::ReadOnly);
+        }
         for index in 0..self.blocks_per_unit {
             let block = LogicalBlock { unit, index };
             if !self.blocks.contains_key(&block) && !self.limbo.iter().any(|(b, _)| *b == block) {

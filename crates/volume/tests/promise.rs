@@ -1,0 +1,89 @@
+//! Goal: what a store promises it keeps: the size it was made with, and an answer to everything also when the vSSD takes
+//! no more writes. Method: stores on a space in memory, opened again and again, or made read-only under load.
+
+mod common;
+
+use common::{FakeSpace, Random, shape};
+use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Time};
+use diecut_volume::contract::*;
+use diecut_volume::{Store, StoreConfig};
+
+fn write(token: u64, first_iu: u64, count: usize) -> VolumeCommand {
+    let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&vec![7; 8 * count]).freeze());
+    let operation = VolumeOperation::Write { first_iu, payload, force_unit_access: false };
+    VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(0), operation }
+}
+
+/// Seen to fail while the promise was computed for a store without staging: chunks that fit the staging have more heads.
+#[test]
+fn a_store_exports_what_was_promised_whatever_its_staging() {
+    for staging_slots_of_tags in [2, 4, 6, 9] {
+        for memory in [None, Some(ProtectedMemory::in_memory(staging_slots_of_tags * 5248))] {
+            let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
+            let size = memory.as_ref().map(|memory| memory.size_bytes());
+            let promised = Store::exportable_ius(&space, size, 0);
+            assert!(promised > 0);
+            for _ in 0..3 {
+                let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
+                let config = StoreConfig { exported_ius: promised, ..StoreConfig::default() };
+                let store = Store::open(config, &mut space, region);
+                assert_eq!(store.statistics().exported_ius, promised);
+            }
+        }
+    }
+}
+
+/// Seen to fail while the log learned of it only from an allocation that it never tried: writes waited for ever.
+#[test]
+fn a_vssd_without_good_blocks_answers_everything_and_still_reads() {
+    for protected in [true, false] {
+        let mut random = Random(99);
+        let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
+        let memory = ProtectedMemory::in_memory(6 * 5248);
+        let region = protected.then(|| memory.region(0..memory.size_bytes()));
+        let mut store = Store::open(StoreConfig::default(), &mut space, region);
+        let mut out = Vec::new();
+        store.create_volume(VolumeToken(1), VolumeIndex(0), 600);
+        let mut now = Time::ZERO;
+        let mut answered = vec![Ok(()); 0];
+        let mut next = 2;
+        for round in 0..4000 {
+            now += diecut_units::Span::from_micros(100);
+            if round == 1000 {
+                space.read_only = true;
+            }
+            if round < 1500 {
+                store.submit(write(next, (next * 37) % 590, 8), &mut space, &mut out);
+                next += 1;
+            }
+            while let Some(completion) = space.step(&mut random) {
+                store.complete(completion, &mut space, &mut out);
+            }
+            store.work(now, &mut space, &mut out);
+            answered.extend(out.drain(..).map(|completion| completion.result));
+        }
+        assert_eq!(answered.len() as u64, next - 1, "protected {protected}: {}", store.describe());
+        let refused = answered.iter().filter(|result| matches!(result, Err(VolumeError::ReadOnly { .. })));
+        let refused = refused.count();
+        assert!((499..600).contains(&refused), "protected {protected}: {refused} refused");
+        assert!(store.read_only_reason().is_some_and(|reason| reason.contains("good erase blocks")));
+        for (token, operation) in [
+            (9000, VolumeOperation::Flush),
+            (9001, VolumeOperation::Verify { first_iu: 0, iu_count: 590 }),
+        ] {
+            let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(0), operation };
+            store.submit(command, &mut space, &mut out);
+            for _ in 0..200 {
+                while let Some(completion) = space.step(&mut random) {
+                    store.complete(completion, &mut space, &mut out);
+                }
+                store.work(now, &mut space, &mut out);
+            }
+            let completion = out.pop().expect("answered");
+            let works = token == 9001 || protected;
+            assert_eq!(completion.token, VolumeToken(token));
+            assert!(completion.result.is_ok() || !works, "{:?}", completion.result);
+            assert!(out.is_empty());
+        }
+    }
+}
