@@ -2,7 +2,8 @@
 //!
 //! Every part that can act (a die's array, a channel bus, a stage) has one timer, scheduled at most once. Timers
 //! hang in a wheel of buckets, a lap of 4.2 ms; a timer farther away waits in its bucket until its lap comes. A
-//! bucket is sorted, so that many timers of one instant (channels in step) cost no more than few.
+//! bucket is sorted, so that many timers of one instant (channels in step) cost no more than few. Two levels of
+//! bits lead to the next bucket that is not empty.
 //! Order is exact: by time, then by timer number, so that one run is like the other.
 
 use diecut_units::Time;
@@ -10,14 +11,17 @@ use diecut_units::Time;
 /// 512 ns per bucket: a few timers each when all dies of a large device read.
 const BUCKET_SHIFT: u32 = 9;
 const BUCKETS: usize = 8192;
+const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;
+// The upper level is one number.
+const _: () = assert!(WORDS == u128::BITS as usize);
 
 struct Timer {
     time: u64,
     next: u32,
-    previous: u32,
 }
 
+/// `last` means something only while `first` is not [`NONE`].
 #[derive(Clone, Copy)]
 struct Bucket {
     first: u32,
@@ -25,23 +29,29 @@ struct Bucket {
 }
 
 pub(crate) struct Calendar {
-    timers: Vec<Timer>,
-    buckets: Vec<Bucket>,
+    timers: Box<[Timer]>,
+    buckets: Box<[Bucket; BUCKETS]>,
     /// One bit per bucket that is not empty.
-    occupied: [u64; BUCKETS / 64],
+    occupied: Box<[u64; WORDS]>,
+    /// One bit per word of `occupied` that is not zero.
+    occupied_words: u128,
     /// Earliest scheduled timer; `(u64::MAX, NONE)` if there is none.
     earliest: (u64, u32),
-    scheduled: u32,
+}
+
+#[inline]
+fn bucket_of(time: u64) -> usize {
+    (time >> BUCKET_SHIFT) as usize % BUCKETS
 }
 
 impl Calendar {
     pub(crate) fn new(timers: usize) -> Calendar {
         Calendar {
-            timers: (0..timers).map(|_| Timer { time: u64::MAX, next: NONE, previous: NONE }).collect(),
-            buckets: vec![Bucket { first: NONE, last: NONE }; BUCKETS],
-            occupied: [0; BUCKETS / 64],
+            timers: (0..timers).map(|_| Timer { time: u64::MAX, next: NONE }).collect(),
+            buckets: Box::new([Bucket { first: NONE, last: NONE }; BUCKETS]),
+            occupied: Box::new([0; WORDS]),
+            occupied_words: 0,
             earliest: (u64::MAX, NONE),
-            scheduled: 0,
         }
     }
 
@@ -61,107 +71,156 @@ impl Calendar {
     ///
     /// # Panics
     /// If it is scheduled already.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn schedule(&mut self, timer: u32, at: Time) {
-        assert!(at < Time::NEVER, "a timer acts at some time");
-        let bucket = (at.0 >> BUCKET_SHIFT) as usize % BUCKETS;
-        assert!(self.timers[timer as usize].time == u64::MAX, "timer {timer} is scheduled already");
-        // Mostly it comes last: timers are scheduled as time goes on.
-        let mut previous = self.buckets[bucket].last;
-        while previous != NONE && (self.timers[previous as usize].time, previous) > (at.0, timer) {
-            previous = self.timers[previous as usize].previous;
-        }
-        let next = if previous == NONE {
-            std::mem::replace(&mut self.buckets[bucket].first, timer)
+        let time = at.0;
+        assert!(time < u64::MAX, "a timer acts at some time");
+        let at_bucket = bucket_of(time);
+        let bucket = &mut self.buckets[at_bucket];
+        let mut next = NONE;
+        if bucket.first == NONE {
+            *bucket = Bucket { first: timer, last: timer };
+            self.occupied[at_bucket / 64] |= 1 << (at_bucket % 64);
+            self.occupied_words |= 1 << (at_bucket / 64);
         } else {
-            std::mem::replace(&mut self.timers[previous as usize].next, timer)
-        };
-        if next == NONE {
-            self.buckets[bucket].last = timer;
+            // Mostly it comes last: timers are scheduled as time goes on.
+            let last = &mut self.timers[bucket.last as usize];
+            if (last.time, bucket.last) < (time, timer) {
+                last.next = timer;
+                bucket.last = timer;
+            } else {
+                next = self.insert(at_bucket, timer, time);
+            }
+        }
+        let entry = &mut self.timers[timer as usize];
+        assert!(entry.time == u64::MAX, "timer {timer} is scheduled already");
+        *entry = Timer { time, next };
+        if (time, timer) < self.earliest {
+            self.earliest = (time, timer);
+        }
+    }
+
+    /// Links a timer into a bucket before the last one, and gives the one after it.
+    #[inline(never)]
+    fn insert(&mut self, bucket: usize, timer: u32, time: u64) -> u32 {
+        let (mut previous, mut next) = (NONE, self.buckets[bucket].first);
+        while (self.timers[next as usize].time, next) < (time, timer) {
+            (previous, next) = (next, self.timers[next as usize].next);
+        }
+        if previous == NONE {
+            self.buckets[bucket].first = timer;
         } else {
-            self.timers[next as usize].previous = timer;
+            self.timers[previous as usize].next = timer;
         }
-        self.timers[timer as usize] = Timer { time: at.0, next, previous };
-        self.occupied[bucket / 64] |= 1 << (bucket % 64);
-        self.scheduled += 1;
-        if (at.0, timer) < self.earliest {
-            self.earliest = (at.0, timer);
-        }
+        next
     }
 
     /// Takes a timer out; does nothing if it is not scheduled.
     pub(crate) fn cancel(&mut self, timer: u32) {
         let time = self.timers[timer as usize].time;
-        if time != u64::MAX {
-            self.unlink(timer);
-            if self.earliest.1 == timer {
-                self.find_earliest(time);
+        if time == u64::MAX {
+            return;
+        }
+        let bucket = bucket_of(time);
+        let first = self.buckets[bucket].first;
+        if first == timer {
+            self.take_first(bucket, timer);
+        } else {
+            let mut previous = first;
+            while self.timers[previous as usize].next != timer {
+                previous = self.timers[previous as usize].next;
             }
+            let next = self.timers[timer as usize].next;
+            self.timers[previous as usize].next = next;
+            if next == NONE {
+                self.buckets[bucket].last = previous;
+            }
+            self.timers[timer as usize].time = u64::MAX;
+        }
+        if self.earliest.1 == timer {
+            self.find_earliest(time);
         }
     }
 
     /// Takes out the earliest timer that acts at `now` or before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&mut self, now: Time) -> Option<(Time, u32)> {
         let (time, timer) = self.earliest;
-        if timer == NONE || time > now.0 {
+        if time > now.0 || timer == NONE {
             return None;
         }
-        self.unlink(timer);
-        self.find_earliest(time);
+        let next = self.take_first(bucket_of(time), timer);
+        // Of the same bucket and lap: nothing is between.
+        if next != NONE && self.timers[next as usize].time >> BUCKET_SHIFT == time >> BUCKET_SHIFT {
+            self.earliest = (self.timers[next as usize].time, next);
+        } else {
+            self.find_earliest(time);
+        }
         Some((Time(time), timer))
     }
 
-    #[inline]
-    fn unlink(&mut self, timer: u32) {
+    /// Takes the first timer out of its bucket, and gives the one after it.
+    #[inline(always)]
+    fn take_first(&mut self, bucket: usize, timer: u32) -> u32 {
         let entry = &mut self.timers[timer as usize];
-        let bucket = (entry.time >> BUCKET_SHIFT) as usize % BUCKETS;
-        let (next, previous) = (entry.next, entry.previous);
         entry.time = u64::MAX;
-        if next != NONE {
-            self.timers[next as usize].previous = previous;
-        } else {
-            self.buckets[bucket].last = previous;
-        }
-        if previous != NONE {
-            self.timers[previous as usize].next = next;
-        } else {
-            self.buckets[bucket].first = next;
-            if next == NONE {
-                self.occupied[bucket / 64] &= !(1 << (bucket % 64));
+        let next = entry.next;
+        self.buckets[bucket].first = next;
+        if next == NONE {
+            let word = &mut self.occupied[bucket / 64];
+            *word &= !(1 << (bucket % 64));
+            if *word == 0 {
+                self.occupied_words &= !(1 << (bucket / 64));
             }
         }
-        self.scheduled -= 1;
+        next
+    }
+
+    /// The first bucket from `bucket` on, around the wheel, that is not empty.
+    #[inline]
+    fn next_occupied(&self, bucket: usize) -> Option<usize> {
+        let word = bucket / 64;
+        let here = self.occupied[word] >> (bucket % 64);
+        if here != 0 {
+            return Some(bucket + here.trailing_zeros() as usize);
+        }
+        // Words after this one, from the one with the least distance; this one, its lower bits, comes last.
+        let ahead = self.occupied_words.rotate_right((word as u32 + 1) % u128::BITS);
+        if ahead == 0 {
+            return None;
+        }
+        let found = (word + 1 + ahead.trailing_zeros() as usize) % WORDS;
+        Some(found * 64 + self.occupied[found].trailing_zeros() as usize)
     }
 
     /// Finds the earliest timer when none is scheduled before `from`.
     #[inline]
     fn find_earliest(&mut self, from: u64) {
-        self.earliest = (u64::MAX, NONE);
-        if self.scheduled == 0 {
-            return;
-        }
         let start = from >> BUCKET_SHIFT;
         let mut ahead = 0;
         while ahead < BUCKETS as u64 {
             let bucket = (start + ahead) as usize % BUCKETS;
-            let word = self.occupied[bucket / 64] >> (bucket % 64);
-            if word == 0 {
-                ahead += 64 - (bucket % 64) as u64;
-                continue;
-            }
-            ahead += u64::from(word.trailing_zeros());
-            let slot = start + ahead;
-            let first = self.buckets[slot as usize % BUCKETS].first;
+            let Some(found) = self.next_occupied(bucket) else { break };
+            ahead += ((found + BUCKETS - bucket) % BUCKETS) as u64;
+            let first = self.buckets[found % BUCKETS].first;
             let time = self.timers[first as usize].time;
             // Timers of a later lap stay where they are.
-            if time >> BUCKET_SHIFT == slot {
+            if time >> BUCKET_SHIFT == start + ahead {
                 self.earliest = (time, first);
                 return;
             }
             ahead += 1;
         }
-        // Everything is at least a lap away; rare.
+        self.search_all();
+    }
+
+    /// Everything is at least a lap away, or there is nothing; rare.
+    #[inline(never)]
+    fn search_all(&mut self) {
+        self.earliest = (u64::MAX, NONE);
+        if self.occupied_words == 0 {
+            return;
+        }
         for (number, entry) in self.timers.iter().enumerate() {
             if (entry.time, number as u32) < self.earliest {
                 self.earliest = (entry.time, number as u32);

@@ -2,14 +2,15 @@
 
 use crate::block::FACTORY_BAD;
 use crate::engine::{Array, Engine};
-use crate::nand::{MUST_ERASE, Nand, buffer_len};
+use crate::nand::Nand;
 use crate::profile::{Arbitration, DieProfile};
-use crate::slot::{Kind, Slot, Slots};
+use crate::slot::{Freight, Kind, Slot, Slots};
+use crate::stages::Stages;
 use crate::statistics::DieStatistics;
 use crate::store::{FileStore, MemoryStore, Store, TagStore};
 use crate::timing::Timing;
 use crate::{Backing, Fault, Options, Pacing, Profile, ProfileError};
-use diecut_media::{Capabilities, Command, Completion, Media, MediaError, MediaToken, Operation};
+use diecut_media::{Capabilities, Command, Completion, Media};
 use diecut_units::{ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, Time};
 use rand::RngExt;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,7 @@ pub struct Device {
     pub(crate) nand: Nand,
     pub(crate) timing: Timing,
     pub(crate) engine: Engine,
+    pub(crate) stages: Stages,
     pub(crate) slots: Slots,
     pub(crate) statistics: Vec<DieStatistics>,
     pub(crate) done: Vec<Completion>,
@@ -161,6 +163,7 @@ impl Device {
         let mut device = Device {
             timing: Timing::new(&profile),
             engine: Engine::new(geometry.dies(), geometry.channels.into()),
+            stages: Stages::default(),
             slots: Slots::default(),
             statistics: vec![DieStatistics::default(); geometry.dies() as usize],
             done: Vec::new(),
@@ -214,7 +217,7 @@ impl Device {
 
     /// Time the bus of a channel was in use, in nanoseconds.
     pub fn bus_busy_ns(&self, channel: u16) -> u64 {
-        self.engine.bus_busy_ns(channel.into())
+        self.engine.buses[usize::from(channel)].busy_ns()
     }
 
     /// Erases of an erase block since the device was made.
@@ -272,8 +275,7 @@ impl Device {
         for number in 0..self.engine.dies.len() {
             let at_work: Vec<u32> = self.at_work(number).collect();
             for index in at_work {
-                let mut slot = self.slots.remove(index);
-                self.tear(&mut slot, now);
+                self.tear(index, now);
             }
         }
         self.forget_commands();
@@ -281,12 +283,10 @@ impl Device {
         self.nand.forget_cuts(now);
     }
 
-    fn tear(&mut self, slot: &mut Slot, now: Time) {
+    fn tear(&mut self, index: u32, now: Time) {
+        let (slot, freight) = self.slots.loaded(index);
         match slot.kind {
-            Kind::Program | Kind::Copy => {
-                let step = slot.steps_done;
-                self.nand.tear_program(slot, step, now);
-            }
+            Kind::Program | Kind::Copy => self.nand.tear_program(slot, freight, now),
             Kind::Erase => self.nand.tear_erase(slot),
             Kind::Read | Kind::ReadOob => {}
         }
@@ -298,9 +298,9 @@ impl Device {
         for number in 0..self.engine.dies.len() {
             let at_work: Vec<u32> = self.at_work(number).collect();
             for index in at_work {
-                let mut slot = self.slots.remove(index);
                 if self.nand.random.random_range(0..2) == 0 {
-                    apply_step(&mut self.nand, &mut slot, now);
+                    let (slot, freight) = self.slots.loaded(index);
+                    apply_step(&mut self.nand, slot, freight, now);
                 }
             }
         }
@@ -313,6 +313,7 @@ impl Device {
         self.slots.clear();
         self.done.clear();
         self.reading.clear();
+        self.stages = Stages::default();
         self.engine = Engine::new(self.nand.geometry.dies(), self.nand.geometry.channels.into());
     }
 
@@ -323,110 +324,6 @@ impl Device {
         self.done.clear();
         self.nand.settle();
         self.arm_cut();
-    }
-
-    /// Checks the flash rules and puts the command into a slot.
-    fn accept(&mut self, command: Command) -> u32 {
-        let Command { token, operation } = command;
-        let geometry = self.nand.geometry;
-        let address = operation.block();
-        assert!(geometry.contains(address), "{address} is outside of the device");
-        assert!(self.owned[usize::from(address.channel.0)], "{address} is another part's");
-        let block = geometry.erase_block_number(address);
-        let state = &mut self.nand.blocks[block as usize];
-        assert!(!state.has(FACTORY_BAD), "{address} is a factory bad block and must not be touched");
-        let pages = geometry.pages_per_erase_block();
-        let per_page = geometry.ius_per_page();
-        let unit_pages = self.capabilities.program_unit_pages;
-        let planes = u32::from(geometry.planes_per_die);
-        let die = geometry.die_number(address.die_address());
-        let index = self.slots.add(token, Kind::Erase, die, block);
-        let slot = self.slots.get_mut(index);
-        let oob_size = geometry.oob_size_bytes as usize;
-        match operation {
-            Operation::Read { first_iu, iu_count, destination, oob, .. } => {
-                assert!(
-                    iu_count > 0 && first_iu + iu_count <= pages * per_page,
-                    "{address}: read beyond its end"
-                );
-                slot.kind = Kind::Read;
-                (slot.first_iu, slot.iu_count) = (first_iu, iu_count);
-                slot.first_page = first_iu / per_page;
-                slot.page_count = (first_iu + iu_count).div_ceil(per_page) - slot.first_page;
-                let bytes = destination.len() / iu_count as usize;
-                let tags = self.capabilities.content_mode == ContentMode::Tags && bytes == 8;
-                assert!(
-                    destination.len() == bytes * iu_count as usize && (bytes == IU_SIZE_BYTES || tags),
-                    "{address}: {} bytes are not {iu_count} IUs",
-                    destination.len()
-                );
-                slot.destination = Some(destination);
-                slot.oob = oob;
-                assert!(
-                    slot.oob.is_none() || buffer_len(&slot.oob) == slot.page_count as usize * oob_size,
-                    "{address}: OOB areas of every page"
-                );
-                slot.steps = (slot.first_page + slot.page_count).div_ceil(planes) - slot.first_page / planes;
-            }
-            Operation::ReadOob { first_page, oob, .. } => {
-                assert!(!oob.is_empty() && oob.len().is_multiple_of(oob_size), "{address}: whole OOB areas");
-                slot.kind = Kind::ReadOob;
-                slot.first_page = first_page;
-                slot.page_count = (oob.len() / oob_size) as u32;
-                assert!(first_page + slot.page_count <= pages, "{address}: read beyond its end");
-                slot.oob = Some(oob);
-                slot.steps = (slot.first_page + slot.page_count).div_ceil(planes) - first_page / planes;
-            }
-            Operation::Program { first_page, parts, oob, .. } => {
-                let ius: u32 = parts.iter().map(|part| part.iu_count()).sum();
-                assert!(
-                    ius > 0 && ius.is_multiple_of(unit_pages * per_page),
-                    "{address}: whole program units"
-                );
-                slot.kind = Kind::Program;
-                slot.first_page = first_page;
-                slot.page_count = ius / per_page;
-                slot.steps = slot.page_count / unit_pages;
-                assert_eq!(oob.len(), slot.page_count as usize * oob_size, "{address}: OOB of every page");
-                slot.parts = parts;
-                slot.program_oob = Some(oob);
-            }
-            Operation::Erase { .. } => {}
-            Operation::Copy { source, source_page, destination_page, page_count, oob, .. } => {
-                assert!(self.capabilities.copy_within_die, "the device cannot copy within a die");
-                assert_eq!(source.die_address(), address.die_address(), "a copy stays on its die");
-                assert!(
-                    page_count > 0 && page_count.is_multiple_of(unit_pages),
-                    "{address}: whole program units"
-                );
-                slot.kind = Kind::Copy;
-                slot.source = geometry.erase_block_number(source);
-                slot.source_page = source_page;
-                slot.first_page = destination_page;
-                slot.page_count = page_count;
-                slot.steps = page_count / unit_pages;
-                assert!(source_page + page_count <= pages, "{source}: copy beyond its end");
-                slot.program_oob = oob;
-            }
-        }
-        match slot.kind {
-            Kind::Erase => {
-                state.submitted_page = 0;
-                state.pending += 1;
-            }
-            Kind::Program | Kind::Copy => {
-                assert!(
-                    state.submitted_page != MUST_ERASE,
-                    "{address} must be erased before it is programmed"
-                );
-                assert_eq!(state.submitted_page, slot.first_page, "{address} is programmed in order, once");
-                state.submitted_page += slot.page_count;
-                assert!(state.submitted_page <= pages, "{address}: program beyond its end");
-                state.pending += 1;
-            }
-            Kind::Read | Kind::ReadOob => {}
-        }
-        index
     }
 
     /// Without pacing: the command takes effect now.
@@ -447,8 +344,8 @@ impl Device {
             Kind::Erase => count.erases += 1,
         }
         if cut {
-            let mut slot = self.slots.remove(index);
-            self.tear(&mut slot, now);
+            self.tear(index, now);
+            // It is torn once; `power_cut` finds nothing at work without pacing.
             return self.power_cut(now);
         }
         if slot.kind == Kind::Read {
@@ -459,10 +356,10 @@ impl Device {
             return;
         }
         self.finish_reads(now);
-        let slot = self.slots.get_mut(index);
+        let (slot, freight) = self.slots.loaded(index);
         let steps = if slot.kind.is_read() { 1 } else { slot.steps };
         for _ in 0..steps {
-            apply_step(&mut self.nand, slot, now);
+            apply_step(&mut self.nand, slot, freight, now);
         }
         self.complete(index);
     }
@@ -472,7 +369,8 @@ impl Device {
     fn finish_reads(&mut self, now: Time) {
         let mut reading = std::mem::take(&mut self.reading);
         for index in reading.drain(..) {
-            apply_step(&mut self.nand, self.slots.get_mut(index), now);
+            let (slot, freight) = self.slots.loaded(index);
+            apply_step(&mut self.nand, slot, freight, now);
             self.complete(index);
         }
         self.reading = reading;
@@ -480,17 +378,17 @@ impl Device {
 
     /// Commands that wait or are at work, for reports.
     pub fn is_idle(&self) -> bool {
-        let busy = |die: &crate::engine::Die| die.array != Array::Idle || !die.queue.is_empty();
+        let busy = |die: &crate::engine::Die| die.array != Array::Idle || die.has_queue();
         self.done.is_empty() && self.reading.is_empty() && !self.engine.dies.iter().any(busy)
     }
 }
 
 /// The effect of a command's next step.
-fn apply_step(nand: &mut Nand, slot: &mut Slot, now: Time) {
+fn apply_step(nand: &mut Nand, slot: &mut Slot, freight: &Freight, now: Time) {
     let step = slot.steps_done;
     match slot.kind {
-        Kind::Program => nand.program_unit(slot, step, now),
-        Kind::Copy => nand.copy_unit(slot, step, now),
+        Kind::Program => nand.program_unit(slot, freight, step, now),
+        Kind::Copy => nand.copy_unit(slot, freight, step, now),
         Kind::Erase => nand.erase(slot),
         Kind::Read | Kind::ReadOob => nand.read(slot),
     }
@@ -538,24 +436,15 @@ impl Media for Device {
             self.run(self.now);
             self.finish_reads(self.now);
         }
-        completions.append(&mut self.done);
+        if completions.is_empty() {
+            std::mem::swap(completions, &mut self.done);
+        } else {
+            completions.append(&mut self.done);
+        }
     }
 
     fn next_event(&self) -> Time {
         let at_once = !self.done.is_empty() || !self.reading.is_empty();
         if !at_once { self.engine.calendar.next_time() } else { Time::ZERO }
-    }
-}
-
-impl Device {
-    fn refuse(&mut self, command: Command) {
-        let (destination, oob) = match command.operation {
-            Operation::Read { destination, oob, .. } => (Some(destination), oob),
-            Operation::ReadOob { oob, .. } => (None, Some(oob)),
-            _ => (None, None),
-        };
-        let MediaToken(token) = command.token;
-        let result = Err(MediaError::PowerLost);
-        self.done.push(Completion { token: MediaToken(token), result, destination, oob });
     }
 }

@@ -3,6 +3,7 @@
 use crate::Device;
 use crate::engine::Engine;
 use crate::slot::Slots;
+use crate::stages::Stages;
 use crate::statistics::DieStatistics;
 use crate::timing::Timing;
 use diecut_media::Divide;
@@ -13,6 +14,7 @@ impl Divide for Device {
         let mut part = Device {
             timing: Timing::new(&self.profile),
             engine: Engine::new(geometry.dies(), geometry.channels.into()),
+            stages: Stages::default(),
             slots: Slots::default(),
             statistics: vec![DieStatistics::default(); geometry.dies() as usize],
             done: Vec::new(),

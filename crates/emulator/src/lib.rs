@@ -12,7 +12,9 @@
 //!
 //! Not known here: LBAs, maps, tenants, hosts, the clock.
 
+mod accept;
 mod block;
+mod bus;
 mod calendar;
 mod cells;
 mod device;
@@ -24,6 +26,7 @@ mod nand;
 mod options;
 mod profile;
 mod slot;
+mod stages;
 mod statistics;
 mod store;
 mod timing;

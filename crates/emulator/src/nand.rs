@@ -3,11 +3,11 @@
 use crate::block::{Block, ERASE_CUT, ERASE_FAILED, FACTORY_BAD, HAS_MARKS, Marks, PageMark};
 use crate::cells::CellLayout;
 use crate::fault::{Fault, FaultPlan, FaultRates, OperationKind};
-use crate::slot::{Kind, Slot};
+use crate::slot::{Freight, Kind, Slot};
 use crate::store::{ReadFault, Store};
 use crate::{DeviceError, Profile};
 use diecut_media::MediaError;
-use diecut_units::{BlockIndex, BufferMut, EraseBlockAddress, Geometry, Time};
+use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -141,10 +141,19 @@ impl Nand {
         });
     }
 
-    pub(crate) fn percent_of_normal_time(&self, die: u32, now: Time) -> u64 {
+    /// How long array work takes on this die now.
+    #[inline(always)]
+    pub(crate) fn stretched(&self, time: u64, die: u32, now: Time) -> u64 {
         if self.faults.is_empty() {
-            return 100;
+            return time;
         }
+        match self.percent_by_plan(die, now) {
+            100 => time,
+            percent => time * percent / 100,
+        }
+    }
+
+    fn percent_by_plan(&self, die: u32, now: Time) -> u64 {
         let address = self.geometry.die_at(die);
         let slow = self.faults.iter().filter_map(|fault| match fault {
             Fault::SlowDie { die, from_ns, until_ns, percent }
@@ -171,6 +180,7 @@ impl Nand {
 
     /// A command begins at its die: what will go wrong with it is decided. Returns whether the power goes while it is
     /// under way.
+    #[inline(always)]
     pub(crate) fn begin(&mut self, slot: &mut Slot, now: Time) -> bool {
         let nth_of_device = self.operations;
         self.operations += 1;
@@ -186,9 +196,17 @@ impl Nand {
         if self.has_rates {
             self.begin_by_chance(slot, kind, now);
         }
-        if self.faults.is_empty() {
-            return false;
-        }
+        !self.faults.is_empty() && self.begin_by_plan(slot, kind, nth_of_die, nth_of_device, now)
+    }
+
+    fn begin_by_plan(
+        &mut self,
+        slot: &mut Slot,
+        kind: OperationKind,
+        nth_of_die: u64,
+        nth_of_device: u64,
+        now: Time,
+    ) -> bool {
         let mut cut = false;
         let address = self.geometry.die_at(slot.die);
         let failure = self.failure_of(slot);
@@ -261,7 +279,7 @@ impl Nand {
     }
 
     /// The array programmed unit `step` of a program.
-    pub(crate) fn program_unit(&mut self, slot: &mut Slot, step: u32, now: Time) {
+    pub(crate) fn program_unit(&mut self, slot: &mut Slot, freight: &Freight, step: u32, now: Time) {
         let unit_pages = self.cells.unit_pages();
         let first_page = slot.first_page + step * unit_pages;
         if !self.take_place(slot, first_page, now) {
@@ -272,7 +290,7 @@ impl Nand {
         let first_iu = slot.first_page * per_page;
         let (start, end) = (first_iu + step * unit_ius, first_iu + (step + 1) * unit_ius);
         let mut at = first_iu;
-        for part in &slot.parts {
+        for part in &freight.parts {
             let part_end = at + part.iu_count();
             let (from, to) = (at.max(start), part_end.min(end));
             if from == at && to == part_end {
@@ -283,7 +301,7 @@ impl Nand {
             at = part_end;
         }
         let size = self.geometry.oob_size_bytes as usize * unit_pages as usize;
-        let oob = slot.program_oob.as_ref().expect("programs carry OOB areas");
+        let oob = freight.oob.as_ref().expect("programs carry OOB areas");
         self.store.program_oob(slot.block, first_page, &oob[step as usize * size..][..size]);
         self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
     }
@@ -335,15 +353,15 @@ impl Nand {
     }
 
     /// The array copied unit `step` of a copy.
-    pub(crate) fn copy_unit(&mut self, slot: &mut Slot, step: u32, now: Time) {
+    pub(crate) fn copy_unit(&mut self, slot: &mut Slot, freight: &Freight, step: u32, now: Time) {
         let unit_pages = self.cells.unit_pages();
-        let source_page = slot.source_page + step * unit_pages;
+        let source_page = freight.source_page + step * unit_pages;
         let first_page = slot.first_page + step * unit_pages;
         if slot.error.is_none() {
             let pages = source_page..source_page + unit_pages;
-            slot.error = self.page_error(slot.source, pages).map(|error| match error {
+            slot.error = self.page_error(freight.source, pages).map(|error| match error {
                 MediaError::Uncorrectable { .. } | MediaError::Erased { .. } => error,
-                _ => MediaError::Uncorrectable { block: self.address(slot.source), page: source_page },
+                _ => MediaError::Uncorrectable { block: self.address(freight.source), page: source_page },
             });
         }
         if !self.take_place(slot, first_page, now) {
@@ -352,10 +370,10 @@ impl Nand {
         let size = self.geometry.oob_size_bytes as usize;
         for page in 0..unit_pages {
             let at = (step * unit_pages + page) as usize * size;
-            let oob = slot.program_oob.as_ref().map(|oob| &oob[at..at + size]);
+            let oob = freight.oob.as_ref().map(|oob| &oob[at..at + size]);
             self.store.copy_page(
                 &self.geometry,
-                slot.source,
+                freight.source,
                 source_page + page,
                 slot.block,
                 first_page + page,
@@ -387,11 +405,17 @@ impl Nand {
         self.store.set_erased(slot.block, &self.blocks[slot.block as usize]);
     }
 
+    #[inline(always)]
     fn page_error(&self, block: u64, pages: std::ops::Range<u32>) -> Option<MediaError> {
         let state = &self.blocks[block as usize];
         if !state.has(HAS_MARKS) && pages.end <= state.programmed_page {
             return None;
         }
+        self.first_page_error(block, pages)
+    }
+
+    fn first_page_error(&self, block: u64, pages: std::ops::Range<u32>) -> Option<MediaError> {
+        let state = &self.blocks[block as usize];
         let address = self.address(block);
         pages.into_iter().find_map(|page| {
             let erased = MediaError::Erased { block: address, page };
@@ -405,12 +429,13 @@ impl Nand {
         })
     }
 
-    /// The array read everything a read asked for: fills its destinations, or decides why not.
     /// Brings what a read will copy closer.
     pub(crate) fn prefetch(&self, slot: &Slot) {
         self.store.prefetch(slot.block, slot.first_iu, slot.iu_count, slot.first_page);
     }
 
+    /// The array read everything a read asked for: fills its destinations, or decides why not.
+    #[inline(always)]
     pub(crate) fn read(&mut self, slot: &mut Slot) {
         if slot.error.is_some() {
             return;
@@ -439,14 +464,15 @@ impl Nand {
         }
     }
 
-    /// The power goes while the array programs unit `step`: its pages are whole, garbage or erased, and earlier pages of
+    /// The power goes while the array programs the next unit: its pages are whole, garbage or erased, and earlier pages of
     /// the same word lines may be lost.
-    pub(crate) fn tear_program(&mut self, slot: &mut Slot, step: u32, now: Time) {
+    pub(crate) fn tear_program(&mut self, slot: &mut Slot, freight: &Freight, now: Time) {
+        let step = slot.steps_done;
         let unit_pages = self.cells.unit_pages();
         let first_page = slot.first_page + step * unit_pages;
         match slot.kind {
-            Kind::Copy => self.copy_unit(slot, step, now),
-            _ => self.program_unit(slot, step, now),
+            Kind::Copy => self.copy_unit(slot, freight, step, now),
+            _ => self.program_unit(slot, freight, step, now),
         }
         if slot.error.is_some() {
             return;
@@ -505,8 +531,4 @@ impl Nand {
             block.submitted_page = if block.has(ERASE_CUT) { MUST_ERASE } else { block.programmed_page };
         }
     }
-}
-
-pub(crate) fn buffer_len(buffer: &Option<BufferMut>) -> usize {
-    buffer.as_ref().map_or(0, |buffer| buffer.len())
 }

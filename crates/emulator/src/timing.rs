@@ -5,9 +5,9 @@ use crate::cells::CellLayout;
 
 pub(crate) struct Timing {
     /// By page type.
-    pub(crate) read_ns: Vec<u64>,
+    read_ns: Vec<u64>,
     /// By page type; one value for one-shot cells.
-    pub(crate) program_ns: Vec<u64>,
+    program_ns: Vec<u64>,
     pub(crate) erase_ns: u64,
     /// Bus time of one byte in 1/1024 nanoseconds, so that long transfers stay exact.
     byte_ns_1024: u64,
@@ -68,6 +68,16 @@ impl Timing {
     #[inline]
     pub(crate) fn link_ns(&self, bytes: u64) -> u64 {
         (bytes * self.link_byte_ns_1024) >> 10
+    }
+
+    /// Array time of reading the slowest row.
+    pub(crate) fn longest_read_ns(&self) -> u64 {
+        self.read_ns.iter().max().copied().unwrap_or(0)
+    }
+
+    /// Array time of programming the slowest unit.
+    pub(crate) fn longest_program_ns(&self) -> u64 {
+        self.program_ns.iter().max().copied().unwrap_or(0)
     }
 
     /// Array time of reading one row.
