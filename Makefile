@@ -17,7 +17,7 @@ demo: setup
 test: setup
 	cargo xtask ci
 
-# Long seeds of both simulated systems, then every fuzz target for FUZZ_MINUTES. FIRST_SEED=N starts elsewhere.
+# Long seeds of the simulated stack, then every fuzz target for FUZZ_MINUTES. FIRST_SEED=N starts elsewhere.
 FUZZ_MINUTES ?= 10
 SEEDS ?= 20000
 FIRST_SEED ?= 1000

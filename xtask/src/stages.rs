@@ -19,27 +19,17 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 8] = [
+static STAGES: [(&str, Work); 6] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
-        "simulated hosts",
-        Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system transport --seeds 0..500",
-        ),
-    ),
-    (
-        "planted bugs",
-        Work::Run("cargo run --quiet -p diecut-sim --features marks,mutants -- --system transport --mutants"),
-    ),
-    (
-        "storage stack",
+        "whole stack",
         Work::Run(
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000",
         ),
     ),
     (
-        "planted bugs below",
+        "planted bugs",
         Work::Run(
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..200",
         ),
@@ -91,17 +81,13 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 3] {
+    fn stages(&self) -> [(&'static str, Work); 2] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
             Work::RunOwned(format!("cargo run --release --quiet -p diecut-sim -- --system {system} {seeds}"))
         };
-        [
-            ("storage stack, long", seeds("stack")),
-            ("simulated hosts, long", seeds("transport")),
-            ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None)),
-        ]
+        [("whole stack, long", seeds("stack")), ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None))]
     }
 }
 
@@ -158,7 +144,7 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, _, fuzz] = night.stages();
+        let [stack, fuzz] = night.stages();
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
         assert!(matches!(fuzz.1, Work::Fuzz(120, None)));
         for wrong in [&["--seeds"][..], &["--seeds", "0"], &["--hours", "3"]] {

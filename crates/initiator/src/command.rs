@@ -55,6 +55,8 @@ pub enum Command {
         span: LbaSpan,
         /// DEAC: deallocate if that reads as zeros.
         may_deallocate: bool,
+        /// FUA: done means on the media.
+        force_unit_access: bool,
     },
     /// Dataset Management with AD: the content is not needed any more.
     Deallocate {
@@ -103,8 +105,8 @@ impl Command {
                 };
                 (entry, None, 0)
             }
-            Command::WriteZeroes { span, may_deallocate } => {
-                (on(opcode::WRITE_ZEROES, span, false, may_deallocate), None, 0)
+            Command::WriteZeroes { span, may_deallocate, force_unit_access } => {
+                (on(opcode::WRITE_ZEROES, span, force_unit_access, may_deallocate), None, 0)
             }
             Command::Verify { span } => (on(opcode::VERIFY, span, false, false), None, 0),
             Command::Deallocate { span } => {

@@ -219,7 +219,7 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
         let gone = if count == 2 {
             Command::Deallocate { span }
         } else {
-            Command::WriteZeroes { span, may_deallocate: true }
+            Command::WriteZeroes { span, may_deallocate: true, force_unit_access: true }
         };
         ok(world.run(&mut queue, gone));
         let (differs, _) = world.run(&mut queue, Command::Compare { span, data: data() });

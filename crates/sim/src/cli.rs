@@ -27,12 +27,15 @@ pub struct SimArgs {
     /// Runs the seeds A..B (B not included).
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
     pub seeds: Option<(u64, u64)>,
-    /// System to run: `model` (a small one that keeps its promises) `transport` (the shipped target over a faulty network) or `stack` (the shard over an emulated device).
-    #[arg(long, default_value = "model")]
+    /// System to run: `stack` (hosts, network, shard and an emulated device) or `model` (a small one that keeps its promises).
+    #[arg(long, default_value = "stack")]
     pub system: String,
     /// Uses at most this many steps of the plan.
     #[arg(long, default_value_t = 0)]
     pub ops: usize,
+    /// Lets hosts' commands in through a door below the target, without a network.
+    #[arg(long)]
+    pub door: bool,
     /// Gives the medium no memory that survives a power cut.
     #[arg(long)]
     pub no_protected_memory: bool,
@@ -104,6 +107,7 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     if arguments.no_protected_memory {
         shape.protected_memory = Some(false);
     }
+    shape.hosts &= !arguments.door;
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }
@@ -130,6 +134,9 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
     let mut command = format!("diecut sim --system {} --seed {seed}", arguments.system);
     if arguments.ops > 0 {
         command += &format!(" --ops {}", arguments.ops);
+    }
+    if arguments.door {
+        command += " --door";
     }
     if arguments.no_protected_memory {
         command += " --no-protected-memory";

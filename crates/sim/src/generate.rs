@@ -24,6 +24,8 @@ pub struct Shape {
     pub protected_memory: Option<bool>,
     /// Upper bound of steps; 0 for none. Makes short plans of long ones.
     pub steps_max: usize,
+    /// Whether hosts come over the network, with what can go wrong there.
+    pub hosts: bool,
 }
 
 impl Default for Shape {
@@ -36,6 +38,7 @@ impl Default for Shape {
             faults: true,
             protected_memory: Some(true),
             steps_max: 0,
+            hosts: true,
         }
     }
 }
@@ -52,8 +55,37 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         protected_memory: shape.protected_memory.unwrap_or(seed % 8 != 4),
         volatile_cache: false,
         smooth_network: random.random_ratio(1, 4),
+        hosts: shape.hosts,
     };
-    Plan { seed, system, tenants, steps, faults }
+    let mut plan = Plan { seed, system, tenants, steps, faults };
+    if shape.hosts {
+        add_hosts(&mut plan, shape);
+    }
+    plan
+}
+
+/// What only hosts on a network have. From a generator of its own: the rest of the plan is the same without.
+fn add_hosts(plan: &mut Plan, shape: &Shape) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x686f_7374);
+    for tenant in &mut plan.tenants {
+        tenant.io_queues = random.random_range(1..=3);
+    }
+    if !shape.faults {
+        return;
+    }
+    let (lanes, steps) = (plan.tenants.len() as u8, plan.steps.len().max(1) as u64);
+    for (kind, of) in [(0, 3), (1, 3), (2, 2)] {
+        if !random.random_ratio(1, of) {
+            continue;
+        }
+        let lane = Lane(random.random_range(0..lanes));
+        let what = match kind {
+            0 => FaultKind::HalfOpen { lane },
+            1 => FaultKind::Silence { lane, span_ns: random.random_range(1..4_000) * 1_000_000 },
+            _ => FaultKind::ConnectionLoss { lane },
+        };
+        plan.faults.push(PlannedFault { when: When::Step(random.random_range(0..steps)), what });
+    }
 }
 
 fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
@@ -73,10 +105,11 @@ fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
             let volumes = (0..volume_count)
                 .map(|_| {
                     number += 1;
-                    VolumePlan { number: VolumeNumber(number), iu_count: each / volume_count }
+                    VolumePlan { number: VolumeNumber(number), iu_count: each / volume_count, later: false }
                 })
                 .collect();
-            TenantPlan { isolation, volumes, depth: *pick(random, &[1, 2, 4, 8, 16]) }
+            let depth = *pick(random, &[1, 2, 4, 8, 16]);
+            TenantPlan { isolation, volumes, depth, io_queues: 1, guest: false }
         })
         .collect()
 }

@@ -13,28 +13,30 @@
 //! - A run is single-threaded; a set of runs may use threads, each run on one.
 //! - The oracle never asks the system what is right.
 //!
+//! # The system
+//!
+//! [`stack`] is the whole: hosts with the shipped initiator ([`hosts`]) over [`network`] pipes that cut, delay and lose,
+//! the shipped shard (target, admission, namespaces, volumes, logs, pool, catalog), and the emulated device with faults of
+//! the medium and power cuts at any of its operations. A plan can let commands in through a [`door`] below the target
+//! instead, where bugs that need no network are found faster. [`model`] is a model of the whole: it checks the checkers.
+//!
 //! # Coverage: what the simulator does not exercise
 //!
-//! - Two systems are wired up. `transport` is the shipped NVMe/TCP target over a simulated network, with a plain
-//!   store as its namespaces; `model` is a model of the whole and only checks the checkers. Media, vSSDs, logs,
-//!   volumes, admission and the composition in `shard` are **not** behind [`system::System`] yet: isolation,
-//!   software fairness, the cleaner, wear, torn programs and recovery are not simulated here.
-//! - Faults of the medium in a plan (program, erase, read failures, silent flips, a die offline) are generated and
-//!   stored, but neither system has a medium to give them to.
-//! - The two systems cut power between commands, never inside one.
 //! - Hosts behave: malformed PDUs, data out of order and corrupted segments are the target's own tests.
-//! - One I/O queue per host; no discovery, asynchronous events, keep-alive, abort or controller reset; no
-//!   control operations during a run; one volume belongs to one host.
+//! - No discovery, asynchronous events, abort or controller reset; one volume belongs to one host.
 //! - Several shards, the reactor, real sockets and threads.
 //!
 //! Not known here: sockets, the real clock.
 
+pub mod administration;
 pub mod bank;
 pub mod cli;
+mod door;
+mod entrance;
 pub mod generate;
 pub mod guard;
+mod hosts;
 pub mod isolation;
-pub mod link;
 pub mod model;
 pub mod mutants;
 pub mod network;
@@ -50,4 +52,3 @@ pub mod stack;
 pub mod system;
 pub mod systems;
 pub mod tag;
-pub mod transport;

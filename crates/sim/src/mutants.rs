@@ -34,7 +34,7 @@ pub struct Verdict {
 pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "target: late write of an old association",
-        system: "transport",
+        system: "stack",
         story: "a host's new association is accepted while writes of its old one are still under way",
     },
     Mutant {

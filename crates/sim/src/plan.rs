@@ -60,8 +60,18 @@ pub struct SystemPlan {
     pub protected_memory: bool,
     /// Whether acknowledged writes may wait in a cache that a power cut empties.
     pub volatile_cache: bool,
-    /// Whether the network delivers segments whole and at once (`false`: cut and delayed by the seed).
+    /// Whether the network delivers segments whole and at once (`false`: cut, delayed and lost by the seed).
     pub smooth_network: bool,
+    /// Whether hosts come over the network; `false`: through a door below the target.
+    #[serde(default = "yes")]
+    pub hosts: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+fn one() -> u16 {
+    1
 }
 
 /// A tenant.
@@ -74,6 +84,12 @@ pub struct TenantPlan {
     pub volumes: Vec<VolumePlan>,
     /// Commands its host keeps under way at once.
     pub depth: u32,
+    /// I/O queues of its host, each a connection of its own.
+    #[serde(default = "one")]
+    pub io_queues: u16,
+    /// Whether it does not exist when the run begins: an administrator makes it, with all that it owns.
+    #[serde(default)]
+    pub guest: bool,
 }
 
 /// A volume.
@@ -84,6 +100,9 @@ pub struct VolumePlan {
     pub number: VolumeNumber,
     /// Size in IUs, which are also its logical blocks.
     pub iu_count: u64,
+    /// Whether it does not exist when the run begins.
+    #[serde(default)]
+    pub later: bool,
 }
 
 /// One step of one lane.
@@ -210,6 +229,18 @@ pub enum FaultKind {
         /// How long.
         span_ns: u64,
     },
+    /// Nothing of the lane's connections arrives for a while: lost on the way, and sent again.
+    Silence {
+        /// Whose.
+        lane: Lane,
+        /// How long.
+        span_ns: u64,
+    },
+    /// Nothing gets through any more on the lane's connections, and neither end is told.
+    HalfOpen {
+        /// Whose.
+        lane: Lane,
+    },
     /// The n-th program of a die fails.
     ProgramFailure {
         /// Channel.
@@ -275,6 +306,13 @@ impl Plan {
     pub fn owner(&self, volume: VolumeNumber) -> Lane {
         let position = self.tenants.iter().position(|t| t.volumes.iter().any(|v| v.number == volume));
         Lane(position.expect("every volume has an owner") as u8)
+    }
+    /// A volume.
+    ///
+    /// # Panics
+    /// If no tenant has it: plans are consistent.
+    pub fn volume(&self, number: VolumeNumber) -> VolumePlan {
+        self.volumes().find(|volume| volume.number == number).expect("every volume has an owner")
     }
     /// All volumes.
     pub fn volumes(&self) -> impl Iterator<Item = VolumePlan> + '_ {

@@ -6,7 +6,7 @@
 
 use crate::oracle::{Crash, Finding, Oracle, ReadId, Violation, WriteId};
 use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, When};
-use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System};
+use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System, Wear};
 use crate::tag::{Tag, VolumeNumber};
 use diecut_units::{ContentMode, Span, Time, checksum};
 use std::collections::{BTreeMap, VecDeque};
@@ -47,6 +47,8 @@ pub struct Outcome {
     pub slowest_answer_ns: Vec<u64>,
     /// Where programs came from.
     pub accounting: Option<Accounting>,
+    /// What the medium went through.
+    pub wear: Option<Wear>,
     /// How often the planted bug was passed.
     pub mutant_reached: u64,
     /// Rare branches that were hit, with counts.
@@ -172,6 +174,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
     outcome.media_operations = system.media_operations() - base;
     outcome.image_hash = system.image_hash();
     outcome.accounting = system.accounting();
+    outcome.wear = system.wear();
     outcome
 }
 
@@ -293,6 +296,11 @@ impl Runner<'_> {
                 FaultKind::ProcessDeath => return self.crash(Crash::ProcessDeath),
                 FaultKind::ConnectionLoss { lane } => self.lose_connection(lane),
                 FaultKind::SlowHost { lane, span_ns } => self.system.stall(lane, self.now + Span(span_ns)),
+                FaultKind::Silence { lane, span_ns } => self.system.silence(lane, self.now + Span(span_ns)),
+                FaultKind::HalfOpen { lane } => {
+                    self.outcome.connections_lost += 1;
+                    self.system.vanish(lane, self.now);
+                }
                 _ => {}
             }
         }

@@ -40,6 +40,8 @@ pub enum HostError {
     Full,
     /// No writes any more.
     ReadOnly,
+    /// The host's subsystem shows no such namespace (any more, or yet).
+    NoNamespace,
     /// The connection broke; whether the command took effect is unknown until the lane is connected again.
     ConnectionLost,
     /// Anything else.
@@ -76,6 +78,19 @@ pub struct Accounting {
     pub chip_erases: u64,
 }
 
+/// What the medium went through since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Wear {
+    /// IUs that the medium has pages for.
+    pub raw_ius: u64,
+    /// IUs programmed.
+    pub programmed_ius: u64,
+    /// IUs that cleaners moved.
+    pub cleaned_ius: u64,
+    /// Erases.
+    pub erases: u64,
+}
+
 /// A system in virtual time.
 pub trait System {
     /// What stands for content.
@@ -92,6 +107,15 @@ pub trait System {
     fn next_event(&self) -> Time;
     /// Breaks the lane's connection at once; its host connects again by itself.
     fn disconnect(&mut self, lane: Lane, now: Time);
+    /// From now on nothing gets through on the lane's connection, and nobody is told; its host gives it up in time and
+    /// connects again.
+    fn vanish(&mut self, lane: Lane, now: Time) {
+        self.disconnect(lane, now);
+    }
+    /// Nothing of the lane's connection arrives until then, in either direction.
+    fn silence(&mut self, lane: Lane, until: Time) {
+        self.stall(lane, until);
+    }
     /// The lane's host neither reads nor writes its connection until then.
     fn stall(&mut self, lane: Lane, until: Time);
     /// The process dies, or the power goes, now.
@@ -111,6 +135,10 @@ pub trait System {
     fn is_at_rest(&self) -> bool;
     /// Where programs and erases came from, if the system tells.
     fn accounting(&self) -> Option<Accounting>;
+    /// What the medium went through, if there is one.
+    fn wear(&self) -> Option<Wear> {
+        None
+    }
     /// Hash over everything on the medium.
     fn image_hash(&self) -> u64;
     /// State in lines for people who look at a system that stands still.

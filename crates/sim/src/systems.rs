@@ -5,10 +5,9 @@ use crate::model::{Model, ModelBug};
 use crate::plan::Plan;
 use crate::stack::Stack;
 use crate::system::System;
-use crate::transport::Transport;
 
 /// Names that [`factory`] knows.
-pub const NAMES: &[&str] = &["model", "transport", "stack"];
+pub const NAMES: &[&str] = &["model", "stack"];
 
 /// What makes systems of this name.
 pub fn factory(name: &str) -> Option<Box<dyn Factory + Send>> {
@@ -16,7 +15,6 @@ pub fn factory(name: &str) -> Option<Box<dyn Factory + Send>> {
         "model" => Some(Box::new(|plan: &Plan| {
             Ok(Box::new(Model::new(plan, ModelBug::planted())) as Box<dyn System>)
         })),
-        "transport" => Some(Box::new(|plan: &Plan| Ok(Box::new(Transport::new(plan)) as Box<dyn System>))),
         "stack" => Some(Box::new(|plan: &Plan| Ok(Box::new(Stack::new(plan)?) as Box<dyn System>))),
         _ => None,
     }

@@ -1,0 +1,153 @@
+//! What administrators do in a run, as small data of a plan, and the words it becomes for a shard.
+
+use crate::plan::{IsolationLevel, Lane, Plan};
+use crate::tag::VolumeNumber;
+use diecut_shard::control::*;
+use serde::{Deserialize, Serialize};
+
+/// Over-provisioning of every vSSD whose volumes fit with it.
+pub const OVER_PROVISIONING_PERMILLE: u32 = 280;
+
+/// One request of an administrator. Everything about the object stands in the plan under the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// The tenant of a lane.
+    CreateTenant(Lane),
+    /// The tenant of a lane, which must own nothing.
+    DeleteTenant(Lane),
+    /// The vSSD of a lane's tenant.
+    CreateVssd(Lane),
+    /// The vSSD of a lane's tenant, without volumes.
+    DeleteVssd(Lane),
+    /// A volume on its tenant's vSSD.
+    CreateVolume(VolumeNumber),
+    /// A volume that nothing shows.
+    DeleteVolume(VolumeNumber),
+    /// The subsystem of a lane's tenant, without namespaces and hosts.
+    CreateSubsystem(Lane),
+    /// The subsystem of a lane's tenant.
+    DeleteSubsystem(Lane),
+    /// Lets the lane's host in.
+    AllowHost(Lane),
+    /// Throws the lane's host out.
+    DenyHost(Lane),
+    /// Shows a volume in its tenant's subsystem.
+    Attach(VolumeNumber),
+    /// Takes a volume from its tenant's subsystem.
+    Detach(VolumeNumber),
+}
+
+/// Name of a lane's tenant, which is also that of its vSSD.
+pub fn tenant_name(lane: Lane) -> String {
+    format!("tenant-{}", lane.0)
+}
+
+/// Name of a volume.
+pub fn volume_name(volume: VolumeNumber) -> String {
+    format!("volume-{}", volume.0)
+}
+
+/// NQN of a lane's subsystem.
+pub fn subsystem_name(lane: Lane) -> String {
+    format!("nqn.2026-11.example:tenant-{}", lane.0)
+}
+
+/// NQN of a lane's host.
+pub fn host_name(lane: Lane) -> String {
+    format!("nqn.2014-08.org.nvmexpress:uuid:host-{}", lane.0)
+}
+
+impl Change {
+    /// The request.
+    ///
+    /// # Panics
+    /// If the plan has no such tenant or volume: plans are consistent.
+    pub fn request(self, plan: &Plan) -> ControlRequest {
+        match self {
+            Change::CreateTenant(lane) => {
+                ControlRequest::CreateTenant(TenantSpec { name: tenant_name(lane) })
+            }
+            Change::DeleteTenant(lane) => ControlRequest::DeleteTenant(tenant_name(lane)),
+            Change::CreateVssd(lane) => {
+                ControlRequest::CreateVssd(vssd_spec(plan, lane, OVER_PROVISIONING_PERMILLE))
+            }
+            Change::DeleteVssd(lane) => ControlRequest::DeleteVssd(tenant_name(lane)),
+            Change::CreateVolume(volume) => ControlRequest::CreateVolume(VolumeSpec {
+                name: volume_name(volume),
+                vssd: tenant_name(plan.owner(volume)),
+                size_bytes: plan.volume(volume).iu_count * 4096,
+                uuid: None,
+                nguid: None,
+            }),
+            Change::DeleteVolume(volume) => ControlRequest::DeleteVolume(volume_name(volume)),
+            Change::CreateSubsystem(lane) => ControlRequest::CreateSubsystem(SubsystemSpec {
+                nqn: subsystem_name(lane),
+                tenant: tenant_name(lane),
+                serial: None,
+                model: None,
+                allow_any_host: false,
+                allowed_hosts: Vec::new(),
+                namespaces: Vec::new(),
+            }),
+            Change::DeleteSubsystem(lane) => ControlRequest::DeleteSubsystem(subsystem_name(lane)),
+            Change::AllowHost(lane) => {
+                ControlRequest::AllowHost { subsystem: subsystem_name(lane), host: host_name(lane) }
+            }
+            Change::DenyHost(lane) => {
+                ControlRequest::DenyHost { subsystem: subsystem_name(lane), host: host_name(lane) }
+            }
+            Change::Attach(volume) => ControlRequest::AttachNamespace {
+                subsystem: subsystem_name(plan.owner(volume)),
+                nsid: u32::from(volume.0),
+                volume: volume_name(volume),
+            },
+            Change::Detach(volume) => ControlRequest::DetachNamespace {
+                subsystem: subsystem_name(plan.owner(volume)),
+                nsid: u32::from(volume.0),
+            },
+        }
+    }
+}
+
+/// Definition of a lane's vSSD.
+pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> VssdSpec {
+    VssdSpec {
+        name: tenant_name(lane),
+        tenant: tenant_name(lane),
+        isolation: match plan.tenants[usize::from(lane.0)].isolation {
+            IsolationLevel::Channel => Isolation::Channel,
+            IsolationLevel::Die => Isolation::Die,
+            IsolationLevel::Software => Isolation::Software,
+            IsolationLevel::None => Isolation::None,
+        },
+        throughput_level: 1,
+        capacity_bytes: 1 << 20,
+        over_provisioning_permille,
+        weight: 100,
+        rate_limit_bytes_per_second: 0,
+        sharing: Sharing::WorkConserving,
+    }
+}
+
+/// What makes everything that exists when a run begins, in order.
+pub fn set_up(plan: &Plan) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (number, tenant) in plan.tenants.iter().enumerate() {
+        let lane = Lane(number as u8);
+        if tenant.guest {
+            continue;
+        }
+        changes.extend([Change::CreateTenant(lane), Change::CreateVssd(lane)]);
+        if plan.system.hosts {
+            changes.extend([Change::CreateSubsystem(lane), Change::AllowHost(lane)]);
+        }
+        for volume in tenant.volumes.iter().filter(|volume| !volume.later) {
+            changes.push(Change::CreateVolume(volume.number));
+            if plan.system.hosts {
+                changes.push(Change::Attach(volume.number));
+            }
+        }
+    }
+    changes
+}

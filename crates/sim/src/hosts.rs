@@ -1,0 +1,667 @@
+//! Hosts that reach the shard over a faulty network: the shipped initiator at one end of each stream, the shipped target
+//! at the other, and pipes between ([`crate::network`]).
+//!
+//! A host brings its controller up on an admin stream, opens its I/O queues on streams of their own, spreads commands
+//! over them, keeps itself alive, gives up what does not answer, and connects again for ever. What it sent before it
+//! hung up still travels; the target hears of the end later, or never: so the writes of an old association arrive
+//! after the new one stands.
+
+use crate::administration::{host_name, subsystem_name};
+use crate::entrance::Entrance;
+use crate::network::Pipe;
+use crate::plan::{Lane, Plan, Range};
+use crate::system::{HostAnswer, HostCommand, HostError, HostToken};
+use diecut_emulator::Device;
+use diecut_initiator::{
+    Admin, Command, Completion, HostError as StreamError, LbaSpan, QueuePair, QueueParameters, Sink, Token,
+};
+use diecut_nvme::tcp::Digests;
+use diecut_nvme::{QualifiedName, Status};
+use diecut_shard::Shard;
+use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
+use diecut_units::{Buffer, ContentMode, Span, Time, mark};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+
+/// Bytes that a stream takes from the target before the host has read some: a socket's buffer.
+const SOCKET_BUFFER_BYTES: usize = 256 << 10;
+/// How long a host waits for anything at all before it gives a connection up.
+const PATIENCE: Span = Span::from_secs(10);
+/// After a refusal, or a bring-up that failed.
+const RETRY: Span = Span::from_millis(20);
+/// When the target hears that a host is gone that vanished, at the latest.
+const VANISHED_UNTIL: Span = Span::from_secs(30);
+const QUEUE_DEPTH: u16 = 32;
+
+#[derive(Debug)]
+struct Stream {
+    id: ConnectionId,
+    to_target: Pipe,
+    to_host: Pipe,
+    /// The target does not read it now.
+    paused: bool,
+    /// The target closes it when its output has arrived.
+    closing: bool,
+    /// The target has output that did not fit.
+    blocked: bool,
+    /// Nothing gets through any more, and neither end is told.
+    vanished: bool,
+    /// The target hears of the end not before; for streams whose host is gone.
+    told_at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Tries again then.
+    Down(Time),
+    /// The admin queue brings the controller up.
+    Admin,
+    /// I/O queues connect.
+    Io,
+    Ready,
+}
+
+struct Host {
+    stage: Stage,
+    admin: Option<(Stream, Admin)>,
+    io: Vec<(Stream, QueuePair)>,
+    /// Commands under way and what reads brought so far.
+    under_way: BTreeMap<Token, Vec<u8>>,
+    stalled_until: Time,
+    silent_until: Time,
+    /// When it last got something, or began to wait.
+    heard_at: Time,
+    io_queues: u16,
+    digests: Digests,
+    flow_control: bool,
+    keep_alive_ms: u32,
+    /// From host to target, and back.
+    latency: Span,
+}
+
+/// See the module.
+pub struct Hosts {
+    smooth: bool,
+    random: Xoshiro256PlusPlus,
+    hosts: Vec<Host>,
+    /// Streams that their host has given up.
+    orphans: Vec<Stream>,
+    answers: Vec<HostAnswer>,
+    next_connection: u64,
+    /// Nobody can connect: there is no shard.
+    is_down: bool,
+}
+
+/// What one delivery to a host brought.
+struct Brought<'a> {
+    under_way: &'a mut BTreeMap<Token, Vec<u8>>,
+    completions: Vec<Completion>,
+}
+
+impl Sink for Brought<'_> {
+    fn data(&mut self, token: Token, offset: u32, bytes: &[u8]) {
+        let incoming = self.under_way.get_mut(&token).expect("data for a command under way");
+        assert_eq!(incoming.len(), offset as usize, "data in order");
+        incoming.extend_from_slice(bytes);
+    }
+    fn completed(&mut self, completion: Completion) {
+        self.completions.push(completion);
+    }
+}
+
+impl Stream {
+    fn new(id: ConnectionId, latency: Span) -> Stream {
+        Stream {
+            id,
+            to_target: Pipe::new(latency),
+            to_host: Pipe::new(latency),
+            paused: false,
+            closing: false,
+            blocked: false,
+            vanished: false,
+            told_at: Time::ZERO,
+        }
+    }
+}
+
+impl Host {
+    fn streams(&self) -> impl Iterator<Item = &Stream> {
+        self.admin.iter().map(|(stream, _)| stream).chain(self.io.iter().map(|(stream, _)| stream))
+    }
+    fn streams_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.admin.iter_mut().map(|(stream, _)| stream).chain(self.io.iter_mut().map(|(stream, _)| stream))
+    }
+    /// Whether it waits for something, so that its patience can end.
+    fn is_waiting(&self) -> bool {
+        !matches!(self.stage, Stage::Down(_)) && (self.stage != Stage::Ready || !self.under_way.is_empty())
+    }
+}
+
+fn qualified(name: &str) -> QualifiedName {
+    QualifiedName::new(name).expect("a fixed form")
+}
+
+fn span(range: Range) -> LbaSpan {
+    LbaSpan { nsid: u32::from(range.volume.0), first: range.first, count: range.count }
+}
+
+/// How a command's status reads to the runner.
+fn error_of(status: Status) -> HostError {
+    let known = [
+        (Status::COMPARE_FAILURE, HostError::CompareFailure),
+        (Status::UNRECOVERED_READ_ERROR, HostError::Unrecovered),
+        (Status::CAPACITY_EXCEEDED, HostError::Full),
+        (Status::NAMESPACE_WRITE_PROTECTED, HostError::ReadOnly),
+        (Status::INVALID_NAMESPACE_OR_FORMAT, HostError::NoNamespace),
+    ];
+    let found = known.into_iter().find(|(code, _)| status.same_code(*code));
+    found.map_or_else(|| HostError::Other(status.to_string()), |(_, error)| error)
+}
+
+impl Hosts {
+    /// The hosts of a plan, about to connect.
+    pub fn new(plan: &Plan) -> Hosts {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x7463_7020);
+        let hosts = plan
+            .tenants
+            .iter()
+            .map(|tenant| Host {
+                stage: Stage::Down(Time::ZERO),
+                admin: None,
+                io: Vec::new(),
+                under_way: BTreeMap::new(),
+                stalled_until: Time::ZERO,
+                silent_until: Time::ZERO,
+                heard_at: Time::ZERO,
+                io_queues: tenant.io_queues,
+                digests: Digests { header: random.random_ratio(1, 2), data: random.random_ratio(1, 2) },
+                flow_control: random.random_ratio(1, 4),
+                keep_alive_ms: [0, 2_000, 15_000][random.random_range(0..3)],
+                latency: Span::from_micros([10, 100, 1_000][random.random_range(0..3)]),
+            })
+            .collect();
+        Hosts {
+            smooth: plan.system.smooth_network,
+            random,
+            hosts,
+            orphans: Vec::new(),
+            answers: Vec::new(),
+            next_connection: 1,
+            is_down: false,
+        }
+    }
+
+    fn find(&mut self, id: ConnectionId) -> Option<&mut Stream> {
+        let of_hosts = self.hosts.iter_mut().flat_map(Host::streams_mut);
+        of_hosts.chain(self.orphans.iter_mut()).find(|stream| stream.id == id)
+    }
+
+    fn tell(&mut self, event: Event, shard: &mut Shard<Device>, now: Time) {
+        let mut actions = Vec::new();
+        shard.handle(event, now, &mut actions);
+        self.act(&mut actions, shard, now);
+        assert!(actions.is_empty(), "administrators are answered by work only");
+    }
+
+    /// Bytes of a stream reach the shard, in a window for them if it has one, as the reactor does.
+    fn bring(&mut self, connection: ConnectionId, bytes: &[u8], shard: &mut Shard<Device>, now: Time) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (event, length) = match shard.receive_window(connection) {
+                Some(window) => {
+                    mark!("hosts: received in a window");
+                    let len_bytes = window.len().min(rest.len());
+                    window[..len_bytes].copy_from_slice(&rest[..len_bytes]);
+                    (Event::ReceivedInWindow { connection, len_bytes }, len_bytes)
+                }
+                None => (Event::Received { connection, bytes: Buffer::copy_from(rest) }, rest.len()),
+            };
+            self.tell(event, shard, now);
+            rest = &rest[length..];
+        }
+    }
+
+    /// Takes output of the target for a stream, as much as its buffer holds.
+    fn transmit(&mut self, id: ConnectionId, shard: &mut Shard<Device>, now: Time) {
+        loop {
+            let Some(outbox) = shard.outbox(id).filter(|outbox| !outbox.is_empty()) else { return };
+            let (smooth, mut random) = (self.smooth, self.random.clone());
+            let Some(stream) = self.find(id) else { return };
+            let room = SOCKET_BUFFER_BYTES.saturating_sub(stream.to_host.len_bytes());
+            stream.blocked = room == 0;
+            if stream.blocked {
+                mark!("hosts: target waits for a socket");
+                return;
+            }
+            let mut bytes = vec![0; outbox.len_bytes().min(room)];
+            let copied = outbox.copy_to(&mut bytes);
+            stream.to_host.send(&bytes[..copied], now, smooth, &mut random);
+            self.random = random;
+            let mut actions = Vec::new();
+            shard.sent(id, copied, &mut actions);
+            self.act(&mut actions, shard, now);
+        }
+    }
+
+    fn open(&mut self, lane: usize, shard: &mut Shard<Device>, now: Time) -> Stream {
+        let stream = Stream::new(ConnectionId(self.next_connection), self.hosts[lane].latency);
+        self.next_connection += 1;
+        self.tell(Event::Accepted { connection: stream.id }, shard, now);
+        stream
+    }
+
+    /// The host gives all its streams up and will try again.
+    fn drop_connection(&mut self, lane: usize, retry_at: Time, now: Time) {
+        let host = &mut self.hosts[lane];
+        if !host.under_way.is_empty() {
+            mark!("hosts: connection lost with commands under way");
+        }
+        for (token, _) in std::mem::take(&mut host.under_way) {
+            let (lane, token) = (Lane(lane as u8), HostToken(token.0));
+            self.answers.push(HostAnswer { lane, token, result: Err(HostError::ConnectionLost) });
+        }
+        let streams = host.admin.take().map(|(stream, _)| stream).into_iter();
+        for mut stream in streams.chain(host.io.drain(..).map(|(stream, _)| stream)) {
+            stream.told_at = if stream.vanished { now + VANISHED_UNTIL } else { now };
+            if !stream.closing {
+                self.orphans.push(stream);
+            }
+        }
+        host.stage = Stage::Down(retry_at);
+    }
+
+    /// What the host's queues have to say goes on its way.
+    fn send_output(&mut self, lane: usize, now: Time) {
+        let host = &mut self.hosts[lane];
+        let send = |stream: &mut Stream, bytes: &[u8], random: &mut _| {
+            // What a host sends into nothing is lost, and it does not know.
+            if !stream.vanished {
+                stream.to_target.send(bytes, now, self.smooth, random);
+            }
+        };
+        if let Some((stream, admin)) = &mut host.admin {
+            let len_bytes = admin.output().len();
+            send(stream, admin.output(), &mut self.random);
+            admin.sent(len_bytes);
+        }
+        for (stream, queue) in &mut host.io {
+            let len_bytes = queue.output().len();
+            send(stream, queue.output(), &mut self.random);
+            queue.sent(len_bytes);
+        }
+    }
+
+    /// Segments that have arrived at the target; one of each stream. Whether there was any.
+    fn carry_to_target(&mut self, lane: usize, shard: &mut Shard<Device>, now: Time) -> bool {
+        let mut arrived: Vec<(ConnectionId, Vec<u8>)> = Vec::new();
+        for stream in self.hosts[lane].streams_mut().filter(|stream| !stream.paused) {
+            if let Some(bytes) = stream.to_target.receive(now) {
+                arrived.push((stream.id, bytes));
+            }
+        }
+        for (id, bytes) in &arrived {
+            self.bring(*id, bytes, shard, now);
+        }
+        !arrived.is_empty()
+    }
+
+    /// Segments that have arrived at the host. Whether there was any.
+    fn carry_to_host(&mut self, lane: usize, shard: &mut Shard<Device>, now: Time) -> bool {
+        let mut unblocked = Vec::new();
+        let mut moved = false;
+        let mut failed: Option<StreamError> = None;
+        let host = &mut self.hosts[lane];
+        let mut brought = Brought { under_way: &mut host.under_way, completions: Vec::new() };
+        let mut received = |stream: &mut Stream| {
+            let bytes = (!stream.vanished).then(|| stream.to_host.receive(now))??;
+            moved = true;
+            if stream.blocked {
+                unblocked.push(stream.id);
+            }
+            Some(bytes)
+        };
+        if let Some((stream, admin)) = &mut host.admin
+            && let Some(bytes) = received(stream)
+        {
+            failed = failed.or(admin.receive(&bytes, now, &mut brought).err());
+        }
+        for (stream, queue) in &mut host.io {
+            if let Some(bytes) = received(stream) {
+                failed = failed.or(queue.receive(&bytes, &mut brought).err());
+            }
+        }
+        let completions = brought.completions;
+        if moved {
+            host.heard_at = now;
+        }
+        for completion in completions {
+            let incoming =
+                host.under_way.remove(&completion.token).expect("an answer to a command under way");
+            let status = completion.status;
+            let result = if status.is_success() { Ok(incoming) } else { Err(error_of(status)) };
+            let token = HostToken(completion.token.0);
+            self.answers.push(HostAnswer { lane: Lane(lane as u8), token, result });
+        }
+        for id in unblocked {
+            self.transmit(id, shard, now);
+        }
+        match failed {
+            None => {}
+            Some(StreamError::ConnectRefused { status, .. }) => {
+                // Thrown out, gone, or busy with the old association.
+                mark!("hosts: Connect refused");
+                assert!(!status.is_success());
+                self.drop_connection(lane, now + RETRY, now);
+            }
+            Some(StreamError::BringUp { .. }) => {
+                mark!("hosts: bring-up failed");
+                self.drop_connection(lane, now + RETRY, now);
+            }
+            Some(error) => panic!("the host of lane {lane}: {error}"),
+        }
+        moved
+    }
+
+    /// The next stage of bringing a connection up, its end, and patience. Whether anything changed.
+    fn go_on(&mut self, lane: usize, shard: &mut Shard<Device>, now: Time) -> bool {
+        let host = &self.hosts[lane];
+        match host.stage {
+            Stage::Down(at) if at <= now => {
+                let name = Lane(lane as u8);
+                let parameters = QueueParameters {
+                    keep_alive_ms: host.keep_alive_ms,
+                    digests: host.digests,
+                    flow_control: host.flow_control,
+                    ..QueueParameters::admin(
+                        qualified(&host_name(name)),
+                        [lane as u8 + 1; 16],
+                        qualified(&subsystem_name(name)),
+                    )
+                };
+                let admin = Admin::new(parameters, host.io_queues);
+                let stream = self.open(lane, shard, now);
+                let host = &mut self.hosts[lane];
+                host.admin = Some((stream, admin));
+                (host.stage, host.heard_at) = (Stage::Admin, now);
+                return true;
+            }
+            Stage::Down(_) => return false,
+            _ => {}
+        }
+        let ended = host.streams().any(|stream| stream.closing && stream.to_host.is_empty());
+        if ended && !host.streams().any(|stream| stream.vanished) {
+            mark!("hosts: target ended a connection");
+            self.drop_connection(lane, now + Span::from_millis(1), now);
+            return true;
+        }
+        if host.is_waiting() && now >= host.heard_at + PATIENCE {
+            mark!("hosts: host gave a connection up");
+            self.drop_connection(lane, now + Span::from_millis(1), now);
+            return true;
+        }
+        let (_, admin) = host.admin.as_ref().expect("a host that is not down has an admin queue");
+        if host.stage == Stage::Admin
+            && let Some(facts) = admin.facts()
+        {
+            let queues: Vec<QueueParameters> =
+                (1..=facts.io_queues).map(|number| admin.io_queue(number, QUEUE_DEPTH)).collect();
+            for parameters in queues {
+                let stream = self.open(lane, shard, now);
+                self.hosts[lane].io.push((stream, QueuePair::new(parameters)));
+            }
+            self.hosts[lane].stage = Stage::Io;
+            return true;
+        }
+        if host.stage == Stage::Io && host.io.iter().all(|(_, queue)| queue.is_ready()) {
+            self.hosts[lane].stage = Stage::Ready;
+            return true;
+        }
+        false
+    }
+
+    /// What abandoned streams still bring, and their end. Whether there was anything.
+    fn carry_orphans(&mut self, shard: &mut Shard<Device>, now: Time) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while index < self.orphans.len() {
+            let orphan = &mut self.orphans[index];
+            let id = orphan.id;
+            if orphan.closing {
+                self.orphans.remove(index);
+                moved = true;
+                continue;
+            }
+            if (orphan.to_target.is_empty() || orphan.paused) && orphan.told_at <= now {
+                self.orphans.remove(index);
+                self.tell(Event::Closed { connection: id }, shard, now);
+                moved = true;
+                continue;
+            }
+            if !orphan.paused
+                && let Some(bytes) = orphan.to_target.receive(now)
+            {
+                mark!("hosts: bytes after their host hung up");
+                moved = true;
+                self.bring(id, &bytes, shard, now);
+            }
+            index += 1;
+        }
+        moved
+    }
+}
+
+impl Entrance for Hosts {
+    fn is_connected(&self, lane: Lane) -> bool {
+        let host = &self.hosts[usize::from(lane.0)];
+        !self.is_down && host.stage == Stage::Ready && host.io.iter().any(|(_, queue)| queue.room() > 0)
+    }
+
+    fn submit(
+        &mut self,
+        lane: Lane,
+        token: HostToken,
+        command: HostCommand,
+        mode: ContentMode,
+        _shard: &mut Shard<Device>,
+        now: Time,
+    ) {
+        let size = mode.bytes_per_iu() as u32;
+        let command = match command {
+            HostCommand::Read(range) => Command::Read { span: span(range), length_bytes: range.count * size },
+            HostCommand::Write(range, data, force_unit_access) => {
+                Command::Write { span: span(range), data: Buffer::copy_from(&data), force_unit_access }
+            }
+            HostCommand::Flush(volume) => Command::Flush { nsid: u32::from(volume.0) },
+            HostCommand::Deallocate(range) => Command::Deallocate { span: span(range) },
+            HostCommand::WriteZeroes(range, force_unit_access) => {
+                Command::WriteZeroes { span: span(range), may_deallocate: true, force_unit_access }
+            }
+            HostCommand::Compare(range, data) => {
+                Command::Compare { span: span(range), data: Buffer::copy_from(&data) }
+            }
+            HostCommand::Verify(range) => Command::Verify { span: span(range) },
+        };
+        let host = &mut self.hosts[usize::from(lane.0)];
+        if host.under_way.is_empty() {
+            host.heard_at = now;
+        }
+        host.under_way.insert(Token(token.0), Vec::new());
+        let queues = host.io.len();
+        let choice = (0..queues)
+            .map(|step| (token.0 as usize + step) % queues)
+            .find(|index| host.io[*index].1.room() > 0)
+            .expect("the runner asked whether there is room");
+        host.io[choice].1.submit(Token(token.0), command);
+    }
+
+    fn exchange(&mut self, shard: &mut Shard<Device>, now: Time) -> bool {
+        let mut moved = false;
+        let core_is_free = shard.core_free_at() <= now;
+        for lane in 0..self.hosts.len() {
+            let host = &mut self.hosts[lane];
+            let reads = host.stalled_until <= now;
+            let gets = host.silent_until <= now;
+            if reads {
+                if let Some((_, admin)) = &mut host.admin {
+                    admin.tick(now);
+                }
+                self.send_output(lane, now);
+            }
+            if gets && core_is_free {
+                moved |= self.carry_to_target(lane, shard, now);
+            }
+            if reads && gets {
+                moved |= self.carry_to_host(lane, shard, now);
+            }
+            if reads {
+                moved |= self.go_on(lane, shard, now);
+                self.send_output(lane, now);
+            }
+        }
+        if core_is_free {
+            moved |= self.carry_orphans(shard, now);
+        }
+        moved
+    }
+
+    fn act(&mut self, actions: &mut Vec<Action>, shard: &mut Shard<Device>, now: Time) {
+        // Answers to administrators are not the hosts'.
+        for action in actions.extract_if(.., |action| !matches!(action, Action::Answer { .. })) {
+            match action {
+                Action::Transmit { connection } => self.transmit(connection, shard, now),
+                Action::Close { connection } => {
+                    self.transmit(connection, shard, now);
+                    if let Some(stream) = self.find(connection) {
+                        stream.closing = true;
+                    }
+                }
+                Action::Pause { connection } => {
+                    mark!("hosts: target pauses a stream");
+                    if let Some(stream) = self.find(connection) {
+                        stream.paused = true;
+                    }
+                }
+                Action::Resume { connection } => {
+                    if let Some(stream) = self.find(connection) {
+                        stream.paused = false;
+                    }
+                }
+                Action::HandOver { .. } => panic!("one shard has nobody to hand over to"),
+                Action::Answer { .. } => unreachable!("left where it was"),
+            }
+        }
+    }
+
+    fn take_answers(&mut self, answers: &mut Vec<HostAnswer>) {
+        answers.append(&mut self.answers);
+    }
+
+    fn next_event(&self, shard: &Shard<Device>) -> Time {
+        let core_free_at = shard.core_free_at();
+        let mut next = Time::NEVER;
+        for host in &self.hosts {
+            if let Stage::Down(at) = host.stage {
+                next = next.min(at.max(host.stalled_until));
+                continue;
+            }
+            for stream in host.streams() {
+                if !stream.paused {
+                    let at = stream.to_target.next_arrival().max(core_free_at);
+                    next = next.min(at.max(host.silent_until));
+                }
+                if !stream.vanished {
+                    let at = stream.to_host.next_arrival();
+                    next = next.min(at.max(host.silent_until).max(host.stalled_until));
+                }
+            }
+            let keep_alive = host.admin.as_ref().map_or(Time::NEVER, |(_, admin)| admin.deadline());
+            let patience = if host.is_waiting() { host.heard_at + PATIENCE } else { Time::NEVER };
+            next = next.min(keep_alive.min(patience).max(host.stalled_until));
+        }
+        for orphan in &self.orphans {
+            let at = if orphan.to_target.is_empty() || orphan.paused {
+                orphan.told_at
+            } else {
+                orphan.to_target.next_arrival()
+            };
+            next = next.min(at.max(core_free_at));
+        }
+        next
+    }
+
+    fn disconnect(&mut self, lane: Lane, now: Time) {
+        let retry_at = now + Span::from_micros(self.random.random_range(1..3000));
+        // What the host had handed to its operating system still goes out.
+        self.send_output(usize::from(lane.0), now);
+        self.drop_connection(usize::from(lane.0), retry_at, now);
+    }
+
+    fn vanish(&mut self, lane: Lane, _now: Time) {
+        mark!("hosts: connection half open");
+        let late = Span::from_millis(self.random.random_range(0..15_000));
+        for stream in self.hosts[usize::from(lane.0)].streams_mut() {
+            stream.vanished = true;
+            // What was on its way is held up somewhere, long enough for the host to be back before it.
+            stream.to_target.delay(late);
+        }
+    }
+
+    fn stall(&mut self, lane: Lane, until: Time) {
+        self.hosts[usize::from(lane.0)].stalled_until = until;
+    }
+
+    fn silence(&mut self, lane: Lane, until: Time) {
+        self.hosts[usize::from(lane.0)].silent_until = until;
+    }
+
+    fn crash(&mut self) {
+        self.answers.clear();
+        self.orphans.clear();
+        self.is_down = true;
+        for host in &mut self.hosts {
+            host.admin = None;
+            host.io.clear();
+            host.under_way.clear();
+            (host.stalled_until, host.silent_until) = (Time::ZERO, Time::ZERO);
+            host.stage = Stage::Down(Time::NEVER);
+        }
+    }
+
+    fn restarted(&mut self, now: Time) {
+        self.is_down = false;
+        for host in &mut self.hosts {
+            host.stage = Stage::Down(now + Span::from_millis(1));
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.orphans.iter().all(|orphan| orphan.to_target.is_empty() || orphan.vanished)
+            && self.hosts.iter().all(|host| host.under_way.is_empty())
+    }
+
+    fn describe(&self) -> String {
+        let hosts = self.hosts.iter().enumerate().map(|(lane, host)| {
+            let streams: Vec<String> = host
+                .streams()
+                .map(|one| {
+                    format!(
+                        "{}: {} B to target, {} B to host, paused {}, vanished {}",
+                        one.id.0,
+                        one.to_target.len_bytes(),
+                        one.to_host.len_bytes(),
+                        one.paused,
+                        one.vanished
+                    )
+                })
+                .collect();
+            format!(
+                "host {lane}: {:?}, {} under way, {}\n",
+                host.stage,
+                host.under_way.len(),
+                streams.join("; ")
+            )
+        });
+        hosts.collect()
+    }
+}
