@@ -67,10 +67,9 @@ fn a_vssd_without_good_blocks_answers_everything_and_still_reads() {
         let refused = refused.count();
         assert!((499..600).contains(&refused), "protected {protected}: {refused} refused");
         assert!(store.read_only_reason().is_some_and(|reason| reason.contains("good erase blocks")));
-        for (token, operation) in [
-            (9000, VolumeOperation::Flush),
-            (9001, VolumeOperation::Verify { first_iu: 0, iu_count: 590 }),
-        ] {
+        for (token, operation) in
+            [(9000, VolumeOperation::Flush), (9001, VolumeOperation::Verify { first_iu: 0, iu_count: 590 })]
+        {
             let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(0), operation };
             store.submit(command, &mut space, &mut out);
             for _ in 0..200 {

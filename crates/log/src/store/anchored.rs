@@ -11,7 +11,7 @@ impl Log {
     /// No entry before this sequence can get another place without a new sequence: chunks that are not yet safe are
     /// written elsewhere when their place fails.
     pub fn settled_before(&self) -> u64 {
-        let chunks = self.slots.iter().filter_map(|slot| slot.chunk.as_ref());
+        let chunks = self.staged_chunks().map(|(_, chunk)| chunk);
         let full = chunks.filter(|chunk| chunk.data_count + chunk.note_count > 0);
         full.map(|chunk| chunk.sequence).min().unwrap_or(self.next_sequence)
     }

@@ -26,7 +26,7 @@ impl Log {
         let keep = match stream {
             STREAM_USER => reserve_segments(self.real_segments),
             STREAM_MAP if !self.placing_copies => reserve_segments(self.real_segments) - 1,
-            STREAM_MAP => 1,
+            // Copies of one victim's leaves fit into one segment, and free the victim.
             _ => 0,
         };
         if self.free_segments <= keep {
@@ -125,7 +125,8 @@ impl Log {
         slot_ref.clear();
         slot_ref.name(sequence, segment, generation, offset);
         slot_ref.open_bytes()[..IU_SIZE_BYTES].fill(0);
-        slot_ref.chunk = Some(Chunk {
+        let checksums = std::mem::take(&mut slot_ref.spare_checksums);
+        let chunk = Chunk {
             state: ChunkState::Open,
             stream: stream as u16,
             segment,
@@ -139,8 +140,9 @@ impl Log {
             note_count: 0,
             pending: 0,
             fills_room: false,
-            checksums: std::mem::take(&mut slot_ref.spare_checksums),
-        });
+            checksums,
+        };
+        self.occupy(slot, chunk);
         self.open[stream] = Some(slot);
     }
 

@@ -83,8 +83,12 @@ impl Log {
         if !std::mem::take(&mut self.some_died) {
             return;
         }
-        for (segment, valid) in self.segments.iter_mut().zip(&self.valid) {
-            if segment.state != SegmentState::Sealed || *valid > 0 || segment.last_note >= self.anchored {
+        for index in 0..self.segments.len() {
+            if self.valid[index] > 0 {
+                continue;
+            }
+            let segment = &mut self.segments[index];
+            if segment.state != SegmentState::Sealed || segment.last_note >= self.anchored {
                 continue;
             }
             if segment.chunks > 0 {
@@ -93,6 +97,7 @@ impl Log {
             }
             segment.state = SegmentState::Freeing;
             segment.free_after = self.next_sequence;
+            self.freeing.push(index as u32);
         }
     }
 
@@ -110,8 +115,7 @@ impl Log {
             self.place_copies(space, owner);
             self.placing_copies = false;
             if self.victim.is_none() {
-                let freeing =
-                    self.segments.iter().filter(|s| s.state == SegmentState::Freeing).count() as u32;
+                let freeing = self.freeing.len() as u32;
                 if self.free_segments + freeing >= clean_below_segments(self.real_segments) {
                     if freeing > 0 && self.free_segments < clean_below_segments(self.real_segments) {
                         self.urge();
@@ -146,6 +150,7 @@ impl Log {
                         segment.state = SegmentState::Sealed;
                     } else {
                         segment.state = SegmentState::Freeing;
+                        self.freeing.push(victim.segment);
                     }
                     self.unfinished = true;
                     self.victim = None;
@@ -174,8 +179,7 @@ impl Log {
 
     /// Frees wait for durability of what was copied.
     pub(super) fn urge(&mut self) {
-        let after =
-            self.segments.iter().filter(|s| s.state == SegmentState::Freeing).map(|s| s.free_after).max();
+        let after = self.freeing.iter().map(|index| self.segments[*index as usize].free_after).max();
         if let Some(after) = after {
             self.wanted = self.wanted.max(after);
         }

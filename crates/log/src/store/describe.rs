@@ -8,6 +8,16 @@ impl Log {
     /// # Panics
     /// If they do not.
     pub fn check_invariants(&self) {
+        let occupied = (0..self.slots.len()).filter(|slot| self.slots[*slot].chunk.is_some());
+        assert!(occupied.eq(self.occupied.iter().copied()), "occupied slots {:?}", self.occupied);
+        for (index, segment) in self.segments.iter().enumerate() {
+            let listed = self.freeing.iter().filter(|freeing| **freeing as usize == index).count();
+            assert_eq!(
+                listed,
+                usize::from(segment.state == SegmentState::Freeing),
+                "freeing segment {index}"
+            );
+        }
         for (index, segment) in self.segments.iter().enumerate() {
             let chunks =
                 self.slots.iter().filter_map(|s| s.chunk.as_ref()).filter(|c| c.segment as usize == index);

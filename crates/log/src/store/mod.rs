@@ -155,6 +155,8 @@ struct CopyRead {
 pub struct Log {
     layout: Layout,
     segments: Vec<Segment>,
+    /// Segments that are being freed.
+    freeing: Vec<u32>,
     /// Live IUs of each segment; apart from the rest because every write touches one at random.
     valid: Vec<u32>,
     /// Some segment may have lost its last live IU since dead ones were looked for.
@@ -167,6 +169,8 @@ pub struct Log {
     /// The cleaner appends.
     placing_copies: bool,
     slots: Vec<Slot>,
+    /// Slots that hold a chunk, in order. Most are empty most of the time, and every step goes through the others.
+    occupied: Vec<usize>,
     user_slots: usize,
     map_slots: usize,
     protected: bool,
@@ -299,6 +303,7 @@ impl Log {
         let valid = vec![0; segments.len()];
         let mut log = Log {
             segments,
+            freeing: Vec::new(),
             valid,
             some_died: true,
             anchor: AnchorWriter::new(),
@@ -306,6 +311,7 @@ impl Log {
             map_moves: 0,
             placing_copies: false,
             slots,
+            occupied: Vec::new(),
             user_slots,
             map_slots: user_slots + 8 + pads,
             protected,
@@ -397,15 +403,27 @@ impl Log {
         self.floor_of(0..self.user_slots, false)
     }
 
+    /// Chunks in staging, by slot.
+    fn staged_chunks(&self) -> impl Iterator<Item = (usize, &Chunk)> {
+        self.occupied.iter().map(|slot| (*slot, self.slots[*slot].chunk.as_ref().expect("it holds a chunk")))
+    }
+
+    /// A slot takes a chunk.
+    fn occupy(&mut self, slot: usize, chunk: Chunk) {
+        self.slots[slot].chunk = Some(chunk);
+        let place = self.occupied.binary_search(&slot).expect_err("slots hold one chunk");
+        self.occupied.insert(place, slot);
+    }
+
     fn floor(&self, without_map: bool) -> u64 {
         self.floor_of(0..self.slots.len(), without_map)
     }
 
     fn floor_of(&self, slots: std::ops::Range<usize>, without_map: bool) -> u64 {
         let mut floor = self.next_sequence;
-        for (index, slot) in self.slots[slots].iter().enumerate() {
-            if let Some(chunk) = &slot.chunk
-                && !(self.protected && index < self.user_slots)
+        for (slot, chunk) in self.staged_chunks() {
+            if slots.contains(&slot)
+                && !(self.protected && slot < self.user_slots)
                 && !(without_map && chunk.stream as usize == STREAM_MAP)
                 && chunk.data_count + chunk.note_count > 0
             {

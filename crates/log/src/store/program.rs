@@ -130,10 +130,8 @@ impl Log {
             // What waits in this stream: the open chunk, or programmed units that are not yet safe.
             let mut waits = false;
             let mut busy = false;
-            for slot in &self.slots {
-                if let Some(chunk) = &slot.chunk
-                    && chunk.stream as usize == stream
-                {
+            for (_, chunk) in self.staged_chunks() {
+                if chunk.stream as usize == stream {
                     let old = chunk.sequence < self.wanted;
                     match chunk.state {
                         ChunkState::Open => waits |= old && chunk.data_count + chunk.note_count > 0,
@@ -166,6 +164,10 @@ impl Log {
                 continue;
             }
             let range = self.slots_of(stream);
+            let first = self.occupied.partition_point(|slot| *slot < range.start);
+            if self.occupied.get(first).is_none_or(|slot| *slot >= range.end) {
+                continue;
+            }
             let slots = &mut self.slots[range];
             let settled = |slot: &Slot| slot.chunk.as_ref().is_none_or(|c| c.state == ChunkState::Unsafe);
             let free = slots.iter_mut().filter_map(|slot| slot.is_free().then_some(())).count();

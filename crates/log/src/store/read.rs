@@ -67,10 +67,9 @@ impl Log {
         if self.segments[index as usize].chunks == 0 {
             return None;
         }
-        self.slots.iter().find_map(|slot| {
-            let chunk = slot.chunk.as_ref().filter(|chunk| chunk.segment == index)?;
+        self.staged_chunks().filter(|(_, chunk)| chunk.segment == index).find_map(|(slot, chunk)| {
             let data = offset.checked_sub(chunk.first_unit * self.layout.unit_ius + 1)?;
-            (data < chunk.data_count).then(|| slot.iu(data))
+            (data < chunk.data_count).then(|| self.slots[slot].iu(data))
         })
     }
 

@@ -87,7 +87,7 @@ impl Log {
         for data in 0..u32::from(found.head.data_count) {
             checksums.push(checksum(self.slots[slot].iu(data)));
         }
-        self.slots[slot].chunk = Some(Chunk {
+        let chunk = Chunk {
             state: ChunkState::Homeless,
             stream: STREAM_USER as u16,
             segment: index as u32,
@@ -102,7 +102,8 @@ impl Log {
             pending: 0,
             fills_room: false,
             checksums,
-        });
+        };
+        self.occupy(slot, chunk);
         self.next_sequence = self.next_sequence.max(last_sequence + 1);
         SegmentIndex(index as u32)
     }

@@ -77,11 +77,14 @@ impl Log {
     }
 
     pub(super) fn find_homes(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        let is_homeless = |chunk: &Chunk| chunk.state == ChunkState::Homeless && chunk.pending == 0;
+        if !self.staged_chunks().any(|(_, chunk)| is_homeless(chunk)) {
+            return;
+        }
         for index in 0..self.slots.len() {
-            let Some(chunk) = &self.slots[index].chunk else { continue };
-            if chunk.state != ChunkState::Homeless || chunk.pending > 0 {
+            let Some(chunk) = self.slots[index].chunk.as_ref().filter(|chunk| is_homeless(chunk)) else {
                 continue;
-            }
+            };
             let (stream, old, units) = (chunk.stream as usize, chunk.segment, chunk.units);
             let (data, old_first, sequence, notes) =
                 (chunk.data_count, chunk.first_unit, chunk.sequence, chunk.note_count);
@@ -90,8 +93,7 @@ impl Log {
             // A chunk that moves may use the reserve: its data was accepted.
             let Some((segment, first_unit, _)) = self.place(stream, units, space).or_else(|| {
                 // The last one is the cleaner's, unless frees wait for just these chunks to be durable.
-                let freeing = self.segments.iter().any(|s| s.state == SegmentState::Freeing);
-                if self.free_segments < 2 && !freeing || self.open_segment[stream].is_some() {
+                if self.free_segments < 2 && self.freeing.is_empty() || self.open_segment[stream].is_some() {
                     return None;
                 }
                 let kept = self.open_segment[STREAM_CLEANER];
@@ -150,8 +152,10 @@ impl Log {
         // A chunk may wait for one in a later slot: again until nothing changes.
         let mut again = true;
         while std::mem::take(&mut again) {
-            for index in 0..self.slots.len() {
-                let Some(chunk) = &mut self.slots[index].chunk else { continue };
+            let mut next = 0;
+            while let Some(index) = self.occupied.get(next).copied() {
+                next += 1;
+                let chunk = self.slots[index].chunk.as_mut().expect("it holds a chunk");
                 if chunk.state == ChunkState::Programming && chunk.pending == 0 {
                     chunk.state = ChunkState::Unsafe;
                 }
@@ -160,9 +164,8 @@ impl Log {
                 }
                 let (number, first_unit) = (chunk.segment, chunk.first_unit);
                 // Recovery walks a segment from its start: what lies behind a torn chunk is not found.
-                let behind = self.slots.iter().any(|slot| {
-                    slot.chunk.as_ref().is_some_and(|c| c.segment == number && c.first_unit < first_unit)
-                });
+                let behind =
+                    self.staged_chunks().any(|(_, c)| c.segment == number && c.first_unit < first_unit);
                 let empty = |c: &Chunk| c.data_count + c.note_count == 0;
                 let chunk = self.slots[index].chunk.as_ref().filter(|c| !behind || empty(c));
                 let Some(chunk) = chunk else { continue };
@@ -179,6 +182,8 @@ impl Log {
                 if safe {
                     let segment = chunk.segment as usize;
                     self.slots[index].release();
+                    next -= 1;
+                    self.occupied.remove(next);
                     self.segments[segment].chunks -= 1;
                     again = true;
                 }
@@ -186,27 +191,27 @@ impl Log {
         }
         self.anchor.free_superseded(space);
         let floor = self.floor(false);
-        let mut freed = false;
-        for index in 0..self.segments.len() {
-            let segment = &mut self.segments[index];
-            if segment.state == SegmentState::Freeing
-                && segment.reads == 0
-                && segment.chunks == 0
-                && (floor >= segment.free_after || mutant!("log: segment freed before copies durable"))
+        let before = self.freeing.len();
+        let (segments, valid, statistics) = (&mut self.segments, &self.valid, &mut self.statistics);
+        self.freeing.retain(|index| {
+            let segment = &mut segments[*index as usize];
+            if segment.reads > 0
+                || segment.chunks > 0
+                || floor < segment.free_after && !mutant!("log: segment freed before copies durable")
             {
-                assert_eq!(self.valid[index], 0, "only dead segments are freed");
-                for block in std::mem::take(&mut segment.blocks) {
-                    if block == NO_BLOCK {
-                        continue;
-                    }
+                return true;
+            }
+            assert_eq!(valid[*index as usize], 0, "only dead segments are freed");
+            for block in std::mem::take(&mut segment.blocks) {
+                if block != NO_BLOCK {
                     space.free(block).expect("held by this segment");
                 }
-                *segment = absent();
-                self.statistics.segments_freed += 1;
-                freed = true;
             }
-        }
-        if freed {
+            *segment = absent();
+            statistics.segments_freed += 1;
+            false
+        });
+        if self.freeing.len() < before {
             space.sync(SpaceToken(TOKEN_IGNORE));
             self.count_free(space);
         }

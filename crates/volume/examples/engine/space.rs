@@ -1,13 +1,12 @@
 //! An erase block space that answers at once and keeps as little as it can: a tag for each IU, page marks where memory
 //! allows, and chunk heads and map leaves packed. A mark is left out only where the rest tells it.
 
+use diecut_log::head::{NOTE_SIZE_BYTES, RECORDS_OFFSET as HEAD_BYTES};
 use diecut_log::mark::{self, Mark};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, checksum, prefer_huge_pages};
 use diecut_vssd::space::*;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Fixed fields of a chunk head.
-const HEAD_BYTES: usize = diecut_log::head::RECORDS_OFFSET;
 const TAG_BYTES: usize = 8;
 const MARK_BYTES: usize = 32;
 
@@ -94,7 +93,7 @@ impl CompactSpace {
     fn checksum_of(&self, program: usize, iu: u32, page: &mut [u8; IU_SIZE_BYTES]) -> u32 {
         let bytes = self.bytes[program].as_deref();
         match bytes {
-            Some(bytes) if iu == 0 || bytes.len().is_multiple_of(IU_SIZE_BYTES) => {
+            Some(bytes) if iu == 0 || bytes.len() > IU_SIZE_BYTES => {
                 unpack(bytes, iu as usize, page);
                 checksum(page)
             }
@@ -158,26 +157,32 @@ impl CompactSpace {
     }
 }
 
-/// A head as its fixed fields and half of each record, where the other half is the same in all and nothing follows; else
-/// as it is.
+/// A head as its fixed fields, half of each record, where the other half is zero in all, and its notes; else as it is.
 fn pack(head: &[u8]) -> Box<[u8]> {
-    let count = usize::from(u16::from_le_bytes([head[24], head[25]]));
-    let end = HEAD_BYTES + count * 8;
-    let high = |record: &[u8]| record[4..8] == [0; 4];
-    if end < IU_SIZE_BYTES - 128
-        && head[HEAD_BYTES..end].chunks_exact(8).all(high)
-        && head[end..] == [0; IU_SIZE_BYTES][end..]
+    let (records, notes) = counts(head);
+    let (end, start) = (HEAD_BYTES + records * 8, IU_SIZE_BYTES - notes * NOTE_SIZE_BYTES);
+    let size = HEAD_BYTES + records * 4 + notes * NOTE_SIZE_BYTES;
+    if size < IU_SIZE_BYTES
+        && head[HEAD_BYTES..end].chunks_exact(8).all(|record| record[4..8] == [0; 4])
+        && head[end..start] == [0; IU_SIZE_BYTES][end..start]
     {
-        let mut packed = vec![0; HEAD_BYTES + count * 4];
-        packed[..HEAD_BYTES].copy_from_slice(&head[..HEAD_BYTES]);
-        let (halves, records) =
-            (packed[HEAD_BYTES..].as_chunks_mut::<4>().0, head[HEAD_BYTES..end].as_chunks::<8>().0);
-        for (half, record) in halves.iter_mut().zip(records) {
+        let mut packed = Vec::with_capacity(size);
+        packed.extend_from_slice(&head[..HEAD_BYTES]);
+        packed.resize(HEAD_BYTES + records * 4, 0);
+        let halves = packed[HEAD_BYTES..].as_chunks_mut::<4>().0;
+        for (half, record) in halves.iter_mut().zip(head[HEAD_BYTES..end].as_chunks::<8>().0) {
             half.copy_from_slice(&record[..4]);
         }
+        packed.extend_from_slice(&head[start..]);
         return packed.into();
     }
     head.into()
+}
+
+/// Records and notes of a head.
+fn counts(head: &[u8]) -> (usize, usize) {
+    let notes = u32::from_le_bytes(head[28..32].try_into().expect("4 bytes"));
+    (u16::from_le_bytes([head[24], head[25]]).into(), notes as usize)
 }
 
 /// IU `iu` of what a program unit holds in bytes.
@@ -186,13 +191,18 @@ fn unpack(packed: &[u8], iu: usize, page: &mut [u8]) {
         page.copy_from_slice(&packed[iu * IU_SIZE_BYTES..(iu + 1) * IU_SIZE_BYTES]);
         return;
     }
-    let (fixed, records) = packed.split_at(HEAD_BYTES);
+    let (records, notes) = counts(packed);
+    let (end, start) = (HEAD_BYTES + records * 8, IU_SIZE_BYTES - notes * NOTE_SIZE_BYTES);
+    let (fixed, rest) = packed.split_at(HEAD_BYTES);
+    let (halves, notes) = rest.split_at(records * 4);
     page[..HEAD_BYTES].copy_from_slice(fixed);
     page[HEAD_BYTES..].fill(0);
-    for (place, half) in page[HEAD_BYTES..].as_chunks_mut::<8>().0.iter_mut().zip(records.as_chunks::<4>().0)
+    for (record, half) in
+        page[HEAD_BYTES..end].as_chunks_mut::<8>().0.iter_mut().zip(halves.as_chunks::<4>().0)
     {
-        place[..4].copy_from_slice(half);
+        record[..4].copy_from_slice(half);
     }
+    page[start..].copy_from_slice(notes);
 }
 
 impl EraseBlockSpace for CompactSpace {
