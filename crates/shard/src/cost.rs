@@ -77,7 +77,7 @@ impl CpuClock {
                 drive::Event::Adopted { .. }
                 | drive::Event::Received { .. }
                 | drive::Event::ReceivedInWindow { .. } => model.message_ns,
-                drive::Event::Control { .. } => 0,
+                drive::Event::Control { .. } | drive::Event::Told { .. } => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);
         }

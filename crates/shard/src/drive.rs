@@ -1,8 +1,9 @@
 //! What a driver (`reactor` or `sim`) exchanges with a shard.
 
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
+pub use crate::peer::ShardMessage;
 use crate::shard::Shard;
-use diecut_media::Media;
+use diecut_media::Divide;
 use diecut_units::{Buffer, Time};
 
 /// A byte stream between a host and the server, numbered by the driver, unique over all shards and never used
@@ -53,7 +54,14 @@ pub enum Event {
         /// The connection.
         connection: ConnectionId,
     },
-    /// An administrator asks something.
+    /// Another shard of the same server says something.
+    Told {
+        /// Which shard.
+        from: ShardIndex,
+        /// What.
+        message: ShardMessage,
+    },
+    /// An administrator asks something. Only the first shard knows what to do.
     Control {
         /// Comes back with the response.
         token: ControlToken,
@@ -85,6 +93,13 @@ pub enum Action {
         to: ShardIndex,
         /// State of the connection.
         state: Box<MovedConnection>,
+    },
+    /// Give another shard a message, as [`Event::Told`]. Messages from one shard to another arrive in order.
+    Tell {
+        /// Which shard.
+        to: ShardIndex,
+        /// What.
+        message: ShardMessage,
     },
     /// Stop reading the connection until [`Action::Resume`]: it has more under way than it may.
     Pause {
@@ -129,7 +144,7 @@ pub trait Drive {
     fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]>;
 }
 
-impl<M: Media> Shard<M> {
+impl<M: Divide> Shard<M> {
     /// From now on, commands that come through the target are kept for [`Shard::take_watched`].
     pub fn watch(&mut self) {
         self.target.watch();

@@ -4,9 +4,10 @@ use crate::admission::TenantIndex;
 use crate::control::*;
 use crate::drive;
 use crate::plan::{Plan, Step, plan};
+use crate::reach::Reach;
 use crate::shard::{Phase, Shard};
 use diecut_catalog::{Catalog, State, VssdRecord};
-use diecut_media::Media;
+use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
 use diecut_nvme::QualifiedName;
@@ -14,7 +15,7 @@ use diecut_target::{Home, NamespaceConfig, SubsystemConfig};
 use diecut_units::{IU_SIZE_BYTES, Time};
 use diecut_volume::StoreConfig;
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation, VolumeToken};
-use diecut_vssd::{AllocError, DeallocError, Share, VssdId};
+use diecut_vssd::{DeallocError, Places, Share, VssdId};
 use std::collections::VecDeque;
 
 /// Set in tokens of volume commands that administration gives; namespaces number theirs from 0.
@@ -30,12 +31,29 @@ pub(crate) struct Control {
     next_token: u64,
 }
 
-struct Running {
-    token: Option<ControlToken>,
-    next: State,
-    steps: VecDeque<Step>,
+/// Whom the end of an execution is told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Nobody,
+    Administrator(ControlToken),
+    /// The first shard, whose order this is.
+    Order(u64),
+}
+
+pub(crate) struct Running {
+    reply: Reply,
+    pub next: State,
+    pub steps: VecDeque<Step>,
+    /// The step that was done last.
+    last: Option<Step>,
     /// What the first step waits for.
     waits: Waits,
+    /// Other shards were told of the first step; answers that are still awaited, what they refused, and whether this shard
+    /// did its part.
+    pub is_ordered: bool,
+    pub awaited: Vec<u64>,
+    pub refusal: Option<ControlError>,
+    pub is_done_here: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +65,7 @@ enum Waits {
     Stores(Vec<u64>),
 }
 
-enum Progress {
+pub(crate) enum Progress {
     Done,
     Waits,
     Refused(ControlError),
@@ -64,7 +82,7 @@ impl Control {
     }
 }
 
-impl<M: Media> Shard<M> {
+impl<M: Divide> Shard<M> {
     /// Takes a request of an administrator.
     pub(crate) fn control(
         &mut self,
@@ -77,7 +95,15 @@ impl<M: Media> Shard<M> {
             let error = ControlError { kind: ControlErrorKind::Media, message: failure.to_owned() };
             return answer(actions, token, ControlResponse::Refused(error));
         }
+        if self.is_member() {
+            let message = "this shard takes orders of the first one only; ask that".to_owned();
+            let error = ControlError { kind: ControlErrorKind::Invalid, message };
+            return answer(actions, token, ControlResponse::Refused(error));
+        }
         if request == ControlRequest::Status {
+            if !self.ledger.is_single() {
+                return self.gather_status(token);
+            }
             let response = Box::new(ControlResponse::Status(Box::new(self.status())));
             return actions.push(drive::Action::Answer { token, response });
         }
@@ -87,14 +113,18 @@ impl<M: Media> Shard<M> {
 
     /// Lets administration go on as far as it can.
     pub(crate) fn work_control(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
-        if self.phase != Phase::Ready && self.control.running.is_none() {
+        if self.phase != Phase::Ready && self.control.running.is_none() && !self.is_member() {
             return;
         }
         loop {
-            if self.control.running.is_none() {
+            if self.control.running.is_none() && self.is_member() {
+                if !self.begin_order(now, actions) {
+                    return;
+                }
+            } else if self.control.running.is_none() {
                 let Some((token, request)) = self.control.waiting.pop_front() else { return };
                 match plan(&self.state, &request) {
-                    Ok(plan) => self.begin(Some(token), plan),
+                    Ok(Plan { next, steps }) => self.begin(Reply::Administrator(token), next, steps),
                     Err(error) => {
                         answer(actions, token, ControlResponse::Refused(error));
                         continue;
@@ -103,43 +133,57 @@ impl<M: Media> Shard<M> {
             }
             let mut running = self.control.running.take().expect("one is carried out");
             let Some(step) = running.steps.front().cloned() else {
-                if let Some(token) = running.token {
-                    answer(actions, token, ControlResponse::Done);
+                match running.reply {
+                    Reply::Nobody => {}
+                    Reply::Administrator(token) => answer(actions, token, ControlResponse::Done),
+                    Reply::Order(number) => self.order_done(number, running.last.as_ref(), None),
                 }
                 continue;
             };
-            match self.step(&step, &mut running, now) {
+            let progress = if self.is_member() {
+                self.step_here(&step, &mut running, now)
+            } else {
+                self.step(&step, &mut running, now)
+            };
+            match progress {
                 Progress::Done => {
-                    running.steps.pop_front();
+                    running.last = running.steps.pop_front();
                     running.waits = Waits::No;
+                    (running.is_ordered, running.is_done_here) = (false, false);
                     self.control.running = Some(running);
                 }
                 Progress::Waits => {
                     self.control.running = Some(running);
                     return;
                 }
-                Progress::Refused(error) => {
-                    if let Some(token) = running.token {
-                        answer(actions, token, ControlResponse::Refused(error));
-                    }
-                }
+                Progress::Refused(error) => match running.reply {
+                    Reply::Nobody => {}
+                    Reply::Administrator(token) => answer(actions, token, ControlResponse::Refused(error)),
+                    Reply::Order(number) => self.order_done(number, None, Some(error)),
+                },
             }
         }
     }
 
-    fn begin(&mut self, token: Option<ControlToken>, plan: Plan) {
-        let Plan { next, steps } = plan;
-        self.control.running = Some(Running { token, next, steps: steps.into(), waits: Waits::No });
+    /// Begins to carry out steps.
+    pub(crate) fn begin(&mut self, reply: Reply, next: State, steps: Vec<Step>) {
+        self.control.running = Some(Running {
+            reply,
+            next,
+            steps: steps.into(),
+            last: None,
+            waits: Waits::No,
+            is_ordered: false,
+            awaited: Vec::new(),
+            refusal: None,
+            is_done_here: false,
+        });
     }
 
-    /// Carries out steps that nobody asked for (at opening).
-    pub(crate) fn begin_own(&mut self, next: State, steps: Vec<Step>) {
-        self.begin(None, Plan { next, steps });
-    }
-
-    fn step(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
+    /// Carries out this shard's part of a step.
+    pub(crate) fn step_here(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
         match step {
-            Step::AllocVssd { name } => self.alloc_vssd(name, running, now),
+            Step::AllocVssd { .. } => unreachable!("the first shard chooses where a vSSD lives"),
             Step::SyncPool => {
                 if self.flash.pool.is_journal_lost() {
                     let message =
@@ -185,7 +229,7 @@ impl<M: Media> Shard<M> {
                 self.target.remove_subsystem(&nqn, now, &mut self.target_actions);
                 if self.target.is_quiet(&nqn) { Progress::Done } else { Progress::Waits }
             }
-            Step::CloseNamespace { namespace } => {
+            Step::CloseNamespace { namespace, .. } => {
                 let id = NamespaceId(*namespace);
                 if self.namespaces.is_open(id) {
                     self.namespaces.begin_close(id);
@@ -263,7 +307,12 @@ impl<M: Media> Shard<M> {
         let number = match running.waits {
             Waits::Catalog(number) => number,
             _ => {
-                let number = self.catalog.put(&running.next, &mut self.flash.media, now);
+                let mut reach = Reach {
+                    own: &mut self.flash.media,
+                    owners: &self.ledger.owners,
+                    outgoing: &mut self.outgoing,
+                };
+                let number = self.catalog.put(&running.next, &mut reach, now);
                 running.waits = Waits::Catalog(number);
                 number
             }
@@ -275,8 +324,8 @@ impl<M: Media> Shard<M> {
         Progress::Done
     }
 
-    fn alloc_vssd(&mut self, name: &str, running: &mut Running, now: Time) -> Progress {
-        let record = running.next.vssds[name].clone();
+    /// A part of protected memory that no vSSD stages in; none on media without.
+    pub(crate) fn free_staging_slot(&self, name: &str) -> Result<Option<u32>, ControlError> {
         let slots = self.staging_slots();
         let taken: Vec<u32> = self.state.vssds.values().filter_map(|vssd| vssd.staging_slot).collect();
         let slot = (0..slots).find(|slot| !taken.contains(slot));
@@ -284,23 +333,23 @@ impl<M: Media> Shard<M> {
             let message = format!(
                 "vSSD \"{name}\": protected memory has room for {slots} vSSDs; delete one, or give the device more"
             );
-            return Progress::Refused(ControlError { kind: ControlErrorKind::Exhausted, message });
+            return Err(ControlError { kind: ControlErrorKind::Exhausted, message });
         }
-        let isolation = pool_isolation(record.isolation);
+        Ok(slot)
+    }
+
+    /// Makes a vSSD on channels of this shard and opens its store.
+    pub(crate) fn make_vssd(
+        &mut self,
+        name: &str,
+        id: VssdId,
+        isolation: diecut_vssd::Isolation,
+        places: &Places,
+        record: VssdRecord,
+        now: Time,
+    ) -> Result<VssdRecord, ControlError> {
         let pool = &mut self.flash.pool;
-        let id = match pool.alloc_vssd(isolation, record.throughput_level, record.capacity_bytes) {
-            Ok(id) => id,
-            Err(error) => {
-                let kind = match error {
-                    AllocError::UnknownLevel { .. } | AllocError::NoCapacity => ControlErrorKind::Invalid,
-                    AllocError::DoesNotFit { .. } | AllocError::NotFree { .. } | AllocError::NoNumber => {
-                        ControlErrorKind::Exhausted
-                    }
-                };
-                let message = format!("vSSD \"{name}\": {error}");
-                return Progress::Refused(ControlError { kind, message });
-            }
-        };
+        pool.admit(id, isolation, places);
         pool.set_share(id, share_of(&record), now);
         let staging_size_bytes = slot.map(|_| self.config.staging_bytes_per_vssd);
         let over_provisioning = record.over_provisioning_permille;
@@ -311,12 +360,11 @@ impl<M: Media> Shard<M> {
                 "vSSD \"{name}\" is too small to hold a volume at this over-provisioning; ask for more capacity or less \
                  over-provisioning"
             );
-            return Progress::Refused(ControlError { kind: ControlErrorKind::Invalid, message });
+            return Err(ControlError { kind: ControlErrorKind::Invalid, message });
         }
-        let record = VssdRecord { number: id.0, staging_slot: slot, exported_ius, ..record };
+        let record = VssdRecord { number: id.0, exported_ius, ..record };
         self.open_store(&record, now);
-        running.next.vssds.insert(name.to_owned(), record);
-        Progress::Done
+        Ok(record)
     }
 
     pub(crate) fn store_of(&self, vssd: u32) -> Option<StoreIndex> {
@@ -373,7 +421,12 @@ impl<M: Media> Shard<M> {
         let Some(record) = self.state.subsystems.get(nqn) else { return };
         let name = |text: &str| QualifiedName::new(text).expect("checked when it was made");
         let content = self.flash.media.capabilities().content_mode;
-        let namespaces = record.namespaces.iter().map(|(nsid, volume)| {
+        let home = match self.ledger.home_of(&record.tenant) {
+            home if home == self.index.0 => Home::Here,
+            home => Home::Elsewhere(home),
+        };
+        let shown = record.namespaces.iter().filter(|_| home == Home::Here);
+        let namespaces = shown.map(|(nsid, volume)| {
             let volume = &self.state.volumes[volume];
             let namespace = NamespaceId(volume.namespace);
             let properties = self.namespaces.properties(namespace).expect("its namespace is open");
@@ -387,7 +440,7 @@ impl<M: Media> Shard<M> {
             allow_any_host: record.allow_any_host,
             allowed_hosts: record.allowed_hosts.iter().map(|host| name(host)).collect(),
             namespaces: namespaces.collect(),
-            home: Home::Here,
+            home,
         };
         self.target.set_subsystem(config, now, &mut self.target_actions);
     }
@@ -405,8 +458,15 @@ impl<M: Media> Shard<M> {
     /// deleted; so were volumes.
     pub(crate) fn leftovers(&self) -> Vec<Step> {
         let known: Vec<u32> = self.state.vssds.values().map(|vssd| vssd.number).collect();
-        let orphans = self.flash.pool.vssd_ids().filter(|id| !known.contains(&id.0));
-        let mut steps: Vec<Step> = orphans.map(|id| Step::DeallocVssd { number: id.0 }).collect();
+        let orphans = self.ledger.vssds.keys().filter(|number| !known.contains(number));
+        let mut steps: Vec<Step> = orphans.map(|&number| Step::DeallocVssd { number }).collect();
+        steps.extend(self.leftover_volumes());
+        steps
+    }
+
+    /// Volumes in this shard's stores of which the catalog knows nothing.
+    pub(crate) fn leftover_volumes(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
         for (name, vssd) in &self.state.vssds {
             let Some(store) = self.store_of(vssd.number) else { continue };
             for index in 0..1024 {
@@ -424,10 +484,12 @@ impl<M: Media> Shard<M> {
     pub(crate) fn new_catalog(
         media: &mut M,
         dies: &[Vec<diecut_units::EraseBlockAddress>],
+        is_member: bool,
         now: Time,
     ) -> Option<Catalog> {
         let blocks = Catalog::choose_blocks(dies)?;
-        Some(Catalog::open(media, blocks, now))
+        // The catalog is the first shard's; nobody asks another's.
+        Some(if is_member { Catalog::create(media, blocks) } else { Catalog::open(media, blocks, now) })
     }
 }
 

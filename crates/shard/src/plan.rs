@@ -4,6 +4,7 @@ use crate::control::*;
 use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord};
 use diecut_nvme::QualifiedName;
 use diecut_units::IU_SIZE_BYTES;
+use diecut_vssd::AllocError;
 
 /// One step of an execution; asynchronous ones are repeated until they are done.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,13 +24,24 @@ pub(crate) enum Step {
     /// Takes a subsystem from the target and waits until its commands came back.
     RemoveSubsystem { nqn: String },
     /// Waits until no command is under way in a namespace, and closes it.
-    CloseNamespace { namespace: u32 },
+    CloseNamespace { vssd: u32, namespace: u32 },
     /// Deletes a volume from its store and waits until that is durable.
     DeleteVolume { vssd: u32, index: u16 },
     /// Closes a store and gives its erase blocks back.
     DeallocVssd { number: u32 },
     /// Waits until every store is flushed.
     FlushStores,
+}
+
+/// Why the pool gives no place to a vSSD, in words of administrators.
+pub(crate) fn alloc_refused(name: &str, error: &AllocError) -> ControlError {
+    let kind = match error {
+        AllocError::UnknownLevel { .. } | AllocError::NoCapacity => ControlErrorKind::Invalid,
+        AllocError::DoesNotFit { .. } | AllocError::NotFree { .. } | AllocError::NoNumber => {
+            ControlErrorKind::Exhausted
+        }
+    };
+    ControlError { kind, message: format!("vSSD \"{name}\": {error}") }
 }
 
 /// What a request means.
@@ -174,7 +186,7 @@ pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, Cont
             let vssd = state.vssds[&volume.vssd].number;
             plan.steps = vec![
                 Step::Persist,
-                Step::CloseNamespace { namespace: volume.namespace },
+                Step::CloseNamespace { vssd, namespace: volume.namespace },
                 Step::DeleteVolume { vssd, index: volume.index },
             ];
         }

@@ -4,19 +4,25 @@ use crate::admission::{
     Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, TenantIndex, Work, cost_of,
 };
 use crate::cost::{CostModel, CpuClock};
-use crate::drive::{self, ConnectionId, Drive, Outbox};
-use crate::execute::{CONTROL_TOKEN_BIT, Control, share_of};
+use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
+use crate::execute::{CONTROL_TOKEN_BIT, Control, Reply};
 use crate::flash::Flash;
+use crate::lead::Orders;
+use crate::ledger::Ledger;
+use crate::member::Duties;
 use crate::null::translate;
+use crate::peer::{Message, Order, ShardMessage};
 use crate::plan::Step;
+use crate::reach::Reach;
 use diecut_catalog::{Catalog, State};
-use diecut_media::Media;
+use diecut_media::Divide;
 use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceId};
 use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
 use diecut_units::{ProtectedMemory, ProtectedRegion, Time};
 use diecut_volume::CheckpointPace;
 use diecut_vssd::{Pool, PoolConfig, Share, VssdId};
+use std::sync::Arc;
 
 /// How often one call of [`Drive::work`] goes round between target, namespaces and flash before it returns to the
 /// driver, which then looks at what other hosts sent.
@@ -74,12 +80,16 @@ pub(crate) enum Phase {
     Stores,
     /// What is left over from a crash is put right, and the start is written down.
     Leftovers,
+    /// Other shards open what hosts see.
+    Members,
+    /// Not the first shard: it waits for orders.
+    Orders,
     Ready,
     Failed,
 }
 
 /// The composition; see the crate's documentation.
-pub struct Shard<M: Media> {
+pub struct Shard<M: Divide> {
     pub(crate) config: ShardConfig,
     pub(crate) flash: Flash<M>,
     pub(crate) namespaces: Namespaces,
@@ -103,17 +113,90 @@ pub struct Shard<M: Media> {
     protected: Option<ProtectedMemory>,
     /// Bytes of protected memory that block states take, in front of the staging slots.
     journal_size_bytes: usize,
+    pub(crate) index: ShardIndex,
+    pub(crate) shards: u16,
+    /// Of the first shard; others know the homes of tenants by it.
+    pub(crate) ledger: Ledger,
+    pub(crate) orders: Orders,
+    pub(crate) duties: Duties,
+    /// Orders that opening waits for.
+    opening: Vec<u64>,
+    pub(crate) outgoing: Vec<(ShardIndex, ShardMessage)>,
 }
 
-impl<M: Media> Shard<M> {
+/// A shard's place among those of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Which one it is, from 0.
+    pub index: ShardIndex,
+    /// How many there are.
+    pub shards: u16,
+}
+
+/// Divides a medium for the shards of one server: the first one begins with all channels and gives them out.
+///
+/// # Panics
+/// If there is no shard.
+pub fn divide<M: Divide>(mut media: M, shards: u16) -> Vec<(Seat, M)> {
+    assert!(shards > 0, "a server has at least one shard");
+    let seat = |index| Seat { index: ShardIndex(index), shards };
+    let members: Vec<(Seat, M)> = (1..shards).map(|index| (seat(index), media.empty_part())).collect();
+    [(seat(0), media)].into_iter().chain(members).collect()
+}
+
+/// Gives the whole medium back and forgets everything else: the death of the process, as far as shards know. `under_way` are
+/// messages that were not delivered: channels may be among them.
+///
+/// # Panics
+/// If there is no shard.
+pub fn gather<M: Divide>(
+    shards: impl IntoIterator<Item = Shard<M>>,
+    under_way: impl IntoIterator<Item = ShardMessage>,
+) -> M {
+    let mut parts = shards.into_iter().map(Shard::into_media);
+    let mut whole = parts.next().expect("there is a shard");
+    for message in under_way {
+        message.salvage(&mut whole);
+    }
+    for mut part in parts {
+        for channel in 0..part.geometry().channels {
+            if part.owns(channel) {
+                whole.take_channel(&mut part, channel);
+            }
+        }
+    }
+    whole
+}
+
+impl<M: Divide> Shard<M> {
     /// A shard over a device: a new pool on an empty one, else what it holds. Opening goes on with
     /// [`Drive::work`] until [`Shard::is_ready`] or [`Shard::failure`]; events that come before wait.
-    pub fn new(mut media: M, config: ShardConfig, now: Time) -> Shard<M> {
+    pub fn new(media: M, config: ShardConfig, now: Time) -> Shard<M> {
+        Shard::seated(media, config, Seat { index: ShardIndex(0), shards: 1 }, now)
+    }
+
+    /// One of the shards of a server, over its part of a device (see [`divide`]). The first one opens the device and tells the
+    /// others what to do: it is ready when all are.
+    ///
+    /// # Panics
+    /// If the shard is not among those there are.
+    pub fn seated(mut media: M, config: ShardConfig, seat: Seat, now: Time) -> Shard<M> {
+        assert!(seat.index.0 < seat.shards, "{seat:?}");
+        let is_member = seat.index.0 > 0;
         let geometry = *media.geometry();
         let protected = media.protected_memory();
         let journal_size_bytes = Pool::journal_size_bytes(&geometry, &config.pool);
         let mut failure = None;
         let pool = match &protected {
+            _ if is_member => Pool::empty_part(&media, config.pool.clone()),
+            None if seat.shards > 1 => {
+                failure = Some(format!(
+                    "without protected memory one shard keeps all block states, but {} were asked for; start the server with \
+                     one shard, or give the device protected memory",
+                    seat.shards
+                ));
+                Pool::create(&media, config.pool.clone())
+            }
             None => Pool::open_from_flash(&mut media, config.pool.clone(), now),
             Some(memory) if memory.size_bytes() < journal_size_bytes + config.staging_bytes_per_vssd => {
                 failure = Some(format!(
@@ -134,7 +217,7 @@ impl<M: Media> Shard<M> {
         };
         let dies: Vec<_> =
             (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
-        let catalog = Shard::new_catalog(&mut media, &dies, now);
+        let catalog = Shard::new_catalog(&mut media, &dies, is_member, now);
         if catalog.is_none() {
             failure = Some(
                 "the device has no two dies with good erase blocks for the catalog; use a larger one"
@@ -161,11 +244,31 @@ impl<M: Media> Shard<M> {
             catalog,
             state: State::default(),
             control: Control::default(),
-            phase: if failure.is_some() { Phase::Failed } else { Phase::Catalog },
+            phase: match () {
+                () if is_member => Phase::Orders,
+                () if failure.is_some() => Phase::Failed,
+                () => Phase::Catalog,
+            },
+            index: seat.index,
+            shards: seat.shards,
+            ledger: Ledger::new(seat.shards, geometry.channels),
+            orders: Orders::default(),
+            duties: Duties::default(),
+            opening: Vec::new(),
+            outgoing: Vec::new(),
             failure,
             early: Vec::new(),
             config,
         }
+    }
+
+    /// Whether this is not the first shard of its server.
+    pub(crate) fn is_member(&self) -> bool {
+        self.index.0 > 0
+    }
+
+    pub(crate) fn take_early(&mut self) -> Vec<drive::Event> {
+        std::mem::take(&mut self.early)
     }
 
     /// Whether everything is open and commands are served.
@@ -246,23 +349,28 @@ impl<M: Media> Shard<M> {
                             return self.fail(message, now, actions);
                         }
                     }
-                    let records: Vec<_> = self.state.vssds.values().cloned().collect();
-                    for record in records {
+                    self.give_out_channels();
+                    for record in self.own_vssds() {
                         // No limit yet: recovery does not wait for tokens.
                         let share = Share { weight: record.weight, ..Share::default() };
                         self.flash.pool.set_share(VssdId(record.number), share, now);
                         self.open_store(&record, now);
                     }
+                    let world = self.world();
+                    self.opening = self.order_all(|| Order::Open(Arc::clone(&world)));
                     self.phase = Phase::Stores;
                 }
                 Phase::Stores if self.flash.stores().all(|(_, _, store)| store.is_ready()) => {
+                    if !self.are_opened() {
+                        return;
+                    }
                     let mut steps = self.leftovers();
                     let mut next = self.state.clone();
                     next.pool.starts += 1;
                     next.pool.unclean_starts += u64::from(!next.pool.closed);
                     next.pool.closed = false;
                     steps.push(Step::Persist);
-                    self.begin_own(next, steps);
+                    self.begin(Reply::Nobody, next, steps);
                     self.phase = Phase::Leftovers;
                 }
                 Phase::Leftovers => {
@@ -270,27 +378,26 @@ impl<M: Media> Shard<M> {
                     if self.is_carrying_out() {
                         return;
                     }
-                    let volumes: Vec<_> = self.state.volumes.values().cloned().collect();
-                    for volume in volumes {
-                        let vssd = self.state.vssds[&volume.vssd].number;
-                        self.open_volume(&volume, vssd);
-                    }
-                    let subsystems: Vec<String> = self.state.subsystems.keys().cloned().collect();
-                    for nqn in subsystems {
-                        self.apply_subsystem(&nqn, now);
-                    }
-                    for record in self.state.vssds.values() {
-                        self.flash.pool.set_share(VssdId(record.number), share_of(record), now);
-                    }
-                    self.phase = Phase::Ready;
-                    for event in std::mem::take(&mut self.early) {
-                        self.handle(event, now, actions);
+                    let world = self.world();
+                    self.opening = self.order_all(|| Order::Serve(Arc::clone(&world)));
+                    self.phase = Phase::Members;
+                }
+                Phase::Members => {
+                    if self.are_opened() {
+                        self.serve(now, actions);
                     }
                     return;
                 }
                 _ => return,
             }
         }
+    }
+
+    fn are_opened(&mut self) -> bool {
+        let mut opening = std::mem::take(&mut self.opening);
+        let all = self.all_answered(&mut opening);
+        self.opening = opening;
+        all
     }
 
     /// Staging slots that protected memory has room for.
@@ -370,6 +477,9 @@ impl<M: Media> Shard<M> {
             }
         }
         self.spare_actions = batch;
+        for (to, message) in self.outgoing.drain(..) {
+            actions.push(drive::Action::Tell { to, message });
+        }
     }
 
     /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece.
@@ -416,8 +526,13 @@ impl<M: Media> Shard<M> {
     }
 }
 
-impl<M: Media> Drive for Shard<M> {
+impl<M: Divide> Drive for Shard<M> {
     fn handle(&mut self, event: drive::Event, now: Time, actions: &mut Vec<drive::Action>) {
+        if let drive::Event::Told { message, .. } = event {
+            self.told(message, now, actions);
+            self.work_control(now, actions);
+            return self.sort_actions(actions);
+        }
         if self.phase != Phase::Ready && self.phase != Phase::Failed {
             return self.early.push(event);
         }
@@ -431,8 +546,10 @@ impl<M: Media> Drive for Shard<M> {
             drive::Event::Adopted { connection, state } => target::Event::Adopted(connection, state),
             drive::Event::Closed { connection } => target::Event::Closed(connection),
             drive::Event::Control { token, request } => {
-                return self.control(token, *request, now, actions);
+                self.control(token, *request, now, actions);
+                return self.sort_actions(actions);
             }
+            drive::Event::Told { .. } => unreachable!("taken above"),
         };
         self.target.handle(event, now, &mut self.target_actions);
         self.sort_actions(actions);
@@ -454,7 +571,16 @@ impl<M: Media> Drive for Shard<M> {
             let admission = &mut self.admission;
             self.flash.take_room_changes(|store, has_room| admission.hold(TenantIndex(store.0), !has_room));
             for completion in std::mem::take(&mut self.flash.foreign) {
-                self.catalog.complete(completion, &mut self.flash.media, now);
+                if self.is_member() {
+                    self.outgoing.push((ShardIndex(0), ShardMessage(Message::MediaDone(completion))));
+                    continue;
+                }
+                let mut reach = Reach {
+                    own: &mut self.flash.media,
+                    owners: &self.ledger.owners,
+                    outgoing: &mut self.outgoing,
+                };
+                self.catalog.complete(completion, &mut reach, now);
             }
             let mut completions = std::mem::take(&mut self.flash.completions);
             for (_, completion) in completions.drain(..) {
@@ -467,7 +593,9 @@ impl<M: Media> Drive for Shard<M> {
             self.flash.completions = completions;
             self.finish(now);
             self.sort_actions(actions);
-            if self.phase != Phase::Ready {
+            if self.is_member() {
+                self.work_control(now, actions);
+            } else if self.phase != Phase::Ready {
                 self.open_further(now, actions);
             } else if !self.control.is_idle() {
                 self.work_control(now, actions);
@@ -480,7 +608,7 @@ impl<M: Media> Drive for Shard<M> {
     }
 
     fn deadline(&self) -> Time {
-        if self.target.has_work() || !self.target_actions.is_empty() {
+        if self.target.has_work() || !self.target_actions.is_empty() || !self.flash.foreign.is_empty() {
             return Time::ZERO;
         }
         if matches!(self.phase, Phase::Catalog if self.catalog.is_open()) {

@@ -3,21 +3,26 @@
 use crate::control::*;
 use crate::plan::{subsystem_spec, volume_spec, vssd_spec};
 use crate::shard::Shard;
-use diecut_media::Media;
+use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::VssdId;
 
-impl<M: Media> Shard<M> {
-    /// Everything that exists, with figures.
+impl<M: Divide> Shard<M> {
+    /// What lives on this shard, with figures: everything that exists, if there is one shard.
     pub fn status(&self) -> Status {
+        let lives_here = |vssd: &String| self.store_of(self.state.vssds[vssd].number).is_some();
+        let vssds = self.state.vssds.keys().filter(|name| lives_here(name));
+        let volumes = self.state.volumes.iter().filter(|(_, volume)| lives_here(&volume.vssd));
+        let subsystems = self.state.subsystems.iter();
+        let subsystems = subsystems.filter(|(_, record)| self.ledger.home_of(&record.tenant) == self.index.0);
         Status {
             devices: vec![self.device_status()],
             tenants: self.state.tenants.keys().map(|name| TenantSpec { name: name.clone() }).collect(),
-            vssds: self.state.vssds.keys().map(|name| self.vssd_status(name)).collect(),
-            volumes: self.state.volumes.keys().map(|name| self.volume_status(name)).collect(),
-            subsystems: self.state.subsystems.keys().map(|nqn| self.subsystem_status(nqn)).collect(),
+            vssds: vssds.map(|name| self.vssd_status(name)).collect(),
+            volumes: volumes.map(|(name, _)| self.volume_status(name)).collect(),
+            subsystems: subsystems.map(|(nqn, _)| self.subsystem_status(nqn)).collect(),
         }
     }
 
@@ -25,7 +30,8 @@ impl<M: Media> Shard<M> {
         let geometry = *self.flash.media.geometry();
         let per_channel = u32::from(geometry.dies_per_channel);
         let erases = |channel: u32| {
-            (channel * per_channel..(channel + 1) * per_channel)
+            let dies = if self.flash.media.owns(channel as u16) { per_channel } else { 0 };
+            (channel * per_channel..channel * per_channel + dies)
                 .map(|die| self.flash.pool.die_erases(die))
                 .sum()
         };
@@ -59,7 +65,7 @@ impl<M: Media> Shard<M> {
         let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
         VssdStatus {
             spec: vssd_spec(name, record),
-            placement: self.flash.pool.placement(id),
+            placement: self.flash.pool.placement(id) + &self.place_of_shard(),
             units,
             physical_bytes,
             exported_bytes: bytes(statistics.exported_ius),
@@ -116,5 +122,28 @@ impl<M: Media> Shard<M> {
             spec: subsystem_spec(nqn, &self.state.subsystems[nqn]),
             controllers: own.map(|one| (one.host, one.controller_id, one.io_queues)).collect(),
         }
+    }
+
+    /// For people: where a vSSD lives, if there is a choice.
+    fn place_of_shard(&self) -> String {
+        if self.shards > 1 { format!(", shard {}", self.index.0) } else { String::new() }
+    }
+}
+
+impl Status {
+    /// Adds another shard's part.
+    pub(crate) fn merge(&mut self, other: Status) {
+        for (own, other) in self.devices.iter_mut().zip(other.devices) {
+            for (own, other) in own.erases_per_channel.iter_mut().zip(other.erases_per_channel) {
+                *own += other;
+            }
+            own.quarantined.extend(other.quarantined);
+        }
+        self.vssds.extend(other.vssds);
+        self.vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+        self.volumes.extend(other.volumes);
+        self.volumes.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+        self.subsystems.extend(other.subsystems);
+        self.subsystems.sort_by(|one, other| one.spec.nqn.cmp(&other.spec.nqn));
     }
 }

@@ -1,0 +1,125 @@
+//! Who has what: which shard owns each channel, where vSSDs lie, and which shard is the home of each tenant. Kept by the
+//! first shard; nothing of it is stored, because it follows from where vSSDs lie.
+
+use diecut_units::Geometry;
+use diecut_vssd::{Places, VssdId};
+use std::collections::BTreeMap;
+
+/// A vSSD and its home.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub shard: u16,
+    pub places: Places,
+    /// Erase blocks it may hold: its part of a shard's load.
+    pub blocks: u64,
+}
+
+/// See the module.
+pub(crate) struct Ledger {
+    shards: u16,
+    /// By channel. The first shard has those that nobody uses.
+    pub owners: Vec<u16>,
+    /// By number.
+    pub vssds: BTreeMap<u32, Held>,
+    /// By name. A tenant keeps its last home when it loses its last vSSD.
+    pub homes: BTreeMap<String, u16>,
+}
+
+/// A vSSD that is there when a pool is opened.
+pub(crate) struct Found {
+    pub id: VssdId,
+    /// None for what a crash left over.
+    pub tenant: Option<String>,
+    pub places: Places,
+    pub blocks: u64,
+}
+
+impl Ledger {
+    pub fn new(shards: u16, channels: u16) -> Ledger {
+        Ledger { shards, owners: vec![0; channels.into()], vssds: BTreeMap::new(), homes: BTreeMap::new() }
+    }
+
+    /// Whether there is one shard only.
+    pub fn is_single(&self) -> bool {
+        self.shards == 1
+    }
+
+    /// All shards but the first.
+    pub fn members(&self) -> impl Iterator<Item = u16> + use<> {
+        1..self.shards
+    }
+
+    fn load(&self, shard: u16) -> u64 {
+        self.vssds.values().filter(|held| held.shard == shard).map(|held| held.blocks).sum()
+    }
+
+    /// Shards, the least loaded first.
+    pub fn by_load(&self) -> Vec<u16> {
+        let mut shards: Vec<u16> = (0..self.shards).collect();
+        shards.sort_by_key(|&shard| (self.load(shard), shard));
+        shards
+    }
+
+    /// The home of a vSSD; the first shard's if there is no such vSSD.
+    pub fn shard_of(&self, vssd: u32) -> u16 {
+        self.vssds.get(&vssd).map_or(0, |held| held.shard)
+    }
+
+    /// The home of a tenant.
+    pub fn home_of(&self, tenant: &str) -> u16 {
+        self.homes.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Writes down a vSSD and its channels.
+    pub fn add(&mut self, id: VssdId, held: Held, geometry: &Geometry) {
+        for channel in held.places.channels(geometry) {
+            self.owners[usize::from(channel)] = held.shard;
+        }
+        self.vssds.insert(id.0, held);
+    }
+
+    /// Gives all that was found a home. What shares a channel, or belongs to one tenant, stays together; the largest groups
+    /// are given out first, each to the shard with the least. The same state comes out the same at each start.
+    pub fn give_out(&mut self, found: Vec<Found>, geometry: &Geometry) {
+        // Group of each vSSD: the lowest index among those it is tied to.
+        let mut group: Vec<usize> = (0..found.len()).collect();
+        let channels: Vec<_> = found.iter().map(|one| one.places.channels(geometry)).collect();
+        for at in 0..found.len() {
+            for other in 0..at {
+                let tied = found[at].tenant.is_some() && found[at].tenant == found[other].tenant
+                    || !channels[at].is_disjoint(&channels[other]);
+                if tied && group[at] != group[other] {
+                    let (from, to) = (group[at].max(group[other]), group[at].min(group[other]));
+                    group.iter_mut().filter(|of| **of == from).for_each(|of| *of = to);
+                }
+            }
+        }
+        let mut groups: BTreeMap<usize, u64> = BTreeMap::new();
+        for (one, group) in found.iter().zip(&group) {
+            *groups.entry(*group).or_default() += one.blocks;
+        }
+        let mut order: Vec<usize> = groups.keys().copied().collect();
+        order.sort_by_key(|group| (std::cmp::Reverse(groups[group]), *group));
+        let mut loads = vec![0; self.shards.into()];
+        let mut homes = BTreeMap::new();
+        for of in order {
+            let (shard, load) =
+                loads.iter_mut().enumerate().min_by_key(|(_, load)| **load).expect("there is a shard");
+            *load += groups[&of];
+            homes.insert(of, shard as u16);
+        }
+        for (one, group) in found.into_iter().zip(group) {
+            let shard = homes[&group];
+            if let Some(tenant) = one.tenant {
+                self.homes.insert(tenant, shard);
+            }
+            self.add(one.id, Held { shard, places: one.places, blocks: one.blocks }, geometry);
+        }
+    }
+
+    /// Channels that a shard owns.
+    pub fn channels_of(&self, shard: u16) -> Vec<u16> {
+        let channels = 0..self.owners.len() as u16;
+        channels.filter(|&channel| self.owners[usize::from(channel)] == shard).collect()
+    }
+}

@@ -1,0 +1,139 @@
+//! What shards of one server send each other: orders of the first shard, their answers, and commands of the catalog to
+//! channels that another shard owns. Drivers carry these messages, in order between any two shards, and know nothing of
+//! what is in them.
+
+use crate::control::{ControlError, Status};
+use crate::plan::Step;
+use diecut_catalog::{State, VssdRecord};
+use diecut_media::{Command, Completion, Divide};
+use diecut_vssd::{Isolation, Places, PoolPart, VssdId};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A message between shards.
+pub struct ShardMessage(pub(crate) Message);
+
+impl fmt::Debug for ShardMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Message::Order(number, order) => write!(f, "order {number}: {}", order.name()),
+            Message::Answer(number, answer) => write!(f, "answer {number}: {:?}", answer.refusal),
+            Message::Media(command) => write!(f, "{command:?}"),
+            Message::MediaDone(completion) => write!(f, "{completion:?}"),
+        }
+    }
+}
+
+pub(crate) enum Message {
+    /// Of the first shard.
+    Order(u64, Order),
+    /// To the first shard: an order was carried out, or not.
+    Answer(u64, Box<Answer>),
+    /// A command of the catalog to a channel of the receiver.
+    Media(Command),
+    /// Its answer.
+    MediaDone(Completion),
+}
+
+/// What exists, and where.
+pub(crate) struct World {
+    pub state: State,
+    /// Homes of tenants.
+    pub homes: BTreeMap<String, u16>,
+}
+
+pub(crate) enum Order {
+    /// Take these channels.
+    Channels(Moved),
+    /// This is what exists now.
+    World(Arc<World>),
+    /// Open what lies on the channels.
+    Open(Arc<World>),
+    /// Everything is open everywhere: serve.
+    Serve(Arc<World>),
+    /// Make a vSSD.
+    Alloc(Box<Alloc>),
+    /// A step of a request, towards this state.
+    Step(Step, Arc<State>),
+    /// Say what exists.
+    Status,
+}
+
+impl Order {
+    fn name(&self) -> &'static str {
+        match self {
+            Order::Channels(_) => "channels",
+            Order::World(_) => "world",
+            Order::Open(_) => "open",
+            Order::Serve(_) => "serve",
+            Order::Alloc(_) => "alloc",
+            Order::Step(..) => "step",
+            Order::Status => "status",
+        }
+    }
+}
+
+/// A vSSD to be made; [`VssdRecord::exported_ius`] is still to be found out.
+pub(crate) struct Alloc {
+    pub name: String,
+    pub id: VssdId,
+    pub isolation: Isolation,
+    pub places: Places,
+    pub record: VssdRecord,
+    pub moved: Moved,
+}
+
+#[derive(Default)]
+pub(crate) struct Answer {
+    pub refusal: Option<ControlError>,
+    /// Of [`Order::Alloc`].
+    pub record: Option<VssdRecord>,
+    /// Channels that nothing lies on any more.
+    pub returned: Option<Moved>,
+    /// Of [`Order::Status`].
+    pub status: Option<Box<Status>>,
+}
+
+/// Channels on their way from shard to shard.
+pub(crate) struct Moved {
+    pub channels: Vec<u16>,
+    pub pool: PoolPart,
+    /// A part of the medium that owns the channels; all shards have the same kind of medium.
+    media: Box<dyn Any + Send>,
+}
+
+impl Moved {
+    pub fn new<M: Divide>(channels: Vec<u16>, pool: PoolPart, media: &mut M) -> Moved {
+        let mut part = media.empty_part();
+        for &channel in &channels {
+            part.take_channel(media, channel);
+        }
+        Moved { channels, pool, media: Box::new(part) }
+    }
+
+    /// Puts the channels into a medium and gives what belongs into the pool.
+    pub fn unpack<M: Divide>(self, media: &mut M) -> PoolPart {
+        let mut part = self.media.downcast::<M>().expect("all shards have the same kind of medium");
+        for &channel in &self.channels {
+            media.take_channel(&mut part, channel);
+        }
+        self.pool
+    }
+}
+
+impl ShardMessage {
+    /// Puts the channels that were on their way into a medium: after the death of all shards.
+    pub(crate) fn salvage<M: Divide>(self, media: &mut M) {
+        let moved = match self.0 {
+            Message::Order(_, Order::Channels(moved)) => Some(moved),
+            Message::Order(_, Order::Alloc(alloc)) => Some(alloc.moved),
+            Message::Answer(_, answer) => answer.returned,
+            _ => None,
+        };
+        if let Some(moved) = moved {
+            moved.unpack(media);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The medium as the catalog sees it: all channels, also those that other shards own.
+
+use crate::drive::ShardIndex;
+use crate::peer::{Message, ShardMessage};
+use diecut_media::{Capabilities, Command, Completion, Divide, Media};
+use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
+
+/// Commands to own channels go to the medium, others to the shards that own theirs.
+pub(crate) struct Reach<'a, M: Divide> {
+    pub own: &'a mut M,
+    pub owners: &'a [u16],
+    pub outgoing: &'a mut Vec<(ShardIndex, ShardMessage)>,
+}
+
+impl<M: Divide> Media for Reach<'_, M> {
+    fn geometry(&self) -> &Geometry {
+        self.own.geometry()
+    }
+    fn capabilities(&self) -> &Capabilities {
+        self.own.capabilities()
+    }
+    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
+        self.own.is_factory_bad(block)
+    }
+    fn protected_memory(&self) -> Option<ProtectedMemory> {
+        self.own.protected_memory()
+    }
+    fn submit(&mut self, command: Command, now: Time) {
+        let channel = command.operation.block().channel.0;
+        if self.own.owns(channel) {
+            return self.own.submit(command, now);
+        }
+        let owner = ShardIndex(self.owners[usize::from(channel)]);
+        self.outgoing.push((owner, ShardMessage(Message::Media(command))));
+    }
+    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
+        self.own.advance(now, completions);
+    }
+    fn next_event(&self) -> Time {
+        self.own.next_event()
+    }
+}
