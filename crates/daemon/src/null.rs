@@ -1,15 +1,16 @@
 //! A server without a device: null namespaces, for measuring what the network path costs.
 
-use crate::serve::ServeError;
+use crate::serve::{ServeError, check_shards};
 use diecut_reactor::{Reactor, ReactorConfig};
-use diecut_shard::ShardConfig;
+use diecut_shard::drive::ShardIndex;
 use diecut_shard::null::{NullReads, NullShard};
+use diecut_shard::{Seat, ShardConfig};
 use std::net::SocketAddr;
 
 /// Blocks of 4096 bytes of a null namespace: 1 TiB.
 const SIZE_LBAS: u64 = 1 << 28;
 
-/// Serves one null namespace per NQN until SIGINT or SIGTERM. `announce` is called once, with lines for people, when
+/// Serves one null namespace per NQN, on shards in turn, until SIGINT or SIGTERM. `announce` is called once, with lines for people, when
 /// hosts can connect.
 ///
 /// # Errors
@@ -17,8 +18,10 @@ const SIZE_LBAS: u64 = 1 << 28;
 pub fn serve_null(
     listen: SocketAddr,
     nqns: &[String],
+    shards: u16,
     announce: impl FnOnce(&str),
 ) -> Result<(), ServeError> {
+    check_shards(shards, u16::MAX)?;
     for nqn in nqns {
         if !diecut_shard::null::is_name(nqn) {
             let message = format!("\"{nqn}\" is no NQN: write nqn., printable ASCII, at most 223 letters");
@@ -31,11 +34,15 @@ pub fn serve_null(
     let mut config = ShardConfig::default().target;
     config.advertised = vec![listen];
     let names: Vec<String> = nqns.to_vec();
-    let make = move |_now| {
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        NullShard::new(config, &names, SIZE_LBAS, NullReads::SharedZeros)
-    };
-    let reactor = Reactor::start(&ReactorConfig { listen: vec![listen] }, vec![make])?;
+    let make = (0..shards).map(|index| {
+        let (config, names) = (config.clone(), names.clone());
+        let seat = Seat { index: ShardIndex(index), shards };
+        move |_now| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            NullShard::seated(config, &names, SIZE_LBAS, NullReads::SharedZeros, seat)
+        }
+    });
+    let reactor = Reactor::start(&ReactorConfig { listen: vec![listen] }, make.collect())?;
     let listen = reactor.addresses()[0];
     let mut text = format!("listening  {listen}, NVMe over TCP, null namespaces: nothing is stored\n");
     for nqn in nqns {

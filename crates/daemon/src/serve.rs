@@ -1,4 +1,4 @@
-//! The server process: opens the device, starts the shard's thread, applies a set-up, answers the control socket, and
+//! The server process: opens the device, starts a thread for each shard, applies a set-up, answers the control socket, and
 //! stops on a signal.
 
 use crate::apply::apply;
@@ -9,7 +9,7 @@ use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile};
-use diecut_shard::{PoolConfig, Shard, ShardConfig};
+use diecut_shard::{PoolConfig, Shard, ShardConfig, divide};
 use diecut_units::{Geometry, Time};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -189,6 +189,22 @@ fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<
     Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, ..defaults })
 }
 
+/// Most shards of one server: more than cores of any machine it was tried on.
+const SHARDS_MAX: u16 = 256;
+
+pub(crate) fn check_shards(shards: u16, channels: u16) -> Result<(), ServeError> {
+    let refuse = |text: String| Err(ServeError::Setup(text));
+    if shards == 0 || shards > SHARDS_MAX {
+        return refuse(format!("server.shards = {shards}: use 1 to {SHARDS_MAX}, at most one for each core"));
+    }
+    if shards > channels {
+        return refuse(format!(
+            "server.shards = {shards}: a shard owns whole channels, and the device has {channels}; use {channels} or fewer"
+        ));
+    }
+    Ok(())
+}
+
 /// Serves until SIGINT or SIGTERM, and writes down what enters the shard if `recording` says where. `announce` is called
 /// once, with lines for people, when hosts can connect.
 ///
@@ -199,10 +215,10 @@ pub fn serve(
     recording: Option<&Recording>,
     announce: impl FnOnce(&str),
 ) -> Result<(), ServeError> {
-    if setup.server.shards != 1 {
+    let shards = setup.server.shards;
+    if recording.is_some() && shards != 1 {
         return Err(ServeError::Setup(format!(
-            "server.shards = {}: this version runs one shard; leave it out or set it to 1",
-            setup.server.shards
+            "a recording holds one shard, but the server shall have {shards}; record with one (--shards 1)"
         )));
     }
     let data = &setup.server.data;
@@ -210,6 +226,7 @@ pub fn serve(
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
     let Opened { device, options, place } = open_device(setup)?;
     let profile = device.profile().clone();
+    check_shards(shards, profile.geometry.channels)?;
     let mut config = ShardConfig {
         pool: pool_config(&setup.pool, &profile.geometry)?,
         device_name: profile.name.clone(),
@@ -222,7 +239,13 @@ pub fn serve(
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
     let reactor_config = ReactorConfig { listen: vec![setup.server.listen] };
     let reactor = match recording.zip(record_to) {
-        None => Reactor::start(&reactor_config, vec![move |now| Shard::new(device, config, now)])?,
+        None => {
+            let make = divide(device, shards).into_iter().map(|(seat, part)| {
+                let config = config.clone();
+                move |now| Shard::seated(part, config, seat, now)
+            });
+            Reactor::start(&reactor_config, make.collect())?
+        }
         Some((recording, file)) => {
             let limits =
                 RecordOptions { size_max_bytes: recording.size_max_bytes, ..RecordOptions::default() };

@@ -1,7 +1,7 @@
 //! What threads send each other.
 
 use diecut_shard::control::{ControlRequest, ControlResponse};
-use diecut_shard::drive::{ConnectionId, MovedConnection};
+use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
 use mio::net::TcpStream;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub(crate) enum Message {
     Accepted(ConnectionId, TcpStream),
     /// A connection of another shard, with its state.
     Adopted(ConnectionId, TcpStream, Box<MovedConnection>),
+    /// What another shard says.
+    Told(ShardIndex, ShardMessage),
     /// An administrator's request.
     Control(Box<ControlRequest>, Respond),
     /// Close everything and end the thread.

@@ -101,7 +101,8 @@ impl Reactor {
             let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {
                 let _abort = AbortOnPanic;
                 let shard = make(common.now());
-                let worker = Worker::new(shard, common, poll, inbox, listeners);
+                let index = diecut_shard::drive::ShardIndex(number as u16);
+                let worker = Worker::new(shard, common, poll, inbox, index, listeners);
                 worker.expect("sockets can be watched").run();
             })?;
             threads.push(thread);

@@ -3,7 +3,7 @@
 use crate::connection::{Connection, Turn};
 use crate::inbox::{Address, Message, Respond};
 use diecut_shard::control::ControlToken;
-use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
+use diecut_shard::drive::{Action, ConnectionId, Drive, Event, ShardIndex};
 use diecut_units::{BufferPool, Span, Time};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -47,6 +47,7 @@ pub(crate) struct Worker<D: Drive> {
     common: Arc<Common>,
     poll: Poll,
     inbox: Receiver<Message>,
+    index: ShardIndex,
     listeners: Vec<TcpListener>,
     /// Listeners that may have more connections.
     accepting: bool,
@@ -74,6 +75,7 @@ impl<D: Drive> Worker<D> {
         common: Arc<Common>,
         poll: Poll,
         inbox: Receiver<Message>,
+        index: ShardIndex,
         mut listeners: Vec<TcpListener>,
     ) -> std::io::Result<Worker<D>> {
         for (number, listener) in listeners.iter_mut().enumerate() {
@@ -84,6 +86,7 @@ impl<D: Drive> Worker<D> {
             common,
             poll,
             inbox,
+            index,
             listeners,
             accepting: false,
             accept_again_at: Time::NEVER,
@@ -185,6 +188,9 @@ impl<D: Drive> Worker<D> {
                         let event = Event::Adopted { connection: id, state };
                         self.shard.handle(event, now, &mut self.actions);
                     }
+                }
+                Message::Told(from, message) => {
+                    self.shard.handle(Event::Told { from, message }, now, &mut self.actions);
                 }
                 Message::Control(request, respond) => {
                     self.next_answer += 1;
@@ -373,6 +379,9 @@ impl<D: Drive> Worker<D> {
                     let Some(one) = self.forget(number) else { continue };
                     let message = Message::Adopted(connection, one.stream, state);
                     self.common.addresses[usize::from(to.0)].send(message);
+                }
+                Action::Tell { to, message } => {
+                    self.common.addresses[usize::from(to.0)].send(Message::Told(self.index, message));
                 }
                 Action::Answer { token, response } => {
                     if let Some(respond) = self.answers.remove(&token) {

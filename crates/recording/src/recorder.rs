@@ -119,8 +119,8 @@ impl<W: Write> Recorded<W> {
             Event::Control { token, request } => {
                 self.put(|bytes, _| Entry::Control(*token, request.clone()).encode(bytes));
             }
-            Event::Adopted { .. } => {
-                tracing::warn!("a connection of another shard cannot be recorded: the recording ends here");
+            Event::Adopted { .. } | Event::Told { .. } => {
+                tracing::warn!("what comes from another shard cannot be recorded: the recording ends here");
                 self.end();
             }
         }

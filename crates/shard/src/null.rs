@@ -2,6 +2,7 @@
 //! smallest thing a driver can be tried with.
 
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
+use crate::shard::Seat;
 pub use diecut_namespace::NullReads;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, Namespaces, Outputs};
@@ -25,6 +26,20 @@ impl NullShard {
     /// # Panics
     /// If a name is no NQN.
     pub fn new(config: TargetConfig, names: &[&str], size_lbas: u64, reads: NullReads) -> NullShard {
+        NullShard::seated(config, names, size_lbas, reads, Seat { index: ShardIndex(0), shards: 1 })
+    }
+
+    /// One of several such shards, made from the same names: subsystems live on shards in turn.
+    ///
+    /// # Panics
+    /// If a name is no NQN.
+    pub fn seated(
+        config: TargetConfig,
+        names: &[&str],
+        size_lbas: u64,
+        reads: NullReads,
+        seat: Seat,
+    ) -> NullShard {
         let mut shard = NullShard {
             target: Target::new(config),
             namespaces: Namespaces::new(),
@@ -58,7 +73,10 @@ impl NullShard {
                 allow_any_host: true,
                 allowed_hosts: Default::default(),
                 namespaces: [(1, config)].into(),
-                home: target::Home::Here,
+                home: match number as u16 % seat.shards {
+                    home if home == seat.index.0 => target::Home::Here,
+                    home => target::Home::Elsewhere(home),
+                },
             };
             shard.target.set_subsystem(subsystem, Time::ZERO, &mut shard.pending);
         }

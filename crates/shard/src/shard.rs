@@ -530,7 +530,11 @@ impl<M: Divide> Drive for Shard<M> {
     fn handle(&mut self, event: drive::Event, now: Time, actions: &mut Vec<drive::Action>) {
         if let drive::Event::Told { message, .. } = event {
             self.told(message, now, actions);
-            self.work_control(now, actions);
+            if self.is_member() || matches!(self.phase, Phase::Ready | Phase::Failed) {
+                self.work_control(now, actions);
+            } else {
+                self.open_further(now, actions);
+            }
             return self.sort_actions(actions);
         }
         if self.phase != Phase::Ready && self.phase != Phase::Failed {

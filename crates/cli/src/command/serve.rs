@@ -21,6 +21,10 @@ pub struct Serve {
     /// NAND profile of a new device (name, or path of a .toml file), instead of the set-up's.
     #[arg(long)]
     profile: Option<String>,
+    /// Threads that serve, instead of the set-up's: at most one for each core. Tenants live on one each; the same device opens
+    /// with any number.
+    #[arg(long, value_name = "N")]
+    shards: Option<u16>,
     /// Write down all that enters the server into this new file, without the content of writes, so that `diecut sim --replay
     /// FILE` can play the run again. The device must be new.
     #[arg(long, value_name = "FILE", conflicts_with = "null")]
@@ -42,7 +46,12 @@ impl Serve {
         };
         if !self.null.is_empty() {
             let listen = self.listen.unwrap_or_else(|| Setup::default().server.listen);
-            return report(diecut_daemon::null::serve_null(listen, &self.null, announce));
+            return report(diecut_daemon::null::serve_null(
+                listen,
+                &self.null,
+                self.shards.unwrap_or(1),
+                announce,
+            ));
         }
         let mut setup = match self.setup_file() {
             Ok(setup) => setup,
@@ -59,6 +68,9 @@ impl Serve {
         }
         if let Some(profile) = self.profile {
             setup.device.profile = profile;
+        }
+        if let Some(shards) = self.shards {
+            setup.server.shards = shards;
         }
         let size_max_bytes = self.record_limit.bytes();
         let recording = self.record.map(|path| Recording { path, size_max_bytes });

@@ -1,0 +1,154 @@
+//! Several shards over one device, in virtual time.
+
+mod herd;
+
+use diecut_shard::control::*;
+use diecut_units::Time;
+use herd::{Herd, Host, device, subsystem, volume, vssd};
+
+const TENANTS: [(&str, Isolation, u32); 4] = [
+    ("a", Isolation::Channel, 0),
+    ("b", Isolation::Die, 0),
+    ("c", Isolation::Channel, 0),
+    ("d", Isolation::Software, 0),
+];
+
+fn run(herd: &mut Herd, hosts: &mut [Host], commands: u64) {
+    let goal: Vec<u64> = hosts.iter().map(|host| host.done + commands).collect();
+    for _ in 0..2_000_000 {
+        let left = hosts.iter().zip(&goal).any(|(host, goal)| host.done < *goal);
+        if !left && hosts.iter().all(Host::is_idle) {
+            return;
+        }
+        hosts.iter_mut().for_each(|host| host.work(herd, left));
+        herd.step();
+    }
+    panic!("hosts are never served");
+}
+
+/// Goal: connections find home from whichever shard they came to, hosts keep what they were promised through deaths and
+/// power cuts, and the same device opens with any number of shards. Method: four hosts, connections dealt out by chance,
+/// hosts that hang up in the midst of their work; five lives with another number of shards each.
+fn lives(seed: u64) -> (u64, u32) {
+    let mut hosts: Vec<Host> =
+        TENANTS.iter().zip(1..).map(|((name, ..), number)| Host::new(name, number)).collect();
+    let mut herd = Herd::new(device(seed), 2, seed, Time::ZERO);
+    for (name, isolation, level) in TENANTS {
+        herd.add_tenant(name, isolation, level);
+    }
+    let (mut trace, mut handed_over) = (0, 0);
+    for (life, shards) in [2, 1, 3, 4, 2].into_iter().enumerate() {
+        for _ in 0..3 {
+            run(&mut herd, &mut hosts, 40);
+            let one = herd.random.below(4) as usize;
+            hosts[one].work(&mut herd, true);
+            hosts[one].hang_up(&mut herd);
+        }
+        for _ in 0..herd.random.below(300) {
+            hosts.iter_mut().for_each(|host| host.work(&mut herd, true));
+            herd.step();
+        }
+        let status = herd.status();
+        assert_eq!(status.volumes.len(), 4);
+        assert!(status.volumes.iter().all(|volume| volume.writes > 0), "seed {seed}: {:?}", status.volumes);
+        assert_eq!(status.subsystems.iter().map(|one| one.controllers.len()).max(), Some(1), "seed {seed}");
+        hosts.iter_mut().for_each(Host::server_died);
+        (trace, handed_over) = (trace ^ herd.trace, handed_over + herd.handed_over);
+        let (device, now) = herd.end(life % 2 == 1);
+        herd = Herd::new(device, shards, seed + life as u64 + 1, now);
+    }
+    run(&mut herd, &mut hosts, 60);
+    (trace ^ herd.trace, handed_over)
+}
+
+#[test]
+fn what_was_promised_survives_lives_with_other_numbers_of_shards() {
+    for seed in 0..12 {
+        let (_, handed_over) = lives(seed);
+        assert!(handed_over > 20, "seed {seed}: {handed_over} connections changed their shard");
+    }
+}
+
+#[test]
+fn a_seed_runs_twice_the_same() {
+    assert_eq!(lives(77), lives(77));
+}
+
+/// Tenants are dealt out to the least loaded shard; what shares channels, or a tenant, shares a shard; status tells all.
+#[test]
+fn tenants_have_homes() {
+    let mut herd = Herd::new(device(1), 2, 1, Time::ZERO);
+    for (name, isolation, level) in TENANTS {
+        herd.add_tenant(name, isolation, level);
+    }
+    let homes: Vec<usize> = ["a", "b", "c", "d"].map(|name| herd.home(&format!("vssd-{name}"))).into();
+    // A whole channel; then a die elsewhere; then a channel where less lies; the last one where least lies.
+    assert_eq!(homes, [0, 1, 1, 0]);
+    let more = vssd("more", "b", Isolation::Software, 0);
+    herd.done(ControlRequest::CreateVssd(more));
+    assert_eq!(herd.home("vssd-more"), 1, "a tenant lives on one shard");
+    let status = herd.status();
+    assert_eq!(status.vssds.len(), 5);
+    assert_eq!(status.devices.len(), 1);
+    assert_eq!(status.devices[0].free_channels, 0);
+
+    // Deleted, its channel can be used on any shard.
+    for name in ["b", "c"] {
+        herd.done(ControlRequest::DeleteSubsystem(format!("nqn.2026-11.org.diecut:{name}")));
+        herd.done(ControlRequest::DeleteVolume(format!("volume-{name}")));
+        herd.done(ControlRequest::DeleteVssd(format!("vssd-{name}")));
+    }
+    herd.done(ControlRequest::DeleteVssd("vssd-more".to_owned()));
+    assert_eq!(herd.status().devices[0].free_channels, 2);
+    herd.done(ControlRequest::CreateVssd(vssd("large", "a", Isolation::Channel, 2)));
+    assert_eq!(herd.home("vssd-large"), 0);
+    herd.done(ControlRequest::Shutdown);
+    let (device, now) = herd.end(false);
+    let mut herd = Herd::new(device, 2, 2, now);
+    assert_eq!(herd.status().vssds.len(), 3);
+}
+
+/// A subsystem that shows nothing yet lives with the first shard; when its tenant gets a home, it moves there.
+#[test]
+fn a_subsystem_follows_its_tenant_home() {
+    let mut herd = Herd::new(device(4), 2, 4, Time::ZERO);
+    herd.add_tenant("a", Isolation::Channel, 0);
+    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "z".to_owned() }));
+    let empty = SubsystemSpec { namespaces: Vec::new(), ..subsystem("z") };
+    herd.done(ControlRequest::CreateSubsystem(empty));
+    herd.done(ControlRequest::CreateVssd(vssd("z", "z", Isolation::Channel, 0)));
+    assert_eq!(herd.home("vssd-z"), 1);
+    herd.done(ControlRequest::CreateVolume(volume("z")));
+    herd.done(ControlRequest::AttachNamespace {
+        subsystem: "nqn.2026-11.org.diecut:z".to_owned(),
+        nsid: 1,
+        volume: "volume-z".to_owned(),
+    });
+    let mut hosts = [Host::new("z", 1), Host::new("a", 2)];
+    run(&mut herd, &mut hosts, 50);
+    let status = herd.status();
+    assert!(status.subsystems.iter().all(|subsystem| subsystem.controllers.len() == 1));
+}
+
+/// What fits no shard's channels is refused with the reason, and nothing is changed; with one shard it fits.
+#[test]
+fn what_lies_between_shards_is_refused_and_fits_one() {
+    let mut herd = Herd::new(device(3), 2, 3, Time::ZERO);
+    herd.add_tenant("a", Isolation::Channel, 2);
+    herd.add_tenant("b", Isolation::Die, 0);
+    let large = ControlRequest::CreateVssd(vssd("more", "a", Isolation::Die, 1));
+    // Two dies: one whole channel is free, and one die beside the one of "b".
+    let ControlRequest::CreateVssd(spec) = &large else { unreachable!() };
+    let three = VssdSpec { capacity_bytes: 60 << 20, ..spec.clone() };
+    let ControlResponse::Refused(error) = herd.ask(ControlRequest::CreateVssd(three.clone())) else {
+        panic!("three dies cannot be had on one shard");
+    };
+    assert!(error.message.contains("fewer shards"), "{}", error.message);
+    assert_eq!(herd.status().vssds.len(), 2);
+    let (device, now) = herd.end(false);
+    let mut herd = Herd::new(device, 1, 5, now);
+    herd.done(ControlRequest::CreateVssd(three));
+    let (device, now) = herd.end(false);
+    let mut herd = Herd::new(device, 2, 6, now);
+    assert_eq!(herd.home("vssd-more"), herd.home("vssd-b"), "they share a channel now");
+}
