@@ -7,9 +7,23 @@
 //! The way of a command: bytes -> target -> admission (`admission`) -> namespaces -> stores, pool and device (`flash`),
 //! and back. One call of [`drive::Drive::work`] goes that way a bounded number of times.
 //!
+//! Several shards of one server share a device and nothing else: each owns whole channels, with what lies on them, and runs on a
+//! core of its own. Choices, and why:
+//! - Tenants live on one shard, with all that shares a channel with them (`ledger`). Which shard follows from where vSSDs lie and
+//!   is chosen anew at each start, so a device opens with any number of shards.
+//! - Channels that nobody uses are the first shard's. It gives them away with a new vSSD and gets them back when the last one on
+//!   them is deleted: ownership moves as one message, while nothing is under way on them. So no vSSD is refused because free
+//!   channels were dealt out elsewhere.
+//! - The first shard (`lead`) plans what administrators ask and has each step carried out where it belongs; the others
+//!   (`member`) run the same steps. The catalog is the first shard's; its commands to other shards' channels go there
+//!   and back as messages (`reach`). The path of hosts' commands sends no message at all.
+//! - Every shard knows all subsystems, so discovery is the same everywhere and any shard can take a connection.
+//!
 //! Invariants
 //! - A command passes admission exactly once and is counted there until it is answered. One that is larger than a piece
 //!   takes a turn for each piece.
+//! - A channel has one owner: the medium's part, the pool's part, and the block states of it go together.
+//! - Orders to a shard are carried out in the order they were sent, one at a time.
 //! - Nothing here waits: what must wait is a queue with an owner and a deadline.
 //!
 //! Not known here: sockets, threads, the clock.
