@@ -351,7 +351,7 @@ impl<M: Divide> Shard<M> {
         let pool = &mut self.flash.pool;
         pool.admit(id, isolation, places);
         pool.set_share(id, share_of(&record), now);
-        let staging_size_bytes = slot.map(|_| self.config.staging_bytes_per_vssd);
+        let staging_size_bytes = record.staging_slot.map(|_| self.config.staging_bytes_per_vssd);
         let over_provisioning = record.over_provisioning_permille;
         let exported_ius = self.flash.exportable_ius(id, staging_size_bytes, over_provisioning, now);
         if exported_ius == 0 {

@@ -547,7 +547,7 @@ impl Entrance for Hosts {
                         stream.paused = false;
                     }
                 }
-                Action::HandOver { .. } => panic!("one shard has nobody to hand over to"),
+                Action::HandOver { .. } | Action::Tell { .. } => panic!("one shard is alone"),
                 Action::Answer { .. } => unreachable!("left where it was"),
             }
         }
