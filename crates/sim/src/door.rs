@@ -169,6 +169,7 @@ impl Entrance for Door {
         *self = Door::default();
     }
     fn restarted(&mut self, _now: Time) {}
+    fn nudge(&mut self, _now: Time) {}
     fn is_at_rest(&self) -> bool {
         self.waiting.is_empty()
     }

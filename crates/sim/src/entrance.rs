@@ -41,6 +41,8 @@ pub trait Entrance {
     fn crash(&mut self);
     /// A new shard stands.
     fn restarted(&mut self, now: Time);
+    /// Something was changed: hosts that are not connected try again at once.
+    fn nudge(&mut self, now: Time);
     /// Whether no command is under way.
     fn is_at_rest(&self) -> bool;
     /// State in lines.

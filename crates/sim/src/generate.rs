@@ -1,5 +1,7 @@
 //! Plans from seeds.
 
+mod changes;
+
 use crate::plan::*;
 use crate::tag::VolumeNumber;
 use rand::{Rng, RngExt, SeedableRng};
@@ -26,6 +28,8 @@ pub struct Shape {
     pub steps_max: usize,
     /// Whether hosts come over the network, with what can go wrong there.
     pub hosts: bool,
+    /// Whether administrators change what exists meanwhile.
+    pub changes: bool,
 }
 
 impl Default for Shape {
@@ -39,6 +43,7 @@ impl Default for Shape {
             protected_memory: Some(true),
             steps_max: 0,
             hosts: true,
+            changes: false,
         }
     }
 }
@@ -60,6 +65,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let mut plan = Plan { seed, system, tenants, steps, faults };
     if shape.hosts {
         add_hosts(&mut plan, shape);
+    }
+    if shape.hosts && shape.changes {
+        changes::add(&mut plan, shape.faults);
     }
     plan
 }

@@ -78,6 +78,16 @@ struct Host {
     keep_alive_ms: u32,
     /// From host to target, and back.
     latency: Span,
+    /// Refusals and failed bring-ups since it was last connected.
+    refusals: u32,
+}
+
+impl Host {
+    /// When it tries again: the more often it was refused, the later.
+    fn retry(&mut self) -> Span {
+        self.refusals += 1;
+        Span(RETRY.0 << (self.refusals - 1).min(5))
+    }
 }
 
 /// See the module.
@@ -178,6 +188,7 @@ impl Hosts {
                 digests: Digests { header: random.random_ratio(1, 2), data: random.random_ratio(1, 2) },
                 flow_control: random.random_ratio(1, 4),
                 keep_alive_ms: [0, 2_000, 15_000][random.random_range(0..3)],
+                refusals: 0,
                 latency: Span::from_micros([10, 100, 1_000][random.random_range(0..3)]),
             })
             .collect();
@@ -352,11 +363,13 @@ impl Hosts {
                 // Thrown out, gone, or busy with the old association.
                 mark!("hosts: Connect refused");
                 assert!(!status.is_success());
-                self.drop_connection(lane, now + RETRY, now);
+                let retry = self.hosts[lane].retry();
+                self.drop_connection(lane, now + retry, now);
             }
             Some(StreamError::BringUp { .. }) => {
                 mark!("hosts: bring-up failed");
-                self.drop_connection(lane, now + RETRY, now);
+                let retry = self.hosts[lane].retry();
+                self.drop_connection(lane, now + retry, now);
             }
             Some(error) => panic!("the host of lane {lane}: {error}"),
         }
@@ -414,7 +427,7 @@ impl Hosts {
             return true;
         }
         if host.stage == Stage::Io && host.io.iter().all(|(_, queue)| queue.is_ready()) {
-            self.hosts[lane].stage = Stage::Ready;
+            (self.hosts[lane].stage, self.hosts[lane].refusals) = (Stage::Ready, 0);
             return true;
         }
         false
@@ -632,6 +645,15 @@ impl Entrance for Hosts {
         self.is_down = false;
         for host in &mut self.hosts {
             host.stage = Stage::Down(now + Span::from_millis(1));
+        }
+    }
+
+    fn nudge(&mut self, now: Time) {
+        for host in &mut self.hosts {
+            if let Stage::Down(at) = &mut host.stage {
+                *at = (*at).min(now + Span::from_micros(100));
+                host.refusals = 0;
+            }
         }
     }
 

@@ -23,6 +23,7 @@
 //! # Coverage: what the simulator does not exercise
 //!
 //! - Hosts behave: malformed PDUs, data out of order and corrupted segments are the target's own tests.
+//! - Administrators change what exists during traffic ([`administration`], checked by [`existing`]), one at a time.
 //! - No discovery, asynchronous events, abort or controller reset; one volume belongs to one host.
 //! - Several shards, the reactor, real sockets and threads.
 //!
@@ -33,6 +34,7 @@ pub mod bank;
 pub mod cli;
 mod door;
 mod entrance;
+pub mod existing;
 pub mod generate;
 pub mod guard;
 mod hosts;

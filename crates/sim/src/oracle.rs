@@ -68,6 +68,8 @@ pub enum Finding {
     Liveness,
     /// A tenant that starved beside another.
     Fairness,
+    /// An administrator's request was answered wrongly, or what exists is not what was said.
+    Administration,
     /// Programs or erases that no cause accounts for.
     Conservation,
     /// The same plan ran differently twice.

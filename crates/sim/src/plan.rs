@@ -1,12 +1,18 @@
 //! A run as data: who the tenants are, what they do, what goes wrong. A plan is generated from a seed
 //! ([`crate::generate`]), stored as JSON, replayed, and shrunk; nothing random happens after it is made.
 
+use crate::administration::Change;
 use crate::tag::VolumeNumber;
 use serde::{Deserialize, Serialize};
 
 /// A source of commands: one host of one tenant, with its own connection and its own volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lane(pub u8);
+
+impl Lane {
+    /// Not a host: the one whose steps are changes to what exists.
+    pub const ADMINISTRATOR: Lane = Lane(u8::MAX);
+}
 
 /// Isolation of a tenant, as in the control interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -168,6 +174,24 @@ pub enum Action {
     },
     /// Drops the connection with whatever is under way, and connects again.
     Reconnect,
+    /// Changes what exists; a step of [`Lane::ADMINISTRATOR`], as is [`Action::Wait`].
+    Change(Change),
+}
+
+impl Action {
+    /// The volume that it is about.
+    pub fn volume(&self) -> Option<VolumeNumber> {
+        match self {
+            Action::Write { range, .. }
+            | Action::Read { range }
+            | Action::Deallocate { range }
+            | Action::WriteZeroes { range, .. }
+            | Action::Compare { range, .. }
+            | Action::Verify { range } => Some(range.volume),
+            Action::Flush { volume } => Some(*volume),
+            Action::Drain | Action::Wait { .. } | Action::Reconnect | Action::Change(_) => None,
+        }
+    }
 }
 
 /// IUs of one volume.
@@ -207,6 +231,13 @@ pub enum When {
     MediaOperation(u64),
     /// At this virtual time in nanoseconds.
     Time(u64),
+    /// When the medium began so many operations since the administrator's n-th request (power cuts only).
+    Change {
+        /// Which request, from 0.
+        nth: u64,
+        /// Operations after it.
+        operations: u64,
+    },
 }
 
 /// Kinds of faults. Those of the medium by appointment name a die and count its operations of the kind.

@@ -4,10 +4,13 @@
 //! everything is read back. The *calm* then asks for liveness: every command answered, the system at rest
 //! within bounded time; at last the power is cut once more and everything is read again.
 
+mod administrator;
+
 use crate::oracle::{Crash, Finding, Oracle, ReadId, Violation, WriteId};
 use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, When};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System, Wear};
 use crate::tag::{Tag, VolumeNumber};
+use administrator::{Administrator, Sight};
 use diecut_units::{ContentMode, Span, Time, checksum};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,6 +42,8 @@ pub struct Outcome {
     pub process_deaths: u64,
     /// Connections lost.
     pub connections_lost: u64,
+    /// Requests of administrators answered as they must be.
+    pub changes: u64,
     /// Operations of the medium.
     pub media_operations: u64,
     /// Virtual time at the end, in nanoseconds.
@@ -67,6 +72,9 @@ struct Pending {
     lane: Lane,
     purpose: Purpose,
     issued: Time,
+    /// The volume it is about, and whether its host sees that.
+    volume: Option<VolumeNumber>,
+    sight: Sight,
 }
 
 struct LaneState {
@@ -101,6 +109,7 @@ struct Runner<'a> {
     lanes: Vec<LaneState>,
     pending: BTreeMap<HostToken, Pending>,
     faults: Vec<PlannedFault>,
+    administrator: Option<Administrator>,
     steps_issued: u64,
     token_next: u64,
     failed_restarts: u32,
@@ -149,6 +158,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
                 | FaultKind::DieOffline { .. }
         ),
     });
+    let administrator = Administrator::of(plan, system.existing());
     let oracle = Oracle::new(plan.volumes().map(|v| (v.number, v.iu_count)), plan.system.volatile_cache);
     let mut runner = Runner {
         plan,
@@ -159,6 +169,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         lanes,
         pending: BTreeMap::new(),
         faults,
+        administrator,
         steps_issued: 0,
         token_next: 1,
         failed_restarts: 0,
@@ -226,7 +237,9 @@ impl Runner<'_> {
             for answer in answers.drain(..) {
                 self.take_answer(answer);
             }
-            let issued = !self.system.power_is_lost() && self.issue();
+            let heard = !self.system.power_is_lost() && self.hear_administration();
+            let issued = !self.system.power_is_lost() && self.administrate() || heard;
+            let issued = !self.system.power_is_lost() && self.issue() || issued;
             if self.now > turn_time {
                 (turns, turn_time) = (0, self.now);
             }
@@ -237,11 +250,17 @@ impl Runner<'_> {
             if issued || answered || self.system.power_is_lost() {
                 continue;
             }
-            let idle = self.pending.is_empty() && self.lanes.iter().all(|lane| lane.next().is_none());
+            let administrated = self.administrator.as_ref().is_none_or(Administrator::is_done);
+            let idle = administrated
+                && self.pending.is_empty()
+                && self.lanes.iter().all(|lane| lane.next().is_none());
             if idle {
                 return;
             }
             let mut next = self.system.next_event();
+            if let Some(administrator) = &self.administrator {
+                next = next.min(administrator.next_event().max(self.now));
+            }
             for lane in &self.lanes {
                 if lane.next().is_some() && lane.resume_at > self.now {
                     next = next.min(lane.resume_at);
@@ -287,7 +306,7 @@ impl Runner<'_> {
         while let Some(position) = self.faults.iter().position(|fault| match fault.when {
             When::Step(step) => step <= self.steps_issued,
             When::Time(at) => at <= self.now.0,
-            When::MediaOperation(_) => false,
+            When::MediaOperation(_) | When::Change { .. } => false,
         }) {
             let fault = self.faults.remove(position);
             self.record(position as u64 + 1);
@@ -319,6 +338,7 @@ impl Runner<'_> {
         }
         self.system.crash(crash, self.now);
         self.oracle.crash(crash);
+        self.administration_crashed();
         self.pending.clear();
         for lane in &mut self.lanes {
             lane.in_flight = 0;
@@ -337,17 +357,25 @@ impl Runner<'_> {
                 }
             }
         }
-        self.read_everything();
+        // With administrators, what exists is to be told first.
+        if self.administrator.is_none() {
+            self.read_everything();
+        }
     }
 
     /// Puts reads of everything before the remaining steps of each lane.
     fn read_everything(&mut self) {
         for (index, tenant) in self.plan.tenants.iter().enumerate() {
+            let seen: Vec<_> = tenant
+                .volumes
+                .iter()
+                .filter(|volume| self.sight(Lane(index as u8), volume.number) == Sight::Yes)
+                .collect();
             let lane = &mut self.lanes[index];
             let chunk = self.system.transfer_max_ius().min(32);
             // Reads that an earlier crash asked for and that were not issued yet are the same reads.
             lane.read_back.clear();
-            for volume in &tenant.volumes {
+            for volume in seen {
                 let mut first = 0;
                 while first < volume.iu_count {
                     let count = u64::from(chunk).min(volume.iu_count - first) as u32;
@@ -363,6 +391,7 @@ impl Runner<'_> {
         let mut issued = false;
         for index in 0..self.lanes.len() {
             let lane = Lane(index as u8);
+            self.drop_steps_of_the_excluded(lane);
             while self.system.is_connected(lane) {
                 let state = &mut self.lanes[index];
                 if state.settling {
@@ -381,6 +410,16 @@ impl Runner<'_> {
                 if action == Action::Drain && state.in_flight > 0 {
                     break;
                 }
+                let may = self.may_issue(lane, &action);
+                let state = &mut self.lanes[index];
+                match may {
+                    None => break,
+                    Some(false) => {
+                        state.take();
+                        continue;
+                    }
+                    Some(true) => {}
+                }
                 state.take();
                 issued = true;
                 self.steps_issued += 1;
@@ -390,9 +429,22 @@ impl Runner<'_> {
         issued
     }
 
+    /// A lane whose host may not connect, now and for the rest of the run, has nothing to do.
+    fn drop_steps_of_the_excluded(&mut self, lane: Lane) {
+        let Some(administrator) = &self.administrator else { return };
+        if administrator.is_done() && !administrator.lets_in(lane) {
+            let state = &mut self.lanes[usize::from(lane.0)];
+            state.steps.clear();
+            state.read_back.clear();
+        }
+    }
+
     fn take_step(&mut self, lane: Lane, action: Action) {
+        let volume = action.volume();
+        let sight = volume.map_or(Sight::Yes, |volume| self.sight(lane, volume));
         let (purpose, command) = match action {
             Action::Drain => return,
+            Action::Change(change) => panic!("{change:?} is a step of administrators"),
             Action::Wait { span_ns } => {
                 self.lanes[lane.0 as usize].resume_at = self.now + Span(span_ns);
                 return;
@@ -431,7 +483,7 @@ impl Runner<'_> {
         };
         let token = HostToken(self.token_next);
         self.token_next += 1;
-        self.pending.insert(token, Pending { lane, purpose, issued: self.now });
+        self.pending.insert(token, Pending { lane, purpose, issued: self.now, volume, sight });
         self.lanes[lane.0 as usize].in_flight += 1;
         self.system.submit(lane, token, command, self.now);
     }
@@ -473,6 +525,12 @@ impl Runner<'_> {
             Err(error) => self.record(u64::from(checksum(format!("{error:?}").as_bytes())) | 1 << 40),
         }
         let error = answer.result.as_ref().err().cloned();
+        let unseen = error == Some(HostError::NoNamespace) && pending.may_be_refused();
+        if answer.result.is_ok() && pending.sight == Sight::No {
+            let detail =
+                format!("lane {} reached volume {:?}, which it must not see", answer.lane.0, pending.volume);
+            self.found(Finding::WrongAnswer, detail);
+        }
         match (pending.purpose, answer.result) {
             (purpose, Err(HostError::ConnectionLost)) => {
                 self.lanes[pending.lane.0 as usize].settling = true;
@@ -482,6 +540,11 @@ impl Runner<'_> {
                 // Writes end when the next connection of the lane stands.
             }
             (Purpose::Write { id, fua }, Ok(_)) => self.oracle.acknowledge_write(id, fua),
+            (Purpose::Write { id, .. }, Err(HostError::NoNamespace)) if unseen => {
+                self.oracle.refuse_write(id)
+            }
+            (Purpose::Read { range, id }, Err(_)) if unseen => self.oracle.give_up_read(range.volume, id),
+            (_, Err(_)) if unseen => {}
             (Purpose::Write { id, .. }, Err(HostError::Full)) => {
                 self.oracle.refuse_write(id);
                 self.unexpected(answer.token, error, false);

@@ -4,6 +4,7 @@
 use crate::administration::{Change, OVER_PROVISIONING_PERMILLE, set_up, vssd_spec};
 use crate::door::Door;
 use crate::entrance::Entrance;
+use crate::existing::{Existing, Subsystem, Volume};
 use crate::hosts::Hosts;
 use crate::oracle::Crash;
 use crate::plan::{ContentKind, FaultKind, Lane, Plan};
@@ -33,6 +34,9 @@ pub struct Stack {
     chip_before: (u64, u64),
     /// IUs that cleaners programmed before the last start.
     cleaned_before_ius: u64,
+    control_answer: Option<ControlResponse>,
+    /// The administrator's request came; answers to earlier ones are of a shard that is gone.
+    control_asked: Option<ControlRequest>,
 }
 
 fn config(plan: &Plan, device: &Device) -> ShardConfig {
@@ -82,6 +86,29 @@ fn media_faults(plan: &Plan) -> Vec<Fault> {
         .collect()
 }
 
+/// What a status tells of what exists.
+fn existing(status: &Status) -> Existing {
+    let volume = |one: &VolumeStatus| {
+        let identity = one.spec.uuid.zip(one.spec.nguid);
+        let volume = Volume { vssd: one.spec.vssd.clone(), size_bytes: one.spec.size_bytes, identity };
+        (one.spec.name.clone(), volume)
+    };
+    let subsystem = |one: &SubsystemStatus| {
+        let shown = Subsystem {
+            tenant: one.spec.tenant.clone(),
+            hosts: one.spec.allowed_hosts.iter().cloned().collect(),
+            namespaces: one.spec.namespaces.iter().cloned().collect(),
+        };
+        (one.spec.nqn.clone(), shown)
+    };
+    Existing {
+        tenants: status.tenants.iter().map(|tenant| tenant.name.clone()).collect(),
+        vssds: status.vssds.iter().map(|one| (one.spec.name.clone(), one.spec.tenant.clone())).collect(),
+        volumes: status.volumes.iter().map(volume).collect(),
+        subsystems: status.subsystems.iter().map(subsystem).collect(),
+    }
+}
+
 impl Stack {
     /// A fresh device with the plan's tenants and volumes on it.
     ///
@@ -110,6 +137,8 @@ impl Stack {
             now: Time::ZERO,
             chip_before: (0, 0),
             cleaned_before_ius: 0,
+            control_answer: None,
+            control_asked: None,
         };
         for change in set_up(plan) {
             match change {
@@ -199,10 +228,20 @@ impl System for Stack {
         let now = self.now;
         let mut actions = Vec::new();
         let shard = self.shard.as_mut().expect("a shard stands except while it restarts");
+        if let Some(request) = self.control_asked.take() {
+            let event = Event::Control { token: ControlToken(1), request: Box::new(request) };
+            shard.handle(event, now, &mut actions);
+        }
         for _ in 0..TURNS_MAX {
             let moved = self.entrance.exchange(shard, now);
             shard.work(now, &mut actions);
             self.entrance.act(&mut actions, shard, now);
+            for action in actions.drain(..) {
+                if let Action::Answer { response, .. } = action {
+                    self.control_answer = Some(*response);
+                    self.entrance.nudge(now);
+                }
+            }
             if (shard.deadline() > now && !moved) || !shard.media().is_powered() {
                 break;
             }
@@ -214,6 +253,9 @@ impl System for Stack {
         self.entrance.take_answers(answers);
     }
     fn next_event(&self) -> Time {
+        if self.control_asked.is_some() {
+            return self.now;
+        }
         self.shard().deadline().min(self.entrance.next_event(self.shard()))
     }
     fn disconnect(&mut self, lane: Lane, now: Time) {
@@ -243,6 +285,7 @@ impl System for Stack {
             Crash::PowerCut => device.power_cut(now),
         }
         self.entrance.crash();
+        (self.control_asked, self.control_answer) = (None, None);
     }
     fn power_is_lost(&self) -> bool {
         !self.shard().media().is_powered()
@@ -267,6 +310,15 @@ impl System for Stack {
             Some(failure) => Err(failure.to_owned()),
             None => Ok(()),
         }
+    }
+    fn control(&mut self, request: ControlRequest, _now: Time) {
+        self.control_asked = Some(request);
+    }
+    fn take_control_answer(&mut self) -> Option<ControlResponse> {
+        self.control_answer.take()
+    }
+    fn existing(&self) -> Option<Existing> {
+        self.shard().is_ready().then(|| existing(&self.shard().status()))
     }
     fn is_at_rest(&self) -> bool {
         self.shard().is_ready() && self.entrance.is_at_rest() && self.shard().media().is_idle()
@@ -322,5 +374,5 @@ impl System for Stack {
 
 /// What a set of seeds of this system has in common: enough writes to fill the device more than once.
 pub fn shape() -> crate::generate::Shape {
-    crate::generate::Shape { overwrites: 6.0, ..crate::generate::Shape::default() }
+    crate::generate::Shape { overwrites: 6.0, changes: true, ..crate::generate::Shape::default() }
 }

@@ -1,9 +1,11 @@
 //! The system under test as the runner sees it: hosts' commands in, answers out, time as a value. The whole
 //! shard, the storage stack without a transport, and a small model system stand behind the same trait.
 
+use crate::existing::Existing;
 use crate::oracle::Crash;
 use crate::plan::{Lane, Range};
 use crate::tag::VolumeNumber;
+use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_units::{ContentMode, Time};
 
 /// Chosen by the runner, returned with the answer; never used twice in a run.
@@ -131,6 +133,18 @@ pub trait System {
     /// # Errors
     /// What recovery says when it cannot.
     fn restart(&mut self, now: Time) -> Result<(), String>;
+    /// Asks an administrator's request; one at a time.
+    fn control(&mut self, request: ControlRequest, _now: Time) {
+        panic!("a system without administrators was asked {request:?}");
+    }
+    /// The answer, when it came.
+    fn take_control_answer(&mut self) -> Option<ControlResponse> {
+        None
+    }
+    /// What exists, if the system is open and tells.
+    fn existing(&self) -> Option<Existing> {
+        None
+    }
     /// Whether nothing is under way: cleaner at rest, staging within bounds.
     fn is_at_rest(&self) -> bool;
     /// Where programs and erases came from, if the system tells.
