@@ -20,14 +20,16 @@ pub mod head;
 mod layout;
 pub mod mark;
 mod owner;
+mod recovered;
 mod staging;
 mod store;
 pub mod walk;
 
 pub use layout::{Layout, LogAddress, SegmentIndex};
 pub use owner::Owner;
+pub use recovered::RecoveredChunk;
 pub use staging::SLOT_HEADER_SIZE_BYTES;
 pub use store::{
-    Log, LogConfig, LogStatistics, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_CLEANER, STREAM_MAP,
-    STREAM_USER, TOKEN_USER,
+    Log, LogConfig, LogStatistics, NO_BLOCK, PURPOSE_SEGMENT, STREAM_CLEANER, STREAM_MAP, STREAM_USER,
+    TOKEN_USER,
 };

@@ -7,8 +7,8 @@ use crate::Store;
 use crate::checkpoint::decode_volumes;
 use crate::map::{self, LEAF_ENTRIES, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, VolumeMap};
 use diecut_log::anchor::{Anchor, FoundPieces, PURPOSE_ANCHOR};
-use diecut_log::head::{self, Head};
-use diecut_log::walk::{self, Run};
+use diecut_log::head::Head;
+use diecut_log::walk::Run;
 use diecut_log::{
     LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_MAP, SegmentIndex, TOKEN_USER, mark,
 };
@@ -251,7 +251,7 @@ impl Store {
                 .filter(|h| h.segment == segment && Some(h.generation) == generation)
                 .filter(|h| h.offset / self.log.layout().unit_ius == offset);
             match head {
-                Some(head) => self.check_chunk(RecoveredChunk { head, bytes: bytes.to_vec() }, space),
+                Some(head) => self.check_chunk(RecoveredChunk::new(head, &bytes), space),
                 // Behind a head that was lost, every unit may begin a chunk.
                 None if self.opening.as_ref().is_some_and(|o| o.searching.contains(&segment)) => {
                     let next = (offset + 1) * self.log.layout().unit_ius;
@@ -462,9 +462,7 @@ impl Store {
         for (index, chunk) in opening.chunks.iter().enumerate() {
             let (mut last, mut last_note) = (0, 0);
             let mut notes = Vec::new();
-            walk::runs(
-                &chunk.head,
-                &chunk.bytes,
+            chunk.runs(
                 |sequence, words| {
                     last_note = last_note.max(sequence);
                     // The leaves have it, and newer ones that undo it may have been there too.
@@ -509,7 +507,7 @@ impl Store {
                 if sequence + u64::from(record - run.first) < opening.anchor.taken_at {
                     continue;
                 }
-                let Some((volume, leaf)) = map::leaf_of(head::record(&chunk.bytes, record as usize)) else {
+                let Some((volume, leaf)) = map::leaf_of(chunk.record(record)) else {
                     continue;
                 };
                 let volume = self.maps.volumes.get_mut(usize::from(volume));
@@ -622,7 +620,7 @@ impl Store {
                         continue;
                     }
                     let records = run.first..run.first + run.count;
-                    let tag = |record: u32| head::record(&chunks[index].bytes, record as usize);
+                    let tag = |record: u32| chunks[index].record(record);
                     for record in records.clone() {
                         self.maps.prefetch((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
                     }
@@ -661,17 +659,9 @@ impl Store {
                 continue;
             }
             volume.resize(volume.size_ius, anchor.sequence);
-            volume.used_ius = 0;
-            for entry in volume.entries.iter_mut().filter(|e| **e != LogAddress::NONE.0) {
-                volume.used_ius += 1;
-                if LogAddress(*entry).is_place() && !self.log.is_present(LogAddress(*entry)) {
-                    *entry = LogAddress::LOST.0;
-                }
-                match LogAddress(*entry) {
-                    LogAddress::LOST => lost = true,
-                    place => self.log.validate(place),
-                }
-            }
+            let (used_ius, lost_here) = self.log.adopt_places(&mut volume.entries);
+            volume.used_ius = used_ius;
+            lost |= lost_here;
             for leaf in volume.leaves.iter().filter(|leaf| **leaf != LogAddress::NONE.0) {
                 self.log.validate(LogAddress(*leaf));
             }
@@ -704,9 +694,7 @@ fn stream_bytes(head: &Head, user_bytes: usize) -> usize {
 fn entries(chunk: &RecoveredChunk) -> (u64, u64) {
     let mut last = chunk.head.sequence;
     let mut note_last = 0;
-    walk::runs(
-        &chunk.head,
-        &chunk.bytes,
+    chunk.runs(
         |sequence, _| note_last = note_last.max(sequence),
         |run| last = last.max(run.sequence + u64::from(run.count) - 1),
     );

@@ -83,6 +83,33 @@ impl Log {
         segment.last_sequence = self.anchored - 1;
     }
 
+    /// Counts the places of a map as live. One without a block behind it becomes [`LogAddress::LOST`]. Gives the number of
+    /// entries that are not [`LogAddress::NONE`], and whether one is lost.
+    pub fn adopt_places(&mut self, entries: &mut [u32]) -> (u64, bool) {
+        // A map is large: what holds for all places of a segment is looked up once.
+        let is_whole =
+            |segment: &Segment| segment.state != SegmentState::Absent && !segment.blocks.contains(&NO_BLOCK);
+        let whole: Vec<bool> = self.segments.iter().map(is_whole).collect();
+        let (mut used, mut lost) = (0, false);
+        for entry in entries {
+            let place = LogAddress(*entry);
+            if place == LogAddress::NONE {
+                continue;
+            }
+            used += 1;
+            let segment = self.layout.segment_of(place).0 as usize;
+            let known =
+                whole.get(segment) == Some(&true) && self.layout.offset_of(place) < self.layout.segment_ius;
+            if known || place.is_place() && self.is_present(place) {
+                self.valid[segment] += 1;
+            } else {
+                *entry = LogAddress::LOST.0;
+                lost = true;
+            }
+        }
+        (used, lost)
+    }
+
     /// Whether there is a block behind a place that the owner's leaves name.
     pub fn is_present(&self, address: LogAddress) -> bool {
         let offset = self.layout.offset_of(address);

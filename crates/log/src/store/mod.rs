@@ -116,15 +116,6 @@ struct Segment {
     poisoned: bool,
 }
 
-/// A chunk found at recovery.
-#[derive(Clone, Debug)]
-pub struct RecoveredChunk {
-    /// Its head.
-    pub head: Head,
-    /// The head's bytes.
-    pub bytes: Vec<u8>,
-}
-
 struct Victim {
     segment: u32,
     offset: u32,

@@ -1,6 +1,7 @@
 //! What a restart found becomes segments and chunks again.
 
 use super::*;
+use crate::RecoveredChunk;
 
 impl Log {
     /// Takes a segment found after a restart.
@@ -57,7 +58,7 @@ impl Log {
                     sequence,
                     ..Head::default()
                 };
-                found.push((index, RecoveredChunk { head, bytes: slot.bytes()[..IU_SIZE_BYTES].to_vec() }));
+                found.push((index, RecoveredChunk::new(head, slot.bytes())));
             }
         }
         found

@@ -140,6 +140,7 @@ impl Engine {
     }
 
     /// Power is cut, and comes back. Gives the processor time until a read and a write were served.
+    #[inline(never)]
     fn cut(&mut self) -> Duration {
         let last = self.state;
         self.space.done.clear();

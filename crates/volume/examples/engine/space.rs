@@ -26,10 +26,10 @@ pub struct CompactSpace {
     marks: Vec<u8>,
     /// Marks of pages that cannot be computed again: filler has no checksums.
     odd_marks: BTreeMap<usize, [u8; MARK_BYTES]>,
-    /// Owner of each program unit, where marks are computed again.
+    /// Owner of each block, where marks are computed again.
     owners: Vec<[u8; 12]>,
-    /// What each program unit holds in bytes: a packed head, or leaves as they are.
-    bytes: Vec<Option<Box<[u8]>>>,
+    /// What program units of each block hold in bytes, in order: a packed head, or leaves as they are.
+    bytes: Vec<Vec<(u32, Box<[u8]>)>>,
     pub done: VecDeque<SpaceCompletion>,
 }
 
@@ -50,7 +50,6 @@ impl CompactSpace {
         let per_unit =
             ((size_ius * (1000 + permille) / 1000) as f64 / segment_ius / 0.9922).ceil() as u32 + 1;
         let blocks = usize::from(units) * per_unit as usize;
-        let programs = blocks * shape.program_units() as usize;
         // What stands in for flash must not cost the engine more than it has to.
         let mut tags = Vec::with_capacity(blocks * shape.ius() as usize * TAG_BYTES);
         let mut kept = Vec::with_capacity(if marks { blocks * shape.pages as usize * MARK_BYTES } else { 0 });
@@ -69,8 +68,8 @@ impl CompactSpace {
             tags,
             marks: kept,
             odd_marks: BTreeMap::new(),
-            owners: vec![[0; 12]; if marks { 0 } else { programs }],
-            bytes: vec![None; programs],
+            owners: vec![[0; 12]; blocks],
+            bytes: vec![Vec::new(); blocks],
             done: VecDeque::new(),
         }
     }
@@ -85,14 +84,21 @@ impl CompactSpace {
         (unit < self.written[at]).then(|| at * self.shape.program_units() as usize + unit as usize)
     }
 
+    /// What a program unit holds in bytes.
+    fn bytes_of(&self, program: usize) -> Option<&[u8]> {
+        let units = self.shape.program_units() as usize;
+        let (block, unit) = (&self.bytes[program / units], (program % units) as u32);
+        let found = block.binary_search_by_key(&unit, |(unit, _)| *unit).ok()?;
+        Some(&block[found].1)
+    }
+
     fn tags_at(&self, program: usize, iu: u32) -> usize {
         (program * self.shape.program_unit_ius() as usize + iu as usize) * TAG_BYTES
     }
 
     /// Checksum of an IU of a program unit.
     fn checksum_of(&self, program: usize, iu: u32, page: &mut [u8; IU_SIZE_BYTES]) -> u32 {
-        let bytes = self.bytes[program].as_deref();
-        match bytes {
+        match self.bytes_of(program) {
             Some(bytes) if iu == 0 || bytes.len() > IU_SIZE_BYTES => {
                 unpack(bytes, iu as usize, page);
                 checksum(page)
@@ -122,7 +128,7 @@ impl CompactSpace {
         let mut scratch = [0; IU_SIZE_BYTES];
         let sums: [u32; 4] =
             std::array::from_fn(|iu| self.checksum_of(program, page * ius + iu as u32, &mut scratch));
-        let owner = &self.owners[program];
+        let owner = &self.owners[program / self.shape.program_units() as usize];
         let word = |at: usize| u32::from_le_bytes(owner[at..at + 4].try_into().expect("4 bytes"));
         let half = |at: usize| u16::from_le_bytes(owner[at..at + 2].try_into().expect("2 bytes"));
         let owner = Mark { segment: word(0), generation: word(4), member: half(8), stream: half(10) };
@@ -147,7 +153,9 @@ impl CompactSpace {
                 self.marks[at * MARK_BYTES..(at + 1) * MARK_BYTES].copy_from_slice(mark);
                 continue;
             }
-            self.owners[program].copy_from_slice(&mark[4..16]);
+            if program.is_multiple_of(self.shape.program_units() as usize) {
+                self.owners[program / self.shape.program_units() as usize].copy_from_slice(&mark[4..16]);
+            }
             let mut again = [0; MARK_BYTES];
             self.mark_again(program, page as u32, &mut again);
             if mark != again {
@@ -238,7 +246,8 @@ impl EraseBlockSpace for CompactSpace {
         _: IoClass,
     ) {
         let at = self.at(block);
-        let program = at * self.shape.program_units() as usize + self.written[at] as usize;
+        let unit = self.written[at];
+        let program = at * self.shape.program_units() as usize + unit as usize;
         self.written[at] += 1;
         let mut iu = 0;
         for part in &parts {
@@ -246,7 +255,7 @@ impl EraseBlockSpace for CompactSpace {
             match part.mode() {
                 ContentMode::Bytes => {
                     let packed = if bytes.len() == IU_SIZE_BYTES { pack(bytes) } else { bytes.into() };
-                    self.bytes[program] = Some(packed);
+                    self.bytes[at].push((unit, packed));
                 }
                 ContentMode::Tags => {
                     let first = self.tags_at(program, iu);
@@ -274,7 +283,7 @@ impl EraseBlockSpace for CompactSpace {
             None => Err(SpaceError::Erased { unit: block.unit.0, index: block.index, iu: first_iu }),
             Some(program) => {
                 if destination.len() == iu_count as usize * IU_SIZE_BYTES {
-                    let packed = self.bytes[program].as_deref().expect("heads and leaves are kept");
+                    let packed = self.bytes_of(program).expect("heads and leaves are kept");
                     for (iu, page) in destination.chunks_exact_mut(IU_SIZE_BYTES).enumerate() {
                         unpack(packed, first as usize + iu, page);
                     }
@@ -312,8 +321,7 @@ impl EraseBlockSpace for CompactSpace {
         let at = self.at(block);
         self.held[at] = None;
         self.written[at] = 0;
-        let programs = self.shape.program_units() as usize;
-        self.bytes[at * programs..(at + 1) * programs].fill(None);
+        self.bytes[at] = Vec::new();
         let pages = self.shape.pages as usize;
         while let Some((page, _)) = self.odd_marks.range(at * pages..(at + 1) * pages).next() {
             let page = *page;

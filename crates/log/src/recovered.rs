@@ -1,0 +1,67 @@
+use crate::head::{Head, NOTE_SIZE_BYTES, RECORDS_OFFSET};
+use crate::walk::{self, Run};
+use diecut_units::IU_SIZE_BYTES;
+
+/// A chunk found at recovery: its head and what that records. Only records and notes are kept, because recovery holds all
+/// heads since the anchor at once.
+#[derive(Clone, Debug)]
+pub struct RecoveredChunk {
+    /// Its head.
+    pub head: Head,
+    /// Records, then notes as they stand at the end of the head.
+    bytes: Box<[u8]>,
+}
+
+impl RecoveredChunk {
+    /// Of the bytes of a head, which hold as many records and notes as it says.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn new(head: Head, page: &[u8]) -> RecoveredChunk {
+        let notes = head.note_count as usize * NOTE_SIZE_BYTES;
+        let records = RECORDS_OFFSET + usize::from(head.data_count) * 8;
+        RecoveredChunk {
+            head,
+            bytes: [&page[RECORDS_OFFSET..records], &page[IU_SIZE_BYTES - notes..]].concat().into(),
+        }
+    }
+
+    /// Owner tag of a data IU.
+    #[inline]
+    pub fn record(&self, index: u32) -> u64 {
+        let at = index as usize * 8;
+        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("8 bytes"))
+    }
+
+    /// Runs of records, and notes that are not skips: see [`walk::runs`].
+    pub fn runs(&self, note: impl FnMut(u64, [u64; 3]), run: impl FnMut(Run)) {
+        let mut page = [0; IU_SIZE_BYTES];
+        let notes = &self.bytes[usize::from(self.head.data_count) * 8..];
+        page[IU_SIZE_BYTES - notes.len()..].copy_from_slice(notes);
+        walk::runs(&self.head, &page, note, run);
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::head;
+
+    #[test]
+    fn tells_what_the_head_records() {
+        let mut page = vec![0; IU_SIZE_BYTES];
+        for record in 0..4 {
+            head::put_record(&mut page, record, 70 + record as u64);
+        }
+        head::put_note(&mut page, 0, 12, [1, 2, 3]);
+        head::put_note(&mut page, 1, 20, [head::SKIP, 3, 0]);
+        let head = Head { data_count: 4, note_count: 2, sequence: 9, ..Head::default() };
+        let chunk = RecoveredChunk::new(head, &page);
+        assert_eq!((0..4).map(|record| chunk.record(record)).collect::<Vec<_>>(), [70, 71, 72, 73]);
+        let (mut notes, mut runs) = (Vec::new(), Vec::new());
+        chunk.runs(|sequence, words| notes.push((sequence, words)), |run| runs.push(run));
+        assert_eq!(notes, [(12, [1, 2, 3])]);
+        let run = |sequence, first, count| Run { sequence, first, count };
+        assert_eq!(runs, [run(9, 0, 3), run(20, 3, 1)]);
+    }
+}
