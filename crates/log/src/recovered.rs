@@ -13,7 +13,7 @@ pub struct RecoveredChunk {
 }
 
 impl RecoveredChunk {
-    /// Of the bytes of a head, which hold as many records and notes as it says.
+    /// Of the bytes of a head, and what may follow; they hold as many records and notes as it says.
     ///
     /// # Panics
     /// If they do not fit.
@@ -22,7 +22,9 @@ impl RecoveredChunk {
         let records = RECORDS_OFFSET + usize::from(head.data_count) * 8;
         RecoveredChunk {
             head,
-            bytes: [&page[RECORDS_OFFSET..records], &page[IU_SIZE_BYTES - notes..]].concat().into(),
+            bytes: [&page[RECORDS_OFFSET..records], &page[IU_SIZE_BYTES - notes..IU_SIZE_BYTES]]
+                .concat()
+                .into(),
         }
     }
 
@@ -49,7 +51,8 @@ mod test {
 
     #[test]
     fn tells_what_the_head_records() {
-        let mut page = vec![0; IU_SIZE_BYTES];
+        // As in a staging slot, data follows.
+        let mut page = vec![7; IU_SIZE_BYTES + 4 * 8];
         for record in 0..4 {
             head::put_record(&mut page, record, 70 + record as u64);
         }
