@@ -22,9 +22,9 @@ pub struct Entry {
     /// Seed of the plan.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// Shape of the plan of the seed.
+    /// Shape of the plan of the seed; that of the system's sets without one.
     #[serde(default)]
-    pub shape: Shape,
+    pub shape: Option<Shape>,
     /// The plan itself, as JSON.
     #[serde(default)]
     pub plan: Option<String>,
@@ -60,7 +60,10 @@ impl Entry {
     pub fn plan(&self) -> Result<Plan, BankError> {
         match (&self.plan, self.seed) {
             (Some(text), _) => Ok(serde_json::from_str(text)?),
-            (None, Some(seed)) => Ok(generate(seed, &self.shape)),
+            (None, Some(seed)) => {
+                let shape = self.shape.clone().unwrap_or_else(|| crate::systems::shape(&self.system));
+                Ok(generate(seed, &shape))
+            }
             (None, None) => Err(BankError::Empty),
         }
     }

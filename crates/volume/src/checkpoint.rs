@@ -66,7 +66,10 @@ impl Store {
     }
 
     fn write_leaves(&mut self, space: &mut dyn EraseBlockSpace) {
-        let due = self.host_written_ius / self.config.checkpoint.ius_per_leaf;
+        let mut due = self.host_written_ius / self.config.checkpoint.ius_per_leaf;
+        if self.log.needs_anchor() {
+            due = due.max(self.checkpoint.leaves_written + BURST_LEAVES);
+        }
         let mut passed = 0;
         // What was not written in time is not made up for beyond a few bursts.
         self.checkpoint.leaves_written =
@@ -159,7 +162,8 @@ impl Store {
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
             .max(self.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
         let since = self.host_written_ius - self.checkpoint.anchored_at_ius;
-        if since < apart || !self.log.is_anchor_idle() {
+        let pressed = self.log.needs_anchor();
+        if since < apart && !pressed || !self.log.is_anchor_idle() {
             return;
         }
         let sequence = self.maps.visited_before(self.log.next_sequence()).min(self.log.settled_before());

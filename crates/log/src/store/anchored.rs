@@ -54,7 +54,8 @@ impl Log {
     /// Writes an anchor. Everything that was appended before it was taken must be durable.
     pub fn write_anchor(&mut self, anchor: &Anchor, space: &mut dyn EraseBlockSpace) {
         let before = self.anchor.programmed_ius;
-        self.anchor.write(anchor, reserve_segments(self.real_segments), &mut self.pool, space);
+        let keep = if self.needs_anchor() { 1 } else { reserve_segments(self.real_segments) };
+        self.anchor.write(anchor, keep, &mut self.pool, space);
         self.statistics.anchor_ius += self.anchor.programmed_ius - before;
         self.count_free(space);
     }
@@ -63,6 +64,7 @@ impl Log {
         if let Some(sequence) = self.anchor.programmed(result) {
             diecut_units::mark!("log: anchor holds");
             self.anchored = sequence;
+            self.cleaned_entries = 0;
             // Segments that only notes kept can go.
             self.some_died = true;
         }

@@ -25,8 +25,10 @@ impl Log {
         // Whoever makes room comes before those who use it up: the cleaner may take the last segment.
         let keep = match stream {
             STREAM_USER => reserve_segments(self.real_segments),
-            STREAM_MAP if !self.placing_copies => reserve_segments(self.real_segments) - 1,
             // Copies of one victim's leaves fit into one segment, and free the victim.
+            STREAM_MAP if self.placing_copies => 0,
+            STREAM_MAP if self.needs_anchor() => 1,
+            STREAM_MAP => reserve_segments(self.real_segments) - 1,
             _ => 0,
         };
         if self.free_segments <= keep {
@@ -64,6 +66,9 @@ impl Log {
             };
             self.next_generation += 1;
             self.open_segment[stream] = Some(index as u32);
+            if stream == STREAM_USER {
+                self.cleaned_entries = 0;
+            }
             self.count_free(space);
             return Some(index as u32);
         }
@@ -265,8 +270,10 @@ impl Log {
         if !mutant!("log: deallocate record lost") {
             head::put_note(slot.open_bytes(), notes as usize, sequence, words);
         }
-        self.segments[segment as usize].last_note = sequence;
-        self.segments[segment as usize].last_sequence = sequence;
+        let segment = &mut self.segments[segment as usize];
+        segment.last_note = sequence;
+        segment.notes += 1;
+        segment.last_sequence = sequence;
         self.next_sequence += 1;
         Some(sequence)
     }

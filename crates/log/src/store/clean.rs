@@ -7,6 +7,10 @@ const LEAF_COST: u32 = 4;
 /// With no more free segments than these, only what frees most counts.
 const RESERVE_LEAST: u32 = 3;
 
+/// Notes that cost as much as a copy when a victim is chosen. Beside data they go along for nothing, alone they take a
+/// program unit, and a deallocation can come apart into many.
+const NOTES_PER_IU: u32 = 8;
+
 impl Log {
     /// Checks what was read for a copy, and keeps the checksums for the copies.
     fn check_copies(&self, read: &mut CopyRead, data: &[u8], oob: &[u8]) -> bool {
@@ -64,8 +68,11 @@ impl Log {
         let full = self.layout.segment_ius - self.layout.chunks_per_segment() * 2;
         let mut best: Option<(u32, u32)> = None;
         for (index, (segment, valid)) in self.segments.iter().zip(&self.valid).enumerate() {
-            let cost = if patient && segment.stream == STREAM_MAP { valid * LEAF_COST } else { *valid };
-            if *valid >= full
+            // Notes that no anchor covers are moved too: cleaning what only they fill would gain nothing, again and again.
+            let notes = if segment.last_note >= self.anchored { segment.notes } else { 0 };
+            let moved = *valid + notes.div_ceil(NOTES_PER_IU);
+            let cost = if patient && segment.stream == STREAM_MAP { moved * LEAF_COST } else { moved };
+            if moved >= full
                 || best.is_some_and(|(least, _)| cost >= least)
                 || segment.state != SegmentState::Sealed
                 || segment.chunks > 0
@@ -292,6 +299,7 @@ impl Log {
             still.clear();
             owner.renew(words, &mut still);
             let placed = still.iter().all(|words| self.note_to(STREAM_CLEANER, *words, space).is_some());
+            self.cleaned_entries += still.len() as u64;
             self.still = still;
             if !placed {
                 self.renewed.push(words);

@@ -109,6 +109,8 @@ struct Segment {
     next_unit: u32,
     completed_rows: SmallVec<[u32; 16]>,
     last_note: u64,
+    /// Notes in it, those that an anchor covers included.
+    notes: u32,
     last_sequence: u64,
     reads: u32,
     chunks: u32,
@@ -159,6 +161,8 @@ pub struct Log {
     map_moves: u64,
     /// The cleaner appends.
     placing_copies: bool,
+    /// Entries that the cleaner appended since the user stream last got a segment, or an anchor held.
+    cleaned_entries: u64,
     slots: Vec<Slot>,
     /// Slots that hold a chunk, in order. Most are empty most of the time, and every step goes through the others.
     occupied: Vec<usize>,
@@ -243,6 +247,7 @@ fn absent() -> Segment {
         next_unit: 0,
         completed_rows: SmallVec::new(),
         last_note: 0,
+        notes: 0,
         last_sequence: 0,
         reads: 0,
         chunks: 0,
@@ -301,6 +306,7 @@ impl Log {
             anchored: 1,
             map_moves: 0,
             placing_copies: false,
+            cleaned_entries: 0,
             slots,
             occupied: Vec::new(),
             user_slots,
@@ -442,6 +448,13 @@ impl Log {
     /// Whether [`Log::work`] has more to do without an event.
     pub fn is_unfinished(&self) -> bool {
         self.unfinished && !self.gone
+    }
+
+    /// Whether the cleaner goes round without making room: what it moves are notes that only an anchor makes superfluous.
+    /// One is to be written whatever it costs.
+    pub fn needs_anchor(&self) -> bool {
+        let segments = (self.real_segments / 4).clamp(4, 32);
+        self.cleaned_entries > u64::from(segments) * u64::from(self.layout.segment_ius)
     }
 
     /// Whether programs are under way.

@@ -120,11 +120,14 @@ impl Log {
             self.program(index, space);
         }
         self.fill_when_starved(space);
-        if self.wanted <= self.floor(false) {
+        // Entries of the user stream that wait in protected memory can still move: an anchor begins before them.
+        let settle = self.needs_anchor();
+        if self.wanted <= self.floor(false) && !settle {
             return;
         }
+        let wanted = if settle { self.next_sequence } else { self.wanted };
         for stream in 0..STREAMS {
-            if stream == STREAM_USER && self.protected {
+            if stream == STREAM_USER && self.protected && !settle {
                 continue;
             }
             // What waits in this stream: the open chunk, or programmed units that are not yet safe.
@@ -132,7 +135,7 @@ impl Log {
             let mut busy = false;
             for (_, chunk) in self.staged_chunks() {
                 if chunk.stream as usize == stream {
-                    let old = chunk.sequence < self.wanted;
+                    let old = chunk.sequence < wanted;
                     match chunk.state {
                         ChunkState::Open => waits |= old && chunk.data_count + chunk.note_count > 0,
                         ChunkState::Unsafe => waits |= old,

@@ -37,6 +37,7 @@ impl Log {
         let segment = &mut self.segments[head.segment as usize];
         segment.last_sequence = segment.last_sequence.max(last_sequence);
         segment.last_note = segment.last_note.max(last_note);
+        segment.notes += head.note_count;
         // What lies behind the last whole chunk was torn: the cleaner looks for nothing there.
         let end = head.offset / self.layout.unit_ius + u32::from(head.unit_count);
         segment.next_unit = segment.next_unit.max(end);

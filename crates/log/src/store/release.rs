@@ -114,6 +114,7 @@ impl Log {
             target.last_sequence = target.last_sequence.max(last);
             if notes > 0 {
                 target.last_note = target.last_note.max(last);
+                target.notes += notes;
             }
             if target.next_unit == self.layout.segment_units {
                 target.state = SegmentState::Sealed;
