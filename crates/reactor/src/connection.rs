@@ -12,6 +12,8 @@ pub const BYTES_PER_TURN: usize = 256 << 10;
 const BYTES_WRITTEN_PER_TURN: usize = 256 << 10;
 /// Size of a receive buffer; commands with data in their capsule keep it until they are done.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
+/// Receives after which a connection is no newcomer any more: coming up takes a host a dozen messages or two.
+const NEWCOMER_RECEIVES: u8 = 32;
 /// Slices given to one `writev`.
 const SLICES_MAX: usize = 128;
 
@@ -30,6 +32,8 @@ pub(crate) struct Connection {
     pub closing: Option<Time>,
     /// In the list of connections to read.
     pub listed: bool,
+    /// Receives so far, up to [`NEWCOMER_RECEIVES`].
+    receives: u8,
 }
 
 /// How a turn ended.
@@ -55,7 +59,13 @@ impl Connection {
             blocked: false,
             closing: None,
             listed: false,
+            receives: 0,
         }
+    }
+
+    /// Whether its host is only coming up. Newcomers take turns, so that a storm of them does not hold up hosts at work.
+    pub fn is_newcomer(&self) -> bool {
+        self.receives < NEWCOMER_RECEIVES
     }
 
     /// Reads a turn's worth and hands it to the shard.
@@ -68,6 +78,7 @@ impl Connection {
         system_calls: &mut u64,
     ) -> Turn {
         let connection = self.id;
+        self.receives = self.receives.saturating_add(1).min(NEWCOMER_RECEIVES);
         let mut left = BYTES_PER_TURN;
         while left > 0 {
             *system_calls += 1;

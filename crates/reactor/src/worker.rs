@@ -17,7 +17,11 @@ use std::time::{Duration, Instant};
 pub(crate) const WAKER: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = usize::MAX - 64;
 const EVENTS_PER_ROUND: usize = 256;
-const ACCEPTS_PER_ROUND: usize = 64;
+/// Accepting a connection costs as much as a dozen commands, and the commands of a round wait for it. A backlog is taken one by
+/// one in rounds that follow each other at once.
+const ACCEPTS_PER_ROUND: usize = 1;
+/// The same for messages of hosts that come up.
+const NEWCOMER_TURNS_PER_ROUND: usize = 1;
 const MESSAGES_PER_ROUND: usize = 256;
 /// A host that does not take its last bytes is hung up on after this.
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
@@ -118,7 +122,7 @@ impl<D: Drive> Worker<D> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => panic!("epoll cannot be waited for: {error}"),
             }
-            let now = self.common.now();
+            let mut now = self.common.now();
             let mut worked = !events.is_empty();
             for event in &events {
                 match event.token() {
@@ -148,6 +152,9 @@ impl<D: Drive> Worker<D> {
             worked |= self.read_connections(now, &mut system_calls);
             if self.shard.deadline() <= now {
                 worked = true;
+                // What arrived in this round has waited for the others of the round, and what is answered in it must not
+                // look as if it took no time.
+                now = self.common.now();
                 self.shard.work(now, &mut self.actions);
             }
             self.act(now);
@@ -280,11 +287,19 @@ impl<D: Drive> Worker<D> {
     fn read_connections(&mut self, now: Time, system_calls: &mut u64) -> bool {
         let mut turns = std::mem::replace(&mut self.to_read, std::mem::take(&mut self.spare));
         let worked = !turns.is_empty();
+        let mut newcomers = 0;
         for number in turns.drain(..) {
             let Some(connection) = self.connections[number].as_mut() else { continue };
             connection.listed = false;
             if connection.paused || !connection.readable || connection.closing.is_some() {
                 continue;
+            }
+            if connection.is_newcomer() {
+                if newcomers == NEWCOMER_TURNS_PER_ROUND {
+                    list(connection, number, &mut self.to_read);
+                    continue;
+                }
+                newcomers += 1;
             }
             let turn = connection.read(&mut self.shard, &mut self.pool, now, &mut self.actions, system_calls);
             match turn {

@@ -3,10 +3,14 @@
 use diecut_namespace::NullReads;
 use diecut_reactor::{Reactor, ReactorConfig};
 use diecut_shard::control::{ControlRequest, ControlResponse};
+use diecut_shard::drive::{Action, ConnectionId, Drive, Event, Outbox};
 use diecut_shard::null::NullShard;
 use diecut_target::TargetConfig;
+use diecut_units::Time;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn start(address: &str, shards: usize) -> Reactor {
@@ -135,6 +139,83 @@ fn a_burst_of_connections_is_accepted_to_the_last() {
         handshake(stream);
     }
     reactor.stop();
+}
+
+/// What one round of the reactor takes from hosts that come up.
+struct Watched {
+    inner: NullShard,
+    this_round: [usize; 2],
+    most: Arc<[AtomicUsize; 2]>,
+}
+
+impl Drive for Watched {
+    fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
+        let kind = match &event {
+            Event::Accepted { .. } => Some(0),
+            Event::Received { .. } | Event::ReceivedInWindow { .. } => Some(1),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            self.this_round[kind] += 1;
+            self.most[kind].fetch_max(self.this_round[kind], Ordering::Relaxed);
+        }
+        self.inner.handle(event, now, actions);
+    }
+    fn work(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.this_round = [0; 2];
+        self.inner.work(now, actions);
+    }
+    fn deadline(&self) -> Time {
+        Time::ZERO
+    }
+    fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
+        self.inner.outbox(connection)
+    }
+    fn sent(&mut self, connection: ConnectionId, len_bytes: usize, actions: &mut Vec<Action>) {
+        self.inner.sent(connection, len_bytes, actions);
+    }
+    fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
+        self.inner.receive_window(connection)
+    }
+}
+
+/// However many hosts come up at once, a round accepts one and hears one, and all of them are answered in the end.
+#[test]
+fn a_storm_of_newcomers_takes_turns() {
+    let most: Arc<[AtomicUsize; 2]> = Arc::default();
+    let seen = Arc::clone(&most);
+    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()] };
+    let make = move |_now| Watched {
+        inner: NullShard::new(
+            TargetConfig::default(),
+            &["nqn.2026-11.org.diecut:null"],
+            1 << 20,
+            NullReads::SharedZeros,
+        ),
+        this_round: [0; 2],
+        most: seen,
+    };
+    let reactor = Reactor::start(&config, vec![make]).unwrap();
+    let release = hold(&reactor);
+    let mut streams: Vec<TcpStream> = (0..50).map(|_| connect(reactor.addresses()[0])).collect();
+    for stream in &mut streams {
+        stream.write_all(&icreq()).unwrap();
+    }
+    release.send(()).unwrap();
+    for stream in &mut streams {
+        let mut answer = [0; 128];
+        stream.read_exact(&mut answer).unwrap();
+    }
+    // They are connected now, and speak all at once.
+    let release = hold(&reactor);
+    for stream in &mut streams {
+        stream.write_all(&[4, 0]).unwrap();
+    }
+    release.send(()).unwrap();
+    let mut last = connect(reactor.addresses()[0]);
+    handshake(&mut last);
+    reactor.stop();
+    assert_eq!(most.each_ref().map(|one| one.load(Ordering::Relaxed)), [1, 1]);
 }
 
 #[test]
