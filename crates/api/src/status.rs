@@ -73,6 +73,12 @@ pub struct VssdStatus {
     pub waf_cleaner: Option<f64>,
     /// Erases of its blocks.
     pub erases: u64,
+    /// Erase blocks it may hold.
+    #[serde(default)]
+    pub erase_blocks: u64,
+    /// Those of them that are free: what its log has not taken.
+    #[serde(default)]
+    pub free_erase_blocks: u64,
     /// Why it takes no writes, if so.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_only_reason: Option<String>,

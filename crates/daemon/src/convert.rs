@@ -131,6 +131,8 @@ fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
         waf_cleaner: (vssd.host_written_bytes > 0)
             .then(|| programmed as f64 / vssd.host_written_bytes as f64),
         erases: vssd.erases,
+        erase_blocks: vssd.erase_blocks,
+        free_erase_blocks: vssd.free_erase_blocks,
         read_only_reason: vssd.read_only_reason,
     }
 }

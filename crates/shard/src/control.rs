@@ -259,6 +259,10 @@ pub struct VssdStatus {
     pub programmed_metadata_bytes: u64,
     /// Erases of its blocks.
     pub erases: u64,
+    /// Erase blocks it may hold.
+    pub erase_blocks: u64,
+    /// Those of them that are free: what its log has not taken.
+    pub free_erase_blocks: u64,
     /// Why it takes no writes, if so.
     pub read_only_reason: Option<String>,
 }

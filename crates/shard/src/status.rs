@@ -62,6 +62,7 @@ impl<M: Divide> Shard<M> {
         let store = self.flash.store(index);
         let statistics = store.statistics();
         let (units, physical_bytes) = self.flash.pool.size_of(id);
+        let (erase_blocks, free_erase_blocks) = self.flash.pool.erase_blocks_of(id);
         let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
         VssdStatus {
             spec: vssd_spec(name, record),
@@ -80,6 +81,8 @@ impl<M: Divide> Shard<M> {
                     + statistics.log.padding_ius,
             ),
             erases: self.flash.pool.vssd_erases(id),
+            erase_blocks,
+            free_erase_blocks,
             read_only_reason: store.read_only_reason().map(str::to_owned),
         }
     }

@@ -457,6 +457,14 @@ impl Pool {
         let blocks: u64 = vssd.units.iter().map(|unit| unit.map.len() as u64).sum();
         (vssd.units.len() as u32, blocks * self.geometry.erase_block_size_bytes())
     }
+    /// Erase blocks a vSSD may hold, and those of them that it does not hold now; zeros if there is none.
+    pub fn erase_blocks_of(&self, id: VssdId) -> (u64, u64) {
+        let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return (0, 0) };
+        let units = vssd.units.iter();
+        units.fold((0, 0), |(all, free), unit| {
+            (all + unit.map.len() as u64, free + unit.free_indices.len() as u64)
+        })
+    }
     /// Where a vSSD lies, for people.
     pub fn placement(&self, id: VssdId) -> String {
         let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return String::new() };

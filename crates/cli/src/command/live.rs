@@ -36,9 +36,19 @@ pub struct TenantLive {
     pub erases_per_s: f64,
     pub used_bytes: u64,
     pub exported_bytes: u64,
+    /// Free erase blocks of each of its vSSDs.
+    pub vssds: Vec<VssdLive>,
     /// Its vSSDs that take no writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub read_only: Vec<String>,
+}
+
+/// One vSSD of a tenant: how much its cleaner has in hand.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct VssdLive {
+    pub name: String,
+    pub erase_blocks: u64,
+    pub free_erase_blocks: u64,
 }
 
 /// One device.
@@ -51,6 +61,12 @@ pub struct DeviceLive {
     /// Erases of the channel with the fewest and the most, since the device was made.
     pub channel_erases_min: u64,
     pub channel_erases_max: u64,
+}
+
+impl VssdLive {
+    fn text(&self) -> String {
+        format!("{}: {} of {}", self.name, self.free_erase_blocks, self.erase_blocks)
+    }
 }
 
 fn rate(before: u64, now: u64, interval_s: f64) -> f64 {
@@ -113,6 +129,7 @@ impl Live {
                 format!("{} / {}", ratio(tenant.waf), ratio(tenant.waf_since_start)),
                 format!("{:.0}", tenant.erases_per_s),
                 full,
+                tenant.vssds.iter().map(VssdLive::text).collect::<Vec<_>>().join("\n"),
             ]
         });
         let header = [
@@ -124,6 +141,7 @@ impl Live {
             "WAF now / in all",
             "erases/s",
             "full",
+            "free erase blocks",
         ];
         let mut text = print::table_text(&header, rows.collect());
         for tenant in &self.tenants {
@@ -187,6 +205,14 @@ fn tenant_live(name: &str, before: &Status, now: &Status, interval_s: f64) -> Te
         erases_per_s: of_vssds(|vssd| vssd.erases),
         used_bytes: in_all(|vssd| vssd.used.bytes()),
         exported_bytes: in_all(|vssd| vssd.exported.bytes()),
+        vssds: vssds
+            .iter()
+            .map(|vssd| VssdLive {
+                name: vssd.vssd.name.clone(),
+                erase_blocks: vssd.erase_blocks,
+                free_erase_blocks: vssd.free_erase_blocks,
+            })
+            .collect(),
         read_only: vssds
             .iter()
             .filter(|vssd| vssd.read_only_reason.is_some())
@@ -215,7 +241,7 @@ mod test {
                 "over_provisioning_permille": 280, "weight": 100, "rate_limit": 0, "sharing": "work-conserving",
                 "placement": "", "units": 1, "physical": 8192, "exported": 8192, "used": 4096,
                 "host_written": written, "programmed_user": written, "programmed_cleaner": cleaned,
-                "programmed_metadata": 0, "erases": writes,
+                "programmed_metadata": 0, "erases": writes, "erase_blocks": 70, "free_erase_blocks": 9,
             }],
             "volumes": [{
                 "volume": { "name": "w", "vssd": "v", "size": 4096 }, "used": 4096, "reads": 0, "writes": writes,
@@ -239,6 +265,7 @@ mod test {
         assert_eq!(live.tenants[1].writes_per_s, 0.0);
         assert_eq!(live.tenants[1].waf, None);
         assert!(live.text().contains("2.00 / 1.67"), "{}", live.text());
+        assert!(live.text().contains("v: 9 of 70"), "{}", live.text());
     }
 
     #[test]
