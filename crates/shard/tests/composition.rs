@@ -5,7 +5,7 @@ use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{CostModel, DOOR_SOURCE_BIT, Shard, ShardConfig};
+use diecut_shard::{AdmissionConfig, CostModel, DOOR_SOURCE_BIT, Shard, ShardConfig};
 use diecut_units::{Buffer, BufferMut, Time};
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeMap;
@@ -506,4 +506,63 @@ fn a_small_read_is_not_behind_a_neighbours_large_writes() {
     // What was written last is staged: the read needs no array time.
     let waited = rig.now.since(start).0;
     assert!(waited <= piece_ns, "{waited} ns");
+}
+
+/// What a neighbour's backlog of large commands, from four sources, leaves of the modelled core: the longest wait of a small
+/// command that comes alone, and the cost admitted for many small ones (from one source) over that for the large ones.
+/// Nothing touches flash: only the core is short.
+fn beside_a_backlog(admission: AdmissionConfig) -> (u64, f64) {
+    let measure = |small_depth: usize, rounds: usize| {
+        let device = device(Pacing::Modelled);
+        let config = ShardConfig { cost_model: Some(CostModel::default()), admission, ..config(&device) };
+        let mut rig = Rig::with(device, config, Time::ZERO);
+        rig.set_up();
+        let verify = |lba_count| NamespaceOperation::Verify { range: LbaRange { first_lba: 0, lba_count } };
+        let mut given: BTreeMap<u64, (bool, Time)> = BTreeMap::new();
+        let (mut worst_wait_ns, mut costs, mut completions) = (0, [0u64; 2], Vec::new());
+        for _ in 0..rounds {
+            for (small, depth) in [(true, small_depth), (false, 16)] {
+                while given.values().filter(|(one, _)| *one == small).count() < depth {
+                    rig.next_token += 1;
+                    let token = CommandToken(rig.next_token);
+                    let (namespace, lbas) = if small { (2, 1) } else { (1, 200) };
+                    let source = if small { 9 } else { 1 + (token.0 % 4) as u32 };
+                    given.insert(token.0, (small, rig.now));
+                    rig.shard.submit(NamespaceCommand {
+                        token,
+                        namespace: NamespaceId(namespace),
+                        source: SourceId(DOOR_SOURCE_BIT | source),
+                        arrived: rig.now,
+                        operation: verify(lbas),
+                    });
+                }
+            }
+            rig.step();
+            rig.shard.take_completions(&mut completions);
+            for completion in completions.drain(..) {
+                assert_eq!(completion.result, Ok(()));
+                let (small, since) = given.remove(&completion.token.0).expect("it was given");
+                costs[usize::from(!small)] += if small { 2 } else { 201 };
+                if small {
+                    worst_wait_ns = worst_wait_ns.max(rig.now.since(since).0);
+                }
+            }
+        }
+        (worst_wait_ns, costs[0] as f64 / costs[1] as f64)
+    };
+    (measure(1, 5_000).0, measure(16, 20_000).1)
+}
+
+/// Admission is fair by cost, and its turns are short. The same check sees long turns of a
+/// tenant.
+#[test]
+fn the_core_is_shared_by_cost_and_in_short_turns() {
+    let good = AdmissionConfig::default();
+    let (wait_ns, share) = beside_a_backlog(good);
+    let model = CostModel::default();
+    let piece_ns = model.command_ns + model.piece_ns + 32 * model.read_block_ns;
+    assert!(wait_ns <= 2 * piece_ns, "a small command waited {wait_ns} ns");
+    assert!((0.8..1.25).contains(&share), "small ones got {share} of what large ones did");
+    let (long_ns, _) = beside_a_backlog(AdmissionConfig { tenant_quantum: 256, ..good });
+    assert!(long_ns > 2 * piece_ns, "long turns are not seen: {long_ns} ns");
 }
