@@ -1,6 +1,8 @@
 //! Fixed programs that every published ratio is measured against, and the runner behind `make bench`.
 //!
 //! Place in the flow: outside it. [`raw`] is the floor: sockets and nothing else; [`suite`] measures the server against it.
+//! [`costs`] says what commands, messages and connections take of the server's core; [`isolation`] repeats the noisy neighbour on
+//! the real clock.
 //!
 //! Invariants
 //! - A baseline is part of the tree and reviewed like the rest; it gets every trick the server gets.
@@ -11,6 +13,9 @@
 #![allow(clippy::disallowed_methods, reason = "measures real time on real threads")]
 
 pub mod affinity;
+pub mod costs;
+mod flood;
 pub mod instructions;
+pub mod isolation;
 pub mod raw;
 pub mod suite;

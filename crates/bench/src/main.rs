@@ -3,6 +3,8 @@
 
 use clap::{Args, Parser, Subcommand};
 use comfy_table::Table;
+use diecut_bench::costs;
+use diecut_bench::isolation::{self, IsolationSettings};
 use diecut_bench::raw::{self, RawResult, RawSettings, RawShape};
 use diecut_bench::suite::{self, SuiteSettings};
 use std::net::{SocketAddr, TcpListener};
@@ -21,6 +23,10 @@ enum Command {
     All(AllArguments),
     /// The raw socket loop, both ends on two cores.
     Raw(RawArguments),
+    /// The noisy neighbour on the real clock: a server over a paced device, and hosts over NVMe/TCP.
+    Isolation(IsolationArguments),
+    /// What commands, messages and connections take of the server's core: the constants of the model of virtual time.
+    Costs(CostsArguments),
     /// Only the server end of the raw socket loop; serves one run and ends.
     RawServer {
         /// Address to listen on.
@@ -56,6 +62,38 @@ struct AllArguments {
     /// Only rows whose item begins with this; may be repeated.
     #[arg(long)]
     only: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct IsolationArguments {
+    /// Measured time beside each neighbour, in milliseconds.
+    #[arg(long, default_value_t = 6000, value_parser = clap::value_parser!(u64).range(100..))]
+    duration_ms: u64,
+    /// How much slower the flash is than that of cnex-1tb.
+    #[arg(long, default_value_t = 4.0)]
+    slower: f64,
+    /// Hosts of the neighbour that reconnects.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=200))]
+    reconnect_hosts: u16,
+    /// Pin the server to this core.
+    #[arg(long)]
+    server_core: Option<usize>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct CostsArguments {
+    /// Time of each row, in milliseconds.
+    #[arg(long, default_value_t = 2000)]
+    duration_ms: u64,
+    /// Core of the server.
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -152,6 +190,34 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                 results.push(raw::run(&settings)?);
             }
             print_raw(&results, raw.json)?;
+        }
+        Command::Isolation(arguments) => {
+            let settings = IsolationSettings {
+                duration_ms: arguments.duration_ms,
+                slower: arguments.slower,
+                reconnect_hosts: arguments.reconnect_hosts,
+                server_core: arguments.server_core,
+            };
+            let report = isolation::run(&settings, |what| eprintln!("{what}"))?;
+            if arguments.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.table());
+            }
+        }
+        Command::Costs(arguments) => {
+            let costs = costs::run(arguments.duration_ms, arguments.server_core, |what| eprintln!("{what}"))?;
+            if arguments.json {
+                println!("{}", serde_json::to_string_pretty(&costs)?);
+            } else {
+                for row in &costs.measured {
+                    println!("{:9.0} ns  {}", row.ns, row.what);
+                }
+                println!("constants of the model:");
+                for (name, ns) in &costs.model {
+                    println!("{ns:9.0}     {name}");
+                }
+            }
         }
         Command::RawServer { listen, raw } => {
             let counters = raw::serve(&TcpListener::bind(listen)?, &raw.single())?;

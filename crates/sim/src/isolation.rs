@@ -6,9 +6,9 @@
 //! quantity each, on the same dies where dies are shared. Volumes are of one size under all levels, so that cleaners
 //! have equal room; it is what fits under the level that can export least.
 //!
-//! The device is `cnex-1tb` in timing, planes, page size and dies per channel, with two of its channels. Its erase blocks are
-//! fewer and shorter unless [`Setting`] says otherwise, so that a writer comes into steady cleaning within seconds of
-//! virtual time.
+//! The device is `cnex-1tb` with all its channels, dies, planes and blocks. Both tenants lie on two channels; an idle
+//! vSSD holds the others. Erase blocks are shorter unless [`Setting`] says otherwise: a writer comes into steady cleaning
+//! with less work, and erases come more often than on the real one.
 
 mod stage;
 mod storm;
@@ -31,7 +31,7 @@ pub enum Neighbour {
     SequentialWrites,
     /// Deallocates of 1 MiB and writes over them, depth 32.
     Deallocates,
-    /// 8 hosts that connect, bring their controller up, connect an I/O queue, flush, hang up and start again.
+    /// Hosts that connect, bring their controller up, connect an I/O queue, flush, hang up and start again.
     Reconnects,
 }
 
@@ -88,12 +88,12 @@ pub struct LevelOutcome {
 pub struct Setting {
     /// Time measured beside each neighbour.
     pub measured: Span,
-    /// How often the writer overwrites its volume before that.
-    pub overwrites: f64,
     /// Erase blocks of a plane; `cnex-1tb` has 1,069.
     pub blocks_per_plane: u32,
     /// Pages of an erase block; `cnex-1tb` has 256.
     pub pages_per_block: u32,
+    /// Hosts that reconnect all the time, where the neighbour does that.
+    pub reconnect_hosts: u16,
     /// Two writers at once are measured, too.
     pub writers: bool,
 }
@@ -101,12 +101,21 @@ pub struct Setting {
 impl Default for Setting {
     fn default() -> Setting {
         Setting {
-            measured: Span::from_millis(1_500),
-            overwrites: 1.0,
-            blocks_per_plane: 512,
-            pages_per_block: 64,
+            measured: Span::from_millis(2_000),
+            blocks_per_plane: 1069,
+            pages_per_block: 32,
+            reconnect_hosts: 8,
             writers: false,
         }
+    }
+}
+
+impl Setting {
+    /// With erase blocks of so many pages, measured for as much longer as the cleaner takes longer for a segment; 256 is
+    /// `cnex-1tb` as it is.
+    pub fn with_pages_per_block(pages_per_block: u32) -> Setting {
+        let measured = Span::from_millis(u64::from(pages_per_block) * 125 / 2);
+        Setting { measured, pages_per_block, ..Setting::default() }
     }
 }
 
@@ -141,8 +150,16 @@ pub fn run_level(
     stage.create_volumes(exported_lbas)?;
     progress(&format!("filling 2 x {} MiB", stage.lbas >> 8));
     stage.fill();
-    progress("overwriting until the cleaner is steady");
-    stage.overwrite(stage::WRITER, setting.overwrites);
+    let conditioned: &[u32] =
+        if setting.writers { &[stage::READER, stage::WRITER] } else { &[stage::WRITER] };
+    let (overwrites, waf) = stage.condition(conditioned);
+    progress(&format!("the cleaner is steady after {overwrites} overwrites, waf_cleaner {waf:.2}"));
+    // Before anything leaves holes in the volumes.
+    let writers = setting.writers.then(|| {
+        let mb_per_s = stage.measure_writers(setting.measured + setting.measured);
+        progress("measured two writers");
+        WritersOutcome { isolation: name.to_owned(), mb_per_s, combined_mb_per_s: mb_per_s[0] + mb_per_s[1] }
+    });
     let saturation = stage.saturation();
     let rate = 0.3 * saturation;
     progress(&format!("the reader reaches {saturation:.0} reads/s alone, {rate:.0} are offered"));
@@ -153,12 +170,6 @@ pub fn run_level(
         stage.settle();
         outcomes.push(Outcome { isolation: name.to_owned(), ..outcome });
     }
-    let writers = setting.writers.then(|| {
-        progress("two writers");
-        stage.overwrite(stage::READER, setting.overwrites);
-        let mb_per_s = stage.measure_writers(setting.measured + setting.measured);
-        WritersOutcome { isolation: name.to_owned(), mb_per_s, combined_mb_per_s: mb_per_s[0] + mb_per_s[1] }
-    });
     Ok(LevelOutcome { outcomes, writers })
 }
 
@@ -170,12 +181,8 @@ mod test {
     /// and reconnecting hosts do come up.
     #[test]
     fn a_channel_isolated_reader_feels_no_neighbour() {
-        let setting = Setting {
-            measured: Span::from_millis(300),
-            overwrites: 0.5,
-            blocks_per_plane: 128,
-            ..Setting::default()
-        };
+        let setting =
+            Setting { measured: Span::from_millis(300), blocks_per_plane: 64, ..Setting::default() };
         let level = run_level(Isolation::Channel, &NEIGHBOURS, 1, &setting, |_| {}).unwrap();
         let alone = level.outcomes[0].latency_us[1];
         for outcome in &level.outcomes[1..] {

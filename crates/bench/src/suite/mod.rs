@@ -7,7 +7,7 @@ mod cases;
 mod children;
 mod residence;
 mod row;
-mod servers;
+pub(crate) mod servers;
 
 pub use cases::{SuiteSettings, run};
 pub use row::{Row, Suite, Target};

@@ -32,11 +32,14 @@ pub(crate) struct Server {
     pub(crate) reactor: Reactor,
     /// Of its thread.
     pub(crate) instructions: Arc<io::Result<Instructions>>,
+    /// What the operating system keeps of its thread.
+    task: std::path::PathBuf,
 }
 
 impl Server {
-    fn start<D: Drive>(
-        core: usize,
+    /// A server whose thread is pinned, if a core is named. `make` gets an instant, and the reactor's time then.
+    pub(crate) fn start<D: Drive>(
+        core: Option<usize>,
         make: impl FnOnce((Instant, Time)) -> D + Send + 'static,
     ) -> Result<Server, ReactorError> {
         let config = ReactorConfig { listen: vec![([127, 0, 0, 1], 0).into()] };
@@ -44,25 +47,35 @@ impl Server {
         let make = move |now| {
             // The reactor's clock as an instant, before anything takes time.
             let clock = (Instant::now(), now);
-            let pinned = pin_this_thread(core);
+            let pinned = core.map_or(Ok(()), pin_this_thread);
             let instructions = pinned.and_then(|()| Instructions::of_this_thread());
-            sender.send(instructions).expect("the starter waits");
+            let task = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+            sender.send((instructions, task)).expect("the starter waits");
             make(clock)
         };
         let reactor = Reactor::start(&config, vec![make])?;
-        let instructions = receiver.recv().expect("the thread says it");
-        Ok(Server { reactor, instructions: Arc::new(instructions) })
+        let (instructions, task) = receiver.recv().expect("the thread says it");
+        let task = std::path::Path::new("/proc").join(task);
+        Ok(Server { reactor, instructions: Arc::new(instructions), task })
+    }
+
+    /// Processor time of its thread so far, in nanoseconds.
+    pub(crate) fn processor_ns(&self) -> Result<u64, String> {
+        let path = self.task.join("schedstat");
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let first = text.split_whitespace().next().and_then(|number| number.parse().ok());
+        first.ok_or_else(|| format!("{} does not begin with a time", path.display()))
     }
 
     /// Two null namespaces, each under a subsystem of its own.
     pub(crate) fn null(core: usize) -> Result<Server, ReactorError> {
-        Server::start(core, |_| null_shard())
+        Server::start(Some(core), |_| null_shard())
     }
 
     /// The same, with the time measured that commands of the second connection stay.
     pub(crate) fn timed(core: usize, samples: Samples) -> Result<Server, ReactorError> {
         // The admin queue of the first host is connection 1, its I/O queue connection 2.
-        Server::start(core, |clock| Timed::new(null_shard(), ConnectionId(2), samples, clock))
+        Server::start(Some(core), |clock| Timed::new(null_shard(), ConnectionId(2), samples, clock))
     }
 
     /// The whole stack: one volume on a channel-isolated vSSD that owns a device in memory, without pacing.
@@ -79,7 +92,7 @@ impl Server {
             Options { backing: Backing::Memory, pacing: Pacing::Unpaced, seed: 1, ..Options::default() };
         let device = Device::create(&profile, options)?;
         let config = ShardConfig { pool: PoolConfig::suited_to(&profile.geometry), ..ShardConfig::default() };
-        let server = Server::start(core, move |(_, now)| Shard::new(device, config, now))?;
+        let server = Server::start(Some(core), move |(_, now)| Shard::new(device, config, now))?;
         let name = || "bench".to_owned();
         server.ask(ControlRequest::CreateTenant(TenantSpec { name: name() }))?;
         server.ask(ControlRequest::CreateVssd(VssdSpec {
@@ -117,7 +130,8 @@ impl Server {
         Ok(server)
     }
 
-    fn ask(&self, request: ControlRequest) -> Result<(), String> {
+    /// Asks for a change.
+    pub(crate) fn ask(&self, request: ControlRequest) -> Result<(), String> {
         match self.request(request.clone())? {
             ControlResponse::Done => Ok(()),
             ControlResponse::Refused(error) => Err(error.message),
@@ -141,7 +155,8 @@ impl Server {
         }
     }
 
-    fn endpoint(&self, subsystem: &str, host: u8) -> Endpoint {
+    /// A subsystem, as host `host` sees it.
+    pub(crate) fn endpoint(&self, subsystem: &str, host: u8) -> Endpoint {
         Endpoint {
             address: self.reactor.addresses()[0],
             subsystem: QualifiedName::new(subsystem).expect("a fixed name"),

@@ -30,9 +30,15 @@ pub struct NoisyNeighbour {
     /// Also measure two writers at once.
     #[arg(long)]
     writers: bool,
-    /// Erase blocks as many and as long as those of cnex-1tb: about ten times the work, and 2 GB of memory per run.
-    #[arg(long)]
-    full_dies: bool,
+    /// Pages of an erase block; cnex-1tb has 256. Work, memory (2 GB per run with 256) and measured time grow with them.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(16..=256))]
+    pages: u32,
+    /// The same as --pages 256: cnex-1tb as it is, minutes of work.
+    #[arg(long, conflicts_with = "pages")]
+    full: bool,
+    /// Hosts of the neighbour that reconnects.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    reconnect_hosts: u16,
 }
 
 #[derive(Serialize)]
@@ -69,10 +75,12 @@ impl NoisyNeighbour {
 
     fn measure(&self) -> Result<Report, String> {
         let neighbours = self.neighbours();
-        let mut setting = Setting { writers: self.writers || self.seeds > 1, ..Setting::default() };
-        if self.full_dies {
-            (setting.blocks_per_plane, setting.pages_per_block) = (1069, 256);
-        }
+        let shape = Setting::with_pages_per_block(if self.full { 256 } else { self.pages });
+        let setting = Setting {
+            writers: self.writers || self.seeds > 1,
+            reconnect_hosts: self.reconnect_hosts,
+            ..shape
+        };
         let seeds: Vec<u64> = (self.seed..self.seed + self.seeds).collect();
         // Levels and seeds do not know of each other: each has a device of its own.
         let jobs: Vec<_> = seeds.iter().flat_map(|seed| LEVELS.map(|level| (*seed, level))).collect();

@@ -17,9 +17,26 @@ pub(super) const READER: u32 = 1;
 pub(super) const WRITER: u32 = 2;
 const NAMES: [&str; 2] = ["reader", "writer"];
 const SUBSYSTEM: &str = "nqn.2026-11.org.diecut:writer";
-const STORM_HOSTS: u8 = 8;
-/// One part in so many of a volume is written before anything is measured.
+/// Holds the channels that neither tenant lies on, and does nothing.
+const IDLE: &str = "idle";
+/// Channels that the two tenants share, or have one of each.
+const TENANT_CHANNELS: u32 = 2;
+/// Protected memory of each store. It holds tags here; this is room for as many chunks (15 of 128 IUs, a slot's header and a
+/// chunk's head each) as the server's 8 MiB have for content. More would be a queue that no server has.
+const STAGING_BYTES: usize = 15 * (64 + 4096 + 128 * 8);
+/// One part in so many of a volume is written before anything is measured: more than the cleaner frees at rest.
 const WARM_UP_SHARE: u64 = 8;
+/// One part in so many of those are written as the neighbour writes, the others in extents.
+const WARM_UP_AS_MEASURED: u64 = 8;
+/// Blocks of the extents that bring a cleaner into its steady state: at random places like single blocks, and with the
+/// same spread of what is still valid in a segment, at a fraction of the commands.
+const EXTENT_BLOCKS: u32 = 16;
+/// A cleaner is steady when its write amplification changed by less than this between parts of an overwrite.
+const STEADY_CHANGE: f64 = 0.04;
+/// Parts of a volume's size that its write amplification is compared over.
+const STEADY_PARTS: u64 = 4;
+/// Overwrites after which a cleaner is taken for steady in any case.
+const OVERWRITES_MAX: u64 = 3;
 const OVER_PROVISIONING_PERMILLE: u32 = 280;
 
 pub(super) struct Stage {
@@ -41,7 +58,6 @@ pub(super) struct Stage {
 
 fn profile(setting: &Setting) -> Profile {
     let mut profile = Profile::named("cnex-1tb").expect("built in");
-    profile.geometry.channels = 2;
     profile.geometry.blocks_per_plane = setting.blocks_per_plane;
     profile.geometry.pages_per_block = setting.pages_per_block;
     profile.protected_memory_bytes = 64 << 20;
@@ -56,10 +72,16 @@ impl Stage {
     pub(super) fn new(isolation: Isolation, seed: u64, setting: &Setting) -> Result<Stage, String> {
         let options = Options { backing: Backing::Tags, seed, ..Options::default() };
         let device = Device::create(&profile(setting), options).map_err(|error| error.to_string())?;
+        let idle_channels = u32::from(device.geometry().channels) - TENANT_CHANNELS;
         let mut pool = PoolConfig::suited_to(device.geometry());
         // Dies of one tenant on both channels: what tells die isolation from channel isolation is the shared bus.
         pool.die_placement = diecut_shard::DiePlacement::Spread;
-        let config = ShardConfig { pool, cost_model: Some(CostModel::default()), ..ShardConfig::default() };
+        let config = ShardConfig {
+            pool,
+            cost_model: Some(CostModel::default()),
+            staging_bytes_per_vssd: STAGING_BYTES,
+            ..ShardConfig::default()
+        };
         let mut stage = Stage {
             shard: Shard::new(device, config, Time::ZERO),
             now: Time::ZERO,
@@ -68,19 +90,22 @@ impl Stage {
             completions: Vec::new(),
             actions: Vec::new(),
             lbas: 0,
-            storm: Storm::new(STORM_HOSTS, SUBSYSTEM),
+            storm: Storm::new(setting.reconnect_hosts, SUBSYSTEM),
             due: Default::default(),
             next_token: 0,
             cursor: 0,
             turn: 0,
         };
-        for name in NAMES {
+        // The channels that nobody is measured on are held first, so that both tenants lie on the same two.
+        for (name, isolation, throughput_level) in
+            [(IDLE, Isolation::Channel, idle_channels), (NAMES[0], isolation, 1), (NAMES[1], isolation, 1)]
+        {
             stage.ask(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }))?;
             stage.ask(ControlRequest::CreateVssd(VssdSpec {
                 name: name.to_owned(),
                 tenant: name.to_owned(),
                 isolation,
-                throughput_level: 1,
+                throughput_level,
                 capacity_bytes: 1 << 20,
                 over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
                 weight: 100,
@@ -93,7 +118,7 @@ impl Stage {
 
     /// Logical blocks that each vSSD can export.
     pub(super) fn exported_lbas(&self) -> u64 {
-        self.shard.status().vssds.iter().map(|vssd| vssd.exported_bytes).min().unwrap_or(0) / 4096
+        NAMES.iter().map(|name| self.vssd(name).exported_bytes).min().unwrap_or(0) / 4096
     }
 
     /// A volume of this size for each tenant, and a subsystem that shows the writer's.
@@ -238,19 +263,49 @@ impl Stage {
         let lbas = self.lbas;
         for who in [READER, WRITER] {
             let mut next = 0;
-            self.closed_loop(16, lbas, |stage| {
-                let count = 64.min(lbas - next % lbas);
+            self.closed_loop(8, lbas, |stage| {
+                let count = 256.min(lbas - next % lbas);
                 stage.write(who, next % lbas, count as u32);
                 next += count;
             });
         }
     }
 
-    /// Random 4 KiB writes over a volume, so many times its size.
-    pub(super) fn overwrite(&mut self, who: u32, times: f64) {
-        let blocks = (self.lbas as f64 * times) as u64;
-        self.closed_loop(32, blocks, |stage| stage.write_randomly(who));
+    /// Overwrites volumes at random until their cleaners are steady. Gives the overwrites and write amplification of the
+    /// last volume.
+    pub(super) fn condition(&mut self, tenants: &[u32]) -> (f64, f64) {
+        let part = self.lbas / STEADY_PARTS;
+        let mut last = (0.0, 0.0);
+        for &who in tenants {
+            last = (0.0, f64::INFINITY);
+            for number in 1..=OVERWRITES_MAX * STEADY_PARTS {
+                let before = self.written_and_programmed(who);
+                self.closed_loop(8, part, |stage| stage.write_extent(who));
+                let after = self.written_and_programmed(who);
+                let waf = (after.1 - before.1) as f64 / (after.0 - before.0) as f64;
+                let change = (waf - last.1).abs() / waf;
+                last = (number as f64 / STEADY_PARTS as f64, waf);
+                if change < STEADY_CHANGE && number >= STEADY_PARTS {
+                    break;
+                }
+            }
+        }
         self.settle();
+        last
+    }
+
+    fn write_extent(&mut self, who: u32) {
+        let lba = self.random.random_range(0..=self.lbas - u64::from(EXTENT_BLOCKS));
+        self.write(who, lba, EXTENT_BLOCKS);
+    }
+
+    /// Uses up what cleaners freed while nothing else was to do.
+    fn warm_up(&mut self, tenants: &[u32], depth: u32, give: impl FnMut(&mut Stage)) {
+        let blocks = self.lbas / WARM_UP_SHARE;
+        for &who in tenants {
+            self.closed_loop(8, blocks, |stage| stage.write_extent(who));
+        }
+        self.closed_loop(depth, tenants.len() as u64 * blocks / WARM_UP_AS_MEASURED, give);
     }
 
     fn write_randomly(&mut self, who: u32) {
@@ -281,11 +336,10 @@ impl Stage {
         let mut latency: Histogram<u64> =
             Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constants are within bounds");
         if Stage::depth(neighbour) > 0 {
-            // What the cleaner freed while nothing else was to do is used up first.
-            let blocks = self.lbas / WARM_UP_SHARE;
-            self.closed_loop(Stage::depth(neighbour), blocks, |stage| stage.neighbour(neighbour));
+            self.warm_up(&[WRITER], Stage::depth(neighbour), |stage| stage.neighbour(neighbour));
         }
-        let (start, before, connects) = (self.now, self.writer(), self.storm.connects);
+        let before = self.written_and_programmed(WRITER);
+        let (start, connects) = (self.now, self.storm.connects);
         if neighbour == Neighbour::Reconnects {
             self.storm.start(start);
         }
@@ -320,7 +374,7 @@ impl Stage {
         }
         self.storm.stop(&mut self.shard, self.now, &mut self.actions);
         assert_eq!(self.storm.refused, 0, "every host may come up");
-        let (written, programmed) = self.writer();
+        let (written, programmed) = self.written_and_programmed(WRITER);
         let seconds = self.now.since(start).as_secs_f64();
         let us = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1000.0;
         let user = (written - before.0) as f64;
@@ -339,7 +393,7 @@ impl Stage {
     /// What each tenant writes, in MB/s, both at once: 4 KiB random, closed loop, depth 32 each.
     pub(super) fn measure_writers(&mut self, length: Span) -> [f64; 2] {
         let mut turn = 0;
-        self.closed_loop(64, self.lbas / WARM_UP_SHARE * 2, |stage| {
+        self.warm_up(&[READER, WRITER], 64, |stage| {
             turn += 1;
             stage.write_randomly(if turn % 2 == 0 { READER } else { WRITER });
         });
@@ -365,10 +419,14 @@ impl Stage {
         blocks.map(|count| (count * 4096) as f64 / seconds / 1e6)
     }
 
-    /// Bytes the writer's host wrote, and bytes programmed for them by host and cleaner.
-    fn writer(&self) -> (u64, u64) {
-        let status = self.shard.status();
-        let vssd = status.vssds.iter().find(|vssd| vssd.spec.name == "writer").expect("it was made");
+    /// Bytes a tenant's host wrote, and bytes programmed for them by host and cleaner.
+    fn written_and_programmed(&self, who: u32) -> (u64, u64) {
+        let vssd = self.vssd(NAMES[who as usize - 1]);
         (vssd.host_written_bytes, vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes)
+    }
+
+    fn vssd(&self, name: &str) -> VssdStatus {
+        let found = self.shard.status().vssds.into_iter().find(|vssd| vssd.spec.name == name);
+        found.expect("it was made")
     }
 }

@@ -19,32 +19,35 @@ struct Link {
     connection: ConnectionId,
     to_shard: Flight,
     to_host: Flight,
+    /// The shard has heard of it.
+    accepted: bool,
     over: bool,
 }
 
 impl Link {
-    fn open(
-        connection: ConnectionId,
-        shard: &mut Shard<Device>,
-        now: Time,
-        actions: &mut Vec<Action>,
-    ) -> Link {
-        shard.handle(Event::Accepted { connection }, now, actions);
-        Link { connection, to_shard: VecDeque::new(), to_host: VecDeque::new(), over: false }
+    fn new(connection: ConnectionId) -> Link {
+        let (to_shard, to_host) = (VecDeque::new(), VecDeque::new());
+        Link { connection, to_shard, to_host, accepted: false, over: false }
     }
 
     fn due(&self) -> Time {
-        let fronts = self.to_shard.front().into_iter().chain(self.to_host.front());
+        let to_shard = self.to_shard.front().filter(|_| self.accepted);
+        let fronts = to_shard.into_iter().chain(self.to_host.front());
         fronts.map(|(at, _)| *at).min().unwrap_or(Time::NEVER)
     }
 
-    /// Hands the shard what has arrived there, and gives what has arrived at the host.
-    fn arrive(&mut self, shard: &mut Shard<Device>, now: Time, actions: &mut Vec<Action>) -> Vec<u8> {
-        while self.to_shard.front().is_some_and(|(at, _)| *at <= now) {
+    /// Hands the shard a message that has arrived there, if the round has a turn left.
+    fn deliver(&mut self, turns: &mut u32, shard: &mut Shard<Device>, now: Time, actions: &mut Vec<Action>) {
+        if *turns > 0 && self.accepted && self.to_shard.front().is_some_and(|(at, _)| *at <= now) {
+            *turns -= 1;
             let (_, bytes) = self.to_shard.pop_front().expect("there is one");
             let event = Event::Received { connection: self.connection, bytes: Buffer::copy_from(&bytes) };
             shard.handle(event, now, actions);
         }
+    }
+
+    /// Gives what has arrived at the host.
+    fn arrive(&mut self, now: Time) -> Vec<u8> {
         let mut arrived = Vec::new();
         while self.to_host.front().is_some_and(|(at, _)| *at <= now) {
             arrived.extend(self.to_host.pop_front().expect("there is one").1);
@@ -69,12 +72,22 @@ struct Host {
     flushing: bool,
 }
 
+fn host_id(number: u16) -> [u8; 16] {
+    let mut id = [0x5a; 16];
+    id[..2].copy_from_slice(&number.to_le_bytes());
+    id
+}
+
 /// See the module.
 pub(super) struct Storm {
     hosts: Vec<Host>,
     /// Host of each connection.
     by_connection: BTreeMap<ConnectionId, usize>,
     next_connection: u64,
+    /// Connections that are to be accepted (true) or closed, in the order of their turns.
+    changes: VecDeque<(ConnectionId, bool)>,
+    /// Whose message comes first in the next round.
+    turn: usize,
     completions: Vec<Completion>,
     /// Hosts that came up, over all.
     pub connects: u64,
@@ -84,12 +97,12 @@ pub(super) struct Storm {
 
 impl Storm {
     /// Hosts of `subsystem` that are about to connect.
-    pub fn new(hosts: u8, subsystem: &str) -> Storm {
+    pub fn new(hosts: u16, subsystem: &str) -> Storm {
         let name = |text: &str| QualifiedName::new(text).expect("a fixed form");
-        let host = |number: u8| Host {
+        let host = |number: u16| Host {
             parameters: QueueParameters::admin(
                 name(&format!("nqn.2014-08.org.nvmexpress:uuid:storm-{number}")),
-                [number + 1; 16],
+                host_id(number),
                 name(subsystem),
             ),
             next_try: Time::NEVER,
@@ -101,6 +114,8 @@ impl Storm {
             hosts: (0..hosts).map(host).collect(),
             by_connection: BTreeMap::new(),
             next_connection: 1,
+            changes: VecDeque::new(),
+            turn: 0,
             completions: Vec::new(),
             connects: 0,
             refused: 0,
@@ -116,6 +131,9 @@ impl Storm {
 
     /// When [`Storm::work`] has something to do.
     pub fn deadline(&self) -> Time {
+        if !self.changes.is_empty() {
+            return Time::ZERO;
+        }
         let due = |host: &Host| {
             let links = host.admin.iter().map(|(link, _)| link).chain(host.io.iter().map(|(link, _)| link));
             links.map(Link::due).fold(host.next_try, Time::min)
@@ -149,34 +167,42 @@ impl Storm {
         }
     }
 
-    /// Lets hosts do what is due.
+    /// Lets hosts do what is due. Of the shard's core a round gets what the reactor gives hosts that come up: one connection
+    /// that is accepted or closed, and one message.
     pub fn work(&mut self, shard: &mut Shard<Device>, now: Time, actions: &mut Vec<Action>) {
-        for index in 0..self.hosts.len() {
+        self.change_one(shard, now, actions);
+        let mut turns = 1;
+        self.turn += 1;
+        for step in 0..self.hosts.len() {
+            let index = (self.turn + step) % self.hosts.len();
             let mut connection = || {
                 self.next_connection += 1;
                 let connection = ConnectionId(self.next_connection);
                 self.by_connection.insert(connection, index);
+                self.changes.push_back((connection, true));
                 connection
             };
             let host = &mut self.hosts[index];
             if host.next_try <= now {
                 host.next_try = Time::NEVER;
                 let admin = Admin::new(host.parameters.clone(), 1);
-                host.admin = Some((Link::open(connection(), shard, now, actions), admin));
+                host.admin = Some((Link::new(connection()), admin));
             }
             let mut over = false;
             if let Some((link, admin)) = &mut host.admin {
-                let bytes = link.arrive(shard, now, actions);
+                link.deliver(&mut turns, shard, now, actions);
+                let bytes = link.arrive(now);
                 over |= admin.receive(&bytes, now, &mut self.completions).is_err() || link.over;
                 let len_bytes = link.send(admin.output(), now);
                 admin.sent(len_bytes);
                 if !over && host.io.is_none() && admin.facts().is_some() {
                     let queue = QueuePair::new(admin.io_queue(1, 4));
-                    host.io = Some((Link::open(connection(), shard, now, actions), queue));
+                    host.io = Some((Link::new(connection()), queue));
                 }
             }
             if let Some((link, queue)) = &mut host.io {
-                let bytes = link.arrive(shard, now, actions);
+                link.deliver(&mut turns, shard, now, actions);
+                let bytes = link.arrive(now);
                 over |= queue.receive(&bytes, &mut self.completions).is_err() || link.over;
                 if !over && queue.is_ready() && !host.flushing {
                     queue.submit(Token(1), Command::Flush { nsid: 1 });
@@ -190,28 +216,47 @@ impl Storm {
             self.connects += u64::from(up);
             self.refused += u64::from(over);
             if up || over {
-                self.hang_up(index, shard, now, actions);
+                self.hang_up(index);
                 self.hosts[index].next_try = now + WIRE;
             }
         }
     }
 
-    fn hang_up(&mut self, index: usize, shard: &mut Shard<Device>, now: Time, actions: &mut Vec<Action>) {
+    /// The shard accepts or closes the connection whose turn it is.
+    fn change_one(&mut self, shard: &mut Shard<Device>, now: Time, actions: &mut Vec<Action>) {
+        let Some((connection, accept)) = self.changes.pop_front() else { return };
+        if !accept {
+            return shard.handle(Event::Closed { connection }, now, actions);
+        }
+        shard.handle(Event::Accepted { connection }, now, actions);
+        let Some(host) = self.by_connection.get(&connection) else { return };
+        let host = &mut self.hosts[*host];
+        let links =
+            host.admin.iter_mut().map(|(link, _)| link).chain(host.io.iter_mut().map(|(link, _)| link));
+        for link in links.filter(|link| link.connection == connection) {
+            link.accepted = true;
+        }
+    }
+
+    fn hang_up(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         host.flushing = false;
         let links =
             host.io.take().map(|(link, _)| link).into_iter().chain(host.admin.take().map(|(link, _)| link));
         for link in links {
             self.by_connection.remove(&link.connection);
-            shard.handle(Event::Closed { connection: link.connection }, now, actions);
+            self.changes.push_back((link.connection, false));
         }
     }
 
     /// All hosts hang up and stay away.
     pub fn stop(&mut self, shard: &mut Shard<Device>, now: Time, actions: &mut Vec<Action>) {
         for index in 0..self.hosts.len() {
-            self.hang_up(index, shard, now, actions);
+            self.hang_up(index);
             self.hosts[index].next_try = Time::NEVER;
+        }
+        while !self.changes.is_empty() {
+            self.change_one(shard, now, actions);
         }
     }
 }
