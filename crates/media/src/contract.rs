@@ -31,3 +31,27 @@ pub trait Media {
     /// last `now` means that [`Media::advance`] has completions to give at once.
     fn next_event(&self) -> Time;
 }
+
+impl<M: Media + ?Sized> Media for Box<M> {
+    fn geometry(&self) -> &Geometry {
+        (**self).geometry()
+    }
+    fn capabilities(&self) -> &Capabilities {
+        (**self).capabilities()
+    }
+    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
+        (**self).is_factory_bad(block)
+    }
+    fn protected_memory(&self) -> Option<ProtectedMemory> {
+        (**self).protected_memory()
+    }
+    fn submit(&mut self, command: Command, now: Time) {
+        (**self).submit(command, now);
+    }
+    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
+        (**self).advance(now, completions);
+    }
+    fn next_event(&self) -> Time {
+        (**self).next_event()
+    }
+}
