@@ -29,8 +29,10 @@ check: setup
 	cargo xtask check
 
 # The server against the raw socket loop and the engines alone, one configuration, one run; several minutes. Server and
-# load take a core each: run it on a machine at rest. BENCH="--json" or BENCH="--only a" change what is done.
-bench: setup
+# load take a core each: run it on a machine at rest. BENCH="--json" or BENCH="--only a" change what is done. Instructions are
+# counted under valgrind, which is installed too.
+bench:
+	@scripts/setup.sh bench
 	cargo build --release --quiet -p diecut-bench
 	cargo build --release --quiet -p diecut-volume --example engine
 	cargo build --release --quiet -p diecut-emulator --example die_commands

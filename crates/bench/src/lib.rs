@@ -14,6 +14,7 @@
 
 pub mod affinity;
 pub mod costs;
+pub mod counted;
 mod flood;
 pub mod instructions;
 pub mod isolation;

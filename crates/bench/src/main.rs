@@ -27,6 +27,15 @@ enum Command {
     Isolation(IsolationArguments),
     /// What commands, messages and connections take of the server's core: the constants of the model of virtual time.
     Costs(CostsArguments),
+    /// What `all` runs under valgrind to count instructions: a row's server and hosts in one thread.
+    Counted {
+        /// Which row.
+        #[arg(long)]
+        row: String,
+        /// Operations after the set-up.
+        #[arg(long)]
+        operations: u64,
+    },
     /// Only the server end of the raw socket loop; serves one run and ends.
     RawServer {
         /// Address to listen on.
@@ -62,6 +71,9 @@ struct AllArguments {
     /// Only rows whose item begins with this; may be repeated.
     #[arg(long)]
     only: Vec<String>,
+    /// Do not count instructions, which takes minutes.
+    #[arg(long)]
+    uncounted: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -171,6 +183,7 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                 server_core: all.server_core,
                 load_core: all.load_core,
                 only: all.only,
+                uncounted: all.uncounted.then(|| "--uncounted was asked for".to_owned()),
             };
             let suite =
                 suite::run(&settings, |what| eprintln!("{what}")).map_err(|error| error.to_string())?;
@@ -218,6 +231,9 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                     println!("{ns:9.0}     {name}");
                 }
             }
+        }
+        Command::Counted { row, operations } => {
+            println!("{} operations", diecut_bench::counted::run(&row, operations)?);
         }
         Command::RawServer { listen, raw } => {
             let counters = raw::serve(&TcpListener::bind(listen)?, &raw.single())?;

@@ -5,6 +5,7 @@ use super::residence::{Samples, samples};
 use super::row::{Row, Suite, Target, median};
 use super::servers::{STACK_BYTES, Server};
 use crate::affinity::pin_this_thread;
+use crate::counted;
 use crate::raw::{self, RawSettings, RawShape};
 use diecut_load::drive::{DriveSettings, Endpoint, run as run_load};
 use diecut_load::{LoadSpec, Pattern, Report};
@@ -25,6 +26,8 @@ pub struct SuiteSettings {
     pub load_core: usize,
     /// Only rows whose item begins with one of these; all if empty.
     pub only: Vec<String>,
+    /// Why instructions are not to be counted, if they are not.
+    pub uncounted: Option<String>,
 }
 
 /// Commands that a deep load gathers before it sends them: the raw loop's client sends several requests with one call
@@ -384,12 +387,52 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
         server.reactor.stop();
     }
     pin_this_thread(settings.server_core)?;
+    let mut counting = Counting { missing: settings.uncounted.clone() };
+    for row in &mut rows {
+        counting.count(row, &mut say);
+    }
     for child in children::CHILDREN.iter().filter(|child| settings.wants(child.id)) {
         say(&format!("{}: {}", child.id, child.what));
-        rows.push(child.run()?);
+        let mut row = child.run()?;
+        counting.count_child(child, &mut row, &mut say);
+        rows.push(row);
     }
     disturbance.dedup();
-    Ok(Suite { machine, repetitions: settings.repetitions, instructions_missing, disturbance, rows })
+    Ok(Suite {
+        machine,
+        repetitions: settings.repetitions,
+        instructions_missing,
+        instructions_counted_missing: counting.missing,
+        disturbance,
+        rows,
+    })
+}
+
+/// Counts instructions until that turns out not to work.
+struct Counting {
+    /// Why it does not.
+    missing: Option<String>,
+}
+
+impl Counting {
+    fn count(&mut self, row: &mut Row, say: &mut impl FnMut(&str)) {
+        if self.missing.is_some() || !counted::COUNTED_ROWS.contains(&row.id) {
+            return;
+        }
+        say(&format!("{}: counting instructions", row.id));
+        match counted::rows::of_row(row.id) {
+            Some(Ok(count)) => row.instructions_counted = Some(count),
+            Some(Err(error)) => self.missing = Some(error.to_string()),
+            None => {}
+        }
+    }
+
+    fn count_child(&mut self, child: &children::Child, row: &mut Row, say: &mut impl FnMut(&str)) {
+        if self.missing.is_none() {
+            say(&format!("{}: counting instructions", child.id));
+            self.missing = child.count(row).err().map(|error| error.to_string());
+        }
+    }
 }
 
 /// WAF of the whole stack so far, from its own counters.

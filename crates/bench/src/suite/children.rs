@@ -1,6 +1,7 @@
 //! Programs of the rooms below, whose figures belong into the same table.
 
 use super::row::{Row, Target};
+use crate::counted::{self, valgrind};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -13,6 +14,10 @@ pub(crate) struct Child {
     /// The line begins with this, and a number in millions per second follows.
     line: &'static str,
     target: Target,
+    /// Operations of the shorter run under valgrind, and how the program is called for so many of them.
+    counted: (u64, fn(u64) -> Vec<String>),
+    /// How the counted program differs from the measured one.
+    counted_note: &'static str,
 }
 
 pub(crate) const CHILDREN: [Child; 2] = [
@@ -22,6 +27,11 @@ pub(crate) const CHILDREN: [Child; 2] = [
         example: ["diecut-volume", "engine"],
         line: "measured: ",
         target: Target::AtLeast(3.0),
+        // Map of 1 GiB, no cuts, erase blocks in proportion.
+        counted: (200_000, |writes| {
+            ["1", "280", "0", "16"].map(String::from).into_iter().chain([writes.to_string()]).collect()
+        }),
+        counted_note: "; instructions with a map of 1 GiB",
     },
     Child {
         id: "f",
@@ -29,6 +39,8 @@ pub(crate) const CHILDREN: [Child; 2] = [
         example: ["diecut-emulator", "die_commands"],
         line: "",
         target: Target::AtLeast(8.0),
+        counted: (200_000, |commands| vec![commands.to_string()]),
+        counted_note: "",
     },
 ];
 
@@ -37,6 +49,15 @@ impl Child {
     fn path(&self) -> Option<PathBuf> {
         let path = std::env::current_exe().ok()?.parent()?.join("examples").join(self.example[1]);
         path.exists().then_some(path)
+    }
+
+    /// Instructions per operation.
+    pub(crate) fn count(&self, row: &mut Row) -> Result<(), valgrind::Error> {
+        let (operations, arguments) = self.counted;
+        let path = self.path().expect("it was just run");
+        row.instructions_counted = Some(counted::rows::of_program(&path, operations, arguments)?);
+        row.note += self.counted_note;
+        Ok(())
     }
 
     pub(crate) fn run(&self) -> Result<Row, Box<dyn std::error::Error + Send + Sync>> {

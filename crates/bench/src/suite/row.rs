@@ -41,8 +41,10 @@ pub struct Row {
     pub target: Option<Target>,
     /// System calls per operation: of the raw loop's server and client, and of ours and its load.
     pub system_calls: Option<[f64; 4]>,
-    /// Instructions of the server's thread per operation, where the machine counts them.
+    /// Instructions of the server's thread per operation, kernel included, where the machine's counter is to be had.
     pub instructions: Option<f64>,
+    /// Instructions of the server's side in user space per operation, counted one by one under valgrind.
+    pub instructions_counted: Option<f64>,
     /// More to know.
     pub note: String,
 }
@@ -72,6 +74,7 @@ impl Row {
             target: None,
             system_calls: None,
             instructions: None,
+            instructions_counted: None,
             note: String::new(),
         }
     }
@@ -96,8 +99,10 @@ pub struct Suite {
     pub machine: String,
     /// Repetitions of each row.
     pub repetitions: usize,
-    /// Why instructions per operation are missing, if they are.
+    /// Why the machine's counter of instructions is missing, if it is.
     pub instructions_missing: Option<String>,
+    /// Why instructions were not counted one by one, if they were not.
+    pub instructions_counted_missing: Option<String>,
     /// What disturbed the run.
     pub disturbance: Vec<String>,
     /// The rows.
@@ -148,20 +153,34 @@ impl Suite {
                 target,
                 calls(0),
                 calls(2),
-                row.instructions.map_or("-".to_owned(), |count| format!("{count:.0}")),
+                match (row.instructions_counted, &self.instructions_counted_missing) {
+                    (Some(counted), _) => format!("{counted:.0}{}", retired(row)),
+                    (None, Some(_)) => format!("MISSING{}", retired(row)),
+                    (None, None) => format!("-{}", retired(row)),
+                },
                 row.note.clone(),
             ]);
         }
         let mut text = format!("{}\n{} repetitions, medians\n\n{table}\n", self.machine, self.repetitions);
         text += "\ncalls/op: system calls per operation of the server + of the load. Ratios: measured over reference.\n";
-        if let Some(why) = &self.instructions_missing {
+        text += "instructions/op: in user space, of the server's side (shard and below, without reactor and kernel) or of the engine and\n";
+        text += "its loop, counted under valgrind; in brackets those of the server's thread by the machine's counter, kernel included.\n";
+        if let Some(why) = &self.instructions_counted_missing {
             text += &format!("\nINSTRUCTIONS PER OPERATION ARE MISSING: {why}\n");
+        }
+        if let Some(why) = &self.instructions_missing {
+            text += &format!("\nNo instructions in brackets: {why}\n");
         }
         for line in &self.disturbance {
             text += &format!("\nDISTURBED: {line}\n");
         }
         text
     }
+}
+
+/// By the machine's counter.
+fn retired(row: &Row) -> String {
+    row.instructions.map_or(String::new(), |count| format!(" ({count:.0})"))
 }
 
 fn verdict(holds: bool) -> &'static str {
@@ -182,5 +201,23 @@ mod test {
         assert_eq!((row.ratio, row.holds()), (3.0, Some(true)));
         row.target = Some(Target::AtLeast(3.5));
         assert_eq!(row.holds(), Some(false));
+    }
+
+    #[test]
+    fn missing_counts_are_said_loudly() {
+        let mut row = Row::of("a", "x", "k/s", &[(1.0, 2.0)]);
+        row.instructions_counted = Some(1710.4);
+        let suite = |missing: Option<&str>, row: &Row| Suite {
+            machine: String::new(),
+            repetitions: 1,
+            instructions_missing: None,
+            instructions_counted_missing: missing.map(str::to_owned),
+            disturbance: Vec::new(),
+            rows: vec![row.clone()],
+        };
+        assert!(suite(None, &row).table().contains("| 1710 "));
+        row.instructions_counted = None;
+        let table = suite(Some("no valgrind"), &row).table();
+        assert!(table.contains("| MISSING ") && table.contains("ARE MISSING: no valgrind"), "{table}");
     }
 }

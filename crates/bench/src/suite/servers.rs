@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-const NULL: [&str; 2] = ["nqn.2026-11.org.diecut:null-a", "nqn.2026-11.org.diecut:null-b"];
-const STACK: &str = "nqn.2026-11.org.diecut:stack";
+pub(crate) const NULL: [&str; 2] = ["nqn.2026-11.org.diecut:null-a", "nqn.2026-11.org.diecut:null-b"];
+pub(crate) const STACK: &str = "nqn.2026-11.org.diecut:stack";
 /// Blocks of a null namespace: 1 TiB.
 const NULL_LBAS: u64 = 1 << 28;
 /// Size of the volume behind the whole stack, in bytes.
@@ -80,53 +80,16 @@ impl Server {
 
     /// The whole stack: one volume on a channel-isolated vSSD that owns a device in memory, without pacing.
     pub(crate) fn stack(core: usize) -> Result<Server, Box<dyn std::error::Error>> {
-        let mut profile = Profile::named("cnex-1tb")?;
-        // A quarter of the board's channels, and smaller erase blocks, so that what fits into memory is still many
-        // segments to choose victims from: 16 dies x 4 planes x 60 blocks of 1 MiB.
-        profile.geometry.channels = 4;
-        profile.geometry.pages_per_block = 64;
-        profile.geometry.blocks_per_plane = 60;
-        profile.bad_blocks.factory_percent = 0.0;
-        profile.protected_memory_bytes = 64 << 20;
-        let options =
-            Options { backing: Backing::Memory, pacing: Pacing::Unpaced, seed: 1, ..Options::default() };
-        let device = Device::create(&profile, options)?;
-        let config = ShardConfig { pool: PoolConfig::suited_to(&profile.geometry), ..ShardConfig::default() };
-        let server = Server::start(Some(core), move |(_, now)| Shard::new(device, config, now))?;
-        let name = || "bench".to_owned();
-        server.ask(ControlRequest::CreateTenant(TenantSpec { name: name() }))?;
-        server.ask(ControlRequest::CreateVssd(VssdSpec {
-            name: name(),
-            tenant: name(),
-            isolation: Isolation::Channel,
-            throughput_level: 4,
-            capacity_bytes: STACK_BYTES + STACK_BYTES / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE),
-            over_provisioning_permille: STACK_OVER_PROVISIONING_PERMILLE,
-            weight: 100,
-            rate_limit_bytes_per_second: 0,
-            sharing: Sharing::WorkConserving,
-        }))?;
+        let shard = stack_shard(1)?;
+        let server = Server::start(Some(core), move |(_, now)| shard(now))?;
+        for request in stack_requests(1) {
+            server.ask(request)?;
+        }
         let status = server.status()?;
         let exported = status.vssds.first().map_or(0, |vssd| vssd.exported_bytes);
         if exported < STACK_BYTES {
             return Err(format!("the vSSD exports {exported} bytes, the volume has {STACK_BYTES}").into());
         }
-        server.ask(ControlRequest::CreateVolume(VolumeSpec {
-            name: name(),
-            vssd: name(),
-            size_bytes: STACK_BYTES,
-            uuid: None,
-            nguid: None,
-        }))?;
-        server.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
-            nqn: STACK.to_owned(),
-            tenant: name(),
-            serial: None,
-            model: None,
-            allow_any_host: true,
-            allowed_hosts: Vec::new(),
-            namespaces: vec![(1, name())],
-        }))?;
         Ok(server)
     }
 
@@ -178,6 +141,58 @@ impl Server {
     }
 }
 
-fn null_shard() -> NullShard {
+pub(crate) fn null_shard() -> NullShard {
     NullShard::new(ShardConfig::default().target, &NULL, NULL_LBAS, NullReads::SharedZeros)
+}
+
+/// The shard of the whole stack over a device whose erase blocks are `1 / part` of their size, so that what fits into it is.
+pub(crate) fn stack_shard(
+    part: u32,
+) -> Result<impl FnOnce(Time) -> Shard<Device> + Send + 'static, Box<dyn std::error::Error>> {
+    let mut profile = Profile::named("cnex-1tb")?;
+    // A quarter of the board's channels, and smaller erase blocks, so that what fits into memory is still many
+    // segments to choose victims from: 16 dies x 4 planes x 60 blocks of 1 MiB.
+    profile.geometry.channels = 4;
+    profile.geometry.pages_per_block = 64 / part;
+    profile.geometry.blocks_per_plane = 60;
+    profile.bad_blocks.factory_percent = 0.0;
+    profile.protected_memory_bytes = 64 << 20;
+    let options =
+        Options { backing: Backing::Memory, pacing: Pacing::Unpaced, seed: 1, ..Options::default() };
+    let device = Device::create(&profile, options)?;
+    let config = ShardConfig { pool: PoolConfig::suited_to(&profile.geometry), ..ShardConfig::default() };
+    Ok(move |now| Shard::new(device, config, now))
+}
+
+/// What an administrator asks for before the whole stack has its volume, of `1 / part` of [`STACK_BYTES`].
+pub(crate) fn stack_requests(part: u32) -> [ControlRequest; 4] {
+    let name = || "bench".to_owned();
+    let size_bytes = STACK_BYTES / u64::from(part);
+    let vssd = VssdSpec {
+        name: name(),
+        tenant: name(),
+        isolation: Isolation::Channel,
+        throughput_level: 4,
+        capacity_bytes: size_bytes + size_bytes / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE),
+        over_provisioning_permille: STACK_OVER_PROVISIONING_PERMILLE,
+        weight: 100,
+        rate_limit_bytes_per_second: 0,
+        sharing: Sharing::WorkConserving,
+    };
+    let volume = VolumeSpec { name: name(), vssd: name(), size_bytes, uuid: None, nguid: None };
+    let subsystem = SubsystemSpec {
+        nqn: STACK.to_owned(),
+        tenant: name(),
+        serial: None,
+        model: None,
+        allow_any_host: true,
+        allowed_hosts: Vec::new(),
+        namespaces: vec![(1, name())],
+    };
+    [
+        ControlRequest::CreateTenant(TenantSpec { name: name() }),
+        ControlRequest::CreateVssd(vssd),
+        ControlRequest::CreateVolume(volume),
+        ControlRequest::CreateSubsystem(subsystem),
+    ]
 }

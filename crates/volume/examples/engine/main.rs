@@ -1,7 +1,8 @@
 //! The volume engine alone over a space in tag mode that answers at once: random 4 KiB overwrites with cleaner and
 //! checkpoint on, then restarts after cuts.
 //!
-//! `cargo run --release -p diecut-volume --example engine -- [GiB] [OP permille] [cuts] [pages of an erase block]`
+//! `cargo run --release -p diecut-volume --example engine -- [GiB] [OP permille] [cuts] [pages of an erase block]
+//! [measured writes]`
 #![allow(clippy::disallowed_methods, reason = "measures processor time")]
 
 mod space;
@@ -195,7 +196,10 @@ fn main() {
         engine.write(iu);
     }
     engine.phase("conditioning, two overwrites", 2 * engine.size_ius);
-    engine.phase("measured", engine.size_ius / 2);
+    engine.phase("measured", arguments.next().unwrap_or(engine.size_ius / 2));
+    if cuts == 0 {
+        return;
+    }
     // Just before an anchor is written, most is to be replayed.
     engine.until_anchor();
     let apart = engine.until_anchor();

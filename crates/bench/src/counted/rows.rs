@@ -1,0 +1,144 @@
+//! Which rows are counted, and what a counted program does.
+
+use super::valgrind::{Error, instructions};
+use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire};
+use crate::suite::servers::{NULL, STACK, STACK_BYTES, null_shard, stack_requests, stack_shard};
+use diecut_shard::drive::Drive;
+use diecut_units::{Buffer, Time};
+use std::path::Path;
+
+/// Commands of a deep queue that come and go together: as the load of the measured rows sends them.
+const DEEP: usize = 16;
+/// The stack under valgrind is this part of the measured one: setting it up would take minutes otherwise.
+const STACK_PART: u32 = 16;
+/// Overwrites of the whole volume before anything is counted, as in the measured rows.
+const CONDITIONING_PASSES: u64 = 4;
+
+/// A row with a server.
+struct Counted {
+    id: &'static str,
+    stack: bool,
+    writes: bool,
+    /// Commands that each connection has under way in a round.
+    batches: &'static [usize],
+    /// Blocks that are used; 0 for all.
+    lbas: u64,
+    /// Operations of the shorter run.
+    operations: u64,
+}
+
+const ROWS: [Counted; 8] = [
+    Counted { id: "a", stack: false, writes: false, batches: &[DEEP], lbas: 0, operations: 32_000 },
+    Counted { id: "null write", stack: false, writes: true, batches: &[DEEP], lbas: 0, operations: 32_000 },
+    Counted { id: "b read", stack: true, writes: false, batches: &[DEEP], lbas: 0, operations: 32_000 },
+    Counted { id: "b near", stack: true, writes: false, batches: &[DEEP], lbas: 256, operations: 32_000 },
+    Counted { id: "b write", stack: true, writes: true, batches: &[DEEP], lbas: 0, operations: 32_000 },
+    Counted { id: "c", stack: false, writes: false, batches: &[8; 16], lbas: 0, operations: 32_000 },
+    Counted { id: "null QD1", stack: false, writes: false, batches: &[1], lbas: 0, operations: 8_000 },
+    Counted { id: "d", stack: false, writes: false, batches: &[1, DEEP], lbas: 0, operations: 34_000 },
+];
+
+/// Rows with a server that can be counted.
+pub const COUNTED_ROWS: [&str; 8] = {
+    let mut ids = [""; 8];
+    let mut at = 0;
+    while at < ids.len() {
+        ids[at] = ROWS[at].id;
+        at += 1;
+    }
+    ids
+};
+
+/// The program that is counted: sets up a row's server and does that many operations. Gives how many it did.
+///
+/// # Errors
+/// What went wrong.
+pub fn run(id: &str, operations: u64) -> Result<u64, String> {
+    let row = ROWS.iter().find(|row| row.id == id);
+    let row = row.ok_or_else(|| format!("no counted row {id}; there are {}", COUNTED_ROWS.join(", ")))?;
+    if row.stack {
+        let shard = stack_shard(STACK_PART).map_err(|error| error.to_string())?;
+        let mut wire = Wire::new(shard(Time::ZERO));
+        for request in stack_requests(STACK_PART) {
+            wire.ask(request)?;
+        }
+        let lbas = STACK_BYTES / u64::from(STACK_PART) / 4096;
+        let mut lines = wire.connect(STACK, 1, 1, 128)?;
+        let fill = Ask { batch: DEEP, lbas, content: Some(content()), in_order: true };
+        wire.run(&mut lines, std::slice::from_ref(&fill), lbas / DEEP as u64)?;
+        let overwrite = Ask { in_order: false, ..fill };
+        wire.run(&mut lines, &[overwrite], CONDITIONING_PASSES * lbas / DEEP as u64)?;
+        count(row, &mut wire, lines, if row.lbas > 0 { row.lbas } else { lbas }, operations)
+    } else {
+        let mut wire = Wire::new(null_shard());
+        // Two connections are those of two hosts, as in row (d).
+        let lines = if row.batches.len() == 2 {
+            let mut lines = wire.connect(NULL[0], 1, 1, 128)?;
+            lines.extend(wire.connect(NULL[1], 2, 1, 128)?);
+            lines
+        } else {
+            wire.connect(NULL[0], 1, row.batches.len() as u16, 128)?
+        };
+        count(row, &mut wire, lines, 1 << 28, operations)
+    }
+}
+
+fn content() -> Buffer {
+    Buffer::copy_from(&[0x5a; 4096])
+}
+
+fn count<D: Drive>(
+    row: &Counted,
+    wire: &mut Wire<D>,
+    mut lines: Vec<Line>,
+    lbas: u64,
+    operations: u64,
+) -> Result<u64, String> {
+    let ask = |&batch: &usize| Ask { batch, lbas, content: row.writes.then(content), in_order: false };
+    let asks: Vec<Ask> = row.batches.iter().map(ask).collect();
+    let a_round: usize = row.batches.iter().sum();
+    wire.run(&mut lines, &asks, operations / a_round as u64)
+}
+
+/// Instructions of the server's side per operation of a row, if it is one with a server.
+pub(crate) fn of_row(id: &str) -> Option<Result<f64, Error>> {
+    let row = ROWS.iter().find(|row| row.id == id)?;
+    let program = std::env::current_exe().ok()?;
+    let of = |operations: u64| {
+        let arguments = ["counted", "--row", id, "--operations", &operations.to_string()].map(String::from);
+        instructions(&program, &arguments, Some(COUNTED_FUNCTIONS))
+    };
+    Some(difference(row.operations, of))
+}
+
+/// Instructions of a whole program per operation; `arguments` says how it is called for so many of them.
+pub(crate) fn of_program(
+    program: &Path,
+    operations: u64,
+    arguments: impl Fn(u64) -> Vec<String>,
+) -> Result<f64, Error> {
+    difference(operations, |operations| instructions(program, &arguments(operations), None))
+}
+
+fn difference(operations: u64, of: impl Fn(u64) -> Result<u64, Error>) -> Result<f64, Error> {
+    let (once, twice) = (of(operations)?, of(2 * operations)?);
+    Ok(twice.saturating_sub(once) as f64 / operations as f64)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Each counted program sets itself up and does what it is asked for.
+    #[test]
+    fn counted_programs_run() {
+        for row in &ROWS {
+            let a_round: usize = row.batches.iter().sum();
+            // The stack takes long to fill in an unoptimized build: one of its rows shows that it works.
+            if !row.stack || row.id == "b near" {
+                assert_eq!(run(row.id, 5 * a_round as u64), Ok(5 * a_round as u64), "{}", row.id);
+            }
+        }
+        assert!(run("z", 1).unwrap_err().contains("b near"));
+    }
+}

@@ -1,0 +1,305 @@
+//! A shard and its hosts in one thread, without sockets.
+
+use diecut_initiator::{Admin, Command, Completion, LbaSpan, QueuePair, QueueParameters, Token};
+use diecut_load::drive::QualifiedName;
+use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
+use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
+use diecut_units::{Buffer, BufferMut, BufferPool, Span, Time};
+
+/// Time between two rounds; the device is not paced, so it matters to timers only.
+const ROUND: Span = Span::from_micros(10);
+/// Rounds without progress after which something is wrong.
+const PATIENCE_ROUNDS: u32 = 10_000;
+/// As in the reactor.
+const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
+
+/// The server's side: functions of this module are what is counted. They never call each other and are never inlined, or
+/// the count would be switched on and off at wrong places.
+mod server_side {
+    use super::*;
+
+    #[inline(never)]
+    pub fn handle<D: Drive>(shard: &mut D, event: Event, now: Time, actions: &mut Vec<Action>) {
+        shard.handle(event, now, actions);
+    }
+    #[inline(never)]
+    pub fn work<D: Drive>(shard: &mut D, now: Time, actions: &mut Vec<Action>) {
+        if shard.deadline() <= now {
+            shard.work(now, actions);
+        }
+    }
+    #[inline(never)]
+    pub fn buffer<D: Drive>(
+        shard: &mut D,
+        connection: ConnectionId,
+        pool: &mut BufferPool,
+    ) -> Option<BufferMut> {
+        let window = shard.receive_window(connection).is_some();
+        (!window).then(|| pool.take(RECEIVE_BUFFER_BYTES))
+    }
+    /// Goes over the slices as `writev` is given them.
+    #[inline(never)]
+    pub fn output_bytes<D: Drive>(shard: &D, connection: ConnectionId) -> usize {
+        let outbox = shard.outbox(connection);
+        outbox.map_or(0, |outbox| outbox.io_slices().map(|slice| slice.len()).sum())
+    }
+    #[inline(never)]
+    pub fn sent<D: Drive>(shard: &mut D, connection: ConnectionId, bytes: usize, actions: &mut Vec<Action>) {
+        shard.sent(connection, bytes, actions);
+    }
+}
+
+/// What valgrind is told to count: the functions of [`server_side`].
+pub(crate) const COUNTED_FUNCTIONS: &str = "*counted::wire::server_side::*";
+
+/// A shard with what the reactor keeps for it.
+pub(crate) struct Wire<D> {
+    shard: D,
+    pub(crate) now: Time,
+    actions: Vec<Action>,
+    pool: BufferPool,
+    received: Vec<u8>,
+    connections: u64,
+    paused: Vec<ConnectionId>,
+    answer: Option<ControlResponse>,
+}
+
+/// A connection that is an I/O queue.
+pub(crate) struct Line {
+    id: ConnectionId,
+    queue: QueuePair,
+    done: Vec<Completion>,
+    state: u64,
+}
+
+impl<D: Drive> Wire<D> {
+    pub(crate) fn new(shard: D) -> Wire<D> {
+        Wire {
+            shard,
+            now: Time::ZERO,
+            actions: Vec::new(),
+            pool: BufferPool::new(),
+            received: Vec::new(),
+            connections: 0,
+            paused: Vec::new(),
+            answer: None,
+        }
+    }
+
+    fn act(&mut self) {
+        for action in self.actions.drain(..) {
+            match action {
+                // Every connection's output is looked at in every round.
+                Action::Transmit { .. } => {}
+                Action::Pause { connection } => self.paused.push(connection),
+                Action::Resume { connection } => self.paused.retain(|other| *other != connection),
+                Action::Answer { response, .. } => self.answer = Some(*response),
+                Action::Close { connection } => panic!("the server closes {connection:?}"),
+                Action::HandOver { .. } => panic!("there is one shard"),
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        server_side::handle(&mut self.shard, event, self.now, &mut self.actions);
+        self.act();
+    }
+
+    /// The shard's turn, and its time passes.
+    fn work(&mut self) {
+        self.now += ROUND;
+        server_side::work(&mut self.shard, self.now, &mut self.actions);
+        self.act();
+    }
+
+    fn accept(&mut self) -> ConnectionId {
+        self.connections += 1;
+        let id = ConnectionId(self.connections);
+        self.handle(Event::Accepted { connection: id });
+        id
+    }
+
+    /// Asks as an administrator.
+    pub(crate) fn ask(&mut self, request: ControlRequest) -> Result<(), String> {
+        self.handle(Event::Control { token: ControlToken(1), request: Box::new(request) });
+        for _ in 0..PATIENCE_ROUNDS {
+            match self.answer.take() {
+                None => self.work(),
+                Some(ControlResponse::Done) => return Ok(()),
+                Some(other) => return Err(format!("{other:?}")),
+            }
+        }
+        Err("the shard does not answer its administrator".to_owned())
+    }
+
+    /// Gives a connection bytes, as many as it takes. Says how many.
+    fn give(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+        let mut given = 0;
+        while given < bytes.len() && !self.paused.contains(&id) {
+            let left = &bytes[given..];
+            let event = match server_side::buffer(&mut self.shard, id, &mut self.pool) {
+                Some(mut buffer) => {
+                    let len = left.len().min(buffer.len());
+                    buffer[..len].copy_from_slice(&left[..len]);
+                    buffer.truncate(len);
+                    given += len;
+                    Event::Received { connection: id, bytes: buffer.freeze() }
+                }
+                None => {
+                    let window = self.shard.receive_window(id).expect("it was there");
+                    let len_bytes = left.len().min(window.len());
+                    window[..len_bytes].copy_from_slice(&left[..len_bytes]);
+                    given += len_bytes;
+                    Event::ReceivedInWindow { connection: id, len_bytes }
+                }
+            };
+            self.handle(event);
+        }
+        given
+    }
+
+    /// Takes all output of a connection into `self.received`.
+    fn take(&mut self, id: ConnectionId) {
+        self.received.clear();
+        let bytes = server_side::output_bytes(&self.shard, id);
+        if bytes == 0 {
+            return;
+        }
+        let outbox = self.shard.outbox(id).expect("it has output");
+        for slice in outbox.io_slices() {
+            self.received.extend_from_slice(&slice);
+        }
+        server_side::sent(&mut self.shard, id, bytes, &mut self.actions);
+        self.act();
+    }
+
+    /// Brings a controller of a subsystem up and connects `lines` I/O queues of `depth`.
+    pub(crate) fn connect(
+        &mut self,
+        subsystem: &str,
+        host: u8,
+        lines: u16,
+        depth: u16,
+    ) -> Result<Vec<Line>, String> {
+        let name = |text: &str| QualifiedName::new(text).expect("a fixed name");
+        let host_name = name("nqn.2026-11.org.diecut:counted");
+        let parameters = QueueParameters::admin(host_name, [host; 16], name(subsystem));
+        let id = self.accept();
+        let mut admin = Admin::new(parameters, lines);
+        for _ in 0..PATIENCE_ROUNDS {
+            if admin.facts().is_some() {
+                break;
+            }
+            let given = self.give(id, &admin.output().to_vec());
+            admin.sent(given);
+            self.work();
+            self.take(id);
+            let mut nothing: Vec<Completion> = Vec::new();
+            admin.receive(&self.received, self.now, &mut nothing).map_err(|error| error.to_string())?;
+        }
+        if admin.facts().is_none() {
+            return Err("the controller does not come up".to_owned());
+        }
+        let mut connected = Vec::new();
+        for number in 1..=lines {
+            let queue = QueuePair::new(admin.io_queue(number, depth));
+            let id = self.accept();
+            let mut line = Line { id, queue, done: Vec::new(), state: 0x9e37_79b9 + u64::from(number) };
+            for _ in 0..PATIENCE_ROUNDS {
+                if line.queue.is_ready() {
+                    break;
+                }
+                self.exchange(std::slice::from_mut(&mut line))?;
+            }
+            if !line.queue.is_ready() {
+                return Err(format!("queue {number} does not come up"));
+            }
+            connected.push(line);
+        }
+        Ok(connected)
+    }
+
+    /// One round: what hosts have to say goes in, the shard works, its answers come out.
+    pub(crate) fn exchange(&mut self, lines: &mut [Line]) -> Result<(), String> {
+        for line in &mut *lines {
+            // The queue's bytes are lent while the shard takes them.
+            let bytes = line.queue.output().to_vec();
+            let given = self.give(line.id, &bytes);
+            line.queue.sent(given);
+        }
+        self.work();
+        for line in lines {
+            self.take(line.id);
+            line.queue.receive(&self.received, &mut line.done).map_err(|error| error.to_string())?;
+            for done in line.done.drain(..) {
+                if !done.status.is_success() {
+                    return Err(format!("a command failed: {:?}", done.status));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a line asks for.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    /// Commands that are submitted together; the next ones when all are answered.
+    pub(crate) batch: usize,
+    /// Blocks of 4 KiB to choose from.
+    pub(crate) lbas: u64,
+    /// Content of writes; none for reads.
+    pub(crate) content: Option<Buffer>,
+    /// One after the other, else at random.
+    pub(crate) in_order: bool,
+}
+
+impl Line {
+    /// Commands that were not answered yet.
+    pub(crate) fn under_way(&self) -> usize {
+        self.queue.under_way()
+    }
+
+    /// Submits a batch of commands for one block each.
+    pub(crate) fn submit(&mut self, ask: &Ask) {
+        for _ in 0..ask.batch {
+            let first = if ask.in_order {
+                self.state += 1;
+                (self.state - 1) % ask.lbas
+            } else {
+                self.state ^= self.state << 13;
+                self.state ^= self.state >> 7;
+                self.state ^= self.state << 17;
+                ((u128::from(self.state) * u128::from(ask.lbas)) >> 64) as u64
+            };
+            let span = LbaSpan { nsid: 1, first, count: 1 };
+            let command = match &ask.content {
+                Some(content) => Command::Write { span, data: content.clone(), force_unit_access: false },
+                None => Command::Read { span, length_bytes: 4096 },
+            };
+            self.queue.submit(Token(first), command);
+        }
+    }
+}
+
+impl<D: Drive> Wire<D> {
+    /// Each line does `operations` of what it is asked for, in step. Gives how many operations that were.
+    pub(crate) fn run(&mut self, lines: &mut [Line], asks: &[Ask], rounds: u64) -> Result<u64, String> {
+        let mut operations = 0;
+        for _ in 0..rounds {
+            for (line, ask) in lines.iter_mut().zip(asks) {
+                line.submit(ask);
+                operations += ask.batch as u64;
+            }
+            let mut patience = PATIENCE_ROUNDS;
+            while lines.iter().any(|line| line.under_way() > 0) {
+                self.exchange(lines)?;
+                patience -= 1;
+                if patience == 0 {
+                    return Err("commands are not answered".to_owned());
+                }
+            }
+        }
+        Ok(operations)
+    }
+}
