@@ -95,7 +95,7 @@ impl<D: Drive> Wire<D> {
                 Action::Resume { connection } => self.paused.retain(|other| *other != connection),
                 Action::Answer { response, .. } => self.answer = Some(*response),
                 Action::Close { connection } => panic!("the server closes {connection:?}"),
-                Action::HandOver { .. } => panic!("there is one shard"),
+                Action::HandOver { .. } | Action::Tell { .. } => panic!("there is one shard"),
             }
         }
     }
