@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The server under test: tests/hosts/serve.sh PORT FOLDER. Two tenants, one channel-isolated and one software-isolated, on an
 # emulated device in FOLDER; NQN_A, NQN_B and HOST_NQN name the subsystems and the only host that may connect.
+# SHARDS: shards of the server; with 2, each tenant lives on one of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 port=$1 folder=$2
@@ -47,4 +48,4 @@ allow_any_host = false
 allowed_hosts = ["$HOST_NQN"]
 namespaces = [{ nsid = 1, volume = "b" }]
 SETUP
-exec "${CARGO_TARGET_DIR:-target}/debug/diecut" serve --setup "$folder/setup.toml"
+exec "${CARGO_TARGET_DIR:-target}/debug/diecut" serve --setup "$folder/setup.toml" --shards "${SHARDS:-1}"

@@ -30,6 +30,9 @@ pub(crate) struct Connection {
     pub blocked: bool,
     /// Close when the output is written, at the latest then.
     pub closing: Option<Time>,
+    /// All was said and the shard knows nothing of it any more; what the host still sends is thrown away until it hangs up too.
+    /// A socket that is closed with unread bytes resets the stream, and the host may lose what was said last.
+    pub lingering: bool,
     /// In the list of connections to read.
     pub listed: bool,
     /// Receives so far, up to [`NEWCOMER_RECEIVES`].
@@ -58,6 +61,7 @@ impl Connection {
             wants_write: false,
             blocked: false,
             closing: None,
+            lingering: false,
             listed: false,
             receives: 0,
         }
@@ -112,6 +116,30 @@ impl Connection {
                         return Turn::More;
                     }
                 }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Drained,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Turn::Gone,
+            }
+        }
+        Turn::More
+    }
+
+    /// Says that nothing more will come, and lingers.
+    pub fn finish(&mut self) {
+        if let Err(error) = self.stream.shutdown(std::net::Shutdown::Write) {
+            tracing::debug!("a stream cannot be shut down: {error}");
+        }
+        (self.lingering, self.paused) = (true, false);
+    }
+
+    /// Reads a turn's worth and throws it away.
+    pub fn discard(&mut self, system_calls: &mut u64) -> Turn {
+        let mut bytes = [0; 16 << 10];
+        for _ in 0..BYTES_PER_TURN / bytes.len() {
+            *system_calls += 1;
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Turn::Gone,
+                Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Drained,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Turn::Gone,

@@ -5,7 +5,11 @@ use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessag
 use mio::Waker;
 use mio::net::TcpStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+/// Messages that wait for one thread; whoever has more for it keeps them, and shard threads take no new connections while they
+/// do.
+const QUEUE_MAX: usize = 32;
 
 /// Called with the answer to a request, on the shard's thread: it must be quick and must not block.
 pub type Respond = Box<dyn FnOnce(ControlResponse) + Send>;
@@ -27,25 +31,49 @@ pub(crate) enum Message {
 /// The sending end of a thread's queue.
 #[derive(Clone)]
 pub(crate) struct Address {
-    sender: Sender<Message>,
+    sender: SyncSender<Message>,
     waker: Arc<Waker>,
 }
 
 impl Address {
-    /// Sends a message and wakes the thread. `false` if the thread is gone.
+    /// Sends a message and wakes the thread. Gives it back if the queue is full; what was sent to a thread that is gone is
+    /// dropped.
+    pub fn try_send(&self, message: Message) -> Result<(), Unsent> {
+        match self.sender.try_send(message) {
+            Ok(()) => {}
+            Err(TrySendError::Full(message)) => return Err(Unsent::Full(message)),
+            Err(TrySendError::Disconnected(_)) => return Err(Unsent::Gone),
+        }
+        self.wake();
+        Ok(())
+    }
+
+    /// Sends a message of a thread that may wait, and wakes the receiver. `false` if it is gone.
     pub fn send(&self, message: Message) -> bool {
         if self.sender.send(message).is_err() {
             return false;
         }
+        self.wake();
+        true
+    }
+
+    fn wake(&self) {
         // A thread that cannot be woken looks at its queue in its next round.
         if let Err(error) = self.waker.wake() {
             tracing::warn!("a shard's thread cannot be woken: {error}");
         }
-        true
     }
 }
 
+/// Why a message was not sent.
+pub(crate) enum Unsent {
+    /// The receiver has too many; it is given back.
+    Full(Message),
+    /// The receiver is no more.
+    Gone,
+}
+
 pub(crate) fn queue(waker: Arc<Waker>) -> (Address, Receiver<Message>) {
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(QUEUE_MAX);
     (Address { sender, waker }, receiver)
 }

@@ -5,7 +5,8 @@
 //! the shard, lets it work once, and writes what it asks to be written.
 //!
 //! Invariants
-//! - A shard is touched by its own thread only. Threads talk through bounded queues and wake each other.
+//! - A shard is touched by its own thread only. Threads talk through bounded queues and wake each other; what finds no room
+//!   is kept, in order, and no connection is accepted meanwhile. No thread waits for another.
 //! - A connection gets at most [`BYTES_PER_TURN`] read per round, so none keeps the others waiting.
 //! - Idle threads sleep in the kernel until a socket, a message or the shard's deadline.
 //! - A panic in a shard ends the process: what it held is recovered at the next start.

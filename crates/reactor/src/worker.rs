@@ -1,13 +1,13 @@
 //! The thread of one shard.
 
 use crate::connection::{Connection, Turn};
-use crate::inbox::{Address, Message, Respond};
+use crate::inbox::{Address, Message, Respond, Unsent};
 use diecut_shard::control::ControlToken;
 use diecut_shard::drive::{Action, ConnectionId, Drive, Event, ShardIndex};
 use diecut_units::{BufferPool, Span, Time};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +25,8 @@ const NEWCOMER_TURNS_PER_ROUND: usize = 1;
 const MESSAGES_PER_ROUND: usize = 256;
 /// A host that does not take its last bytes is hung up on after this.
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
+/// When a thread whose queue was full is tried again.
+const RETRY_AFTER: Span = Span::from_millis(2);
 /// A deadline this near is waited for without sleeping: the kernel's timer counts milliseconds.
 const SPIN_BELOW: Span = Span::from_micros(1_500);
 /// Rounds without work before the thread sleeps: the next request of a busy host is usually on its way.
@@ -66,6 +68,8 @@ pub(crate) struct Worker<D: Drive> {
     closing: Vec<usize>,
     /// The other half of a double buffer for turns.
     spare: Vec<usize>,
+    /// Messages for threads whose queue is full, by thread, in order.
+    unsent: Vec<VecDeque<Message>>,
     answers: BTreeMap<ControlToken, Respond>,
     next_answer: u64,
     actions: Vec<Action>,
@@ -85,7 +89,9 @@ impl<D: Drive> Worker<D> {
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(FIRST_LISTENER + number), Interest::READABLE)?;
         }
+        let unsent = common.addresses.iter().map(|_| VecDeque::new()).collect();
         Ok(Worker {
+            unsent,
             shard,
             common,
             poll,
@@ -146,7 +152,11 @@ impl<D: Drive> Worker<D> {
                 }
             }
             worked |= self.read_inbox(now);
-            if self.accepting || self.accept_again_at <= now {
+            self.send_again();
+            if self.has_unsent() {
+                // Whoever has too much takes no more, and neither do we.
+                self.accept_again_at = now + RETRY_AFTER;
+            } else if self.accepting || self.accept_again_at <= now {
                 self.accept(now);
             }
             worked |= self.read_connections(now, &mut system_calls);
@@ -211,12 +221,45 @@ impl<D: Drive> Worker<D> {
         worked
     }
 
+    fn has_unsent(&self) -> bool {
+        self.unsent.iter().any(|waiting| !waiting.is_empty())
+    }
+
+    /// Sends a message, now or when the receiver has room; messages to one thread stay in order. Never blocks: two threads
+    /// could wait for each other.
+    fn send(&mut self, to: usize, message: Message) {
+        if !self.unsent[to].is_empty() {
+            return self.unsent[to].push_back(message);
+        }
+        if let Err(Unsent::Full(message)) = self.common.addresses[to].try_send(message) {
+            self.unsent[to].push_back(message);
+        }
+    }
+
+    fn send_again(&mut self) {
+        for (to, waiting) in self.unsent.iter_mut().enumerate() {
+            while let Some(message) = waiting.pop_front() {
+                match self.common.addresses[to].try_send(message) {
+                    Ok(()) => {}
+                    Err(Unsent::Full(message)) => {
+                        waiting.push_front(message);
+                        break;
+                    }
+                    Err(Unsent::Gone) => waiting.clear(),
+                }
+            }
+        }
+    }
+
     fn accept(&mut self, now: Time) {
         self.accepting = false;
         self.accept_again_at = Time::NEVER;
         for listener in 0..self.listeners.len() {
             let mut drained = false;
             for _ in 0..ACCEPTS_PER_ROUND {
+                if self.has_unsent() {
+                    break;
+                }
                 match self.listeners[listener].accept() {
                     Ok((stream, _)) => {
                         // A small answer must not wait for more of it.
@@ -226,7 +269,7 @@ impl<D: Drive> Worker<D> {
                         let id = ConnectionId(self.common.next_connection.fetch_add(1, Ordering::Relaxed));
                         let shard = self.next_shard;
                         self.next_shard = (shard + 1) % self.common.addresses.len();
-                        self.common.addresses[shard].send(Message::Accepted(id, stream));
+                        self.send(shard, Message::Accepted(id, stream));
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         drained = true;
@@ -279,9 +322,21 @@ impl<D: Drive> Worker<D> {
     }
 
     fn lost(&mut self, number: usize, now: Time) {
-        if let Some(connection) = self.forget(number) {
+        if let Some(connection) = self.forget(number)
+            && !connection.lingering
+        {
             self.shard.handle(Event::Closed { connection: connection.id }, now, &mut self.actions);
         }
+    }
+
+    /// All was written and the shard wants no more: the stream ends as soon as the host ends it too.
+    fn linger(&mut self, number: usize, now: Time) {
+        let Some(connection) = self.connections[number].as_mut() else { return };
+        connection.finish();
+        let id = connection.id;
+        list(connection, number, &mut self.to_read);
+        self.by_id.remove(&id);
+        self.shard.handle(Event::Closed { connection: id }, now, &mut self.actions);
     }
 
     fn read_connections(&mut self, now: Time, system_calls: &mut u64) -> bool {
@@ -291,6 +346,14 @@ impl<D: Drive> Worker<D> {
         for number in turns.drain(..) {
             let Some(connection) = self.connections[number].as_mut() else { continue };
             connection.listed = false;
+            if connection.lingering {
+                match connection.discard(system_calls) {
+                    Turn::Drained => connection.readable = false,
+                    Turn::More => list(connection, number, &mut self.to_read),
+                    Turn::Gone => self.lost(number, now),
+                }
+                continue;
+            }
             if connection.paused || !connection.readable || connection.closing.is_some() {
                 continue;
             }
@@ -327,13 +390,13 @@ impl<D: Drive> Worker<D> {
         }
         for number in turns.drain(..) {
             let Some(connection) = self.connections[number].as_mut() else { continue };
-            if connection.blocked {
+            if connection.blocked || connection.lingering {
                 continue;
             }
             let turn = connection.write(&mut self.shard, &mut self.actions, system_calls);
             match turn {
                 Turn::Gone => self.lost(number, now),
-                Turn::Drained if connection.closing.is_some() => self.lost(number, now),
+                Turn::Drained if connection.closing.is_some() => self.linger(number, now),
                 Turn::More if !connection.blocked => self.to_write.push(number),
                 Turn::Drained | Turn::More => {}
             }
@@ -393,10 +456,10 @@ impl<D: Drive> Worker<D> {
                     let Some(&number) = self.by_id.get(&connection) else { continue };
                     let Some(one) = self.forget(number) else { continue };
                     let message = Message::Adopted(connection, one.stream, state);
-                    self.common.addresses[usize::from(to.0)].send(message);
+                    self.send(usize::from(to.0), message);
                 }
                 Action::Tell { to, message } => {
-                    self.common.addresses[usize::from(to.0)].send(Message::Told(self.index, message));
+                    self.send(usize::from(to.0), Message::Told(self.index, message));
                 }
                 Action::Answer { token, response } => {
                     if let Some(respond) = self.answers.remove(&token) {

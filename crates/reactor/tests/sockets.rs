@@ -235,3 +235,39 @@ fn an_end_that_comes_together_with_bytes_is_seen() {
     assert!(rest.is_empty(), "the server hangs up too");
     reactor.stop();
 }
+
+/// The last words of the server arrive, though the host was still sending: a socket that is closed with unread bytes resets
+/// the stream and takes them along.
+#[test]
+fn last_words_are_not_lost_in_a_reset() {
+    let reactor = start("127.0.0.1:0", 1);
+    let mut stream = connect(reactor.addresses()[0]);
+    handshake(&mut stream);
+    let release = hold(&reactor);
+    stream.write_all(&[0xff; 600 << 10]).unwrap();
+    release.send(()).unwrap();
+    // Long enough for a server that closes at once to do it.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the end of the stream, not a reset");
+    assert_eq!(answer[0], 3, "a C2HTermReq");
+    drop(stream);
+    handshake(&mut connect(reactor.addresses()[0]));
+    reactor.stop();
+}
+
+/// More connections at once than a queue between threads holds: all are served in the end.
+#[test]
+fn a_full_queue_between_threads_loses_nothing() {
+    let reactor = start("127.0.0.1:0", 2);
+    let address = reactor.addresses()[0];
+    let mut streams: Vec<TcpStream> = (0..300).map(|_| connect(address)).collect();
+    for stream in &mut streams {
+        stream.write_all(&icreq()).unwrap();
+    }
+    for stream in &mut streams {
+        let mut answer = [0; 128];
+        stream.read_exact(&mut answer).unwrap();
+    }
+    reactor.stop();
+}

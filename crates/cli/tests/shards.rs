@@ -1,0 +1,263 @@
+//! Goal: what a server with several shards acknowledged is there after `kill -9`, whatever number of shards the next one has;
+//! and idle shards sleep, also with connected hosts. Method: the real binary on a device in a file, a host per tenant over real
+//! sockets, each with its own content in every block. Not timed: the processor's time is read, not the clock's.
+#![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
+
+use diecut_initiator::{Admin, Collect, Command, LbaSpan, QueuePair, QueueParameters, Token};
+use diecut_nvme::{QualifiedName, Status};
+use diecut_units::{Buffer, Time};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const TENANTS: [&str; 3] = ["a", "b", "c"];
+const LBAS: u64 = 256;
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(folder: &Path, shards: u16) -> Server {
+        let mut child = Process::new(env!("CARGO_BIN_EXE_diecut"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--shards", &shards.to_string(), "--setup"])
+            .arg(folder.join("setup.toml"))
+            .arg("--data")
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = loop {
+            let line = lines.next().expect("the server says where it listens").unwrap();
+            if let Some(rest) = line.strip_prefix("listening") {
+                break rest.split(',').next().unwrap().trim().parse().unwrap();
+            }
+        };
+        // Nobody reads the rest, but the pipe has room for it.
+        std::mem::forget(lines);
+        Server { child, address }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Processor time so far, in clock ticks: fields 14 and 15 of `/proc/PID/stat`.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let (_, rest) = stat.rsplit_once(") ").unwrap();
+        rest.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Four channels, room for a cleaner, protected memory for three tenants.
+fn write_setup(folder: &Path) {
+    let tiny =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"))
+            .unwrap();
+    let own = tiny
+        .replace("channels = 2\n", "channels = 4\n")
+        .replace("blocks_per_plane = 40\n", "blocks_per_plane = 200\n");
+    assert_ne!(own, tiny);
+    std::fs::write(folder.join("small.toml"), own).unwrap();
+    let mut setup = "[device]\nprofile = \"small.toml\"\nprotected_memory = \"64 MiB\"\n".to_owned();
+    for (name, isolation) in TENANTS.into_iter().zip(["channel", "channel", "software"]) {
+        setup += &format!(
+            "[[tenant]]\nname = \"{name}\"\n\
+             [[vssd]]\nname = \"vssd-{name}\"\ntenant = \"{name}\"\nisolation = \"{isolation}\"\ncapacity = \"24 MiB\"\n\
+             [[volume]]\nname = \"volume-{name}\"\nvssd = \"vssd-{name}\"\nsize = \"1 MiB\"\n\
+             [[subsystem]]\nnqn = \"nqn.2026-11.org.diecut:{name}\"\ntenant = \"{name}\"\nallow_any_host = true\n\
+             namespaces = [{{ nsid = 1, volume = \"volume-{name}\" }}]\n"
+        );
+    }
+    std::fs::write(folder.join("setup.toml"), setup).unwrap();
+}
+
+/// A host of one tenant: admin queue and one I/O queue.
+struct Host {
+    _admin: TcpStream,
+    stream: TcpStream,
+    queue: QueuePair,
+}
+
+fn dial(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 64 << 10];
+    match stream.read(&mut bytes)? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        len => {
+            bytes.truncate(len);
+            Ok(bytes)
+        }
+    }
+}
+
+impl Host {
+    fn connect(address: SocketAddr, tenant: &str) -> std::io::Result<Host> {
+        let host = QualifiedName::new(&format!("nqn.2014-08.org.nvmexpress:uuid:{tenant}")).unwrap();
+        let subsystem = QualifiedName::new(&format!("nqn.2026-11.org.diecut:{tenant}")).unwrap();
+        let mut admin = Admin::new(QueueParameters::admin(host, [tenant.as_bytes()[0]; 16], subsystem), 1);
+        let mut first = dial(address)?;
+        while admin.facts().is_none() {
+            let bytes = admin.output().to_vec();
+            admin.sent(bytes.len());
+            first.write_all(&bytes)?;
+            admin.receive(&receive(&mut first)?, Time::ZERO, &mut Collect::default()).unwrap();
+        }
+        let mut host =
+            Host { _admin: first, stream: dial(address)?, queue: QueuePair::new(admin.io_queue(1, 32)) };
+        while !host.queue.is_ready() {
+            host.exchange(&mut Collect::default())?;
+        }
+        Ok(host)
+    }
+
+    fn exchange(&mut self, sink: &mut Collect) -> std::io::Result<()> {
+        let bytes = self.queue.output().to_vec();
+        self.queue.sent(bytes.len());
+        self.stream.write_all(&bytes)?;
+        let bytes = receive(&mut self.stream)?;
+        self.queue.receive(&bytes, sink).unwrap();
+        Ok(())
+    }
+}
+
+fn content(tenant: &str, lba: u64, version: u64) -> Vec<u8> {
+    let words = [u64::from(tenant.as_bytes()[0]), lba, version];
+    words.iter().flat_map(|word| word.to_le_bytes()).cycle().take(4096).collect()
+}
+
+/// Writes all blocks again and again until the server is gone; gives the version of each that was acknowledged last.
+fn write_until_gone(address: SocketAddr, tenant: &str, from: u64, done: &AtomicU64) -> (Vec<u64>, u64) {
+    let mut acknowledged = vec![0; LBAS as usize];
+    let mut host = Host::connect(address, tenant).unwrap();
+    let mut next = from;
+    let mut sink = Collect::default();
+    loop {
+        while host.queue.room() > 0 {
+            let lba = next % LBAS;
+            let data = Buffer::copy_from(&content(tenant, lba, next));
+            let span = LbaSpan { nsid: 1, first: lba, count: 1 };
+            host.queue.submit(Token(next), Command::Write { span, data, force_unit_access: false });
+            next += 1;
+        }
+        if host.exchange(&mut sink).is_err() {
+            return (acknowledged, next);
+        }
+        for completion in sink.completions.drain(..) {
+            assert_eq!(completion.status, Status::SUCCESS);
+            // A queue of 31 never holds two writes of one block.
+            let version = completion.token.0;
+            acknowledged[(version % LBAS) as usize] = version;
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn check(address: SocketAddr, tenant: &str, acknowledged: &[u64], next: u64) {
+    let mut host = Host::connect(address, tenant).unwrap();
+    for (lba, &version) in acknowledged.iter().enumerate() {
+        let span = LbaSpan { nsid: 1, first: lba as u64, count: 1 };
+        host.queue.submit(Token(1), Command::Read { span, length_bytes: 4096 });
+        let mut sink = Collect::default();
+        while sink.completions.is_empty() {
+            host.exchange(&mut sink).unwrap();
+        }
+        assert_eq!(sink.completions[0].status, Status::SUCCESS);
+        let found = &sink.data[&Token(1)];
+        let found_version = u64::from_le_bytes(found[16..24].try_into().unwrap());
+        assert!(
+            (version..next).contains(&found_version),
+            "{tenant}: LBA {lba}: {found_version}, not {version} or later"
+        );
+        if found_version > 0 {
+            assert_eq!(*found, content(tenant, lba as u64, found_version), "{tenant}: LBA {lba} is whole");
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9_with_other_numbers_of_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    write_setup(folder.path());
+    let mut next = [LBAS; TENANTS.len()];
+    for shards in [2, 3, 1, 4, 2] {
+        let server = Server::start(folder.path(), shards);
+        let done = AtomicU64::new(0);
+        let (address, written) = (server.address, &done);
+        let lives: Vec<(Vec<u64>, u64)> = std::thread::scope(|scope| {
+            let writers: Vec<_> = TENANTS
+                .iter()
+                .zip(next)
+                .map(|(tenant, from)| scope.spawn(move || write_until_gone(address, tenant, from, written)))
+                .collect();
+            while done.load(Ordering::Relaxed) < 6000 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            server.kill();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let server = Server::start(folder.path(), 5 - shards.min(4));
+        for ((tenant, (acknowledged, end)), next) in TENANTS.iter().zip(&lives).zip(&mut next) {
+            check(server.address, tenant, acknowledged, *end);
+            *next = *end;
+        }
+        server.kill();
+    }
+}
+
+#[test]
+fn idle_shards_sleep_with_connected_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    write_setup(folder.path());
+    let server = Server::start(folder.path(), 2);
+    let hosts: Vec<Host> =
+        TENANTS.iter().map(|tenant| Host::connect(server.address, tenant).unwrap()).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let before = server.ticks();
+    std::thread::sleep(Duration::from_secs(2));
+    let took = server.ticks() - before;
+    // One thread that never sleeps takes 200 ticks of a hundredth of a second.
+    assert!(took <= 4, "{took} ticks of processor time in two idle seconds");
+    drop(hosts);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    write_setup(folder.path());
+    for (arguments, word) in [
+        (vec!["--shards", "5"], "whole channels"),
+        (vec!["--shards", "0"], "use 1 to"),
+        (vec!["--shards", "2", "--record", "x"], "a recording holds one shard"),
+    ] {
+        let output = Process::new(env!("CARGO_BIN_EXE_diecut"))
+            .current_dir(folder.path())
+            .args(["serve", "--setup", "setup.toml", "--listen", "127.0.0.1:0"])
+            .args(["--data", "data"])
+            .args(&arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(word), "{arguments:?}: {said}");
+    }
+}
