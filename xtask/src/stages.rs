@@ -25,7 +25,7 @@ static STAGES: [(&str, Work); 6] = [
     (
         "whole stack",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000 --complete",
         ),
     ),
     (

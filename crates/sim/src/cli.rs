@@ -67,6 +67,10 @@ pub struct SimArgs {
     /// Also runs the recorded commands freely, at their times; erases and write amplification must be within 1 %.
     #[arg(long, requires = "replay")]
     pub free: bool,
+    /// Fails unless every seed had an overwrite of the device, a cleaner cycle, a cut and two tenants, and all listed
+    /// coverage marks were hit (needs a build with the feature `marks`).
+    #[arg(long, requires = "seeds")]
+    pub complete: bool,
     /// Threads for --seeds.
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
@@ -235,7 +239,19 @@ fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Fac
     } else {
         print_report(arguments, &report);
     }
-    report.failures.is_empty()
+    if !arguments.complete {
+        return report.failures.is_empty();
+    }
+    let shortcomings = crate::complete::shortcomings(&report);
+    for line in &shortcomings {
+        println!("{line}");
+    }
+    println!(
+        "{} of {} seeds have an overwrite of the device, a cleaner cycle, a cut and two tenants",
+        report.seeds - report.lacking.len() as u64,
+        report.seeds
+    );
+    report.failures.is_empty() && shortcomings.is_empty()
 }
 
 fn print_report(arguments: &SimArgs, report: &SetReport) {
@@ -244,7 +260,8 @@ fn print_report(arguments: &SimArgs, report: &SetReport) {
     }
     println!(
         "{} seeds on system {}: {} failed; {} commands, {} power cuts, {} process deaths, {} connections lost, \
-         {} media operations, {} of virtual time",
+         {} administrators' requests, {} media operations, {} of virtual time; shares compared {} times, the worst {} \
+         per mille",
         report.seeds,
         arguments.system,
         report.failures.len(),
@@ -252,8 +269,11 @@ fn print_report(arguments: &SimArgs, report: &SetReport) {
         report.power_cuts,
         report.process_deaths,
         report.connections_lost,
+        report.changes,
         report.media_operations,
-        Span(report.virtual_time_ns)
+        Span(report.virtual_time_ns),
+        report.shares.0,
+        report.shares.1
     );
     if !report.marks.is_empty() {
         let mut table = Table::new();

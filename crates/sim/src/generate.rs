@@ -61,8 +61,10 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         volatile_cache: false,
         smooth_network: random.random_ratio(1, 4),
         hosts: shape.hosts,
+        slow_core: false,
+        until_cleaned: shape.hosts && shape.changes && shape.steps_max == 0,
     };
-    let mut plan = Plan { seed, system, tenants, steps, faults };
+    let mut plan = Plan { seed, system, tenants, steps, faults, saturation: None };
     if shape.hosts {
         add_hosts(&mut plan, shape);
     }
@@ -72,12 +74,32 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     plan
 }
 
+/// Some runs end with a comparison of shares: of two tenants that share dies or core, or of two connections of one.
+fn add_saturation(plan: &mut Plan, random: &mut impl Rng) {
+    let share_dies = plan.tenants.iter().all(|tenant| tenant.isolation == IsolationLevel::Software);
+    // A network that holds back one of them would be measured instead.
+    if !plan.system.smooth_network || !(share_dies || random.random_ratio(1, 2)) {
+        return;
+    }
+    let flow = |lane, connection, depth| SaturatedFlow { lane: Lane(lane), connection, depth };
+    plan.system.slow_core = !share_dies || random.random_ratio(1, 2);
+    let flows = if plan.system.slow_core && random.random_ratio(1, 2) {
+        plan.tenants[0].io_queues = 2;
+        vec![flow(0, Some(0), 14), flow(0, Some(1), 30)]
+    } else {
+        (plan.tenants[0].io_queues, plan.tenants[1].io_queues) = (1, 2);
+        vec![flow(0, None, 28), flow(1, None, 60)]
+    };
+    plan.saturation = Some(Saturation { span_ns: 60_000_000, flows });
+}
+
 /// What only hosts on a network have. From a generator of its own: the rest of the plan is the same without.
 fn add_hosts(plan: &mut Plan, shape: &Shape) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x686f_7374);
     for tenant in &mut plan.tenants {
         tenant.io_queues = random.random_range(1..=3);
     }
+    add_saturation(plan, &mut random);
     if !shape.faults {
         return;
     }

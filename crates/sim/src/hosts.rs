@@ -189,7 +189,12 @@ impl Hosts {
                 flow_control: random.random_ratio(1, 4),
                 keep_alive_ms: [0, 2_000, 15_000][random.random_range(0..3)],
                 refusals: 0,
-                latency: Span::from_micros([10, 100, 1_000][random.random_range(0..3)]),
+                latency: match random.random_range(0..3) {
+                    _ if plan.system.smooth_network => Span::from_micros(10),
+                    0 => Span::from_micros(10),
+                    1 => Span::from_micros(100),
+                    _ => Span::from_millis(1),
+                },
             })
             .collect();
         Hosts {
@@ -502,7 +507,7 @@ impl Entrance for Hosts {
         host.under_way.insert(Token(token.0), Vec::new());
         let queues = host.io.len();
         let choice = (0..queues)
-            .map(|step| (token.0 as usize + step) % queues)
+            .map(|step| (token.0 as usize + step) % queues) // The number of a command chooses its connection.
             .find(|index| host.io[*index].1.room() > 0)
             .expect("the runner asked whether there is room");
         host.io[choice].1.submit(Token(token.0), command);

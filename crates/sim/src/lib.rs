@@ -32,6 +32,7 @@
 pub mod administration;
 pub mod bank;
 pub mod cli;
+pub mod complete;
 mod door;
 mod entrance;
 pub mod existing;

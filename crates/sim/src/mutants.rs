@@ -38,9 +38,20 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a host's new association is accepted while writes of its old one are still under way",
     },
     Mutant {
-        name: "log: cleaner copy without liveness check",
+        name: "log: cleaner copy with a fresh sequence",
         system: "stack",
-        story: "the cleaner's copy of an IU that was overwritten meanwhile is appended as if it were fresh, and wins",
+        story: "the cleaner's copy of an IU that was overwritten since it was read gets a newer place in the order, and wins \
+                when the log is replayed",
+    },
+    Mutant {
+        name: "shard: turns cost nothing",
+        system: "stack",
+        story: "whoever has commands waiting keeps the shard's core, and others starve beside it",
+    },
+    Mutant {
+        name: "vssd: time of a die costs nothing",
+        system: "stack",
+        story: "the arbiter of a die forgets what it gave to whom",
     },
     Mutant {
         name: "log: deallocate record lost",

@@ -52,6 +52,31 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What goes wrong meanwhile.
     pub faults: Vec<PlannedFault>,
+    /// What is saturated in the calm, to see whether everyone gets the same.
+    #[serde(default)]
+    pub saturation: Option<Saturation>,
+}
+
+/// Reads without end, of some in larger numbers than of others, that equal shares are due to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Saturation {
+    /// How long.
+    pub span_ns: u64,
+    /// Who reads.
+    pub flows: Vec<SaturatedFlow>,
+}
+
+/// One who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaturatedFlow {
+    /// Whose host.
+    pub lane: Lane,
+    /// On which of its I/O connections; absent: on all.
+    pub connection: Option<u16>,
+    /// Reads under way at once.
+    pub depth: u32,
 }
 
 /// The device and its policy.
@@ -71,6 +96,13 @@ pub struct SystemPlan {
     /// Whether hosts come over the network; `false`: through a door below the target.
     #[serde(default = "yes")]
     pub hosts: bool,
+    /// Whether the shard's core is so slow that commands wait for it rather than for dies.
+    #[serde(default)]
+    pub slow_core: bool,
+    /// Whether small writes all over the volumes follow the steps until the device was overwritten and a cleaner had to
+    /// move something.
+    #[serde(default)]
+    pub until_cleaned: bool,
 }
 
 fn yes() -> bool {

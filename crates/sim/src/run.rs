@@ -5,6 +5,7 @@
 //! within bounded time; at last the power is cut once more and everything is read again.
 
 mod administrator;
+mod saturation;
 
 use crate::oracle::{Crash, Finding, Oracle, ReadId, Violation, WriteId};
 use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, When};
@@ -22,6 +23,9 @@ const REST_TIME_MAX: Span = Span::from_secs(120);
 const TURNS_MAX: u32 = 100_000;
 /// Restarts in a row that a cut may spoil.
 const FAILED_RESTARTS_MAX: u32 = 3;
+/// Rounds of small writes at most, and writes of each lane in one.
+const OVERWRITE_ROUNDS_MAX: u32 = 30;
+const OVERWRITES_PER_ROUND: u32 = 300;
 /// Violations after which a run stops: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
@@ -52,8 +56,12 @@ pub struct Outcome {
     pub slowest_answer_ns: Vec<u64>,
     /// Where programs came from.
     pub accounting: Option<Accounting>,
+    /// What the least served got of what the best served got, where shares were compared.
+    pub least_share_permille: Option<u64>,
     /// What the medium went through.
     pub wear: Option<Wear>,
+    /// What the run lacks of what a run of a set must have shown; filled by the set.
+    pub lacks: Vec<&'static str>,
     /// How often the planted bug was passed.
     pub mutant_reached: u64,
     /// Rare branches that were hit, with counts.
@@ -193,6 +201,7 @@ impl Runner<'_> {
     fn go(&mut self) {
         // Storm.
         self.drive();
+        self.overwrite_until_cleaned();
         // Calm: no new faults; everything is readable, then at rest.
         self.faults.clear();
         self.read_everything();
@@ -203,11 +212,39 @@ impl Runner<'_> {
         }
         self.system.check_invariants();
         self.check_conservation();
+        self.saturate();
+        if self.stop {
+            return;
+        }
         self.crash(Crash::PowerCut);
         self.drive();
         self.come_to_rest();
         if !self.stop {
             self.system.check_invariants();
+        }
+    }
+
+    /// Goes on with small writes all over until the medium went through what a run is to show.
+    fn overwrite_until_cleaned(&mut self) {
+        let mut state = self.plan.seed | 1;
+        for _ in 0..OVERWRITE_ROUNDS_MAX {
+            let wanting = |wear: Wear| wear.programmed_ius < wear.raw_ius || wear.cleaned_ius == 0;
+            let goes_on = self.plan.system.until_cleaned && !self.stop && !self.system.power_is_lost();
+            if !goes_on || !self.system.wear().is_some_and(wanting) {
+                return;
+            }
+            for (index, tenant) in self.plan.tenants.iter().enumerate().filter(|(_, tenant)| !tenant.guest) {
+                for _ in 0..OVERWRITES_PER_ROUND {
+                    // A linear congruence (Knuth's): its high bits are as good as needed here.
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let volume = tenant.volumes[0];
+                    let first = (state >> 33) % volume.iu_count;
+                    let range = Range { volume: volume.number, first, count: 1 };
+                    self.lanes[index].steps.push_back(Action::Write { range, fua: false });
+                }
+            }
+            self.drive();
         }
     }
 

@@ -1,6 +1,7 @@
 //! Many seeds, on some threads; each run stays on one. Results arrive in the order of seeds, whatever thread was
 //! faster.
 
+use crate::complete::lacks;
 use crate::generate::{Shape, generate};
 use crate::guard::{Factory, run_guarded, run_twice};
 use crate::run::Outcome;
@@ -28,6 +29,12 @@ pub struct SetReport {
     pub media_operations: u64,
     /// Virtual nanoseconds.
     pub virtual_time_ns: u64,
+    /// Administrators' requests.
+    pub changes: u64,
+    /// Seeds that do not count, and what they lack ([`crate::complete`]).
+    pub lacking: Vec<(u64, Vec<&'static str>)>,
+    /// Comparisons of shares, and the worst of them in parts per thousand.
+    pub shares: (u64, u64),
     /// Coverage marks: name -> (runs that hit it, hits).
     pub marks: BTreeMap<&'static str, (u64, u64)>,
 }
@@ -55,7 +62,8 @@ impl Default for SetOptions {
 pub fn run_seed(seed: u64, shape: &Shape, factory: &dyn Factory, options: &SetOptions) -> Outcome {
     diecut_units::marks::plant_mutant(options.mutant.as_deref());
     let plan = generate(seed, shape);
-    let outcome = if options.twice { run_twice(&plan, factory) } else { run_guarded(&plan, factory) };
+    let mut outcome = if options.twice { run_twice(&plan, factory) } else { run_guarded(&plan, factory) };
+    outcome.lacks = lacks(&plan, &outcome);
     diecut_units::marks::plant_mutant(None);
     outcome
 }
@@ -114,6 +122,14 @@ impl SetReport {
         self.connections_lost += outcome.connections_lost;
         self.media_operations += outcome.media_operations;
         self.virtual_time_ns += outcome.virtual_time_ns;
+        self.changes += outcome.changes;
+        if let Some(share) = outcome.least_share_permille {
+            let worst = if self.shares.0 == 0 { share } else { self.shares.1.min(share) };
+            self.shares = (self.shares.0 + 1, worst);
+        }
+        if !outcome.lacks.is_empty() {
+            self.lacking.push((seed, outcome.lacks.clone()));
+        }
         for (name, hits) in &outcome.marks {
             let entry = self.marks.entry(name).or_default();
             entry.0 += 1;

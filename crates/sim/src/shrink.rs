@@ -72,6 +72,11 @@ impl Shrinker<'_> {
     }
 
     fn drop_faults(&mut self) {
+        let mut plan = self.best.clone();
+        plan.system.until_cleaned = false;
+        self.try_plan(plan);
+        let plan = Plan { saturation: None, ..self.best.clone() };
+        self.try_plan(plan);
         let mut index = 0;
         while index < self.best.faults.len() {
             let mut plan = self.best.clone();

@@ -13,7 +13,7 @@ use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKin
 use diecut_media::Media;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{CheckpointPace, PoolConfig, Shard, ShardConfig};
+use diecut_shard::{CheckpointPace, CostModel, PoolConfig, Shard, ShardConfig};
 use diecut_target::TargetConfig;
 use diecut_units::{ContentMode, Time, checksum_append, mark};
 
@@ -56,8 +56,14 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
         staging_bytes_per_vssd: STAGING_BYTES_PER_VSSD,
         volatile_cache: plan.system.volatile_cache,
         checkpoint: pace(plan),
+        cost_model: plan.system.slow_core.then(slow_core),
         ..ShardConfig::default()
     }
+}
+
+/// A core that takes longer for a command than a die for a page.
+fn slow_core() -> CostModel {
+    CostModel { command_ns: 60_000, ..CostModel::default() }
 }
 
 /// Every third plan runs with the pace of a real store; in the others checkpoints are frequent, to meet cuts and faults.

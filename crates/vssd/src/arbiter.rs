@@ -9,7 +9,7 @@ use crate::pool::{Kind, POOL_TOKEN_BIT, Pool};
 use crate::share::{Share, Standing};
 use crate::{Isolation, VssdId};
 use diecut_media::{Command, Media, MediaToken};
-use diecut_units::{Time, mark};
+use diecut_units::{Time, mark, mutant};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -232,7 +232,11 @@ impl Pool {
                 Kind::Erase => costs.erase_ns,
             };
             die.virtual_time = start;
-            own.used = start + cost_ns * 100 / own.weight;
+            own.used = if mutant!("vssd: time of a die costs nothing") {
+                start
+            } else {
+                start + cost_ns * 100 / own.weight
+            };
             die.in_flight += 1;
             die.programs += u16::from(op.kind != Kind::Read);
             let limited = own.is_limited.then_some((op.owner, op.bytes));

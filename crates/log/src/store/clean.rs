@@ -229,7 +229,7 @@ impl Log {
         let mut last = (0, 0);
         let lives = std::mem::take(&mut self.live);
         for ((tag, place), live) in entries.iter().zip(&lives) {
-            if !*live && !mutant!("log: cleaner copy without liveness check") {
+            if !*live {
                 continue;
             }
             let entry = CopyEntry { tag: *tag, place: *place, checksum: 0 };
@@ -318,7 +318,7 @@ impl Log {
             for entry in &read.entries {
                 // Asked at the moment the copy gets its sequence: what was written since is newer.
                 if !owner.is_live(entry.tag, entry.place)
-                    && !mutant!("log: cleaner copy without liveness check")
+                    && !mutant!("log: cleaner copy with a fresh sequence")
                 {
                     continue;
                 }
