@@ -190,7 +190,7 @@ impl<D: Drive> Wire<D> {
             if admin.facts().is_some() {
                 break;
             }
-            let given = self.give(id, &admin.output().to_vec());
+            let given = self.give(id, admin.output());
             admin.sent(given);
             self.work();
             self.take(id);
@@ -222,9 +222,7 @@ impl<D: Drive> Wire<D> {
     /// One round: what hosts have to say goes in, the shard works, its answers come out.
     pub(crate) fn exchange(&mut self, lines: &mut [Line]) -> Result<(), String> {
         for line in &mut *lines {
-            // The queue's bytes are lent while the shard takes them.
-            let bytes = line.queue.output().to_vec();
-            let given = self.give(line.id, &bytes);
+            let given = self.give(line.id, line.queue.output());
             line.queue.sent(given);
         }
         self.work();
