@@ -1,6 +1,6 @@
 //! One device, two pools: vSSDs change hands with their channels, each pool goes on by itself, and one pool over the whole
-//! device opens what both wrote, also when the process died in between. Seen to fail with entries of blocks that stay with
-//! the first pool, and with a sequence that starts again in the second one.
+//! device opens what both wrote, also when the process died in between. Seen to fail with blocks that stay with the first pool
+//! when their channel leaves, and with a sequence of allocations that starts again in the second one.
 
 use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_media::*;
@@ -104,6 +104,9 @@ fn channels_change_hands_and_come_back() {
     let more_a = first.write(a, 1, 3);
     let more_b = second.write(b, 0, 4);
     let only_c = second.write(c, 0, 5);
+    let held = second.pool.space(b, &mut second.device, Time::ZERO).held_blocks();
+    let opened = |block| held.iter().find(|held| held.block == block).unwrap().allocation_sequence;
+    assert!(opened(more_b) > opened(moved), "the order of allocations goes on");
     assert!(first.pool.choose_places(Isolation::Channel, 0, 1, |_| true).is_err(), "nothing whole is left");
 
     // The processes die; one pool opens all of it, with the same device.
