@@ -57,9 +57,9 @@ impl Pipe {
     /// What is on its way arrives so much later.
     pub fn delay(&mut self, by: Span) {
         for (at, _) in &mut self.segments {
-            *at = *at + by;
+            *at += by;
         }
-        self.last_arrival = self.last_arrival + by;
+        self.last_arrival += by;
     }
 
     /// When the next segment arrives.

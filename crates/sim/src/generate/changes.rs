@@ -20,7 +20,7 @@ struct Changes<'a> {
 /// Adds a few episodes: guests with a vSSD of their own, volumes that come and go, hosts thrown out and let in again,
 /// and requests that must be refused; and sometimes a cut during one of them.
 pub(super) fn add(plan: &mut Plan, faults: bool) {
-    let random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x6164_6d69_6e);
+    let random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x0061_646d_696e);
     let next_volume = plan.volumes().count() as u8 + 1;
     let mut changes = Changes { plan, random, steps: Vec::new(), next_volume };
     let residents = changes.plan.tenants.len() as u8;
