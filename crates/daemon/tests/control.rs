@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "drives real sockets")]
 
 use diecut_daemon::control_port::{Answer, ControlPort};
-use diecut_shard::control::{ControlRequest, ControlResponse, Status};
+use diecut_shard::control::{ControlRequest, ControlResponse};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -18,7 +18,7 @@ struct Port(AtomicU32);
 impl ControlPort for Port {
     fn request(&self, request: ControlRequest) -> Answer {
         let response = match request {
-            ControlRequest::Status => ControlResponse::Status(Box::new(Status::default())),
+            ControlRequest::Status => ControlResponse::Status(Box::default()),
             _ => {
                 self.0.fetch_add(1, Ordering::Relaxed);
                 ControlResponse::Done

@@ -38,6 +38,7 @@ pub(crate) struct Address {
 impl Address {
     /// Sends a message and wakes the thread. Gives it back if the queue is full; what was sent to a thread that is gone is
     /// dropped.
+    #[allow(clippy::result_large_err, reason = "what comes back is the message itself")]
     pub fn try_send(&self, message: Message) -> Result<(), Unsent> {
         match self.sender.try_send(message) {
             Ok(()) => {}
