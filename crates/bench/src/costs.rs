@@ -107,7 +107,7 @@ pub fn run(duration_ms: u64, server_core: usize, mut say: impl FnMut(&str)) -> O
     };
     let overwrite = LoadSpec {
         pattern: Pattern::Random,
-        operations_max: 2 * STACK_BYTES >> 12,
+        operations_max: (2 * STACK_BYTES) >> 12,
         block_bytes: 4096,
         depth: 128,
         ..in_order.clone()
