@@ -36,11 +36,12 @@ impl RecoveredChunk {
     }
 
     /// Runs of records, and notes that are not skips: see [`walk::runs`].
-    pub fn runs(&self, note: impl FnMut(u64, [u64; 3]), run: impl FnMut(Run)) {
+    #[must_use]
+    pub fn runs(&self, note: impl FnMut(u64, [u64; 3]), run: impl FnMut(Run)) -> bool {
         let mut page = [0; IU_SIZE_BYTES];
         let notes = &self.bytes[usize::from(self.head.data_count) * 8..];
         page[IU_SIZE_BYTES - notes.len()..].copy_from_slice(notes);
-        walk::runs(&self.head, &page, note, run);
+        walk::runs(&self.head, &page, note, run)
     }
 }
 
@@ -62,7 +63,7 @@ mod test {
         let chunk = RecoveredChunk::new(head, &page);
         assert_eq!((0..4).map(|record| chunk.record(record)).collect::<Vec<_>>(), [70, 71, 72, 73]);
         let (mut notes, mut runs) = (Vec::new(), Vec::new());
-        chunk.runs(|sequence, words| notes.push((sequence, words)), |run| runs.push(run));
+        assert!(chunk.runs(|sequence, words| notes.push((sequence, words)), |run| runs.push(run)));
         assert_eq!(notes, [(12, [1, 2, 3])]);
         let run = |sequence, first, count| Run { sequence, first, count };
         assert_eq!(runs, [run(9, 0, 3), run(20, 3, 1)]);

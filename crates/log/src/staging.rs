@@ -4,24 +4,28 @@
 //!
 //! | offset | size | field      | meaning                                                                |
 //! |-------:|-----:|------------|------------------------------------------------------------------------|
-//! |      0 |    8 | word       | published last: D5C7h, data count (16 bits), note count (16), 1 = valid |
+//! |      0 |    8 | word       | published last: D5C8h, data count (9 bits), note count (7), check (32) |
 //! |      8 |    8 | sequence   | first sequence of the chunk                                            |
 //! |     16 |    4 | segment    | where the chunk is to be programmed                                    |
 //! |     20 |    4 | generation | generation of that segment                                             |
 //! |     24 |    4 | offset     | IU of the head within it                                               |
-//! |     28 |    4 | version    | 1                                                                      |
+//! |     28 |    4 | version    | 2                                                                      |
 //! |     64 | 4096 | head       | records and notes as in a chunk head; the fixed fields are not valid   |
 //! |   4160 |  ... | data       | IUs                                                                    |
 //!
-//! The word makes all entries up to its counts true at once. A slot with another word is empty.
+//! The word makes all entries up to its counts true at once; 0 says that the slot is empty. Its check is the CRC-32C of
+//! the sequence and three CRC-32C: of the tags, of the CRC-32C of the IUs, and of the notes, up to the counts. A slot whose
+//! word is anything else is damaged: what it held is lost, and the store takes no more writes. The place is not covered:
+//! it changes while the word stands, and only tells a chunk that was programmed from one that was not.
 
 use crate::head;
-use diecut_units::{Buffer, BufferLoan, BufferMut, IU_SIZE_BYTES};
+use diecut_units::{Buffer, BufferLoan, BufferMut, IU_SIZE_BYTES, checksum, checksum_append};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Bytes before a slot's head.
 pub const SLOT_HEADER_SIZE_BYTES: usize = 64;
-const MAGIC: u64 = 0xd5c7;
+const MAGIC: u64 = 0xd5c8;
+const VERSION: u32 = 2;
 
 pub(crate) enum Body {
     Open(BufferMut),
@@ -61,7 +65,53 @@ pub(crate) struct Chunk {
     pub checksums: Vec<u32>,
 }
 
+/// What the word of a slot covers, checked as far as it was published.
+#[derive(Default)]
+pub(crate) struct Published {
+    data_count: u32,
+    note_count: u32,
+    tags_check: u32,
+    sums_check: u32,
+    notes_check: u32,
+}
+
+impl Published {
+    /// Takes in the entries up to `data_count` and `note_count`.
+    fn extend(&mut self, head: &[u8], sums: &[u32], data_count: u32, note_count: u32) {
+        let tags = |count: u32| head::RECORDS_OFFSET + 8 * count as usize;
+        self.tags_check = checksum_append(self.tags_check, &head[tags(self.data_count)..tags(data_count)]);
+        for sum in &sums[self.data_count as usize..data_count as usize] {
+            self.sums_check = checksum_append(self.sums_check, &sum.to_le_bytes());
+        }
+        for note in self.note_count as usize..note_count as usize {
+            let at = IU_SIZE_BYTES - head::NOTE_SIZE_BYTES * (note + 1);
+            self.notes_check = checksum_append(self.notes_check, &head[at..at + head::NOTE_SIZE_BYTES]);
+        }
+        (self.data_count, self.note_count) = (data_count, note_count);
+    }
+    fn word(&self, sequence: u64) -> u64 {
+        let mut all = [0; 20];
+        all[..8].copy_from_slice(&sequence.to_le_bytes());
+        all[8..12].copy_from_slice(&self.tags_check.to_le_bytes());
+        all[12..16].copy_from_slice(&self.sums_check.to_le_bytes());
+        all[16..].copy_from_slice(&self.notes_check.to_le_bytes());
+        MAGIC << 48
+            | u64::from(self.data_count) << 39
+            | u64::from(self.note_count) << 32
+            | u64::from(checksum(&all))
+    }
+}
+
+/// What a slot holds after a restart.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FoundSlot {
+    Empty,
+    Damaged,
+    Chunk { sequence: u64, segment: u32, generation: u32, offset: u32, data_count: u32, note_count: u32 },
+}
+
 pub(crate) struct Slot {
+    pub published: Published,
     pub header: Option<BufferMut>,
     pub body: Body,
     pub chunk: Option<Chunk>,
@@ -101,31 +151,61 @@ impl Slot {
             header[16..20].copy_from_slice(&segment.to_le_bytes());
             header[20..24].copy_from_slice(&generation.to_le_bytes());
             header[24..28].copy_from_slice(&offset.to_le_bytes());
-            header[28..32].copy_from_slice(&1u32.to_le_bytes());
+            header[28..32].copy_from_slice(&VERSION.to_le_bytes());
         }
     }
     pub fn publish(&mut self) {
+        if self.header.is_none() {
+            return;
+        }
         let chunk = self.chunk.as_ref().expect("a chunk is open");
-        let word =
-            (MAGIC << 48) | (u64::from(chunk.data_count) << 32) | (u64::from(chunk.note_count) << 16) | 1;
+        let (data_count, note_count) = (chunk.data_count, chunk.note_count);
+        if data_count + note_count == 0 {
+            return;
+        }
+        let mut published = std::mem::take(&mut self.published);
+        published.extend(self.bytes(), &chunk.checksums, data_count, note_count);
+        let word = published.word(chunk.sequence);
+        self.published = published;
         self.word(word);
     }
     pub fn clear(&mut self) {
+        self.published = Published::default();
         self.word(0);
     }
-    /// What a protected slot holds after a restart: sequence, segment, generation, offset, counts.
-    pub fn found(&self) -> Option<(u64, u32, u32, u32, u32, u32)> {
-        let header = self.header.as_ref()?;
+    /// What a slot holds after a restart.
+    pub fn found(&self) -> FoundSlot {
+        let Some(header) = self.header.as_ref() else { return FoundSlot::Empty };
         let long = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
         let publish = long(0);
-        if publish >> 48 != MAGIC || publish & 0xffff != 1 || word(28) != 1 {
-            return None;
+        if publish == 0 {
+            return FoundSlot::Empty;
         }
-        let (data, notes) = ((publish >> 32) as u32 & 0xffff, (publish >> 16) as u32 & 0xffff);
+        let (data_count, note_count) = ((publish >> 39) as u32 & 0x1ff, (publish >> 32) as u32 & 0x7f);
         let room = (self.bytes().len() - IU_SIZE_BYTES) / self.iu_bytes;
-        (data as usize <= room && head::fits(data as usize, notes as usize, 0))
-            .then(|| (long(8), word(16), word(20), word(24), data, notes))
+        let sequence = long(8);
+        if publish >> 48 != MAGIC
+            || word(28) != VERSION
+            || data_count as usize > room
+            || !head::fits(data_count as usize, note_count as usize, 0)
+        {
+            return FoundSlot::Damaged;
+        }
+        let sums: Vec<u32> = (0..data_count).map(|data| checksum(self.iu(data))).collect();
+        let mut published = Published::default();
+        published.extend(self.bytes(), &sums, data_count, note_count);
+        if published.word(sequence) != publish {
+            return FoundSlot::Damaged;
+        }
+        FoundSlot::Chunk {
+            sequence,
+            segment: word(16),
+            generation: word(20),
+            offset: word(24),
+            data_count,
+            note_count,
+        }
     }
     pub fn share(&mut self) {
         self.body = match std::mem::replace(&mut self.body, Body::Moving) {

@@ -363,6 +363,10 @@ impl<M: Divide> Shard<M> {
             return Err(ControlError { kind: ControlErrorKind::Invalid, message });
         }
         let record = VssdRecord { number: id.0, exported_ius, ..record };
+        if let Some(mut region) = record.staging_slot.and_then(|slot| self.staging_region(slot)) {
+            // What a vSSD that was deleted left there is nobody's.
+            region.fill(0);
+        }
         self.open_store(&record, now);
         Ok(record)
     }

@@ -323,6 +323,11 @@ fn create_vssd(state: &State, spec: &VssdSpec, plan: &mut Plan) -> Result<(), Co
     Ok(())
 }
 
+/// How much larger than what a vSSD can store its volumes may be: their maps are in memory, and a store has no room for
+/// more (`Log::map_ius_max`).
+const THIN_FACTOR: u64 = 64;
+const THIN_LEAST_BYTES: u64 = 4 << 30;
+
 fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<(), ControlError> {
     check_name("volume", &spec.name)?;
     if let Some(existing) = state.volumes.get(&spec.name) {
@@ -334,6 +339,19 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
     }
     if !state.vssds.contains_key(&spec.vssd) {
         return missing("vSSD", &spec.vssd);
+    }
+    let exported_ius = state.vssds[&spec.vssd].exported_ius;
+    let promised = state.volumes.values().filter(|volume| volume.vssd == spec.vssd);
+    let promised_bytes: u64 = promised.map(|volume| volume.size_bytes).sum();
+    let largest_bytes = (exported_ius * THIN_FACTOR * IU_SIZE_BYTES as u64).max(THIN_LEAST_BYTES);
+    if exported_ius > 0 && promised_bytes.saturating_add(spec.size_bytes) > largest_bytes {
+        let left_bytes = largest_bytes.saturating_sub(promised_bytes);
+        let message = format!(
+            "volume \"{}\": all volumes of vSSD \"{}\" together may have at most {largest_bytes} bytes, {THIN_FACTOR} times what it \
+             can store; {left_bytes} are left",
+            spec.name, spec.vssd
+        );
+        return Err(ControlError { kind: ControlErrorKind::Invalid, message });
     }
     let largest = (u64::from(u32::MAX) - 1) * IU_SIZE_BYTES as u64;
     if spec.size_bytes == 0

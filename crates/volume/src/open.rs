@@ -5,7 +5,7 @@
 
 use crate::Store;
 use crate::checkpoint::decode_volumes;
-use crate::map::{self, LEAF_ENTRIES, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, VolumeMap};
+use crate::map::{self, LEAF_ENTRIES, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
 use diecut_log::anchor::{Anchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::head::Head;
 use diecut_log::walk::Run;
@@ -444,7 +444,12 @@ impl Store {
         }
         let on_flash = opening.chunks.len();
         let whole: BTreeSet<_> = opening.chunks.iter().map(|chunk| name_of(&chunk.head)).collect();
-        for (slot, found) in self.log.found_in_staging() {
+        let (staged, damaged) = self.log.found_in_staging();
+        if damaged > 0 {
+            diecut_units::mark!("volume: staging damaged");
+            self.log.set_read_only("protected memory is damaged: the last acknowledged writes are lost");
+        }
+        for (slot, found) in staged {
             if whole.contains(&name_of(&found.head))
                 || found.head.data_count == 0 && found.head.note_count == 0
             {
@@ -462,7 +467,7 @@ impl Store {
         for (index, chunk) in opening.chunks.iter().enumerate() {
             let (mut last, mut last_note) = (0, 0);
             let mut notes = Vec::new();
-            chunk.runs(
+            let consistent = chunk.runs(
                 |sequence, words| {
                     last_note = last_note.max(sequence);
                     // The leaves have it, and newer ones that undo it may have been there too.
@@ -485,6 +490,7 @@ impl Store {
                 },
             );
             order.append(&mut notes);
+            opening.records_lost |= !consistent;
             if index < on_flash {
                 self.log.adopt_chunk(&chunk.head, last.max(last_note), last_note);
             }
@@ -608,49 +614,16 @@ impl Store {
     fn finish(&mut self) {
         let Opening { chunks, places, order, records_lost, anchor, .. } =
             *self.opening.take().expect("opening");
+        let mut room = self.log.map_ius_max();
+        let mut records_lost = records_lost;
+        for volume in &self.maps.volumes {
+            room = room.saturating_sub(volume.entries.len() as u64);
+        }
+        records_lost |= !self.replay_records(&chunks, &places, order, &anchor, room);
         if records_lost {
             // What the lost records said cannot be known: older data may show. No write may build on that.
             self.log
                 .set_read_only("the medium lost records of writes: some data may be older than acknowledged");
-        }
-        for (_, index, entry) in order {
-            match entry {
-                Entry::Run(run) => {
-                    if usize::from(chunks[index].head.stream) == STREAM_MAP {
-                        continue;
-                    }
-                    let records = run.first..run.first + run.count;
-                    let tag = |record: u32| chunks[index].record(record);
-                    for record in records.clone() {
-                        self.maps.prefetch((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
-                    }
-                    for record in records {
-                        let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
-                        replay_entry(self.maps.volume(volume), iu as usize, places[index].0 + 1 + record);
-                    }
-                }
-                Entry::Note(words) => {
-                    let volume = self.maps.volume((words[0] >> 8) as u16);
-                    match words[0] & 0xff {
-                        NOTE_DEALLOCATE => {
-                            let len = volume.entries.len() as u64;
-                            let end = words[1].saturating_add(words[2]).min(len) as usize;
-                            let first = words[1].min(len) as usize;
-                            volume.entries[first..end].fill(LogAddress::NONE.0);
-                            for leaf in first / LEAF_ENTRIES..end.div_ceil(LEAF_ENTRIES) {
-                                volume.mark_dirty(leaf * LEAF_ENTRIES);
-                            }
-                        }
-                        NOTE_CREATE => {
-                            volume.exists = true;
-                            volume.resize(words[2].max(volume.entries.len() as u64), anchor.sequence);
-                            volume.size_ius = words[2];
-                        }
-                        NOTE_DELETE => *volume = Default::default(),
-                        _ => {}
-                    }
-                }
-            }
         }
         let mut lost = false;
         for volume in &mut self.maps.volumes {
@@ -671,15 +644,87 @@ impl Store {
             self.log.set_read_only("the medium lost a part of the map: reads of what lay there fail");
         }
     }
-}
-
-/// Before the size of a volume is known, its map grows with its records.
-fn replay_entry(volume: &mut VolumeMap, iu: usize, place: u32) {
-    if volume.entries.len() <= iu {
-        volume.resize(iu as u64 + 1, 0);
+    /// Replays records over the leaves. `false` if one asks for more map than the store can have, or for no volume: it is
+    /// passed over. `room` is how many entries maps may still grow by.
+    fn replay_records(
+        &mut self,
+        chunks: &[RecoveredChunk],
+        places: &[LogAddress],
+        order: Vec<(u64, usize, Entry)>,
+        anchor: &Anchor,
+        mut room: u64,
+    ) -> bool {
+        let mut sound = true;
+        for (_, index, entry) in order {
+            match entry {
+                Entry::Run(run) => {
+                    if usize::from(chunks[index].head.stream) == STREAM_MAP {
+                        continue;
+                    }
+                    let records = run.first..run.first + run.count;
+                    let tag = |record: u32| chunks[index].record(record);
+                    for record in records.clone() {
+                        self.maps.prefetch((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
+                    }
+                    for record in records {
+                        if (tag(record) >> 48) as u16 == LEAF_VOLUME {
+                            sound = false;
+                            continue;
+                        }
+                        let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
+                        let volume = self.maps.volume(volume);
+                        if iu >= volume.entries.len() as u64 {
+                            // Before the size of a volume is known, its map grows with its records.
+                            let more = iu + 1 - volume.entries.len() as u64;
+                            if more > room {
+                                sound = false;
+                                continue;
+                            }
+                            room -= more;
+                            volume.resize(iu + 1, 0);
+                        }
+                        volume.entries[iu as usize] = places[index].0 + 1 + record;
+                        volume.mark_dirty(iu as usize);
+                    }
+                }
+                Entry::Note(words) => {
+                    if (words[0] >> 8) >= u64::from(LEAF_VOLUME) {
+                        sound = false;
+                        continue;
+                    }
+                    let volume = self.maps.volume((words[0] >> 8) as u16);
+                    match words[0] & 0xff {
+                        NOTE_DEALLOCATE => {
+                            let len = volume.entries.len() as u64;
+                            let end = words[1].saturating_add(words[2]).min(len) as usize;
+                            let first = words[1].min(len) as usize;
+                            volume.entries[first..end].fill(LogAddress::NONE.0);
+                            for leaf in first / LEAF_ENTRIES..end.div_ceil(LEAF_ENTRIES) {
+                                volume.mark_dirty(leaf * LEAF_ENTRIES);
+                            }
+                        }
+                        NOTE_CREATE => {
+                            let more = words[2].saturating_sub(volume.entries.len() as u64);
+                            if more > room {
+                                sound = false;
+                                continue;
+                            }
+                            room -= more;
+                            volume.exists = true;
+                            volume.resize(words[2].max(volume.entries.len() as u64), anchor.sequence);
+                            volume.size_ius = words[2];
+                        }
+                        NOTE_DELETE => {
+                            room += volume.entries.len() as u64;
+                            *volume = Default::default();
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        sound
     }
-    volume.entries[iu] = place;
-    volume.mark_dirty(iu);
 }
 
 fn name_of(head: &Head) -> (u32, u32, u32, u64) {
@@ -694,7 +739,7 @@ fn stream_bytes(head: &Head, user_bytes: usize) -> usize {
 fn entries(chunk: &RecoveredChunk) -> (u64, u64) {
     let mut last = chunk.head.sequence;
     let mut note_last = 0;
-    chunk.runs(
+    let _consistent = chunk.runs(
         |sequence, _| note_last = note_last.max(sequence),
         |run| last = last.max(run.sequence + u64::from(run.count) - 1),
     );

@@ -314,6 +314,14 @@ impl Store {
             }
             Change::Create { size_ius } => {
                 let size_ius = *size_ius;
+                let others =
+                    self.maps.volumes.iter().enumerate().filter(|(at, _)| *at != usize::from(volume));
+                let others: u64 = others.map(|(_, map)| map.entries.len() as u64).sum();
+                if others + size_ius > self.log.map_ius_max() {
+                    let result = Err(VolumeError::Full);
+                    completions.push(VolumeCompletion { token: queued.token, result, destination: None });
+                    return true;
+                }
                 let existing = self.maps.volume(volume);
                 if !existing.exists || existing.size_ius != size_ius {
                     let sequence = self.log.next_sequence();

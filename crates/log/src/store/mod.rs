@@ -10,7 +10,7 @@ mod release;
 use crate::anchor::{Anchor, AnchorWriter};
 use crate::head::{self, Head};
 use crate::mark::{self, Mark};
-use crate::staging::{Body, Chunk, ChunkState, Slot};
+use crate::staging::{Body, Chunk, ChunkState, FoundSlot, Published, Slot};
 use crate::{Layout, LogAddress, Owner, SLOT_HEADER_SIZE_BYTES, SegmentIndex};
 use diecut_units::{
     BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum, mutant,
@@ -235,7 +235,14 @@ fn usable_ius(layout: &Layout, segments: u32) -> u64 {
 
 fn plain_slot(layout: &Layout, iu_bytes: usize) -> Slot {
     let body = BufferMut::copy_from(&vec![0; IU_SIZE_BYTES + layout.chunk_ius() as usize * iu_bytes]);
-    Slot { header: None, body: Body::Open(body), chunk: None, iu_bytes, spare_checksums: Vec::new() }
+    Slot {
+        published: Published::default(),
+        header: None,
+        body: Body::Open(body),
+        chunk: None,
+        iu_bytes,
+        spare_checksums: Vec::new(),
+    }
 }
 
 fn absent() -> Segment {
@@ -274,6 +281,7 @@ impl Log {
                 let header = Some(body.split_to(SLOT_HEADER_SIZE_BYTES).into_buffer());
                 let body = body.into_buffer();
                 slots.push(Slot {
+                    published: Published::default(),
                     header,
                     body: Body::Open(body),
                     chunk: None,
@@ -481,6 +489,12 @@ impl Log {
     /// IUs of data that all segments but the reserve hold when chunks are full.
     pub fn usable_ius(&self) -> u64 {
         usable_ius(&self.layout, self.real_segments)
+    }
+
+    /// Most IUs that the maps of all volumes together may have, written or not: 64 times what is stored, and at least 4 GiB.
+    /// Nothing read from the medium makes them larger.
+    pub fn map_ius_max(&self) -> u64 {
+        (self.usable_ius() * 64).max(1 << 20)
     }
 
     /// As [`Log::usable_ius`], of a log with so much protected memory that is yet to be made.

@@ -44,25 +44,30 @@ impl Log {
         self.next_sequence = self.next_sequence.max(last_sequence + 1);
     }
 
-    /// Chunks found in protected staging: slot, head fields, head bytes.
-    pub fn found_in_staging(&self) -> Vec<(usize, RecoveredChunk)> {
-        let mut found = Vec::new();
+    /// Chunks found in protected staging: slot, head fields, head bytes. The number of slots that are damaged besides;
+    /// they stay as they are.
+    pub fn found_in_staging(&self) -> (Vec<(usize, RecoveredChunk)>, u32) {
+        let (mut found, mut damaged) = (Vec::new(), 0);
         for (index, slot) in self.slots[..self.user_slots].iter().enumerate() {
-            if let Some((sequence, segment, generation, offset, data, notes)) = slot.found() {
-                let head = Head {
-                    segment,
-                    generation,
-                    offset,
-                    data_count: data as u16,
-                    unit_count: (data + 1).div_ceil(self.layout.unit_ius) as u16,
-                    note_count: notes,
-                    sequence,
-                    ..Head::default()
-                };
-                found.push((index, RecoveredChunk::new(head, slot.bytes())));
+            match slot.found() {
+                FoundSlot::Empty => {}
+                FoundSlot::Damaged => damaged += 1,
+                FoundSlot::Chunk { sequence, segment, generation, offset, data_count, note_count } => {
+                    let head = Head {
+                        segment,
+                        generation,
+                        offset,
+                        data_count: data_count as u16,
+                        unit_count: (data_count + 1).div_ceil(self.layout.unit_ius) as u16,
+                        note_count,
+                        sequence,
+                        ..Head::default()
+                    };
+                    found.push((index, RecoveredChunk::new(head, slot.bytes())));
+                }
             }
         }
-        found
+        (found, damaged)
     }
 
     /// Empties a slot whose chunk is whole on flash.
