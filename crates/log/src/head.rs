@@ -88,7 +88,12 @@ pub fn put_note(bytes: &mut [u8], index: usize, sequence: u64, words: [u64; 3]) 
 
 /// A note: its sequence and words.
 pub fn note(bytes: &[u8], index: usize) -> (u64, [u64; 3]) {
-    let at = IU_SIZE_BYTES - NOTE_SIZE_BYTES * (index + 1);
+    note_before_end(&bytes[..IU_SIZE_BYTES], index)
+}
+
+/// A note of bytes that end where the head ends.
+pub(crate) fn note_before_end(bytes: &[u8], index: usize) -> (u64, [u64; 3]) {
+    let at = bytes.len() - NOTE_SIZE_BYTES * (index + 1);
     let word = |i: usize| u64::from_le_bytes(bytes[at + 8 * i..at + 8 * i + 8].try_into().expect("8 bytes"));
     (word(0), [word(1), word(2), word(3)])
 }

@@ -38,10 +38,7 @@ impl RecoveredChunk {
     /// Runs of records, and notes that are not skips: see [`walk::runs`].
     #[must_use]
     pub fn runs(&self, note: impl FnMut(u64, [u64; 3]), run: impl FnMut(Run)) -> bool {
-        let mut page = [0; IU_SIZE_BYTES];
-        let notes = &self.bytes[usize::from(self.head.data_count) * 8..];
-        page[IU_SIZE_BYTES - notes.len()..].copy_from_slice(notes);
-        walk::runs(&self.head, &page, note, run)
+        walk::runs(&self.head, &self.bytes[usize::from(self.head.data_count) * 8..], note, run)
     }
 }
 

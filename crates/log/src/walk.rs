@@ -16,12 +16,12 @@ pub struct Run {
 /// Greatest sequence that a store can reach: what lies beyond was not written by one.
 const SEQUENCE_MAX: u64 = 1 << 62;
 
-/// Splits a head's records into runs; gives notes that are not skips to `note`. `false` if the head contradicts itself:
+/// Splits a head's records into runs, with what stands at its end, up to all of it; gives notes that are not skips to `note`. `false` if the head contradicts itself:
 /// skips go forward, in records and in sequence, and no record is told twice.
 #[must_use]
 pub fn runs(
     head: &Head,
-    bytes: &[u8],
+    notes: &[u8],
     mut note: impl FnMut(u64, [u64; 3]),
     mut run: impl FnMut(Run),
 ) -> bool {
@@ -32,7 +32,7 @@ pub fn runs(
         return false;
     }
     for index in 0..head.note_count as usize {
-        let (at, words) = head::note(bytes, index);
+        let (at, words) = head::note_before_end(notes, index);
         if at >= SEQUENCE_MAX || at < head.sequence {
             consistent = false;
         } else if words[0] != head::SKIP {

@@ -582,8 +582,8 @@ impl Store {
             let entries = &mut self.maps.volume(volume).entries;
             let data = completion.destination.expect("read");
             let from = leaf * LEAF_ENTRIES;
-            for (entry, word) in entries[from..].iter_mut().zip(data.chunks_exact(4)) {
-                *entry = u32::from_le_bytes(word.try_into().expect("4 bytes"));
+            for (entry, word) in entries[from..].iter_mut().zip(data.as_chunks().0) {
+                *entry = u32::from_le_bytes(*word);
             }
         } else if count > 1 || !again {
             // Each by itself, and that twice.

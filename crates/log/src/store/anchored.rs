@@ -88,22 +88,32 @@ impl Log {
     /// Counts the places of a map as live. One without a block behind it becomes [`LogAddress::LOST`]. Gives the number of
     /// entries that are not [`LogAddress::NONE`], and whether one is lost.
     pub fn adopt_places(&mut self, entries: &mut [u32]) -> (u64, bool) {
-        // A map is large: what holds for all places of a segment is looked up once.
+        // A map is large: what holds for all places of a segment is looked up once, and the rest goes through them again.
         let is_whole =
             |segment: &Segment| segment.state != SegmentState::Absent && !segment.blocks.contains(&NO_BLOCK);
-        let whole: Vec<bool> = self.segments.iter().map(is_whole).collect();
-        let (mut used, mut lost) = (0, false);
-        for entry in entries {
-            let place = LogAddress(*entry);
-            if place == LogAddress::NONE {
-                continue;
+        let (shift, segment_ius) = (self.layout.segment_shift, self.layout.segment_ius);
+        let mut counts = vec![0u32; self.segments.len()];
+        let (mut none, mut odd) = (0, false);
+        for entry in entries.iter() {
+            match counts.get_mut((entry >> shift) as usize) {
+                Some(count) => {
+                    *count += 1;
+                    odd |= entry & ((1 << shift) - 1) >= segment_ius;
+                }
+                None if *entry == LogAddress::NONE.0 => none += 1,
+                None => odd = true,
             }
-            used += 1;
-            let segment = self.layout.segment_of(place).0 as usize;
-            let known =
-                whole.get(segment) == Some(&true) && self.layout.offset_of(place) < self.layout.segment_ius;
-            if known || place.is_place() && self.is_present(place) {
-                self.valid[segment] += 1;
+        }
+        let used = entries.len() as u64 - none;
+        odd |= counts.iter().zip(&self.segments).any(|(count, segment)| *count > 0 && !is_whole(segment));
+        if !odd {
+            self.valid.iter_mut().zip(&counts).for_each(|(valid, count)| *valid += count);
+            return (used, false);
+        }
+        let mut lost = false;
+        for entry in entries.iter_mut().filter(|entry| **entry != LogAddress::NONE.0) {
+            if LogAddress(*entry).is_place() && self.is_present(LogAddress(*entry)) {
+                self.validate(LogAddress(*entry));
             } else {
                 *entry = LogAddress::LOST.0;
                 lost = true;
