@@ -392,6 +392,10 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
         counting.count(row, &mut say);
     }
     for child in children::CHILDREN.iter().filter(|child| settings.wants(child.id)) {
+        if child.takes_long && settings.only.is_empty() {
+            say(&format!("{}: takes many minutes and is left out; --only {} runs it", child.id, child.id));
+            continue;
+        }
         say(&format!("{}: {}", child.id, child.what));
         let mut row = child.run()?;
         counting.count_child(child, &mut row, &mut say);

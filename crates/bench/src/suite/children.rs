@@ -5,41 +5,67 @@ use crate::counted::{self, valgrind};
 use std::path::PathBuf;
 use std::process::Command;
 
+/// Operations, and the arguments for so many of them.
+type Counted = (u64, fn(u64) -> Vec<String>);
+
 /// A program whose line of results is taken over.
 pub(crate) struct Child {
     pub(crate) id: &'static str,
     pub(crate) what: &'static str,
     /// Package and example.
     example: [&'static str; 2],
-    /// The line begins with this, and a number in millions per second follows.
+    /// What it is called with.
+    arguments: &'static [&'static str],
+    /// The line begins with this, and a number follows.
     line: &'static str,
+    unit: &'static str,
     target: Target,
+    /// Takes many minutes: runs only when it is asked for by name.
+    pub(crate) takes_long: bool,
     /// Operations of the shorter run under valgrind, and how the program is called for so many of them.
-    counted: (u64, fn(u64) -> Vec<String>),
+    counted: Option<Counted>,
     /// How the counted program differs from the measured one.
     counted_note: &'static str,
 }
 
-pub(crate) const CHILDREN: [Child; 2] = [
+pub(crate) const CHILDREN: [Child; 3] = [
     Child {
         id: "e",
         what: "volume engine alone, 256 GiB map, 28 % over-provisioning, random 4 KiB writes after two overwrites",
         example: ["diecut-volume", "engine"],
+        arguments: &[],
         line: "measured: ",
+        unit: "M/s",
         target: Target::AtLeast(3.0),
+        takes_long: false,
         // Map of 1 GiB, no cuts, erase blocks in proportion.
-        counted: (200_000, |writes| {
+        counted: Some((200_000, |writes| {
             ["1", "280", "0", "16"].map(String::from).into_iter().chain([writes.to_string()]).collect()
-        }),
+        })),
         counted_note: "; instructions with a map of 1 GiB",
     },
     Child {
         id: "f",
         what: "simulated die commands with bus phases, 64 dies busy",
         example: ["diecut-emulator", "die_commands"],
+        arguments: &[],
         line: "",
+        unit: "M/s",
         target: Target::AtLeast(8.0),
-        counted: (200_000, |commands| vec![commands.to_string()]),
+        takes_long: false,
+        counted: Some((200_000, |commands| vec![commands.to_string()])),
+        counted_note: "",
+    },
+    Child {
+        id: "g",
+        what: "restart after a cut under random overwrites, 1 TiB mapped, until a read and a write are served: worst of 20, processor time",
+        example: ["diecut-volume", "engine"],
+        arguments: &["1024", "280", "20", "1024", "1000000"],
+        line: "restart after 20 cuts until a read and a write are served: worst ",
+        unit: "s",
+        target: Target::AtMost(4.0),
+        takes_long: true,
+        counted: None,
         counted_note: "",
     },
 ];
@@ -53,7 +79,7 @@ impl Child {
 
     /// Instructions per operation.
     pub(crate) fn count(&self, row: &mut Row) -> Result<(), valgrind::Error> {
-        let (operations, arguments) = self.counted;
+        let Some((operations, arguments)) = self.counted else { return Ok(()) };
         let path = self.path().expect("it was just run");
         row.instructions_counted = Some(counted::rows::of_program(&path, operations, arguments)?);
         row.note += self.counted_note;
@@ -67,7 +93,7 @@ impl Child {
                 "the example {example} is not built: cargo build --release -p {package} --example {example}"
             )
         })?;
-        let output = Command::new(path).output()?;
+        let output = Command::new(path).args(self.arguments).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
             return Err(format!("{example} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
@@ -76,11 +102,18 @@ impl Child {
         let line = line.ok_or_else(|| format!("{example} printed no line \"{}..\"", self.line))?;
         let (number, rest) = line.split_once(' ').unwrap_or((line, ""));
         let value: f64 = number.parse().map_err(|_| format!("{example} printed \"{line}\""))?;
-        let mut row = Row::absolute(self.id, self.what, "M/s", value);
+        let mut row = Row::absolute(self.id, self.what, self.unit, value);
         row.target = Some(self.target);
         row.note = rest.trim_start_matches("M writes/s, ").trim_start_matches("million ").to_owned();
+        row.note += &peak_memory(&text);
         Ok(row)
     }
+}
+
+/// What the program says of its memory, if it does.
+fn peak_memory(text: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix("peak memory VmHWM:"));
+    line.map_or(String::new(), |memory| format!("; peak memory {}", memory.trim()))
 }
 
 #[cfg(test)]
