@@ -15,9 +15,9 @@
 //!
 //! # The system
 //!
-//! [`stack`] is the whole: hosts with the shipped initiator ([`hosts`]) over [`network`] pipes that cut, delay and lose,
+//! [`stack`] is the whole: hosts with the shipped initiator (`hosts`) over [`network`] pipes that cut, delay and lose,
 //! the shipped shard (target, admission, namespaces, volumes, logs, pool, catalog), and the emulated device with faults of
-//! the medium and power cuts at any of its operations. A plan can let commands in through a [`door`] below the target
+//! the medium and power cuts at any of its operations. A plan can let commands in through a `door` below the target
 //! instead, where bugs that need no network are found faster. [`model`] is a model of the whole: it checks the checkers.
 //!
 //! # Coverage: what the simulator does not exercise

@@ -56,7 +56,7 @@ mod test {
     /// Both ways give the same, whatever the length.
     #[test]
     fn short_and_long_agree() {
-        let bytes: Vec<u8> = (0..200u32).map(|at| (at * 37 + (at * at >> 2)) as u8).collect();
+        let bytes: Vec<u8> = (0..200u32).map(|at| (at * 37 + ((at * at) >> 2)) as u8).collect();
         for end in 0..bytes.len() {
             let long = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &bytes[..end]) as u32;
             assert_eq!(checksum(&bytes[..end]), long, "{end} bytes");

@@ -3,7 +3,7 @@
 //!
 //! What is counted: instructions in user space of the server's side. For rows with a server, the shipped shard without the
 //! reactor and without the kernel: bytes of commands go in, bytes of answers come out, in rounds as the reactor makes them
-//! ([`wire`]); the host's side and the copies that the kernel makes are not counted. For the engines alone, the whole
+//! (`wire.rs`); the host's side and the copies that the kernel makes are not counted. For the engines alone, the whole
 //! program, with the loop that asks. Each figure is the difference of a run with twice as many operations and one with
 //! once as many, so that everything before cancels out.
 //!
