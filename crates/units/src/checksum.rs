@@ -11,26 +11,32 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= SHORT_MAX_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has the instruction.
-        return unsafe { short(bytes) };
+        return unsafe { short(0, bytes) };
     }
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// CRC-32C of a few bytes.
+/// Continues a CRC-32C over a few bytes.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 #[inline]
-fn short(bytes: &[u8]) -> u32 {
+fn short(checksum: u32, bytes: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
     let (words, rest) = bytes.as_chunks::<8>();
-    let long =
-        words.iter().fold(u64::from(u32::MAX), |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
+    // The register of a CRC-32C is the complement of what it is told as.
+    let register = u64::from(!checksum);
+    let long = words.iter().fold(register, |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
     !rest.iter().fold(long as u32, |crc, byte| _mm_crc32_u8(crc, *byte))
 }
 
 /// Continues a CRC-32C over more bytes: `checksum_append(checksum(a), b) == checksum(a ++ b)`.
+#[inline]
 pub fn checksum_append(checksum: u32, bytes: &[u8]) -> u32 {
-    // The register of a CRC-32C is the complement of what it is told as.
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() <= SHORT_MAX_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction.
+        return unsafe { short(checksum, bytes) };
+    }
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!checksum));
     digest.update(bytes);
     digest.finalize() as u32
@@ -60,6 +66,11 @@ mod test {
         for end in 0..bytes.len() {
             let long = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &bytes[..end]) as u32;
             assert_eq!(checksum(&bytes[..end]), long, "{end} bytes");
+            for cut in [0, 1, 7, 8, 65, end].map(|cut: usize| cut.min(end)) {
+                let (front, back) = bytes.split_at(cut);
+                let joined = checksum_append(checksum(front), &back[..end - cut]);
+                assert_eq!(joined, long, "{end} bytes, cut at {cut}");
+            }
         }
     }
 }

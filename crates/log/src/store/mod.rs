@@ -13,7 +13,8 @@ use crate::mark::{self, Mark};
 use crate::staging::{Body, Chunk, ChunkState, FoundSlot, Published, Slot};
 use crate::{Layout, LogAddress, Owner, SLOT_HEADER_SIZE_BYTES, SegmentIndex};
 use diecut_units::{
-    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum, mutant,
+    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum, checksum_append,
+    mutant,
 };
 use diecut_vssd::space::{
     EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceCompletion, SpaceError, SpaceToken,
@@ -186,8 +187,6 @@ pub struct Log {
     live: Vec<bool>,
     spare_entries: Vec<Vec<CopyEntry>>,
     entries: Vec<(u64, LogAddress)>,
-    /// Checksums of a chunk, as they are summed up.
-    checksum_bytes: Vec<u8>,
     pool: BufferPool,
     statistics: LogStatistics,
     read_only: Option<&'static str>,
@@ -337,7 +336,6 @@ impl Log {
             live: Vec::new(),
             spare_entries: Vec::new(),
             entries: Vec::new(),
-            checksum_bytes: Vec::new(),
             pool: BufferPool::new(),
             statistics: LogStatistics::default(),
             read_only: None,

@@ -9,10 +9,8 @@ impl Log {
         let chunk = slot.chunk.as_mut().expect("sealed");
         let stream = chunk.stream as usize;
         let segment = &self.segments[chunk.segment as usize];
-        let sums = &mut self.checksum_bytes;
-        sums.clear();
-        sums.extend(chunk.checksums.iter().flat_map(|sum| sum.to_le_bytes()));
-        let data_check = checksum(sums);
+        let data_check =
+            chunk.checksums.iter().fold(0, |check, sum| checksum_append(check, &sum.to_le_bytes()));
         let head = Head {
             stream: chunk.stream,
             segment: chunk.segment,
