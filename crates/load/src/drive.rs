@@ -25,6 +25,9 @@ use thiserror::Error;
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Rounds without work before a thread sleeps.
 const IDLE_ROUNDS: u32 = 64;
+/// Pauses of the processor after a round without work. Asking an empty socket again at once takes its lock from the server, whose
+/// sends are slowed by it.
+const IDLE_PAUSES: u32 = 20;
 /// A moment this near is waited for awake: the kernel's timer counts milliseconds.
 const SPIN_BELOW: Span = Span::from_micros(1_500);
 /// How long a server may take for anything before the load is given up.
@@ -396,6 +399,11 @@ impl Share<'_> {
                 return Ok(());
             }
             idle_rounds = if worked { 0 } else { idle_rounds.saturating_add(1) };
+            if !worked {
+                for _ in 0..IDLE_PAUSES {
+                    std::hint::spin_loop();
+                }
+            }
             let waiting = self.lanes.iter().any(|lane| lane.job.under_way() > 0);
             if worked || !waiting {
                 alive_at = now;

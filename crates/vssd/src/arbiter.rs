@@ -8,7 +8,7 @@
 use crate::pool::{Kind, POOL_TOKEN_BIT, Pool};
 use crate::share::{Share, Standing};
 use crate::{Isolation, VssdId};
-use diecut_media::{Command, Media, MediaToken};
+use diecut_media::{Command, Media, MediaToken, Operation};
 use diecut_units::{Time, mark, mutant};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -41,6 +41,8 @@ pub(crate) struct Die {
     members: u32,
     /// Where the flow served last stood; a flow that was idle starts here and not earlier.
     virtual_time: u64,
+    /// What waits in the queues of its flows.
+    queued: u32,
     pub in_flight: u16,
     pub programs: u16,
     pub free: BinaryHeap<Reverse<(u32, u32)>>,
@@ -54,6 +56,7 @@ impl Die {
             flows: Vec::new(),
             members: 0,
             virtual_time: 0,
+            queued: 0,
             in_flight: 0,
             programs: 0,
             free,
@@ -154,16 +157,43 @@ impl Pool {
         }
     }
 
-    /// Queues an operation at its die.
-    pub(crate) fn enqueue<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
-        let op = self.ops[at as usize].as_ref().expect("the operation lives");
-        let number = self.die_of(op.block);
+    /// Queues an operation that waited for something else, with what it asks of the medium.
+    pub(crate) fn enqueue_stored<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
+        let op = self.ops[at as usize].as_mut().expect("the operation lives");
+        let operation = op.operation.take().expect("submitted once");
+        self.enqueue(at, operation, media, now);
+    }
+
+    /// Queues an operation at its die; one that finds nobody waiting there, and room, goes on at once.
+    pub(crate) fn enqueue<M: Media + ?Sized>(
+        &mut self,
+        at: u32,
+        operation: Operation,
+        media: &mut M,
+        now: Time,
+    ) {
+        let op = self.ops[at as usize].as_mut().expect("the operation lives");
+        let (id, class, kind) = (op.owner, op.class as usize, op.kind);
+        let number = (op.block / self.geometry.erase_blocks_per_die()) as usize;
         let unit = self.blocks[op.block as usize].logical.unit;
-        let (id, class) = (op.owner, op.class as usize);
-        let vssd = self.at_of(id).expect("busy vSSDs stay");
-        let place = self.vssds[vssd].units[usize::from(unit.0)].flow;
+        let vssd = usize::from(self.vssd_numbers[id.0 as usize]);
+        let place = usize::from(self.vssds[vssd].units[usize::from(unit.0)].flow);
+        let die = &mut self.dies[number];
+        let flow = &mut die.flows[place];
+        if die.queued == 0
+            && die.in_flight < self.config.die_window
+            && (kind == Kind::Read || die.programs < self.config.program_window)
+            && !flow.is_limited
+        {
+            // What `choose` would find: the only one that waits.
+            flow.skipped = [0; 5];
+            let start = flow.used.max(die.virtual_time);
+            return self.hand_over(number, place, start, at, operation, media, now);
+        }
+        op.operation = Some(operation);
         let limit = self.queue_limit(number);
-        let flow = &mut self.dies[number].flows[usize::from(place)];
+        let die = &mut self.dies[number];
+        let flow = &mut die.flows[place];
         if flow.queued >= limit || !flow.parked.is_empty() {
             mark!("vssd: queue of a die full");
             flow.parked.push_back(at);
@@ -177,6 +207,7 @@ impl Pool {
         let class = if flow.owner.is_some() { class } else { 0 };
         flow.classes[class].push_back(at);
         flow.queued += 1;
+        die.queued += 1;
         self.dispatch(number, media, now);
     }
 
@@ -188,13 +219,15 @@ impl Pool {
     /// Lets a parked operation into the place that became free.
     fn unpark(&mut self, die: usize, flow: usize) {
         let limit = self.queue_limit(die);
-        let flow = &mut self.dies[die].flows[flow];
+        let die = &mut self.dies[die];
+        let flow = &mut die.flows[flow];
         while flow.queued < limit {
             let Some(at) = flow.parked.pop_front() else { return };
             let op = self.ops[at as usize].as_ref().expect("it lives");
             let class = if flow.owner.is_some() { op.class as usize } else { 0 };
             flow.classes[class].push_back(at);
             flow.queued += 1;
+            die.queued += 1;
             let id = op.owner;
             let vssd = self.vssd_numbers[id.0 as usize];
             let vssd = &mut self.vssds[usize::from(vssd)];
@@ -207,10 +240,7 @@ impl Pool {
 
     /// Hands operations to a die until its window is full.
     pub(crate) fn dispatch<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
-        loop {
-            if self.dies[number].in_flight >= self.config.die_window {
-                return;
-            }
+        while self.dies[number].queued > 0 && self.dies[number].in_flight < self.config.die_window {
             let Some((start, flow, class)) = self.choose(number, now) else { return };
             let die = &mut self.dies[number];
             let own = &mut die.flows[flow];
@@ -220,36 +250,55 @@ impl Pool {
             }
             let at = own.classes[class].pop_front().expect("its head was ready");
             own.queued -= 1;
+            die.queued -= 1;
             let op = self.ops[at as usize].as_mut().expect("it lives");
-            let costs = &self.config.costs;
-            let first_page = op.first_iu / self.shape.ius_per_page();
-            let pages = u64::from(op.end_page.saturating_sub(first_page));
-            let cost_ns = match op.kind {
-                Kind::Read => pages * costs.read_page_ns,
-                Kind::Append => {
-                    (pages / u64::from(self.shape.program_unit_pages)).max(1) * costs.program_unit_ns
-                }
-                Kind::Erase => costs.erase_ns,
-            };
-            die.virtual_time = start;
-            own.used = if mutant!("vssd: time of a die costs nothing") {
-                start
-            } else {
-                start + cost_ns * 100 / own.weight
-            };
-            die.in_flight += 1;
-            die.programs += u16::from(op.kind != Kind::Read);
-            let limited = own.is_limited.then_some((op.owner, op.bytes));
             let operation = op.operation.take().expect("submitted once");
-            if let Some((id, bytes)) = limited {
+            if own.is_limited {
+                let (id, bytes) = (op.owner, op.bytes);
                 let at = self.vssd_numbers[id.0 as usize];
                 self.vssds[usize::from(at)].bucket.charge(bytes, now, self.config.rate_burst_ns);
             }
             if !self.dies[number].flows[flow].parked.is_empty() {
                 self.unpark(number, flow);
             }
-            media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
+            self.hand_over(number, flow, start, at, operation, media, now);
         }
+    }
+
+    /// Charges a flow, which stands at `start` in virtual time, for the die's time, and gives the medium the operation.
+    #[expect(clippy::too_many_arguments, reason = "whose, where, when and what, once for each operation")]
+    #[inline]
+    fn hand_over<M: Media + ?Sized>(
+        &mut self,
+        number: usize,
+        flow: usize,
+        start: u64,
+        at: u32,
+        operation: Operation,
+        media: &mut M,
+        now: Time,
+    ) {
+        let op = self.ops[at as usize].as_ref().expect("it lives");
+        let die = &mut self.dies[number];
+        let own = &mut die.flows[flow];
+        let costs = &self.config.costs;
+        let pages = || u64::from(op.end_page.saturating_sub(op.first_iu / self.shape.ius_per_page()));
+        let cost_ns = match op.kind {
+            Kind::Read => pages() * costs.read_page_ns,
+            Kind::Append => {
+                (pages() / u64::from(self.shape.program_unit_pages)).max(1) * costs.program_unit_ns
+            }
+            Kind::Erase => costs.erase_ns,
+        };
+        die.virtual_time = start;
+        own.used = if mutant!("vssd: time of a die costs nothing") {
+            start
+        } else {
+            start + cost_ns * 100 / own.weight
+        };
+        die.in_flight += 1;
+        die.programs += u16::from(op.kind != Kind::Read);
+        media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
     }
 
     /// The flow and class a die serves next, and where the flow stands in virtual time.

@@ -125,6 +125,7 @@ pub(crate) struct Op {
     pub end_page: u32,
     /// What it takes of its vSSD's rate.
     pub bytes: u64,
+    /// What the medium is asked, until it is asked.
     pub operation: Option<Operation>,
 }
 
@@ -319,7 +320,7 @@ impl Pool {
                     .push((id, SpaceCompletion { token, result: Ok(()), destination: None, oob: None }));
             }
             while let Some(at) = self.journal.as_mut().and_then(Journal::take_erase) {
-                self.enqueue(at, media, now);
+                self.enqueue_stored(at, media, now);
             }
         }
         self.kick_journal(media, now);
@@ -563,8 +564,7 @@ impl Pool {
             }
             _ => 0,
         };
-        let op =
-            Op { kind, owner, class, block, token, first_iu, end_page, bytes, operation: Some(operation) };
+        let op = Op { kind, owner, class, block, token, first_iu, end_page, bytes, operation: None };
         let at = match self.free_ops.pop() {
             Some(at) => {
                 self.ops[at as usize] = Some(op);
@@ -585,11 +585,13 @@ impl Pool {
             && !mutant!("vssd: erase before journal")
         {
             journal.waiting_erases.push_back((journal.pushed(), at));
+            self.ops[at as usize].as_mut().expect("just stored").operation = Some(operation);
             self.kick_journal(media, now);
         } else if waits {
             state.waiting.push_back(at);
+            self.ops[at as usize].as_mut().expect("just stored").operation = Some(operation);
         } else {
-            self.enqueue(at, media, now);
+            self.enqueue(at, operation, media, now);
         }
     }
 
@@ -703,7 +705,7 @@ impl Pool {
                 _ => block.erased,
             };
             if ready {
-                self.enqueue(at, media, now);
+                self.enqueue_stored(at, media, now);
             } else if block.failed {
                 let op = self.ops[at as usize].take().expect("it lives");
                 self.free_ops.push(at);
