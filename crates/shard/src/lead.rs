@@ -10,7 +10,7 @@ use crate::plan::{Step, alloc_refused};
 use crate::shard::Shard;
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
-use diecut_units::Time;
+use diecut_units::{Time, mark, mutant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -165,6 +165,7 @@ impl<M: Divide> Shard<M> {
             None => true,
         });
         for answer in arrived {
+            mark!("shard: step carried out by another shard");
             if let Some(error) = answer.refusal {
                 running.refusal = Some(error);
             }
@@ -173,7 +174,9 @@ impl<M: Divide> Shard<M> {
             }
             self.take_back(answer.returned);
         }
-        if !running.is_done_here || !running.awaited.is_empty() {
+        if !running.is_done_here
+            || !running.awaited.is_empty() && !mutant!("shard: members are not waited for")
+        {
             return Progress::Waits;
         }
         if let Step::DeallocVssd { number } = step {
@@ -277,6 +280,7 @@ impl<M: Divide> Shard<M> {
             self.take_back(answer.returned);
             return Progress::Refused(error);
         }
+        mark!("shard: vSSD made by another shard");
         self.made(name, record, running)
     }
 

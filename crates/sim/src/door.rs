@@ -7,12 +7,12 @@
 use crate::administration::volume_name;
 use crate::entrance::Entrance;
 use crate::plan::{Lane, Range};
+use crate::shards::Shards;
 use crate::system::{HostAnswer, HostCommand, HostError, HostToken};
 use crate::tag::VolumeNumber;
-use diecut_emulator::Device;
 use diecut_namespace::contract::*;
-use diecut_shard::drive::Action;
-use diecut_shard::{DOOR_SOURCE_BIT, Shard};
+use diecut_shard::DOOR_SOURCE_BIT;
+use diecut_shard::drive::{Action, ConnectionId};
 use diecut_units::{Buffer, BufferMut, ContentMode, Time, mark};
 use std::collections::BTreeMap;
 
@@ -85,9 +85,10 @@ impl Entrance for Door {
         token: HostToken,
         command: HostCommand,
         mode: ContentMode,
-        shard: &mut Shard<Device>,
+        shards: &mut Shards,
         now: Time,
     ) {
+        let shard = shards.lead_mut();
         let (volume, operation) = operation(command, mode);
         let namespace = NamespaceId(shard.state().volumes[&volume_name(volume)].namespace);
         self.waiting.insert(token.0, Waiting { lane, lost: false });
@@ -100,7 +101,8 @@ impl Entrance for Door {
             operation,
         });
     }
-    fn exchange(&mut self, shard: &mut Shard<Device>, now: Time) -> bool {
+    fn exchange(&mut self, shards: &mut Shards, now: Time) -> bool {
+        let shard = shards.lead_mut();
         self.ready = shard.is_ready();
         let mut completions = Vec::new();
         shard.take_completions(&mut completions);
@@ -129,11 +131,12 @@ impl Entrance for Door {
         }
         false
     }
-    fn act(&mut self, _actions: &mut Vec<Action>, _shard: &mut Shard<Device>, _now: Time) {}
+    fn act(&mut self, _shard: u16, _actions: &mut Vec<Action>, _shards: &mut Shards, _now: Time) {}
+    fn adopted(&mut self, _connection: ConnectionId, _shard: u16) {}
     fn take_answers(&mut self, answers: &mut Vec<HostAnswer>) {
         answers.append(&mut self.answers);
     }
-    fn next_event(&self, _shard: &Shard<Device>) -> Time {
+    fn next_event(&self, _shards: &Shards) -> Time {
         self.stalled.values().map(|(until, _)| *until).min().unwrap_or(Time::NEVER)
     }
     fn disconnect(&mut self, lane: Lane, _now: Time) {

@@ -1,13 +1,13 @@
-//! Where hosts' commands enter a shard: over the network ([`crate::hosts`]), or through a door below the target
+//! Where hosts' commands enter the shards: over the network ([`crate::hosts`]), or through a door below the target
 //! ([`crate::door`]).
 
 use crate::plan::Lane;
+use crate::shards::Shards;
 use crate::system::{HostAnswer, HostCommand, HostToken};
-use diecut_emulator::Device;
-use diecut_shard::Shard;
+use diecut_shard::drive::{Action, ConnectionId};
 use diecut_units::{ContentMode, Time};
 
-/// See the module. The shard is lent to each call that needs it.
+/// See the module. The shards are lent to each call that needs it.
 pub trait Entrance {
     /// Whether the lane's host can send a command now.
     fn is_connected(&self, lane: Lane) -> bool;
@@ -18,17 +18,19 @@ pub trait Entrance {
         token: HostToken,
         command: HostCommand,
         mode: ContentMode,
-        shard: &mut Shard<Device>,
+        shards: &mut Shards,
         now: Time,
     );
-    /// Carries what is due between hosts and shard, in both directions; whether there was anything.
-    fn exchange(&mut self, shard: &mut Shard<Device>, now: Time) -> bool;
-    /// Takes what the shard wants of its driver.
-    fn act(&mut self, actions: &mut Vec<diecut_shard::drive::Action>, shard: &mut Shard<Device>, now: Time);
+    /// Carries what is due between hosts and shards, in both directions; whether there was anything.
+    fn exchange(&mut self, shards: &mut Shards, now: Time) -> bool;
+    /// Takes what a shard wants of its driver.
+    fn act(&mut self, shard: u16, actions: &mut Vec<Action>, shards: &mut Shards, now: Time);
+    /// A connection that was handed over reaches its home.
+    fn adopted(&mut self, connection: ConnectionId, shard: u16);
     /// Answers that hosts got, in order.
     fn take_answers(&mut self, answers: &mut Vec<HostAnswer>);
     /// When [`Entrance::exchange`] has something to do.
-    fn next_event(&self, shard: &Shard<Device>) -> Time;
+    fn next_event(&self, shards: &Shards) -> Time;
     /// The host hangs up; it connects again by itself.
     fn disconnect(&mut self, lane: Lane, now: Time);
     /// Nothing of the lane's present connections gets through any more, and neither end is told.
@@ -37,9 +39,9 @@ pub trait Entrance {
     fn stall(&mut self, lane: Lane, until: Time);
     /// Nothing arrives in either direction until then.
     fn silence(&mut self, lane: Lane, until: Time);
-    /// The shard is gone, and every connection with it.
+    /// The server is gone, and every connection with it.
     fn crash(&mut self);
-    /// A new shard stands.
+    /// A new server stands.
     fn restarted(&mut self, now: Time);
     /// Something was changed: hosts that are not connected try again at once.
     fn nudge(&mut self, now: Time);

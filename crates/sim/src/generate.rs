@@ -30,6 +30,8 @@ pub struct Shape {
     pub hosts: bool,
     /// Whether administrators change what exists meanwhile.
     pub changes: bool,
+    /// Whether some servers have several shards, and another number after each death.
+    pub shards: bool,
 }
 
 impl Default for Shape {
@@ -44,6 +46,7 @@ impl Default for Shape {
             steps_max: 0,
             hosts: true,
             changes: false,
+            shards: false,
         }
     }
 }
@@ -63,6 +66,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         hosts: shape.hosts,
         slow_core: false,
         until_cleaned: shape.hosts && shape.changes && shape.steps_max == 0,
+        shards: vec![1],
     };
     let mut plan = Plan { seed, system, tenants, steps, faults, saturation: None };
     if shape.hosts {
@@ -71,7 +75,18 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     if shape.hosts && shape.changes {
         changes::add(&mut plan, shape.faults);
     }
+    if shape.hosts && shape.shards {
+        add_shards(&mut plan);
+    }
     plan
+}
+
+/// Half of the servers have several shards in some of their lives. Several need protected memory.
+fn add_shards(plan: &mut Plan) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x7368_6172_6473);
+    if plan.system.protected_memory && random.random_ratio(1, 2) {
+        plan.system.shards = (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3, 4])).collect();
+    }
 }
 
 /// Some runs end with a comparison of shares: of two tenants that share dies or core, or of two connections of one.
@@ -304,6 +319,19 @@ mod test {
         assert_ne!(plan, generate(8, &Shape::default()));
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn some_servers_have_several_shards_and_never_the_same_number() {
+        let shape = Shape { changes: true, shards: true, ..Shape::default() };
+        let plans: Vec<Plan> = (0..100).map(|seed| generate(seed, &shape)).collect();
+        let of = |what: fn(&[u16]) -> bool| plans.iter().filter(|plan| what(&plan.system.shards)).count();
+        assert!(of(|shards| shards == [1]) > 30);
+        assert!(of(|shards| shards.iter().any(|count| *count > 1)) > 30);
+        assert!(of(|shards| shards.windows(2).any(|two| two[0] != two[1])) > 20);
+        assert!(of(|shards| shards.contains(&4)) > 5);
+        let without = Shape { protected_memory: Some(false), ..shape };
+        assert_eq!(generate(1, &without).system.shards, [1], "one shard keeps all block states then");
     }
 
     #[test]

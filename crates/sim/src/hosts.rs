@@ -10,15 +10,14 @@ use crate::administration::{host_name, subsystem_name};
 use crate::entrance::Entrance;
 use crate::network::Pipe;
 use crate::plan::{Lane, Plan, Range};
+use crate::shards::{Carried, Shards};
 use crate::system::{HostAnswer, HostCommand, HostError, HostToken};
-use diecut_emulator::Device;
 use diecut_initiator::{
     Admin, Command, Completion, HostError as StreamError, LbaSpan, QueuePair, QueueParameters, Sink, Token,
 };
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::{QualifiedName, Status};
-use diecut_shard::Shard;
-use diecut_shard::drive::{Action, ConnectionId, Drive, Event};
+use diecut_shard::drive::{Action, ConnectionId, Event};
 use diecut_units::{Buffer, ContentMode, Span, Time, mark};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -37,6 +36,8 @@ const QUEUE_DEPTH: u16 = 32;
 #[derive(Debug)]
 struct Stream {
     id: ConnectionId,
+    /// The shard that has it; none while it is handed over.
+    shard: Option<u16>,
     to_target: Pipe,
     to_host: Pipe,
     /// The target does not read it now.
@@ -121,9 +122,10 @@ impl Sink for Brought<'_> {
 }
 
 impl Stream {
-    fn new(id: ConnectionId, latency: Span) -> Stream {
+    fn new(id: ConnectionId, shard: u16, latency: Span) -> Stream {
         Stream {
             id,
+            shard: Some(shard),
             to_target: Pipe::new(latency),
             to_host: Pipe::new(latency),
             paused: false,
@@ -132,6 +134,13 @@ impl Stream {
             vanished: false,
             told_at: Time::ZERO,
         }
+    }
+}
+
+impl Stream {
+    /// Whether its shard takes bytes of it now.
+    fn is_read(&self, shards: &Shards, now: Time) -> bool {
+        !self.paused && self.shard.is_some_and(|shard| shards.core_free_at(shard) <= now)
     }
 }
 
@@ -213,18 +222,29 @@ impl Hosts {
         of_hosts.chain(self.orphans.iter_mut()).find(|stream| stream.id == id)
     }
 
-    fn tell(&mut self, event: Event, shard: &mut Shard<Device>, now: Time) {
+    fn shard_of(&mut self, id: ConnectionId) -> Option<u16> {
+        self.find(id).and_then(|stream| stream.shard)
+    }
+
+    fn tell(&mut self, shard: u16, event: Event, shards: &mut Shards, now: Time) {
         let mut actions = Vec::new();
-        shard.handle(event, now, &mut actions);
-        self.act(&mut actions, shard, now);
+        shards.handle(shard, event, now, &mut actions);
+        self.act(shard, &mut actions, shards, now);
         assert!(actions.is_empty(), "administrators are answered by work only");
     }
 
     /// Bytes of a stream reach the shard, in a window for them if it has one, as the reactor does.
-    fn bring(&mut self, connection: ConnectionId, bytes: &[u8], shard: &mut Shard<Device>, now: Time) {
+    fn bring(&mut self, connection: ConnectionId, bytes: &[u8], shards: &mut Shards, now: Time) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (event, length) = match shard.receive_window(connection) {
+            let Some(shard) = self.shard_of(connection) else {
+                // It is on its way to another shard; its socket still has the rest.
+                if let Some(stream) = self.find(connection) {
+                    stream.to_target.give_back(rest, now);
+                }
+                return;
+            };
+            let (event, length) = match shards.receive_window(shard, connection) {
                 Some(window) => {
                     mark!("hosts: received in a window");
                     let len_bytes = window.len().min(rest.len());
@@ -233,15 +253,16 @@ impl Hosts {
                 }
                 None => (Event::Received { connection, bytes: Buffer::copy_from(rest) }, rest.len()),
             };
-            self.tell(event, shard, now);
+            self.tell(shard, event, shards, now);
             rest = &rest[length..];
         }
     }
 
     /// Takes output of the target for a stream, as much as its buffer holds.
-    fn transmit(&mut self, id: ConnectionId, shard: &mut Shard<Device>, now: Time) {
+    fn transmit(&mut self, id: ConnectionId, shards: &mut Shards, now: Time) {
         loop {
-            let Some(outbox) = shard.outbox(id).filter(|outbox| !outbox.is_empty()) else { return };
+            let Some(shard) = self.shard_of(id) else { return };
+            let Some(outbox) = shards.outbox(shard, id).filter(|outbox| !outbox.is_empty()) else { return };
             let (smooth, mut random) = (self.smooth, self.random.clone());
             let Some(stream) = self.find(id) else { return };
             let room = SOCKET_BUFFER_BYTES.saturating_sub(stream.to_host.len_bytes());
@@ -255,15 +276,16 @@ impl Hosts {
             stream.to_host.send(&bytes[..copied], now, smooth, &mut random);
             self.random = random;
             let mut actions = Vec::new();
-            shard.sent(id, copied, &mut actions);
-            self.act(&mut actions, shard, now);
+            shards.sent(shard, id, copied, now, &mut actions);
+            self.act(shard, &mut actions, shards, now);
         }
     }
 
-    fn open(&mut self, lane: usize, shard: &mut Shard<Device>, now: Time) -> Stream {
-        let stream = Stream::new(ConnectionId(self.next_connection), self.hosts[lane].latency);
+    fn open(&mut self, lane: usize, shards: &mut Shards, now: Time) -> Stream {
+        let shard = shards.any();
+        let stream = Stream::new(ConnectionId(self.next_connection), shard, self.hosts[lane].latency);
         self.next_connection += 1;
-        self.tell(Event::Accepted { connection: stream.id }, shard, now);
+        self.tell(shard, Event::Accepted { connection: stream.id }, shards, now);
         stream
     }
 
@@ -309,21 +331,21 @@ impl Hosts {
     }
 
     /// Segments that have arrived at the target; one of each stream. Whether there was any.
-    fn carry_to_target(&mut self, lane: usize, shard: &mut Shard<Device>, now: Time) -> bool {
+    fn carry_to_target(&mut self, lane: usize, shards: &mut Shards, now: Time) -> bool {
         let mut arrived: Vec<(ConnectionId, Vec<u8>)> = Vec::new();
-        for stream in self.hosts[lane].streams_mut().filter(|stream| !stream.paused) {
+        for stream in self.hosts[lane].streams_mut().filter(|stream| stream.is_read(shards, now)) {
             if let Some(bytes) = stream.to_target.receive(now) {
                 arrived.push((stream.id, bytes));
             }
         }
         for (id, bytes) in &arrived {
-            self.bring(*id, bytes, shard, now);
+            self.bring(*id, bytes, shards, now);
         }
         !arrived.is_empty()
     }
 
     /// Segments that have arrived at the host. Whether there was any.
-    fn carry_to_host(&mut self, lane: usize, shard: &mut Shard<Device>, now: Time) -> bool {
+    fn carry_to_host(&mut self, lane: usize, shards: &mut Shards, now: Time) -> bool {
         let mut unblocked = Vec::new();
         let mut moved = false;
         let mut failed: Option<StreamError> = None;
@@ -360,7 +382,7 @@ impl Hosts {
             self.answers.push(HostAnswer { lane: Lane(lane as u8), token, result });
         }
         for id in unblocked {
-            self.transmit(id, shard, now);
+            self.transmit(id, shards, now);
         }
         match failed {
             None => {}
@@ -382,7 +404,7 @@ impl Hosts {
     }
 
     /// The next stage of bringing a connection up, its end, and patience. Whether anything changed.
-    fn go_on(&mut self, lane: usize, shard: &mut Shard<Device>, now: Time) -> bool {
+    fn go_on(&mut self, lane: usize, shards: &mut Shards, now: Time) -> bool {
         let host = &self.hosts[lane];
         match host.stage {
             Stage::Down(at) if at <= now => {
@@ -398,7 +420,7 @@ impl Hosts {
                     )
                 };
                 let admin = Admin::new(parameters, host.io_queues);
-                let stream = self.open(lane, shard, now);
+                let stream = self.open(lane, shards, now);
                 let host = &mut self.hosts[lane];
                 host.admin = Some((stream, admin));
                 (host.stage, host.heard_at) = (Stage::Admin, now);
@@ -425,7 +447,7 @@ impl Hosts {
             let queues: Vec<QueueParameters> =
                 (1..=facts.io_queues).map(|number| admin.io_queue(number, QUEUE_DEPTH)).collect();
             for parameters in queues {
-                let stream = self.open(lane, shard, now);
+                let stream = self.open(lane, shards, now);
                 self.hosts[lane].io.push((stream, QueuePair::new(parameters)));
             }
             self.hosts[lane].stage = Stage::Io;
@@ -439,7 +461,7 @@ impl Hosts {
     }
 
     /// What abandoned streams still bring, and their end. Whether there was anything.
-    fn carry_orphans(&mut self, shard: &mut Shard<Device>, now: Time) -> bool {
+    fn carry_orphans(&mut self, shards: &mut Shards, now: Time) -> bool {
         let mut moved = false;
         let mut index = 0;
         while index < self.orphans.len() {
@@ -450,9 +472,17 @@ impl Hosts {
                 moved = true;
                 continue;
             }
+            let Some(shard) = orphan.shard else {
+                index += 1;
+                continue;
+            };
+            if shards.core_free_at(shard) > now {
+                index += 1;
+                continue;
+            }
             if (orphan.to_target.is_empty() || orphan.paused) && orphan.told_at <= now {
                 self.orphans.remove(index);
-                self.tell(Event::Closed { connection: id }, shard, now);
+                self.tell(shard, Event::Closed { connection: id }, shards, now);
                 moved = true;
                 continue;
             }
@@ -461,7 +491,7 @@ impl Hosts {
             {
                 mark!("hosts: bytes after their host hung up");
                 moved = true;
-                self.bring(id, &bytes, shard, now);
+                self.bring(id, &bytes, shards, now);
             }
             index += 1;
         }
@@ -481,7 +511,7 @@ impl Entrance for Hosts {
         token: HostToken,
         command: HostCommand,
         mode: ContentMode,
-        _shard: &mut Shard<Device>,
+        _shards: &mut Shards,
         now: Time,
     ) {
         let size = mode.bytes_per_iu() as u32;
@@ -513,9 +543,8 @@ impl Entrance for Hosts {
         host.io[choice].1.submit(Token(token.0), command);
     }
 
-    fn exchange(&mut self, shard: &mut Shard<Device>, now: Time) -> bool {
+    fn exchange(&mut self, shards: &mut Shards, now: Time) -> bool {
         let mut moved = false;
-        let core_is_free = shard.core_free_at() <= now;
         for lane in 0..self.hosts.len() {
             let host = &mut self.hosts[lane];
             let reads = host.stalled_until <= now;
@@ -526,30 +555,33 @@ impl Entrance for Hosts {
                 }
                 self.send_output(lane, now);
             }
-            if gets && core_is_free {
-                moved |= self.carry_to_target(lane, shard, now);
+            if gets {
+                moved |= self.carry_to_target(lane, shards, now);
             }
             if reads && gets {
-                moved |= self.carry_to_host(lane, shard, now);
+                moved |= self.carry_to_host(lane, shards, now);
             }
             if reads {
-                moved |= self.go_on(lane, shard, now);
+                moved |= self.go_on(lane, shards, now);
                 self.send_output(lane, now);
             }
         }
-        if core_is_free {
-            moved |= self.carry_orphans(shard, now);
-        }
-        moved
+        moved | self.carry_orphans(shards, now)
     }
 
-    fn act(&mut self, actions: &mut Vec<Action>, shard: &mut Shard<Device>, now: Time) {
+    fn adopted(&mut self, connection: ConnectionId, shard: u16) {
+        if let Some(stream) = self.find(connection) {
+            stream.shard = Some(shard);
+        }
+    }
+
+    fn act(&mut self, shard: u16, actions: &mut Vec<Action>, shards: &mut Shards, now: Time) {
         // Answers to administrators are not the hosts'.
         for action in actions.extract_if(.., |action| !matches!(action, Action::Answer { .. })) {
             match action {
-                Action::Transmit { connection } => self.transmit(connection, shard, now),
+                Action::Transmit { connection } => self.transmit(connection, shards, now),
                 Action::Close { connection } => {
-                    self.transmit(connection, shard, now);
+                    self.transmit(connection, shards, now);
                     if let Some(stream) = self.find(connection) {
                         stream.closing = true;
                     }
@@ -565,7 +597,14 @@ impl Entrance for Hosts {
                         stream.paused = false;
                     }
                 }
-                Action::HandOver { .. } | Action::Tell { .. } => panic!("one shard is alone"),
+                Action::HandOver { connection, to, state } => {
+                    let Some(stream) = self.find(connection) else { continue };
+                    mark!("hosts: connection handed over");
+                    assert_eq!(stream.shard, Some(shard), "only its shard gives a connection away");
+                    (stream.shard, stream.paused, stream.blocked) = (None, false, false);
+                    shards.carry(shard, to.0, Carried::Adopted(connection, state), now);
+                }
+                Action::Tell { .. } => unreachable!("on its way"),
                 Action::Answer { .. } => unreachable!("left where it was"),
             }
         }
@@ -575,8 +614,11 @@ impl Entrance for Hosts {
         answers.append(&mut self.answers);
     }
 
-    fn next_event(&self, shard: &Shard<Device>) -> Time {
-        let core_free_at = shard.core_free_at();
+    fn next_event(&self, shards: &Shards) -> Time {
+        let core_free_at = |stream: &Stream| {
+            // What is handed over goes on when it arrives.
+            stream.shard.map_or(Time::NEVER, |shard| shards.core_free_at(shard))
+        };
         let mut next = Time::NEVER;
         for host in &self.hosts {
             if let Stage::Down(at) = host.stage {
@@ -585,7 +627,7 @@ impl Entrance for Hosts {
             }
             for stream in host.streams() {
                 if !stream.paused {
-                    let at = stream.to_target.next_arrival().max(core_free_at);
+                    let at = stream.to_target.next_arrival().max(core_free_at(stream));
                     next = next.min(at.max(host.silent_until));
                 }
                 if !stream.vanished {
@@ -603,7 +645,7 @@ impl Entrance for Hosts {
             } else {
                 orphan.to_target.next_arrival()
             };
-            next = next.min(at.max(core_free_at));
+            next = next.min(at.max(core_free_at(orphan)));
         }
         next
     }
@@ -673,8 +715,9 @@ impl Entrance for Hosts {
                 .streams()
                 .map(|one| {
                     format!(
-                        "{}: {} B to target, {} B to host, paused {}, vanished {}",
+                        "{} at {:?}: {} B to target, {} B to host, paused {}, vanished {}",
                         one.id.0,
+                        one.shard,
                         one.to_target.len_bytes(),
                         one.to_host.len_bytes(),
                         one.paused,

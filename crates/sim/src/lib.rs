@@ -16,8 +16,9 @@
 //! # The system
 //!
 //! [`stack`] is the whole: hosts with the shipped initiator (`hosts`) over [`network`] pipes that cut, delay and lose,
-//! the shipped shard (target, admission, namespaces, volumes, logs, pool, catalog), and the emulated device with faults of
-//! the medium and power cuts at any of its operations. A plan can let commands in through a `door` below the target
+//! one to four shipped shards with queues between them ([`plan::SystemPlan::shards`]; target, admission, namespaces, volumes,
+//! logs, pool, catalog), and the emulated device with faults of the medium and power cuts at any of its operations (with
+//! several shards: after any round of one that began it). A plan can let commands in through a `door` below the target
 //! instead, where bugs that need no network are found faster. [`model`] is a model of the whole: it checks the checkers.
 //!
 //! # Coverage: what the simulator does not exercise
@@ -25,7 +26,7 @@
 //! - Hosts behave: malformed PDUs, data out of order and corrupted segments are the target's own tests.
 //! - Administrators change what exists during traffic ([`administration`], checked by [`existing`]), one at a time.
 //! - No discovery, asynchronous events, abort or controller reset; one volume belongs to one host.
-//! - Several shards, the reactor, real sockets and threads.
+//! - The reactor, real sockets and threads.
 //!
 //! Not known here: sockets, the real clock.
 
@@ -50,6 +51,7 @@ mod replay_cli;
 pub mod rerun;
 pub mod run;
 pub mod set;
+mod shards;
 pub mod shrink;
 pub mod stack;
 pub mod system;

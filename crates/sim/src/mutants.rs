@@ -49,6 +49,16 @@ pub const MUTANTS: &[Mutant] = &[
         story: "whoever has commands waiting keeps the shard's core, and others starve beside it",
     },
     Mutant {
+        name: "shard: members are not waited for",
+        system: "stack",
+        story: "an administrator is told that something is done while another shard still does it",
+    },
+    Mutant {
+        name: "target: hand-over forgets digests",
+        system: "stack",
+        story: "a connection reaches its home shard without what was agreed on it",
+    },
+    Mutant {
         name: "vssd: time of a die costs nothing",
         system: "stack",
         story: "the arbiter of a die forgets what it gave to whom",

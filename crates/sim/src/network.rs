@@ -77,6 +77,12 @@ impl Pipe {
         Some(bytes)
     }
 
+    /// Puts bytes back that were not taken: they arrive next.
+    pub fn give_back(&mut self, bytes: &[u8], now: Time) {
+        self.len_bytes += bytes.len();
+        self.segments.push_front((now, bytes.to_vec()));
+    }
+
     /// Bytes on their way.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes

@@ -103,6 +103,14 @@ pub struct SystemPlan {
     /// move something.
     #[serde(default)]
     pub until_cleaned: bool,
+    /// Shards of the server, in its first life and in those after it, from the front again when there are more. More than
+    /// one only with hosts on a network and with protected memory.
+    #[serde(default = "one_shard")]
+    pub shards: Vec<u16>,
+}
+
+fn one_shard() -> Vec<u16> {
+    vec![1]
 }
 
 fn yes() -> bool {

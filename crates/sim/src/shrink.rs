@@ -77,6 +77,13 @@ impl Shrinker<'_> {
         self.try_plan(plan);
         let plan = Plan { saturation: None, ..self.best.clone() };
         self.try_plan(plan);
+        for shards in [vec![1], vec![2]] {
+            let mut plan = self.best.clone();
+            plan.system.shards = shards;
+            if self.try_plan(plan) {
+                break;
+            }
+        }
         let mut index = 0;
         while index < self.best.faults.len() {
             let mut plan = self.best.clone();

@@ -1,5 +1,5 @@
-//! The whole server as a system: hosts over a faulty network (or commands through a door below the target), a shard,
-//! and an emulated device with faults.
+//! The whole server as a system: hosts over a faulty network (or commands through a door below the target), one or
+//! several shards, and an emulated device with faults.
 
 use crate::administration::{Change, OVER_PROVISIONING_PERMILLE, set_up, vssd_spec};
 use crate::door::Door;
@@ -8,12 +8,13 @@ use crate::existing::{Existing, Subsystem, Volume};
 use crate::hosts::Hosts;
 use crate::oracle::Crash;
 use crate::plan::{ContentKind, FaultKind, Lane, Plan};
+use crate::shards::{Carried, Shards, arrival};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostToken, System, Wear};
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::Media;
 use diecut_shard::control::*;
-use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{CheckpointPace, CostModel, PoolConfig, Shard, ShardConfig};
+use diecut_shard::drive::{Action, Event};
+use diecut_shard::{CheckpointPace, CostModel, PoolConfig, ShardConfig};
 use diecut_target::TargetConfig;
 use diecut_units::{ContentMode, Time, checksum_append, mark};
 
@@ -24,19 +25,34 @@ const STAGING_BYTES_PER_VSSD: usize = 512 << 10;
 /// Turns of the shard without time passing.
 const TURNS_MAX: u32 = 100_000;
 
+/// The administrator's request of the plan.
+const REQUEST: ControlToken = ControlToken(1);
+/// The question what exists, after a request and after a start.
+const STATUS: ControlToken = ControlToken(2);
+
 /// See the module.
 pub struct Stack {
-    shard: Option<Shard<Device>>,
+    shards: Option<Shards>,
     entrance: Box<dyn Entrance>,
     plan: Plan,
     mode: ContentMode,
     now: Time,
+    /// Starts of the server so far.
+    lives: usize,
+    /// Operations of parts of the medium that were given back with their shards.
+    operations_before: u64,
+    /// With several shards, whose parts of the medium count their operations apart: the operation that the power goes at.
+    cut_at: Option<u64>,
     chip_before: (u64, u64),
     /// IUs that cleaners programmed before the last start.
     cleaned_before_ius: u64,
-    control_answer: Option<ControlResponse>,
-    /// The administrator's request came; answers to earlier ones are of a shard that is gone.
+    /// The administrator's request came; answers to earlier ones are of a server that is gone.
     control_asked: Option<ControlRequest>,
+    /// Its answer, kept until the system has told what exists after it.
+    control_held: Option<ControlResponse>,
+    control_answer: Option<ControlResponse>,
+    status_asked: bool,
+    told: Option<Existing>,
 }
 
 fn config(plan: &Plan, device: &Device) -> ShardConfig {
@@ -135,22 +151,33 @@ impl Stack {
         let configuration = config(plan, &device);
         let entrance: Box<dyn Entrance> =
             if plan.system.hosts { Box::new(Hosts::new(plan)) } else { Box::new(Door::default()) };
+        let shards = Shards::new(device, &configuration, plan.system.shards[0], plan.seed, Time::ZERO);
         let mut stack = Stack {
-            shard: Some(Shard::new(device, configuration, Time::ZERO)),
+            shards: Some(shards),
             entrance,
             plan: plan.clone(),
             mode,
             now: Time::ZERO,
+            lives: 1,
+            operations_before: 0,
+            cut_at: None,
             chip_before: (0, 0),
             cleaned_before_ius: 0,
-            control_answer: None,
             control_asked: None,
+            control_held: None,
+            control_answer: None,
+            status_asked: false,
+            told: None,
         };
         for change in set_up(plan) {
             match change {
                 Change::CreateVssd(lane) => stack.create_vssd(lane)?,
-                other => stack.ask(other.request(plan))?,
+                other => stack.done(other.request(plan))?,
             }
+        }
+        match stack.ask(ControlRequest::Status)? {
+            ControlResponse::Status(status) => stack.told = Some(existing(&status)),
+            other => return Err(format!("status: {other:?}")),
         }
         Ok(stack)
     }
@@ -164,54 +191,119 @@ impl Stack {
         loop {
             let spec = vssd_spec(&self.plan, lane, over_provisioning_permille);
             let name = spec.name.clone();
-            self.ask(ControlRequest::CreateVssd(spec))?;
-            if self.shard().state().vssds[&name].exported_ius >= wanted_ius
+            self.done(ControlRequest::CreateVssd(spec))?;
+            if self.shards().lead().state().vssds[&name].exported_ius >= wanted_ius
                 || over_provisioning_permille <= 40
             {
                 return Ok(());
             }
             over_provisioning_permille -= 40;
-            self.ask(ControlRequest::DeleteVssd(name))?;
+            self.done(ControlRequest::DeleteVssd(name))?;
         }
     }
 
-    fn shard(&self) -> &Shard<Device> {
-        self.shard.as_ref().expect("a shard stands except while it restarts")
+    fn shards(&self) -> &Shards {
+        self.shards.as_ref().expect("shards stand except while they restart")
     }
-    fn shard_mut(&mut self) -> &mut Shard<Device> {
-        self.shard.as_mut().expect("a shard stands except while it restarts")
+    fn shards_mut(&mut self) -> &mut Shards {
+        self.shards.as_mut().expect("shards stand except while they restart")
+    }
+
+    fn done(&mut self, request: ControlRequest) -> Result<(), String> {
+        let said = format!("{request:?}");
+        match self.ask(request)? {
+            ControlResponse::Done => Ok(()),
+            other => Err(format!("{said}: {other:?}")),
+        }
     }
 
     /// Asks and waits; only before hosts come.
-    fn ask(&mut self, request: ControlRequest) -> Result<(), String> {
+    fn ask(&mut self, request: ControlRequest) -> Result<ControlResponse, String> {
         let mut actions = Vec::new();
-        let token = ControlToken(1);
-        let now = self.now;
-        let said = format!("{request:?}");
-        self.shard_mut().handle(Event::Control { token, request: Box::new(request) }, now, &mut actions);
+        let mut now = self.now;
+        let shards = self.shards_mut();
+        let event = Event::Control { token: REQUEST, request: Box::new(request) };
+        shards.handle(0, event, now, &mut actions);
         for _ in 0..TURNS_MAX {
+            while let Some((from, to, carried)) = shards.take_arrived(now) {
+                shards.handle(to, arrival(from, carried), now, &mut actions);
+            }
+            for at in shards.order() {
+                shards.work(at, now, &mut actions);
+            }
             for action in actions.drain(..) {
                 if let Action::Answer { response, .. } = action {
-                    return match *response {
-                        ControlResponse::Done => Ok(()),
-                        other => Err(format!("{said}: {other:?}")),
-                    };
+                    self.now = now;
+                    return Ok(*response);
                 }
             }
-            self.now = self.now.max(self.shard().deadline());
-            let now = self.now;
-            self.shard_mut().work(now, &mut actions);
+            now = now.max(shards.deadline().min(shards.next_arrival()));
         }
         Err("an administrator's request was never answered".to_owned())
     }
 
-    fn chips(&self) -> (u64, u64) {
-        let statistics = self.shard().media().statistics();
-        (statistics.programmed_bytes / 4096, statistics.erases)
+    /// Takes what a shard wants of its driver.
+    fn act(&mut self, at: u16, actions: &mut Vec<Action>) {
+        let now = self.now;
+        let shards = self.shards.as_mut().expect("shards stand except while they restart");
+        self.entrance.act(at, actions, shards, now);
+        for action in actions.drain(..) {
+            let Action::Answer { token, response } = action else { continue };
+            match (token, *response) {
+                (STATUS, ControlResponse::Status(status)) => {
+                    (self.told, self.status_asked) = (Some(existing(&status)), false);
+                    self.control_answer = self.control_held.take();
+                    self.entrance.nudge(now);
+                }
+                (STATUS, other) => panic!("status: {other:?}"),
+                (_, response) => (self.control_held, self.told) = (Some(response), None),
+            }
+        }
+    }
+
+    fn tell(&mut self, at: u16, event: Event) {
+        let now = self.now;
+        let mut actions = Vec::new();
+        self.shards_mut().handle(at, event, now, &mut actions);
+        self.act(at, &mut actions);
+    }
+
+    /// Asks for what exists where that is not known and nothing changes it.
+    fn ask_status(&mut self) {
+        let is_due = self.told.is_none() && !self.status_asked && self.shards().lead().is_ready();
+        if is_due {
+            self.status_asked = true;
+            self.tell(0, Event::Control { token: STATUS, request: Box::new(ControlRequest::Status) });
+        }
+    }
+
+    /// What has arrived from other shards. Whether there was anything.
+    fn deliver(&mut self) -> bool {
+        let now = self.now;
+        let mut moved = false;
+        while let Some((from, to, carried)) = self.shards_mut().take_arrived(now) {
+            if let Carried::Adopted(connection, _) = &carried {
+                self.entrance.adopted(*connection, to);
+            }
+            self.tell(to, arrival(from, carried));
+            moved = true;
+        }
+        moved
+    }
+
+    /// The power of all parts goes when all of them together began so many operations.
+    fn cut_if_due(&mut self) {
+        if self.cut_at.is_some_and(|nth| self.media_operations() > nth) {
+            self.cut_at = None;
+            let now = self.now;
+            for shard in self.shards_mut().all_mut() {
+                shard.media_mut().power_cut(now);
+            }
+        }
     }
 
     fn sum(&self, of: fn(&VssdStatus) -> u64) -> u64 {
-        self.shard().status().vssds.iter().map(of).sum()
+        self.shards().all().map(|shard| shard.status().vssds.iter().map(of).sum::<u64>()).sum()
     }
 }
 
@@ -226,34 +318,36 @@ impl System for Stack {
         self.entrance.is_connected(lane)
     }
     fn submit(&mut self, lane: Lane, token: HostToken, command: HostCommand, now: Time) {
-        let shard = self.shard.as_mut().expect("a shard stands except while it restarts");
-        self.entrance.submit(lane, token, command, self.mode, shard, now);
+        let shards = self.shards.as_mut().expect("shards stand except while they restart");
+        self.entrance.submit(lane, token, command, self.mode, shards, now);
     }
     fn advance(&mut self, now: Time, answers: &mut Vec<HostAnswer>) {
         self.now = self.now.max(now);
         let now = self.now;
-        let mut actions = Vec::new();
-        let shard = self.shard.as_mut().expect("a shard stands except while it restarts");
         if let Some(request) = self.control_asked.take() {
-            let event = Event::Control { token: ControlToken(1), request: Box::new(request) };
-            shard.handle(event, now, &mut actions);
+            self.tell(0, Event::Control { token: REQUEST, request: Box::new(request) });
         }
+        let mut actions = Vec::new();
         for _ in 0..TURNS_MAX {
-            let moved = self.entrance.exchange(shard, now);
-            shard.work(now, &mut actions);
-            self.entrance.act(&mut actions, shard, now);
-            for action in actions.drain(..) {
-                if let Action::Answer { response, .. } = action {
-                    self.control_answer = Some(*response);
-                    self.entrance.nudge(now);
+            let shards = self.shards.as_mut().expect("shards stand except while they restart");
+            let mut moved = self.entrance.exchange(shards, now);
+            moved |= self.deliver();
+            for at in self.shards_mut().order() {
+                self.shards_mut().work(at, now, &mut actions);
+                self.act(at, &mut actions);
+                self.cut_if_due();
+                if self.power_is_lost() {
+                    break;
                 }
             }
-            if (shard.deadline() > now && !moved) || !shard.media().is_powered() {
+            self.ask_status();
+            if (self.shards().deadline() > now && !moved) || self.power_is_lost() {
                 break;
             }
         }
-        self.entrance.exchange(shard, now);
-        if let Some(failure) = shard.failure() {
+        let shards = self.shards.as_mut().expect("shards stand except while they restart");
+        self.entrance.exchange(shards, now);
+        if let Some(failure) = shards.lead().failure() {
             panic!("the shard cannot open: {failure}");
         }
         self.entrance.take_answers(answers);
@@ -262,7 +356,8 @@ impl System for Stack {
         if self.control_asked.is_some() {
             return self.now;
         }
-        self.shard().deadline().min(self.entrance.next_event(self.shard()))
+        let shards = self.shards();
+        shards.deadline().min(shards.next_arrival()).min(self.entrance.next_event(shards))
     }
     fn disconnect(&mut self, lane: Lane, now: Time) {
         self.entrance.disconnect(lane, now);
@@ -280,39 +375,57 @@ impl System for Stack {
         if !self.entrance.is_at_rest() {
             mark!("stack: crash with commands under way");
         }
-        if self.shard().is_ready() {
+        if self.shards().all().all(|shard| shard.is_ready()) {
             self.cleaned_before_ius += self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096;
         } else {
             mark!("stack: crash while opening");
         }
-        let device = self.shard_mut().media_mut();
-        match crash {
-            Crash::ProcessDeath => device.process_death(now),
-            Crash::PowerCut => device.power_cut(now),
+        for shard in self.shards_mut().all_mut() {
+            match crash {
+                Crash::ProcessDeath => shard.media_mut().process_death(now),
+                Crash::PowerCut => shard.media_mut().power_cut(now),
+            }
         }
         self.entrance.crash();
-        (self.control_asked, self.control_answer) = (None, None);
+        (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
+        (self.status_asked, self.told) = (false, None);
     }
     fn power_is_lost(&self) -> bool {
-        !self.shard().media().is_powered()
+        !self.shards().is_powered()
     }
     fn media_operations(&self) -> u64 {
-        self.shard().media().operations()
+        self.operations_before + self.shards().media_operations()
     }
     fn cut_power_at(&mut self, media_operation: u64) {
-        self.shard_mut().media_mut().add_fault(Fault::PowerCutAtOperation { nth: media_operation });
+        if self.shards().count() > 1 {
+            self.cut_at = Some(media_operation);
+            return;
+        }
+        let nth = media_operation - self.operations_before;
+        self.shards_mut().lead_mut().media_mut().add_fault(Fault::PowerCutAtOperation { nth });
     }
     fn restart(&mut self, now: Time) -> Result<(), String> {
         self.now = self.now.max(now);
-        let mut device = self.shard.take().expect("a shard stands").into_media();
+        let operations = self.media_operations();
+        let shards = self.shards.take().expect("shards stand");
+        let before = shards.count();
+        let mut device = shards.into_device();
         if !device.is_powered() {
             device.power_on();
         }
+        self.operations_before = operations - device.operations();
         let configuration = config(&self.plan, &device);
-        self.shard = Some(Shard::new(device, configuration, self.now));
+        let counts = &self.plan.system.shards;
+        let count = counts[self.lives % counts.len()];
+        if count != before {
+            mark!("stack: restarted with another number of shards");
+        }
+        let seed = self.plan.seed ^ (self.lives as u64) << 32;
+        self.shards = Some(Shards::new(device, &configuration, count, seed, self.now));
+        (self.cut_at, self.lives) = (None, self.lives + 1);
         self.entrance.restarted(self.now);
-        self.chip_before = self.chips();
-        match self.shard().failure() {
+        self.chip_before = self.shards().chips();
+        match self.shards().lead().failure() {
             Some(failure) => Err(failure.to_owned()),
             None => Ok(()),
         }
@@ -324,10 +437,10 @@ impl System for Stack {
         self.control_answer.take()
     }
     fn existing(&self) -> Option<Existing> {
-        self.shard().is_ready().then(|| existing(&self.shard().status()))
+        self.told.clone()
     }
     fn is_at_rest(&self) -> bool {
-        self.shard().is_ready() && self.entrance.is_at_rest() && self.shard().media().is_idle()
+        self.shards().is_at_rest() && self.entrance.is_at_rest()
     }
     fn accounting(&self) -> Option<Accounting> {
         // What follows a failed program in the pipeline is handed over and never reaches the chip.
@@ -337,8 +450,9 @@ impl System for Stack {
         if self.plan.faults.iter().any(fails) {
             return None;
         }
-        let (programmed, erases) = self.chips();
-        let (system_ius, system_erases) = self.shard().system_work();
+        let (programmed, erases) = self.shards().chips();
+        let works = self.shards().all().map(|shard| shard.system_work());
+        let (system_ius, system_erases) = works.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         Some(Accounting {
             host_ius: self.sum(|vssd| vssd.host_written_bytes) / 4096,
             programmed_user_ius: self.sum(|vssd| vssd.programmed_user_bytes) / 4096,
@@ -352,33 +466,31 @@ impl System for Stack {
     fn wear(&self) -> Option<Wear> {
         let cleaned_ius = self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096;
         Some(Wear {
-            raw_ius: self.shard().media().geometry().raw_capacity_bytes() / 4096,
-            programmed_ius: self.chips().0,
+            raw_ius: self.shards().lead().media().geometry().raw_capacity_bytes() / 4096,
+            programmed_ius: self.shards().chips().0,
             cleaned_ius: self.cleaned_before_ius + cleaned_ius,
-            erases: self.chips().1,
+            erases: self.shards().chips().1,
         })
     }
     fn image_hash(&self) -> u64 {
-        let device = self.shard().media();
-        let geometry = *device.geometry();
-        let mut hash = 0;
-        for die in geometry.all_dies() {
-            for index in 0..geometry.erase_blocks_per_die() {
-                let count = device.erase_count(die.erase_block(diecut_units::BlockIndex(index)));
-                hash = checksum_append(hash, &count.to_le_bytes());
-            }
-        }
-        u64::from(hash) << 32 | self.chips().0 & 0xffff_ffff
+        let counts = self.shards().erase_counts();
+        let hash = counts.iter().fold(0, |hash, count| checksum_append(hash, &count.to_le_bytes()));
+        u64::from(hash) << 32 | self.shards().chips().0 & 0xffff_ffff
     }
     fn describe(&self) -> String {
-        self.entrance.describe() + &self.shard().describe()
+        self.entrance.describe() + &self.shards().describe()
     }
     fn check_invariants(&self) {
-        self.shard().pool().check_invariants();
+        self.shards().all().for_each(|shard| shard.pool().check_invariants());
     }
 }
 
 /// What a set of seeds of this system has in common: enough writes to fill the device more than once.
 pub fn shape() -> crate::generate::Shape {
-    crate::generate::Shape { overwrites: 6.0, changes: true, ..crate::generate::Shape::default() }
+    crate::generate::Shape {
+        overwrites: 6.0,
+        changes: true,
+        shards: true,
+        ..crate::generate::Shape::default()
+    }
 }

@@ -232,7 +232,11 @@ impl Target {
         actions: &mut Vec<Action>,
     ) {
         let moved = MovedConnection {
-            digests: connection.digests,
+            digests: if mutant!("target: hand-over forgets digests") {
+                diecut_nvme::tcp::Digests::default()
+            } else {
+                connection.digests
+            },
             host_alignment: connection.host_alignment,
             unread: std::mem::take(&mut connection.backlog),
             unread_at: connection.backlog_at,

@@ -1,0 +1,216 @@
+//! The shards of one server in virtual time, and the queues between them: messages and connections that are handed over
+//! arrive late and, from different shards, in any order, as the seed says; what one shard sends to another stays in order.
+//!
+//! Not known here: hosts. Whoever drives the shards takes their actions, but those between shards.
+
+use diecut_emulator::Device;
+use diecut_media::Media;
+use diecut_shard::drive::{
+    Action, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex, ShardMessage,
+};
+use diecut_shard::{Seat, Shard, ShardConfig, divide, gather};
+use diecut_units::{Span, Time};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What one shard sends to another.
+pub enum Carried {
+    /// A message.
+    Told(ShardMessage),
+    /// A connection on its way home.
+    Adopted(ConnectionId, Box<MovedConnection>),
+}
+
+/// See the module.
+pub struct Shards {
+    shards: Vec<Shard<Device>>,
+    /// What is under way, by sender and receiver.
+    queues: BTreeMap<(u16, u16), VecDeque<(Time, Carried)>>,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Shards {
+    /// So many shards over a device.
+    pub fn new(device: Device, config: &ShardConfig, count: u16, seed: u64, now: Time) -> Shards {
+        let open = |(seat, part): (Seat, Device)| Shard::seated(part, config.clone(), seat, now);
+        Shards {
+            shards: divide(device, count).into_iter().map(open).collect(),
+            queues: BTreeMap::new(),
+            random: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_6861_7264),
+        }
+    }
+
+    /// The device, with all that was on its way; everything else is gone.
+    pub fn into_device(self) -> Device {
+        let told = self.queues.into_values().flatten().filter_map(|(_, carried)| match carried {
+            Carried::Told(message) => Some(message),
+            Carried::Adopted(..) => None,
+        });
+        gather(self.shards, told)
+    }
+
+    /// The first shard, which administrators ask.
+    pub fn lead(&self) -> &Shard<Device> {
+        &self.shards[0]
+    }
+    /// See [`Shards::lead`].
+    pub fn lead_mut(&mut self) -> &mut Shard<Device> {
+        &mut self.shards[0]
+    }
+    /// All of them, in order.
+    pub fn all(&self) -> impl Iterator<Item = &Shard<Device>> {
+        self.shards.iter()
+    }
+    /// See [`Shards::all`].
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Shard<Device>> {
+        self.shards.iter_mut()
+    }
+    /// How many there are.
+    pub fn count(&self) -> u16 {
+        self.shards.len() as u16
+    }
+    fn at(&mut self, shard: u16) -> &mut Shard<Device> {
+        &mut self.shards[usize::from(shard)]
+    }
+
+    /// When the core of a shard takes the next thing from hosts.
+    pub fn core_free_at(&self, shard: u16) -> Time {
+        self.shards[usize::from(shard)].core_free_at()
+    }
+    /// Output of a connection that a shard has.
+    pub fn outbox(&self, shard: u16, connection: ConnectionId) -> Option<&Outbox> {
+        self.shards[usize::from(shard)].outbox(connection)
+    }
+    /// Where a shard receives bytes of a connection.
+    pub fn receive_window(&mut self, shard: u16, connection: ConnectionId) -> Option<&mut [u8]> {
+        self.at(shard).receive_window(connection)
+    }
+
+    /// Tells a shard something; what it sends to others is on its way then, the rest is in `actions`.
+    pub fn handle(&mut self, shard: u16, event: Event, now: Time, actions: &mut Vec<Action>) {
+        self.at(shard).handle(event, now, actions);
+        self.send(shard, now, actions);
+    }
+    /// Lets a shard work.
+    pub fn work(&mut self, shard: u16, now: Time, actions: &mut Vec<Action>) {
+        self.at(shard).work(now, actions);
+        self.send(shard, now, actions);
+    }
+    /// Output of a connection went away.
+    pub fn sent(
+        &mut self,
+        shard: u16,
+        connection: ConnectionId,
+        len_bytes: usize,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        self.at(shard).sent(connection, len_bytes, actions);
+        self.send(shard, now, actions);
+    }
+
+    fn send(&mut self, from: u16, now: Time, actions: &mut Vec<Action>) {
+        for action in actions.extract_if(.., |action| matches!(action, Action::Tell { .. })) {
+            let Action::Tell { to, message } = action else { unreachable!("asked for") };
+            self.carry(from, to.0, Carried::Told(message), now);
+        }
+    }
+
+    /// Puts something on its way between two shards.
+    pub fn carry(&mut self, from: u16, to: u16, what: Carried, now: Time) {
+        let delay = match self.random.random_range(0..64) {
+            0 => Span::from_micros(self.random.random_range(100..5_000)),
+            1..16 => Span::from_micros(self.random.random_range(1..100)),
+            _ => Span(self.random.random_range(100..1_000)),
+        };
+        let queue = self.queues.entry((from, to)).or_default();
+        let due = queue.back().map_or(now + delay, |(due, _)| (now + delay).max(*due));
+        queue.push_back((due, what));
+    }
+
+    /// Takes what has arrived next, if anything has: for which shard.
+    pub fn take_arrived(&mut self, now: Time) -> Option<(u16, u16, Carried)> {
+        let first = |queue: &VecDeque<(Time, Carried)>| queue.front().map(|(due, _)| *due);
+        let arrived = self.queues.iter().filter_map(|(way, queue)| first(queue).map(|due| (due, *way)));
+        let (due, way) = arrived.min()?;
+        if due > now {
+            return None;
+        }
+        let (_, carried) = self.queues.get_mut(&way)?.pop_front()?;
+        Some((way.0, way.1, carried))
+    }
+
+    /// The shards in the order in which they work now.
+    pub fn order(&mut self) -> Vec<u16> {
+        let count = self.count();
+        let first = if count > 1 { self.random.random_range(0..count) } else { 0 };
+        (0..count).map(|turn| (first + turn) % count).collect()
+    }
+
+    /// Any shard: where a new connection comes to.
+    pub fn any(&mut self) -> u16 {
+        let count = self.count();
+        if count > 1 { self.random.random_range(0..count) } else { 0 }
+    }
+
+    /// When one of them has something to do.
+    pub fn deadline(&self) -> Time {
+        self.shards.iter().map(Drive::deadline).min().expect("there is a shard")
+    }
+    /// When something arrives next.
+    pub fn next_arrival(&self) -> Time {
+        let fronts = self.queues.values().filter_map(|queue| queue.front().map(|(due, _)| *due));
+        fronts.min().unwrap_or(Time::NEVER)
+    }
+
+    /// Whether all are open and nothing is under way between them, or on the medium.
+    pub fn is_at_rest(&self) -> bool {
+        self.shards.iter().all(|shard| shard.is_ready() && shard.media().is_idle())
+            && self.queues.values().all(VecDeque::is_empty)
+    }
+    /// Whether the medium has power.
+    pub fn is_powered(&self) -> bool {
+        self.shards.iter().all(|shard| shard.media().is_powered())
+    }
+    /// Operations of the medium since the shards were opened, and before on the first one's part of it.
+    pub fn media_operations(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.media().operations()).sum()
+    }
+    /// IUs that chips programmed, and erases.
+    pub fn chips(&self) -> (u64, u64) {
+        let each = self.shards.iter().map(|shard| shard.media().statistics());
+        each.fold((0, 0), |sum, one| (sum.0 + one.programmed_bytes / 4096, sum.1 + one.erases))
+    }
+    /// Erases of each block of the device, in order.
+    pub fn erase_counts(&self) -> Vec<u32> {
+        use diecut_media::Divide;
+        let geometry = *self.lead().media().geometry();
+        let mut counts = Vec::new();
+        for die in geometry.all_dies() {
+            let owner = self.shards.iter().find(|shard| shard.media().owns(die.channel.0));
+            let blocks = (0..geometry.erase_blocks_per_die()).map(diecut_units::BlockIndex);
+            counts.extend(
+                blocks
+                    .map(|index| owner.map_or(0, |shard| shard.media().erase_count(die.erase_block(index)))),
+            );
+        }
+        counts
+    }
+    /// State in lines.
+    pub fn describe(&self) -> String {
+        let under_way = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
+        let queues: String =
+            under_way.map(|((from, to), queue)| format!("shard {from} to {to}: {}\n", queue.len())).collect();
+        let shards = self.shards.iter().enumerate();
+        shards.map(|(at, shard)| format!("shard {at}\n{}", shard.describe())).collect::<String>() + &queues
+    }
+}
+
+/// The event of something that arrived.
+pub fn arrival(from: u16, carried: Carried) -> Event {
+    match carried {
+        Carried::Told(message) => Event::Told { from: ShardIndex(from), message },
+        Carried::Adopted(connection, state) => Event::Adopted { connection, state },
+    }
+}
