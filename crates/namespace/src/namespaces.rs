@@ -7,7 +7,9 @@ use crate::pending::{Pending, PendingSlab, Rest};
 use crate::piece::{READ_PIECE_LBAS, cut};
 use crate::statistics::{Kind, NamespaceStatistics};
 use diecut_units::{Buffer, BufferMut, BufferPool, Payload, Time};
-use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeError, VolumeOperation, VolumeToken};
+use diecut_volume::contract::{
+    VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
+};
 use smallvec::SmallVec;
 
 /// Size of the shared buffer of zeros that null namespaces answer reads with, in bytes.
@@ -162,6 +164,16 @@ impl Namespaces {
 
     fn get_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
         self.namespaces.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Where a command will read, if it is a read of a volume: for whoever can make ready what it needs.
+    #[inline]
+    pub fn read_of(&self, command: &NamespaceCommand) -> Option<(StoreIndex, VolumeIndex, u64)> {
+        let NamespaceOperation::Read { range, .. } = &command.operation else { return None };
+        match self.get(command.namespace)?.definition.backing {
+            Backing::Volume { store, volume } => Some((store, volume, range.first_lba)),
+            Backing::Null { .. } => None,
+        }
     }
 
     /// Takes a command: it is answered at once (errors, null namespaces, nothing to do) or after its volume. Of a large

@@ -4,7 +4,7 @@
 use diecut_media::{Completion, Media};
 use diecut_namespace::StoreIndex;
 use diecut_units::{ProtectedRegion, Time};
-use diecut_volume::contract::{VolumeCommand, VolumeCompletion};
+use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex};
 use diecut_volume::{Store, StoreConfig};
 use diecut_vssd::{Pool, SpaceCompletion, VssdId};
 
@@ -146,6 +146,14 @@ impl<M: Media> Flash<M> {
         if !slot.has_work {
             slot.has_work = true;
             self.busy.push(index.0);
+        }
+    }
+
+    /// A read of a store will follow soon: advice only.
+    #[inline]
+    pub fn expect_read(&self, index: StoreIndex, volume: VolumeIndex, first_iu: u64) {
+        if let Some(Some(slot)) = self.stores.get(usize::from(index.0)) {
+            slot.store.expect_read(volume, first_iu);
         }
     }
 

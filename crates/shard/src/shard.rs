@@ -470,6 +470,9 @@ impl<M: Divide> Shard<M> {
         for action in batch.drain(..) {
             match action {
                 target::Action::Submit(command) => {
+                    if let Some((store, volume, first_iu)) = self.namespaces.read_of(&command) {
+                        self.flash.expect_read(store, volume, first_iu);
+                    }
                     let tenant = self.tenants.get(command.namespace.0 as usize).copied();
                     self.admission.push(tenant.unwrap_or_default(), command);
                 }

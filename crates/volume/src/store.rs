@@ -192,6 +192,12 @@ impl Store {
         self.maps.volumes.iter().map(|v| v.used_ius).sum()
     }
 
+    /// A read will follow when the rest of its batch is sorted: by then its place in the map is near.
+    #[inline]
+    pub fn expect_read(&self, volume: VolumeIndex, first_iu: u64) {
+        self.maps.prefetch(volume.0, first_iu);
+    }
+
     /// Takes a command. Call [`Store::work`] after a batch.
     pub fn submit(
         &mut self,
