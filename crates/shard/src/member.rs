@@ -148,6 +148,9 @@ impl<M: Divide> Shard<M> {
         for record in &own {
             self.flash.pool.set_share(VssdId(record.number), crate::execute::share_of(record), now);
         }
+        if self.shards == 1 {
+            self.flash.pool.begin_migration();
+        }
         self.phase = Phase::Ready;
         for event in self.take_early() {
             drive::Drive::handle(self, event, now, actions);

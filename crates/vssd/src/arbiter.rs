@@ -5,8 +5,10 @@
 //! A flow's queue at a die is bounded. What does not fit is parked behind it, in order, and its vSSD is reported as
 //! congested until nothing is parked: whoever feeds it stops then. Nothing is dropped.
 
-use crate::pool::{Kind, POOL_TOKEN_BIT, Pool};
+use crate::operation::Kind;
+use crate::pool::{POOL_TOKEN_BIT, Pool};
 use crate::share::{Share, Standing};
+use crate::wear::DieWear;
 use crate::{Isolation, VssdId};
 use diecut_media::{Command, Media, MediaToken, Operation};
 use diecut_units::{Time, mark, mutant};
@@ -48,6 +50,12 @@ pub(crate) struct Die {
     pub free: BinaryHeap<Reverse<(u32, u32)>>,
     pub erases: u64,
     pub retired: u32,
+    /// By cause; counted when they are intended.
+    pub wear: DieWear,
+    /// Operations of copies for wear: served when nobody else is, or was long enough.
+    background: VecDeque<u32>,
+    /// How often others were served while one waited.
+    passed: u32,
 }
 
 impl Die {
@@ -62,6 +70,9 @@ impl Die {
             free,
             erases: 0,
             retired: 0,
+            wear: DieWear::default(),
+            background: VecDeque::new(),
+            passed: 0,
         }
     }
 
@@ -105,11 +116,21 @@ impl Pool {
         let at = self.at_of(id).expect("the vSSD exists");
         let vssd = &mut self.vssds[at];
         vssd.bucket.set(share, now);
+        self.weigh(id, share);
+    }
+
+    /// Gives the flows of a vSSD its weight, also those on dies that its units move to.
+    pub(crate) fn weigh(&mut self, id: VssdId, share: Share) {
+        let at = self.at_of(id).expect("the vSSD exists");
+        let vssd = &self.vssds[at];
         for unit in &vssd.units {
-            let flow = &mut self.dies[unit.place.die as usize].flows[usize::from(unit.flow)];
-            if flow.owner == Some(id) {
-                flow.weight = share.weight.into();
-                flow.is_limited = vssd.bucket.is_limited();
+            let target = unit.target.as_ref().map(|target| (target.die, target.flow));
+            for (die, flow) in std::iter::once((unit.place.die, unit.flow)).chain(target) {
+                let flow = &mut self.dies[die as usize].flows[usize::from(flow)];
+                if flow.owner == Some(id) {
+                    flow.weight = share.weight.into();
+                    flow.is_limited = vssd.bucket.is_limited();
+                }
             }
         }
     }
@@ -134,11 +155,13 @@ impl Pool {
     /// When [`Pool::work`] has something to do: a vSSD's bucket has tokens again.
     pub fn deadline(&self) -> Time {
         let waiting = self.throttled.iter().filter_map(|id| self.at_of(*id));
-        waiting.map(|at| self.vssds[at].bucket.within_at()).fold(Time::NEVER, Time::min)
+        let tokens = waiting.map(|at| self.vssds[at].bucket.within_at()).fold(Time::NEVER, Time::min);
+        tokens.min(self.wear_deadline())
     }
 
-    /// Serves what waited for tokens until `now`.
+    /// Serves what waited for tokens until `now`, and lets exchanges for wear go on.
     pub fn work<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        self.level_wear(now, media);
         if self.throttled.is_empty() {
             return;
         }
@@ -175,9 +198,14 @@ impl Pool {
         let op = self.ops[at as usize].as_mut().expect("the operation lives");
         let (id, class, kind) = (op.owner, op.class as usize, op.kind);
         let number = (op.block / self.geometry.erase_blocks_per_die()) as usize;
+        if kind.is_of_copy() {
+            op.operation = Some(operation);
+            self.dies[number].background.push_back(at);
+            return self.dispatch(number, media, now);
+        }
         let unit = self.blocks[op.block as usize].logical.unit;
         let vssd = usize::from(self.vssd_numbers[id.0 as usize]);
-        let place = usize::from(self.vssds[vssd].units[usize::from(unit.0)].flow);
+        let place = usize::from(self.vssds[vssd].units[usize::from(unit.0)].flow_at(number as u32));
         let die = &mut self.dies[number];
         let flow = &mut die.flows[place];
         if die.queued == 0
@@ -240,8 +268,22 @@ impl Pool {
 
     /// Hands operations to a die until its window is full.
     pub(crate) fn dispatch<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
-        while self.dies[number].queued > 0 && self.dies[number].in_flight < self.config.die_window {
-            let Some((start, flow, class)) = self.choose(number, now) else { return };
+        loop {
+            let die = &self.dies[number];
+            if die.in_flight >= self.config.die_window || (die.queued == 0 && die.background.is_empty()) {
+                return;
+            }
+            if self.background_is_due(number) {
+                self.serve_background(number, media, now);
+                continue;
+            }
+            let chosen = if self.dies[number].queued > 0 { self.choose(number, now) } else { None };
+            let Some((start, flow, class)) = chosen else {
+                if self.dies[number].in_flight == 0 && !self.dies[number].background.is_empty() {
+                    self.serve_background(number, media, now);
+                }
+                return;
+            };
             let die = &mut self.dies[number];
             let own = &mut die.flows[flow];
             for other in 0..5 {
@@ -288,7 +330,7 @@ impl Pool {
             Kind::Append => {
                 (pages() / u64::from(self.shape.program_unit_pages)).max(1) * costs.program_unit_ns
             }
-            Kind::Erase => costs.erase_ns,
+            _ => costs.erase_ns,
         };
         die.virtual_time = start;
         own.used = if mutant!("vssd: time of a die costs nothing") {
@@ -298,6 +340,26 @@ impl Pool {
         };
         die.in_flight += 1;
         die.programs += u16::from(op.kind != Kind::Read);
+        die.passed += u32::from(!die.background.is_empty());
+        media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
+    }
+
+    /// Whether a copy for wear waited for so many others that it is its turn.
+    fn background_is_due(&self, number: usize) -> bool {
+        let die = &self.dies[number];
+        let Some(&at) = die.background.front() else { return false };
+        let reads = self.ops[at as usize].as_ref().expect("it lives").kind.only_reads();
+        die.passed >= PATIENCE[4] && (reads || die.programs < self.config.program_window)
+    }
+
+    fn serve_background<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
+        let die = &mut self.dies[number];
+        let at = die.background.pop_front().expect("looked at");
+        die.passed = 0;
+        let op = self.ops[at as usize].as_mut().expect("it lives");
+        die.in_flight += 1;
+        die.programs += u16::from(!op.kind.only_reads());
+        let operation = op.operation.take().expect("submitted once");
         media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct Shape {
     pub block_bytes: usize,
     /// Of one channel.
     pub page_bytes: usize,
+    /// Of one channel.
+    pub wear_bytes: usize,
     pub slots: usize,
     /// Of one vSSD: both copies.
     pub slot_bytes: usize,
@@ -22,6 +24,7 @@ pub(crate) struct Shape {
 pub(crate) struct ChannelCells {
     blocks: ProtectedRegion,
     pages: ProtectedRegion,
+    wear: ProtectedRegion,
 }
 
 pub(crate) enum Cells {
@@ -43,6 +46,7 @@ impl Divided {
         let held = match part {
             Part::Blocks(channel) => self.channels[channel].as_ref().map(|cells| &cells.blocks),
             Part::Pages(channel) => self.channels[channel].as_ref().map(|cells| &cells.pages),
+            Part::Wear(channel) => self.channels[channel].as_ref().map(|cells| &cells.wear),
             Part::Slot(slot) => self.slots[slot].as_ref(),
         };
         (held.expect("a pool touches what it holds"), at - first)
@@ -53,6 +57,7 @@ impl Divided {
         let held = match part {
             Part::Blocks(channel) => self.channels[channel].as_mut().map(|cells| &mut cells.blocks),
             Part::Pages(channel) => self.channels[channel].as_mut().map(|cells| &mut cells.pages),
+            Part::Wear(channel) => self.channels[channel].as_mut().map(|cells| &mut cells.wear),
             Part::Slot(slot) => self.slots[slot].as_mut(),
         };
         (held.expect("a pool touches what it holds"), at - first)
@@ -62,6 +67,7 @@ impl Divided {
 enum Part {
     Blocks(usize),
     Pages(usize),
+    Wear(usize),
     Slot(usize),
 }
 
@@ -69,14 +75,18 @@ impl Shape {
     /// The part that a place belongs to, and where it begins.
     fn part(&self, at: usize) -> (Part, usize) {
         let pages_at = self.header_bytes + self.channels * self.block_bytes;
-        let slots_at = pages_at + self.channels * self.page_bytes;
+        let wear_at = pages_at + self.channels * self.page_bytes;
+        let slots_at = wear_at + self.channels * self.wear_bytes;
         assert!(at >= self.header_bytes, "the header is written before a table is divided");
         if at < pages_at {
             let channel = (at - self.header_bytes) / self.block_bytes;
             (Part::Blocks(channel), self.header_bytes + channel * self.block_bytes)
-        } else if at < slots_at {
+        } else if at < wear_at {
             let channel = (at - pages_at) / self.page_bytes;
             (Part::Pages(channel), pages_at + channel * self.page_bytes)
+        } else if at < slots_at {
+            let channel = (at - wear_at) / self.wear_bytes;
+            (Part::Wear(channel), wear_at + channel * self.wear_bytes)
         } else {
             let slot = (at - slots_at) / self.slot_bytes;
             (Part::Slot(slot), slots_at + slot * self.slot_bytes)
@@ -151,14 +161,21 @@ impl Cells {
         let header = rest.split_to(shape.header_bytes);
         let blocks: Vec<_> = (0..shape.channels).map(|_| rest.split_to(shape.block_bytes)).collect();
         let pages: Vec<_> = (0..shape.channels).map(|_| rest.split_to(shape.page_bytes)).collect();
+        let wear: Vec<_> = (0..shape.channels).map(|_| rest.split_to(shape.wear_bytes)).collect();
         let slots = (0..shape.slots).map(|_| Some(rest.split_to(shape.slot_bytes))).collect();
-        let channels = blocks.into_iter().zip(pages);
+        let channels = blocks.into_iter().zip(pages).zip(wear);
         *self = Cells::Divided(Divided {
             shape,
             _header: Some(header),
-            channels: channels.map(|(blocks, pages)| Some(ChannelCells { blocks, pages })).collect(),
+            channels: channels
+                .map(|((blocks, pages), wear)| Some(ChannelCells { blocks, pages, wear }))
+                .collect(),
             slots,
         });
+    }
+
+    pub fn is_divided(&self) -> bool {
+        matches!(self, Cells::Divided(_))
     }
 
     fn divided(&mut self) -> &mut Divided {

@@ -5,10 +5,11 @@
 //! Cheap on purpose: two pages of a few blocks of each unit, all dies at a time. Which ones changes from opening to opening.
 //! Pages that cannot be read say nothing; holders find them by their checksums.
 
-use crate::pool::{POOL_TOKEN_BIT, Pool, State};
+use crate::block::State;
+use crate::pool::{POOL_TOKEN_BIT, Pool};
 use crate::recovery::QuarantineReason;
 use crate::table::BlockState;
-use crate::{OobRecord, VssdId};
+use crate::{OobKind, OobRecord, VssdId};
 use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
 use diecut_units::{BufferMut, Time, mark, mutant};
 use std::collections::VecDeque;
@@ -127,10 +128,15 @@ impl Pool {
             }
             return;
         }
+        let page_is_right = match record.kind {
+            // A copy says how many pages it has in all.
+            OobKind::Copy => page < record.page_or_length,
+            _ => record.page_or_length == page,
+        };
         let right = record.owner == block.owner
             && record.block == block.logical
             && record.sequence == block.sequence
-            && record.page_or_length == page;
+            && page_is_right;
         if !right && !mutant!("vssd: misdirected page trusted") {
             self.contradicts(number, QuarantineReason::Misdirected);
         }

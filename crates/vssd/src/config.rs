@@ -13,6 +13,26 @@ pub struct DieCosts {
     pub erase_ns: u64,
 }
 
+/// Settings of even wear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WearConfig {
+    /// Window of the moving averages of erases, in nanoseconds.
+    pub window_ns: u64,
+    /// What copies for wear may read and program per second, both directions together; 0 for no limit.
+    pub rate_bytes_per_second: u64,
+}
+
+impl Default for WearConfig {
+    fn default() -> WearConfig {
+        WearConfig {
+            // A choice: a day, beside swaps that are weeks apart.
+            window_ns: 24 * 3600 * 1_000_000_000,
+            // What FlashBlox measured with one thread (FACTS.md 1.8).
+            rate_bytes_per_second: 78_900_000,
+        }
+    }
+}
+
 /// Settings of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
@@ -43,6 +63,8 @@ pub struct PoolConfig {
     pub levels: LevelTable,
     /// Where die-isolated vSSDs go.
     pub die_placement: DiePlacement,
+    /// Even wear.
+    pub wear: WearConfig,
     /// Scale of shares.
     pub costs: DieCosts,
 }
@@ -79,6 +101,7 @@ impl Default for PoolConfig {
             usable_die_percent: 75,
             levels: LevelTable::proportional(16, 4, 4),
             die_placement: DiePlacement::Pack,
+            wear: WearConfig::default(),
             // MLC-class figures (FEMU's L95B set): they only weigh commands against each other.
             costs: DieCosts { read_page_ns: 100_000, program_unit_ns: 1_600_000, erase_ns: 3_000_000 },
         }

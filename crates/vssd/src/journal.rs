@@ -22,7 +22,8 @@
 //! |     64 |  ... | body       | part of the table (see `table.rs`), or changes, each a multiple of 8     |
 //!
 //! Changes: kind (1), zeros (3), then 1 block: number (4), body of its slot (24); 2 vSSD: length (4), body of its slot without
-//! unused units; 3 pages: number (4), pages (4), zeros (4), allocation sequence (8). A unit that does not check out was
+//! unused units; 3 pages: number (4), pages (4), zeros (4), allocation sequence (8); 4 exchange: channel (4), body
+//! of its slot (24). What is pushed together lies in one unit: it takes place as a whole. A unit that does not check out was
 //! torn, or was written to one copy only, and nothing after it was promised; a unit behind a missing one is damage.
 //!
 //! Pages of open blocks are not journaled; they are found by their OOB records at opening.
@@ -122,6 +123,8 @@ pub(crate) struct Journal {
     failures: usize,
     pub programmed_ius: u64,
     pub erases: u64,
+    /// Blocks erased since somebody looked.
+    pub erased: Vec<EraseBlockAddress>,
     /// No place is left that takes writes.
     pub failed: bool,
     pub waiting_erases: VecDeque<(u64, u32)>,
@@ -170,6 +173,7 @@ impl Journal {
             failures: 0,
             programmed_ius: 0,
             erases: 0,
+            erased: Vec::new(),
             failed: false,
             waiting_erases: VecDeque::new(),
             waiting_syncs: VecDeque::new(),
@@ -214,6 +218,9 @@ impl Journal {
     }
     pub fn push_vssd(&mut self, body: &[u8]) {
         self.push(2, body.len() as u32, body);
+    }
+    pub fn push_exchange(&mut self, channel: u32, body: &[u8; 24]) {
+        self.push(4, channel, body);
     }
     pub fn push_pages(&mut self, number: u32, pages: u32, sequence: u64) {
         let mut body = [0; 16];
@@ -262,6 +269,7 @@ impl Journal {
         let block = self.copies[write.copy][self.places[write.copy]];
         let operation = if write.fresh && !write.erased {
             self.erases += 1;
+            self.erased.push(block);
             Operation::Erase { block }
         } else {
             self.programmed_ius += u64::from(self.shape.ius());
@@ -289,6 +297,7 @@ impl Journal {
                     page_or_length: index * self.shape.pages + page,
                     sequence: self.generation,
                     erase_count: 0,
+                    is_lost: false,
                 };
                 record.encode(&mut oob[(page * self.shape.oob_size_bytes) as usize..]);
             }

@@ -9,6 +9,8 @@
 //!   byte crosses tenants.
 //! - A unit never holds more blocks than its share; the reserve and the spares of a die stay apart.
 //! - The least worn free block of a die is taken first.
+//! - A block that moves to another die changes places by one durable step; before it, the old place counts, after it, the new
+//!   one. Its copy is complete then.
 //! - Block states survive the process and the power: in protected memory (`table`), or in a journal on flash where the medium
 //!   has none (`journal`, `replay`). A block that was open then is not programmed any further.
 //! - What cannot be told apart from damage is set aside, neither read nor handed out (`recovery`); so are blocks whose
@@ -20,14 +22,23 @@
 //! A device can be divided among pools by channels (`part`): one of them, which knows of all channels whose they are, chooses
 //! places; each pool holds what happens on its own channels. Block states have the same form on the medium either way.
 //!
+//! Even wear: what two dies hold can be exchanged while it is in use (`exchange`, `moving`); holders notice a short delay of
+//! appends to a block that moves while it is open. Erases are counted by cause, and for the content of a unit (`wear`).
+//!
 //! Not known here: LBAs, maps, hosts, tenants' names, the clock.
 
 mod arbiter;
+mod block;
 mod cells;
 mod check;
 mod config;
+mod durable;
+mod exchange;
 mod journal;
+mod level;
+mod moving;
 mod oob;
+mod operation;
 mod part;
 mod pool;
 mod recovery;
@@ -38,9 +49,13 @@ pub mod space;
 mod stripe;
 mod system;
 mod table;
+mod tenancy;
 mod view;
+mod wear;
 
-pub use config::{DieCosts, PoolConfig};
+pub use config::{DieCosts, PoolConfig, WearConfig};
+pub use exchange::ExchangeError;
+pub use level::MigrationStatus;
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use part::{Places, PoolPart};
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
@@ -52,3 +67,4 @@ pub use stripe::{Extent, StripedBlock};
 pub use system::SystemArea;
 pub use table::OpenError;
 pub use view::Space;
+pub use wear::{DieWear, EraseCause, Heat};

@@ -5,7 +5,7 @@
 //! 4  u8  version, 1; a reader refuses others
 //! 5  u8  kind: 1 data, 2 copy (migration), 3 journal
 //! 6  u8  purpose, as the holder said
-//! 7  u8  zero
+//! 7  u8  bit 0: the page could not be read when its block was moved here; what it holds means nothing
 //! 8  u32 owner generation: the vSSD's id; for kind 3 the journal's rotation
 //! 12 u16 unit
 //! 14 u24 logical block index within the unit
@@ -14,7 +14,7 @@
 //! 28 u32 erase count of the physical block
 //! ```
 //!
-//! Torn or rotten records fail the CRC and are treated as absent. Kind 2 is not written so far. The record is the
+//! Torn or rotten records fail the CRC and are treated as absent. The record is the
 //! cross-check of the block states at opening (`check.rs`); the sequence goes on over restarts with the states.
 
 use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};
@@ -51,6 +51,8 @@ pub struct OobRecord {
     pub sequence: u64,
     /// Erases of the physical block.
     pub erase_count: u32,
+    /// The page could not be read when its block was moved here: it holds nothing.
+    pub is_lost: bool,
 }
 
 impl OobRecord {
@@ -70,7 +72,7 @@ impl OobRecord {
             OobKind::Journal => 3,
         };
         bytes[6] = self.purpose.0;
-        bytes[7] = 0;
+        bytes[7] = u8::from(self.is_lost);
         bytes[8..12].copy_from_slice(&self.owner.0.to_le_bytes());
         bytes[12..14].copy_from_slice(&self.block.unit.0.to_le_bytes());
         bytes[14..17].copy_from_slice(&self.block.index.to_le_bytes()[..3]);
@@ -105,6 +107,7 @@ impl OobRecord {
             page_or_length: u32::from_le_bytes([bytes[17], bytes[18], bytes[19], 0]),
             sequence: u64::from_le_bytes(bytes[20..28].try_into().expect("eight bytes")),
             erase_count: word(28),
+            is_lost: bytes[7] & 1 == 1,
         })
     }
 }
@@ -123,6 +126,7 @@ mod test {
             page_or_length: 1024,
             sequence: 3 << 40 | 17,
             erase_count: 90_000,
+            is_lost: true,
         };
         let mut bytes = [0; 32];
         record.encode(&mut bytes);

@@ -5,11 +5,14 @@
 //! them, with their vSSDs, their blocks and what the block states in protected memory say of them.
 
 use crate::arbiter::Die;
+use crate::block::{Block, State};
 use crate::cells::ChannelCells;
-use crate::pool::{Block, Pool, State, Vssd};
+use crate::exchange::Exchange;
+use crate::pool::Pool;
 use crate::recovery::VSSD_NUMBERS_MAX;
 use crate::resources::{DieUse, UnitPlace};
 use crate::table::BlockTable;
+use crate::tenancy::Vssd;
 use crate::{AllocError, Isolation, PoolConfig, VssdId};
 use diecut_media::Media;
 use diecut_units::{Geometry, ProtectedRegion};
@@ -17,12 +20,17 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 /// Where a vSSD lies, or will.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places(pub(crate) Vec<UnitPlace>);
+pub struct Places {
+    pub(crate) units: Vec<UnitPlace>,
+    /// Dies that some of it is on its way to.
+    pub(crate) targets: Vec<u32>,
+}
 
 impl Places {
     /// Channels, each once, in order.
     pub fn channels(&self, geometry: &Geometry) -> BTreeSet<u16> {
-        self.0.iter().map(|place| geometry.die_at(place.die).channel.0).collect()
+        let dies = self.units.iter().map(|place| place.die).chain(self.targets.iter().copied());
+        dies.map(|die| geometry.die_at(die).channel.0).collect()
     }
 }
 
@@ -40,6 +48,7 @@ pub struct PoolPart {
     vssds: Vec<Vssd>,
     /// Entries of vSSDs among the block states, by place.
     slots: Vec<(usize, ProtectedRegion)>,
+    exchanges: Vec<Exchange>,
     sequence: u64,
 }
 
@@ -59,7 +68,8 @@ impl Pool {
         pool
     }
 
-    /// Chooses where a vSSD can lie, on channels that are `allowed`, without taking it.
+    /// Chooses where a vSSD can lie, on channels that are `allowed`, without taking it. Channels whose content is on its way
+    /// elsewhere take nothing new before it is there.
     ///
     /// # Errors
     /// Says what cannot be had; never is a weaker isolation given.
@@ -71,9 +81,19 @@ impl Pool {
         allowed: impl Fn(u16) -> bool,
     ) -> Result<Places, AllocError> {
         let wear = |die: u32| self.dies[die as usize].erases;
-        let allowed = |channel: u32| allowed(channel as u16);
+        let exchanged = |channel: u32| {
+            let waiting = self.migration.waiting.iter();
+            let begun = self.migration.exchanges.iter().map(|one| &one.dies);
+            begun
+                .chain(waiting)
+                .flatten()
+                .any(|&die| u32::from(self.geometry.die_at(die).channel.0) == channel)
+        };
+        let allowed = |channel: u32| allowed(channel as u16) && !exchanged(channel);
         let levels = &self.config.levels;
-        self.resources.choose(levels, isolation, level, capacity_bytes, wear, allowed).map(Places)
+        self.resources
+            .choose(levels, isolation, level, capacity_bytes, wear, allowed)
+            .map(|units| Places { units, targets: Vec::new() })
     }
 
     /// A number that no vSSD of this device ever had.
@@ -94,8 +114,8 @@ impl Pool {
     /// If the places are not free, or the number was given to another one.
     pub fn admit(&mut self, id: VssdId, isolation: Isolation, places: &Places) {
         self.next_vssd = self.next_vssd.max(id.0 + 1);
-        self.resources.take(id, &places.0).expect("chosen places are free");
-        self.place(id, isolation, &places.0);
+        self.resources.take(id, &places.units).expect("chosen places are free");
+        self.place(id, isolation, &places.units);
         self.record_vssd(self.vssds.len() - 1);
     }
 
@@ -104,7 +124,7 @@ impl Pool {
     /// # Panics
     /// If the places are not free.
     pub fn reserve(&mut self, id: VssdId, places: &Places) {
-        self.resources.take(id, &places.0).expect("chosen places are free");
+        self.resources.take(id, &places.units).expect("chosen places are free");
     }
 
     /// Gives back places of a vSSD that another pool held.
@@ -112,7 +132,7 @@ impl Pool {
     /// # Panics
     /// If they were not taken.
     pub fn release(&mut self, places: &Places) {
-        self.resources.release(&places.0);
+        self.resources.release(&places.units);
     }
 
     /// Where a vSSD of this pool lies.
@@ -121,22 +141,29 @@ impl Pool {
     /// If there is no such vSSD.
     pub fn places_of(&self, id: VssdId) -> Places {
         let at = self.at_of(id).expect("the vSSD exists");
-        Places(self.vssds[at].units.iter().map(|unit| unit.place).collect())
+        let units = &self.vssds[at].units;
+        Places {
+            units: units.iter().map(|unit| unit.place).collect(),
+            targets: units.iter().filter_map(|unit| unit.target.as_ref().map(|target| target.die)).collect(),
+        }
     }
 
     /// Erase blocks that these places hold: the measure of a load.
     pub fn blocks_of(&self, places: &Places) -> u64 {
-        places.0.iter().map(|&place| u64::from(self.resources.unit_blocks(place))).sum()
+        places.units.iter().map(|&place| u64::from(self.resources.unit_blocks(place))).sum()
     }
 
     /// Whether no vSSD lies on a channel, as far as this pool knows.
     pub fn is_free_channel(&self, channel: u16) -> bool {
         let per_channel = usize::from(self.geometry.dies_per_channel);
         let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
-        self.resources.dies[dies].iter().all(|use_of| match use_of {
-            DieUse::Free | DieUse::Dead => true,
-            DieUse::Whole(_) | DieUse::Cut(_) => false,
-        })
+        let exchanged =
+            |die: usize| self.migration.exchanges.iter().any(|one| one.dies.contains(&(die as u32)));
+        !dies.clone().any(exchanged)
+            && self.resources.dies[dies].iter().all(|use_of| match use_of {
+                DieUse::Free | DieUse::Dead => true,
+                DieUse::Whole(_) | DieUse::Cut(_) => false,
+            })
     }
 
     /// Takes channels out, with the vSSDs on them.
@@ -164,8 +191,23 @@ impl Pool {
             assert!(inside, "vSSD {} leaves as a whole", vssd.id.0);
             assert!(vssd.operations == 0 && vssd.parked == 0, "nothing of vSSD {} is under way", vssd.id.0);
         }
-        let mut part =
-            PoolPart { channels: Vec::new(), vssds: leave, slots: Vec::new(), sequence: self.sequence };
+        let mut part = PoolPart {
+            channels: Vec::new(),
+            vssds: leave,
+            slots: Vec::new(),
+            exchanges: Vec::new(),
+            sequence: self.sequence,
+        };
+        assert!(!self.is_moving(), "nothing moves when channels change hands");
+        let lies = |pool: &Pool, die: u32| channels.contains(&pool.geometry.die_at(die).channel.0);
+        let exchanges = std::mem::take(&mut self.migration.exchanges);
+        let (leave, stay): (Vec<_>, Vec<_>) =
+            exchanges.into_iter().partition(|one| one.dies.iter().any(|&die| lies(self, die)));
+        assert!(
+            leave.iter().all(|one| one.dies.iter().all(|&die| lies(self, die))),
+            "dies that are exchanged leave together"
+        );
+        (part.exchanges, self.migration.exchanges) = (leave, stay);
         for &channel in channels {
             let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
             let blocks = dies.start * per_die..dies.end * per_die;
@@ -175,7 +217,7 @@ impl Pool {
             let die = |die: &mut Die| {
                 // How worn it is still counts when places are chosen.
                 let mut nothing = Die::new(BinaryHeap::new());
-                nothing.erases = die.erases;
+                (nothing.erases, nothing.wear) = (die.erases, die.wear);
                 std::mem::replace(die, nothing)
             };
             let block = |block: &mut Block| std::mem::replace(block, Block::new(State::Excluded));
@@ -221,6 +263,7 @@ impl Pool {
         let per_channel = usize::from(self.geometry.dies_per_channel);
         let per_die = self.geometry.erase_blocks_per_die() as usize;
         self.sequence = self.sequence.max(part.sequence);
+        self.migration.exchanges.extend(part.exchanges);
         for ChannelPart { channel, uses, dies, blocks, cells } in part.channels {
             let first = usize::from(channel) * per_channel;
             for (at, (use_of, die)) in uses.into_iter().zip(dies).enumerate() {
@@ -244,7 +287,7 @@ impl Pool {
             self.vssds.push(vssd);
         }
         self.vssds.sort_by_key(|vssd| vssd.id);
-        self.vssd_numbers.resize(self.next_vssd as usize, crate::pool::NO_VSSD);
+        self.vssd_numbers.resize(self.next_vssd as usize, crate::tenancy::NO_VSSD);
         self.number_vssds();
     }
 }

@@ -1,9 +1,11 @@
 //! Opening a pool: block states are taken over as they were, or refused with a reason. What cannot be told apart from
 //! damage is set aside, never handed out.
 
-use crate::pool::{Block, Pool, State, Vssd};
+use crate::block::{Block, State};
+use crate::pool::Pool;
 use crate::resources::{DieUse, UnitPlace};
 use crate::table::{BlockEntry, BlockState, BlockTable, Found, OpenError, Sizes, UnitEntry, VssdEntry};
+use crate::tenancy::{Unit, Vssd};
 use crate::{Isolation, LogicalBlock, PoolConfig, VssdId};
 use diecut_media::Media;
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedRegion, mark, mutant};
@@ -96,10 +98,12 @@ impl Pool {
         &self.quarantined
     }
 
-    pub(crate) fn take_over(&mut self, table: BlockTable) -> Result<(), OpenError> {
+    pub(crate) fn take_over(&mut self, mut table: BlockTable) -> Result<(), OpenError> {
+        let under_way = self.repeat_exchanges(&mut table)?;
         for entry in table.vssds()? {
-            self.place_again(&entry)?;
+            self.place_again(&entry, &under_way)?;
         }
+        self.resume_exchanges(&under_way)?;
         for die in &mut self.dies {
             die.free.clear();
         }
@@ -150,6 +154,13 @@ impl Pool {
         }
         self.number_free_blocks();
         self.table = Some(table);
+        self.wear_again();
+        // Targets that a crash came before are written down before anything moves.
+        for at in 0..self.vssds.len() {
+            if self.moves_of(at).is_some() {
+                self.record_vssd(at);
+            }
+        }
         for (number, state) in left_over {
             mark!("vssd: block of a removed vSSD");
             self.blocks[number as usize].failed = state != BlockState::Held;
@@ -179,7 +190,7 @@ impl Pool {
         }
     }
 
-    fn place_again(&mut self, entry: &VssdEntry) -> Result<(), OpenError> {
+    fn place_again(&mut self, entry: &VssdEntry, under_way: &[[u32; 2]]) -> Result<(), OpenError> {
         let damaged = |what: String| Err(OpenError::Entry(format!("vSSD {} {what}", entry.id.0)));
         if entry.id.0 == 0 || entry.id.0 >= VSSD_NUMBERS_MAX {
             return damaged("has a number that was never given".to_owned());
@@ -194,6 +205,12 @@ impl Pool {
             let plane = soft_plane.is_none_or(|plane| plane < self.config.soft_planes_per_die);
             die < self.geometry.dies() && plane && soft_plane.is_none() == whole
         };
+        if let Some([from, to]) = entry.moves
+            && !under_way.contains(&[from, to])
+            && !under_way.contains(&[to, from])
+        {
+            return damaged("moves between dies that are not exchanged".to_owned());
+        }
         if entry.units.is_empty() || !entry.units.iter().all(sound) {
             return damaged("lies on a die that does not exist, or not as its isolation says".to_owned());
         }
@@ -227,7 +244,12 @@ impl Pool {
         let Some(at) = at else { return Ok(false) };
         let vssd = &mut self.vssds[at];
         let owner = vssd.id;
-        let own = vssd.units.get_mut(usize::from(unit.0)).filter(|unit| unit.place.die == die);
+        // While it moves a unit lies on two dies; what was set aside stayed behind.
+        let stayed = entry.state == BlockState::HeldSuspect;
+        let lies = |unit: &&mut Unit| {
+            unit.place.die == die || unit.target.as_ref().is_some_and(|target| target.die == die) || stayed
+        };
+        let own = vssd.units.get_mut(usize::from(unit.0)).filter(lies);
         match own.and_then(|unit| unit.map.get_mut(index as usize)) {
             Some(cell) if *cell == u32::MAX => *cell = number,
             _ => {
@@ -253,6 +275,7 @@ impl Pool {
         (block.owner, block.logical, block.purpose) = (owner, entry.logical, entry.purpose);
         block.sequence = entry.sequence;
         block.quarantined = suspect.is_some();
+        block.lost_pages = entry.lost_pages;
         let pages = if mutant!("vssd: incomplete block wins") { all } else { pages.unwrap_or(all).min(all) };
         (block.next_page, block.done_pages) = (pages, pages);
         block.erased = true;

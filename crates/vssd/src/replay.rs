@@ -301,7 +301,7 @@ impl Replay {
         let goes_on = match completion.result {
             Ok(()) => match completion.oob.as_deref().and_then(OobRecord::decode) {
                 Some(record) => {
-                    let own = record.kind == OobKind::Data
+                    let own = matches!(record.kind, OobKind::Data | OobKind::Copy)
                         && record.owner == entry.owner
                         && record.block == entry.logical
                         && record.sequence == entry.sequence;

@@ -7,23 +7,31 @@
 //!
 //! | part   | size                        | content                                                          |
 //! |--------|-----------------------------|------------------------------------------------------------------|
-//! | header | 64                          | `DIECUTBT`, version 2 (4), CRC-32C of bytes 16..64 (4), then words of 4: the device's geometry (7), soft-planes per die, catalog and journal blocks per die, erase blocks of a unit that is a whole die; zeros |
+//! | header | 64                          | `DIECUTBT`, version 3 (4), CRC-32C of bytes 16..64 (4), then words of 4: the device's geometry (7), soft-planes per die, catalog and journal blocks per die, erase blocks of a unit that is a whole die; zeros |
 //! | blocks | 2 x 32 per erase block      | see below, die by die                                            |
 //! | pages  | 8 per erase block           | pages programmed (3), check (1), low half of the allocation sequence they belong to (4) |
+//! | wear   | 64 + 4 x 8 and 2 x 8 per soft-plane of each die, per channel | exchange (2 x 32), then for each die erases by migration (8), by movement inside the die (8), by the journal (8), zeros (8), then for each soft-plane (the first, where the die is whole) erases since its content moved (8), average of erases per window in 1/256 (8) |
 //! | vSSDs  | 2 x (32 + 8 per unit) each  | see below                                                        |
 //!
 //! Slot of a block: counter (4) and CRC-32C of the counter and bytes 8..32 (4), published as one word; owner (4), unit (2),
-//! purpose (1), state (1: 0 free, 1 held, 2 held after a failed program, 3 retired, 4 held but contradicted by flash), logical index (4), erase count (4),
+//! purpose (1), state (1: 0 free, 1 held, 2 held after a failed program, 3 retired, 4 held but contradicted by flash; bit 7: some pages could
+//! not be read when it was moved here, their OOB records say which), logical index (4), erase count (4),
 //! allocation sequence (8). Slot of a vSSD: counter and CRC as above over the rest; id (4), state (1: 0 removed, 1
-//! placed), isolation (1), units (2), flags (1: bit 0 read-only), reserved (15), then for each unit its die (4),
+//! placed), isolation (1), units (2), flags (1: bit 0 read-only, bit 1 its units on one die move to another), those two dies (3 each),
+//! reserved (9), then for each unit its die (4),
 //! soft-plane (2, FFFFh: the whole die) and erase blocks it lost for good (2). The check of the pages is the low byte of
 //! the CRC-32C of the block's number (4), the pages (4) and the half sequence (4).
+//!
+//! Slot of an exchange of two dies' content, in the channel of the first: counter and CRC as above; phase (1: 0 none, 1 under
+//! way, 2 a pair of blocks changes places, 3 the units change places), flags (1: bits 0 and 1, the copy has lost pages), dies (3
+//! each), source and copy on the other die of up to two blocks (4 each, FFFFFFFFh: none). Phases 2 and 3 are carried out again
+//! at opening (see `exchange.rs`). Counts of wear carry no check: the erases of a die are the sum over its blocks.
 //!
 //! The valid slot with the newer counter counts. Counters go 1, 2, .. FFFF_FFFFh, 1; both slots zero: never written. A
 //! slot that does not check out is what a store left that the death of the process cut short only if its counter is the
 //! one before that of the valid slot, or zero beside 1; anything else is damage, and so is an entry without a valid slot
 //! or a pages word that fails its check. A damaged block is set aside and reported, never taken for free or empty; a
-//! damaged vSSD entry, another version (1 lacked the sizes), geometry or division refuses the whole. Nothing is
+//! damaged vSSD entry, another version (1 lacked the sizes, 2 wear and exchanges), a damaged exchange, geometry or division refuses the whole. Nothing is
 //! converted: before the first release there is one version.
 
 use crate::cells::{Cells, Shape};
@@ -32,11 +40,14 @@ use crate::{Isolation, LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_units::{Geometry, ProtectedRegion, checksum};
 
 const MAGIC: &[u8; 8] = b"DIECUTBT";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEADER_SIZE_BYTES: usize = 64;
 const SLOT_SIZE_BYTES: usize = 32;
 const PLACED: u8 = 1;
 const READ_ONLY: u8 = 1;
+const MOVES: u8 = 2;
+const LOST_PAGES: u8 = 0x80;
+const NO_BLOCK: u32 = u32::MAX;
 
 /// Why block states cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +68,7 @@ pub enum OpenError {
     )]
     Damaged,
     /// Written by another version.
-    #[error("block states have format version {0}; this program knows version 2 (make the device anew)")]
+    #[error("block states have format version {0}; this program knows version 3 (make the device anew)")]
     Version(u32),
     /// They belong to another device or another division of its dies.
     #[error("block states belong to a device of another geometry, or to dies cut into other soft-planes")]
@@ -98,6 +109,8 @@ pub(crate) enum BlockState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockEntry {
     pub state: BlockState,
+    /// Some pages could not be read when the block was moved; their OOB records say which.
+    pub lost_pages: bool,
     pub owner: VssdId,
     pub logical: LogicalBlock,
     pub purpose: Purpose,
@@ -111,6 +124,8 @@ pub(crate) struct VssdEntry {
     pub placed: bool,
     pub isolation: Isolation,
     pub read_only: bool,
+    /// Its units on the first of two dies are on their way to the second.
+    pub moves: Option<[u32; 2]>,
     pub units: Vec<UnitEntry>,
 }
 
@@ -119,6 +134,30 @@ pub(crate) struct VssdEntry {
 pub(crate) struct UnitEntry {
     pub place: UnitPlace,
     pub lost_blocks: u16,
+}
+
+/// A block on its way: where it lies, and its copy on the other die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MoveEntry {
+    pub source: u32,
+    pub copy: u32,
+    pub lost_pages: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExchangePhase {
+    UnderWay,
+    /// These copies take the places of their sources.
+    Pair([Option<MoveEntry>; 2]),
+    /// The units of the two dies take each other's places.
+    Finishing,
+}
+
+/// An exchange of what two dies hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExchangeEntry {
+    pub dies: [u32; 2],
+    pub phase: ExchangePhase,
 }
 
 /// What is found where an entry should be.
@@ -148,6 +187,8 @@ pub(crate) struct BlockTable {
     blocks: usize,
     vssd_slots: usize,
     units_max: usize,
+    dies_per_channel: usize,
+    soft_planes: usize,
     /// The process dies after this many more stores: later ones do not happen.
     #[cfg(test)]
     pub stores_left: Option<u32>,
@@ -162,7 +203,10 @@ impl BlockTable {
     pub fn size_bytes(geometry: &Geometry, soft_planes_per_die: u16) -> usize {
         let blocks = geometry.erase_blocks() as usize;
         let units = geometry.dies() as usize * usize::from(soft_planes_per_die);
-        let size = HEADER_SIZE_BYTES + blocks * (2 * SLOT_SIZE_BYTES + 8) + units * 2 * vssd_slot_size(units);
+        let size = HEADER_SIZE_BYTES
+            + blocks * (2 * SLOT_SIZE_BYTES + 8)
+            + usize::from(geometry.channels) * wear_size(geometry, soft_planes_per_die)
+            + units * 2 * vssd_slot_size(units);
         size.next_multiple_of(4096)
     }
 
@@ -234,7 +278,9 @@ impl BlockTable {
         let units_max = geometry.dies() as usize * usize::from(sizes.soft_planes_per_die);
         BlockTable {
             cells,
-            shape: shape_of(geometry, units_max),
+            shape: shape_of(geometry, units_max, sizes.soft_planes_per_die),
+            dies_per_channel: geometry.dies_per_channel.into(),
+            soft_planes: sizes.soft_planes_per_die.into(),
             blocks: geometry.erase_blocks() as usize,
             vssd_slots: units_max,
             units_max,
@@ -246,13 +292,19 @@ impl BlockTable {
     /// The table of a pool that holds nothing of a divided device yet.
     pub fn nothing(geometry: &Geometry, sizes: &Sizes) -> BlockTable {
         let units_max = geometry.dies() as usize * usize::from(sizes.soft_planes_per_die);
-        BlockTable::over(Cells::nothing(shape_of(geometry, units_max)), geometry, sizes)
+        let shape = shape_of(geometry, units_max, sizes.soft_planes_per_die);
+        BlockTable::over(Cells::nothing(shape), geometry, sizes)
     }
 
     /// What the table says of a channel and of vSSDs can be handed to another pool's from now on.
     pub fn divide(&mut self) -> &mut Cells {
         self.cells.divide(self.shape);
         &mut self.cells
+    }
+
+    /// Whether parts of it can be handed out.
+    pub fn is_divided(&self) -> bool {
+        self.cells.is_divided()
     }
 
     /// The slot that a vSSD without one would take.
@@ -284,7 +336,56 @@ impl BlockTable {
     fn vssd_at(&self, slot: usize) -> usize {
         HEADER_SIZE_BYTES
             + self.blocks * (2 * SLOT_SIZE_BYTES + 8)
+            + self.shape.channels * self.shape.wear_bytes
             + slot * 2 * vssd_slot_size(self.units_max)
+    }
+
+    fn wear_at(&self, channel: usize) -> usize {
+        HEADER_SIZE_BYTES + self.blocks * (2 * SLOT_SIZE_BYTES + 8) + channel * self.shape.wear_bytes
+    }
+    fn die_wear_at(&self, die: u32) -> usize {
+        let (channel, die) = (die as usize / self.dies_per_channel, die as usize % self.dies_per_channel);
+        self.wear_at(channel) + 2 * SLOT_SIZE_BYTES + die * die_wear_size(self.soft_planes)
+    }
+
+    /// Sets one of the four counts of a die.
+    pub fn set_die_wear(&mut self, die: u32, which: usize, count: u64) {
+        self.publish(self.die_wear_at(die) + which * 8, count);
+    }
+    pub fn die_wear(&self, die: u32) -> [u64; 4] {
+        let at = self.die_wear_at(die);
+        [0, 1, 2, 3].map(|which| long_at(self.cells.get(at + which * 8, 8)))
+    }
+    /// Sets what is known of the content of a place: erases since it moved, and their average.
+    pub fn set_heat(&mut self, place: UnitPlace, words: [u64; 2]) {
+        let at = self.heat_at(place);
+        self.publish(at, words[0]);
+        self.publish(at + 8, words[1]);
+    }
+    pub fn heat(&self, place: UnitPlace) -> [u64; 2] {
+        let at = self.heat_at(place);
+        [0, 8].map(|word| long_at(self.cells.get(at + word, 8)))
+    }
+    fn heat_at(&self, place: UnitPlace) -> usize {
+        self.die_wear_at(place.die) + 32 + usize::from(place.soft_plane.unwrap_or(0)) * 16
+    }
+
+    /// Writes an exchange down, or that there is none, in the channel of its first die.
+    pub fn set_exchange(&mut self, channel: usize, entry: Option<&ExchangeEntry>) {
+        let body = encode_exchange(entry);
+        self.write(self.wear_at(channel), &body);
+    }
+    /// The exchange that began on a channel.
+    pub fn exchange(&self, channel: usize) -> Found<Option<ExchangeEntry>> {
+        match self.current(self.wear_at(channel), SLOT_SIZE_BYTES) {
+            Found::New => Found::New,
+            Found::Entry((at, _)) => decode_exchange(self.cells.get(at + 8, SLOT_SIZE_BYTES - 8))
+                .map_or(Found::Damaged, Found::Entry),
+            Found::Damaged => Found::Damaged,
+        }
+    }
+    pub fn channels(&self) -> usize {
+        self.shape.channels
     }
 
     /// The current slot of an entry: its place and counter; the other one is written next.
@@ -349,12 +450,21 @@ impl BlockTable {
         while let Some((head, rest)) = changes.split_at_checked(8) {
             let word = word_at(head, 4);
             let length = match head[0] {
-                1 => 24,
+                1 | 4 => 24,
                 2 => word as usize,
                 3 => 16,
                 _ => return Err(OpenError::Damaged),
             };
             let (body, rest) = rest.split_at_checked(length).ok_or(OpenError::Damaged)?;
+            if head[0] == 4 {
+                if word as usize >= self.shape.channels || self.exchange(word as usize) == Found::Damaged {
+                    return Err(OpenError::Damaged);
+                }
+                let entry = decode_exchange(body).ok_or(OpenError::Damaged)?;
+                self.set_exchange(word as usize, entry.as_ref());
+                changes = rest;
+                continue;
+            }
             if head[0] != 2 && (word as usize >= self.blocks || self.block(word) == Found::Damaged) {
                 return Err(OpenError::Damaged);
             }
@@ -506,13 +616,72 @@ enum Slot {
     Elsewhere,
 }
 
-fn shape_of(geometry: &Geometry, units_max: usize) -> Shape {
+fn long_at(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
+
+fn die_wear_size(soft_planes: usize) -> usize {
+    32 + 16 * soft_planes
+}
+
+/// Of one channel.
+fn wear_size(geometry: &Geometry, soft_planes_per_die: u16) -> usize {
+    2 * SLOT_SIZE_BYTES + usize::from(geometry.dies_per_channel) * die_wear_size(soft_planes_per_die.into())
+}
+
+fn three_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0])
+}
+
+pub(crate) fn encode_exchange(entry: Option<&ExchangeEntry>) -> [u8; SLOT_SIZE_BYTES - 8] {
+    let mut body = [0; SLOT_SIZE_BYTES - 8];
+    let Some(entry) = entry else { return body };
+    for (die, at) in entry.dies.into_iter().zip([2, 5]) {
+        assert!(die < 1 << 24, "24-bit number of a die");
+        body[at..at + 3].copy_from_slice(&die.to_le_bytes()[..3]);
+    }
+    body[8..24].fill(0xff);
+    body[0] = match entry.phase {
+        ExchangePhase::UnderWay => 1,
+        ExchangePhase::Pair(moves) => {
+            for (at, one) in moves.iter().enumerate() {
+                let Some(one) = one else { continue };
+                body[8 + at * 8..][..4].copy_from_slice(&one.source.to_le_bytes());
+                body[12 + at * 8..][..4].copy_from_slice(&one.copy.to_le_bytes());
+                body[1] |= u8::from(one.lost_pages) << at;
+            }
+            2
+        }
+        ExchangePhase::Finishing => 3,
+    };
+    body
+}
+
+/// `None`: it makes no sense.
+fn decode_exchange(body: &[u8]) -> Option<Option<ExchangeEntry>> {
+    let dies = [three_at(body, 2), three_at(body, 5)];
+    let one = |at: usize| {
+        let (source, copy) = (word_at(body, 8 + at * 8), word_at(body, 12 + at * 8));
+        (source != NO_BLOCK).then_some(MoveEntry { source, copy, lost_pages: body[1] >> at & 1 == 1 })
+    };
+    let phase = match body[0] {
+        0 => return Some(None),
+        1 => ExchangePhase::UnderWay,
+        2 => ExchangePhase::Pair([one(0), one(1)]),
+        3 => ExchangePhase::Finishing,
+        _ => return None,
+    };
+    (dies[0] != dies[1]).then_some(Some(ExchangeEntry { dies, phase }))
+}
+
+fn shape_of(geometry: &Geometry, units_max: usize, soft_planes_per_die: u16) -> Shape {
     let blocks = geometry.erase_blocks() as usize / usize::from(geometry.channels);
     Shape {
         header_bytes: HEADER_SIZE_BYTES,
         channels: geometry.channels.into(),
         block_bytes: blocks * 2 * SLOT_SIZE_BYTES,
         page_bytes: blocks * 8,
+        wear_bytes: wear_size(geometry, soft_planes_per_die),
         slots: units_max,
         slot_bytes: 2 * vssd_slot_size(units_max),
     }
@@ -550,7 +719,7 @@ pub(crate) fn encode_block(entry: &BlockEntry) -> [u8; SLOT_SIZE_BYTES - 8] {
         BlockState::HeldFailed => 2,
         BlockState::Retired => 3,
         BlockState::HeldSuspect => 4,
-    };
+    } | if entry.lost_pages { LOST_PAGES } else { 0 };
     body[8..12].copy_from_slice(&entry.logical.index.to_le_bytes());
     body[12..16].copy_from_slice(&entry.erase_count.to_le_bytes());
     body[16..24].copy_from_slice(&entry.sequence.to_le_bytes());
@@ -558,7 +727,7 @@ pub(crate) fn encode_block(entry: &BlockEntry) -> [u8; SLOT_SIZE_BYTES - 8] {
 }
 
 fn decode_block(body: &[u8]) -> Option<BlockEntry> {
-    let state = match body[7] {
+    let state = match body[7] & !LOST_PAGES {
         0 => BlockState::Free,
         1 => BlockState::Held,
         2 => BlockState::HeldFailed,
@@ -568,6 +737,7 @@ fn decode_block(body: &[u8]) -> Option<BlockEntry> {
     };
     Some(BlockEntry {
         state,
+        lost_pages: body[7] & LOST_PAGES != 0,
         owner: VssdId(word_at(body, 0)),
         logical: LogicalBlock {
             unit: UnitIndex(u16::from_le_bytes([body[4], body[5]])),
@@ -591,7 +761,10 @@ pub(crate) fn encode_vssd(entry: &VssdEntry) -> Vec<u8> {
         Isolation::None => 3,
     };
     body[6..8].copy_from_slice(&(entry.units.len() as u16).to_le_bytes());
-    body[8] = if entry.read_only { READ_ONLY } else { 0 };
+    body[8] = if entry.read_only { READ_ONLY } else { 0 } | if entry.moves.is_some() { MOVES } else { 0 };
+    for (die, at) in entry.moves.into_iter().flatten().zip([9, 12]) {
+        body[at..at + 3].copy_from_slice(&die.to_le_bytes()[..3]);
+    }
     for (index, unit) in entry.units.iter().enumerate() {
         let at = 24 + index * 8;
         body[at..at + 4].copy_from_slice(&unit.place.die.to_le_bytes());
@@ -622,6 +795,7 @@ fn decode_vssd(body: &[u8]) -> Option<VssdEntry> {
         placed: body[4] == PLACED,
         isolation,
         read_only: body[8] & READ_ONLY != 0,
+        moves: (body[8] & MOVES != 0).then(|| [three_at(body, 9), three_at(body, 12)]),
         units,
     })
 }
@@ -651,6 +825,7 @@ mod test {
     fn entry(number: u32) -> BlockEntry {
         BlockEntry {
             state: BlockState::Held,
+            lost_pages: number == 3,
             owner: VssdId(number),
             logical: LogicalBlock { unit: UnitIndex(3), index: number },
             purpose: Purpose(1),
@@ -673,7 +848,14 @@ mod test {
             UnitEntry { place: UnitPlace { die: 2, soft_plane: Some(3) }, lost_blocks: 2 },
         ];
         let isolation = Isolation::Die;
-        let vssd = VssdEntry { id: VssdId(9), placed: true, isolation, read_only: true, units };
+        let vssd = VssdEntry {
+            id: VssdId(9),
+            placed: true,
+            isolation,
+            read_only: true,
+            moves: Some([7, 70_000]),
+            units,
+        };
         table.set_vssd(&vssd);
         drop(table);
         let (table, is_new) = open();
@@ -749,7 +931,8 @@ mod test {
             BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &sizes).unwrap();
         for id in 1..100 {
             let (id, isolation) = (VssdId(id), Isolation::Channel);
-            let mut vssd = VssdEntry { id, placed: true, isolation, read_only: false, units: Vec::new() };
+            let mut vssd =
+                VssdEntry { id, placed: true, isolation, read_only: false, moves: None, units: Vec::new() };
             table.set_vssd(&vssd);
             vssd.placed = false;
             table.set_vssd(&vssd);
@@ -766,7 +949,14 @@ mod test {
                 BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
             for (id, placed) in [(1, placed), (2, true)] {
                 let (id, isolation) = (VssdId(id), Isolation::Channel);
-                table.set_vssd(&VssdEntry { id, placed, isolation, read_only: false, units: Vec::new() });
+                table.set_vssd(&VssdEntry {
+                    id,
+                    placed,
+                    isolation,
+                    read_only: false,
+                    moves: None,
+                    units: Vec::new(),
+                });
             }
             assert_eq!(table.vssds().unwrap().len(), 2);
             // The second one says that it is the first.
@@ -790,7 +980,7 @@ mod test {
         };
         let units = vec![UnitEntry { place: UnitPlace { die: 1, soft_plane: None }, lost_blocks: 0 }];
         let (id, isolation) = (VssdId(3), Isolation::Die);
-        let vssd = VssdEntry { id, placed: true, isolation, read_only: false, units };
+        let vssd = VssdEntry { id, placed: true, isolation, read_only: false, moves: None, units };
         let body = encode_vssd(&vssd);
         push(2, body.len() as u32, &body);
         push(1, 9, &encode_block(&entry(2)));

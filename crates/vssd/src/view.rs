@@ -1,6 +1,8 @@
 //! The holder's view of one vSSD.
 
-use crate::pool::{Kind, Pool, State};
+use crate::block::State;
+use crate::operation::Kind;
+use crate::pool::Pool;
 use crate::space::*;
 use crate::{OobKind, OobRecord};
 use diecut_media::{Media, Operation};
@@ -47,7 +49,7 @@ impl<M: Media + ?Sized> Space<'_, M> {
             let iu = first_iu.max(state.next_page * self.pool.shape.ius_per_page());
             return self.reply(token, Err(SpaceError::Erased { unit, index, iu }));
         }
-        if state.failed && end_page > state.done_pages {
+        if (state.failed || state.sealed) && end_page > state.done_pages {
             let iu = first_iu.max(state.done_pages * self.pool.shape.ius_per_page());
             return self.reply(token, Err(SpaceError::Uncorrectable { unit, index, iu }));
         }
@@ -96,8 +98,8 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let none = SpaceError::NoFreeBlock { unit: unit.0 };
         let own = &mut vssd.units[usize::from(unit.0)];
         let index = *own.free_indices.last().ok_or(none)?;
-        let die = own.place.die;
         let block = LogicalBlock { unit, index };
+        let die = self.pool.die_for(self.at, unit);
         let number = self.pool.open_block(id, block, purpose, die, self.media, self.now).ok_or(none)?;
         let own = &mut self.pool.vssds[self.at].units[usize::from(unit.0)];
         own.free_indices.pop();
@@ -143,6 +145,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
                 page_or_length: first_page + page,
                 sequence: state.sequence,
                 erase_count: state.erase_count,
+                is_lost: false,
             };
             record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
         }
@@ -172,7 +175,16 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         oob: Option<BufferMut>,
         class: IoClass,
     ) {
-        let end_page = (first_iu + iu_count).div_ceil(self.pool.shape.ius_per_page());
+        let per_page = self.pool.shape.ius_per_page();
+        let end_page = (first_iu + iu_count).div_ceil(per_page);
+        let lost_pages = |number: u32| self.pool.blocks[number as usize].lost_pages;
+        let mut oob = oob;
+        if oob.is_none() && self.physical(block).is_some_and(lost_pages) {
+            // The records say which pages hold nothing.
+            let pages = end_page - first_iu / per_page;
+            oob = Some(BufferMut::copy_from(&vec![0; (pages * self.pool.shape.oob_size_bytes) as usize]));
+            self.pool.own_oob = true;
+        }
         self.start_read(token, block, first_iu, end_page, class, |block| Operation::Read {
             block,
             first_iu,

@@ -20,6 +20,7 @@ fn seeds() -> Vec<Vec<u8>> {
                 page_or_length: 1024,
                 sequence: 3 << 40 | 17,
                 erase_count: 90_000,
+                is_lost: number == 1,
             };
             let mut bytes = vec![0; OOB_RECORD_SIZE_BYTES];
             record.encode(&mut bytes);

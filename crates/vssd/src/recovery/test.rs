@@ -170,7 +170,7 @@ fn entries_that_contradict_are_refused() {
     let unit = |die, soft_plane| UnitEntry { place: UnitPlace { die, soft_plane }, lost_blocks: 0 };
     let entry = |id, isolation, units: &[UnitEntry]| {
         let units = units.to_vec();
-        VssdEntry { id: VssdId(id), placed: true, isolation, read_only: false, units }
+        VssdEntry { id: VssdId(id), placed: true, isolation, read_only: false, moves: None, units }
     };
     let cases: [(&str, Vec<VssdEntry>); 8] = [
         (
@@ -215,6 +215,7 @@ fn entries_that_contradict_are_refused() {
 #[test]
 fn held_blocks_that_contradict_the_rest_are_refused() {
     let held = BlockEntry {
+        lost_pages: false,
         state: BlockState::Held,
         owner: VssdId(1),
         logical: LogicalBlock { unit: UnitIndex(0), index: 3 },

@@ -1,7 +1,7 @@
 //! What must be true of erase blocks, known from calls and answers alone.
 
 use diecut_units::EraseBlockAddress;
-use diecut_vssd::{HeldBlock, LogicalBlock, OobRecord, VssdId};
+use diecut_vssd::{HeldBlock, LogicalBlock, OobKind, OobRecord, VssdId};
 use std::collections::BTreeMap;
 
 /// A command that changes flash, as it was handed to the device.
@@ -40,7 +40,9 @@ pub struct Oracle {
     pub allocations: BTreeMap<u64, Allocation>,
     pub vssds: Vec<VssdId>,
     pub read_only: Vec<VssdId>,
-    physical: BTreeMap<EraseBlockAddress, u64>,
+    /// What lies where: allocation, and pages asked for.
+    physical: BTreeMap<EraseBlockAddress, (u64, u32)>,
+    pub pages_per_unit: u32,
     counts: BTreeMap<EraseBlockAddress, u32>,
 }
 
@@ -51,10 +53,13 @@ impl Oracle {
     pub fn watch(&mut self, event: Event) -> Finding {
         match event {
             Event::Erase { block } => {
-                if let Some(sequence) = self.physical.remove(&block)
-                    && let Some(held) = self.allocations.get(&sequence)
-                    && held.fate == Fate::Held
-                {
+                let Some((sequence, _)) = self.physical.remove(&block) else { return Ok(()) };
+                let Some(held) = self.allocations.get(&sequence) else { return Ok(()) };
+                // A copy on another die that holds all of it may have taken its place.
+                let whole = held.units_acked * self.pages_per_unit;
+                let copied =
+                    self.physical.values().any(|(other, pages)| *other == sequence && *pages >= whole);
+                if held.fate == Fate::Held && whole > 0 && !copied {
                     return Err(format!("{block} is erased while it is held: {held:?}"));
                 }
             }
@@ -67,19 +72,25 @@ impl Oracle {
                 self.count(block, record.erase_count)?;
                 let allocation = self.allocations.get(&record.sequence);
                 let owned = |held: &Allocation| held.vssd == record.owner && held.block == record.block;
-                if !allocation.is_some_and(owned) || record.page_or_length != page {
+                let is_copy = record.kind == OobKind::Copy;
+                let placed =
+                    if is_copy { page < record.page_or_length } else { page == record.page_or_length };
+                if !allocation.is_some_and(owned) || !placed {
                     return Err(format!(
                         "{block} page {page} is programmed for {record:?}, not {allocation:?}"
                     ));
                 }
-                match self.physical.get(&block) {
+                let elsewhere = self.physical.values().any(|(other, _)| *other == record.sequence);
+                match self.physical.get_mut(&block) {
                     None if page == 0 => {
-                        if self.physical.values().any(|other| *other == record.sequence) {
+                        if elsewhere && !is_copy {
                             return Err(format!("two erase blocks for {record:?}"));
                         }
-                        self.physical.insert(block, record.sequence);
+                        self.physical.insert(block, (record.sequence, self.pages_per_unit));
                     }
-                    Some(sequence) if *sequence == record.sequence && page > 0 => {}
+                    Some((sequence, pages)) if *sequence == record.sequence && page == *pages => {
+                        *pages += self.pages_per_unit;
+                    }
                     other => return Err(format!("{block} page {page} holds {other:?}, not {record:?}")),
                 }
             }

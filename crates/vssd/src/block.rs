@@ -1,0 +1,181 @@
+//! One erase block in the hands of a pool: opened, freed, settled, given out again.
+
+use crate::operation::Kind;
+use crate::pool::Pool;
+use crate::table::BlockState;
+use crate::wear::EraseCause;
+use crate::{IoClass, LogicalBlock, Purpose, SpaceToken, VssdId};
+use diecut_media::{Media, Operation};
+use diecut_units::{Time, mutant};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Bad, or of the system area.
+    Excluded,
+    Free,
+    Held,
+    /// Taken for the copy of a block that changes dies; free, as far as its state on the medium goes.
+    Copy,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub state: State,
+    pub erased: bool,
+    pub failed: bool,
+    pub freed: bool,
+    /// Was open when the process or the power went: what a torn program left cannot be programmed over.
+    pub sealed: bool,
+    /// What it holds is not certain: not read, not programmed, and retired when its holder frees it.
+    pub quarantined: bool,
+    /// Its copy on another die is being made, or is not durable yet: appends wait.
+    pub moving: bool,
+    /// It moved to another die; reads that were under way come back here.
+    pub moved: bool,
+    /// Some pages could not be read when it was moved here; their OOB records say which.
+    pub lost_pages: bool,
+    /// Appends that wait because it moves.
+    pub held_appends: u32,
+    pub owner: VssdId,
+    pub logical: LogicalBlock,
+    pub purpose: Purpose,
+    pub erase_count: u32,
+    pub next_page: u32,
+    pub done_pages: u32,
+    pub in_flight: u32,
+    pub sequence: u64,
+    /// Class of the appends under way: they share one queue, so that they stay in order.
+    pub appends: u32,
+    pub append_class: IoClass,
+    /// Operations that wait for the erase, or for a program they read.
+    pub waiting: VecDeque<u32>,
+}
+
+impl Block {
+    pub fn new(state: State) -> Block {
+        Block {
+            state,
+            erased: false,
+            failed: false,
+            freed: false,
+            sealed: false,
+            quarantined: false,
+            moving: false,
+            moved: false,
+            lost_pages: false,
+            held_appends: 0,
+            owner: VssdId(0),
+            logical: LogicalBlock::default(),
+            purpose: Purpose(0),
+            erase_count: 0,
+            next_page: 0,
+            done_pages: 0,
+            in_flight: 0,
+            sequence: 0,
+            appends: 0,
+            append_class: IoClass::HostWrite,
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
+impl Pool {
+    /// The holder gives a block back: durable at once, erased when it is given out again.
+    pub(crate) fn free_block(&mut self, number: u32) {
+        self.blocks[number as usize].freed = true;
+        if self.blocks[number as usize].moving {
+            self.void_copy(number);
+        }
+        if self.blocks[number as usize].in_flight > 0 && !mutant!("vssd: free forgotten") {
+            let block = &self.blocks[number as usize];
+            let failed = block.failed || block.quarantined;
+            self.record(number, if failed { BlockState::Retired } else { BlockState::Free });
+        }
+        self.settle(number);
+    }
+
+    /// Takes the least worn free block of a die and starts its erase.
+    pub(crate) fn open_block<M: Media + ?Sized>(
+        &mut self,
+        id: VssdId,
+        logical: LogicalBlock,
+        purpose: Purpose,
+        die: u32,
+        media: &mut M,
+        now: Time,
+    ) -> Option<u32> {
+        let Reverse((_, number)) = self.dies[die as usize].free.pop()?;
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let block = &mut self.blocks[number as usize];
+        assert!(block.state == State::Free && block.in_flight == 0, "block {number} is free");
+        block.state = State::Held;
+        (block.erased, block.failed, block.freed, block.sealed) = (false, false, false, false);
+        (block.moving, block.moved, block.lost_pages, block.held_appends) = (false, false, false, 0);
+        // Counted when it is intended: no crash makes the count smaller than what the silicon saw.
+        block.erase_count += 1;
+        (block.owner, block.logical, block.purpose) = (id, logical, purpose);
+        (block.next_page, block.done_pages, block.sequence) = (0, 0, sequence);
+        self.count_erase(number, EraseCause::Host, now);
+        // Known as held before it is erased: after a crash it is its owner's, or free and erased before anything else.
+        if !mutant!("vssd: allocation not recorded") && !mutant!("vssd: erase before free durable") {
+            self.record(number, BlockState::Held);
+        }
+        let operation = Operation::Erase { block: self.address(number) };
+        self.start(Kind::Erase, id, IoClass::Cleaner, number, SpaceToken(0), 0, 0, operation, media, now);
+        Some(number)
+    }
+
+    /// A freed block whose last operation is gone leaves its unit.
+    pub(crate) fn settle(&mut self, number: u32) {
+        let block = &self.blocks[number as usize];
+        if block.state != State::Held || !block.freed || block.in_flight > 0 {
+            return;
+        }
+        if block.moved {
+            self.migration.departing -= 1;
+            return self.recycle(number);
+        }
+        let (logical, owner) = (block.logical, block.owner);
+        let failed = block.failed || block.quarantined;
+        let die = self.die_of(number);
+        // Beyond the reserve the unit that wore the block shrinks, and its vSSD takes no more writes.
+        let lost = failed && self.dies[die].retired >= self.reserve_blocks;
+        let at = self.at_of(owner).expect("holds the block");
+        let vssd = &mut self.vssds[at];
+        let unit = &mut vssd.units[usize::from(logical.unit.0)];
+        unit.map[logical.index as usize] = u32::MAX;
+        if lost {
+            unit.lost_blocks = unit.lost_blocks.saturating_add(1);
+            vssd.read_only = true;
+            // Before the block is written down as retired: a crash in between shrinks the unit once more, never less.
+            if !mutant!("vssd: read-only forgotten") {
+                self.record_vssd(at);
+            }
+        } else {
+            unit.free_indices.push(logical.index);
+        }
+        self.recycle(number);
+    }
+
+    pub(crate) fn recycle(&mut self, number: u32) {
+        let die = self.die_of(number);
+        let block = &mut self.blocks[number as usize];
+        block.owner = VssdId(0);
+        (block.moving, block.held_appends) = (false, 0);
+        let failed = block.failed || block.quarantined;
+        if !mutant!("vssd: free forgotten") && (failed || !mutant!("vssd: erase before free durable")) {
+            self.record(number, if failed { BlockState::Retired } else { BlockState::Free });
+        }
+        let block = &mut self.blocks[number as usize];
+        if failed {
+            block.state = State::Excluded;
+            self.dies[die].retired += 1;
+        } else {
+            block.state = State::Free;
+            self.dies[die].free.push(Reverse((block.erase_count, number)));
+        }
+    }
+}

@@ -1,0 +1,702 @@
+//! Blocks on their way to another die: one pair of an exchange at a time, one block of each die, in both directions at once.
+//!
+//! 1. The least worn free block of the other die is erased: its count is durable before, its state stays free, so a crash
+//!    leaves a free block.
+//! 2. The pages are read and programmed there, a program unit at a time, with OOB records of kind `Copy`. Reads of the
+//!    block go on. An open block moves last: appends to it wait, and go on behind the copy.
+//! 3. When both copies are complete, one durable change makes them the blocks. What the holder knows (logical address,
+//!    allocation sequence, write pointer) stays. The old places are free when the last read of them came back.
+//!
+//! A page that cannot be read is programmed as lost: its OOB record says so, and a read of it fails as before. A copy whose
+//! program or erase fails begins again on another block. A block that its holder frees meanwhile is not moved: its copy is
+//! given up. All of it waits for everybody else at the dies ([`crate::arbiter`]), and for the rate.
+
+use crate::block::State;
+use crate::exchange::Exchange;
+use crate::operation::Kind;
+use crate::pool::Pool;
+use crate::table::{BlockState, ExchangePhase, MoveEntry};
+use crate::wear::EraseCause;
+use crate::{IoClass, LogicalBlock, OobKind, OobRecord, SpaceToken, VssdId};
+use diecut_media::{Completion, Media, MediaError, Operation, PayloadParts};
+use diecut_units::{
+    BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Span, Time, mark, mutant,
+};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+/// Copies that begin again this often leave their block to a later try.
+const TRIES_MAX: u32 = 4;
+
+/// Where the copy of a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Appends that were under way come back first.
+    Appends,
+    Erase,
+    Read,
+    /// IU by IU: the unit as a whole could not be read.
+    Piece {
+        iu: u32,
+        mode: ContentMode,
+    },
+    Program,
+    Complete,
+}
+
+/// A block and its copy on the other die.
+struct Copy {
+    source: u32,
+    copy: u32,
+    pages: u32,
+    done_pages: u32,
+    stage: Stage,
+    under_way: bool,
+    lost_pages: bool,
+    parts: PayloadParts,
+    oob: Vec<u8>,
+    tries: u32,
+    /// The holder freed the block.
+    is_void: bool,
+}
+
+/// Exchanges of a pool, and the pair of blocks at work.
+pub(crate) struct Migration {
+    pub exchanges: Vec<Exchange>,
+    /// Dies to exchange next; not durable.
+    pub waiting: VecDeque<[u32; 2]>,
+    pair: [Option<Copy>; 2],
+    /// Copies that are the blocks now, but not durably so: the change of the journal.
+    settling: Option<(u64, [u32; 2])>,
+    /// Old places that reads still use.
+    pub departing: u32,
+    pub paused: bool,
+    pub rate_bytes_per_second: u64,
+    paid_until: Time,
+    /// Something was given up; there is work at once.
+    has_void: bool,
+    /// Nothing could move; [`Time::NEVER`]: something may.
+    look_again_at: Time,
+    is_started: bool,
+    /// Exchanges finished since the pool was opened.
+    pub finished: u64,
+    /// Blocks moved since the pool was opened.
+    pub moved_blocks: u64,
+    pub lost_pages: u64,
+}
+
+const NO_BLOCK: u32 = u32::MAX;
+/// How long an exchange rests when nothing can move. A choice: short beside the copy of a block.
+const LOOK_AGAIN: Span = Span::from_millis(1);
+
+impl Migration {
+    pub fn new(rate_bytes_per_second: u64) -> Migration {
+        Migration {
+            exchanges: Vec::new(),
+            waiting: VecDeque::new(),
+            pair: [None, None],
+            settling: None,
+            departing: 0,
+            paused: false,
+            rate_bytes_per_second,
+            paid_until: Time::ZERO,
+            has_void: false,
+            look_again_at: Time::NEVER,
+            is_started: false,
+            finished: 0,
+            moved_blocks: 0,
+            lost_pages: 0,
+        }
+    }
+
+    /// The journal took its last block: what waited for it is given up.
+    pub fn erase_failed(&mut self, side: usize) {
+        if let Some(copy) = &mut self.pair[side] {
+            (copy.under_way, copy.is_void) = (false, true);
+            self.has_void = true;
+        }
+    }
+}
+
+impl Pool {
+    /// When [`Pool::migrate`] has something to do that no completion will tell of.
+    pub(crate) fn migration_deadline(&self) -> Time {
+        let migration = &self.migration;
+        if migration.has_void {
+            return Time::ZERO;
+        }
+        let waits = |copy: &Copy| copy.stage == Stage::Read && !copy.under_way;
+        if migration.pair.iter().flatten().any(waits) {
+            migration.paid_until
+        } else {
+            migration.look_again_at
+        }
+    }
+
+    /// Begins to exchange what is to be exchanged, when nothing else touches the pool's channels any more: a device that is
+    /// divided is divided before.
+    pub fn begin_migration(&mut self) {
+        self.migration.is_started = true;
+        self.migration.waiting.extend(self.heal());
+        self.wear_changed = true;
+    }
+
+    /// Whether a pair of blocks is at work.
+    pub fn is_moving(&self) -> bool {
+        self.migration.pair.iter().any(Option::is_some) || self.migration.settling.is_some()
+    }
+
+    /// Takes the exchange that is under way as far as it goes now.
+    pub(crate) fn migrate<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        let migration = &self.migration;
+        let nothing = migration.exchanges.is_empty() && migration.waiting.is_empty() && !self.is_moving();
+        if nothing
+            || !migration.is_started
+            || migration.look_again_at != Time::NEVER && migration.look_again_at > now
+        {
+            return;
+        }
+        self.migration.look_again_at = Time::NEVER;
+        self.drop_void(now, media);
+        if let Some((change, copies)) = self.migration.settling {
+            let durable = self.journal.as_ref().is_none_or(|journal| journal.is_durable_at(change));
+            let lost = self.is_journal_lost();
+            if !durable && !lost {
+                return;
+            }
+            self.migration.settling = None;
+            for copy in copies.into_iter().filter(|copy| *copy != NO_BLOCK) {
+                let block = &mut self.blocks[copy as usize];
+                (block.moving, block.held_appends) = (false, 0);
+                block.failed |= lost;
+                self.release_waiting(copy, media, now);
+                self.settle(copy);
+            }
+        }
+        loop {
+            for side in 0..2 {
+                self.go_on(side, now, media);
+            }
+            if self.migration.pair.iter().flatten().any(|copy| copy.stage != Stage::Complete) {
+                return;
+            }
+            if self.migration.pair.iter().any(Option::is_some) {
+                self.commit(now, media);
+                if self.migration.settling.is_some() {
+                    return;
+                }
+                continue;
+            }
+            if self.migration.paused || self.is_divided() || self.is_journal_lost() {
+                return;
+            }
+            if !self.next_pair(now, media) {
+                // It waits for a free block, for an erase or for a read: there is no word of each.
+                let goes_on = self.migration.exchanges.iter().any(|one| one.trouble.is_none());
+                self.migration.look_again_at = if goes_on { now + LOOK_AGAIN } else { Time::NEVER };
+                return;
+            }
+        }
+    }
+
+    /// Chooses the next pair, or ends the exchange and begins the next one. Says whether there is something to do.
+    fn next_pair<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) -> bool {
+        let Some(at) = self.migration.exchanges.iter().position(|one| one.trouble.is_none()) else {
+            return self.begin_next(now, media);
+        };
+        let dies = self.migration.exchanges[at].dies;
+        let (mut left, mut found) = (0, [NO_BLOCK; 2]);
+        for side in 0..2 {
+            let (of_side, next) = self.next_source(dies[side]);
+            left += of_side;
+            found[side] = next;
+        }
+        if left == 0 && self.migration.departing == 0 {
+            self.finish_exchange(at);
+            self.kick_journal(media, now);
+            return true;
+        }
+        let mut begun = false;
+        for side in 0..2 {
+            if found[side] != NO_BLOCK && self.free_for_copy(dies[1 - side]) {
+                self.begin_copy(side, found[side], dies[1 - side]);
+                begun = true;
+            }
+        }
+        begun
+    }
+
+    /// How many blocks of units that leave a die are still there, and the one to move next.
+    fn next_source(&self, die: u32) -> (u32, u32) {
+        let (mut left, mut full, mut open) = (0, NO_BLOCK, NO_BLOCK);
+        for unit in self.vssds.iter().flat_map(|vssd| &vssd.units) {
+            if unit.place.die != die || unit.target.is_none() {
+                continue;
+            }
+            for &number in unit.map.iter().filter(|number| **number != u32::MAX) {
+                let block = &self.blocks[number as usize];
+                if self.die_of(number) as u32 != die || block.quarantined {
+                    continue;
+                }
+                left += 1;
+                if block.freed || block.moving || !(block.erased || block.failed) {
+                    continue;
+                }
+                let takes_more = !block.sealed && !block.failed && block.done_pages < self.shape.pages;
+                let choice = if takes_more { &mut open } else { &mut full };
+                if *choice == NO_BLOCK {
+                    *choice = number;
+                }
+            }
+        }
+        (left, if full != NO_BLOCK { full } else { open })
+    }
+
+    /// Blocks of units that leave a die which are still there.
+    pub(crate) fn blocks_to_move(&self, die: u32) -> u64 {
+        self.next_source(die).0.into()
+    }
+
+    fn free_for_copy(&self, die: u32) -> bool {
+        !self.dies[die as usize].free.is_empty()
+    }
+
+    fn begin_copy(&mut self, side: usize, source: u32, die: u32) {
+        let Some(copy) = self.take_for_copy(die) else { return };
+        let block = &mut self.blocks[source as usize];
+        block.moving = true;
+        if mutant!("vssd: moving block freed before its copy holds") {
+            self.record(source, BlockState::Free);
+        }
+        self.migration.pair[side] = Some(Copy {
+            source,
+            copy,
+            pages: 0,
+            done_pages: 0,
+            stage: Stage::Appends,
+            under_way: false,
+            lost_pages: false,
+            parts: PayloadParts::new(),
+            oob: Vec::new(),
+            tries: 0,
+            is_void: false,
+        });
+    }
+
+    fn take_for_copy(&mut self, die: u32) -> Option<u32> {
+        let Reverse((_, number)) = self.dies[die as usize].free.pop()?;
+        let block = &mut self.blocks[number as usize];
+        assert!(block.state == State::Free && block.in_flight == 0, "block {number} is free");
+        (block.state, block.failed) = (State::Copy, false);
+        Some(number)
+    }
+
+    /// The block that a copy took is free again, or retired.
+    fn give_back(&mut self, number: u32) {
+        let die = self.die_of(number);
+        let block = &mut self.blocks[number as usize];
+        if block.failed {
+            block.state = State::Excluded;
+            self.dies[die].retired += 1;
+            self.record(number, BlockState::Retired);
+        } else {
+            block.state = State::Free;
+            self.dies[die].free.push(Reverse((block.erase_count, number)));
+        }
+    }
+
+    /// Submits the next operation of a copy, if nothing of it is under way and the rate allows it.
+    fn go_on<M: Media + ?Sized>(&mut self, side: usize, now: Time, media: &mut M) {
+        let Some(copy) = &mut self.migration.pair[side] else { return };
+        if copy.under_way {
+            return;
+        }
+        let unit_ius = self.shape.program_unit_ius();
+        let unit_pages = self.shape.program_unit_pages;
+        if copy.stage == Stage::Appends {
+            let block = &self.blocks[copy.source as usize];
+            if block.appends > block.held_appends {
+                return;
+            }
+            copy.pages = block.done_pages;
+            copy.stage = Stage::Erase;
+            self.count_and_erase(side, now, media);
+            return;
+        }
+        let (source, target) = (copy.source, copy.copy);
+        let first_page = copy.done_pages;
+        let buffer =
+            |ius: u32, mode: ContentMode| BufferMut::copy_from(&vec![0; ius as usize * mode.bytes_per_iu()]);
+        let (kind, block, operation) = match copy.stage {
+            Stage::Appends | Stage::Erase | Stage::Complete => return,
+            Stage::Read => {
+                if self.migration.paid_until > now {
+                    return;
+                }
+                let rate = self.migration.rate_bytes_per_second;
+                if rate > 0 {
+                    let bytes = u64::from(unit_ius) * IU_SIZE_BYTES as u64;
+                    let cost_ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64;
+                    self.migration.paid_until = Time(now.0.saturating_add(cost_ns));
+                }
+                let operation = Operation::Read {
+                    block: self.address(source),
+                    first_iu: first_page * self.shape.ius_per_page(),
+                    iu_count: unit_ius,
+                    destination: buffer(unit_ius, self.shape.content_mode),
+                    oob: Some(BufferMut::copy_from(&vec![
+                        0;
+                        self.shape.program_unit_oob_size_bytes() as usize
+                    ])),
+                };
+                (Kind::CopyRead, source, operation)
+            }
+            Stage::Piece { iu, mode } => {
+                let operation = Operation::Read {
+                    block: self.address(source),
+                    first_iu: first_page * self.shape.ius_per_page() + iu,
+                    iu_count: 1,
+                    destination: buffer(1, mode),
+                    oob: Some(BufferMut::copy_from(&vec![0; self.shape.oob_size_bytes as usize])),
+                };
+                (Kind::CopyRead, source, operation)
+            }
+            Stage::Program => {
+                let oob = BufferMut::copy_from(&copy.oob).freeze();
+                let parts = std::mem::take(&mut copy.parts);
+                let operation = Operation::Program { block: self.address(target), first_page, parts, oob };
+                (Kind::CopyProgram, target, operation)
+            }
+        };
+        self.migration.pair[side].as_mut().expect("looked at").under_way = true;
+        self.start_copy(kind, block, side, first_page + unit_pages, operation, media, now);
+    }
+
+    fn count_and_erase<M: Media + ?Sized>(&mut self, side: usize, now: Time, media: &mut M) {
+        let copy = self.migration.pair[side].as_mut().expect("it is at work");
+        (copy.under_way, copy.stage, copy.done_pages) = (true, Stage::Erase, 0);
+        let number = copy.copy;
+        let block = &mut self.blocks[number as usize];
+        block.erase_count += 1;
+        (block.owner, block.failed) = (VssdId(0), false);
+        self.count_erase(number, EraseCause::Migration, now);
+        self.record(number, BlockState::Free);
+        let operation = Operation::Erase { block: self.address(number) };
+        self.start_copy(Kind::CopyErase, number, side, 0, operation, media, now);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one operation's fields, stored at once")]
+    fn start_copy<M: Media + ?Sized>(
+        &mut self,
+        kind: Kind,
+        block: u32,
+        side: usize,
+        end_page: u32,
+        operation: Operation,
+        media: &mut M,
+        now: Time,
+    ) {
+        let token = SpaceToken(side as u64);
+        self.start(kind, VssdId(0), IoClass::Migration, block, token, 0, end_page, operation, media, now);
+    }
+
+    /// An operation of a copy came back.
+    pub(crate) fn copy_completed(&mut self, kind: Kind, side: usize, completion: Completion) {
+        let pages = self.shape.program_unit_pages;
+        let copy = self.migration.pair[side].as_mut().expect("a copy waits for what it asked for");
+        copy.under_way = false;
+        if copy.is_void {
+            self.migration.has_void = true;
+            return;
+        }
+        match completion.result {
+            Err(MediaError::PowerLost) => {
+                // Nothing goes on.
+                copy.under_way = true;
+                return;
+            }
+            Err(error @ MediaError::DieOffline { .. }) => return self.in_trouble(error),
+            _ => {}
+        }
+        match (kind, completion.result) {
+            (Kind::CopyErase, Ok(())) => {
+                self.dies_erased(side);
+            }
+            (Kind::CopyErase | Kind::CopyProgram, Err(_)) => {
+                mark!("vssd: a copy begins again");
+                let (failed, tries) = (copy.copy, copy.tries + 1);
+                copy.tries = tries;
+                self.blocks[failed as usize].failed = true;
+                let die = self.die_of(failed) as u32;
+                self.give_back(failed);
+                let other = if tries < TRIES_MAX { self.take_for_copy(die) } else { None };
+                match other {
+                    Some(other) => {
+                        let copy = self.migration.pair[side].as_mut().expect("looked at");
+                        (copy.copy, copy.done_pages, copy.lost_pages) = (other, 0, false);
+                        copy.stage = Stage::Appends;
+                    }
+                    None => {
+                        let copy = self.migration.pair[side].as_mut().expect("looked at");
+                        (copy.copy, copy.is_void) = (NO_BLOCK, true);
+                        self.migration.has_void = true;
+                    }
+                }
+            }
+            (Kind::CopyProgram, Ok(())) => {
+                copy.done_pages += pages;
+                let early = mutant!("vssd: copy committed half done") && copy.done_pages < copy.pages;
+                copy.stage =
+                    if copy.done_pages >= copy.pages || early { Stage::Complete } else { Stage::Read };
+            }
+            (_, result) => self.copy_read(side, result, completion.destination, completion.oob),
+        }
+    }
+
+    fn dies_erased(&mut self, side: usize) {
+        let copy = self.migration.pair[side].as_mut().expect("looked at");
+        copy.stage = if copy.pages == 0 { Stage::Complete } else { Stage::Read };
+        let die = self.die_of(self.migration.pair[side].as_ref().expect("looked at").copy);
+        self.dies[die].erases += 1;
+    }
+
+    fn copy_read(
+        &mut self,
+        side: usize,
+        result: Result<(), MediaError>,
+        destination: Option<BufferMut>,
+        oob: Option<BufferMut>,
+    ) {
+        let (unit_ius, per_page) = (self.shape.program_unit_ius(), self.shape.ius_per_page());
+        let default_mode = self.shape.content_mode;
+        let oob_size = self.shape.oob_size_bytes as usize;
+        let copy = self.migration.pair[side].as_mut().expect("looked at");
+        match (copy.stage, result) {
+            (Stage::Read, Ok(())) => {
+                copy.parts.clear();
+                let content = destination.expect("reads give content").freeze();
+                copy.parts.push(Payload::new(default_mode, content));
+                copy.oob = oob.expect("asked for").to_vec();
+                self.copy_gathered(side);
+            }
+            (Stage::Read, Err(_)) => {
+                mark!("vssd: a copy reads piece by piece");
+                copy.parts.clear();
+                copy.oob = vec![0; unit_ius as usize / per_page as usize * oob_size];
+                copy.stage = Stage::Piece { iu: 0, mode: default_mode };
+            }
+            (Stage::Piece { iu, mode }, result) => {
+                let page = (iu / per_page) as usize;
+                let oob_of_page = &mut copy.oob[page * oob_size..(page + 1) * oob_size];
+                match result {
+                    Ok(()) => {
+                        copy.parts
+                            .push(Payload::new(mode, destination.expect("reads give content").freeze()));
+                        oob_of_page.copy_from_slice(&oob.expect("asked for"));
+                    }
+                    Err(MediaError::WrongContentMode { .. }) if mode == ContentMode::Tags => {
+                        copy.stage = Stage::Piece { iu, mode: ContentMode::Bytes };
+                        return;
+                    }
+                    Err(_) => {
+                        // What the page held is lost; the holder is told when it reads it.
+                        mark!("vssd: a lost page moves");
+                        let nothing = vec![0; default_mode.bytes_per_iu()];
+                        copy.parts.push(Payload::new(default_mode, BufferMut::copy_from(&nothing).freeze()));
+                        oob_of_page.fill(0);
+                    }
+                }
+                if iu + 1 < unit_ius {
+                    copy.stage = Stage::Piece { iu: iu + 1, mode: default_mode };
+                } else {
+                    self.copy_gathered(side);
+                }
+            }
+            (stage, _) => unreachable!("no read in stage {stage:?}"),
+        }
+    }
+
+    /// A program unit is there: its OOB records become those of a copy.
+    fn copy_gathered(&mut self, side: usize) {
+        let oob_size = self.shape.oob_size_bytes as usize;
+        let copy = self.migration.pair[side].as_mut().expect("looked at");
+        let (source, target) = (&self.blocks[copy.source as usize], &self.blocks[copy.copy as usize]);
+        for page in copy.oob.chunks_exact_mut(oob_size) {
+            let own = OobRecord::decode(page).filter(|record| {
+                record.owner == source.owner
+                    && record.block == source.logical
+                    && record.sequence == source.sequence
+            });
+            // A page that does not say that it is the block's is as good as lost.
+            let is_lost = own.is_none_or(|record| record.is_lost);
+            if is_lost && !mutant!("vssd: lost page copied as good") {
+                copy.lost_pages = true;
+                self.migration.lost_pages += 1;
+            }
+            let record = OobRecord {
+                kind: OobKind::Copy,
+                purpose: source.purpose,
+                owner: source.owner,
+                block: source.logical,
+                page_or_length: copy.pages,
+                sequence: source.sequence,
+                erase_count: target.erase_count,
+                is_lost,
+            };
+            record.encode(page);
+        }
+        copy.stage = Stage::Program;
+    }
+
+    /// A die went: the exchange stays as it is, with what it moved so far.
+    fn in_trouble(&mut self, error: MediaError) {
+        mark!("vssd: a die went during an exchange");
+        if let Some(one) = self.migration.exchanges.iter_mut().find(|one| one.trouble.is_none()) {
+            one.trouble = Some(error);
+        }
+        for copy in self.migration.pair.iter_mut().flatten() {
+            copy.is_void = true;
+        }
+        self.migration.has_void = true;
+    }
+
+    /// The holder freed a block, or its vSSD is removed: its copy is given up.
+    pub(crate) fn void_copy(&mut self, number: u32) {
+        if let Some(copy) = self.migration.pair.iter_mut().flatten().find(|copy| copy.source == number) {
+            mark!("vssd: a block is freed while it moves");
+            copy.is_void = true;
+            self.migration.has_void = true;
+        }
+    }
+
+    /// Lets go of copies that were given up and have nothing under way.
+    fn drop_void<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        if !std::mem::take(&mut self.migration.has_void) {
+            return;
+        }
+        for side in 0..2 {
+            let idle = |copy: &Copy| copy.is_void && !copy.under_way;
+            if !self.migration.pair[side].as_ref().is_some_and(idle) {
+                continue;
+            }
+            let copy = self.migration.pair[side].take().expect("looked at");
+            if copy.copy != NO_BLOCK {
+                self.give_back(copy.copy);
+            }
+            let block = &mut self.blocks[copy.source as usize];
+            if block.moving && !block.moved {
+                (block.moving, block.held_appends) = (false, 0);
+                self.release_waiting(copy.source, media, now);
+                self.settle(copy.source);
+            }
+        }
+    }
+
+    /// Both copies are complete: one durable change makes them the blocks.
+    fn commit<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        let pair = [0, 1].map(|side: usize| self.migration.pair[side].take());
+        let at = self.migration.exchanges.iter().position(|one| one.trouble.is_none());
+        let dies = self.migration.exchanges[at.expect("a pair belongs to an exchange")].dies;
+        let entry = |copy: &Option<Copy>| {
+            copy.as_ref().map(|copy| MoveEntry {
+                source: copy.source,
+                copy: copy.copy,
+                lost_pages: copy.lost_pages,
+            })
+        };
+        let moves = [entry(&pair[0]), entry(&pair[1])];
+        for one in moves.into_iter().flatten() {
+            let source = &self.blocks[one.source as usize];
+            let (pages, sequence) = (source.done_pages, source.sequence);
+            if let Some(table) = &mut self.table {
+                table.set_pages(one.copy, pages, sequence);
+                if let Some(journal) = &mut self.journal {
+                    journal.push_pages(one.copy, pages, sequence);
+                }
+            }
+        }
+        if !mutant!("vssd: pair changed without a record") {
+            self.write_exchange(dies, Some(ExchangePhase::Pair(moves)));
+        }
+        let journaled = self.journal.is_some();
+        for one in moves.into_iter().flatten() {
+            self.change_places(one, journaled);
+        }
+        self.write_exchange(dies, Some(ExchangePhase::UnderWay));
+        let copies = moves.map(|one| one.map_or(NO_BLOCK, |one| one.copy));
+        let sources = moves.map(|one| one.map_or(NO_BLOCK, |one| one.source));
+        if let Some(journal) = &mut self.journal {
+            journal.want();
+            self.migration.settling = Some((journal.pushed(), copies));
+        }
+        for source in sources.into_iter().filter(|source| *source != NO_BLOCK) {
+            self.settle(source);
+        }
+        if !journaled {
+            for copy in copies.into_iter().filter(|copy| *copy != NO_BLOCK) {
+                self.release_waiting(copy, media, now);
+            }
+        }
+        self.kick_journal(media, now);
+    }
+
+    /// The copy is the block from now on, for its holder and in the table.
+    fn change_places(&mut self, one: MoveEntry, journaled: bool) {
+        let address = self.address(one.copy);
+        let source = &mut self.blocks[one.source as usize];
+        let stalled = std::mem::take(&mut source.waiting);
+        let mut held = source.clone();
+        let failed = source.failed;
+        source.in_flight -= stalled.len() as u32;
+        source.appends -= source.held_appends;
+        (source.moved, source.freed, source.held_appends) = (true, true, 0);
+        let (owner, logical) = (source.owner, source.logical);
+        let copy = &mut self.blocks[one.copy as usize];
+        held.erase_count = copy.erase_count;
+        (held.erased, held.failed) = (true, false);
+        held.sealed |= failed;
+        held.lost_pages |= one.lost_pages;
+        (held.in_flight, held.appends) = (stalled.len() as u32, held.held_appends);
+        held.moving = journaled;
+        if !journaled {
+            held.held_appends = 0;
+        }
+        held.state = State::Held;
+        *copy = held;
+        let erase_count = copy.erase_count;
+        for &at in &stalled {
+            let op = self.ops[at as usize].as_mut().expect("it lives");
+            op.block = one.copy;
+            if let Some(operation) = &mut op.operation {
+                turn_to(operation, address, erase_count, self.shape.oob_size_bytes as usize);
+            }
+        }
+        self.blocks[one.copy as usize].waiting = stalled;
+        let at = self.at_of(owner).expect("holds the block");
+        let LogicalBlock { unit, index } = logical;
+        self.vssds[at].units[usize::from(unit.0)].map[index as usize] = one.copy;
+        self.migration.moved_blocks += 1;
+        self.migration.departing += 1;
+        self.record(one.copy, BlockState::Held);
+        self.record(one.source, if failed { BlockState::Retired } else { BlockState::Free });
+    }
+}
+
+/// Sends an operation that waited to the block's new place.
+fn turn_to(operation: &mut Operation, address: EraseBlockAddress, erase_count: u32, oob_size: usize) {
+    match operation {
+        Operation::Read { block, .. } | Operation::ReadOob { block, .. } | Operation::Erase { block } => {
+            *block = address
+        }
+        Operation::Program { block, oob, .. } => {
+            *block = address;
+            let mut bytes = oob.to_vec();
+            for page in bytes.chunks_exact_mut(oob_size) {
+                let record = OobRecord::decode(page).expect("written when the append was taken");
+                OobRecord { erase_count, ..record }.encode(page);
+            }
+            *oob = BufferMut::copy_from(&bytes).freeze();
+        }
+        Operation::Copy { .. } => unreachable!("holders do not ask for copies"),
+    }
+}

@@ -1,0 +1,302 @@
+//! Operations of holders on their way: started, waiting for what they need, completed.
+
+use crate::journal::JOURNAL_TOKEN_BIT;
+use crate::pool::{POOL_TOKEN_BIT, Pool};
+use crate::table::BlockState;
+use crate::{IoClass, LogicalBlock, OobRecord, SpaceCompletion, SpaceError, SpaceToken, VssdId};
+use diecut_media::{Completion, Media, MediaError, Operation};
+use diecut_units::{IU_SIZE_BYTES, Time, mutant};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Append,
+    Erase,
+    /// Of a copy of a block that changes dies (see `moving.rs`); no holder waits for it.
+    CopyErase,
+    CopyRead,
+    CopyProgram,
+}
+
+impl Kind {
+    pub fn is_of_copy(self) -> bool {
+        matches!(self, Kind::CopyErase | Kind::CopyRead | Kind::CopyProgram)
+    }
+    pub fn only_reads(self) -> bool {
+        matches!(self, Kind::Read | Kind::CopyRead)
+    }
+}
+
+pub(crate) struct Op {
+    pub kind: Kind,
+    pub owner: VssdId,
+    pub class: IoClass,
+    pub block: u32,
+    pub token: SpaceToken,
+    pub first_iu: u32,
+    pub end_page: u32,
+    /// What it takes of its vSSD's rate.
+    pub bytes: u64,
+    /// What the medium is asked, until it is asked.
+    pub operation: Option<Operation>,
+    /// The OOB that comes back is not for the holder.
+    pub own_oob: bool,
+}
+
+impl Pool {
+    #[expect(clippy::too_many_arguments, reason = "one operation's fields, stored at once")]
+    pub(crate) fn start<M: Media + ?Sized>(
+        &mut self,
+        kind: Kind,
+        owner: VssdId,
+        class: IoClass,
+        block: u32,
+        token: SpaceToken,
+        first_iu: u32,
+        end_page: u32,
+        operation: Operation,
+        media: &mut M,
+        now: Time,
+    ) {
+        // What is copied may be freed meanwhile: copies hold nothing.
+        let own_oob = std::mem::take(&mut self.own_oob);
+        self.blocks[block as usize].in_flight += u32::from(!kind.is_of_copy());
+        let bytes = match &operation {
+            Operation::Read { iu_count, .. } => u64::from(*iu_count) * IU_SIZE_BYTES as u64,
+            // One IU for each page: what the die and the bus have of it.
+            Operation::ReadOob { oob, .. } => {
+                (oob.len() as u64 / u64::from(self.shape.oob_size_bytes)) * IU_SIZE_BYTES as u64
+            }
+            Operation::Program { .. } => {
+                let first_page = first_iu / self.shape.ius_per_page();
+                u64::from(end_page - first_page) * u64::from(self.shape.page_size_bytes)
+            }
+            _ => 0,
+        };
+        let op = Op { kind, owner, class, block, token, first_iu, end_page, bytes, operation: None, own_oob };
+        let at = match self.free_ops.pop() {
+            Some(at) => {
+                self.ops[at as usize] = Some(op);
+                at
+            }
+            None => {
+                self.ops.push(Some(op));
+                self.ops.len() as u32 - 1
+            }
+        };
+        let state = &mut self.blocks[block as usize];
+        let waits = match kind {
+            Kind::Append if state.moving => {
+                state.held_appends += 1;
+                true
+            }
+            Kind::Append => !state.erased,
+            Kind::Read => end_page > state.done_pages,
+            _ => false,
+        };
+        if let (Kind::Erase | Kind::CopyErase, Some(journal)) = (kind, &mut self.journal)
+            && !mutant!("vssd: erase before journal")
+        {
+            journal.waiting_erases.push_back((journal.pushed(), at));
+            self.ops[at as usize].as_mut().expect("just stored").operation = Some(operation);
+            self.kick_journal(media, now);
+        } else if waits {
+            state.waiting.push_back(at);
+            self.ops[at as usize].as_mut().expect("just stored").operation = Some(operation);
+        } else {
+            self.enqueue(at, operation, media, now);
+        }
+    }
+
+    /// Takes a completion of the medium (see [`Pool::owns`]) and appends what it means to holders.
+    ///
+    /// # Panics
+    /// If the token is not of an operation under way.
+    pub fn complete<M: Media + ?Sized>(
+        &mut self,
+        completion: Completion,
+        now: Time,
+        media: &mut M,
+        completions: &mut Vec<(VssdId, SpaceCompletion)>,
+    ) {
+        if self.replay.is_some() {
+            return self.replayed(completion, now, media);
+        }
+        if completion.token.0 & JOURNAL_TOKEN_BIT != 0 {
+            self.journal_completed(completion.result, now, media);
+            return completions.append(&mut self.ready);
+        }
+        if Pool::is_of_check(completion.token) {
+            return self.checked(completion, now, media);
+        }
+        let at = (completion.token.0 & !POOL_TOKEN_BIT) as usize;
+        let op = self.ops[at].take().expect("a completion comes once");
+        self.free_ops.push(at as u32);
+        let number = self.die_of(op.block);
+        let die = &mut self.dies[number];
+        die.in_flight -= 1;
+        die.programs -= u16::from(!op.kind.only_reads());
+        if op.kind.is_of_copy() {
+            self.copy_completed(op.kind, op.token.0 as usize, completion);
+            self.dispatch(number, media, now);
+            self.migrate(now, media);
+            return completions.append(&mut self.ready);
+        }
+        match op.kind {
+            Kind::Read => {
+                let result = completion.result.map_err(|error| self.translate(&op, error));
+                let result = result.and_then(|()| self.find_lost(&op, completion.oob.as_deref()));
+                let oob = completion.oob.filter(|_| !op.own_oob);
+                self.answer(&op, result, completion.destination, oob);
+            }
+            Kind::Append => {
+                let block = &mut self.blocks[op.block as usize];
+                // What follows a failed program in the pipeline is lost with it.
+                let result = match completion.result {
+                    Ok(()) if !block.failed => {
+                        block.done_pages = block.done_pages.max(op.end_page);
+                        if let Some(table) = &mut self.table {
+                            table.set_pages(op.block, block.done_pages, block.sequence);
+                            if let Some(journal) = &mut self.journal
+                                && block.done_pages == self.shape.pages
+                            {
+                                journal.push_pages(op.block, block.done_pages, block.sequence);
+                            }
+                        }
+                        Ok(())
+                    }
+                    Ok(()) => Err(self.append_failed(&op)),
+                    Err(error) => {
+                        if matches!(error, MediaError::ProgramFailed { .. }) {
+                            block.failed = true;
+                            if !block.freed {
+                                self.record(op.block, BlockState::HeldFailed);
+                            }
+                        }
+                        Err(self.translate(&op, error))
+                    }
+                };
+                self.answer(&op, result, None, None);
+            }
+            _ => self.erase_completed(&op, completion.result),
+        }
+        self.release_waiting(op.block, media, now);
+        self.settle(op.block);
+        self.dispatch(number, media, now);
+        self.kick_journal(media, now);
+        completions.append(&mut self.ready);
+    }
+
+    fn erase_completed(&mut self, op: &Op, result: Result<(), MediaError>) {
+        let die = self.die_of(op.block);
+        let block = &mut self.blocks[op.block as usize];
+        block.in_flight -= 1;
+        if matches!(result, Err(error) if !matches!(error, MediaError::EraseFailed { .. })) {
+            // The power or the die went, not the block: nothing about it is written down.
+            block.failed = true;
+            return;
+        }
+        if result.is_err() && !block.freed && !mutant!("vssd: allocation not recorded") {
+            self.record(op.block, BlockState::HeldFailed);
+        }
+        if mutant!("vssd: erase before free durable") {
+            self.record(op.block, BlockState::Held);
+        }
+        let block = &mut self.blocks[op.block as usize];
+        match result {
+            Ok(()) => {
+                block.erased = true;
+                self.dies[die].erases += 1;
+                if let Some(at) = self.at_of(op.owner) {
+                    self.vssds[at].erases += 1;
+                }
+            }
+            // The holder learns of it at its first append and frees the block, which retires it.
+            Err(_) => block.failed = true,
+        }
+    }
+
+    pub(crate) fn release_waiting<M: Media + ?Sized>(&mut self, number: u32, media: &mut M, now: Time) {
+        for _ in 0..self.blocks[number as usize].waiting.len() {
+            let block = &mut self.blocks[number as usize];
+            let at = block.waiting.pop_front().expect("counted");
+            let op = self.ops[at as usize].as_ref().expect("it lives");
+            let ready = match op.kind {
+                Kind::Read => op.end_page <= block.done_pages,
+                _ => block.erased && !block.moving,
+            };
+            if ready {
+                self.enqueue_stored(at, media, now);
+            } else if block.failed {
+                let op = self.ops[at as usize].take().expect("it lives");
+                self.free_ops.push(at);
+                let error = if op.kind == Kind::Read {
+                    let LogicalBlock { unit, index } = self.blocks[number as usize].logical;
+                    SpaceError::Uncorrectable { unit: unit.0, index, iu: op.first_iu }
+                } else {
+                    self.append_failed(&op)
+                };
+                self.answer(&op, Err(error), None, None);
+            } else {
+                block.waiting.push_back(at);
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        op: &Op,
+        result: Result<(), SpaceError>,
+        destination: Option<diecut_units::BufferMut>,
+        oob: Option<diecut_units::BufferMut>,
+    ) {
+        let block = &mut self.blocks[op.block as usize];
+        block.in_flight -= 1;
+        block.appends -= u32::from(op.kind == Kind::Append);
+        let at = self.at_of(op.owner).expect("busy vSSDs stay");
+        self.vssds[at].operations -= 1;
+        self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob }));
+    }
+
+    /// Whether pages that were read are among those that were lost before their block moved.
+    fn find_lost(&self, op: &Op, oob: Option<&[u8]>) -> Result<(), SpaceError> {
+        let block = &self.blocks[op.block as usize];
+        if !block.lost_pages || mutant!("vssd: lost pages read as good") {
+            return Ok(());
+        }
+        let LogicalBlock { unit, index } = block.logical;
+        let per_page = self.shape.ius_per_page();
+        let pages =
+            oob.expect("reads of such a block ask for it").chunks_exact(self.shape.oob_size_bytes as usize);
+        for (page, bytes) in (op.first_iu / per_page..).zip(pages) {
+            if OobRecord::decode(bytes).is_none_or(|record| record.is_lost) {
+                let iu = op.first_iu.max(page * per_page);
+                return Err(SpaceError::Uncorrectable { unit: unit.0, index, iu });
+            }
+        }
+        Ok(())
+    }
+
+    fn append_failed(&self, op: &Op) -> SpaceError {
+        let LogicalBlock { unit, index } = self.blocks[op.block as usize].logical;
+        SpaceError::AppendFailed { unit: unit.0, index }
+    }
+
+    fn translate(&self, op: &Op, error: MediaError) -> SpaceError {
+        let LogicalBlock { unit, index } = self.blocks[op.block as usize].logical;
+        let unit = unit.0;
+        let iu = |page: u32| op.first_iu.max(page * self.shape.ius_per_page());
+        match error {
+            MediaError::Uncorrectable { page, .. } => SpaceError::Uncorrectable { unit, index, iu: iu(page) },
+            MediaError::Erased { page, .. } => SpaceError::Erased { unit, index, iu: iu(page) },
+            MediaError::WrongContentMode { page, .. } => {
+                SpaceError::WrongContentMode { unit, index, iu: iu(page) }
+            }
+            MediaError::ProgramFailed { .. } | MediaError::EraseFailed { .. } => {
+                SpaceError::AppendFailed { unit, index }
+            }
+            MediaError::DieOffline { .. } => SpaceError::UnitOffline { unit },
+            MediaError::PowerLost => SpaceError::PowerLost,
+        }
+    }
+}

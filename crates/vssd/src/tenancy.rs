@@ -1,0 +1,183 @@
+//! vSSDs as a pool keeps them: made, placed, removed, and what can be asked about them.
+
+use crate::pool::Pool;
+use crate::resources::UnitPlace;
+use crate::share::Bucket;
+use crate::table::VssdEntry;
+use crate::wear::Heat;
+use crate::{AllocError, DeallocError, Isolation, VssdId};
+use std::collections::VecDeque;
+
+pub(crate) struct Unit {
+    pub place: UnitPlace,
+    /// Its flow at the die.
+    pub flow: u16,
+    /// The die it moves to, if its die's content is being exchanged.
+    pub target: Option<Target>,
+    pub heat: Heat,
+    /// Erase blocks it lost beyond the die's reserve.
+    pub lost_blocks: u16,
+    pub map: Vec<u32>,
+    pub free_indices: Vec<u32>,
+}
+
+/// Where a unit moves to.
+pub(crate) struct Target {
+    pub die: u32,
+    pub flow: u16,
+}
+
+impl Unit {
+    /// Its flow at one of the dies it lies on.
+    pub fn flow_at(&self, die: u32) -> u16 {
+        match &self.target {
+            Some(target) if target.die == die => target.flow,
+            _ => self.flow,
+        }
+    }
+}
+
+pub(crate) struct Vssd {
+    pub id: VssdId,
+    pub isolation: Isolation,
+    pub units: Vec<Unit>,
+    pub operations: u32,
+    pub read_only: bool,
+    pub erases: u64,
+    pub bucket: Bucket,
+    /// Flows on dies that wait for the bucket, in the order of their turns.
+    pub blocked_flows: VecDeque<(u32, u16)>,
+    /// Operations that found no place in the queues of their dies.
+    pub parked: u32,
+}
+
+/// In [`Pool::vssd_numbers`]: there is no such vSSD.
+pub(crate) const NO_VSSD: u16 = u16::MAX;
+
+impl Pool {
+    /// Makes a vSSD (FlashBlox `AllocVirtualSSD`).
+    ///
+    /// # Errors
+    /// Says what cannot be had; nothing is changed then, and never is a weaker isolation given.
+    pub fn alloc_vssd(
+        &mut self,
+        isolation: Isolation,
+        level: u32,
+        capacity_bytes: u64,
+    ) -> Result<VssdId, AllocError> {
+        let places = self.choose_places(isolation, level, capacity_bytes, |_| true)?;
+        let id = self.new_vssd_id()?;
+        self.admit(id, isolation, &places);
+        Ok(id)
+    }
+
+    pub(crate) fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
+        let units = places.iter().map(|&place| {
+            let count = self.resources.unit_blocks(place);
+            let flow = self.dies[place.die as usize].join(id, isolation);
+            let map = vec![u32::MAX; count as usize];
+            Unit {
+                place,
+                flow,
+                target: None,
+                heat: Heat::default(),
+                lost_blocks: 0,
+                map,
+                free_indices: (0..count).rev().collect(),
+            }
+        });
+        let units: Vec<Unit> = units.collect();
+        if let Some(table) = &mut self.table {
+            units.iter().for_each(|unit| table.set_heat(unit.place, [0, 0]));
+        }
+        self.vssds.push(Vssd {
+            id,
+            isolation,
+            units,
+            operations: 0,
+            read_only: false,
+            erases: 0,
+            bucket: Bucket::default(),
+            blocked_flows: VecDeque::new(),
+            parked: 0,
+        });
+        self.vssd_numbers.resize(self.next_vssd as usize, NO_VSSD);
+        self.vssd_numbers[id.0 as usize] = self.vssds.len() as u16 - 1;
+    }
+
+    /// Renews the way from ids to places after a removal.
+    pub(crate) fn number_vssds(&mut self) {
+        self.vssd_numbers.fill(NO_VSSD);
+        for (at, vssd) in self.vssds.iter().enumerate() {
+            self.vssd_numbers[vssd.id.0 as usize] = at as u16;
+        }
+    }
+
+    /// Where a vSSD stands in `vssds`.
+    pub(crate) fn at_of(&self, id: VssdId) -> Option<usize> {
+        let at = *self.vssd_numbers.get(id.0 as usize)?;
+        (at != NO_VSSD).then_some(usize::from(at))
+    }
+
+    /// Deletes a vSSD; its blocks are erased before anyone else can read or write them.
+    ///
+    /// # Errors
+    /// Unknown or deleted before, or operations are under way.
+    pub fn dealloc_vssd(&mut self, id: VssdId) -> Result<(), DeallocError> {
+        let Some(at) = self.at_of(id) else {
+            let known = id.0 > 0 && id.0 < self.next_vssd;
+            return Err(if known { DeallocError::AlreadyFree(id.0) } else { DeallocError::Unknown(id.0) });
+        };
+        // An erase under way has no holder that waits for it, but its block is not free yet.
+        let erasing = self.blocks.iter().filter(|block| block.owner == id && block.in_flight > 0).count();
+        let operations = self.vssds[at].operations.max(erasing as u32);
+        if operations > 0 {
+            return Err(DeallocError::Busy { vssd: id.0, operations });
+        }
+        let vssd = self.vssds.remove(at);
+        self.number_vssds();
+        let (isolation, units) = (vssd.isolation, Vec::new());
+        self.write_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, moves: None, units });
+        for unit in &vssd.units {
+            for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
+                if self.blocks[block as usize].moving {
+                    self.void_copy(block);
+                }
+                self.recycle(block);
+            }
+            self.dies[unit.place.die as usize].leave(unit.flow);
+            if let Some(target) = &unit.target {
+                self.dies[target.die as usize].leave(target.flow);
+            }
+        }
+        let places: Vec<UnitPlace> = vssd.units.iter().map(|unit| unit.place).collect();
+        self.resources.release(&places);
+        self.end_empty_exchanges();
+        Ok(())
+    }
+
+    /// Independent units of a vSSD, and bytes of the erase blocks it may hold; zeros if there is none.
+    pub fn size_of(&self, id: VssdId) -> (u32, u64) {
+        let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return (0, 0) };
+        let blocks: u64 = vssd.units.iter().map(|unit| unit.map.len() as u64).sum();
+        (vssd.units.len() as u32, blocks * self.geometry.erase_block_size_bytes())
+    }
+    /// Erase blocks a vSSD may hold, and those of them that it does not hold now; zeros if there is none.
+    pub fn erase_blocks_of(&self, id: VssdId) -> (u64, u64) {
+        let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return (0, 0) };
+        let units = vssd.units.iter();
+        units.fold((0, 0), |(all, free), unit| {
+            (all + unit.map.len() as u64, free + unit.free_indices.len() as u64)
+        })
+    }
+    /// Where a vSSD lies, for people.
+    pub fn placement(&self, id: VssdId) -> String {
+        let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return String::new() };
+        let places = vssd.units.iter().map(|unit| {
+            let die = self.geometry.die_at(unit.place.die);
+            let plane = unit.place.soft_plane.map_or(String::new(), |plane| format!(".{plane}"));
+            format!("{}/{}{plane}", die.channel.0, die.die.0)
+        });
+        format!("{:?}-isolated on channel/die {}", vssd.isolation, places.collect::<Vec<_>>().join(" "))
+    }
+}
