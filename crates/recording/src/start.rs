@@ -1,7 +1,9 @@
 //! What a run started on: device and settings, with every value in full, so that a later default changes nothing.
 
 use diecut_shard::emulator::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
-use diecut_shard::{AdmissionConfig, CheckpointPace, DiePlacement, PoolConfig, ShardConfig};
+use diecut_shard::{
+    AdmissionConfig, CheckpointPace, DiePlacement, PoolConfig, ShardConfig, SwapRule, WearConfig,
+};
 use diecut_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -78,6 +80,17 @@ struct PoolStart {
     program_unit_ns: u64,
     erase_ns: u64,
     checked_blocks_per_unit: u32,
+    wear: WearStart,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WearStart {
+    window_ns: u64,
+    rate_bytes_per_second: u64,
+    channel_threshold_erases: u64,
+    die_threshold_erases: u64,
+    literal_rule: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,7 +140,16 @@ impl Start {
             die_placement,
             costs,
             checked_blocks_per_unit,
+            wear,
         } = pool.clone();
+        let WearConfig {
+            window_ns,
+            rate_bytes_per_second,
+            channel_threshold_erases,
+            die_threshold_erases,
+            rule,
+        } = wear;
+        let literal_rule = rule == SwapRule::Literal;
         let AdmissionConfig { tenant_quantum, source_quantum, window_commands, round_cost } = *admission;
         if cost_model.is_some() {
             return Err(StartError::Unsupported(
@@ -182,6 +204,13 @@ impl Start {
                 program_unit_ns: costs.program_unit_ns,
                 erase_ns: costs.erase_ns,
                 checked_blocks_per_unit,
+                wear: WearStart {
+                    window_ns,
+                    rate_bytes_per_second,
+                    channel_threshold_erases,
+                    die_threshold_erases,
+                    literal_rule,
+                },
             },
             admission: AdmissionStart { tenant_quantum, source_quantum, window_commands, round_cost },
         })
@@ -268,6 +297,13 @@ impl Start {
         pool.costs.program_unit_ns = from.program_unit_ns;
         pool.costs.erase_ns = from.erase_ns;
         pool.checked_blocks_per_unit = from.checked_blocks_per_unit;
+        pool.wear = WearConfig {
+            window_ns: from.wear.window_ns,
+            rate_bytes_per_second: from.wear.rate_bytes_per_second,
+            channel_threshold_erases: from.wear.channel_threshold_erases,
+            die_threshold_erases: from.wear.die_threshold_erases,
+            rule: if from.wear.literal_rule { SwapRule::Literal } else { SwapRule::Quiet },
+        };
         Ok(config)
     }
 }
@@ -286,6 +322,8 @@ mod test {
         config.pool.levels.dies = vec![1, 7];
         config.pool.die_placement = DiePlacement::Spread;
         config.pool.costs.erase_ns = 17;
+        config.pool.wear.die_threshold_erases = 4711;
+        config.pool.wear.rule = SwapRule::Literal;
         config.target.connect_time = Span::from_secs(3);
         config.target.output_bytes_max = 5 << 20;
         config.admission.round_cost = 99;

@@ -1,5 +1,6 @@
 //! What an administrator sets for a pool.
 
+use crate::policy::{SwapRule, threshold_erases};
 use crate::resources::{DiePlacement, LevelTable};
 
 /// What commands cost in die time; the scale on which shares are measured.
@@ -14,12 +15,19 @@ pub struct DieCosts {
 }
 
 /// Settings of even wear.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WearConfig {
     /// Window of the moving averages of erases, in nanoseconds.
     pub window_ns: u64,
-    /// What copies for wear may read and program per second, both directions together; 0 for no limit.
+    /// What copies for wear may read per second, both directions together; 0 for no limit. As much is programmed.
     pub rate_bytes_per_second: u64,
+    /// Erases of a channel's content since it moved that make a channel swap due: the gamma of FlashBlox, in erase blocks; 0 for
+    /// none ever. See [`crate::threshold_erases`].
+    pub channel_threshold_erases: u64,
+    /// The same of a die, where vSSDs hold single dies; 0 for none ever.
+    pub die_threshold_erases: u64,
+    /// Which channels are swapped.
+    pub rule: SwapRule,
 }
 
 impl Default for WearConfig {
@@ -29,6 +37,9 @@ impl Default for WearConfig {
             window_ns: 24 * 3600 * 1_000_000_000,
             // What FlashBlox measured with one thread (FACTS.md 1.8).
             rate_bytes_per_second: 78_900_000,
+            channel_threshold_erases: 0,
+            die_threshold_erases: 0,
+            rule: SwapRule::Quiet,
         }
     }
 }
@@ -73,7 +84,12 @@ impl PoolConfig {
     /// The defaults, with throughput levels that match the device: level `n` is worth `n` of its channels.
     pub fn suited_to(geometry: &diecut_units::Geometry) -> PoolConfig {
         let config = PoolConfig::default();
-        PoolConfig { levels: PoolConfig::levels_of(geometry, config.soft_planes_per_die), ..config }
+        let levels = PoolConfig::levels_of(geometry, config.soft_planes_per_die);
+        // FlashBlox's values: delta 0.1, alpha 0.9; 3,000 cycles is the least of the endurances it assumes (FACTS.md 1.6).
+        let die_threshold_erases = threshold_erases(geometry.erase_blocks_per_die().into(), 3000, 100, 900);
+        let channel_threshold_erases = die_threshold_erases * u64::from(geometry.dies_per_channel);
+        let wear = WearConfig { channel_threshold_erases, die_threshold_erases, ..config.wear };
+        PoolConfig { levels, wear, ..config }
     }
 
     /// Throughput levels in channels of a device.

@@ -1,10 +1,12 @@
 //! Even wear in a pool: when something is exchanged, and what people may see and change of it.
 
-use crate::UnitIndex;
 use crate::exchange::ExchangeError;
+use crate::policy::{PlaceView, SwapRule, choose_swap, pair_dies};
 use crate::pool::Pool;
+use crate::tenancy::{Unit, Vssd};
+use crate::{Isolation, UnitIndex, WearConfig};
 use diecut_media::Media;
-use diecut_units::Time;
+use diecut_units::{Time, mark};
 
 /// What an exchange is about, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,11 +47,6 @@ impl Pool {
         self.wear_changed = true;
     }
 
-    /// What copies may read and program per second; 0 for no limit.
-    pub fn set_migration_rate(&mut self, rate_bytes_per_second: u64) {
-        self.migration.rate_bytes_per_second = rate_bytes_per_second;
-    }
-
     /// Whether exchanges are under way or wait.
     pub fn is_migrating(&self) -> bool {
         !self.migration.exchanges.is_empty() || !self.migration.waiting.is_empty()
@@ -80,12 +77,126 @@ impl Pool {
 
     /// When [`Pool::level_wear`] has something to do.
     pub(crate) fn wear_deadline(&self) -> Time {
-        self.migration_deadline()
+        if self.wear_changed && self.is_level_due() { Time::ZERO } else { self.migration_deadline() }
     }
 
     /// Looks at wear where it changed, and lets exchanges go on.
     pub(crate) fn level_wear<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        if self.wear_changed && self.is_level_due() {
+            self.wear_changed = false;
+            self.unlooked_erases = 0;
+            self.end_windows(now);
+            self.choose_exchanges();
+        }
         self.migrate(now, media);
+    }
+
+    /// Whether wear may be looked at: one swap after the other, and never while somebody else holds channels.
+    fn is_level_due(&self) -> bool {
+        let migration = &self.migration;
+        migration.is_started
+            && !migration.paused
+            && migration.waiting.is_empty()
+            && migration.exchanges.iter().all(|one| one.trouble.is_some())
+            && !self.is_divided()
+    }
+
+    /// An erase was counted: looks at wear again when enough of them were.
+    pub(crate) fn note_erase(&mut self) {
+        self.unlooked_erases += 1;
+        let wear = &self.config.wear;
+        let thresholds = [wear.channel_threshold_erases, wear.die_threshold_erases];
+        let least = thresholds.into_iter().filter(|threshold| *threshold > 0).min();
+        // Often enough that a swap is late by a small part of the threshold.
+        self.wear_changed |= least.is_some_and(|least| self.unlooked_erases * 64 >= least);
+    }
+
+    /// What is known of each die, in order.
+    pub fn die_views(&self) -> Vec<PlaceView> {
+        let literal = self.config.wear.rule == SwapRule::Literal;
+        let busy = |die: u32| self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
+        let mut views: Vec<PlaceView> = (0..self.geometry.dies())
+            .map(|die| PlaceView {
+                wear: self.die_wear(die).total(),
+                is_able: !self.is_worn(die) && !busy(die),
+                ..PlaceView::default()
+            })
+            .collect();
+        for unit in self.vssds.iter().flat_map(|vssd| &vssd.units) {
+            let view = &mut views[unit.place.die as usize];
+            // The paper's rate is what was erased since the last swap, when all counters were cleared.
+            view.rate += if literal { unit.heat.volume_erases } else { unit.heat.rate() };
+            view.volume += unit.heat.volume_erases;
+        }
+        views
+    }
+
+    /// What is known of each channel: the sum of its dies; able if all of them are.
+    pub fn channel_views(&self, dies: &[PlaceView]) -> Vec<PlaceView> {
+        let per_channel = usize::from(self.geometry.dies_per_channel);
+        let sum = |dies: &[PlaceView]| PlaceView {
+            wear: dies.iter().map(|die| die.wear).sum(),
+            rate: dies.iter().map(|die| die.rate).sum(),
+            volume: dies.iter().map(|die| die.volume).sum(),
+            is_able: dies.iter().all(|die| die.is_able),
+        };
+        dies.chunks(per_channel).map(sum).collect()
+    }
+
+    /// Puts the exchange that is due, if one is, in line: the dies of two channels, or two dies.
+    fn choose_exchanges(&mut self) {
+        let wear = self.config.wear;
+        let dies = self.die_views();
+        let channels = self.channel_views(&dies);
+        let per_channel = usize::from(self.geometry.dies_per_channel);
+        let dies_of = |channel: usize| channel * per_channel..(channel + 1) * per_channel;
+        let apart = |one: usize, other: usize| {
+            let on = |vssd: &Vssd, channel: usize| {
+                vssd.units.iter().any(|unit| dies_of(channel).contains(&(unit.place.die as usize)))
+            };
+            !self.vssds.iter().any(|vssd| on(vssd, one) && on(vssd, other))
+        };
+        let swap = choose_swap(&channels, wear.channel_threshold_erases, wear.rule, apart);
+        let chosen: Vec<[u32; 2]> = if let Some((source, target)) = swap {
+            mark!("vssd: channel swap due");
+            let pairs = pair_dies(&dies[dies_of(source)], &dies[dies_of(target)]);
+            let number = |channel: usize, at: usize| (channel * per_channel + at) as u32;
+            pairs.into_iter().map(|(one, other)| [number(source, one), number(target, other)]).collect()
+        } else {
+            // Between dies of channels that are broken up: whole ones stay whole.
+            let broken = |channel: usize| {
+                let whole = |vssd: &Vssd| vssd.isolation == Isolation::Channel;
+                let on = |unit: &Unit| dies_of(channel).contains(&(unit.place.die as usize));
+                let mut holders = self.vssds.iter().filter(|vssd| vssd.units.iter().any(on)).peekable();
+                holders.peek().is_some() && !holders.any(whole)
+            };
+            let mut single = dies.clone();
+            for (at, die) in single.iter_mut().enumerate() {
+                die.is_able &= broken(at / per_channel);
+            }
+            let can = |one: usize, other: usize| self.can_exchange([one as u32, other as u32]).is_ok();
+            let swap = choose_swap(&single, wear.die_threshold_erases, wear.rule, can);
+            swap.map(|(source, target)| [source as u32, target as u32]).into_iter().collect()
+        };
+        if !chosen.is_empty() && wear.rule == SwapRule::Literal {
+            self.vssds
+                .iter_mut()
+                .flat_map(|vssd| &mut vssd.units)
+                .for_each(|unit| unit.heat.volume_erases = 0);
+        }
+        self.migration.waiting.extend(chosen);
+    }
+
+    /// Changes the settings of even wear; see [`WearConfig`].
+    pub fn set_wear(&mut self, wear: WearConfig) {
+        self.config.wear = wear;
+        self.migration.rate_bytes_per_second = wear.rate_bytes_per_second;
+        self.wear_changed = true;
+    }
+
+    /// The settings of even wear.
+    pub fn wear_config(&self) -> &WearConfig {
+        &self.config.wear
     }
 
     /// Where the next block of a unit is opened: on the die it moves to, if that keeps its spares.

@@ -77,7 +77,7 @@ pub(crate) struct Migration {
     has_void: bool,
     /// Nothing could move; [`Time::NEVER`]: something may.
     look_again_at: Time,
-    is_started: bool,
+    pub is_started: bool,
     /// Exchanges finished since the pool was opened.
     pub finished: u64,
     /// Blocks moved since the pool was opened.

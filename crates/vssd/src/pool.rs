@@ -59,6 +59,8 @@ pub struct Pool {
     pub(crate) window_end: Time,
     /// Erases were counted since wear was looked at.
     pub(crate) wear_changed: bool,
+    /// How many of them.
+    pub(crate) unlooked_erases: u64,
     /// The next read is started with an OOB buffer that its holder did not ask for.
     pub(crate) own_oob: bool,
 }
@@ -137,6 +139,7 @@ impl Pool {
             migration,
             window_end: Time::ZERO,
             wear_changed: false,
+            unlooked_erases: 0,
             own_oob: false,
         }
     }

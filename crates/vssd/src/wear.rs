@@ -119,7 +119,7 @@ impl Pool {
         let unit = &mut self.vssds[at].units[usize::from(unit.0)];
         unit.heat.count();
         let (place, words) = (unit.place, unit.heat.words());
-        self.wear_changed = true;
+        self.note_erase();
         if let Some(table) = &mut self.table {
             table.set_heat(place, words);
         }

@@ -1,0 +1,163 @@
+//! Even wear without being asked: a vSSD that wears one channel moves before the channel is far ahead, its data with it.
+
+use diecut_emulator::*;
+use diecut_media::Media;
+use diecut_units::*;
+use diecut_vssd::*;
+
+struct World {
+    device: Device,
+    pool: Pool,
+    now: Time,
+    answers: Vec<(VssdId, SpaceCompletion)>,
+}
+
+impl World {
+    fn new(wear: WearConfig) -> World {
+        let mut profile = Profile::named("tiny").unwrap();
+        profile.bad_blocks.factory_percent = 0.0;
+        let device = Device::create(&profile, Options::default()).unwrap();
+        let config = PoolConfig { wear, ..PoolConfig::suited_to(device.geometry()) };
+        let size = Pool::journal_size_bytes(device.geometry(), &config);
+        let memory = device.protected_memory().expect("tiny has it");
+        let mut pool = Pool::open(&device, config, memory.region(0..size)).unwrap();
+        pool.begin_migration();
+        World { device, pool, now: Time::ZERO, answers: Vec::new() }
+    }
+
+    /// Until nothing is under way; at most some time if it waits for tokens.
+    fn run(&mut self) {
+        let mut completions = Vec::new();
+        self.answers.clear();
+        for _ in 0..100_000 {
+            self.pool.work(self.now, &mut self.device);
+            let next = self.device.next_event().min(self.pool.deadline());
+            if next == Time::NEVER {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.device.advance(self.now, &mut completions);
+            for completion in completions.drain(..) {
+                self.pool.complete(completion, self.now, &mut self.device, &mut self.answers);
+            }
+        }
+        self.pool.take_ready(&mut self.answers);
+    }
+
+    fn write(&mut self, id: VssdId, unit: u16, mark: u8) -> LogicalBlock {
+        let shape = *self.pool.shape();
+        let mut space = self.pool.space(id, &mut self.device, self.now);
+        let block = space.allocate(UnitIndex(unit), Purpose(0)).unwrap();
+        for _ in 0..shape.program_units() {
+            let data = Buffer::copy_from(&vec![mark; shape.program_unit_ius() as usize * 4096]);
+            let parts = [Payload::new(ContentMode::Bytes, data)].into_iter().collect();
+            let oob = BufferMut::copy_from(&vec![0; shape.program_unit_oob_size_bytes() as usize]);
+            space.append(SpaceToken(0), block, parts, oob, IoClass::HostWrite);
+        }
+        block
+    }
+
+    fn holds(&mut self, id: VssdId, block: LogicalBlock, mark: u8) {
+        let ius = self.pool.shape().ius();
+        for iu in 0..ius {
+            let destination = BufferMut::copy_from(&[0; 4096]);
+            let mut space = self.pool.space(id, &mut self.device, self.now);
+            space.read(SpaceToken(1), block, iu, 1, destination, None, IoClass::HostRead);
+            self.run();
+            let (_, answer) = self.answers.pop().expect("one read, one answer");
+            answer.result.unwrap();
+            assert!(answer.destination.unwrap().iter().all(|&byte| byte == mark), "IU {iu} of {block:?}");
+        }
+    }
+}
+
+#[test]
+fn the_writer_moves_and_what_is_held_moves_along() {
+    let threshold = 40;
+    let wear =
+        WearConfig { channel_threshold_erases: threshold, rate_bytes_per_second: 0, ..WearConfig::default() };
+    let mut world = World::new(wear);
+    let hot = world.pool.alloc_vssd(Isolation::Channel, 0, 1).unwrap();
+    let cold = world.pool.alloc_vssd(Isolation::Channel, 0, 1).unwrap();
+    let kept = [world.write(hot, 0, 7), world.write(cold, 1, 9)];
+    for round in 0..1200u32 {
+        let block = world.write(hot, (round % 2) as u16, round as u8);
+        world.run();
+        assert!(world.answers.iter().all(|(_, answer)| answer.result.is_ok()), "round {round}");
+        world.pool.space(hot, &mut world.device, world.now).free(block).unwrap();
+        world.pool.check_invariants();
+    }
+    let wear = [0, 1].map(|channel| world.pool.channel_wear(channel));
+    let status = world.pool.migration_status();
+    assert!(status.finished >= 20 && status.moved_blocks >= status.finished, "{status:?}");
+    let totals = wear.map(|wear| wear.total());
+    assert!(totals[0].abs_diff(totals[1]) <= threshold * 2, "{wear:?}");
+    let copied: u64 = wear.iter().map(|wear| wear.migration).sum();
+    assert_eq!(copied, status.moved_blocks, "one erase for each block that moved");
+    let heat: u64 = (0..4).map(|die| world.pool.die_heat(die).volume_erases).sum();
+    assert!(heat <= threshold + 10, "volumes begin anew with each move: {heat}");
+    world.holds(hot, kept[0], 7);
+    world.holds(cold, kept[1], 9);
+}
+
+#[test]
+fn a_pause_stops_after_the_pair_and_the_rate_holds() {
+    let wear = WearConfig { rate_bytes_per_second: 1_000_000, ..WearConfig::default() };
+    let mut world = World::new(wear);
+    let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+    let blocks: Vec<LogicalBlock> = (0..6).map(|mark| world.write(id, 0, mark)).collect();
+    world.run();
+    let die = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let begun = world.now;
+    world.pool.exchange_dies(die, (die + 1) % 4).unwrap();
+    assert!(world.pool.exchange_dies(die, (die + 2) % 4).is_err(), "it takes part in one");
+    world.pool.work(world.now, &mut world.device);
+    world.pool.pause_migration(true);
+    world.run();
+    let status = world.pool.migration_status();
+    assert_eq!((status.moved_blocks, status.exchanges[0].1, status.is_paused), (1, 5, true));
+    // The unit lies on two dies now; what it is given comes from the new one.
+    let fresh = world.write(id, 0, 99);
+    world.pool.pause_migration(false);
+    world.run();
+    let status = world.pool.migration_status();
+    assert_eq!((status.finished, status.moved_blocks), (1, 6), "{status:?}");
+    let bytes = 6 * u64::from(world.pool.shape().ius()) * 4096;
+    let unit = u64::from(world.pool.shape().program_unit_ius()) * 4096;
+    assert!(world.now.since(begun).0 >= (bytes - unit) * 1000, "at most a megabyte a second");
+    for (mark, block) in blocks.into_iter().enumerate() {
+        world.holds(id, block, mark as u8);
+    }
+    world.holds(id, fresh, 99);
+    world.pool.check_invariants();
+}
+
+/// A die that goes leaves its exchange where it was: the holder of the other die loses what moved there, no more.
+#[test]
+fn a_die_that_goes_stops_its_exchange() {
+    let wear = WearConfig { rate_bytes_per_second: 0, ..WearConfig::default() };
+    let mut world = World::new(wear);
+    let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+    let blocks: Vec<LogicalBlock> = (0..6).map(|mark| world.write(id, 0, mark)).collect();
+    world.run();
+    let die = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let other = (die + 1) % 4;
+    let from_ns = world.now.0 + 10_000_000;
+    let faulty = FaultyDie { channel: (other / 2) as u16, die: (other % 2) as u16 };
+    world.device.add_fault(Fault::DieOffline { die: faulty, from_ns });
+    world.pool.exchange_dies(die, other).unwrap();
+    world.run();
+    let status = world.pool.migration_status();
+    assert!(status.exchanges[0].2.is_some() && status.finished == 0, "{status:?}");
+    world.pool.check_invariants();
+    let left = status.exchanges[0].1 as usize;
+    assert!(left > 0, "{status:?}");
+    for (mark, &block) in blocks.iter().enumerate().skip(6 - left) {
+        world.holds(id, block, mark as u8);
+    }
+    // New blocks are opened where they can be written.
+    let fresh = world.write(id, 0, 99);
+    world.run();
+    assert!(world.answers.iter().all(|(_, answer)| answer.result.is_ok()));
+    world.holds(id, fresh, 99);
+}
