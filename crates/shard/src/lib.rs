@@ -49,5 +49,5 @@ pub use cost::CostModel;
 /// Emulated devices, for those who make the device that a shard runs on.
 pub use diecut_emulator as emulator;
 pub use diecut_volume::CheckpointPace;
-pub use diecut_vssd::{DiePlacement, PoolConfig};
+pub use diecut_vssd::{DiePlacement, PoolConfig, SwapRule, WearConfig};
 pub use shard::{Seat, Shard, ShardConfig, divide, gather};
