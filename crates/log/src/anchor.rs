@@ -313,8 +313,9 @@ impl AnchorWriter {
         Some(writing.sequence)
     }
 
-    /// Frees the blocks that only older anchors have something in.
-    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) {
+    /// Frees the blocks that only older anchors have something in. Whether there are any.
+    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
+        let held = self.blocks.len();
         let before = std::mem::take(&mut self.superseded_before);
         let open = self.open.map(|(block, _)| block);
         self.blocks.retain(|(block, number)| {
@@ -324,6 +325,7 @@ impl AnchorWriter {
             }
             keep
         });
+        self.blocks.len() < held
     }
 }
 

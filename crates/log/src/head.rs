@@ -5,7 +5,7 @@
 //! |-------:|-----:|--------------|------------------------------------------------------------------|
 //! |      0 |    4 | magic        | "dchk"                                                           |
 //! |      4 |    4 | check        | CRC-32C of all other bytes of the head, this field as zero       |
-//! |      8 |    2 | version      | 1; a reader refuses others                                       |
+//! |      8 |    2 | version      | 2; a store with another one opens read-only                      |
 //! |     10 |    2 | stream       | 0 user, 1 cleaner, 2 map                                         |
 //! |     12 |    4 | segment      | segment it was written to                                        |
 //! |     16 |    4 | generation   | generation of the segment                                        |
@@ -14,8 +14,10 @@
 //! |     26 |    2 | unit_count   | program units of the chunk; the next chunk starts after them     |
 //! |     28 |    4 | note_count   | notes                                                            |
 //! |     32 |    8 | sequence     | sequence number of the first entry                               |
-//! |     40 |    4 | data_check   | CRC-32C over the checksums of the data IUs, in order             |
-//! |     44 |   20 | reserved     | zero                                                             |
+//! |     40 |    4 | origin       | segment that all entries were copied from by the cleaner         |
+//! |     44 |    4 | its generation | 0: not copied, or not all from one segment                     |
+//! |     48 |    4 | its units    | program units of it that held chunks                             |
+//! |     52 |   12 | reserved     | zero                                                             |
 //! |     64 |  8*n | records      | owner tag of each data IU                                        |
 //! |   4096 | -32*m| notes        | from the end of the head downwards: sequence, three words        |
 //! |        |      | skips        | a note whose first word is FFFF_FFFF_FFFF_FFFF: the data record  |
@@ -28,13 +30,24 @@
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"dchk");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Where records start.
 pub const RECORDS_OFFSET: usize = 64;
 /// Bytes of a note.
 pub const NOTE_SIZE_BYTES: usize = 32;
 /// First word of a skip.
 pub const SKIP: u64 = u64::MAX;
+
+/// Where the cleaner copied from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Segment.
+    pub segment: u32,
+    /// Its generation, at least 1.
+    pub generation: u32,
+    /// Program units of it that held chunks.
+    pub units: u32,
+}
 
 /// The fixed fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,8 +68,8 @@ pub struct Head {
     pub note_count: u32,
     /// First sequence.
     pub sequence: u64,
-    /// CRC-32C over the data IUs' checksums.
-    pub data_check: u32,
+    /// The segment that all entries were copied from, if it is one.
+    pub origin: Option<Origin>,
 }
 
 /// Whether one more entry of `extra` bytes fits beside `records` and `notes`.
@@ -115,9 +128,21 @@ impl Head {
         bytes[26..28].copy_from_slice(&self.unit_count.to_le_bytes());
         bytes[28..32].copy_from_slice(&self.note_count.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[40..44].copy_from_slice(&self.data_check.to_le_bytes());
+        let origin = self.origin.unwrap_or_default();
+        bytes[40..44].copy_from_slice(&origin.segment.to_le_bytes());
+        bytes[44..48].copy_from_slice(&origin.generation.to_le_bytes());
+        bytes[48..52].copy_from_slice(&origin.units.to_le_bytes());
         let check = check(bytes);
         bytes[4..8].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// Whether these bytes are a head of another version, which says nothing to this one.
+    pub fn is_other_version(bytes: &[u8]) -> bool {
+        bytes.get(..IU_SIZE_BYTES).is_some_and(|bytes| {
+            bytes[..4] == MAGIC.to_le_bytes()
+                && bytes[4..8] == check(bytes).to_le_bytes()
+                && bytes[8..10] != VERSION.to_le_bytes()
+        })
     }
 
     /// Reads a head; `None` if it does not check out.
@@ -137,7 +162,11 @@ impl Head {
             unit_count: half(26),
             note_count: word(28),
             sequence: u64::from_le_bytes(bytes[32..40].try_into().expect("8 bytes")),
-            data_check: word(40),
+            origin: (word(44) > 0).then(|| Origin {
+                segment: word(40),
+                generation: word(44),
+                units: word(48),
+            }),
         };
         let fit = fits(head.data_count.into(), (head.note_count as usize).min(IU_SIZE_BYTES), 0);
         (fit && head.stream < 3 && head.unit_count > 0).then_some(head)
@@ -155,10 +184,19 @@ mod test {
         put_note(&mut bytes, 0, 5, [1, 2, 3]);
         let head =
             Head { segment: 4, data_count: 1, unit_count: 2, note_count: 1, sequence: 5, ..Head::default() };
-        head.encode(&mut bytes);
-        assert_eq!(Head::decode(&bytes), Some(head));
+        let origin = Some(Origin { segment: 7, generation: 8, units: 9 });
+        for head in [head, Head { origin, ..head }] {
+            head.encode(&mut bytes);
+            assert_eq!(Head::decode(&bytes), Some(head));
+        }
+        assert!(!Head::is_other_version(&bytes));
         assert_eq!((record(&bytes, 0), note(&bytes, 0)), (77, (5, [1, 2, 3])));
         bytes[64] ^= 1;
         assert_eq!(Head::decode(&bytes), None);
+        bytes[8] = 1;
+        assert!(!Head::is_other_version(&bytes));
+        let check = check(&bytes);
+        bytes[4..8].copy_from_slice(&check.to_le_bytes());
+        assert!(Head::is_other_version(&bytes));
     }
 }

@@ -18,7 +18,7 @@
 //! word is anything else is damaged: what it held is lost, and the store takes no more writes. The place is not covered:
 //! it changes while the word stands, and only tells a chunk that was programmed from one that was not.
 
-use crate::head;
+use crate::head::{self, Origin};
 use diecut_units::{Buffer, BufferLoan, BufferMut, IU_SIZE_BYTES, checksum, checksum_append};
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -59,6 +59,8 @@ pub(crate) struct Chunk {
     pub last_sequence: u64,
     pub data_count: u32,
     pub note_count: u32,
+    /// What the cleaner copied all of it from.
+    pub origin: Option<Origin>,
     pub pending: u32,
     /// Filler that ends its segment.
     pub fills_room: bool,

@@ -60,7 +60,9 @@ impl Store {
     /// Writes what is due.
     pub(crate) fn checkpoint(&mut self, space: &mut dyn EraseBlockSpace) {
         if self.log.read_only().is_none() {
-            self.write_leaves(space);
+            if self.log.may_checkpoint() {
+                self.write_leaves(space);
+            }
             self.write_anchor(space);
         }
     }
@@ -163,7 +165,7 @@ impl Store {
             .max(self.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
         let since = self.host_written_ius - self.checkpoint.anchored_at_ius;
         let pressed = self.log.needs_anchor();
-        if since < apart && !pressed || !self.log.is_anchor_idle() {
+        if since < apart && !pressed || !self.log.is_anchor_idle() || !self.log.may_checkpoint() {
             return;
         }
         let sequence = self.maps.visited_before(self.log.next_sequence()).min(self.log.settled_before());

@@ -18,6 +18,7 @@ pub mod contract;
 mod map;
 mod open;
 mod store;
+mod undo;
 
 pub use checkpoint::CheckpointPace;
 pub use store::{Store, StoreConfig, StoreStatistics};

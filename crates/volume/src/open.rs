@@ -55,7 +55,7 @@ pub(crate) struct Opening {
     phase: Phase,
     anchor_blocks: Vec<HeldBlock>,
     found: FoundPieces,
-    anchor: Anchor,
+    pub(crate) anchor: Anchor,
     /// Records to be replayed: sequence, chunk, what.
     order: Vec<(u64, usize, Entry)>,
     /// Where the head of each chunk lies now.
@@ -68,11 +68,11 @@ pub(crate) struct Opening {
     written: BTreeMap<(u16, u32), u32>,
     /// A chunk whose data is being checked, by segment: reads under way and whether all was right.
     checking: BTreeMap<u32, (RecoveredChunk, u32, bool)>,
-    chunks: Vec<RecoveredChunk>,
+    pub(crate) chunks: Vec<RecoveredChunk>,
     /// Segments in which a head was lost: the next one is looked for.
     searching: Vec<u32>,
     /// A head was lost in the middle of what was written.
-    records_lost: bool,
+    pub(crate) records_lost: bool,
 }
 
 impl Store {
@@ -257,6 +257,9 @@ impl Store {
                     let next = (offset + 1) * self.log.layout().unit_ius;
                     self.walk_on(segment, next, space);
                 }
+                None if Head::is_other_version(&bytes) => {
+                    self.log.set_read_only("the store was written by another version");
+                }
                 None => self.head_lost(segment, offset, completion.token.0 & AGAIN != 0, space),
             }
         }
@@ -435,6 +438,7 @@ impl Store {
 
     /// All heads are known: what they record is put in order.
     fn replay(&mut self, space: &mut dyn EraseBlockSpace) {
+        self.undo_copies(space);
         let opening = self.opening.as_mut().expect("opening");
         opening.phase = Phase::Leaves;
         // Where each chunk's head lies now.
@@ -564,6 +568,7 @@ impl Store {
             self.log.read(token, place, count, buffer, IoClass::Metadata, space);
         }
         if self.opening.as_ref().is_some_and(|o| o.outstanding == 0) {
+            self.log.sync_frees(space);
             self.finish();
         }
     }
@@ -736,7 +741,7 @@ fn stream_bytes(head: &Head, user_bytes: usize) -> usize {
 }
 
 /// First and last sequence of a chunk.
-fn entries(chunk: &RecoveredChunk) -> (u64, u64) {
+pub(crate) fn entries(chunk: &RecoveredChunk) -> (u64, u64) {
     let mut last = chunk.head.sequence;
     let mut note_last = 0;
     let _consistent = chunk.runs(

@@ -183,6 +183,11 @@ impl Store {
         }
     }
 
+    /// Segments that could be opened now. However often the store was cut, the cleaner finds one.
+    pub fn free_segments(&self) -> u32 {
+        self.log.free_segments()
+    }
+
     /// Why it takes no writes.
     pub fn read_only_reason(&self) -> Option<&'static str> {
         self.log.read_only()
@@ -307,7 +312,8 @@ impl Store {
             }
             Change::Deallocate { first, count } => {
                 let (first, count) = (*first, *count);
-                if self.log.note(map::note(NOTE_DEALLOCATE, volume, first, count), space).is_none() {
+                let recorded = if mutant!("volume: deallocate record lost") { 0 } else { count };
+                if self.log.note(map::note(NOTE_DEALLOCATE, volume, first, recorded), space).is_none() {
                     return false;
                 }
                 let count = if mutant!("volume: last IU of a deallocation kept") { count - 1 } else { count };

@@ -46,6 +46,12 @@ impl Log {
         AnchorWriter::size_ius(&self.layout.shape, 24 + 12 * self.real_segments as usize + owner_bytes)
     }
 
+    /// Whether leaves may be written and anchors taken. Not while the last segments are in use: what the cleaner has begun
+    /// can be undone only as long as they do not name it.
+    pub fn may_checkpoint(&self) -> bool {
+        self.free_segments > HOMELESS_LEAVE
+    }
+
     /// Whether an anchor can be written.
     pub fn is_anchor_idle(&self) -> bool {
         self.anchor.is_idle()
@@ -54,7 +60,8 @@ impl Log {
     /// Writes an anchor. Everything that was appended before it was taken must be durable.
     pub fn write_anchor(&mut self, anchor: &Anchor, space: &mut dyn EraseBlockSpace) {
         let before = self.anchor.programmed_ius;
-        let keep = if self.needs_anchor() { 1 } else { reserve_segments(self.real_segments) };
+        let keep =
+            if self.needs_anchor() { 1 + HOMELESS_LEAVE } else { reserve_segments(self.real_segments) };
         self.anchor.write(anchor, keep, &mut self.pool, space);
         self.statistics.anchor_ius += self.anchor.programmed_ius - before;
         self.count_free(space);

@@ -20,17 +20,30 @@ impl Log {
         self.free_segments = free;
     }
 
-    pub(super) fn open_new_segment(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<u32> {
-        self.count_free(space);
-        // Whoever makes room comes before those who use it up: the cleaner may take the last segment.
-        let keep = match stream {
+    /// Free segments that are not for this stream. Whoever makes room comes before those who use it up.
+    fn keep_of(&self, stream: usize) -> u32 {
+        match stream {
             STREAM_USER => reserve_segments(self.real_segments),
-            // Copies of one victim's leaves fit into one segment, and free the victim.
-            STREAM_MAP if self.placing_copies => 0,
-            STREAM_MAP if self.needs_anchor() => 1,
-            STREAM_MAP => reserve_segments(self.real_segments) - 1,
-            _ => 0,
-        };
+            STREAM_MAP if self.copying.is_none() && self.needs_anchor() => 1 + HOMELESS_LEAVE,
+            STREAM_MAP if self.copying.is_none() => reserve_segments(self.real_segments) - 1,
+            // Copies of one victim fit into one segment, and free the victim. The last one is for chunks whose place
+            // fails, unless nothing else can make room.
+            _ if self.freeing.is_empty()
+                && !self.staged_chunks().any(|(_, c)| c.state == ChunkState::Homeless) =>
+            {
+                0
+            }
+            _ => HOMELESS_LEAVE,
+        }
+    }
+
+    pub(super) fn open_new_segment(
+        &mut self,
+        stream: usize,
+        keep: u32,
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<u32> {
+        self.count_free(space);
         if self.free_segments <= keep {
             return None;
         }
@@ -92,7 +105,7 @@ impl Log {
             diecut_units::mark!("log: segment ended with filler");
             self.fill_rest(stream, segment)?;
         }
-        let segment = self.open_new_segment(stream, space)?;
+        let segment = self.open_new_segment(stream, self.keep_of(stream), space)?;
         Some((segment, 0, self.layout.chunk_units))
     }
 
@@ -143,6 +156,7 @@ impl Log {
             last_sequence: 0,
             data_count: 0,
             note_count: 0,
+            origin: None,
             pending: 0,
             fills_room: false,
             checksums,
@@ -191,6 +205,10 @@ impl Log {
         space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
         let slot_index = self.open_chunk(stream, space)?;
+        if stream != STREAM_USER && !self.joins(slot_index) {
+            self.seal(stream);
+            return self.append_checked(stream, tag, content, content_checksum, space);
+        }
         let sequence = self.next_sequence;
         let unit_ius = self.layout.unit_ius;
         let slot = &mut self.slots[slot_index];
@@ -237,6 +255,24 @@ impl Log {
         Some(self.layout.address(SegmentIndex(segment), offset))
     }
 
+    /// Whether the next entry may join a chunk. While segments are scarce copies of one victim stay among themselves:
+    /// after a restart they can be undone as long as their originals are there, and cost no segment.
+    fn joins(&mut self, slot: usize) -> bool {
+        let chunk = self.slots[slot].chunk.as_mut().expect("open");
+        if chunk.origin == self.copying {
+            return true;
+        }
+        if chunk.data_count + chunk.note_count == 0 {
+            chunk.origin = self.copying;
+            return true;
+        }
+        let are_scarce = self.free_segments <= reserve_segments(self.real_segments);
+        if !are_scarce {
+            chunk.origin = None;
+        }
+        !are_scarce
+    }
+
     /// Appends a note to the user stream; durable like a write. `None` as for [`Log::append`].
     pub fn note(&mut self, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
         self.note_to(STREAM_USER, words, space)
@@ -250,6 +286,10 @@ impl Log {
     ) -> Option<u64> {
         assert_ne!(words[0], head::SKIP, "that word is taken");
         let slot_index = self.open_chunk(stream, space)?;
+        if stream != STREAM_USER && !self.joins(slot_index) {
+            self.seal(stream);
+            return self.note_to(stream, words, space);
+        }
         let sequence = self.next_sequence;
         let slot = &mut self.slots[slot_index];
         let chunk = slot.chunk.as_mut().expect("open");
@@ -267,9 +307,7 @@ impl Log {
         chunk.note_count += 1;
         chunk.last_sequence = sequence;
         let segment = chunk.segment;
-        if !mutant!("log: deallocate record lost") {
-            head::put_note(slot.open_bytes(), notes as usize, sequence, words);
-        }
+        head::put_note(slot.open_bytes(), notes as usize, sequence, words);
         let segment = &mut self.segments[segment as usize];
         segment.last_note = sequence;
         segment.notes += 1;

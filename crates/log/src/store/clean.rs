@@ -118,15 +118,23 @@ impl Log {
         }
         for _ in 0..4 {
             self.flush_copy_reads(space);
-            self.placing_copies = true;
+            self.copying = self.victim.as_ref().map(|victim| {
+                let segment = &self.segments[victim.segment as usize];
+                Origin { segment: victim.segment, generation: segment.generation, units: segment.next_unit }
+            });
             self.place_copies(space, owner);
-            self.placing_copies = false;
+            self.copying = None;
             if self.victim.is_none() {
                 let freeing = self.freeing.len() as u32;
                 if self.free_segments + freeing >= clean_below_segments(self.real_segments) {
                     if freeing > 0 && self.free_segments < clean_below_segments(self.real_segments) {
                         self.urge();
                     }
+                    return;
+                }
+                if self.free_segments <= 1 + HOMELESS_LEAVE && freeing > 0 {
+                    // They become free before the last segments are used.
+                    self.urge();
                     return;
                 }
                 let Some(segment) = self.pick_victim() else {

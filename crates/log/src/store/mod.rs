@@ -8,13 +8,12 @@ mod recover;
 mod release;
 
 use crate::anchor::{Anchor, AnchorWriter};
-use crate::head::{self, Head};
+use crate::head::{self, Head, Origin};
 use crate::mark::{self, Mark};
 use crate::staging::{Body, Chunk, ChunkState, FoundSlot, Published, Slot};
 use crate::{Layout, LogAddress, Owner, SLOT_HEADER_SIZE_BYTES, SegmentIndex};
 use diecut_units::{
-    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum, checksum_append,
-    mutant,
+    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum, mutant,
 };
 use diecut_vssd::space::{
     EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceCompletion, SpaceError, SpaceToken,
@@ -45,11 +44,18 @@ pub(crate) const TOKEN_ANCHOR: u64 = 5 << 56;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = 16 << 56;
 
-/// Segments that only the cleaner, the map and chunks that move may open: every crash can cost each of them one that was
-/// just begun. Large logs afford more of them.
+/// Segments that only the cleaner, the map and chunks that move may open. Large logs afford more of them.
+///
+/// However often the log is cut, the cleaner gets one: chunks found in staging leave [`FOUND_LEAVE`], leaves and anchors
+/// are written only while two are free, and what the cleaner had copied from a segment that is still there is undone
+/// ([`Log::undo_segment`]), so that a cut gives back what it had taken.
 fn reserve_segments(segments: u32) -> u32 {
     5 + (segments / 128).min(3)
 }
+/// Free segments that chunks leave whose place failed: none without them could become durable, and no victim free.
+const HOMELESS_LEAVE: u32 = 1;
+/// Free segments that chunks leave which recovery found in staging, where they can wait for the cleaner.
+const FOUND_LEAVE: u32 = 3;
 /// The cleaner works while fewer segments are free.
 fn clean_below_segments(segments: u32) -> u32 {
     reserve_segments(segments) + 3
@@ -160,8 +166,8 @@ pub struct Log {
     anchored: u64,
     /// Chunks of the map stream whose place failed.
     map_moves: u64,
-    /// The cleaner appends.
-    placing_copies: bool,
+    /// The cleaner appends what it copies from there.
+    copying: Option<Origin>,
     /// Entries that the cleaner appended since the user stream last got a segment, or an anchor held.
     cleaned_entries: u64,
     slots: Vec<Slot>,
@@ -312,7 +318,7 @@ impl Log {
             anchor: AnchorWriter::new(),
             anchored: 1,
             map_moves: 0,
-            placing_copies: false,
+            copying: None,
             cleaned_entries: 0,
             slots,
             occupied: Vec::new(),

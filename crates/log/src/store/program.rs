@@ -9,8 +9,6 @@ impl Log {
         let chunk = slot.chunk.as_mut().expect("sealed");
         let stream = chunk.stream as usize;
         let segment = &self.segments[chunk.segment as usize];
-        let data_check =
-            chunk.checksums.iter().fold(0, |check, sum| checksum_append(check, &sum.to_le_bytes()));
         let head = Head {
             stream: chunk.stream,
             segment: chunk.segment,
@@ -20,7 +18,7 @@ impl Log {
             unit_count: chunk.units as u16,
             note_count: chunk.note_count,
             sequence: chunk.sequence,
-            data_check,
+            origin: chunk.origin,
         };
         chunk.state = ChunkState::Programming;
         chunk.pending = chunk.units;

@@ -44,6 +44,32 @@ impl Log {
         self.next_sequence = self.next_sequence.max(last_sequence + 1);
     }
 
+    /// Whether all of an adopted segment is there that copies were made of; `units` were found to hold chunks.
+    pub fn holds_origin(&self, origin: &Origin, units: u32) -> bool {
+        let members = origin.units.min(self.layout.width) as usize;
+        self.generation(origin.segment) == Some(origin.generation)
+            && units >= origin.units
+            && self.segments[origin.segment as usize]
+                .blocks
+                .get(..members)
+                .is_some_and(|blocks| !blocks.contains(&NO_BLOCK))
+    }
+
+    /// Gives up an adopted segment: all that lives in it has an original elsewhere. What comes gets later sequences than
+    /// `last_sequence`, because the segment may be found again.
+    pub fn undo_segment(&mut self, index: u32, last_sequence: u64, space: &mut dyn EraseBlockSpace) {
+        self.next_sequence = self.next_sequence.max(last_sequence + 1);
+        let segment = std::mem::replace(&mut self.segments[index as usize], absent());
+        for block in segment.blocks.into_iter().filter(|block| *block != NO_BLOCK) {
+            space.free(block).expect("held by this segment");
+        }
+    }
+
+    /// What recovery freed is free from now on, and not only after something else is freed: there may be nothing else.
+    pub fn sync_frees(&self, space: &mut dyn EraseBlockSpace) {
+        space.sync(SpaceToken(TOKEN_IGNORE));
+    }
+
     /// Chunks found in protected staging: slot, head fields, head bytes. The number of slots that are damaged besides;
     /// they stay as they are.
     pub fn found_in_staging(&self) -> (Vec<(usize, RecoveredChunk)>, u32) {
@@ -106,6 +132,7 @@ impl Log {
             last_sequence,
             data_count: found.head.data_count.into(),
             note_count: found.head.note_count,
+            origin: None,
             pending: 0,
             fills_room: false,
             checksums,

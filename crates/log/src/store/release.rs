@@ -81,10 +81,15 @@ impl Log {
         if !self.staged_chunks().any(|(_, chunk)| is_homeless(chunk)) {
             return;
         }
+        // Chunks of one stream that wait for room must not hold up those whose copies make it.
+        let mut stuck = [false; STREAMS];
         for index in 0..self.slots.len() {
             let Some(chunk) = self.slots[index].chunk.as_ref().filter(|chunk| is_homeless(chunk)) else {
                 continue;
             };
+            if stuck[chunk.stream as usize] {
+                continue;
+            }
             let (stream, old, units) = (chunk.stream as usize, chunk.segment, chunk.units);
             let (data, old_first, sequence, notes) =
                 (chunk.data_count, chunk.first_unit, chunk.sequence, chunk.note_count);
@@ -92,19 +97,20 @@ impl Log {
             self.seal(stream);
             // A chunk that moves may use the reserve: its data was accepted.
             let Some((segment, first_unit, _)) = self.place(stream, units, space).or_else(|| {
-                // The last one is the cleaner's, unless frees wait for just these chunks to be durable.
-                if self.free_segments < 2 && self.freeing.is_empty() || self.open_segment[stream].is_some() {
+                if self.open_segment[stream].is_some() {
                     return None;
                 }
-                let kept = self.open_segment[STREAM_CLEANER];
-                let segment = self.open_new_segment(STREAM_CLEANER, space);
-                self.open_segment[STREAM_CLEANER] = kept;
-                let segment = segment?;
-                self.open_segment[stream] = Some(segment);
-                self.segments[segment as usize].stream = stream;
-                Some((segment, 0, 0))
+                let keep = match stream {
+                    // Durable in their slots: a cut could cost a segment for each of them.
+                    STREAM_USER if self.protected => FOUND_LEAVE,
+                    STREAM_USER if self.freeing.is_empty() => 1 + HOMELESS_LEAVE,
+                    // Frees may wait for just these chunks to be durable.
+                    _ => 0,
+                };
+                Some((self.open_new_segment(stream, keep, space)?, 0, 0))
             }) else {
-                return;
+                stuck[stream] = true;
+                continue;
             };
             self.map_moves += u64::from(stream == STREAM_MAP);
             self.segments[old as usize].chunks -= 1;
@@ -190,7 +196,7 @@ impl Log {
                 }
             }
         }
-        self.anchor.free_superseded(space);
+        let freed_anchor = self.anchor.free_superseded(space);
         let floor = self.floor(false);
         let before = self.freeing.len();
         let (segments, valid, statistics) = (&mut self.segments, &self.valid, &mut self.statistics);
@@ -212,7 +218,7 @@ impl Log {
             statistics.segments_freed += 1;
             false
         });
-        if self.freeing.len() < before {
+        if self.freeing.len() < before || freed_anchor {
             space.sync(SpaceToken(TOKEN_IGNORE));
             self.count_free(space);
         }

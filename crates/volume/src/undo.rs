@@ -1,0 +1,79 @@
+//! A restart undoes what the cleaner had copied from segments that are still there.
+//!
+//! Each restart ends the segments that were open. Without this a few of them, while the cleaner works on its last free
+//! segment, would leave it with none: what it had copied would live twice, each half in a segment of its own.
+//!
+//! Copies are left out as if they had never been made. That is right if everything they were made of is there, and nobody
+//! else names them: no leaf was written since, and no anchor taken. Records that are replayed then lead to the originals.
+
+use crate::Store;
+use crate::open::entries;
+use diecut_log::{STREAM_MAP, SegmentIndex};
+use diecut_units::mutant;
+use diecut_vssd::space::EraseBlockSpace;
+use std::collections::BTreeMap;
+
+impl Store {
+    /// Frees segments that hold nothing but such copies, and forgets their chunks.
+    pub(crate) fn undo_copies(&mut self, space: &mut dyn EraseBlockSpace) {
+        let opening = self.opening.as_mut().expect("opening");
+        if opening.records_lost {
+            return;
+        }
+        // Program units that hold chunks.
+        let mut units: BTreeMap<u32, u32> = BTreeMap::new();
+        for (SegmentIndex(index), (generation, count)) in &opening.anchor.segments {
+            if self.log.generation(*index) == Some(*generation) {
+                units.insert(*index, *count);
+            }
+        }
+        let unit_ius = self.log.layout().unit_ius;
+        for chunk in &opening.chunks {
+            let end = chunk.head.offset / unit_ius + u32::from(chunk.head.unit_count);
+            let so_far = units.entry(chunk.head.segment).or_default();
+            *so_far = (*so_far).max(end);
+        }
+        // First sequence of segments that can be undone; `None` if they cannot.
+        let mut firsts: BTreeMap<u32, Option<u64>> = BTreeMap::new();
+        for head in opening.chunks.iter().map(|chunk| &chunk.head) {
+            if head.data_count == 0 && head.note_count == 0 {
+                continue;
+            }
+            let has_original = head.origin.is_some_and(|origin| {
+                let found = units.get(&origin.segment).copied().unwrap_or(0);
+                self.log.holds_origin(&origin, found) || mutant!("volume: copies without originals undone")
+            });
+            let first = (has_original && head.sequence >= opening.anchor.taken_at).then_some(head.sequence);
+            let so_far = firsts.entry(head.segment).or_insert(first);
+            *so_far = so_far.zip(first).map(|(one, other)| one.min(other));
+        }
+        let mut undone: BTreeMap<u32, u64> =
+            firsts.into_iter().filter_map(|(segment, first)| Some((segment, first?))).collect();
+        loop {
+            let leaves = opening.chunks.iter().filter(|chunk| {
+                usize::from(chunk.head.stream) == STREAM_MAP && !undone.contains_key(&chunk.head.segment)
+            });
+            let newest_leaf = leaves.map(|chunk| entries(chunk).1).max().unwrap_or(0);
+            let before = undone.len();
+            undone.retain(|_, first| *first > newest_leaf);
+            if undone.len() == before {
+                break;
+            }
+        }
+        if undone.is_empty() {
+            return;
+        }
+        diecut_units::mark!("volume: copies undone");
+        let mut last = 0;
+        opening.chunks.retain(|chunk| {
+            let keep = !undone.contains_key(&chunk.head.segment);
+            if !keep {
+                last = last.max(entries(chunk).1);
+            }
+            keep
+        });
+        for segment in undone.into_keys() {
+            self.log.undo_segment(segment, last, space);
+        }
+    }
+}
