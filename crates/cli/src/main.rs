@@ -53,6 +53,9 @@ enum Command {
     /// See isolation at work, without a server.
     #[command(subcommand)]
     Demo(command::demo::Demo),
+    /// Run published experiments again, in virtual time, without a server.
+    #[command(subcommand)]
+    Repro(command::repro::Repro),
     /// Run the system in virtual time, from seeds, with faults and checkers.
     Sim(diecut_sim::cli::SimArgs),
 }
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
     let command = match arguments.command {
         Command::Serve(serve) => return serve.run(),
         Command::Demo(demo) => return demo.run(arguments.json),
+        Command::Repro(repro) => return repro.run(arguments.json),
         Command::Bench(bench) => return bench.run(arguments.json),
         command => command,
     };
@@ -85,9 +89,11 @@ fn main() -> ExitCode {
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(&client).await,
-            Command::Sim(_) | Command::Serve(_) | Command::Demo(_) | Command::Bench(_) => {
-                unreachable!("answered before a client is needed")
-            }
+            Command::Sim(_)
+            | Command::Serve(_)
+            | Command::Demo(_)
+            | Command::Repro(_)
+            | Command::Bench(_) => unreachable!("answered before a client is needed"),
         }
     });
     match outcome {

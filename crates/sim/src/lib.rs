@@ -21,6 +21,10 @@
 //! several shards: after any round of one that began it). A plan can let commands in through a `door` below the target
 //! instead, where bugs that need no network are found faster. [`model`] is a model of the whole: it checks the checkers.
 //!
+//! # Experiments
+//!
+//! [`isolation`] is a reader beside a noisy neighbour; [`repro`] runs published experiments again, beside what was published.
+//!
 //! # Coverage: what the simulator does not exercise
 //!
 //! - Hosts behave: malformed PDUs, data out of order and corrupted segments are the target's own tests.
@@ -48,6 +52,7 @@ pub mod oracle;
 pub mod plan;
 pub mod replay;
 mod replay_cli;
+pub mod repro;
 pub mod rerun;
 pub mod run;
 pub mod set;

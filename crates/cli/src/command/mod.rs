@@ -5,6 +5,7 @@ pub mod bench;
 pub mod demo;
 pub mod host;
 mod live;
+pub mod repro;
 pub mod serve;
 pub mod status;
 pub mod subsystem;
