@@ -18,6 +18,22 @@ pub enum Isolation {
     None,
 }
 
+/// What changes of even wear until the server ends; what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WearChange {
+    /// Begin no further pair of erase blocks, or go on.
+    pub paused: Option<bool>,
+    /// Bytes that exchanges may copy per second; 0: no limit.
+    pub rate: Option<Size>,
+    /// Erases of a channel's content since it moved that make a swap due; 0: none ever.
+    pub channel_threshold_erases: Option<u64>,
+    /// The same of a die, where vSSDs hold single dies.
+    pub die_threshold_erases: Option<u64>,
+    /// The literal rule of the FlashBlox paper instead of ours.
+    pub literal_rule: Option<bool>,
+}
+
 /// A tenant: the owner of vSSDs and subsystems.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

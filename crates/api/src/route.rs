@@ -9,6 +9,7 @@
 //! | `DELETE /v1/subsystems/{nqn}/hosts/{host}` | - | 204 |
 //! | `POST /v1/subsystems/{nqn}/namespaces` | [`crate::object::Namespace`] | 204 |
 //! | `DELETE /v1/subsystems/{nqn}/namespaces/{nsid}` | - | 204 |
+//! | `POST /v1/wear` | [`crate::object::WearChange`] | 204 |
 //! | `POST /v1/shutdown` | - | 204 |
 //!
 //! A refusal has the status of its [`crate::problem::ProblemKind`] and a [`crate::problem::Problem`] as body.
@@ -23,6 +24,8 @@ pub const VSSDS: &str = "/v1/vssds";
 pub const VOLUMES: &str = "/v1/volumes";
 /// Subsystems.
 pub const SUBSYSTEMS: &str = "/v1/subsystems";
+/// Settings of even wear.
+pub const WEAR: &str = "/v1/wear";
 /// Orderly stop of the server.
 pub const SHUTDOWN: &str = "/v1/shutdown";
 

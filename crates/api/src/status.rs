@@ -43,6 +43,66 @@ pub struct Device {
     pub quarantined: Vec<String>,
     /// Erases of each channel since the device was made.
     pub erases_per_channel: Vec<u64>,
+    /// Even wear.
+    #[serde(default)]
+    pub wear: Wear,
+}
+
+/// Even wear: what was erased, and what is being done about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wear {
+    /// Each channel, in order.
+    pub channels: Vec<ChannelWear>,
+    /// Erases of each die since the device was made, channel by channel.
+    pub erases_per_die: Vec<u64>,
+    /// Dies whose content is being exchanged.
+    pub exchanges: Vec<Exchange>,
+    /// Exchanges of dies that wait.
+    pub waiting: u32,
+    /// No further pair of erase blocks is begun.
+    pub paused: bool,
+    /// Exchanges of dies finished.
+    pub finished: u64,
+    /// Erase blocks moved.
+    pub moved_blocks: u64,
+    /// Pages that could not be read on the way; who reads them is told.
+    pub lost_pages: u64,
+    /// Bytes that exchanges may copy per second; 0: no limit.
+    pub rate: Size,
+    /// Erases of a channel's content since it moved that make a swap due; 0: none ever.
+    pub channel_threshold_erases: u64,
+    /// The same of a die, where vSSDs hold single dies.
+    pub die_threshold_erases: u64,
+    /// Whether the literal rule of the FlashBlox paper is used.
+    pub literal_rule: bool,
+}
+
+/// Wear of a channel, and of its content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChannelWear {
+    /// Erases for vSSDs: user data, cleaner, maps.
+    pub host_erases: u64,
+    /// Erases by exchanges of dies.
+    pub migration_erases: u64,
+    /// Erases by movement inside a die.
+    pub inside_erases: u64,
+    /// Erases by the journal of block states.
+    pub journal_erases: u64,
+    /// Erases of what lies there now since it moved there.
+    pub content_erases: u64,
+    /// Moving average of its erases, per day.
+    pub content_erases_per_day: f64,
+}
+
+/// An exchange of what two dies hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Channel and die of both.
+    pub dies: String,
+    /// Erase blocks that still move.
+    pub blocks_left: u64,
+    /// Why it does not go on, if so.
+    pub trouble: Option<String>,
 }
 
 /// A vSSD.

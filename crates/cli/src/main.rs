@@ -46,6 +46,8 @@ enum Command {
     /// Hosts: who may connect to a subsystem.
     #[command(subcommand)]
     Host(command::host::Host),
+    /// Even wear: what was erased, exchanges of dies, and their settings.
+    Wear(command::wear::Wear),
     /// Create everything a set-up file declares; applying it again changes nothing.
     Apply(command::apply::Apply),
     /// Load a subsystem over NVMe/TCP and measure it, in fio's vocabulary.
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
             Command::Volume(volume) => volume.run(&client, arguments.json).await,
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
+            Command::Wear(wear) => wear.run(&client, arguments.json).await,
             Command::Apply(apply) => apply.run(&client).await,
             Command::Sim(_)
             | Command::Serve(_)

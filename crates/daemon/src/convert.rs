@@ -93,6 +93,46 @@ fn device(device: control::DeviceStatus) -> status::Device {
         bad_erase_blocks: device.bad_erase_blocks,
         quarantined: device.quarantined,
         erases_per_channel: device.erases_per_channel,
+        wear: wear(device.wear),
+    }
+}
+
+fn wear(wear: control::WearStatus) -> status::Wear {
+    let channels = wear.erases_by_cause.into_iter().zip(wear.content);
+    let channels =
+        channels.map(|([host, migration, inside, journal], (volume, average))| status::ChannelWear {
+            host_erases: host,
+            migration_erases: migration,
+            inside_erases: inside,
+            journal_erases: journal,
+            content_erases: volume,
+            content_erases_per_day: average,
+        });
+    let exchanges = wear.exchanges.into_iter();
+    let exchange = |(dies, blocks_left, trouble)| status::Exchange { dies, blocks_left, trouble };
+    status::Wear {
+        channels: channels.collect(),
+        erases_per_die: wear.erases_per_die,
+        exchanges: exchanges.map(exchange).collect(),
+        waiting: wear.waiting,
+        paused: wear.is_paused,
+        finished: wear.finished,
+        moved_blocks: wear.moved_blocks,
+        lost_pages: wear.lost_pages,
+        rate: Size(wear.rate_bytes_per_second),
+        channel_threshold_erases: wear.channel_threshold_erases,
+        die_threshold_erases: wear.die_threshold_erases,
+        literal_rule: wear.literal_rule,
+    }
+}
+
+pub(crate) fn wear_change(change: object::WearChange) -> control::WearChange {
+    control::WearChange {
+        paused: change.paused,
+        rate_bytes_per_second: change.rate.map(|rate| rate.0),
+        channel_threshold_erases: change.channel_threshold_erases,
+        die_threshold_erases: change.die_threshold_erases,
+        literal_rule: change.literal_rule,
     }
 }
 

@@ -32,6 +32,7 @@ pub fn router(port: Arc<dyn ControlPort>, listen: String) -> Router {
         .route("/v1/subsystems/{nqn}/hosts/{host}", delete(deny_host))
         .route("/v1/subsystems/{nqn}/namespaces", post(attach_namespace))
         .route("/v1/subsystems/{nqn}/namespaces/{nsid}", delete(detach_namespace))
+        .route(route::WEAR, post(set_wear))
         .route(route::SHUTDOWN, post(shutdown))
         .fallback(|| async {
             Refusal(Problem::new(ProblemKind::NotFound, "no such route; see `diecut --help`"))
@@ -178,6 +179,13 @@ async fn detach_namespace(
         ))
     })?;
     server.change(ControlRequest::DetachNamespace { subsystem, nsid }).await
+}
+
+async fn set_wear(
+    State(server): State<Server>,
+    Body(change): Body<diecut_api::object::WearChange>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::SetWear(convert::wear_change(change))).await
 }
 
 async fn shutdown(State(server): State<Server>) -> Result<StatusCode, Refusal> {

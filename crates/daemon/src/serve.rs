@@ -186,7 +186,8 @@ fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<
         diecut_api::setup::DiePlacement::Pack => diecut_shard::DiePlacement::Pack,
         diecut_api::setup::DiePlacement::Spread => diecut_shard::DiePlacement::Spread,
     };
-    Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, ..defaults })
+    let wear = PoolConfig::suited_to(geometry).wear;
+    Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, wear, ..defaults })
 }
 
 /// Most shards of one server: more than cores of any machine it was tried on.

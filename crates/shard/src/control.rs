@@ -96,6 +96,53 @@ pub struct SubsystemSpec {
     pub namespaces: Vec<(u32, String)>,
 }
 
+/// What changes of even wear; what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WearChange {
+    /// Begin no further pair of erase blocks, or go on.
+    pub paused: Option<bool>,
+    /// Bytes that exchanges may copy per second; 0 for no limit.
+    pub rate_bytes_per_second: Option<u64>,
+    /// Erases of a channel's content since it moved that make a swap due; 0 for none ever.
+    pub channel_threshold_erases: Option<u64>,
+    /// The same of a die, where vSSDs hold single dies.
+    pub die_threshold_erases: Option<u64>,
+    /// The paper's literal rule instead of ours.
+    pub literal_rule: Option<bool>,
+}
+
+/// Even wear: what was erased, and what is being done about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WearStatus {
+    /// Erases since the device was made, for each channel: for holders, by exchanges of dies, inside a die, by the journal of
+    /// block states.
+    pub erases_by_cause: Vec<[u64; 4]>,
+    /// Erases of each die, all causes.
+    pub erases_per_die: Vec<u64>,
+    /// Of each channel's content: erases since it moved, and average per window of the averages.
+    pub content: Vec<(u64, f64)>,
+    /// Dies whose content is being exchanged, blocks still to move, and why it does not go on.
+    pub exchanges: Vec<(String, u64, Option<String>)>,
+    /// Exchanges that wait.
+    pub waiting: u32,
+    /// No further pair of blocks is begun.
+    pub is_paused: bool,
+    /// Exchanges of two dies finished since the server started.
+    pub finished: u64,
+    /// Blocks moved since the server started.
+    pub moved_blocks: u64,
+    /// Pages that could not be read on the way.
+    pub lost_pages: u64,
+    /// Bytes that exchanges may copy per second; 0 for no limit.
+    pub rate_bytes_per_second: u64,
+    /// See [`WearChange::channel_threshold_erases`].
+    pub channel_threshold_erases: u64,
+    /// See [`WearChange::die_threshold_erases`].
+    pub die_threshold_erases: u64,
+    /// Whether the paper's literal rule is used.
+    pub literal_rule: bool,
+}
+
 /// One request. Creation is idempotent where the same object exists with the same definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControlRequest {
@@ -145,6 +192,8 @@ pub enum ControlRequest {
         /// Namespace identifier.
         nsid: u32,
     },
+    /// Changes settings of even wear, until the server ends; on a device with one shard.
+    SetWear(WearChange),
     /// Everything that exists, with figures.
     Status,
     /// Makes everything durable and stops accepting commands; answered when a restart needs no recovery.
@@ -232,6 +281,8 @@ pub struct DeviceStatus {
     pub bad_erase_blocks: u64,
     /// Erase blocks set aside because what they hold is not certain, each with its reason.
     pub quarantined: Vec<String>,
+    /// Even wear.
+    pub wear: WearStatus,
 }
 
 /// A vSSD.

@@ -107,6 +107,13 @@ impl<M: Divide> Shard<M> {
             let response = Box::new(ControlResponse::Status(Box::new(self.status())));
             return actions.push(drive::Action::Answer { token, response });
         }
+        if let ControlRequest::SetWear(change) = &request {
+            let response = match self.set_wear(change) {
+                Ok(()) => ControlResponse::Done,
+                Err(error) => ControlResponse::Refused(error),
+            };
+            return answer(actions, token, response);
+        }
         self.control.waiting.push_back((token, request));
         self.work_control(now, actions);
     }

@@ -243,7 +243,7 @@ pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, Cont
             plan.steps = subsystems.collect();
             plan.steps.extend([Step::FlushStores, Step::Persist]);
         }
-        ControlRequest::Status => {}
+        ControlRequest::SetWear(_) | ControlRequest::Status => {}
     }
     Ok(plan)
 }

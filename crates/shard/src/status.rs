@@ -7,7 +7,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
-use diecut_vssd::VssdId;
+use diecut_vssd::{DieWear, SwapRule, VssdId};
 
 impl<M: Divide> Shard<M> {
     /// What lives on this shard, with figures: everything that exists, if there is one shard.
@@ -52,7 +52,67 @@ impl<M: Divide> Shard<M> {
             free_dies,
             bad_erase_blocks: bad.count() as u64,
             quarantined: self.flash.pool.quarantined().iter().map(ToString::to_string).collect(),
+            wear: self.wear_status(),
         }
+    }
+
+    fn wear_status(&self) -> WearStatus {
+        let pool = &self.flash.pool;
+        let geometry = *self.flash.media.geometry();
+        let per_channel = u32::from(geometry.dies_per_channel);
+        let (settings, migration) = (pool.wear_config(), pool.migration_status());
+        let owns = |die: u32| self.flash.media.owns((die / per_channel) as u16);
+        let wear = |die: u32| if owns(die) { pool.die_wear(die) } else { DieWear::default() };
+        let channels = 0..u32::from(geometry.channels);
+        let dies_of = |channel: u32| channel * per_channel..(channel + 1) * per_channel;
+        let by_cause = |channel: u32| {
+            let mut sum = DieWear::default();
+            dies_of(channel).for_each(|die| sum += wear(die));
+            [sum.host, sum.migration, sum.inside, sum.journal]
+        };
+        let content = |channel: u32| {
+            let heats = dies_of(channel).map(|die| pool.die_heat(die));
+            heats.fold((0, 0.0), |(volume, average), heat| {
+                (volume + heat.volume_erases, average + heat.average as f64 / 256.0)
+            })
+        };
+        WearStatus {
+            erases_by_cause: channels.clone().map(by_cause).collect(),
+            erases_per_die: (0..geometry.dies()).map(|die| wear(die).total()).collect(),
+            content: channels.map(content).collect(),
+            exchanges: migration.exchanges,
+            waiting: migration.waiting,
+            is_paused: migration.is_paused,
+            finished: migration.finished,
+            moved_blocks: migration.moved_blocks,
+            lost_pages: migration.lost_pages,
+            rate_bytes_per_second: settings.rate_bytes_per_second,
+            channel_threshold_erases: settings.channel_threshold_erases,
+            die_threshold_erases: settings.die_threshold_erases,
+            literal_rule: settings.rule == SwapRule::Literal,
+        }
+    }
+
+    /// Changes settings of even wear, until the server ends.
+    pub(crate) fn set_wear(&mut self, change: &WearChange) -> Result<(), ControlError> {
+        if self.shards > 1 {
+            let message = "the device is divided among shards, which exchange nothing so far; start the server with --shards 1";
+            return Err(ControlError { kind: ControlErrorKind::Invalid, message: message.to_owned() });
+        }
+        let pool = &mut self.flash.pool;
+        let mut wear = *pool.wear_config();
+        let keep = |new: Option<u64>, old: u64| new.unwrap_or(old);
+        wear.rate_bytes_per_second = keep(change.rate_bytes_per_second, wear.rate_bytes_per_second);
+        wear.channel_threshold_erases = keep(change.channel_threshold_erases, wear.channel_threshold_erases);
+        wear.die_threshold_erases = keep(change.die_threshold_erases, wear.die_threshold_erases);
+        if let Some(literal) = change.literal_rule {
+            wear.rule = if literal { SwapRule::Literal } else { SwapRule::Quiet };
+        }
+        pool.set_wear(wear);
+        if let Some(paused) = change.paused {
+            pool.pause_migration(paused);
+        }
+        Ok(())
     }
 
     fn vssd_status(&self, name: &str) -> VssdStatus {
@@ -141,6 +201,18 @@ impl Status {
                 *own += other;
             }
             own.quarantined.extend(other.quarantined);
+            let (wear, theirs) = (&mut own.wear, other.wear);
+            for (own, theirs) in wear.erases_by_cause.iter_mut().zip(theirs.erases_by_cause) {
+                own.iter_mut().zip(theirs).for_each(|(own, theirs)| *own += theirs);
+            }
+            wear.erases_per_die
+                .iter_mut()
+                .zip(theirs.erases_per_die)
+                .for_each(|(own, theirs)| *own += theirs);
+            for (own, theirs) in wear.content.iter_mut().zip(theirs.content) {
+                *own = (own.0 + theirs.0, own.1 + theirs.1);
+            }
+            wear.exchanges.extend(theirs.exchanges);
         }
         self.vssds.extend(other.vssds);
         self.vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));

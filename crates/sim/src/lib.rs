@@ -62,3 +62,4 @@ pub mod stack;
 pub mod system;
 pub mod systems;
 pub mod tag;
+pub mod wear_model;

@@ -59,7 +59,7 @@ pub use exchange::ExchangeError;
 pub use level::MigrationStatus;
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use part::{Places, PoolPart};
-pub use policy::{PlaceView, SwapRule, choose_swap, pair_dies, threshold_erases};
+pub use policy::{PlaceView, SwapRule, choose_swap, pair_dies, threshold_by_age, threshold_erases};
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use recovery::{QuarantineReason, Quarantined};
 pub use resources::{AllocError, DeallocError, DiePlacement, Isolation, LevelTable};

@@ -49,6 +49,21 @@ pub const fn threshold_erases(
         as u64
 }
 
+/// A threshold that follows the life of the device, in erases of each block: what keeps max/avg within 1 + delta from a quarter of
+/// the life on, grows with the average wear as that allows, and shrinks towards the end, when what is left to even out is lost
+/// (DESIGN.md 8.8). Delta is in thousandths. With 3,000 cycles and delta 0.1: 75 until 750 cycles, 150 at 1,500, 150 at 2,400
+/// and 15 from 2,940 on.
+pub const fn threshold_by_age(average_cycles: u64, endurance_cycles: u64, delta_permille: u64) -> u64 {
+    let least = endurance_cycles * delta_permille / 4000;
+    let by_wear = average_cycles * delta_permille / 1000;
+    let early = if by_wear > least { by_wear } else { least };
+    let last = endurance_cycles * delta_permille / 20_000;
+    let by_rest = endurance_cycles.saturating_sub(average_cycles) / 4;
+    let late = if by_rest > last { by_rest } else { last };
+    let threshold = if early < late { early } else { late };
+    if threshold > 0 { threshold } else { 1 }
+}
+
 /// The swap that is due, if one is: where the content that wears lies, and where it goes. `can_swap` says whether two places
 /// can be exchanged. A threshold of 0: never.
 pub fn choose_swap(

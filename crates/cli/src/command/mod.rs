@@ -12,6 +12,7 @@ pub mod subsystem;
 pub mod tenant;
 pub mod volume;
 pub mod vssd;
+pub mod wear;
 
 use crate::client::ClientError;
 use diecut_api::problem::{Problem, ProblemKind};

@@ -1,0 +1,104 @@
+use crate::client::{Client, ClientError};
+use crate::print;
+use clap::{Args, Subcommand};
+use diecut_api::object::WearChange;
+use diecut_api::size::Size;
+use diecut_api::{route, status};
+
+#[derive(Args)]
+pub struct Wear {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Show erases by channel and cause, and what is being exchanged.
+    Show,
+    /// Stop exchanges after the pair of erase blocks under way.
+    Pause,
+    /// Let exchanges go on.
+    Resume,
+    /// Change settings, until the server ends.
+    Set(Set),
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+struct Set {
+    /// Erases of a channel's content since it moved that make a swap due; 0: none ever.
+    #[arg(long, value_name = "ERASES")]
+    channel_threshold: Option<u64>,
+    /// The same of a die, where vSSDs hold single dies; 0: none ever.
+    #[arg(long, value_name = "ERASES")]
+    die_threshold: Option<u64>,
+    /// Bytes that exchanges may copy per second, such as 80M; 0: no limit.
+    #[arg(long)]
+    rate: Option<Size>,
+    /// Which channels are swapped: hot content to the least worn of the quiet ones, or the paper's literal rule.
+    #[arg(long, value_parser = ["quiet", "literal"])]
+    rule: Option<String>,
+}
+
+impl Wear {
+    pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
+        let change = match self.action.unwrap_or(Action::Show) {
+            Action::Show => {
+                let devices = client.status().await?.devices;
+                if json {
+                    print::json(&devices.iter().map(|device| &device.wear).collect::<Vec<_>>());
+                } else {
+                    devices.iter().for_each(show);
+                }
+                return Ok(());
+            }
+            Action::Pause => WearChange { paused: Some(true), ..WearChange::default() },
+            Action::Resume => WearChange { paused: Some(false), ..WearChange::default() },
+            Action::Set(set) => WearChange {
+                paused: None,
+                rate: set.rate,
+                channel_threshold_erases: set.channel_threshold,
+                die_threshold_erases: set.die_threshold,
+                literal_rule: set.rule.map(|rule| rule == "literal"),
+            },
+        };
+        client.create(route::WEAR, &change).await
+    }
+}
+
+fn show(device: &status::Device) {
+    let wear = &device.wear;
+    let header = ["channel", "erases", "vSSDs", "exchanges", "inside", "journal", "since it moved", "a day"];
+    let row = |(number, channel): (usize, &status::ChannelWear)| {
+        let causes =
+            [channel.host_erases, channel.migration_erases, channel.inside_erases, channel.journal_erases];
+        let mut row = vec![number.to_string(), causes.iter().sum::<u64>().to_string()];
+        row.extend(causes.iter().map(u64::to_string));
+        row.extend([channel.content_erases.to_string(), format!("{:.1}", channel.content_erases_per_day)]);
+        row
+    };
+    println!("{}", device.name);
+    print::table(&header, wear.channels.iter().enumerate().map(row).collect());
+    let rule = if wear.literal_rule {
+        "the paper's literal rule"
+    } else {
+        "hot content to the least worn quiet channel"
+    };
+    println!(
+        "swaps when a channel's content erased {} blocks since it moved (a single die's: {}); {rule}",
+        wear.channel_threshold_erases, wear.die_threshold_erases
+    );
+    let paused = if wear.paused { ", paused" } else { "" };
+    println!(
+        "{} exchanges of dies finished, {} wait{paused}; {} erase blocks moved, {} pages lost on the way, at most {} a second",
+        wear.finished, wear.waiting, wear.moved_blocks, wear.lost_pages, wear.rate
+    );
+    for one in &wear.exchanges {
+        match &one.trouble {
+            Some(trouble) => println!("warning: the exchange of dies {} does not go on: {trouble}", one.dies),
+            None => {
+                println!("dies {} are being exchanged: {} erase blocks to move", one.dies, one.blocks_left)
+            }
+        }
+    }
+}
