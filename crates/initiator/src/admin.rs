@@ -59,7 +59,11 @@ enum Stage {
     Namespace(usize),
     Queues,
     Ready,
+    /// A reset: EN goes to 0, RDY follows, and the bring-up comes again.
+    Disable,
+    AwaitNotReady,
     ShuttingDown,
+    AwaitShutDown,
     Down,
 }
 
@@ -224,11 +228,24 @@ impl Admin {
         self.plan_keep_alive(now);
     }
 
+    /// Resets the controller: [`Admin::facts`] are known again when it is ready again. The I/O queues are gone then. Whether it
+    /// could be begun; it cannot while a keep-alive is under way.
+    pub fn reset(&mut self) -> bool {
+        let may = self.stage == Stage::Ready && self.queue.room() > 0 && !self.keep_alive_under_way;
+        if may {
+            self.go(Stage::Disable);
+        }
+        may
+    }
+
     /// Asks the controller to shut down; [`Admin::is_down`] when it did.
-    pub fn shut_down(&mut self) {
-        if self.stage == Stage::Ready && self.queue.room() > 0 && !self.keep_alive_under_way {
+    /// Whether it could be asked; it cannot while a keep-alive is under way.
+    pub fn shut_down(&mut self) -> bool {
+        let may = self.stage == Stage::Ready && self.queue.room() > 0 && !self.keep_alive_under_way;
+        if may {
             self.go(Stage::ShuttingDown);
         }
+        may
     }
 
     fn plan_keep_alive(&mut self, now: Time) {
@@ -261,7 +278,10 @@ impl Admin {
         match stage {
             Stage::Capabilities => self.send(PropertyCommand::get(0, offset::CAP, true).entry(), 0),
             Stage::Enable => self.send(PropertyCommand::set(0, offset::CC, enable).entry(), 0),
-            Stage::AwaitReady => self.send(PropertyCommand::get(0, offset::CSTS, false).entry(), 0),
+            Stage::Disable => self.send(PropertyCommand::set(0, offset::CC, enable & !1).entry(), 0),
+            Stage::AwaitReady | Stage::AwaitNotReady | Stage::AwaitShutDown => {
+                self.send(PropertyCommand::get(0, offset::CSTS, false).entry(), 0)
+            }
             Stage::Controller => self.send_identify(cns::CONTROLLER, 0),
             Stage::NamespaceList => self.send_identify(cns::ACTIVE_NAMESPACES, 0),
             Stage::Namespace(number) => self.send_identify(cns::NAMESPACE, self.namespace_ids[number]),
@@ -287,12 +307,13 @@ impl Admin {
         let what = match self.stage {
             Stage::Capabilities => "Property Get of CAP",
             Stage::Enable => "Property Set of CC",
-            Stage::AwaitReady => "Property Get of CSTS",
+            Stage::Disable => "Property Set of CC",
+            Stage::AwaitReady | Stage::AwaitNotReady => "Property Get of CSTS",
             Stage::Controller => "Identify Controller",
             Stage::NamespaceList => "Identify Active Namespace List",
             Stage::Namespace(_) => "Identify Namespace",
             Stage::Queues => "Set Features Number of Queues",
-            Stage::ShuttingDown => "shutdown",
+            Stage::ShuttingDown | Stage::AwaitShutDown => "shutdown",
             Stage::Connecting | Stage::Ready | Stage::Down => return Ok(()),
         };
         let failed = |status| Err(HostError::BringUp { what, status });
@@ -365,7 +386,24 @@ impl Admin {
                 self.facts.io_queues = given.saturating_add(1).min(self.wanted_io_queues);
                 self.go(Stage::Ready);
             }
-            Stage::ShuttingDown => self.go(Stage::Down),
+            Stage::Disable => {
+                self.ready_by = self.ready_by.map(|(_, ms)| (now + Span::from_millis(ms), ms));
+                self.go(Stage::AwaitNotReady);
+            }
+            Stage::AwaitNotReady => {
+                let status = ControllerStatus::decode(completion.result as u32);
+                match self.ready_by {
+                    _ if !status.ready => self.go(Stage::Enable),
+                    Some((by, patience_ms)) if by <= now => return Err(HostError::NotReady(patience_ms)),
+                    _ => self.go(Stage::AwaitNotReady),
+                }
+            }
+            Stage::ShuttingDown => self.go(Stage::AwaitShutDown),
+            Stage::AwaitShutDown => {
+                let status = ControllerStatus::decode(completion.result as u32);
+                let is_down = status.shutdown == shutdown::COMPLETE;
+                self.go(if is_down { Stage::Down } else { Stage::AwaitShutDown });
+            }
             Stage::Connecting | Stage::Ready | Stage::Down => unreachable!("returned above"),
         }
         Ok(())

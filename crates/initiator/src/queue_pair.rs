@@ -137,6 +137,10 @@ impl QueuePair {
     pub fn under_way(&self) -> usize {
         self.slots.len() - self.free.len()
     }
+    /// Ids of the commands under way, in rising order; what Abort names.
+    pub fn command_ids(&self) -> impl Iterator<Item = u16> + '_ {
+        self.slots.iter().zip(0..).filter(|(slot, _)| slot.busy).map(|(_, id)| id)
+    }
     /// The controller's id, once connected.
     pub fn controller_id(&self) -> u16 {
         self.controller_id

@@ -246,7 +246,11 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
     assert!(sink.data.values().all(|data| data.len() == 3 * LBA));
 
     let mut admin = admin;
-    admin.shut_down();
+    let facts = admin.facts().cloned();
+    assert!(admin.reset() && admin.facts().is_none(), "a reset has begun");
+    world.admin_rounds(&mut admin).unwrap();
+    assert_eq!(admin.facts().cloned(), facts, "the same controller is ready again");
+    assert!(admin.shut_down());
     world.admin_rounds(&mut admin).unwrap();
     assert!(admin.is_down());
 }

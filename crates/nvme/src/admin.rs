@@ -97,6 +97,10 @@ impl Abort {
         let cdw10 = entry.cdw10.get();
         Abort { queue_id: cdw10 as u16, command_id: (cdw10 >> 16) as u16 }
     }
+    /// Puts the fields into a submission entry.
+    pub fn encode(&self, entry: &mut SubmissionEntry) {
+        entry.cdw10 = (u32::from(self.queue_id) | u32::from(self.command_id) << 16).into();
+    }
     /// Dword 0 of the answer when nothing was aborted (bit 0; Base 2.0 section 5.1.1).
     pub const NOT_ABORTED: u32 = 1;
 }

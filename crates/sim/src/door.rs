@@ -14,7 +14,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::DOOR_SOURCE_BIT;
 use diecut_shard::drive::{Action, ConnectionId};
 use diecut_units::{Buffer, BufferMut, ContentMode, Time, mark};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 struct Waiting {
     lane: Lane,
@@ -157,6 +157,16 @@ impl Entrance for Door {
         if self.waiting.values().any(|waiting| waiting.lane == lane) {
             self.reconnecting.push(lane);
         }
+    }
+    fn reset(&mut self, lane: Lane) {
+        panic!("lane {} has no controller behind a door", lane.0);
+    }
+    fn shut_down(&mut self, lane: Lane, _token: HostToken) {
+        panic!("lane {} has no controller behind a door", lane.0);
+    }
+    fn abort(&mut self, _lane: Lane) {}
+    fn known_namespaces(&self, _lane: Lane) -> Option<BTreeSet<u32>> {
+        None
     }
     fn vanish(&mut self, lane: Lane, now: Time) {
         self.disconnect(lane, now);

@@ -6,6 +6,7 @@ use crate::shards::Shards;
 use crate::system::{HostAnswer, HostCommand, HostToken};
 use diecut_shard::drive::{Action, ConnectionId};
 use diecut_units::{ContentMode, Time};
+use std::collections::BTreeSet;
 
 /// See the module. The shards are lent to each call that needs it.
 pub trait Entrance {
@@ -33,6 +34,14 @@ pub trait Entrance {
     fn next_event(&self, shards: &Shards) -> Time;
     /// The host hangs up; it connects again by itself.
     fn disconnect(&mut self, lane: Lane, now: Time);
+    /// The host resets its controller as soon as it can.
+    fn reset(&mut self, lane: Lane);
+    /// The host shuts its controller down and answers then.
+    fn shut_down(&mut self, lane: Lane, token: HostToken);
+    /// The host asks for some of what is under way to be aborted.
+    fn abort(&mut self, lane: Lane);
+    /// Namespaces that the host knows of.
+    fn known_namespaces(&self, lane: Lane) -> Option<BTreeSet<u32>>;
     /// Nothing of the lane's present connections gets through any more, and neither end is told.
     fn vanish(&mut self, lane: Lane, now: Time);
     /// The host neither reads nor sends until then.

@@ -32,6 +32,8 @@ pub struct Shape {
     pub changes: bool,
     /// Whether some servers have several shards, and another number after each death.
     pub shards: bool,
+    /// Whether hosts abort commands, reset controllers and shut them down.
+    pub controls: bool,
 }
 
 impl Default for Shape {
@@ -47,6 +49,7 @@ impl Default for Shape {
             hosts: true,
             changes: false,
             shards: false,
+            controls: false,
         }
     }
 }
@@ -72,6 +75,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     if shape.hosts {
         add_hosts(&mut plan, shape);
     }
+    if shape.hosts && shape.controls {
+        add_controls(&mut plan);
+    }
     if shape.hosts && shape.changes {
         changes::add(&mut plan, shape.faults);
     }
@@ -79,6 +85,22 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         add_shards(&mut plan);
     }
     plan
+}
+
+/// Hosts do more with their controllers than reading and writing.
+fn add_controls(plan: &mut Plan) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x636f_6e74_726f_6c73);
+    for lane in 0..plan.tenants.len() as u8 {
+        let (resets, ends) = (random.random_range(0..=2), random.random_range(0..=1));
+        let aborts = random.random_range(0..16);
+        let actions = [(Action::Reset, resets), (Action::ShutDown, ends), (Action::Abort, aborts)];
+        for (action, count) in actions {
+            for _ in 0..count {
+                let at = random.random_range(0..=plan.steps.len());
+                plan.steps.insert(at, Step { lane: Lane(lane), action });
+            }
+        }
+    }
 }
 
 /// Half of the servers have several shards in some of their lives. Several need protected memory.

@@ -12,6 +12,7 @@ use crate::network::Pipe;
 use crate::plan::{Lane, Plan, Range};
 use crate::shards::{Carried, Shards};
 use crate::system::{HostAnswer, HostCommand, HostError, HostToken};
+use crate::watch::Watch;
 use diecut_initiator::{
     Admin, Command, Completion, HostError as StreamError, LbaSpan, QueuePair, QueueParameters, Sink, Token,
 };
@@ -21,7 +22,7 @@ use diecut_shard::drive::{Action, ConnectionId, Event};
 use diecut_units::{Buffer, ContentMode, Span, Time, mark};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that a stream takes from the target before the host has read some: a socket's buffer.
 const SOCKET_BUFFER_BYTES: usize = 256 << 10;
@@ -32,6 +33,8 @@ const RETRY: Span = Span::from_millis(20);
 /// When the target hears that a host is gone that vanished, at the latest.
 const VANISHED_UNTIL: Span = Span::from_secs(30);
 const QUEUE_DEPTH: u16 = 32;
+/// Commands of each queue that are to be aborted at once.
+const ABORTS_PER_QUEUE: usize = 3;
 
 #[derive(Debug)]
 struct Stream {
@@ -61,12 +64,23 @@ enum Stage {
     /// I/O queues connect.
     Io,
     Ready,
+    /// The controller shuts down; then the answer is due.
+    Leaving(HostToken),
+}
+
+/// What a host does with its controller when it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Reset,
+    ShutDown(HostToken),
 }
 
 struct Host {
     stage: Stage,
     admin: Option<(Stream, Admin)>,
     io: Vec<(Stream, QueuePair)>,
+    watch: Watch,
+    wish: Option<Wish>,
     /// Commands under way and what reads brought so far.
     under_way: BTreeMap<Token, Vec<u8>>,
     stalled_until: Time,
@@ -151,9 +165,18 @@ impl Host {
     fn streams_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.admin.iter_mut().map(|(stream, _)| stream).chain(self.io.iter_mut().map(|(stream, _)| stream))
     }
+    /// Whether nothing is under way on a live admin queue, and nothing is to be looked at.
+    fn is_told(&self) -> bool {
+        let Some((stream, _)) = self.admin.as_ref().filter(|(stream, _)| !stream.vanished) else {
+            return true;
+        };
+        let quiet = stream.to_host.is_empty() && stream.to_target.is_empty();
+        self.stage != Stage::Ready || quiet && self.wish.is_none() && self.watch.known().is_some()
+    }
     /// Whether it waits for something, so that its patience can end.
     fn is_waiting(&self) -> bool {
-        !matches!(self.stage, Stage::Down(_)) && (self.stage != Stage::Ready || !self.under_way.is_empty())
+        !matches!(self.stage, Stage::Down(_))
+            && (self.stage != Stage::Ready || !self.under_way.is_empty() || !self.watch.is_quiet())
     }
 }
 
@@ -171,6 +194,7 @@ fn error_of(status: Status) -> HostError {
         (Status::COMPARE_FAILURE, HostError::CompareFailure),
         (Status::UNRECOVERED_READ_ERROR, HostError::Unrecovered),
         (Status::CAPACITY_EXCEEDED, HostError::Full),
+        (Status::ABORT_REQUESTED, HostError::Aborted),
         (Status::NAMESPACE_WRITE_PROTECTED, HostError::ReadOnly),
         (Status::INVALID_NAMESPACE_OR_FORMAT, HostError::NoNamespace),
     ];
@@ -189,6 +213,8 @@ impl Hosts {
                 stage: Stage::Down(Time::ZERO),
                 admin: None,
                 io: Vec::new(),
+                watch: Watch::default(),
+                wish: None,
                 under_way: BTreeMap::new(),
                 stalled_until: Time::ZERO,
                 silent_until: Time::ZERO,
@@ -299,6 +325,15 @@ impl Hosts {
             let (lane, token) = (Lane(lane as u8), HostToken(token.0));
             self.answers.push(HostAnswer { lane, token, result: Err(HostError::ConnectionLost) });
         }
+        let leaving = match (host.stage, host.wish.take()) {
+            (Stage::Leaving(token), _) | (_, Some(Wish::ShutDown(token))) => Some(token),
+            _ => None,
+        };
+        if let Some(token) = leaving {
+            let (lane, result) = (Lane(lane as u8), Err(HostError::ConnectionLost));
+            self.answers.push(HostAnswer { lane, token, result });
+        }
+        host.watch = Watch::default();
         let streams = host.admin.take().map(|(stream, _)| stream).into_iter();
         for mut stream in streams.chain(host.io.drain(..).map(|(stream, _)| stream)) {
             stream.told_at = if stream.vanished { now + VANISHED_UNTIL } else { now };
@@ -362,7 +397,7 @@ impl Hosts {
         if let Some((stream, admin)) = &mut host.admin
             && let Some(bytes) = received(stream)
         {
-            failed = failed.or(admin.receive(&bytes, now, &mut brought).err());
+            failed = failed.or(host.watch.receive(admin, &bytes, now).err());
         }
         for (stream, queue) in &mut host.io {
             if let Some(bytes) = received(stream) {
@@ -429,9 +464,20 @@ impl Hosts {
             Stage::Down(_) => return false,
             _ => {}
         }
-        let ended = host.streams().any(|stream| stream.closing && stream.to_host.is_empty());
+        // A controller that shuts down closes its I/O queues first.
+        let all = if matches!(host.stage, Stage::Leaving(_)) { 1 } else { usize::MAX };
+        let ended = host.streams().take(all).any(|stream| stream.closing && stream.to_host.is_empty());
         if ended && !host.streams().any(|stream| stream.vanished) {
             mark!("hosts: target ended a connection");
+            self.drop_connection(lane, now + Span::from_millis(1), now);
+            return true;
+        }
+        if let Stage::Leaving(token) = host.stage
+            && host.admin.as_ref().is_some_and(|(_, admin)| admin.is_down())
+        {
+            mark!("hosts: clean shutdown");
+            self.answers.push(HostAnswer { lane: Lane(lane as u8), token, result: Ok(Vec::new()) });
+            self.hosts[lane].stage = Stage::Ready;
             self.drop_connection(lane, now + Span::from_millis(1), now);
             return true;
         }
@@ -457,7 +503,42 @@ impl Hosts {
             (self.hosts[lane].stage, self.hosts[lane].refusals) = (Stage::Ready, 0);
             return true;
         }
-        false
+        host.stage == Stage::Ready && self.fulfil_wish(lane, now)
+    }
+
+    /// What a host does on its admin queue beside its commands. Whether there was anything.
+    fn fulfil_wish(&mut self, lane: usize, now: Time) -> bool {
+        let host = &mut self.hosts[lane];
+        let (_, admin) = host.admin.as_mut().expect("a host that is not down has an admin queue");
+        if !host.watch.is_quiet() || host.wish.is_none() {
+            return host.watch.go_on(admin);
+        }
+        match host.wish {
+            Some(Wish::Reset) if admin.reset() => {
+                (host.wish, host.stage, host.heard_at) = (None, Stage::Admin, now);
+                host.watch.reset();
+                if !host.under_way.is_empty() {
+                    mark!("hosts: controller reset under load");
+                }
+                for (token, _) in std::mem::take(&mut host.under_way) {
+                    let (lane, token) = (Lane(lane as u8), HostToken(token.0));
+                    self.answers.push(HostAnswer { lane, token, result: Err(HostError::ConnectionLost) });
+                }
+                for (mut stream, _) in host.io.drain(..) {
+                    // It is the controller that ends them.
+                    stream.told_at = now + VANISHED_UNTIL;
+                    if !stream.closing {
+                        self.orphans.push(stream);
+                    }
+                }
+                true
+            }
+            Some(Wish::ShutDown(token)) if admin.shut_down() => {
+                (host.wish, host.stage, host.heard_at) = (None, Stage::Leaving(token), now);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// What abandoned streams still bring, and their end. Whether there was anything.
@@ -657,6 +738,34 @@ impl Entrance for Hosts {
         self.drop_connection(usize::from(lane.0), retry_at, now);
     }
 
+    fn reset(&mut self, lane: Lane) {
+        self.hosts[usize::from(lane.0)].wish = Some(Wish::Reset);
+    }
+
+    fn shut_down(&mut self, lane: Lane, token: HostToken) {
+        self.hosts[usize::from(lane.0)].wish = Some(Wish::ShutDown(token));
+    }
+
+    fn abort(&mut self, lane: Lane) {
+        let host = &mut self.hosts[usize::from(lane.0)];
+        let Some((_, admin)) = &mut host.admin else { return };
+        if host.stage != Stage::Ready || !host.watch.is_quiet() || admin.facts().is_none() {
+            return;
+        }
+        for (_, queue) in &host.io {
+            let ids: Vec<u16> = queue.command_ids().take(ABORTS_PER_QUEUE).collect();
+            for id in ids {
+                host.watch.abort(admin, queue.parameters().queue_id, id);
+            }
+        }
+    }
+
+    fn known_namespaces(&self, lane: Lane) -> Option<BTreeSet<u32>> {
+        let host = &self.hosts[usize::from(lane.0)];
+        let there = host.stage == Stage::Ready && !host.streams().any(|stream| stream.vanished);
+        host.watch.known().filter(|_| there).cloned()
+    }
+
     fn vanish(&mut self, lane: Lane, _now: Time) {
         mark!("hosts: connection half open");
         let late = Span::from_millis(self.random.random_range(0..15_000));
@@ -683,6 +792,7 @@ impl Entrance for Hosts {
             host.admin = None;
             host.io.clear();
             host.under_way.clear();
+            (host.watch, host.wish) = (Watch::default(), None);
             (host.stalled_until, host.silent_until) = (Time::ZERO, Time::ZERO);
             host.stage = Stage::Down(Time::NEVER);
         }
@@ -706,7 +816,7 @@ impl Entrance for Hosts {
 
     fn is_at_rest(&self) -> bool {
         self.orphans.iter().all(|orphan| orphan.to_target.is_empty() || orphan.vanished)
-            && self.hosts.iter().all(|host| host.under_way.is_empty())
+            && self.hosts.iter().all(|host| host.under_way.is_empty() && host.is_told())
     }
 
     fn describe(&self) -> String {

@@ -29,7 +29,7 @@
 //!
 //! - Hosts behave: malformed PDUs, data out of order and corrupted segments are the target's own tests.
 //! - Administrators change what exists during traffic ([`administration`], checked by [`existing`]), one at a time.
-//! - No discovery, asynchronous events, abort or controller reset; one volume belongs to one host.
+//! - No discovery; one volume belongs to one host.
 //! - The reactor, real sockets and threads.
 //!
 //! Not known here: sockets, the real clock.
@@ -62,4 +62,5 @@ pub mod stack;
 pub mod system;
 pub mod systems;
 pub mod tag;
+mod watch;
 pub mod wear_model;

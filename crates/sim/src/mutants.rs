@@ -59,6 +59,16 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a connection reaches its home shard without what was agreed on it",
     },
     Mutant {
+        name: "target: aborted command goes on",
+        system: "stack",
+        story: "a command that the host was told is aborted is carried out",
+    },
+    Mutant {
+        name: "target: namespace change not told",
+        system: "stack",
+        story: "a host that asked to be told of namespaces hears nothing",
+    },
+    Mutant {
         name: "vssd: time of a die costs nothing",
         system: "stack",
         story: "the arbiter of a die forgets what it gave to whom",

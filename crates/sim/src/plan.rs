@@ -214,6 +214,12 @@ pub enum Action {
     },
     /// Drops the connection with whatever is under way, and connects again.
     Reconnect,
+    /// Resets its controller (CC.EN to 0 and 1) with whatever is under way, and goes on.
+    Reset,
+    /// When everything before is answered, shuts its controller down (CC.SHN), hangs up, and connects again.
+    ShutDown,
+    /// Asks for some of what is under way to be aborted.
+    Abort,
     /// Changes what exists; a step of [`Lane::ADMINISTRATOR`], as is [`Action::Wait`].
     Change(Change),
 }
@@ -229,7 +235,8 @@ impl Action {
             | Action::Compare { range, .. }
             | Action::Verify { range } => Some(range.volume),
             Action::Flush { volume } => Some(*volume),
-            Action::Drain | Action::Wait { .. } | Action::Reconnect | Action::Change(_) => None,
+            Action::Drain | Action::Wait { .. } | Action::Change(_) => None,
+            Action::Reconnect | Action::Reset | Action::ShutDown | Action::Abort => None,
         }
     }
 }

@@ -7,13 +7,14 @@
 mod administrator;
 mod saturation;
 
+use crate::administration::Change;
 use crate::oracle::{Crash, Finding, Oracle, ReadId, Violation, WriteId};
 use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, When};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System, Wear};
 use crate::tag::{Tag, VolumeNumber};
 use administrator::{Administrator, Sight};
-use diecut_units::{ContentMode, Span, Time, checksum};
-use std::collections::{BTreeMap, VecDeque};
+use diecut_units::{ContentMode, Span, Time, checksum, mark};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Longest virtual time a command may stay unanswered (slow hosts and reconnects included).
 const ANSWER_TIME_MAX: Span = Span::from_secs(120);
@@ -69,11 +70,29 @@ pub struct Outcome {
 }
 
 enum Purpose {
-    Write { id: WriteId, fua: bool },
-    Read { range: Range, id: ReadId },
-    Flush { volume: VolumeNumber, issued: u64 },
-    Compare { range: Range, expected: Vec<Option<Tag>>, wrong: bool },
+    Write {
+        id: WriteId,
+        fua: bool,
+    },
+    Read {
+        range: Range,
+        id: ReadId,
+    },
+    Flush {
+        volume: VolumeNumber,
+        issued: u64,
+    },
+    Compare {
+        range: Range,
+        expected: Vec<Option<Tag>>,
+        wrong: bool,
+    },
     Verify,
+    /// A clean shutdown: of these volumes, what was acknowledged before is durable.
+    ShutDown {
+        volumes: Vec<VolumeNumber>,
+        issued: u64,
+    },
 }
 
 struct Pending {
@@ -92,6 +111,8 @@ struct LaneState {
     in_flight: u32,
     depth: u32,
     resume_at: Time,
+    /// It asked for commands to be aborted.
+    may_be_aborted: bool,
     /// Its connection broke; what was under way ends when the next connection stands.
     settling: bool,
     slowest: Span,
@@ -144,6 +165,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
             in_flight: 0,
             depth: tenant.depth,
             resume_at: Time::ZERO,
+            may_be_aborted: false,
             settling: false,
             slowest: Span::ZERO,
         })
@@ -211,6 +233,8 @@ impl Runner<'_> {
             return;
         }
         self.system.check_invariants();
+        self.check_known_namespaces();
+        self.change_in_calm();
         self.check_conservation();
         self.saturate();
         if self.stop {
@@ -444,7 +468,7 @@ impl Runner<'_> {
                     break;
                 }
                 let Some(&action) = state.next() else { break };
-                if action == Action::Drain && state.in_flight > 0 {
+                if matches!(action, Action::Drain | Action::ShutDown) && state.in_flight > 0 {
                     break;
                 }
                 let may = self.may_issue(lane, &action);
@@ -487,6 +511,18 @@ impl Runner<'_> {
                 return;
             }
             Action::Reconnect => return self.lose_connection(lane),
+            Action::Reset => return self.system.reset(lane, self.now),
+            Action::Abort => {
+                self.lanes[lane.0 as usize].may_be_aborted = true;
+                return self.system.abort(lane);
+            }
+            Action::ShutDown => {
+                let owned = &self.plan.tenants[usize::from(lane.0)].volumes;
+                let volumes = owned.iter().map(|volume| volume.number).collect();
+                let issued = self.oracle.begin_flush();
+                let token = self.pend(lane, Purpose::ShutDown { volumes, issued }, None, sight);
+                return self.system.shut_down(lane, token, self.now);
+            }
             Action::Write { range, fua } => {
                 let id = self.oracle.begin_write(lane, range, false);
                 let data =
@@ -518,11 +554,22 @@ impl Runner<'_> {
             },
             Action::Verify { range } => (Purpose::Verify, HostCommand::Verify(range)),
         };
+        let token = self.pend(lane, purpose, volume, sight);
+        self.system.submit(lane, token, command, self.now);
+    }
+
+    fn pend(
+        &mut self,
+        lane: Lane,
+        purpose: Purpose,
+        volume: Option<VolumeNumber>,
+        sight: Sight,
+    ) -> HostToken {
         let token = HostToken(self.token_next);
         self.token_next += 1;
         self.pending.insert(token, Pending { lane, purpose, issued: self.now, volume, sight });
         self.lanes[lane.0 as usize].in_flight += 1;
-        self.system.submit(lane, token, command, self.now);
+        token
     }
 
     fn read(&mut self, range: Range) -> (Purpose, HostCommand) {
@@ -577,6 +624,21 @@ impl Runner<'_> {
                 // Writes end when the next connection of the lane stands.
             }
             (Purpose::Write { id, fua }, Ok(_)) => self.oracle.acknowledge_write(id, fua),
+            (purpose, Err(HostError::Aborted)) if self.lanes[pending.lane.0 as usize].may_be_aborted => {
+                mark!("run: command aborted");
+                match purpose {
+                    // What is aborted is not done at all.
+                    Purpose::Write { id, .. } => self.oracle.refuse_write(id),
+                    Purpose::Read { range, id } => self.oracle.give_up_read(range.volume, id),
+                    _ => {}
+                }
+            }
+            (Purpose::ShutDown { volumes, issued }, Ok(_)) => {
+                for volume in volumes {
+                    self.oracle.acknowledge_flush(volume, issued);
+                }
+            }
+            (Purpose::ShutDown { .. }, Err(_)) => self.unexpected(answer.token, error, false),
             (Purpose::Write { id, .. }, Err(HostError::NoNamespace)) if unseen => {
                 self.oracle.refuse_write(id)
             }
@@ -649,6 +711,39 @@ impl Runner<'_> {
         }
     }
 
+    /// Takes a namespace away and shows it again: hosts hear of both.
+    fn change_in_calm(&mut self) {
+        let volume = self.plan.tenants[0].volumes[0].number;
+        for change in [Change::Detach(volume), Change::Attach(volume)] {
+            let must = if matches!(change, Change::Detach(_)) { Sight::Yes } else { Sight::No };
+            if self.stop || self.sight(Lane(0), volume) != must {
+                return;
+            }
+            let Some(administrator) = &mut self.administrator else { return };
+            administrator.ask(change);
+            self.drive();
+            self.come_to_rest();
+            self.check_known_namespaces();
+        }
+    }
+
+    /// Hosts that follow events know what their subsystem shows.
+    fn check_known_namespaces(&mut self) {
+        for (index, tenant) in self.plan.tenants.iter().enumerate() {
+            let lane = Lane(index as u8);
+            let Some(known) = self.system.known_namespaces(lane) else { continue };
+            let seen = tenant.volumes.iter().filter(|volume| self.sight(lane, volume.number) == Sight::Yes);
+            let shown: BTreeSet<u32> = seen.map(|volume| u32::from(volume.number.0)).collect();
+            if known == shown {
+                mark!("run: a host knows its namespaces");
+            } else {
+                let detail =
+                    format!("the host of lane {index} was told of namespaces {known:?}, not {shown:?}");
+                self.found(Finding::WrongAnswer, detail);
+            }
+        }
+    }
+
     fn check_conservation(&mut self) {
         let Some(a) = self.system.accounting() else { return };
         let programmed = a.programmed_user_ius + a.programmed_cleaner_ius + a.programmed_metadata_ius;
@@ -677,6 +772,7 @@ impl Purpose {
             Purpose::Flush { .. } => "flush",
             Purpose::Compare { .. } => "compare",
             Purpose::Verify => "verify",
+            Purpose::ShutDown { .. } => "shutdown",
         }
     }
 }

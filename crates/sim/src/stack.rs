@@ -17,6 +17,7 @@ use diecut_shard::drive::{Action, Event};
 use diecut_shard::{CheckpointPace, CostModel, PoolConfig, ShardConfig};
 use diecut_target::TargetConfig;
 use diecut_units::{ContentMode, Time, checksum_append, mark};
+use std::collections::BTreeSet;
 
 /// Erase blocks of each plane: so few that every plan makes the cleaner work.
 const BLOCKS_PER_PLANE: u32 = 48;
@@ -362,6 +363,18 @@ impl System for Stack {
     fn disconnect(&mut self, lane: Lane, now: Time) {
         self.entrance.disconnect(lane, now);
     }
+    fn reset(&mut self, lane: Lane, _now: Time) {
+        self.entrance.reset(lane);
+    }
+    fn shut_down(&mut self, lane: Lane, token: HostToken, _now: Time) {
+        self.entrance.shut_down(lane, token);
+    }
+    fn abort(&mut self, lane: Lane) {
+        self.entrance.abort(lane);
+    }
+    fn known_namespaces(&self, lane: Lane) -> Option<BTreeSet<u32>> {
+        self.entrance.known_namespaces(lane)
+    }
     fn vanish(&mut self, lane: Lane, now: Time) {
         self.entrance.vanish(lane, now);
     }
@@ -491,6 +504,7 @@ pub fn shape() -> crate::generate::Shape {
         overwrites: 6.0,
         changes: true,
         shards: true,
+        controls: true,
         ..crate::generate::Shape::default()
     }
 }

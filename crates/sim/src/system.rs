@@ -7,6 +7,7 @@ use crate::plan::{Lane, Range};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_units::{ContentMode, Time};
+use std::collections::BTreeSet;
 
 /// Chosen by the runner, returned with the answer; never used twice in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +41,8 @@ pub enum HostError {
     Unrecovered,
     /// No space; nothing was written.
     Full,
+    /// The host asked for that.
+    Aborted,
     /// No writes any more.
     ReadOnly,
     /// The host's subsystem shows no such namespace (any more, or yet).
@@ -109,6 +112,20 @@ pub trait System {
     fn next_event(&self) -> Time;
     /// Breaks the lane's connection at once; its host connects again by itself.
     fn disconnect(&mut self, lane: Lane, now: Time);
+    /// The lane's host resets its controller as soon as it can; what is under way then ends as with a lost connection.
+    fn reset(&mut self, lane: Lane, _now: Time) {
+        panic!("lane {} cannot reset a controller of this system", lane.0);
+    }
+    /// The lane's host shuts its controller down and answers `token` when that is through; then it connects again.
+    fn shut_down(&mut self, lane: Lane, _token: HostToken, _now: Time) {
+        panic!("lane {} cannot shut a controller of this system down", lane.0);
+    }
+    /// The lane's host asks for some of its commands to be aborted.
+    fn abort(&mut self, _lane: Lane) {}
+    /// Namespaces that the lane's host knows of because it follows events; nothing while it is looking, or not connected.
+    fn known_namespaces(&self, _lane: Lane) -> Option<BTreeSet<u32>> {
+        None
+    }
     /// From now on nothing gets through on the lane's connection, and nobody is told; its host gives it up in time and
     /// connects again.
     fn vanish(&mut self, lane: Lane, now: Time) {

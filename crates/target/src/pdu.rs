@@ -603,8 +603,11 @@ impl Target {
             if queue.slots[usize::from(slot)].state != SlotState::WaitingForSpace {
                 return not_aborted;
             }
-            queue.waiting_for_space.retain(|&waiting| waiting != slot);
-            queue.release(slot);
+            if !mutant!("target: aborted command goes on") {
+                queue.waiting_for_space.retain(|&waiting| waiting != slot);
+                queue.release(slot);
+            }
+            mark!("target: command aborted");
             other.answer(abort.command_id, Status::ABORT_REQUESTED, 0);
             self.told_later.push(index);
             return Answer::Result(0);

@@ -51,6 +51,11 @@ impl Administrator {
         })
     }
 
+    /// Gives it something more to ask.
+    pub(super) fn ask(&mut self, change: Change) {
+        self.steps.push_back(Action::Change(change));
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.steps.is_empty() && self.under_way.is_none() && self.unsettled.is_none()
     }

@@ -236,6 +236,9 @@ impl Association {
 
     /// A namespace came, went or changed.
     pub(crate) fn namespace_changed(&mut self, nsid: u32) {
+        if mutant!("target: namespace change not told") {
+            return;
+        }
         if let Err(at) = self.changed_namespaces.binary_search(&nsid) {
             self.changed_namespaces.insert(at, nsid);
         }
