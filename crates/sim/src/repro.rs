@@ -4,12 +4,19 @@
 //! a function of the request alone: the same request writes the same bytes. [`files`](report::Report::write) are a table
 //! (text), JSON and a plot (SVG).
 //!
-//! Latency questions are asked at page level, through the shard that ships ([`stage`]); wear over years at the level of
+//! Latency questions are asked at page level, through the shard that ships (`stage`); wear over years at the level of
 //! erase blocks.
 
+mod loads;
+mod lsm;
+mod motivation;
 pub mod plot;
 pub mod report;
+mod sharing;
+mod stage;
 mod swap_period;
+mod waf;
+mod ycsb;
 
 use report::{Report, Table};
 use serde::Serialize;
@@ -66,7 +73,13 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order in which they are listed.
-pub const EXPERIMENTS: &[Experiment] = &[swap_period::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[
+    motivation::EXPERIMENT,
+    swap_period::EXPERIMENT,
+    sharing::EXPERIMENT,
+    waf::EXPERIMENT,
+    ycsb::EXPERIMENT,
+];
 
 /// Why nothing was run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -83,7 +83,9 @@ fn draw(root: &Area, title: &str, command: &str, plots: &[Plot]) -> Outcome {
     for (plot, area) in plots.iter().zip(body.split_evenly((plots.len(), 1))) {
         let (least, most) = plot.extent();
         if plot.logarithmic {
-            plot.draw(&area, (least * 0.8..most * 1.6).log_scale(), least * 0.8)?;
+            // From a power of ten on: the library labels no others below the first one.
+            let floor = 10f64.powf((least * 0.95).log10().floor());
+            plot.draw(&area, (floor..most * 1.6).log_scale(), floor)?;
         } else {
             plot.draw(&area, 0.0..most * 1.15, 0.0)?;
         }

@@ -154,7 +154,7 @@ impl Report {
         if self.request.quick {
             line("Quick: small and short; the figures only show that it runs.");
         }
-        if self.request.seeds > 1 {
+        if self.has_intervals() {
             line("Figures with +-: mean and 95 % confidence interval (Student's t) over the seeds.");
         }
         for table in &self.findings.tables {
@@ -174,6 +174,12 @@ impl Report {
             line(&format!("- {differs}"));
         }
         text
+    }
+
+    fn has_intervals(&self) -> bool {
+        let tables = self.findings.tables.iter().flat_map(|table| table.rows.iter().flatten());
+        let mut cells = tables.chain(self.findings.comparisons.iter().map(|one| &one.measured));
+        cells.any(|cell| matches!(cell, Cell::Estimate(estimate, _) if estimate.half_width > 0.0))
     }
 
     /// Name and content of each file.

@@ -172,7 +172,7 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
             title: title.to_owned(),
             x_label: x_label.to_owned(),
             y_label: "days between swaps".to_owned(),
-            logarithmic: true,
+            logarithmic: false,
             content: Content::Curves(vec![
                 ("formula".into(), formula),
                 ("exact rounds".into(), exact),

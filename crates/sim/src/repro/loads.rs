@@ -1,0 +1,163 @@
+//! Workloads that do one thing: closed loops and paced arrivals of reads or writes, and what they met.
+
+use super::stage::{Io, Kind, Workload};
+use diecut_units::{Span, Time};
+use hdrhistogram::Histogram;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::VecDeque;
+
+/// Counts answers and their latency.
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    since: Time,
+    bytes: u64,
+    latency_ns: Histogram<u64>,
+}
+
+impl Meter {
+    pub fn new() -> Meter {
+        let latency_ns =
+            Histogram::new_with_bounds(1, 1_000_000_000_000, 3).expect("constants are within bounds");
+        Meter { since: Time::ZERO, bytes: 0, latency_ns }
+    }
+    /// Counts from here on.
+    pub fn restart(&mut self, now: Time) {
+        self.since = now;
+        self.bytes = 0;
+        self.latency_ns.reset();
+    }
+    pub fn count(&mut self, latency: Span, bytes: u64) {
+        self.bytes += bytes;
+        self.latency_ns.saturating_record(latency.0);
+    }
+    pub fn per_s(&self, now: Time) -> f64 {
+        self.latency_ns.len() as f64 / now.since(self.since).as_secs_f64()
+    }
+    /// 10^6 bytes.
+    pub fn mb_per_s(&self, now: Time) -> f64 {
+        self.bytes as f64 / now.since(self.since).as_secs_f64() / 1e6
+    }
+    pub fn mean_us(&self) -> f64 {
+        self.latency_ns.mean() / 1e3
+    }
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
+        self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
+    }
+}
+
+/// Where commands go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Uniformly random, aligned to the command's size.
+    Random,
+    /// From end to end, again and again.
+    Sequential,
+}
+
+/// When commands come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// So many are always under way.
+    Depth(usize),
+    /// So many arrive per second, with exponential gaps, whatever is under way.
+    PerSecond(f64),
+}
+
+/// Commands of one kind and size.
+pub(super) struct Plain {
+    kind: Kind,
+    blocks: u32,
+    order: Order,
+    pace: Pace,
+    lbas: u64,
+    random: Xoshiro256PlusPlus,
+    cursor: u64,
+    /// When each command under way was due; its tag is its place.
+    due: Vec<Time>,
+    free: Vec<u64>,
+    /// Arrivals that were due and not given.
+    arrived: VecDeque<Time>,
+    next_arrival: Time,
+    pub meter: Meter,
+    /// Blocks answered since the beginning.
+    pub blocks_done: u64,
+}
+
+impl Plain {
+    pub fn new(kind: Kind, blocks: u32, order: Order, pace: Pace, lbas: u64, seed: u64) -> Plain {
+        Plain {
+            kind,
+            blocks,
+            order,
+            pace,
+            lbas,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            cursor: 0,
+            due: Vec::new(),
+            free: Vec::new(),
+            arrived: VecDeque::new(),
+            next_arrival: Time::ZERO,
+            meter: Meter::new(),
+            blocks_done: 0,
+        }
+    }
+
+    /// Nothing, ever.
+    pub fn idle() -> Plain {
+        Plain::new(Kind::Read, 1, Order::Random, Pace::Depth(0), 1, 0)
+    }
+
+    /// Paced arrivals begin here.
+    pub fn begin(&mut self, now: Time) {
+        self.next_arrival = now;
+    }
+
+    fn give(&mut self, due: Time) -> Io {
+        let places = self.lbas / u64::from(self.blocks);
+        let place = match self.order {
+            Order::Random => self.random.random_range(0..places),
+            Order::Sequential => {
+                self.cursor += 1;
+                (self.cursor - 1) % places
+            }
+        };
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.due.push(due);
+            self.due.len() as u64 - 1
+        });
+        self.due[tag as usize] = due;
+        Io { kind: self.kind, first_lba: place * u64::from(self.blocks), lba_count: self.blocks, tag }
+    }
+}
+
+impl Workload for Plain {
+    fn next(&mut self, now: Time) -> Option<Io> {
+        match self.pace {
+            Pace::Depth(depth) => (self.due.len() - self.free.len() < depth).then(|| self.give(now)),
+            Pace::PerSecond(rate) => {
+                while self.next_arrival <= now {
+                    self.arrived.push_back(self.next_arrival);
+                    // Many hosts that know nothing of each other.
+                    let gap = -(1.0 - self.random.random_range(0.0..1.0f64)).ln() / rate * 1e9;
+                    self.next_arrival += Span(gap.max(1.0) as u64);
+                }
+                let due = self.arrived.pop_front()?;
+                Some(self.give(due))
+            }
+        }
+    }
+
+    fn wakes_at(&self) -> Time {
+        match self.pace {
+            Pace::Depth(_) => Time::NEVER,
+            Pace::PerSecond(_) => self.next_arrival,
+        }
+    }
+
+    fn answered(&mut self, tag: u64, now: Time) {
+        self.free.push(tag);
+        self.blocks_done += u64::from(self.blocks);
+        self.meter.count(now.since(self.due[tag as usize]), u64::from(self.blocks) * 4096);
+    }
+}

@@ -1,0 +1,595 @@
+//! A database on a log-structured merge tree as its device sees it, driven by YCSB's workloads in a closed loop.
+//!
+//! Clients do one operation after the other. A point read costs the device one block, unless the block is in memory; an
+//! update goes to the memtable and to the write-ahead log (written behind, in larger pieces, as LevelDB does it); a full
+//! memtable becomes a table of level 0; levels that are too large are compacted: tables are read, merged and written
+//! sequentially in large commands, and their old places deallocated. Clients that write wait while the memtable is full and
+//! the one before it is not yet on the device, and while level 0 has too many tables.
+//!
+//! Tables are counted, not filled: which keys they hold does not matter to the device, only how large they are, where they
+//! lie, and how often blocks are read.
+
+use super::loads::Meter;
+use super::stage::{Io, Kind, Workload};
+use diecut_units::{Span, Time};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::VecDeque;
+
+/// One of YCSB's workloads, in percent of operations. D reads what was written last most; to the device that is a hot part in
+/// memory like the others' hot part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mix {
+    pub name: &'static str,
+    pub reads: u32,
+    pub updates: u32,
+    pub inserts: u32,
+    pub scans: u32,
+    pub read_modify_writes: u32,
+}
+
+const fn mix(name: &'static str, reads: u32, updates: u32) -> Mix {
+    Mix { name, reads, updates, inserts: 0, scans: 0, read_modify_writes: 0 }
+}
+
+/// YCSB's core workloads.
+pub(super) const MIXES: [Mix; 6] = [
+    mix("A", 50, 50),
+    mix("B", 95, 5),
+    mix("C", 100, 0),
+    Mix { inserts: 5, ..mix("D", 95, 0) },
+    Mix { inserts: 5, scans: 95, ..mix("E", 0, 0) },
+    Mix { read_modify_writes: 50, ..mix("F", 50, 0) },
+];
+
+/// Size of the tree and its device, in logical blocks of 4 KiB.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Blocks of the volume.
+    pub lbas: u64,
+    /// Blocks of a table, and of the memtable.
+    pub table_blocks: u32,
+    pub clients: usize,
+}
+
+/// Records of 1 KiB in a block.
+const RECORDS_PER_BLOCK: u64 = 4;
+/// Share of the volume's table places that the data takes, in percent: the rest is room for compactions, as LevelDB needs it.
+const FILL_PERCENT: u64 = 55;
+/// Share of the records whose blocks are in memory, in percent: the hottest.
+const CACHED_PERCENT: u64 = 10;
+/// YCSB's default.
+const ZIPF_THETA: f64 = 0.99;
+/// Tables of level 0 that start a compaction, and that stop writers (LevelDB: 4 and 12).
+const LEVEL_0_START: usize = 4;
+const LEVEL_0_STOP: usize = 12;
+/// Each level below is larger by this (LevelDB: 10).
+const LEVEL_RATIO: usize = 10;
+/// Blocks of a command of a flush or compaction: 256 KiB.
+const LARGE_BLOCKS: u32 = 64;
+/// Commands of a flush or compaction under way at a time.
+const LARGE_DEPTH: usize = 4;
+/// Blocks after which the write-ahead log is written: 64 KiB.
+const LOG_BLOCKS: u32 = 16;
+/// Processor time of an operation in the database.
+const OPERATION_NS: u64 = 10_000;
+const SCAN_RECORDS_MAX: u64 = 100;
+
+/// Ranks by zipf's law, by inversion of the generalized harmonic numbers' integral: rank 0 is drawn most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Zipf {
+    total: f64,
+}
+
+impl Zipf {
+    pub fn new(items: u64) -> Zipf {
+        Zipf { total: Zipf::mass(items as f64) }
+    }
+    /// Integral of x^-theta from 1 to `rank + 1`.
+    fn mass(rank: f64) -> f64 {
+        ((rank + 1.0).powf(1.0 - ZIPF_THETA) - 1.0) / (1.0 - ZIPF_THETA)
+    }
+    pub fn draw(&self, uniform: f64) -> u64 {
+        let mass = uniform * self.total;
+        ((mass * (1.0 - ZIPF_THETA) + 1.0).powf(1.0 / (1.0 - ZIPF_THETA)) - 1.0) as u64
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Read,
+    Update,
+    Scan,
+    ReadModifyWrite,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    began: Time,
+    operation: Operation,
+    /// When its processor time is over and it goes on; `None`: it waits for the device or for room in the memtable.
+    ready: Option<Time>,
+    /// Reads of the device under way.
+    reads: u32,
+    waits_for_room: bool,
+    /// It has read what it wanted and writes next, or is done.
+    has_read: bool,
+}
+
+/// A flush or compaction: reads, then writes, then gives places back.
+#[derive(Clone, Debug, Default)]
+struct Job {
+    reads: VecDeque<(u64, u32)>,
+    writes: VecDeque<(u64, u32)>,
+    under_way: usize,
+    deallocates: VecDeque<u64>,
+    /// Tables that it makes, and the level they belong to.
+    makes: Vec<u64>,
+    level: usize,
+    active: bool,
+}
+
+const TAG_FLUSH: u64 = 1 << 32;
+const TAG_COMPACTION: u64 = 2 << 32;
+const TAG_LOG: u64 = 3 << 32;
+
+/// See the module.
+pub(super) struct Database {
+    mix: Mix,
+    shape: Shape,
+    random: Xoshiro256PlusPlus,
+    zipf: Zipf,
+    records: u64,
+    clients: Vec<Client>,
+    /// Records in the memtable.
+    memtable: u64,
+    /// Places of tables by level; a place is a run of `table_blocks` blocks.
+    levels: Vec<Vec<u64>>,
+    free: VecDeque<u64>,
+    flush: Job,
+    compaction: Job,
+    log_records: u64,
+    log_cursor: u64,
+    log_under_way: usize,
+    log_due: u32,
+    outbox: VecDeque<Io>,
+    /// Operations of clients.
+    pub meter: Meter,
+    /// Records written by clients, and blocks by flushes and compactions, since the beginning.
+    pub records_written: u64,
+    pub table_blocks_written: u64,
+    /// Time that clients waited for room in the memtable, over all of them, in nanoseconds.
+    pub stalled_ns: u64,
+    stall_began: Vec<Time>,
+}
+
+impl Database {
+    /// The tree right after a load: all data in its lowest levels. The volume must have been written from end to end.
+    pub fn new(mix: Mix, shape: Shape, seed: u64) -> Database {
+        // The first places are the write-ahead log's.
+        let log_places = 2;
+        let places = shape.lbas / u64::from(shape.table_blocks);
+        let data_tables = (places - log_places) * FILL_PERCENT / 100;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut free: Vec<u64> = (log_places..places).collect();
+        for index in (1..free.len()).rev() {
+            free.swap(index, random.random_range(0..=index));
+        }
+        let mut free: VecDeque<u64> = free.into();
+        let mut levels = vec![Vec::new(); 2];
+        let mut left = data_tables as usize;
+        // Level 1 and those below it are full, the last one takes the rest.
+        let mut target = LEVEL_RATIO;
+        let mut level = 1;
+        while left > 0 {
+            let tables = if left > target * LEVEL_RATIO / 2 && left > target { target } else { left };
+            if levels.len() <= level {
+                levels.push(Vec::new());
+            }
+            levels[level] = free.drain(..tables).collect();
+            left -= tables;
+            target *= LEVEL_RATIO;
+            level += 1;
+        }
+        let records = data_tables * u64::from(shape.table_blocks) * RECORDS_PER_BLOCK;
+        let idle = Client {
+            began: Time::ZERO,
+            operation: Operation::Read,
+            ready: Some(Time::ZERO),
+            reads: 0,
+            waits_for_room: false,
+            has_read: true,
+        };
+        let mut database = Database {
+            mix,
+            shape,
+            random,
+            zipf: Zipf::new(records),
+            records,
+            clients: vec![idle; shape.clients],
+            memtable: 0,
+            levels,
+            free,
+            flush: Job::default(),
+            compaction: Job::default(),
+            log_records: 0,
+            log_cursor: 0,
+            log_under_way: 0,
+            log_due: 0,
+            outbox: VecDeque::new(),
+            meter: Meter::new(),
+            records_written: 0,
+            table_blocks_written: 0,
+            stalled_ns: 0,
+            stall_began: vec![Time::ZERO; shape.clients],
+        };
+        for place in database.free.clone() {
+            database.deallocate(place);
+        }
+        database
+    }
+
+    /// Clients begin now.
+    pub fn begin(&mut self, now: Time) {
+        for client in 0..self.clients.len() {
+            self.begin_operation(client, now);
+        }
+    }
+
+    /// Blocks written by flushes and compactions over blocks of records.
+    pub fn write_amplification(&self) -> f64 {
+        let blocks = self.records_written as f64 / RECORDS_PER_BLOCK as f64;
+        if blocks == 0.0 { 1.0 } else { self.table_blocks_written as f64 / blocks }
+    }
+
+    fn deallocate(&mut self, place: u64) {
+        let first_lba = place * u64::from(self.shape.table_blocks);
+        let io = Io { kind: Kind::Deallocate, first_lba, lba_count: self.shape.table_blocks, tag: TAG_LOG };
+        self.log_under_way += 1;
+        self.outbox.push_back(io);
+    }
+
+    fn begin_operation(&mut self, client: usize, now: Time) {
+        let mut draw = self.random.random_range(0..100);
+        let mut is = |percent: u32| {
+            let hit = draw < percent;
+            draw = draw.wrapping_sub(percent);
+            hit
+        };
+        let operation = if is(self.mix.reads) {
+            Operation::Read
+        } else if is(self.mix.updates + self.mix.inserts) {
+            Operation::Update
+        } else if is(self.mix.scans) {
+            Operation::Scan
+        } else {
+            Operation::ReadModifyWrite
+        };
+        self.clients[client] = Client {
+            began: now,
+            operation,
+            ready: Some(now + Span(OPERATION_NS)),
+            reads: 0,
+            waits_for_room: false,
+            has_read: operation == Operation::Update,
+        };
+    }
+
+    /// A client goes on after its processor time.
+    fn go_on(&mut self, client: usize, now: Time) {
+        self.clients[client].ready = None;
+        if !self.clients[client].has_read {
+            self.clients[client].has_read = true;
+            let operation = self.clients[client].operation;
+            match operation {
+                Operation::Scan => {
+                    let records = self.random.random_range(1..=SCAN_RECORDS_MAX);
+                    // The lowest level gives most of a scan; those above it give a block each.
+                    self.read(client, records.div_ceil(RECORDS_PER_BLOCK) as u32);
+                    for _ in 2..self.levels.len() {
+                        self.read(client, 1);
+                    }
+                }
+                _ if self.is_cached() => {}
+                _ => self.read(client, 1),
+            }
+            if self.clients[client].reads > 0 {
+                return;
+            }
+        }
+        self.write_or_finish(client, now);
+    }
+
+    fn is_cached(&mut self) -> bool {
+        let rank = self.zipf.draw(self.random.random_range(0.0..1.0));
+        rank < self.records * CACHED_PERCENT / 100
+    }
+
+    fn read(&mut self, client: usize, blocks: u32) {
+        // Most data lies in the lowest level: a table anywhere, weighted by size.
+        let tables: usize = self.levels.iter().map(Vec::len).sum();
+        if tables == 0 {
+            // A small tree may be under compaction as a whole: what is merged is in memory.
+            return;
+        }
+        let mut chosen = self.random.random_range(0..tables);
+        let mut place = 0;
+        for level in &self.levels {
+            if chosen < level.len() {
+                place = level[chosen];
+                break;
+            }
+            chosen -= level.len();
+        }
+        let lba_count = blocks.min(self.shape.table_blocks);
+        let start = self.random.random_range(0..=self.shape.table_blocks - lba_count);
+        let first_lba = place * u64::from(self.shape.table_blocks) + u64::from(start);
+        self.outbox.push_back(Io { kind: Kind::Read, first_lba, lba_count, tag: client as u64 });
+        self.clients[client].reads += 1;
+    }
+
+    fn write_or_finish(&mut self, client: usize, now: Time) {
+        let writes = matches!(self.clients[client].operation, Operation::Update | Operation::ReadModifyWrite);
+        if writes && !self.put(now) {
+            self.clients[client].waits_for_room = true;
+            self.stall_began[client] = now;
+            return;
+        }
+        self.meter.count(now.since(self.clients[client].began), 0);
+        self.begin_operation(client, now);
+    }
+
+    /// A record goes to the memtable; `false` if there is no room for it now.
+    fn put(&mut self, _now: Time) -> bool {
+        let room = u64::from(self.shape.table_blocks) * RECORDS_PER_BLOCK;
+        if self.memtable >= room {
+            if self.flush.active || self.levels[0].len() >= LEVEL_0_STOP || self.free.is_empty() {
+                return false;
+            }
+            self.begin_flush();
+        }
+        self.memtable += 1;
+        self.records_written += 1;
+        self.log_records += 1;
+        if self.log_records == u64::from(LOG_BLOCKS) * RECORDS_PER_BLOCK {
+            self.log_records = 0;
+            self.log_due += 1;
+        }
+        true
+    }
+
+    fn begin_flush(&mut self) {
+        self.memtable = 0;
+        let place = self.free.pop_front().expect("looked at before");
+        self.flush = Job { makes: vec![place], level: 0, active: true, ..Job::default() };
+        push_large(&mut self.flush.writes, place, self.shape.table_blocks);
+    }
+
+    /// The level that needs a compaction most, if one does.
+    fn choose_compaction(&self) -> Option<usize> {
+        if self.levels[0].len() >= LEVEL_0_START {
+            return Some(0);
+        }
+        let mut target = LEVEL_RATIO;
+        for level in 1..self.levels.len() - 1 {
+            if self.levels[level].len() > target {
+                return Some(level);
+            }
+            target *= LEVEL_RATIO;
+        }
+        None
+    }
+
+    /// Merges tables of a level with those they overlap below it: of level 0 all, with all of level 1; else one, with as
+    /// many as one overlaps on average.
+    fn begin_compaction(&mut self) {
+        let Some(level) = self.choose_compaction() else { return };
+        let upper = if level == 0 { self.levels[0].len() } else { 1 };
+        let (above, below) = (self.levels[level].len(), self.levels[level + 1].len());
+        let lower = if level == 0 { below } else { (below.div_ceil(above.max(1)) + 1).min(below) };
+        // Of the merged tables as many are left as the lower level grows: none in the lowest, where all are newer versions.
+        let grows = level + 2 < self.levels.len();
+        let made = lower + if grows { upper } else { 0 };
+        if self.free.len() < made.max(1) + 1 {
+            return;
+        }
+        let mut inputs: Vec<u64> = self.levels[level].drain(..upper).collect();
+        for _ in 0..lower {
+            let index = self.random.random_range(0..self.levels[level + 1].len());
+            inputs.push(self.levels[level + 1].swap_remove(index));
+        }
+        let makes: Vec<u64> = self.free.drain(..made).collect();
+        let mut job = Job { level: level + 1, active: true, ..Job::default() };
+        for place in &inputs {
+            push_large(&mut job.reads, *place, self.shape.table_blocks);
+        }
+        for place in &makes {
+            push_large(&mut job.writes, *place, self.shape.table_blocks);
+        }
+        job.deallocates = inputs.into();
+        job.makes = makes;
+        self.compaction = job;
+    }
+
+    fn finish_jobs(&mut self, now: Time) {
+        if self.flush.active && self.flush.writes.is_empty() && self.flush.under_way == 0 {
+            let job = std::mem::take(&mut self.flush);
+            self.table_blocks_written += u64::from(self.shape.table_blocks);
+            self.levels[0].extend(job.makes);
+        }
+        let over = self.compaction.reads.is_empty() && self.compaction.writes.is_empty();
+        if self.compaction.active && over && self.compaction.under_way == 0 {
+            let job = std::mem::take(&mut self.compaction);
+            self.table_blocks_written += job.makes.len() as u64 * u64::from(self.shape.table_blocks);
+            self.levels[job.level].extend(job.makes);
+            for place in job.deallocates {
+                self.deallocate(place);
+                self.free.push_back(place);
+            }
+        }
+        if !self.compaction.active {
+            self.begin_compaction();
+        }
+        for client in 0..self.clients.len() {
+            if self.clients[client].waits_for_room && self.can_put() {
+                self.clients[client].waits_for_room = false;
+                self.stalled_ns += now.since(self.stall_began[client]).0;
+                self.write_or_finish(client, now);
+            }
+        }
+    }
+
+    fn can_put(&self) -> bool {
+        let room = u64::from(self.shape.table_blocks) * RECORDS_PER_BLOCK;
+        self.memtable < room
+            || !(self.flush.active || self.levels[0].len() >= LEVEL_0_STOP || self.free.is_empty())
+    }
+
+    fn next_of_job(job: &mut Job, tag: u64) -> Option<Io> {
+        if job.under_way >= LARGE_DEPTH {
+            return None;
+        }
+        let (kind, (first_lba, lba_count)) = match job.reads.pop_front() {
+            Some(extent) => (Kind::Read, extent),
+            None => (Kind::Write, job.writes.pop_front()?),
+        };
+        job.under_way += 1;
+        Some(Io { kind, first_lba, lba_count, tag })
+    }
+}
+
+fn push_large(extents: &mut VecDeque<(u64, u32)>, place: u64, table_blocks: u32) {
+    let first = place * u64::from(table_blocks);
+    let mut done = 0;
+    while done < table_blocks {
+        let blocks = LARGE_BLOCKS.min(table_blocks - done);
+        extents.push_back((first + u64::from(done), blocks));
+        done += blocks;
+    }
+}
+
+impl Workload for Database {
+    fn next(&mut self, now: Time) -> Option<Io> {
+        for client in 0..self.clients.len() {
+            if self.clients[client].ready.is_some_and(|ready| ready <= now) {
+                self.go_on(client, now);
+            }
+        }
+        if let Some(io) = self.outbox.pop_front() {
+            return Some(io);
+        }
+        // Of the log one piece is under way at a time; it is written behind.
+        if self.log_due > 0 && self.log_under_way == 0 {
+            self.log_due -= 1;
+            self.log_under_way += 1;
+            let pieces = u64::from(self.shape.table_blocks) * 2 / u64::from(LOG_BLOCKS);
+            let first_lba = self.log_cursor % pieces * u64::from(LOG_BLOCKS);
+            self.log_cursor += 1;
+            return Some(Io { kind: Kind::Write, first_lba, lba_count: LOG_BLOCKS, tag: TAG_LOG });
+        }
+        Database::next_of_job(&mut self.flush, TAG_FLUSH)
+            .or_else(|| Database::next_of_job(&mut self.compaction, TAG_COMPACTION))
+    }
+
+    fn wakes_at(&self) -> Time {
+        self.clients.iter().filter_map(|client| client.ready).min().unwrap_or(Time::NEVER)
+    }
+
+    fn answered(&mut self, tag: u64, now: Time) {
+        match tag {
+            TAG_FLUSH => self.flush.under_way -= 1,
+            TAG_COMPACTION => self.compaction.under_way -= 1,
+            TAG_LOG => self.log_under_way -= 1,
+            client => {
+                let client = client as usize;
+                self.clients[client].reads -= 1;
+                if self.clients[client].reads == 0 {
+                    self.write_or_finish(client, now);
+                }
+            }
+        }
+        if tag >= TAG_FLUSH {
+            self.finish_jobs(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    const SHAPE: Shape = Shape { lbas: 64 * 1024, table_blocks: 256, clients: 8 };
+
+    /// Answers everything after a fixed time.
+    fn play(mix: Mix, length: Span) -> (Database, Time, Vec<Io>) {
+        let mut database = Database::new(mix, SHAPE, 1);
+        let (mut now, mut given, mut answers) = (Time::ZERO, Vec::new(), VecDeque::new());
+        database.begin(now);
+        database.meter.restart(now);
+        while now < Time::ZERO + length {
+            while let Some(io) = database.next(now) {
+                assert!(io.first_lba + u64::from(io.lba_count) <= SHAPE.lbas, "{io:?}");
+                given.push(io);
+                answers.push_back((now + Span::from_micros(100), io.tag));
+            }
+            let next = answers.front().map_or(Time::NEVER, |(at, _)| *at);
+            now = database.wakes_at().min(next);
+            while answers.front().is_some_and(|(at, _)| *at <= now) {
+                let (_, tag) = answers.pop_front().unwrap();
+                database.answered(tag, now);
+            }
+        }
+        (database, now, given)
+    }
+
+    /// No place belongs to two tables, and none is lost.
+    #[test]
+    fn places_are_kept_apart() {
+        let (mut database, _, _) = play(MIXES[0], Span::from_millis(2_000));
+        let mut places: Vec<u64> = database.levels.concat();
+        places.extend(&database.free);
+        for job in [&mut database.flush, &mut database.compaction] {
+            places.extend(&job.makes);
+            places.extend(&job.deallocates);
+        }
+        places.sort_unstable();
+        let all: Vec<u64> = (2..SHAPE.lbas / u64::from(SHAPE.table_blocks)).collect();
+        assert_eq!(places, all);
+        assert!(database.table_blocks_written > 20 * 256, "it compacts: {}", database.table_blocks_written);
+        assert!((2.0..30.0).contains(&database.write_amplification()), "{}", database.write_amplification());
+    }
+
+    /// What is asked for is what the mix says: C writes nothing, A and F write as much as they update, E reads far.
+    #[test]
+    fn mixes_ask_for_what_they_say() {
+        let blocks = |given: &[Io], kind| -> u64 {
+            given.iter().filter(|io| io.kind == kind).map(|io| u64::from(io.lba_count)).sum()
+        };
+        for mix in MIXES {
+            let (database, now, given) = play(mix, Span::from_millis(300));
+            let operations = database.meter.per_s(now) * now.since(Time::ZERO).as_secs_f64();
+            let updates = f64::from(mix.updates + mix.inserts + mix.read_modify_writes) / 100.0;
+            let share = database.records_written as f64 / operations;
+            assert!((share - updates).abs() < 0.03, "{}: {share}", mix.name);
+            assert_eq!(blocks(&given, Kind::Write) == 0, mix.name == "C", "{}", mix.name);
+            let reads = given.iter().filter(|io| io.kind == Kind::Read && io.tag < TAG_FLUSH).count() as f64;
+            if mix.name == "E" {
+                assert!(reads / operations > 1.5, "each scan reads from each level");
+            } else {
+                let misses = reads / operations / (f64::from(mix.reads + mix.read_modify_writes) / 100.0);
+                assert!((0.05..0.5).contains(&misses), "{}: {misses}", mix.name);
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_follow_zipf() {
+        let zipf = Zipf::new(1_000_000);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+        let draws: Vec<u64> = (0..100_000).map(|_| zipf.draw(random.random_range(0.0..1.0))).collect();
+        assert!(draws.iter().all(|rank| *rank <= 1_000_000));
+        // The first tenth of a million has 84 % of the mass at theta 0.99.
+        let hot = draws.iter().filter(|rank| **rank < 100_000).count() as f64 / 1e5;
+        assert!((hot - 0.84).abs() < 0.02, "{hot}");
+    }
+}

@@ -1,0 +1,296 @@
+//! Tenants beside each other on one emulated device, through the shard that ships, in virtual time.
+//!
+//! Workloads are state machines that say what comes next and hear what was answered; the stage carries commands, as a driver
+//! does, and lets time pass to the next deadline.
+
+use diecut_emulator::{Backing, Device, Options, Profile};
+use diecut_media::Media;
+use diecut_namespace::contract::*;
+use diecut_shard::control::*;
+use diecut_shard::drive::{Action, Drive, Event};
+use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
+use diecut_units::{BufferPool, IU_SIZE_BYTES, Time};
+use std::collections::BTreeMap;
+
+/// Protected memory of each store. It holds tags; this is room for as many chunks (15 of 128 IUs, a slot's header and a
+/// chunk's head each) as the server's 8 MiB have for content.
+const STAGING_BYTES: usize = 15 * (64 + 4096 + 128 * 8);
+const LOGICAL_BLOCK_BYTES: u64 = IU_SIZE_BYTES as u64;
+
+/// The device and what is common to all tenants.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    pub profile: Profile,
+    pub soft_planes_per_die: u16,
+    /// What commands cost the shard's core; `None`: nothing.
+    pub cost_model: Option<CostModel>,
+    pub seed: u64,
+}
+
+impl Ground {
+    /// `cnex-1tb` with fewer channels and shorter, fewer erase blocks, behind a PCIe Gen3 x8 host interface.
+    pub fn of(channels: u16, blocks_per_plane: u32, pages_per_block: u32, seed: u64) -> Ground {
+        let mut profile = Profile::named("cnex-1tb").expect("built in");
+        profile.geometry.channels = channels;
+        profile.geometry.blocks_per_plane = blocks_per_plane;
+        profile.geometry.pages_per_block = pages_per_block;
+        profile.protected_memory_bytes = 64 << 20;
+        profile.host.link_mb_per_s = 6_400.0;
+        profile.host.latency_us = 5.0;
+        Ground { profile, soft_planes_per_die: 4, cost_model: None, seed }
+    }
+}
+
+/// One vSSD.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub isolation: Isolation,
+    /// In channels' worth.
+    pub level: u32,
+    pub weight: u32,
+    /// Bytes per second beyond which it waits, even beside idle dies; 0: none.
+    pub strict_bytes_per_s: u64,
+}
+
+impl Part {
+    pub fn new(isolation: Isolation, level: u32) -> Part {
+        Part { isolation, level, weight: 100, strict_bytes_per_s: 0 }
+    }
+}
+
+const OVER_PROVISIONING_PERMILLE: u32 = 280;
+
+/// What a workload asks of its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    Deallocate,
+}
+
+/// One command of a workload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Io {
+    pub kind: Kind,
+    pub first_lba: u64,
+    pub lba_count: u32,
+    /// Comes back with the answer.
+    pub tag: u64,
+}
+
+/// Gives commands and hears answers.
+pub(super) trait Workload {
+    /// The next command, if there is one now.
+    fn next(&mut self, now: Time) -> Option<Io>;
+    /// When to ask again although nothing was answered.
+    fn wakes_at(&self) -> Time {
+        Time::NEVER
+    }
+    /// A command was answered.
+    fn answered(&mut self, tag: u64, now: Time);
+}
+
+/// What a vSSD wrote.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    pub host_bytes: u64,
+    /// By host and cleaner.
+    pub programmed_bytes: u64,
+}
+
+impl Written {
+    /// Write amplification of the cleaner since then; 1 if nothing was written.
+    pub fn waf_since(self, before: Written) -> f64 {
+        let host = self.host_bytes - before.host_bytes;
+        if host == 0 { 1.0 } else { (self.programmed_bytes - before.programmed_bytes) as f64 / host as f64 }
+    }
+}
+
+/// See the module.
+pub(super) struct Stage {
+    shard: Shard<Device>,
+    pub now: Time,
+    pool: BufferPool,
+    completions: Vec<NamespaceCompletion>,
+    actions: Vec<Action>,
+    /// By token: the volume's number and the workload's tag.
+    under_way: BTreeMap<u64, (usize, u64)>,
+    next_token: u64,
+    volumes: Vec<NamespaceId>,
+}
+
+impl Stage {
+    /// The device with these vSSDs.
+    pub fn new(ground: &Ground, parts: &[Part]) -> Result<Stage, String> {
+        let options = Options { backing: Backing::Tags, seed: ground.seed, ..Options::default() };
+        let device = Device::create(&ground.profile, options).map_err(|error| error.to_string())?;
+        let geometry = *device.geometry();
+        let pool = PoolConfig {
+            soft_planes_per_die: ground.soft_planes_per_die,
+            levels: PoolConfig::levels_of(&geometry, ground.soft_planes_per_die),
+            // Dies of one tenant on all channels: what tells die isolation from channel isolation is the shared bus.
+            die_placement: diecut_shard::DiePlacement::Spread,
+            ..PoolConfig::suited_to(&geometry)
+        };
+        let config = ShardConfig {
+            pool,
+            cost_model: ground.cost_model,
+            staging_bytes_per_vssd: STAGING_BYTES,
+            ..ShardConfig::default()
+        };
+        let mut stage = Stage {
+            shard: Shard::new(device, config, Time::ZERO),
+            now: Time::ZERO,
+            pool: BufferPool::new(),
+            completions: Vec::new(),
+            actions: Vec::new(),
+            under_way: BTreeMap::new(),
+            next_token: 0,
+            volumes: Vec::new(),
+        };
+        for (index, part) in parts.iter().enumerate() {
+            let name = part_name(index);
+            stage.ask(ControlRequest::CreateTenant(TenantSpec { name: name.clone() }))?;
+            let strict = part.strict_bytes_per_s > 0;
+            stage.ask(ControlRequest::CreateVssd(VssdSpec {
+                tenant: name.clone(),
+                name,
+                isolation: part.isolation,
+                throughput_level: part.level,
+                capacity_bytes: 1 << 20,
+                over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
+                weight: part.weight,
+                rate_limit_bytes_per_second: part.strict_bytes_per_s,
+                sharing: if strict { Sharing::Strict } else { Sharing::WorkConserving },
+            }))?;
+        }
+        Ok(stage)
+    }
+
+    /// Logical blocks that each vSSD can export.
+    pub fn exported_lbas(&self) -> Vec<u64> {
+        let mut vssds = self.shard.status().vssds;
+        vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+        vssds.iter().map(|vssd| vssd.exported_bytes / LOGICAL_BLOCK_BYTES).collect()
+    }
+
+    /// A volume on a vSSD; volumes are numbered in this order.
+    pub fn create_volume(&mut self, part: usize, lbas: u64) -> Result<(), String> {
+        let name = format!("volume-{}", self.volumes.len());
+        self.ask(ControlRequest::CreateVolume(VolumeSpec {
+            name: name.clone(),
+            vssd: part_name(part),
+            size_bytes: lbas * LOGICAL_BLOCK_BYTES,
+            uuid: None,
+            nguid: None,
+        }))?;
+        self.volumes.push(NamespaceId(self.shard.state().volumes[&name].namespace));
+        Ok(())
+    }
+
+    fn ask(&mut self, request: ControlRequest) -> Result<(), String> {
+        let (token, request) = (ControlToken(1), Box::new(request));
+        self.shard.handle(Event::Control { token, request }, self.now, &mut self.actions);
+        loop {
+            for action in self.actions.drain(..) {
+                if let Action::Answer { response, .. } = action {
+                    return match *response {
+                        ControlResponse::Done => Ok(()),
+                        other => Err(format!("{other:?}")),
+                    };
+                }
+            }
+            self.step(Time::NEVER);
+        }
+    }
+
+    /// Lets time pass to the shard's next deadline, or `until`.
+    fn step(&mut self, until: Time) {
+        self.now = self.now.max(self.shard.deadline().min(until));
+        self.shard.work(self.now, &mut self.actions);
+        self.shard.take_completions(&mut self.completions);
+    }
+
+    fn submit(&mut self, volume: usize, io: Io) {
+        self.next_token += 1;
+        self.under_way.insert(self.next_token, (volume, io.tag));
+        let range = LbaRange { first_lba: io.first_lba, lba_count: io.lba_count };
+        // Tags: 8 bytes for a logical block.
+        let len_bytes = io.lba_count as usize * 8;
+        let operation = match io.kind {
+            Kind::Read => NamespaceOperation::Read { range, destination: self.pool.take(len_bytes) },
+            Kind::Write => {
+                let mut data = self.pool.take(len_bytes);
+                data.fill(7);
+                NamespaceOperation::Write { range, data: data.freeze(), force_unit_access: false }
+            }
+            Kind::Deallocate => NamespaceOperation::Deallocate { ranges: [range].into_iter().collect() },
+        };
+        self.shard.submit(NamespaceCommand {
+            token: CommandToken(self.next_token),
+            namespace: self.volumes[volume],
+            source: SourceId(DOOR_SOURCE_BIT | (volume as u32 + 1)),
+            arrived: self.now,
+            operation,
+        });
+    }
+
+    /// Lets workloads, one for each volume, work until then. What is under way at the end goes on with the next call.
+    pub fn run(&mut self, loads: &mut [&mut dyn Workload], until: Time) {
+        assert_eq!(loads.len(), self.volumes.len(), "a workload for each volume");
+        while self.now < until {
+            let mut wake = until;
+            for (volume, load) in loads.iter_mut().enumerate() {
+                while let Some(io) = load.next(self.now) {
+                    self.submit(volume, io);
+                }
+                wake = wake.min(load.wakes_at());
+            }
+            self.step(wake);
+            for completion in std::mem::take(&mut self.completions) {
+                assert_eq!(completion.result, Ok(()), "nothing fails here");
+                let (volume, tag) = self.under_way.remove(&completion.token.0).expect("it was given");
+                loads[volume].answered(tag, self.now);
+            }
+        }
+    }
+
+    /// Waits until nothing is under way, cleaning included; answers go nowhere.
+    pub fn settle(&mut self) {
+        while self.shard.deadline() != Time::NEVER {
+            self.step(Time::NEVER);
+        }
+        for completion in self.completions.drain(..) {
+            self.under_way.remove(&completion.token.0);
+        }
+        assert!(self.under_way.is_empty(), "everything was answered");
+    }
+
+    /// What each vSSD wrote so far.
+    pub fn written(&self) -> Vec<Written> {
+        let mut vssds = self.shard.status().vssds;
+        vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+        let written = |vssd: &VssdStatus| Written {
+            host_bytes: vssd.host_written_bytes,
+            programmed_bytes: vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes,
+        };
+        vssds.iter().map(written).collect()
+    }
+
+    /// Erases of each channel so far.
+    pub fn erases_by_channel(&self) -> Vec<u64> {
+        let media = self.shard.media();
+        (0..media.geometry().channels).map(|channel| media.erases_of_channel(channel)).collect()
+    }
+
+    /// Time that each channel's bus was in use so far, in nanoseconds.
+    pub fn bus_busy_ns(&self) -> Vec<u64> {
+        let media = self.shard.media();
+        (0..media.geometry().channels).map(|channel| media.bus_busy_ns(channel)).collect()
+    }
+}
+
+/// Names are in the order of the numbers.
+fn part_name(index: usize) -> String {
+    format!("part-{index:03}")
+}
