@@ -19,13 +19,19 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 6] = [
+static STAGES: [(&str, Work); 7] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
         "whole stack",
         Work::Run(
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000 --complete",
+        ),
+    ),
+    (
+        "no protected memory",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..200",
         ),
     ),
     (

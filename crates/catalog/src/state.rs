@@ -136,6 +136,9 @@ impl State {
     /// # Errors
     /// Names the object and what it misses.
     pub fn check(&self) -> Result<(), String> {
+        if self.pool.starts >= u64::MAX / 2 || self.pool.unclean_starts >= u64::MAX / 2 {
+            return Err("the pool was started more often than can be".to_owned());
+        }
         for (name, vssd) in &self.vssds {
             if !self.tenants.contains_key(&vssd.tenant) {
                 return Err(format!(

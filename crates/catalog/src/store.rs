@@ -238,6 +238,10 @@ impl Catalog {
                     _ => Err(FrameError::Incomplete),
                 };
                 match frame {
+                    Ok((sequence, _)) if sequence >= u64::MAX / 2 => {
+                        let what = format!("the newest has the sequence number {sequence}, which cannot be");
+                        self.phase = Phase::Failed(CatalogError::Damaged(what));
+                    }
                     Ok((sequence, state)) => {
                         self.sequence = sequence;
                         self.durable = sequence;

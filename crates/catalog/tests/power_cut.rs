@@ -1,9 +1,10 @@
 //! The catalog on an emulated device whose power goes at every operation.
 
+use diecut_catalog::fuzz::{encode_frame, encode_oob};
 use diecut_catalog::*;
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
-use diecut_media::{Completion, Media};
-use diecut_units::{BlockIndex, EraseBlockAddress, Time};
+use diecut_media::{Command, Completion, Media, MediaToken, Operation};
+use diecut_units::{BlockIndex, Buffer, ContentMode, EraseBlockAddress, Payload, Time};
 
 fn blocks(device: &Device) -> [[EraseBlockAddress; 2]; 2] {
     let geometry = *device.geometry();
@@ -148,4 +149,41 @@ fn a_lost_copy_is_replaced_by_the_other_and_two_lost_copies_are_no_new_pool() {
             assert!(matches!(catalog.error(), Some(CatalogError::Damaged(_))), "{:?}", catalog.error());
         }
     }
+}
+
+/// Goal: a frame that checks out, with a number that leaves no next one, is refused by name. Seen to fail with an overflow.
+#[test]
+fn a_sequence_at_its_end_is_refused_clearly() {
+    let profile = Profile::named("tiny").unwrap();
+    let mut device =
+        Device::create(&profile, Options { backing: Backing::Tags, ..Options::default() }).unwrap();
+    let mut now = Time::ZERO;
+    let block = blocks(&device)[0][0];
+    let geometry = *device.geometry();
+    let pages = device.capabilities().program_unit_pages;
+    let mut content = encode_frame(&state(3), u64::MAX);
+    content.resize((pages * geometry.page_size_bytes) as usize, 0);
+    let mut oob = vec![0; (pages * geometry.oob_size_bytes) as usize];
+    for (page, area) in oob.chunks_exact_mut(geometry.oob_size_bytes as usize).enumerate() {
+        encode_oob(u64::MAX, page as u32, pages, area);
+    }
+    let parts = [Payload::new(ContentMode::Bytes, Buffer::copy_from(&content))].into_iter().collect();
+    for operation in [
+        Operation::Erase { block },
+        Operation::Program { block, first_page: 0, parts, oob: Buffer::copy_from(&oob) },
+    ] {
+        let mut completions = Vec::new();
+        device.submit(Command { token: MediaToken(0), operation }, now);
+        while completions.is_empty() {
+            now = now.max(device.next_event());
+            device.advance(now, &mut completions);
+        }
+        assert!(completions[0].result.is_ok());
+    }
+    let (mut catalog, found) = open(&mut device, &mut now);
+    if catalog.error().is_none() {
+        catalog.put(&state(4), &mut device, now);
+    }
+    assert_eq!(found, None);
+    assert!(catalog.error().is_some_and(|error| error.to_string().contains("sequence number")));
 }

@@ -90,6 +90,13 @@ impl Anchor {
     }
 }
 
+impl Anchor {
+    /// Whether its counters can be those of a store.
+    pub fn is_possible(&self) -> bool {
+        self.sequence <= self.taken_at && self.taken_at < crate::walk::SEQUENCE_MAX
+    }
+}
+
 /// One piece of an anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
@@ -158,7 +165,7 @@ impl FoundPieces {
 
     /// The newest anchor of which all pieces were found, its blocks, and the number that the next one gets.
     pub fn newest(&self) -> (Option<(Anchor, Vec<LogicalBlock>)>, u64) {
-        let next = self.anchors.keys().next_back().map_or(1, |number| number + 1);
+        let next = self.anchors.keys().next_back().map_or(1, |number| number.saturating_add(1));
         let whole = self.anchors.values().rev().find_map(|pieces| {
             let count = pieces.values().next()?.0 as usize;
             let joined: Vec<u8> = pieces.values().flat_map(|(_, _, content)| content).copied().collect();
@@ -215,6 +222,11 @@ impl AnchorWriter {
 
     pub fn is_idle(&self) -> bool {
         self.writing.is_none()
+    }
+
+    /// Whether no number is left for another anchor.
+    pub fn is_used_up(&self) -> bool {
+        self.next_number == u64::MAX
     }
 
     /// IUs that an anchor of `len` bytes takes, filler included.

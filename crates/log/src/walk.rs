@@ -14,7 +14,7 @@ pub struct Run {
 }
 
 /// Greatest sequence that a store can reach: what lies beyond was not written by one.
-const SEQUENCE_MAX: u64 = 1 << 62;
+pub const SEQUENCE_MAX: u64 = 1 << 62;
 
 /// Splits a head's records into runs, with what stands at its end, up to all of it; gives notes that are not skips to `note`. `false` if the head contradicts itself:
 /// skips go forward, in records and in sequence, and no record is told twice.

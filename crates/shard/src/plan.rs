@@ -378,8 +378,11 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
             return refuse(ControlErrorKind::Invalid, message);
         }
     }
-    plan.next.pool.namespaces_given += 1;
-    let number = plan.next.pool.namespaces_given;
+    let Some(number) = plan.next.pool.namespaces_given.checked_add(1) else {
+        let message = "no namespace can be given any more: all numbers were used".to_owned();
+        return refuse(ControlErrorKind::Exhausted, message);
+    };
+    plan.next.pool.namespaces_given = number;
     let pool = &state.pool.uuid;
     let record = VolumeRecord {
         vssd: spec.vssd.clone(),

@@ -8,7 +8,7 @@ use crate::checkpoint::decode_volumes;
 use crate::map::{self, LEAF_ENTRIES, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
 use diecut_log::anchor::{Anchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::head::Head;
-use diecut_log::walk::Run;
+use diecut_log::walk::{Run, SEQUENCE_MAX};
 use diecut_log::{
     LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_MAP, SegmentIndex, TOKEN_USER, mark,
 };
@@ -133,7 +133,17 @@ impl Store {
         let mut kept = Vec::new();
         if let Some((anchor, blocks)) = newest {
             diecut_units::mark!("volume: anchor found");
-            match decode_volumes(&anchor.owner) {
+            let mut anchor = anchor;
+            if !anchor.is_possible() {
+                opening.records_lost = true;
+                anchor.taken_at = anchor.taken_at.min(SEQUENCE_MAX - 1);
+                anchor.sequence = anchor.sequence.min(anchor.taken_at);
+            }
+            let room = self.log.map_ius_max();
+            let fits = |volumes: &Vec<(u16, u64, Vec<u32>)>| {
+                volumes.iter().fold(0u64, |sum, (_, size, _)| sum.saturating_add(*size)) <= room
+            };
+            match decode_volumes(&anchor.owner).filter(fits) {
                 Some(volumes) => {
                     for (number, size_ius, leaves) in volumes {
                         let volume = self.maps.volume(number);
@@ -276,7 +286,7 @@ impl Store {
         let mut unused = Vec::new();
         for (held, mark) in opening.blocks.iter().zip(&opening.marks) {
             let Some(mark) = mark.filter(|m| {
-                m.segment < self.log.segment_count() && usize::from(m.member) < width && m.stream < 3
+                m.segment < self.log.flash_segment_count() && usize::from(m.member) < width && m.stream < 3
             }) else {
                 unused.push(held.block);
                 continue;
@@ -587,8 +597,10 @@ impl Store {
             let entries = &mut self.maps.volume(volume).entries;
             let data = completion.destination.expect("read");
             let from = leaf * LEAF_ENTRIES;
+            let end = self.log.places_end();
             for (entry, word) in entries[from..].iter_mut().zip(data.as_chunks().0) {
-                *entry = u32::from_le_bytes(*word);
+                let place = u32::from_le_bytes(*word);
+                *entry = if place >= end && place != LogAddress::NONE.0 { LogAddress::LOST.0 } else { place };
             }
         } else if count > 1 || !again {
             // Each by itself, and that twice.
@@ -748,5 +760,5 @@ pub(crate) fn entries(chunk: &RecoveredChunk) -> (u64, u64) {
         |sequence, _| note_last = note_last.max(sequence),
         |run| last = last.max(run.sequence + u64::from(run.count) - 1),
     );
-    (chunk.head.sequence, last.max(note_last))
+    (chunk.head.sequence, last.max(note_last).min(SEQUENCE_MAX))
 }

@@ -222,6 +222,10 @@ impl Replay {
                     && head.index == 0
                     && head.generation > 0
                 {
+                    if head.generation >= u64::MAX / 2 {
+                        let what = format!("the journal's generation {} cannot be", head.generation);
+                        return Err(OpenError::Entry(what));
+                    }
                     self.found.push((head.generation, copy, place));
                 }
             }

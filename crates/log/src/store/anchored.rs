@@ -59,6 +59,10 @@ impl Log {
 
     /// Writes an anchor. Everything that was appended before it was taken must be durable.
     pub fn write_anchor(&mut self, anchor: &Anchor, space: &mut dyn EraseBlockSpace) {
+        if self.anchor.is_used_up() {
+            self.read_only.get_or_insert(COUNTERS_USED_UP);
+            return;
+        }
         let before = self.anchor.programmed_ius;
         let keep =
             if self.needs_anchor() { 1 + HOMELESS_LEAVE } else { reserve_segments(self.real_segments) };
@@ -96,6 +100,7 @@ impl Log {
     /// entries that are not [`LogAddress::NONE`], and whether one is lost.
     pub fn adopt_places(&mut self, entries: &mut [u32]) -> (u64, bool) {
         // A map is large: what holds for all places of a segment is looked up once, and the rest goes through them again.
+        // Chunks found in staging were told by their records only: see [`Log::places_end`].
         let is_whole =
             |segment: &Segment| segment.state != SegmentState::Absent && !segment.blocks.contains(&NO_BLOCK);
         let (shift, segment_ius) = (self.layout.segment_shift, self.layout.segment_ius);
@@ -119,7 +124,8 @@ impl Log {
         }
         let mut lost = false;
         for entry in entries.iter_mut().filter(|entry| **entry != LogAddress::NONE.0) {
-            if LogAddress(*entry).is_place() && self.is_present(LogAddress(*entry)) {
+            let place = LogAddress(*entry);
+            if place.is_place() && (self.is_present(place) || self.staged(place).is_some()) {
                 self.validate(LogAddress(*entry));
             } else {
                 *entry = LogAddress::LOST.0;
@@ -127,6 +133,12 @@ impl Log {
             }
         }
         (used, lost)
+    }
+
+    /// Addresses from here on do not lie on flash: no leaf can name them.
+    pub fn places_end(&self) -> u32 {
+        // The numbers of segments are chosen so that all addresses fit.
+        self.real_segments << self.layout.segment_shift
     }
 
     /// Whether there is a block behind a place that the owner's leaves name.
@@ -137,7 +149,7 @@ impl Log {
             segment.state != SegmentState::Absent
                 && offset < self.layout.segment_ius
                 // What recovery found in staging lies in a segment without blocks.
-                && segment.blocks.get(self.layout.place(offset).0) != Some(&NO_BLOCK)
+                && segment.blocks.get(self.layout.place(offset).0).is_some_and(|block| *block != NO_BLOCK)
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Entries come in: chunks open in staging slots, on segments opened for them.
 
 use super::*;
+use crate::walk;
 
 impl Log {
     /// Asks that all entries before `sequence` become durable without waiting for chunks to fill.
@@ -44,6 +45,10 @@ impl Log {
         space: &mut dyn EraseBlockSpace,
     ) -> Option<u32> {
         self.count_free(space);
+        if self.next_generation == u32::MAX {
+            self.read_only.get_or_insert(COUNTERS_USED_UP);
+            return None;
+        }
         if self.free_segments <= keep {
             return None;
         }
@@ -118,6 +123,10 @@ impl Log {
     #[inline(never)]
     fn open_new_chunk(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<usize> {
         if self.gone || self.read_only.is_some() {
+            return None;
+        }
+        if self.next_sequence >= walk::SEQUENCE_MAX - u64::from(u32::MAX) {
+            self.read_only.get_or_insert(COUNTERS_USED_UP);
             return None;
         }
         let range = self.slots_of(stream);

@@ -211,7 +211,12 @@ impl Log {
             .and_then(|b| Head::decode(b));
         let segment = &mut self.segments[index as usize];
         let Some(head) = head.filter(|h| {
-            h.segment == index && h.generation == segment.generation && h.offset == victim.offset
+            let end = u64::from(h.offset) + u64::from(h.unit_count) * u64::from(self.layout.unit_ius);
+            h.segment == index
+                && h.generation == segment.generation
+                && h.offset == victim.offset
+                && end <= u64::from(self.layout.segment_ius)
+                && u32::from(h.data_count) < u32::from(h.unit_count) * self.layout.unit_ius
         }) else {
             if !victim.head_again {
                 // A read that fails once must not cost what the rest of the segment records.

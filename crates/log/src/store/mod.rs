@@ -71,6 +71,9 @@ const CHECKPOINT_SEGMENTS: u32 = 2;
 /// Why nothing more is written when the vSSD says so.
 const NO_GOOD_BLOCKS: &str = "the vSSD has used up its reserve of good erase blocks";
 
+/// Why nothing more is written when a counter came to its end, or the medium says so.
+const COUNTERS_USED_UP: &str = "the store's sequence numbers are used up: copy its data to a new vSSD";
+
 /// What is chosen when a log is made.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
@@ -391,7 +394,12 @@ impl Log {
         self.free_segments
     }
 
-    /// Segments of the log when none is bad.
+    /// Segments that lie on flash when none is bad: greater numbers stand for chunks found in staging.
+    pub fn flash_segment_count(&self) -> u32 {
+        self.real_segments
+    }
+
+    /// Numbers of segments.
     pub fn segment_count(&self) -> u32 {
         self.segments.len() as u32
     }

@@ -17,7 +17,7 @@ impl Log {
             ),
             ..absent()
         };
-        self.next_generation = self.next_generation.max(generation + 1);
+        self.next_generation = self.next_generation.max(generation.saturating_add(1));
     }
 
     /// Generation of a segment that is held.
@@ -41,7 +41,7 @@ impl Log {
         // What lies behind the last whole chunk was torn: the cleaner looks for nothing there.
         let end = head.offset / self.layout.unit_ius + u32::from(head.unit_count);
         segment.next_unit = segment.next_unit.max(end);
-        self.next_sequence = self.next_sequence.max(last_sequence + 1);
+        self.next_sequence = self.next_sequence.max(last_sequence.saturating_add(1));
     }
 
     /// Whether all of an adopted segment is there that copies were made of; `units` were found to hold chunks.
@@ -58,7 +58,7 @@ impl Log {
     /// Gives up an adopted segment: all that lives in it has an original elsewhere. What comes gets later sequences than
     /// `last_sequence`, because the segment may be found again.
     pub fn undo_segment(&mut self, index: u32, last_sequence: u64, space: &mut dyn EraseBlockSpace) {
-        self.next_sequence = self.next_sequence.max(last_sequence + 1);
+        self.next_sequence = self.next_sequence.max(last_sequence.saturating_add(1));
         let segment = std::mem::replace(&mut self.segments[index as usize], absent());
         for block in segment.blocks.into_iter().filter(|block| *block != NO_BLOCK) {
             space.free(block).expect("held by this segment");
@@ -138,7 +138,7 @@ impl Log {
             checksums,
         };
         self.occupy(slot, chunk);
-        self.next_sequence = self.next_sequence.max(last_sequence + 1);
+        self.next_sequence = self.next_sequence.max(last_sequence.saturating_add(1));
         SegmentIndex(index as u32)
     }
 }
