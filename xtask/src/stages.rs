@@ -19,7 +19,7 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 7] = [
+static STAGES: [(&str, Work); 8] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
@@ -40,6 +40,7 @@ static STAGES: [(&str, Work); 7] = [
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..200",
         ),
     ),
+    ("newcomer's walk", Work::Run("tests/walk/run.sh")),
     ("fuzz, brief", Work::Fuzz(10, Some(1))),
     ("real hosts", Work::Run("tests/hosts/run.sh")),
 ];
