@@ -18,6 +18,7 @@ pub fn catalog_state() -> State {
         weight: 1,
         rate_limit_bytes_per_second: 0,
         sharing: Default::default(),
+        serves: Default::default(),
         number: 1,
         staging_slot: Some(0),
         exported_ius: 1000,

@@ -70,6 +70,23 @@ pub struct Vssd {
     /// What happens beyond the rate limit.
     #[serde(default)]
     pub sharing: Sharing,
+    /// What it is for.
+    #[serde(default, rename = "use")]
+    pub serves: Use,
+    /// With `use = "blocks"`: the user that may attach, besides root and the server's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+}
+
+/// What a vSSD is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Use {
+    /// Volumes live on it.
+    #[default]
+    Volumes,
+    /// An application uses its erase blocks, through the socket for blocks.
+    Blocks,
 }
 
 /// What a rate limit means.

@@ -45,6 +45,9 @@ pub struct Server {
     /// Unix socket of the control interface; `control.sock` in the data folder if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
+    /// Unix socket where applications attach to vSSDs that serve blocks; `blocks.sock` in the data folder if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks_socket: Option<PathBuf>,
     /// Shards, one thread each.
     pub shards: u16,
     /// Pin shard threads to cores.
@@ -59,6 +62,7 @@ impl Default for Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 4420)),
             data: PathBuf::from("diecut-data"),
             socket: None,
+            blocks_socket: None,
             shards: 1,
             pin_cores: false,
             busy_poll_us: 50,
@@ -70,6 +74,11 @@ impl Server {
     /// The control socket.
     pub fn socket_path(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(|| self.data.join("control.sock"))
+    }
+
+    /// The socket where applications attach.
+    pub fn blocks_socket_path(&self) -> PathBuf {
+        self.blocks_socket.clone().unwrap_or_else(|| self.data.join("blocks.sock"))
     }
 }
 

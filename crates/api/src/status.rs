@@ -165,6 +165,12 @@ pub struct VssdDefinition {
     pub rate_limit: Size,
     /// See [`Vssd::sharing`].
     pub sharing: crate::object::Sharing,
+    /// See [`Vssd::serves`].
+    #[serde(default, rename = "use")]
+    pub serves: crate::object::Use,
+    /// See [`Vssd::uid`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
 }
 
 impl From<Vssd> for VssdDefinition {
@@ -179,6 +185,8 @@ impl From<Vssd> for VssdDefinition {
             weight: vssd.weight,
             rate_limit: vssd.rate_limit,
             sharing: vssd.sharing,
+            serves: vssd.serves,
+            uid: vssd.uid,
         }
     }
 }

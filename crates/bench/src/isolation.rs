@@ -126,6 +126,7 @@ fn start(settings: &IsolationSettings, isolation: Isolation) -> Outcome<Server> 
             weight: 100,
             rate_limit_bytes_per_second: 0,
             sharing: Sharing::WorkConserving,
+            serves: Default::default(),
         }))?;
     }
     Ok(server)

@@ -186,7 +186,9 @@ impl ServerEnd {
     /// # Errors
     /// If the client broke the rings.
     pub fn take(&mut self, buffers: &mut BufferPool) -> Result<Option<Command>, Broken> {
-        if self.waiting()? == 0 || self.room()? == 0 {
+        // Both are looked at: a counter that makes no sense must not go unseen because the other says that there is nothing.
+        let (waiting, room) = (self.waiting()?, self.room()?);
+        if waiting == 0 || room == 0 {
             return Ok(None);
         }
         let layout = self.memory.layout;
@@ -485,6 +487,11 @@ mod test {
             assert!(server.is_ready(), "there is something to say");
             assert!(matches!(server.take(&mut buffers), Err(Broken)), "{place} {value}");
         }
+        // With nothing submitted, too.
+        let mut idle = ServerEnd { memory: server.memory.clone(), taken: 0, answered: 0 };
+        client.memory.word(SUBMISSION_TAIL).store(0, Ordering::Relaxed);
+        client.memory.word(COMPLETION_HEAD).store(9, Ordering::Relaxed);
+        assert!(matches!(idle.take(&mut buffers), Err(Broken)));
         // What the server alone writes is not read by it.
         let mut server = ServerEnd { memory: server.memory.clone(), taken: 0, answered: 0 };
         client.memory.word(COMPLETION_HEAD).store(0, Ordering::Relaxed);

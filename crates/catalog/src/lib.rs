@@ -18,7 +18,7 @@ mod store;
 
 pub use frame::{FRAME_HEADER_SIZE_BYTES, FrameError, decode_frame};
 pub use state::{
-    Isolation, PoolRecord, Sharing, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord,
+    Isolation, PoolRecord, Serves, Sharing, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord,
 };
 pub use store::{CATALOG_TOKEN_BIT, Catalog, CatalogError};
 

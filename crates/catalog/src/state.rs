@@ -49,6 +49,26 @@ pub enum Sharing {
     Strict,
 }
 
+/// What a vSSD is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Serves {
+    /// Volumes.
+    #[default]
+    Volumes,
+    /// An application uses its erase blocks.
+    Blocks {
+        /// User that may, besides root and the server's own.
+        uid: Option<u32>,
+    },
+}
+
+impl Serves {
+    fn is_volumes(&self) -> bool {
+        *self == Serves::Volumes
+    }
+}
+
 /// A vSSD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +90,9 @@ pub struct VssdRecord {
     /// What happens beyond the limit.
     #[serde(default)]
     pub sharing: Sharing,
+    /// What it is for; absent for volumes.
+    #[serde(default, skip_serializing_if = "Serves::is_volumes")]
+    pub serves: Serves,
     /// Its number in the pool, never used again: the owner generation of its blocks.
     pub number: u32,
     /// Its part of protected memory, if it stages there.
@@ -151,6 +174,12 @@ impl State {
             if !self.vssds.contains_key(&volume.vssd) {
                 return Err(format!(
                     "volume \"{name}\" lies on vSSD \"{}\", which does not exist",
+                    volume.vssd
+                ));
+            }
+            if !self.vssds[&volume.vssd].serves.is_volumes() {
+                return Err(format!(
+                    "volume \"{name}\" lies on vSSD \"{}\", which serves blocks",
                     volume.vssd
                 ));
             }

@@ -1,6 +1,6 @@
 //! Between the words of the control interface and those of a shard.
 
-use diecut_api::object::{self, Isolation, Namespace, Nguid, Sharing, Subsystem, Tenant, Volume, Vssd};
+use diecut_api::object::{self, Isolation, Namespace, Nguid, Sharing, Subsystem, Tenant, Use, Volume, Vssd};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::size::Size;
 use diecut_api::status;
@@ -29,6 +29,10 @@ pub(crate) fn vssd_spec(vssd: Vssd) -> control::VssdSpec {
         sharing: match vssd.sharing {
             Sharing::WorkConserving => control::Sharing::WorkConserving,
             Sharing::Strict => control::Sharing::Strict,
+        },
+        serves: match vssd.serves {
+            Use::Volumes => control::Serves::Volumes,
+            Use::Blocks => control::Serves::Blocks { uid: vssd.uid },
         },
     }
 }
@@ -157,6 +161,14 @@ fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
             sharing: match vssd.spec.sharing {
                 control::Sharing::WorkConserving => Sharing::WorkConserving,
                 control::Sharing::Strict => Sharing::Strict,
+            },
+            serves: match vssd.spec.serves {
+                control::Serves::Volumes => Use::Volumes,
+                control::Serves::Blocks { .. } => Use::Blocks,
+            },
+            uid: match vssd.spec.serves {
+                control::Serves::Volumes => None,
+                control::Serves::Blocks { uid } => uid,
             },
         },
         placement: vssd.placement,

@@ -42,7 +42,8 @@ pub fn serve_null(
             NullShard::seated(config, &names, SIZE_LBAS, NullReads::SharedZeros, seat)
         }
     });
-    let reactor = Reactor::start(&ReactorConfig { listen: vec![listen] }, make.collect())?;
+    let reactor =
+        Reactor::start(&ReactorConfig { listen: vec![listen], ..ReactorConfig::default() }, make.collect())?;
     let listen = reactor.addresses()[0];
     let mut text = format!("listening  {listen}, NVMe over TCP, null namespaces: nothing is stored\n");
     for nqn in nqns {

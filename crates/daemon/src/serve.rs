@@ -238,7 +238,9 @@ pub fn serve(
     // Signals are blocked in the shard's thread only if they are caught before it starts.
     let mut signals =
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
-    let reactor_config = ReactorConfig { listen: vec![setup.server.listen] };
+    // A recording has no applications at erase blocks. The device is locked: a socket that is left there is a dead server's.
+    let blocks = recording.is_none().then(|| setup.server.blocks_socket_path());
+    let reactor_config = ReactorConfig { listen: vec![setup.server.listen], blocks };
     let reactor = match recording.zip(record_to) {
         None => {
             let make = divide(device, shards).into_iter().map(|(seat, part)| {

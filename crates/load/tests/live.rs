@@ -14,7 +14,7 @@ use diecut_target::TargetConfig;
 const SUBSYSTEM: &str = "nqn.2026-11.org.diecut:null";
 
 fn serve() -> (Reactor, Endpoint) {
-    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()] };
+    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let make = |_now| NullShard::new(TargetConfig::default(), &[SUBSYSTEM], 1 << 20, NullReads::SharedZeros);
     let reactor = Reactor::start(&config, vec![make]).unwrap();
     let endpoint = Endpoint {

@@ -1,5 +1,6 @@
 //! What threads send each other.
 
+use crate::blocks::Moving;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
@@ -24,6 +25,8 @@ pub(crate) enum Message {
     Told(ShardIndex, ShardMessage),
     /// An administrator's request.
     Control(Box<ControlRequest>, Respond),
+    /// An application whose vSSD is on this thread.
+    Blocks(Box<Moving>),
     /// Close everything and end the thread.
     Stop,
 }

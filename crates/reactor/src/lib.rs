@@ -13,6 +13,7 @@
 //!
 //! Not known here: PDUs, commands, flash.
 
+mod blocks;
 mod connection;
 mod inbox;
 mod reactor;

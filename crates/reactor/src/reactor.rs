@@ -4,9 +4,11 @@ use crate::inbox::{Address, Message, Respond, queue};
 use crate::worker::{Common, WAKER, Worker};
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
-use mio::net::TcpListener;
+use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -16,6 +18,9 @@ use std::thread::JoinHandle;
 pub struct ReactorConfig {
     /// Addresses to listen on; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
+    /// Unix socket where applications attach to erase blocks. One that is there already is replaced: whoever starts a
+    /// server makes sure that it is nobody's. Every user may connect; the shard says who may attach.
+    pub blocks: Option<PathBuf>,
 }
 
 /// Why a reactor cannot start.
@@ -29,6 +34,14 @@ pub enum ReactorError {
         /// Why.
         source: std::io::Error,
     },
+    /// The socket for erase blocks cannot be made.
+    #[error("cannot listen on {path}: {source}")]
+    Blocks {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// Threads or epoll sets cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
@@ -39,6 +52,17 @@ pub struct Reactor {
     common: Arc<Common>,
     threads: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
+}
+
+fn listen_for_blocks(path: &Path) -> Result<UnixListener, ReactorError> {
+    let error = |source| ReactorError::Blocks { path: path.to_owned(), source };
+    match std::fs::remove_file(path) {
+        Err(problem) if problem.kind() != std::io::ErrorKind::NotFound => return Err(error(problem)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(error)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(error)?;
+    Ok(listener)
 }
 
 /// Ends the process when a shard's thread panics: its state is only whole on the media.
@@ -77,6 +101,7 @@ impl Reactor {
             addresses.push(listener.local_addr().map_err(listen)?);
             listeners.push(listener);
         }
+        let mut blocks = config.blocks.as_deref().map(listen_for_blocks).transpose()?;
         let mut polls = Vec::new();
         let (mut senders, mut receivers): (Vec<Address>, Vec<_>) = (Vec::new(), Vec::new());
         for _ in &shards {
@@ -98,11 +123,12 @@ impl Reactor {
         for (number, ((make, poll), inbox)) in shards.into_iter().zip(polls).zip(receivers).enumerate() {
             let common = Arc::clone(&common);
             let listeners = std::mem::take(&mut listeners);
+            let blocks = blocks.take();
             let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {
                 let _abort = AbortOnPanic;
                 let shard = make(common.now());
                 let index = diecut_shard::drive::ShardIndex(number as u16);
-                let worker = Worker::new(shard, common, poll, inbox, index, listeners);
+                let worker = Worker::new(shard, common, poll, inbox, index, listeners, blocks);
                 worker.expect("sockets can be watched").run();
             })?;
             threads.push(thread);

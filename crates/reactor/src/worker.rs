@@ -1,11 +1,12 @@
 //! The thread of one shard.
 
+use crate::blocks::{self, BlockClients};
 use crate::connection::{Connection, Turn};
 use crate::inbox::{Address, Message, Respond, Unsent};
 use diecut_shard::control::ControlToken;
-use diecut_shard::drive::{Action, ConnectionId, Drive, Event, ShardIndex};
+use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
 use diecut_units::{BufferPool, Span, Time};
-use mio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -15,6 +16,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
+const BLOCKS_LISTENER: Token = Token(usize::MAX - 1);
 const FIRST_LISTENER: usize = usize::MAX - 64;
 const EVENTS_PER_ROUND: usize = 256;
 /// Accepting a connection costs as much as a dozen commands, and the commands of a round wait for it. A backlog is taken one by
@@ -74,6 +76,7 @@ pub(crate) struct Worker<D: Drive> {
     next_answer: u64,
     actions: Vec<Action>,
     pool: BufferPool,
+    blocks: BlockClients,
     stopping: bool,
 }
 
@@ -85,10 +88,13 @@ impl<D: Drive> Worker<D> {
         inbox: Receiver<Message>,
         index: ShardIndex,
         mut listeners: Vec<TcpListener>,
+        blocks: Option<UnixListener>,
     ) -> std::io::Result<Worker<D>> {
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(FIRST_LISTENER + number), Interest::READABLE)?;
         }
+        let mut blocks = BlockClients::new(blocks);
+        blocks.watch(poll.registry(), BLOCKS_LISTENER)?;
         let unsent = common.addresses.iter().map(|_| VecDeque::new()).collect();
         Ok(Worker {
             unsent,
@@ -112,6 +118,7 @@ impl<D: Drive> Worker<D> {
             next_answer: 0,
             actions: Vec::new(),
             pool: BufferPool::new(),
+            blocks,
             stopping: false,
         })
     }
@@ -121,19 +128,28 @@ impl<D: Drive> Worker<D> {
         let mut events = Events::with_capacity(EVENTS_PER_ROUND);
         let mut idle_rounds = 0;
         while !self.stopping {
-            let timeout = if idle_rounds < IDLE_ROUNDS { Some(Duration::ZERO) } else { self.patience() };
+            let mut timeout = if idle_rounds < IDLE_ROUNDS { Some(Duration::ZERO) } else { self.patience() };
+            let sleeps = timeout != Some(Duration::ZERO);
+            if sleeps && self.blocks.announce(true) {
+                timeout = Some(Duration::ZERO);
+            }
             let mut system_calls = 1;
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::Interrupted => events.clear(),
                 Err(error) => panic!("epoll cannot be waited for: {error}"),
+            }
+            if sleeps {
+                self.blocks.announce(false);
             }
             let mut now = self.common.now();
             let mut worked = !events.is_empty();
             for event in &events {
                 match event.token() {
                     WAKER => {}
+                    BLOCKS_LISTENER => self.blocks.accept_soon(),
                     Token(number) if number >= FIRST_LISTENER => self.accepting = true,
+                    Token(number) if number >= blocks::FIRST_TOKEN => self.blocks.ready(number),
                     Token(number) => {
                         let Some(connection) = self.connections.get_mut(number).and_then(Option::as_mut)
                         else {
@@ -160,6 +176,15 @@ impl<D: Drive> Worker<D> {
                 self.accept(now);
             }
             worked |= self.read_connections(now, &mut system_calls);
+            let registry = self.poll.registry();
+            worked |= self.blocks.work(
+                &mut self.shard,
+                registry,
+                &self.common.next_connection,
+                &mut self.pool,
+                now,
+                &mut self.actions,
+            );
             if self.shard.deadline() <= now {
                 worked = true;
                 // What arrived in this round has waited for the others of the round, and what is answered in it must not
@@ -170,6 +195,8 @@ impl<D: Drive> Worker<D> {
             self.act(now);
             self.write_connections(now, &mut system_calls);
             self.act(now);
+            self.blocks.wake();
+            system_calls += std::mem::take(&mut self.blocks.system_calls);
             self.close_late(now);
             self.common.system_calls.fetch_add(system_calls, Ordering::Relaxed);
             idle_rounds = if worked { 0 } else { idle_rounds.saturating_add(1) };
@@ -181,7 +208,12 @@ impl<D: Drive> Worker<D> {
             return Some(Duration::ZERO);
         }
         let closing = self.closing.iter().filter_map(|&at| self.connections[at].as_ref()?.closing).min();
-        let next = self.shard.deadline().min(closing.unwrap_or(Time::NEVER)).min(self.accept_again_at);
+        let next = self
+            .shard
+            .deadline()
+            .min(closing.unwrap_or(Time::NEVER))
+            .min(self.accept_again_at)
+            .min(self.blocks.deadline());
         if next == Time::NEVER {
             return None;
         }
@@ -214,6 +246,10 @@ impl<D: Drive> Worker<D> {
                     let token = ControlToken(self.next_answer);
                     self.answers.insert(token, respond);
                     self.shard.handle(Event::Control { token, request }, now, &mut self.actions);
+                }
+                Message::Blocks(moving) => {
+                    let (shard, actions) = (&mut self.shard, &mut self.actions);
+                    self.blocks.adopt(*moving, shard, self.poll.registry(), now, actions);
                 }
                 Message::Stop => self.stopping = true,
             }
@@ -461,6 +497,16 @@ impl<D: Drive> Worker<D> {
                 Action::Tell { to, message } => {
                     self.send(usize::from(to.0), Message::Told(self.index, message));
                 }
+                Action::Blocks(action) => match self.blocks.act(action, self.poll.registry()) {
+                    Ok(None) => {}
+                    Ok(Some((to, moving))) => {
+                        self.send(usize::from(to.0), Message::Blocks(Box::new(moving)));
+                    }
+                    Err(session) => {
+                        let event = Event::Blocks(BlockEvent::Closed { session });
+                        self.shard.handle(event, now, &mut self.actions);
+                    }
+                },
                 Action::Answer { token, response } => {
                     if let Some(respond) = self.answers.remove(&token) {
                         respond(*response);
@@ -468,7 +514,7 @@ impl<D: Drive> Worker<D> {
                 }
             }
         }
-        // Answers may have been given while the batch was done; nothing else adds actions here.
+        // Answers may have been given while the batch was done, and applications were hung up on; nothing else adds actions here.
         if self.actions.is_empty() {
             self.actions = batch;
         }

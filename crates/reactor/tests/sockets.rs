@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn start(address: &str, shards: usize) -> Reactor {
-    let config = ReactorConfig { listen: vec![address.parse().unwrap()] };
+    let config = ReactorConfig { listen: vec![address.parse().unwrap()], ..ReactorConfig::default() };
     let make = |_now| {
         NullShard::new(
             TargetConfig::default(),
@@ -90,7 +90,7 @@ fn a_port_is_free_at_once_after_a_stop() {
     let address = reactor.addresses()[0];
     let mut stream = connect(address);
     handshake(&mut stream);
-    let second = ReactorConfig { listen: vec![address] };
+    let second = ReactorConfig { listen: vec![address], ..ReactorConfig::default() };
     let make = |_now| NullShard::new(TargetConfig::default(), &[], 1, NullReads::SharedZeros);
     let refused = Reactor::start(&second, vec![make]).err().unwrap().to_string();
     assert!(refused.contains(&address.to_string()), "{refused}");
@@ -184,7 +184,7 @@ impl Drive for Watched {
 fn a_storm_of_newcomers_takes_turns() {
     let most: Arc<[AtomicUsize; 2]> = Arc::default();
     let seen = Arc::clone(&most);
-    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()] };
+    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let make = move |_now| Watched {
         inner: NullShard::new(
             TargetConfig::default(),

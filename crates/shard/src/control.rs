@@ -31,6 +31,19 @@ pub enum Sharing {
     Strict,
 }
 
+/// What a vSSD is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Serves {
+    /// Volumes live on it.
+    #[default]
+    Volumes,
+    /// An application uses its erase blocks.
+    Blocks {
+        /// User that may attach, besides root and the server's own.
+        uid: Option<u32>,
+    },
+}
+
 /// Definition of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantSpec {
@@ -60,6 +73,9 @@ pub struct VssdSpec {
     pub rate_limit_bytes_per_second: u64,
     /// What happens beyond the limit.
     pub sharing: Sharing,
+    /// What it is for.
+    #[serde(default)]
+    pub serves: Serves,
 }
 
 /// Definition of a volume.

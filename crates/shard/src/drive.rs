@@ -1,5 +1,6 @@
 //! What a driver (`reactor` or `sim`) exchanges with a shard.
 
+pub use crate::blocks::{BlockAction, BlockEvent, BlockSession};
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
 pub use crate::peer::ShardMessage;
 use crate::shard::Shard;
@@ -68,6 +69,8 @@ pub enum Event {
         /// The request.
         request: Box<ControlRequest>,
     },
+    /// Something of an application at erase blocks.
+    Blocks(BlockEvent),
 }
 
 /// What the shard asks of the driver.
@@ -118,6 +121,8 @@ pub enum Action {
         /// The response.
         response: Box<ControlResponse>,
     },
+    /// Something for an application at erase blocks.
+    Blocks(BlockAction),
 }
 
 /// What a driver needs of a shard. A driver's loop: hand over the events of a batch with [`Drive::handle`], call

@@ -6,7 +6,8 @@ use crate::drive;
 use crate::plan::{Plan, Step, plan};
 use crate::reach::Reach;
 use crate::shard::{Phase, Shard};
-use diecut_catalog::{Catalog, State, VssdRecord};
+use diecut_blockspace::session::Session;
+use diecut_catalog::{Catalog, Serves, State, VssdRecord};
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
@@ -270,12 +271,18 @@ impl<M: Divide> Shard<M> {
                 if let Some(store) = self.store_of(*number) {
                     self.flash.close_store(store);
                 }
+                if !self.blocks.evict(Some(VssdId(*number))) {
+                    return Progress::Waits;
+                }
                 match self.flash.pool.dealloc_vssd(VssdId(*number)) {
                     Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
                     Err(DeallocError::Busy { .. }) => Progress::Waits,
                 }
             }
             Step::FlushStores => {
+                if !self.blocks.evict(None) {
+                    return Progress::Waits;
+                }
                 if running.waits == Waits::No {
                     let stores: Vec<StoreIndex> = self.flash.stores().map(|(index, ..)| index).collect();
                     let mut tokens = Vec::new();
@@ -358,6 +365,16 @@ impl<M: Divide> Shard<M> {
         let pool = &mut self.flash.pool;
         pool.admit(id, isolation, places);
         pool.set_share(id, share_of(&record), now);
+        if record.serves != Serves::Volumes {
+            if !Session::can_serve(self.flash.pool.shape()) {
+                self.flash.pool.dealloc_vssd(id).expect("nothing is under way on a new vSSD");
+                let message = format!(
+                    "vSSD \"{name}\": the device keeps no content, so it cannot serve erase blocks; use one with memory or a file"
+                );
+                return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+            }
+            return Ok(VssdRecord { number: id.0, ..record });
+        }
         let staging_size_bytes = record.staging_slot.map(|_| self.config.staging_bytes_per_vssd);
         let over_provisioning = record.over_provisioning_permille;
         let exported_ius = self.flash.exportable_ius(id, staging_size_bytes, over_provisioning, now);
@@ -384,6 +401,10 @@ impl<M: Divide> Shard<M> {
 
     /// Opens the store of a vSSD that the pool holds.
     pub(crate) fn open_store(&mut self, record: &VssdRecord, now: Time) {
+        if record.serves != Serves::Volumes {
+            // Opened by the application.
+            return;
+        }
         let config = StoreConfig {
             exported_ius: record.exported_ius,
             volatile_cache: self.config.volatile_cache,

@@ -34,6 +34,8 @@ pub(crate) struct Flash<M: Media> {
     room_changes: Vec<VssdId>,
     /// Answers of the medium to others than the pool; whoever they belong to takes them.
     pub foreign: Vec<Completion>,
+    /// Answers of the pool for vSSDs without a store: applications at erase blocks.
+    pub block_completions: Vec<(VssdId, SpaceCompletion)>,
     /// Answers of the stores, in order; the shard takes them.
     pub completions: Vec<(StoreIndex, VolumeCompletion)>,
 }
@@ -52,6 +54,7 @@ impl<M: Media> Flash<M> {
             volume_completions: Vec::new(),
             room_changes: Vec::new(),
             foreign: Vec::new(),
+            block_completions: Vec::new(),
             completions: Vec::new(),
         }
     }
@@ -211,8 +214,11 @@ impl<M: Media> Flash<M> {
     fn deliver(&mut self, now: Time) {
         let mut batch = std::mem::take(&mut self.space_completions);
         for (vssd, completion) in batch.drain(..) {
-            // A store that was closed waits for nothing.
-            let Some(index) = self.store_of(vssd) else { continue };
+            let Some(index) = self.store_of(vssd) else {
+                // Of an application, or of a store that was closed: that waits for nothing.
+                self.block_completions.push((vssd, completion));
+                continue;
+            };
             self.mark_busy(index);
             let slot = self.stores[usize::from(index.0)].as_mut().expect("found by its vSSD");
             let mut space = self.pool.space(vssd, &mut self.media, now);

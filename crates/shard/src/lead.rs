@@ -8,7 +8,7 @@ use crate::ledger::{Found, Held};
 use crate::peer::{Alloc, Answer, Message, Moved, Order, ShardMessage, World};
 use crate::plan::{Step, alloc_refused};
 use crate::shard::Shard;
-use diecut_catalog::VssdRecord;
+use diecut_catalog::{Serves, VssdRecord};
 use diecut_media::Divide;
 use diecut_units::{Time, mark, mutant};
 use std::collections::BTreeMap;
@@ -210,9 +210,12 @@ impl<M: Divide> Shard<M> {
             return self.allocated(name, answer, running);
         }
         let record = running.next.vssds[name].clone();
-        let slot = match self.free_staging_slot(name) {
-            Ok(slot) => slot,
-            Err(error) => return Progress::Refused(error),
+        let slot = match record.serves {
+            Serves::Blocks { .. } => None,
+            Serves::Volumes => match self.free_staging_slot(name) {
+                Ok(slot) => slot,
+                Err(error) => return Progress::Refused(error),
+            },
         };
         let record = VssdRecord { staging_slot: slot, ..record };
         let has_vssd = self.state.vssds.values().any(|vssd| vssd.tenant == record.tenant);

@@ -29,6 +29,7 @@
 //! Not known here: sockets, threads, the clock.
 
 mod admission;
+pub mod blocks;
 pub mod control;
 mod cost;
 pub mod drive;

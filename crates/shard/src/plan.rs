@@ -108,6 +108,10 @@ pub(crate) fn vssd_spec(name: &str, record: &VssdRecord) -> VssdSpec {
             diecut_catalog::Sharing::WorkConserving => Sharing::WorkConserving,
             diecut_catalog::Sharing::Strict => Sharing::Strict,
         },
+        serves: match record.serves {
+            diecut_catalog::Serves::Volumes => Serves::Volumes,
+            diecut_catalog::Serves::Blocks { uid } => Serves::Blocks { uid },
+        },
     }
 }
 
@@ -314,6 +318,10 @@ fn create_vssd(state: &State, spec: &VssdSpec, plan: &mut Plan) -> Result<(), Co
             Sharing::WorkConserving => diecut_catalog::Sharing::WorkConserving,
             Sharing::Strict => diecut_catalog::Sharing::Strict,
         },
+        serves: match spec.serves {
+            Serves::Volumes => diecut_catalog::Serves::Volumes,
+            Serves::Blocks { uid } => diecut_catalog::Serves::Blocks { uid },
+        },
         number: 0,
         staging_slot: None,
         exported_ius: 0,
@@ -339,6 +347,13 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
     }
     if !state.vssds.contains_key(&spec.vssd) {
         return missing("vSSD", &spec.vssd);
+    }
+    if state.vssds[&spec.vssd].serves != diecut_catalog::Serves::Volumes {
+        let message = format!(
+            "volume \"{}\": vSSD \"{}\" serves erase blocks to applications and holds no volumes; make another vSSD for them",
+            spec.name, spec.vssd
+        );
+        return refuse(ControlErrorKind::Invalid, message);
     }
     let exported_ius = state.vssds[&spec.vssd].exported_ius;
     let promised = state.volumes.values().filter(|volume| volume.vssd == spec.vssd);

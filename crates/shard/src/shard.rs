@@ -3,6 +3,7 @@
 use crate::admission::{
     Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, TenantIndex, Work, cost_of,
 };
+use crate::blocks::Blocks;
 use crate::cost::{CostModel, CpuClock};
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
 use crate::execute::{CONTROL_TOKEN_BIT, Control, Reply};
@@ -106,6 +107,7 @@ pub struct Shard<M: Divide> {
     /// What exists, as the catalog has it durable.
     pub(crate) state: State,
     pub(crate) control: Control,
+    pub(crate) blocks: Blocks,
     pub(crate) phase: Phase,
     failure: Option<String>,
     /// Events that came before everything was open.
@@ -244,6 +246,7 @@ impl<M: Divide> Shard<M> {
             catalog,
             state: State::default(),
             control: Control::default(),
+            blocks: Blocks::default(),
             phase: match () {
                 () if is_member => Phase::Orders,
                 () if failure.is_some() => Phase::Failed,
@@ -480,6 +483,7 @@ impl<M: Divide> Shard<M> {
             }
         }
         self.spare_actions = batch;
+        actions.extend(self.blocks.actions.drain(..).map(drive::Action::Blocks));
         for (to, message) in self.outgoing.drain(..) {
             actions.push(drive::Action::Tell { to, message });
         }
@@ -556,6 +560,10 @@ impl<M: Divide> Drive for Shard<M> {
                 self.control(token, *request, now, actions);
                 return self.sort_actions(actions);
             }
+            drive::Event::Blocks(event) => {
+                self.blocks_event(event, now);
+                return self.sort_actions(actions);
+            }
             drive::Event::Told { .. } => unreachable!("taken above"),
         };
         self.target.handle(event, now, &mut self.target_actions);
@@ -574,7 +582,9 @@ impl<M: Divide> Drive for Shard<M> {
             if !self.cpu.is_busy(now) {
                 self.admit(now);
             }
+            self.blocks.admit(&mut self.flash, now);
             self.flash.run(now);
+            self.blocks.complete(&mut self.flash);
             let admission = &mut self.admission;
             self.flash.take_room_changes(|store, has_room| admission.hold(TenantIndex(store.0), !has_room));
             for completion in std::mem::take(&mut self.flash.foreign) {
@@ -616,6 +626,9 @@ impl<M: Divide> Drive for Shard<M> {
 
     fn deadline(&self) -> Time {
         if self.target.has_work() || !self.target_actions.is_empty() || !self.flash.foreign.is_empty() {
+            return Time::ZERO;
+        }
+        if self.blocks.has_work(&self.flash) {
             return Time::ZERO;
         }
         if matches!(self.phase, Phase::Catalog if self.catalog.is_open()) {

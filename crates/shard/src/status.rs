@@ -3,6 +3,7 @@
 use crate::control::*;
 use crate::plan::{subsystem_spec, volume_spec, vssd_spec};
 use crate::shard::Shard;
+use diecut_catalog::Serves;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
@@ -12,7 +13,17 @@ use diecut_vssd::{DieWear, SwapRule, VssdId};
 impl<M: Divide> Shard<M> {
     /// What lives on this shard, with figures: everything that exists, if there is one shard.
     pub fn status(&self) -> Status {
-        let lives_here = |vssd: &String| self.store_of(self.state.vssds[vssd].number).is_some();
+        let held: Vec<VssdId> = self.flash.pool.vssd_ids().collect();
+        let lives_here = |vssd: &String| {
+            let record = &self.state.vssds[vssd];
+            let number = record.number;
+            match record.serves {
+                Serves::Volumes => self.store_of(number).is_some(),
+                Serves::Blocks { .. } => {
+                    held.contains(&VssdId(number)) && self.ledger_shard(number) == self.index.0
+                }
+            }
+        };
         let vssds = self.state.vssds.keys().filter(|name| lives_here(name));
         let volumes = self.state.volumes.iter().filter(|(_, volume)| lives_here(&volume.vssd));
         let subsystems = self.state.subsystems.iter();
@@ -24,6 +35,11 @@ impl<M: Divide> Shard<M> {
             volumes: volumes.map(|(name, _)| self.volume_status(name)).collect(),
             subsystems: subsystems.map(|(nqn, _)| self.subsystem_status(nqn)).collect(),
         }
+    }
+
+    /// Where a vSSD without a store lives; members know their own only.
+    fn ledger_shard(&self, vssd: u32) -> u16 {
+        if self.is_member() { self.index.0 } else { self.ledger.shard_of(vssd) }
     }
 
     fn device_status(&self) -> DeviceStatus {
@@ -118,9 +134,9 @@ impl<M: Divide> Shard<M> {
     fn vssd_status(&self, name: &str) -> VssdStatus {
         let record = &self.state.vssds[name];
         let id = VssdId(record.number);
-        let index = self.store_of(record.number).expect("the store of an existing vSSD is open");
-        let store = self.flash.store(index);
-        let statistics = store.statistics();
+        let store = self.store_of(record.number).map(|index| self.flash.store(index));
+        assert!(store.is_some() || record.serves != Serves::Volumes, "the store of an existing vSSD is open");
+        let statistics = store.map(|store| store.statistics()).unwrap_or_default();
         let (units, physical_bytes) = self.flash.pool.size_of(id);
         let (erase_blocks, free_erase_blocks) = self.flash.pool.erase_blocks_of(id);
         let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
@@ -143,7 +159,7 @@ impl<M: Divide> Shard<M> {
             erases: self.flash.pool.vssd_erases(id),
             erase_blocks,
             free_erase_blocks,
-            read_only_reason: store.read_only_reason().map(str::to_owned),
+            read_only_reason: store.and_then(|store| store.read_only_reason()).map(str::to_owned),
         }
     }
 

@@ -222,6 +222,7 @@ fn refusals_name_the_object_and_change_nothing() {
             ControlRequest::CreateVssd(VssdSpec {
                 tenant: "a".to_owned(),
                 sharing: Sharing::Strict,
+                serves: Default::default(),
                 ..vssd("z", Isolation::Software, 0)
             }),
             "needs a rate limit",

@@ -125,6 +125,7 @@ pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> Vs
         capacity_bytes: 1 << 20,
         over_provisioning_permille,
         weight: 100,
+        serves: Default::default(),
         rate_limit_bytes_per_second: 0,
         sharing: Sharing::WorkConserving,
     }

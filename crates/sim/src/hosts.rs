@@ -686,6 +686,7 @@ impl Entrance for Hosts {
                     shards.carry(shard, to.0, Carried::Adopted(connection, state), now);
                 }
                 Action::Tell { .. } => unreachable!("on its way"),
+                Action::Blocks(_) => unreachable!("no application is attached"),
                 Action::Answer { .. } => unreachable!("left where it was"),
             }
         }

@@ -61,7 +61,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
         let start = Start::new(&profile(), &options_of_device, &config, now).unwrap();
         Recorded::new(Shard::new(device, config, now), &start, to, options)
     };
-    let listen = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()] };
+    let listen = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let reactor = Reactor::start(&listen, vec![make]).unwrap();
     done(&reactor, ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
     done(
@@ -76,6 +76,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
             weight: 100,
             rate_limit_bytes_per_second: 0,
             sharing: Sharing::WorkConserving,
+            serves: Default::default(),
         }),
     );
     let ControlResponse::Status(status) = ask(&reactor, ControlRequest::Status) else { panic!("a status") };

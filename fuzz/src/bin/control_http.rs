@@ -31,6 +31,8 @@ fn seeds() -> Vec<Vec<u8>> {
         weight: 1,
         rate_limit: Size(0),
         sharing: Default::default(),
+        serves: Default::default(),
+        uid: None,
     };
     let volume = Volume {
         name: "alpha-disk".to_owned(),

@@ -42,7 +42,7 @@ impl Server {
         core: Option<usize>,
         make: impl FnOnce((Instant, Time)) -> D + Send + 'static,
     ) -> Result<Server, ReactorError> {
-        let config = ReactorConfig { listen: vec![([127, 0, 0, 1], 0).into()] };
+        let config = ReactorConfig { listen: vec![([127, 0, 0, 1], 0).into()], ..ReactorConfig::default() };
         let (sender, receiver) = channel();
         let make = move |now| {
             // The reactor's clock as an instant, before anything takes time.
@@ -178,6 +178,7 @@ pub(crate) fn stack_requests(part: u32) -> [ControlRequest; 4] {
         weight: 100,
         rate_limit_bytes_per_second: 0,
         sharing: Sharing::WorkConserving,
+        serves: Default::default(),
     };
     let volume = VolumeSpec { name: name(), vssd: name(), size_bytes, uuid: None, nguid: None };
     let subsystem = SubsystemSpec {

@@ -51,6 +51,20 @@ pub struct Create {
     /// What happens beyond the rate limit.
     #[arg(long, value_enum, default_value_t = Sharing::WorkConserving)]
     sharing: Sharing,
+    /// What it is for: volumes, or erase blocks for an application.
+    #[arg(long = "use", value_enum, default_value_t = Use::Volumes)]
+    serves: Use,
+    /// With `--use blocks`: the user that may attach, besides root and the server's own.
+    #[arg(long)]
+    uid: Option<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Use {
+    /// Volumes live on it.
+    Volumes,
+    /// An application uses its erase blocks, through the socket for blocks.
+    Blocks,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -128,6 +142,11 @@ impl Create {
                 Sharing::WorkConserving => object::Sharing::WorkConserving,
                 Sharing::Strict => object::Sharing::Strict,
             },
+            serves: match self.serves {
+                Use::Volumes => object::Use::Volumes,
+                Use::Blocks => object::Use::Blocks,
+            },
+            uid: self.uid,
         }
     }
 }

@@ -131,6 +131,7 @@ impl Herd {
                     self.handed_over += 1;
                     self.carry(at, to.0.into(), Carried::Adopted(connection, state));
                 }
+                Action::Blocks(_) => panic!("no application is attached"),
                 Action::Tell { to, message } => self.carry(at, to.0.into(), Carried::Told(at, message)),
                 Action::Answer { token, response } => {
                     assert!(self.answers.insert(token.0, *response).is_none(), "answered once");
@@ -331,6 +332,7 @@ pub fn vssd(name: &str, tenant: &str, isolation: Isolation, throughput_level: u3
     VssdSpec {
         name: format!("vssd-{name}"),
         tenant: tenant.to_owned(),
+        serves: Default::default(),
         isolation,
         throughput_level,
         capacity_bytes: 4 << 20,

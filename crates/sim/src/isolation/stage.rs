@@ -111,6 +111,7 @@ impl Stage {
                 weight: 100,
                 rate_limit_bytes_per_second: 0,
                 sharing: Sharing::WorkConserving,
+                serves: Default::default(),
             }))?;
         }
         Ok(stage)

@@ -162,6 +162,7 @@ impl Stage {
                 weight: part.weight,
                 rate_limit_bytes_per_second: part.strict_bytes_per_s,
                 sharing: if strict { Sharing::Strict } else { Sharing::WorkConserving },
+                serves: Default::default(),
             }))?;
         }
         Ok(stage)

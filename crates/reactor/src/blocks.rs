@@ -1,0 +1,398 @@
+//! Applications at erase blocks: the socket where they attach, and their rings.
+//!
+//! A client is polled in every round while the thread is awake; before it sleeps it says so in each ring, looks once
+//! more, and is woken by the doorbells. A client that says nothing, too much, or breaks its rings is hung up on.
+
+use diecut_blockspace::ring::{Layout, ServerEnd};
+use diecut_blockspace::system;
+use diecut_blockspace::wire::{HELLO_SIZE_BYTES, Hello, Shape, Status, VERSION, Welcome};
+use diecut_shard::drive::{Action, BlockAction, BlockEvent, BlockSession, Drive, Event, ShardIndex};
+use diecut_units::{BufferPool, Span, Time};
+use mio::net::{UnixListener, UnixStream};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Tokens from here on are of this module: two for each client, socket and doorbell.
+pub(crate) const FIRST_TOKEN: usize = usize::MAX / 2;
+/// Clients of one thread. Each has a socket, a doorbell and a data area.
+const CLIENTS_MAX: usize = 64;
+/// Entries taken from one client in one round, and bytes of data with them; one entry always may be.
+const ENTRIES_PER_ROUND: usize = 16;
+const BYTES_PER_ROUND: usize = 256 << 10;
+/// A client that has not said what it wants is hung up on after this.
+const HELLO_PATIENCE: Span = Span::from_secs(5);
+
+enum Stage {
+    /// Bytes of its hello so far.
+    Greets([u8; HELLO_SIZE_BYTES], usize),
+    /// The shard was asked.
+    Asks(Hello),
+    Attached(ServerEnd, OwnedFd),
+}
+
+struct Client {
+    socket: UnixStream,
+    session: BlockSession,
+    stage: Stage,
+    readable: bool,
+    hello_by: Time,
+    /// Answers were written since the client was woken.
+    answered: bool,
+}
+
+/// A client on its way to the thread of its vSSD.
+pub(crate) struct Moving {
+    socket: UnixStream,
+    session: BlockSession,
+    hello: Hello,
+}
+
+/// See the module.
+pub(crate) struct BlockClients {
+    listener: Option<UnixListener>,
+    accepting: bool,
+    clients: Vec<Option<Client>>,
+    by_session: BTreeMap<BlockSession, usize>,
+    pub system_calls: u64,
+}
+
+impl BlockClients {
+    pub fn new(listener: Option<UnixListener>) -> BlockClients {
+        let clients = Vec::new();
+        BlockClients { listener, accepting: false, clients, by_session: BTreeMap::new(), system_calls: 0 }
+    }
+
+    /// Watches the listener.
+    pub fn watch(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
+        match &mut self.listener {
+            Some(listener) => registry.register(listener, token, Interest::READABLE),
+            None => Ok(()),
+        }
+    }
+
+    /// The listener may have more.
+    pub fn accept_soon(&mut self) {
+        self.accepting = true;
+    }
+
+    /// Something happened at one of the tokens of this module.
+    pub fn ready(&mut self, token: usize) {
+        let number = token - FIRST_TOKEN;
+        let Some(client) = self.clients.get_mut(number / 2).and_then(Option::as_mut) else { return };
+        if number.is_multiple_of(2) {
+            client.readable = true;
+        } else if let Stage::Attached(_, doorbell) = &client.stage {
+            system::quiet(doorbell);
+            self.system_calls += 1;
+        }
+    }
+
+    /// Takes a client of the socket, or one of another thread.
+    fn add(&mut self, registry: &Registry, mut client: Client) -> bool {
+        let number = match self.clients.iter().position(Option::is_none) {
+            Some(free) => free,
+            None if self.clients.len() < CLIENTS_MAX => {
+                self.clients.push(None);
+                self.clients.len() - 1
+            }
+            None => {
+                tracing::warn!("{CLIENTS_MAX} applications are attached; another is turned away");
+                return false;
+            }
+        };
+        let interest = Interest::READABLE;
+        if let Err(error) = registry.register(&mut client.socket, Token(FIRST_TOKEN + 2 * number), interest) {
+            tracing::warn!("an application cannot be watched and is turned away: {error}");
+            return false;
+        }
+        self.by_session.insert(client.session, number);
+        self.clients[number] = Some(client);
+        true
+    }
+
+    /// Takes a client of another thread and asks the shard.
+    pub fn adopt<D: Drive>(
+        &mut self,
+        moving: Moving,
+        shard: &mut D,
+        registry: &Registry,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let Moving { socket, session, hello } = moving;
+        let event = attach_event(&socket, session, &hello);
+        let stage = Stage::Asks(hello);
+        let client =
+            Client { socket, session, stage, readable: true, hello_by: Time::NEVER, answered: false };
+        if self.add(registry, client) {
+            shard.handle(event, now, actions);
+        }
+    }
+
+    fn hang_up(&mut self, number: usize, registry: &Registry) -> Option<Client> {
+        let mut client = self.clients[number].take()?;
+        self.by_session.remove(&client.session);
+        if let Err(error) = registry.deregister(&mut client.socket) {
+            tracing::debug!("an application cannot be unwatched: {error}");
+        }
+        if let Stage::Attached(_, doorbell) = &client.stage {
+            // The client has a copy of the descriptor: it stays in the epoll set unless it is taken out.
+            let _ = registry.deregister(&mut SourceFd(&doorbell.as_raw_fd()));
+        }
+        Some(client)
+    }
+
+    /// A round: new clients, what they say, what they ask for. Says whether there was anything.
+    pub fn work<D: Drive>(
+        &mut self,
+        shard: &mut D,
+        registry: &Registry,
+        next_session: &AtomicU64,
+        buffers: &mut BufferPool,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let mut worked = false;
+        if self.accepting {
+            worked = true;
+            self.accept(registry, next_session, now);
+        }
+        for number in 0..self.clients.len() {
+            let Some(client) = &mut self.clients[number] else { continue };
+            let (mut gone, mut event) = (false, None);
+            if client.readable {
+                worked = true;
+                (gone, event) = client.read(&mut self.system_calls);
+            }
+            gone |= client.hello_by <= now;
+            if let Stage::Attached(end, _) = &mut client.stage {
+                let mut bytes = 0;
+                for _ in 0..ENTRIES_PER_ROUND {
+                    if gone || bytes >= BYTES_PER_ROUND {
+                        break;
+                    }
+                    match end.take(buffers) {
+                        Ok(Some(command)) => {
+                            worked = true;
+                            bytes += command.data.as_ref().map_or(0, |data| data.len());
+                            let event = BlockEvent::Submitted { session: client.session, command };
+                            shard.handle(Event::Blocks(event), now, actions);
+                        }
+                        Ok(None) => break,
+                        Err(error) => {
+                            tracing::warn!("an application is hung up on: {error}");
+                            gone = true;
+                        }
+                    }
+                }
+            }
+            if let Some(event) = event {
+                shard.handle(event, now, actions);
+            }
+            if gone {
+                worked = true;
+                if let Some(client) = self.hang_up(number, registry)
+                    && !matches!(client.stage, Stage::Greets(..))
+                {
+                    let session = client.session;
+                    shard.handle(Event::Blocks(BlockEvent::Closed { session }), now, actions);
+                }
+            }
+        }
+        worked
+    }
+
+    fn accept(&mut self, registry: &Registry, next_session: &AtomicU64, now: Time) {
+        let Some(listener) = &self.listener else { return };
+        self.system_calls += 1;
+        match listener.accept() {
+            Ok((socket, _)) => {
+                let session = BlockSession(next_session.fetch_add(1, Ordering::Relaxed));
+                let stage = Stage::Greets([0; HELLO_SIZE_BYTES], 0);
+                let hello_by = now + HELLO_PATIENCE;
+                self.add(
+                    registry,
+                    Client { socket, session, stage, readable: true, hello_by, answered: false },
+                );
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.accepting = false,
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+            Err(error) => {
+                // The next one who connects is the next try.
+                tracing::warn!("an application cannot be accepted: {error}");
+                self.accepting = false;
+            }
+        }
+    }
+
+    /// Does what the shard asks. A client that belongs to another thread is given back with that thread's number.
+    pub fn act(
+        &mut self,
+        action: BlockAction,
+        registry: &Registry,
+    ) -> Result<Option<(ShardIndex, Moving)>, BlockSession> {
+        match action {
+            BlockAction::Answered { session, answer } => {
+                let client = self.by_session.get(&session).and_then(|&number| self.clients[number].as_mut());
+                if let Some(client) = client
+                    && let Stage::Attached(end, _) = &mut client.stage
+                {
+                    end.put(&answer);
+                    client.answered = true;
+                }
+            }
+            BlockAction::Attached { session, shape, layout } => {
+                let Some(&number) = self.by_session.get(&session) else { return Ok(None) };
+                if let Err(error) = self.attach(number, registry, shape, layout) {
+                    tracing::warn!("an application cannot be attached: {error}");
+                    self.hang_up(number, registry);
+                    return Err(session);
+                }
+            }
+            BlockAction::Refused { session, status, message } => {
+                let Some(&number) = self.by_session.get(&session) else { return Ok(None) };
+                if let Some(client) = self.hang_up(number, registry) {
+                    refuse(&client.socket, status, message);
+                }
+            }
+            BlockAction::Evicted { session } => {
+                if let Some(&number) = self.by_session.get(&session) {
+                    self.hang_up(number, registry);
+                }
+            }
+            BlockAction::Elsewhere { session, to } => {
+                let Some(&number) = self.by_session.get(&session) else { return Ok(None) };
+                let Some(Client { socket, session, stage: Stage::Asks(hello), .. }) =
+                    self.hang_up(number, registry)
+                else {
+                    return Ok(None);
+                };
+                return Ok(Some((to, Moving { socket, session, hello })));
+            }
+        }
+        Ok(None)
+    }
+
+    fn attach(
+        &mut self,
+        number: usize,
+        registry: &Registry,
+        shape: Shape,
+        layout: Layout,
+    ) -> std::io::Result<()> {
+        let client = self.clients[number].as_mut().expect("known by its session");
+        let memory = system::create_memory(layout.size_bytes())?;
+        let doorbell = system::create_doorbell()?;
+        let end = ServerEnd::new(system::map_memory(&memory, layout.size_bytes())?, layout);
+        let token = Token(FIRST_TOKEN + 2 * number + 1);
+        registry.register(&mut SourceFd(&doorbell.as_raw_fd()), token, Interest::READABLE)?;
+        let welcome = Welcome {
+            status: Status::Done,
+            shape,
+            entries: layout.entries,
+            slots: layout.slots,
+            slot_size_bytes: layout.slot_size_bytes,
+            message: String::new(),
+        };
+        let sent = system::send_with(&client.socket, &welcome.encode(), &[&memory, &doorbell]);
+        client.stage = Stage::Attached(end, doorbell);
+        sent
+    }
+
+    /// Wakes clients that wait, after a round's answers.
+    pub fn wake(&mut self) {
+        for client in self.clients.iter_mut().flatten() {
+            if !std::mem::take(&mut client.answered) {
+                continue;
+            }
+            if let Stage::Attached(end, _) = &client.stage
+                && end.is_waited_for()
+            {
+                system::futex_wake(end.futex());
+                self.system_calls += 1;
+            }
+        }
+    }
+
+    /// Says in every ring whether the thread sleeps. With `true`: whether it must not, because something came.
+    pub fn announce(&self, sleeps: bool) -> bool {
+        let mut ready = self.accepting;
+        for client in self.clients.iter().flatten() {
+            if let Stage::Attached(end, _) = &client.stage {
+                if sleeps {
+                    end.announce_sleep();
+                    ready |= end.is_ready();
+                } else {
+                    end.announce_awake();
+                }
+            }
+        }
+        ready
+    }
+
+    /// When the next client has been silent for too long.
+    pub fn deadline(&self) -> Time {
+        self.clients.iter().flatten().map(|client| client.hello_by).fold(Time::NEVER, Time::min)
+    }
+}
+
+impl Client {
+    /// Reads what is there. Says whether to hang up, and what to tell the shard.
+    fn read(&mut self, system_calls: &mut u64) -> (bool, Option<Event>) {
+        loop {
+            *system_calls += 1;
+            let Stage::Greets(bytes, len) = &mut self.stage else {
+                // After its hello a client has nothing to say: what comes is its end.
+                return match self.socket.read(&mut [0; 1]) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        self.readable = false;
+                        (false, None)
+                    }
+                    _ => (true, None),
+                };
+            };
+            match self.socket.read(&mut bytes[*len..]) {
+                Ok(0) => return (true, None),
+                Ok(more) => *len += more,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return (false, None);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return (true, None),
+            }
+            if *len < HELLO_SIZE_BYTES {
+                continue;
+            }
+            let Some(hello) = Hello::decode(bytes) else { return (true, None) };
+            if hello.version != VERSION {
+                let message = format!("the server speaks version {VERSION} of the protocol for erase blocks");
+                refuse(&self.socket, Status::Version, message);
+                return (true, None);
+            }
+            self.hello_by = Time::NEVER;
+            let event = attach_event(&self.socket, self.session, &hello);
+            self.stage = Stage::Asks(hello);
+            return (false, Some(event));
+        }
+    }
+}
+
+fn attach_event(socket: &UnixStream, session: BlockSession, hello: &Hello) -> Event {
+    let own = system::own_uid();
+    // Whoever the kernel does not know is nobody.
+    let uid = system::peer_uid(socket).unwrap_or(u32::MAX);
+    let is_privileged = uid == 0 || uid == own;
+    Event::Blocks(BlockEvent::Attach { session, vssd: hello.vssd.clone(), uid, is_privileged })
+}
+
+fn refuse(socket: &UnixStream, status: Status, message: String) {
+    let welcome =
+        Welcome { status, shape: Shape::default(), entries: 0, slots: 0, slot_size_bytes: 0, message };
+    // Whoever is gone does not need to know why.
+    let _ = system::send_with(socket, &welcome.encode(), &[]);
+}

@@ -1,0 +1,250 @@
+//! Applications at erase blocks: who may attach to which vSSD, and turns of what they ask.
+//!
+//! The driver has the shared memory and gives checked copies of entries (`diecut_blockspace::ring`); here each vSSD that
+//! serves blocks has at most one session. A session starts a bounded number of bytes per round, and nothing while the
+//! queues of its dies are full; no more wait here than its rings have entries.
+
+use crate::drive::ShardIndex;
+use crate::flash::Flash;
+use crate::shard::{Phase, Shard};
+use diecut_blockspace::session::{Answer, Command, Session};
+use diecut_blockspace::wire::{Shape, Status};
+use diecut_catalog::Serves;
+use diecut_media::Divide;
+use diecut_units::Time;
+use diecut_vssd::VssdId;
+use std::collections::VecDeque;
+
+pub use diecut_blockspace::ring::Layout;
+
+/// Bytes a session may start in one round; one entry always may.
+const ROUND_BYTES: usize = 128 << 10;
+/// What an entry counts besides its data.
+const ENTRY_BYTES: usize = 4 << 10;
+
+/// An application's attachment, numbered by the driver, unique over all shards and never used again while the process
+/// lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockSession(pub u64);
+
+/// What the driver tells of applications.
+#[derive(Debug)]
+pub enum BlockEvent {
+    /// One wants to attach.
+    Attach {
+        /// Number of the attachment.
+        session: BlockSession,
+        /// Name of the vSSD.
+        vssd: String,
+        /// User it runs as.
+        uid: u32,
+        /// Whether that user may attach to any vSSD: root, or the server's own.
+        is_privileged: bool,
+    },
+    /// One submitted an entry.
+    Submitted {
+        /// The attachment.
+        session: BlockSession,
+        /// The entry.
+        command: Command,
+    },
+    /// One is gone.
+    Closed {
+        /// The attachment.
+        session: BlockSession,
+    },
+}
+
+/// What a shard tells applications.
+#[derive(Debug)]
+pub enum BlockAction {
+    /// It is attached: give it rings of this layout.
+    Attached {
+        /// The attachment.
+        session: BlockSession,
+        /// Shape of the vSSD.
+        shape: Shape,
+        /// Sizes of rings and data area.
+        layout: Layout,
+    },
+    /// It is not, and will not be.
+    Refused {
+        /// The attachment.
+        session: BlockSession,
+        /// Why, for programs.
+        status: Status,
+        /// Why, for people.
+        message: String,
+    },
+    /// Another shard has the vSSD: tell that one.
+    Elsewhere {
+        /// The attachment.
+        session: BlockSession,
+        /// Which shard.
+        to: ShardIndex,
+    },
+    /// An answer.
+    Answered {
+        /// The attachment.
+        session: BlockSession,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Its vSSD is deleted, or the server stops: hang up.
+    Evicted {
+        /// The attachment.
+        session: BlockSession,
+    },
+}
+
+struct Open {
+    /// None: the application is gone and its operations are waited for.
+    session: Option<BlockSession>,
+    vssd: VssdId,
+    core: Session,
+    waiting: VecDeque<Command>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    open: Vec<Open>,
+    answers: Vec<Answer>,
+    pub actions: Vec<BlockAction>,
+}
+
+impl Blocks {
+    fn of(&mut self, session: BlockSession) -> Option<&mut Open> {
+        self.open.iter_mut().find(|open| open.session == Some(session))
+    }
+
+    fn close(&mut self, session: BlockSession) {
+        if let Some(open) = self.of(session) {
+            open.session = None;
+            open.waiting.clear();
+        }
+        self.forget_idle();
+    }
+
+    fn forget_idle(&mut self) {
+        self.open.retain(|open| open.session.is_some() || !open.core.is_idle());
+    }
+
+    /// Hangs up on whoever holds the vSSD, or on all. Says whether nothing of theirs is under way any more.
+    pub fn evict(&mut self, vssd: Option<VssdId>) -> bool {
+        let chosen = |open: &&mut Open| vssd.is_none_or(|vssd| open.vssd == vssd);
+        for open in self.open.iter_mut().filter(chosen) {
+            if let Some(session) = open.session.take() {
+                self.actions.push(BlockAction::Evicted { session });
+            }
+            open.waiting.clear();
+        }
+        self.forget_idle();
+        !self.open.iter().any(|open| vssd.is_none_or(|vssd| open.vssd == vssd))
+    }
+
+    fn tell(&mut self, at: usize) {
+        let session = self.open[at].session;
+        for answer in self.answers.drain(..) {
+            // What was under way for somebody who is gone is answered to nobody.
+            if let Some(session) = session {
+                self.actions.push(BlockAction::Answered { session, answer });
+            }
+        }
+    }
+
+    /// Starts what waits, a bounded part of it.
+    pub fn admit<M: Divide>(&mut self, flash: &mut Flash<M>, now: Time) {
+        for at in 0..self.open.len() {
+            let mut started_bytes = 0;
+            while started_bytes < ROUND_BYTES && flash.pool.has_room(self.open[at].vssd) {
+                let open = &mut self.open[at];
+                let Some(command) = open.waiting.pop_front() else { break };
+                started_bytes += ENTRY_BYTES + command.data.as_ref().map_or(0, |data| data.len());
+                let mut space = flash.pool.space(open.vssd, &mut flash.media, now);
+                open.core.submit(command, &mut space, &mut self.answers);
+                self.tell(at);
+            }
+        }
+    }
+
+    /// Takes the answers of the pool.
+    pub fn complete<M: Divide>(&mut self, flash: &mut Flash<M>) {
+        for (vssd, completion) in flash.block_completions.drain(..) {
+            let Some(at) = self.open.iter().position(|open| open.vssd == vssd) else { continue };
+            self.open[at].core.complete(completion, &mut self.answers);
+            self.tell(at);
+        }
+        self.forget_idle();
+    }
+
+    /// Whether [`Blocks::admit`] has something to do.
+    pub fn has_work<M: Divide>(&self, flash: &Flash<M>) -> bool {
+        !self.actions.is_empty()
+            || self.open.iter().any(|open| !open.waiting.is_empty() && flash.pool.has_room(open.vssd))
+    }
+}
+
+impl<M: Divide> Shard<M> {
+    pub(crate) fn blocks_event(&mut self, event: BlockEvent, now: Time) {
+        match event {
+            BlockEvent::Attach { session, vssd, uid, is_privileged } => {
+                let action = self.attach_blocks(session, &vssd, uid, is_privileged, now);
+                self.blocks.actions.push(action);
+            }
+            BlockEvent::Submitted { session, command } => {
+                // One that was evicted meanwhile gets no answer.
+                if let Some(open) = self.blocks.of(session) {
+                    open.waiting.push_back(command);
+                }
+            }
+            BlockEvent::Closed { session } => self.blocks.close(session),
+        }
+    }
+
+    fn attach_blocks(
+        &mut self,
+        session: BlockSession,
+        name: &str,
+        uid: u32,
+        is_privileged: bool,
+        now: Time,
+    ) -> BlockAction {
+        let refuse = |status, message| BlockAction::Refused { session, status, message };
+        if self.phase == Phase::Failed {
+            return refuse(Status::Refused, self.failure().unwrap_or("the server failed").to_owned());
+        }
+        let record = self.state.vssds.get(name);
+        let allowed = record.and_then(|record| match record.serves {
+            Serves::Volumes => None,
+            Serves::Blocks { uid: owner } => {
+                (is_privileged || owner == Some(uid)).then_some(VssdId(record.number))
+            }
+        });
+        // Whoever may not attach learns no more than that.
+        let Some(vssd) = allowed else {
+            let message = format!(
+                "there is no vSSD \"{name}\" that serves erase blocks to user {uid}; see `diecut vssd list`, and make one with \
+                 `--use blocks --uid {uid}`"
+            );
+            return refuse(Status::Refused, message);
+        };
+        let home = if self.is_member() { self.index } else { ShardIndex(self.ledger.shard_of(vssd.0)) };
+        if home != self.index {
+            return BlockAction::Elsewhere { session, to: home };
+        }
+        if !self.flash.pool.vssd_ids().any(|id| id == vssd) {
+            return refuse(Status::Refused, format!("vSSD \"{name}\" is being deleted"));
+        }
+        if self.blocks.open.iter().any(|open| open.vssd == vssd) {
+            let message =
+                format!("vSSD \"{name}\" is held by another application; try again when that is gone");
+            return refuse(Status::Held, message);
+        }
+        let space = self.flash.pool.space(vssd, &mut self.flash.media, now);
+        let layout = Session::layout_for(&space);
+        let (shape, core) = (Session::shape_of(&space), Session::new(&space, layout.slot_size_bytes));
+        self.blocks.open.push(Open { session: Some(session), vssd, core, waiting: VecDeque::new() });
+        BlockAction::Attached { session, shape, layout }
+    }
+}
