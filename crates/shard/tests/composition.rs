@@ -132,6 +132,7 @@ fn vssd(name: &str, isolation: Isolation, throughput_level: u32) -> VssdSpec {
         weight: 100,
         rate_limit_bytes_per_second: 0,
         sharing: Sharing::WorkConserving,
+        serves: Default::default(),
     }
 }
 
