@@ -106,7 +106,7 @@ impl Session {
         }
     }
 
-    /// Rings and a data area for a space: a slot holds a program unit, or [`SLOT_LEAST_BYTES`].
+    /// Rings and a data area for a space: a slot holds a program unit, or `SLOT_LEAST_BYTES`.
     pub fn layout_for(space: &dyn EraseBlockSpace) -> Layout {
         let unit_bytes = space.shape().program_unit_ius() * IU_SIZE_BYTES as u32;
         Layout { entries: ENTRIES, slots: ENTRIES, slot_size_bytes: unit_bytes.max(SLOT_LEAST_BYTES) }
