@@ -22,6 +22,8 @@ const ANSWER_TIME_MAX: Span = Span::from_secs(120);
 const REST_TIME_MAX: Span = Span::from_secs(120);
 /// Turns of the loop without time passing: more is a system that goes round in circles.
 const TURNS_MAX: u32 = 100_000;
+/// Turns without anything asked or answered: far more than any wait that ends.
+const IDLE_TURNS_MAX: u32 = 500_000;
 /// Restarts in a row that a cut may spoil.
 const FAILED_RESTARTS_MAX: u32 = 3;
 /// Rounds of small writes at most, and writes of each lane in one.
@@ -286,7 +288,7 @@ impl Runner<'_> {
     /// Lets the lanes play until all their steps are answered.
     fn drive(&mut self) {
         let mut answers = Vec::new();
-        let (mut turns, mut turn_time) = (0, self.now);
+        let (mut turns, mut turn_time, mut idle_turns) = (0, self.now, 0);
         while !self.stop {
             self.strike_faults();
             if self.system.power_is_lost() {
@@ -309,7 +311,13 @@ impl Runner<'_> {
                 return self.found(Finding::Liveness, format!("time stands still at {} ns", self.now.0));
             }
             if issued || answered || self.system.power_is_lost() {
+                idle_turns = 0;
                 continue;
+            }
+            idle_turns += 1;
+            if idle_turns > IDLE_TURNS_MAX {
+                // Hosts that ask again and again whether a reset is over would make the wait for an answer long.
+                return self.found(Finding::Liveness, format!("{IDLE_TURNS_MAX} turns without an answer"));
             }
             let administrated = self.administrator.as_ref().is_none_or(Administrator::is_done);
             let idle = administrated
