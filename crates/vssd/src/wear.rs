@@ -184,7 +184,10 @@ impl Pool {
         for (number, die) in self.dies.iter_mut().enumerate() {
             let sound = |word: u64| if word < COUNT_MAX { word } else { 0 };
             let [migration, inside, journal, _] = table.die_wear(number as u32).map(sound);
-            let host = die.erases.saturating_sub(migration).saturating_sub(inside);
+            // No part is more than the sum, whatever the table says.
+            let migration = migration.min(die.erases);
+            let inside = inside.min(die.erases - migration);
+            let host = die.erases - migration - inside;
             die.wear = DieWear { host, migration, inside, journal };
         }
         for unit in self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units) {

@@ -69,6 +69,8 @@ fn seeds() -> Vec<Vec<u8>> {
         [&[0][..], &whole, &block_edit(10, 1, 0, 0, 1), &pages].concat(),
         [&[0][..], &whole, &shared, &block_edit(60, 2, 0, 1, 2), &block_edit(61, 0, 0, 0, 3)].concat(),
         [&[1][..], &block_edit(20, 1, 0, 0, 0), &[RAW, 8, 0, 1, 2]].concat(),
+        // More erases by one cause than by all.
+        vec![0, 1, 0, 15, 0, 1, 1, 0, 20, 0, 1, 0, 0, 0],
     ]
 }
 
