@@ -118,7 +118,7 @@ impl Store {
                 let shape = space.shape();
                 let written = held.written_pages / shape.program_unit_pages;
                 // A cut can tear the last units, and an anchor that ends there never counted.
-                if unit + 2 + shape.unsafe_units <= written {
+                if shape.is_settled(unit, written) {
                     diecut_units::mark!("volume: anchor lost");
                     opening.records_lost = true;
                 }
@@ -341,7 +341,7 @@ impl Store {
         let opening = self.opening.as_mut().expect("opening");
         let written = opening.written.get(&(block.unit.0, block.index)).copied().unwrap_or(0)
             / shape.program_unit_pages;
-        if unit / width + 2 + shape.unsafe_units > written {
+        if !shape.is_settled(unit / width, written) {
             return;
         }
         diecut_units::mark!("volume: head lost");
@@ -390,7 +390,7 @@ impl Store {
             }
             let written = opening.written.get(&(block.unit.0, block.index)).copied().unwrap_or(0)
                 / layout.shape.program_unit_pages;
-            proven &= unit / layout.width + 2 + layout.shape.unsafe_units <= written;
+            proven &= layout.shape.is_settled(unit / layout.width, written);
         }
         if proven || head.data_count == 0 {
             self.accept(chunk, space);

@@ -266,6 +266,45 @@ impl Pool {
         }
     }
 
+    /// Takes the appends to a block out of the queues of its die, in their order. Cold.
+    pub(crate) fn take_queued_appends(&mut self, block: u32, taken: &mut Vec<u32>) {
+        let number = self.die_of(block);
+        let Pool { dies, ops, vssds, vssd_numbers, room_changes, .. } = self;
+        let die = &mut dies[number];
+        for flow in &mut die.flows {
+            let before = taken.len();
+            let mut stays = |at: &u32| {
+                let op = ops[*at as usize].as_ref().expect("it lives");
+                let goes = op.block == block && op.kind == Kind::Append;
+                if goes {
+                    taken.push(*at);
+                }
+                !goes
+            };
+            flow.classes.iter_mut().for_each(|class| class.retain(&mut stays));
+            flow.parked.retain(&mut stays);
+            if taken.len() == before {
+                continue;
+            }
+            let left = flow.classes.iter().map(|class| class.len() as u32).sum();
+            let gone = flow.queued - left;
+            flow.queued = left;
+            die.queued -= gone;
+            let parked_gone = (taken.len() - before) as u32 - gone;
+            if parked_gone > 0 {
+                let owner = ops[taken[before] as usize].as_ref().expect("it lives").owner;
+                let vssd = &mut vssds[usize::from(vssd_numbers[owner.0 as usize])];
+                vssd.parked -= parked_gone;
+                if vssd.parked == 0 {
+                    room_changes.push(owner);
+                }
+            }
+        }
+        for flow in 0..self.dies[number].flows.len() {
+            self.unpark(number, flow);
+        }
+    }
+
     /// Hands operations to a die until its window is full.
     pub(crate) fn dispatch<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
         loop {

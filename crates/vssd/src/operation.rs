@@ -5,7 +5,7 @@ use crate::pool::{POOL_TOKEN_BIT, Pool};
 use crate::table::BlockState;
 use crate::{IoClass, LogicalBlock, OobRecord, SpaceCompletion, SpaceError, SpaceToken, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation};
-use diecut_units::{IU_SIZE_BYTES, Time, mutant};
+use diecut_units::{IU_SIZE_BYTES, Time, mark, mutant};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -176,7 +176,14 @@ impl Pool {
                         Err(self.translate(&op, error))
                     }
                 };
+                let failed = result.is_err();
                 self.answer(&op, result, None, None);
+                if failed
+                    && self.blocks[op.block as usize].failed
+                    && !mutant!("vssd: queued behind a failed program")
+                {
+                    self.fail_queued(op.block);
+                }
             }
             _ => self.erase_completed(&op, completion.result),
         }
@@ -240,6 +247,20 @@ impl Pool {
             } else {
                 block.waiting.push_back(at);
             }
+        }
+    }
+
+    /// Answers the appends to a block that wait at its die, after a program failed there. On flash behind the failed one
+    /// nobody could tell them, after the death of the process, from what was acknowledged.
+    fn fail_queued(&mut self, number: u32) {
+        let mut queued = Vec::new();
+        self.take_queued_appends(number, &mut queued);
+        for at in queued {
+            mark!("vssd: append queued behind a failed program");
+            let op = self.ops[at as usize].take().expect("it lives");
+            self.free_ops.push(at);
+            let error = self.append_failed(&op);
+            self.answer(&op, Err(error), None, None);
         }
     }
 

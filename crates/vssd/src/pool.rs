@@ -108,6 +108,7 @@ impl Pool {
             page_size_bytes: geometry.page_size_bytes,
             program_unit_pages: capabilities.program_unit_pages,
             unsafe_units: capabilities.unsafe_units,
+            pipelined_units: 0,
             oob_size_bytes: geometry.oob_size_bytes,
             holder_oob_offset: crate::OOB_RECORD_SIZE_BYTES as u32,
             content_mode: capabilities.content_mode,

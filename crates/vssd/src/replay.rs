@@ -42,6 +42,9 @@ impl Pool {
     /// lead there. An empty medium is made new.
     pub fn open_from_flash<M: Media + ?Sized>(media: &mut M, config: PoolConfig, now: Time) -> Pool {
         let mut pool = Pool::create(media, config);
+        // How much was programmed is found by looking: what followed a failed program is found, too. With protected memory
+        // only what completed is counted.
+        pool.shape.pipelined_units = u32::from(pool.config.program_window).saturating_sub(1);
         let shape = UnitShape::new(&pool.geometry, media.capabilities());
         let copies = Journal::blocks(pool.system_area(), &pool.geometry);
         let table_units = shape.table_units(pool.table_size_bytes());

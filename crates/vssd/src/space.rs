@@ -55,6 +55,9 @@ pub struct BlockShape {
     pub program_unit_pages: u32,
     /// How many trailing units of an open block a power cut can destroy (`Capabilities::unsafe_units`).
     pub unsafe_units: u32,
+    /// How many units may be on flash behind one whose program failed, if the process died before it could be written down:
+    /// those that the medium had already when it failed. Nobody was ever told that they are durable.
+    pub pipelined_units: u32,
     /// OOB bytes of a page, as passed to append and read.
     pub oob_size_bytes: u32,
     /// The holder's part of each page's OOB starts here; what lies before belongs to `vssd`.
@@ -64,6 +67,12 @@ pub struct BlockShape {
 }
 
 impl BlockShape {
+    /// Whether a unit of a block with `written_units` units on flash is none of those that may be damaged without having
+    /// been acknowledged: the last one, those that a power cut destroys with it, and those around a failed program.
+    pub fn is_settled(&self, unit: u32, written_units: u32) -> bool {
+        unit + 2 + self.unsafe_units.max(self.pipelined_units) <= written_units
+    }
+
     /// IUs of a page.
     pub const fn ius_per_page(&self) -> u32 {
         self.page_size_bytes / IU_SIZE_BYTES as u32

@@ -41,6 +41,7 @@ impl CompactSpace {
             page_size_bytes: 16384,
             program_unit_pages: 4,
             unsafe_units: 0,
+            pipelined_units: 0,
             oob_size_bytes: 64,
             holder_oob_offset: 32,
             content_mode: ContentMode::Tags,

@@ -67,6 +67,7 @@ pub fn shape(content_mode: ContentMode, unsafe_units: u32) -> BlockShape {
         page_size_bytes: 16384,
         program_unit_pages: 2,
         unsafe_units,
+        pipelined_units: 0,
         oob_size_bytes: 64,
         holder_oob_offset: 32,
         content_mode,
