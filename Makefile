@@ -1,4 +1,4 @@
-.PHONY: setup run demo test night check bench
+.PHONY: setup run demo test night check bench install
 
 # Packages and toolchain components on a fresh machine, without asking.
 setup:
@@ -37,3 +37,9 @@ bench:
 	cargo build --release --quiet -p diecut-volume --example engine
 	cargo build --release --quiet -p diecut-emulator --example die_commands
 	target/release/diecut-bench all $(BENCH)
+
+# The C interface of erase blocks for applications: diecut.h, libdiecut.so, libdiecut.a, diecut.pc. DESTDIR is for packages.
+PREFIX ?= /usr/local
+install: setup
+	cargo build --release --quiet -p diecut-abi
+	@DESTDIR=$(DESTDIR) scripts/install.sh $(PREFIX)

@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 missing=()
 { command -v cc && command -v c++; } >/dev/null || missing+=(build-essential)
 command -v git >/dev/null || missing+=(git)
+command -v pkg-config >/dev/null || missing+=(pkg-config)
 command -v setpriv >/dev/null || missing+=(util-linux)
 if [ ${#missing[@]} -gt 0 ]; then
   if [ "$(id -u)" != 0 ]; then

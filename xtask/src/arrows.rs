@@ -18,6 +18,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("target", &["namespace", "nvme"]),
     ("catalog", &["media"]),
     ("blockspace", &["media", "emulator", "vssd"]),
+    ("abi", &["blockspace"]),
     (
         "shard",
         &[

@@ -12,10 +12,11 @@ use crate::wire::{
 use diecut_units::IU_SIZE_BYTES;
 use diecut_vssd::{LogicalBlock, Purpose, UnitIndex};
 use std::io::{self, Write};
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long a waiting thread sleeps before it looks whether the server is still there.
@@ -88,13 +89,16 @@ pub struct Client {
     slot_size_bytes: u32,
 }
 
-/// An operation under way. Dropped, its answer is thrown away.
+/// An operation under way. Dropped, its answer is thrown away. It borrows the client, or shares it ([`SharedTicket`]).
 #[must_use]
-pub struct Ticket<'a> {
-    client: &'a Client,
+pub struct Ticket<C: Deref<Target = Client>> {
+    client: C,
     place: u32,
     is_over: bool,
 }
+
+/// An operation under way that keeps its client alive.
+pub type SharedTicket = Ticket<Arc<Client>>;
 
 impl Client {
     /// Attaches. What to keep must be said with [`Client::keep`] before anything is changed.
@@ -286,13 +290,22 @@ impl Client {
     ///
     /// # Errors
     /// [`Status::Invalid`] for too many bytes or not whole IUs; the server is gone.
-    pub fn begin_append(&self, block: LogicalBlock, bytes: &[u8]) -> Result<Ticket<'_>, BlockError> {
-        let mut entry = Submission::new(Opcode::Append, block);
-        if !bytes.len().is_multiple_of(IU_SIZE_BYTES) || bytes.len() > self.slot_size_bytes as usize {
-            return Err(BlockError::Status(Status::Invalid));
-        }
-        entry.count = (bytes.len() / IU_SIZE_BYTES) as u32;
+    pub fn begin_append(&self, block: LogicalBlock, bytes: &[u8]) -> Result<Ticket<&Client>, BlockError> {
+        let entry = self.append_entry(block, bytes)?;
         self.begin(entry, bytes)
+    }
+
+    /// As [`Client::begin_append`], for callers that cannot borrow.
+    ///
+    /// # Errors
+    /// As [`Client::begin_append`].
+    pub fn begin_append_shared(
+        self: &Arc<Client>,
+        block: LogicalBlock,
+        bytes: &[u8],
+    ) -> Result<SharedTicket, BlockError> {
+        let entry = self.append_entry(block, bytes)?;
+        Client::begin_of(Arc::clone(self), entry, bytes)
     }
 
     /// Starts a read of at most [`Client::read_max_bytes`].
@@ -304,7 +317,40 @@ impl Client {
         block: LogicalBlock,
         offset_bytes: u64,
         len_bytes: usize,
-    ) -> Result<Ticket<'_>, BlockError> {
+    ) -> Result<Ticket<&Client>, BlockError> {
+        let entry = self.read_entry(block, offset_bytes, len_bytes)?;
+        self.begin(entry, &[])
+    }
+
+    /// As [`Client::begin_read`], for callers that cannot borrow.
+    ///
+    /// # Errors
+    /// As [`Client::begin_append`].
+    pub fn begin_read_shared(
+        self: &Arc<Client>,
+        block: LogicalBlock,
+        offset_bytes: u64,
+        len_bytes: usize,
+    ) -> Result<SharedTicket, BlockError> {
+        let entry = self.read_entry(block, offset_bytes, len_bytes)?;
+        Client::begin_of(Arc::clone(self), entry, &[])
+    }
+
+    fn append_entry(&self, block: LogicalBlock, bytes: &[u8]) -> Result<Submission, BlockError> {
+        let mut entry = Submission::new(Opcode::Append, block);
+        if !bytes.len().is_multiple_of(IU_SIZE_BYTES) || bytes.len() > self.slot_size_bytes as usize {
+            return Err(BlockError::Status(Status::Invalid));
+        }
+        entry.count = (bytes.len() / IU_SIZE_BYTES) as u32;
+        Ok(entry)
+    }
+
+    fn read_entry(
+        &self,
+        block: LogicalBlock,
+        offset_bytes: u64,
+        len_bytes: usize,
+    ) -> Result<Submission, BlockError> {
         let invalid = BlockError::Status(Status::Invalid);
         let iu = IU_SIZE_BYTES as u64;
         if !len_bytes.is_multiple_of(IU_SIZE_BYTES)
@@ -316,7 +362,7 @@ impl Client {
         let mut entry = Submission::new(Opcode::Read, block);
         entry.first = u32::try_from(offset_bytes / iu).map_err(|_| invalid)?;
         entry.count = (len_bytes / IU_SIZE_BYTES) as u32;
-        self.begin(entry, &[])
+        Ok(entry)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -324,7 +370,21 @@ impl Client {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn begin(&self, mut entry: Submission, data: &[u8]) -> Result<Ticket<'_>, BlockError> {
+    fn begin(&self, entry: Submission, data: &[u8]) -> Result<Ticket<&Client>, BlockError> {
+        Client::begin_of(self, entry, data)
+    }
+
+    fn begin_of<C: Deref<Target = Client>>(
+        client: C,
+        entry: Submission,
+        data: &[u8],
+    ) -> Result<Ticket<C>, BlockError> {
+        let place = client.submit(entry, data)?;
+        Ok(Ticket { client, place, is_over: false })
+    }
+
+    /// Returns the place of the operation.
+    fn submit(&self, mut entry: Submission, data: &[u8]) -> Result<u32, BlockError> {
         let mut state = self.lock();
         let place = loop {
             self.reap(&mut state);
@@ -346,7 +406,7 @@ impl Client {
         if ring {
             system::ring(&self.doorbell);
         }
-        Ok(Ticket { client: self, place, is_over: false })
+        Ok(place)
     }
 
     fn reap(&self, state: &mut State) {
@@ -393,7 +453,7 @@ impl Client {
     }
 }
 
-impl Ticket<'_> {
+impl<C: Deref<Target = Client>> Ticket<C> {
     /// Whether the operation is over. [`Ticket::wait`] does not wait then.
     pub fn poll(&self) -> bool {
         let mut state = self.client.lock();
@@ -448,7 +508,7 @@ impl Ticket<'_> {
     }
 }
 
-impl Drop for Ticket<'_> {
+impl<C: Deref<Target = Client>> Drop for Ticket<C> {
     fn drop(&mut self) {
         let mut state = self.client.lock();
         let place = self.place as usize;

@@ -34,5 +34,5 @@ pub mod session;
 pub mod system;
 pub mod wire;
 
-pub use client::{Attach, AttachError, BlockError, Client};
+pub use client::{Attach, AttachError, BlockError, Client, SharedTicket, Ticket};
 pub use diecut_vssd::{LogicalBlock, Purpose, UnitIndex};

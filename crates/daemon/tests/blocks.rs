@@ -3,8 +3,10 @@
 //! program, started again) on a device in a file; content follows from the block's place in the order of allocations, so a checker needs no copy.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+mod block_server;
+
+use block_server::{Server, write_setup};
 use diecut_api::route;
-use diecut_api::setup::Setup;
 use diecut_blockspace::ring::{Layout, private_words};
 use diecut_blockspace::system;
 use diecut_blockspace::wire::{HELLO_SIZE_BYTES, Hello, Status, VERSION, WELCOME_SIZE_BYTES, Welcome};
@@ -12,109 +14,10 @@ use diecut_blockspace::{Attach, AttachError, BlockError, Client, LogicalBlock, P
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-struct Server {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl Server {
-    fn start(folder: &Path, shards: u16) -> Server {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "server_to_be_killed", "--nocapture"])
-            .env("DIECUT_TEST_SERVER", folder)
-            .env("DIECUT_TEST_SHARDS", shards.to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        while !lines.next().expect("the server says where it listens").unwrap().starts_with("listening") {}
-        // Nobody reads the rest, but the pipe has room for it.
-        std::mem::forget(lines);
-        Server { child, folder: folder.to_owned() }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.join("blocks.sock")
-    }
-
-    fn try_attach(&self, vssd: &str) -> Result<Client, AttachError> {
-        Client::attach(Attach { socket: &self.socket(), vssd })
-    }
-
-    /// Attaches as soon as whoever was there before is gone.
-    fn attach(&self, vssd: &str) -> Client {
-        for _ in 0..500 {
-            match self.try_attach(vssd) {
-                Err(AttachError::Refused { status: Status::Held, .. }) => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                other => return other.unwrap(),
-            }
-        }
-        panic!("a dead client holds {vssd}");
-    }
-
-    /// A request of an administrator: status line, headers and body of the answer.
-    fn ask(&self, method: &str, path: &str, body: &str) -> String {
-        let mut socket = UnixStream::connect(self.folder.join("control.sock")).unwrap();
-        let length = body.len();
-        write!(
-            socket,
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
-             content-length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
-        answer
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Not a test by itself: the server that tests start and kill.
-#[test]
-fn server_to_be_killed() {
-    let Ok(folder) = std::env::var("DIECUT_TEST_SERVER") else { return };
-    let folder = PathBuf::from(folder);
-    let text = std::fs::read_to_string(folder.join("setup.toml")).unwrap();
-    let mut setup = Setup::from_toml(&text).unwrap();
-    setup.device.profile = folder.join("small.toml").display().to_string();
-    setup.server.listen = "127.0.0.1:0".parse().unwrap();
-    setup.server.data = folder;
-    setup.server.shards = std::env::var("DIECUT_TEST_SHARDS").unwrap().parse().unwrap();
-    diecut_daemon::serve::serve(&setup, None, |text| println!("\n{text}")).unwrap();
-}
-
-fn write_setup(folder: &Path) {
-    let tiny =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"))
-            .unwrap();
-    let own = tiny
-        .replace("channels = 2\n", "channels = 4\n")
-        .replace("blocks_per_plane = 40\n", "blocks_per_plane = 100\n");
-    assert_ne!(own, tiny);
-    std::fs::write(folder.join("small.toml"), own).unwrap();
-    let mut setup = "[device]\nprofile = \"small.toml\"\nprotected_memory = \"64 MiB\"\n".to_owned();
-    for name in ["a", "b"] {
-        setup += &format!(
-            "[[tenant]]\nname = \"{name}\"\n\
-             [[vssd]]\nname = \"blocks-{name}\"\ntenant = \"{name}\"\nisolation = \"channel\"\ncapacity = \"1 MiB\"\n\
-             use = \"blocks\"\nuid = 4242\n"
-        );
-    }
-    std::fs::write(folder.join("setup.toml"), setup).unwrap();
-}
 
 fn content(block: LogicalBlock, purpose: u8, page: u64, len: usize) -> Vec<u8> {
     let seed = u64::from(block.index) << 32 | u64::from(block.unit.0) << 16 | u64::from(purpose) | page << 48;
@@ -313,7 +216,7 @@ fn who_misuses_socket_and_rings_is_hung_up_on_and_not_felt() {
         }
         let tail = if seed % 4 == 0 { u64::MAX - seed } else { u64::from(entries) };
         words[128 / 8].store(tail, Ordering::SeqCst);
-        for _ in 0..seed {
+        for _ in 0..=seed {
             system::ring(&descriptors[1]);
         }
         if tail > u64::from(entries) {
