@@ -31,7 +31,7 @@ static STAGES: [(&str, Work); 8] = [
     (
         "no protected memory",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..100",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..200",
         ),
     ),
     (

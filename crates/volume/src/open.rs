@@ -14,7 +14,7 @@ use diecut_log::{
 };
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{
-    EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError, SpaceToken,
+    EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError, SpaceToken, UnitIndex,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +65,8 @@ pub(crate) struct Opening {
     blocks: Vec<HeldBlock>,
     marks: Vec<Option<mark::Mark>>,
     outstanding: usize,
-    written: BTreeMap<(u16, u32), u32>,
+    /// Pages of each erase block, by unit and number: looked up for every program unit of every chunk.
+    written: Vec<Vec<u32>>,
     /// A chunk whose data is being checked, by segment: reads under way and whether all was right.
     checking: BTreeMap<u32, (RecoveredChunk, u32, bool)>,
     pub(crate) chunks: Vec<RecoveredChunk>,
@@ -167,9 +168,11 @@ impl Store {
         }
         opening.found = FoundPieces::default();
         opening.marks = vec![None; opening.blocks.len()];
+        let blocks_of = |unit| vec![0; space.blocks_of_unit(UnitIndex(unit)) as usize];
+        opening.written = (0..space.unit_count()).map(blocks_of).collect();
         let size = space.shape().oob_size_bytes as usize;
         for (index, held) in opening.blocks.iter().enumerate() {
-            opening.written.insert((held.block.unit.0, held.block.index), held.written_pages);
+            opening.written[usize::from(held.block.unit.0)][held.block.index as usize] = held.written_pages;
             if held.written_pages > 0 {
                 opening.outstanding += 1;
                 let oob = self.log.pool().take_zeroed(size);
@@ -339,8 +342,8 @@ impl Store {
         }
         let (block, _) = self.log.block_of(layout.address(SegmentIndex(segment), unit * unit_ius));
         let opening = self.opening.as_mut().expect("opening");
-        let written = opening.written.get(&(block.unit.0, block.index)).copied().unwrap_or(0)
-            / shape.program_unit_pages;
+        let written =
+            opening.written[usize::from(block.unit.0)][block.index as usize] / shape.program_unit_pages;
         if !shape.is_settled(unit / width, written) {
             return;
         }
@@ -388,7 +391,7 @@ impl Store {
             if block == NO_BLOCK {
                 return;
             }
-            let written = opening.written.get(&(block.unit.0, block.index)).copied().unwrap_or(0)
+            let written = opening.written[usize::from(block.unit.0)][block.index as usize]
                 / layout.shape.program_unit_pages;
             proven &= layout.shape.is_settled(unit / layout.width, written);
         }

@@ -31,7 +31,7 @@ pub(crate) struct Child {
 pub(crate) const CHILDREN: [Child; 3] = [
     Child {
         id: "e",
-        what: "volume engine alone, 256 GiB map, 28 % over-provisioning, random 4 KiB writes after two overwrites",
+        what: "volume engine alone (without what stands in for flash), 256 GiB map, 28 % over-provisioning, random 4 KiB writes after two overwrites",
         example: ["diecut-volume", "engine"],
         arguments: &[],
         line: "measured: ",
