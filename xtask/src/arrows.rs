@@ -19,6 +19,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("catalog", &["media"]),
     ("blockspace", &["media", "emulator", "vssd"]),
     ("abi", &["blockspace"]),
+    ("blockfile", &["blockspace"]),
     (
         "shard",
         &[

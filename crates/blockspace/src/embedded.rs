@@ -6,7 +6,7 @@ use crate::ring::{Layout, ServerEnd};
 use crate::session::{Answer, Session};
 use crate::system;
 use crate::wire::Shape;
-use diecut_emulator::{Device, Options, Profile};
+use diecut_emulator::{Device, Fault, Options, Profile};
 use diecut_media::Media;
 use diecut_units::{BufferPool, Time};
 use diecut_vssd::{Isolation, Pool, PoolConfig, VssdId};
@@ -30,6 +30,19 @@ struct Newcomer {
     memory: OwnedFd,
     doorbell: OwnedFd,
     socket: UnixStream,
+    ending: Ending,
+}
+
+/// How an attachment ends, if the application does not end it: after so many operations of the device (programs, reads,
+/// erases), its first one counted as 0. The client sees a server that is gone; the next attach finds what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By the application alone.
+    Never,
+    /// The power goes while that operation is at work: programs are torn, and what they put at risk with them.
+    PowerCut(u64),
+    /// The server dies before that operation; the device keeps its power.
+    ServerDeath(u64),
 }
 
 impl Embedded {
@@ -41,11 +54,23 @@ impl Embedded {
     /// # Panics
     /// If the device of a profile that comes with diecut cannot hold a vSSD.
     pub fn new(profile: &str) -> Result<Embedded, AttachError> {
+        Embedded::with_seed(profile, Options::default().seed)
+    }
+
+    /// As [`Embedded::new`]; the seed says which blocks are bad, and what a power cut leaves.
+    ///
+    /// # Errors
+    /// As [`Embedded::new`].
+    ///
+    /// # Panics
+    /// As [`Embedded::new`].
+    pub fn with_seed(profile: &str, seed: u64) -> Result<Embedded, AttachError> {
         let profile = Profile::named(profile).map_err(std::io::Error::other)?;
-        let mut device = Device::create(&profile, Options::default()).map_err(std::io::Error::other)?;
+        let options = Options { seed, ..Options::default() };
+        let mut device = Device::create(&profile, options).map_err(std::io::Error::other)?;
         let mut config = PoolConfig::suited_to(device.geometry());
         config.levels.channels = vec![device.geometry().channels.into()];
-        let mut pool = Pool::create(&device, config);
+        let mut pool = open(&device, &config);
         let vssd = pool.alloc_vssd(Isolation::Channel, 0, 1).expect("an empty device has room");
         let space = pool.space(vssd, &mut device, Time::ZERO);
         let shape = Session::shape_of(&space);
@@ -53,7 +78,7 @@ impl Embedded {
         let (clients, newcomers) = channel();
         let thread = std::thread::Builder::new()
             .name("embedded".to_owned())
-            .spawn(move || serve(device, pool, vssd, layout, &newcomers))?;
+            .spawn(move || serve(device, pool, &config, vssd, layout, &newcomers))?;
         Ok(Embedded { clients: Some(clients), thread: Some(thread), layout, shape })
     }
 
@@ -62,13 +87,21 @@ impl Embedded {
     /// # Errors
     /// If the system has no memory for it.
     pub fn attach(&self) -> Result<Client, AttachError> {
+        self.attach_until(Ending::Never)
+    }
+
+    /// Attaches until something happens.
+    ///
+    /// # Errors
+    /// As [`Embedded::attach`].
+    pub fn attach_until(&self, ending: Ending) -> Result<Client, AttachError> {
         let memory = system::create_memory(self.layout.size_bytes())?;
         let doorbell = system::create_doorbell()?;
         let (own, other) = UnixStream::pair()?;
         let words = system::map_memory(&memory, self.layout.size_bytes())?;
         // Says whose memory it is before the thread comes to it.
         drop(ServerEnd::new(words.clone(), self.layout));
-        let newcomer = Newcomer { memory, doorbell: doorbell.try_clone()?, socket: other };
+        let newcomer = Newcomer { memory, doorbell: doorbell.try_clone()?, socket: other, ending };
         let clients = self.clients.as_ref().expect("taken by drop only");
         clients.send(newcomer).map_err(|_| AttachError::NoServer)?;
         Client::over(words, self.layout, self.shape, doorbell, Some(own))
@@ -85,7 +118,21 @@ impl Drop for Embedded {
     }
 }
 
-fn serve(mut device: Device, mut pool: Pool, vssd: VssdId, layout: Layout, newcomers: &Receiver<Newcomer>) {
+/// With its block states in the protected memory of the device, where it has some.
+fn open(device: &Device, config: &PoolConfig) -> Pool {
+    let Some(memory) = device.protected_memory() else { return Pool::create(device, config.clone()) };
+    let size = Pool::journal_size_bytes(device.geometry(), config);
+    Pool::open(device, config.clone(), memory.region(0..size)).expect("what a pool wrote, a pool opens")
+}
+
+fn serve(
+    mut device: Device,
+    mut pool: Pool,
+    config: &PoolConfig,
+    vssd: VssdId,
+    layout: Layout,
+    newcomers: &Receiver<Newcomer>,
+) {
     let mut now = Time::ZERO;
     let (mut completions, mut ready, mut answers) = (Vec::new(), Vec::new(), Vec::<Answer>::new());
     let mut buffers = BufferPool::new();
@@ -94,6 +141,14 @@ fn serve(mut device: Device, mut pool: Pool, vssd: VssdId, layout: Layout, newco
         let mut end = ServerEnd::new(words, layout);
         let mut session = Session::new(&pool.space(vssd, &mut device, now), layout.slot_size_bytes);
         let mut is_there = true;
+        let mut dies_at = u64::MAX;
+        match newcomer.ending {
+            Ending::Never => {}
+            Ending::PowerCut(nth) => {
+                device.add_fault(Fault::PowerCutAtOperation { nth: device.operations() + nth });
+            }
+            Ending::ServerDeath(nth) => dies_at = device.operations() + nth,
+        }
         while is_there || !session.is_idle() {
             while is_there {
                 match end.take(&mut buffers) {
@@ -105,7 +160,24 @@ fn serve(mut device: Device, mut pool: Pool, vssd: VssdId, layout: Layout, newco
                     Err(_) => is_there = false,
                 }
             }
-            device.advance(now, &mut completions);
+            let is_dead = device.operations() >= dies_at;
+            if is_dead {
+                device.process_death(now);
+            } else {
+                device.advance(now, &mut completions);
+            }
+            if is_dead || !device.is_powered() {
+                if !device.is_powered() {
+                    device.power_on();
+                }
+                completions.clear();
+                ready.clear();
+                answers.clear();
+                // The part of protected memory is given back before it is taken again.
+                drop(std::mem::replace(&mut pool, Pool::create(&device, config.clone())));
+                pool = open(&device, config);
+                break;
+            }
             for completion in completions.drain(..) {
                 pool.complete(completion, now, &mut device, &mut ready);
             }

@@ -1,0 +1,307 @@
+//! All that touches the erase-block API while files are in use: open blocks, appends, frees, and what is live where.
+
+use crate::FileError;
+use crate::format::{Header, Kind};
+use crate::map::Place;
+use diecut_blockspace::wire::Status;
+use diecut_blockspace::{BlockError, Client, LogicalBlock, Purpose, UnitIndex};
+use diecut_units::IU_SIZE_BYTES;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Purposes of erase blocks, kept by the server for the next attach.
+pub(crate) const PURPOSE_LOG: u8 = 1;
+/// See [`PURPOSE_LOG`].
+pub(crate) const PURPOSE_CHECKPOINT: u8 = 2;
+
+/// A block with batches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Use {
+    /// IUs that files need.
+    pub live: u32,
+    pub is_open: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    block: LogicalBlock,
+    written_ius: u32,
+    /// Whether something in it is not safe from a power cut yet.
+    at_risk: bool,
+}
+
+/// Streams: blocks that are open side by side, by how long what is in them is thought to live.
+pub const STREAMS: usize = 5;
+/// The cleaner's.
+pub(crate) const COLD: usize = 4;
+
+pub(crate) struct Blocks {
+    pub client: Arc<Client>,
+    open: [Option<Open>; STREAMS],
+    checkpoint: Option<Open>,
+    /// Blocks of the checkpoint that counts.
+    pub checkpoint_blocks: Vec<LogicalBlock>,
+    pub uses: BTreeMap<LogicalBlock, Use>,
+    next_unit: u16,
+    /// Free erase blocks in all, as the server said last, less what was allocated since.
+    pub free: u32,
+    pub total: u32,
+    pub appended_ius: u64,
+}
+
+/// Bytes to append, and the places they got.
+pub(crate) struct Batch {
+    pub stream: usize,
+    pub bytes: Vec<u8>,
+    pub place: Option<Place>,
+}
+
+impl Blocks {
+    pub fn new(client: Arc<Client>) -> Result<Blocks, FileError> {
+        let mut blocks = Blocks {
+            client,
+            open: [None; STREAMS],
+            checkpoint: None,
+            checkpoint_blocks: Vec::new(),
+            uses: BTreeMap::new(),
+            next_unit: 0,
+            free: 0,
+            total: 0,
+            appended_ius: 0,
+        };
+        blocks.count_free()?;
+        Ok(blocks)
+    }
+
+    /// Asks the server.
+    pub fn count_free(&mut self) -> Result<(), FileError> {
+        (self.free, self.total) = (0, 0);
+        for unit in 0..self.client.shape().units {
+            let (free, total) = self.client.blocks_of_unit(UnitIndex(unit))?;
+            self.free += free;
+            self.total += total;
+        }
+        Ok(())
+    }
+
+    pub fn unit_ius(&self) -> u32 {
+        self.client.shape().unit_of_append_bytes() / IU_SIZE_BYTES as u32
+    }
+    pub fn block_ius(&self) -> u32 {
+        (self.client.shape().block_size_bytes() / IU_SIZE_BYTES as u64) as u32
+    }
+    /// Length of the largest batch.
+    pub fn batch_ius(&self) -> u32 {
+        let most = (self.client.append_max_bytes() / IU_SIZE_BYTES) as u32;
+        most.min(self.block_ius() / self.unit_ius() * self.unit_ius())
+    }
+
+    pub fn lose(&mut self, block: LogicalBlock, ius: u32) {
+        let known = self.uses.get_mut(&block).expect("extents are in blocks that are known");
+        known.live = known.live.checked_sub(ius).expect("no more is freed than was written");
+    }
+
+    pub fn gain(&mut self, block: LogicalBlock, ius: u32) {
+        self.uses.get_mut(&block).expect("extents are in blocks that are known").live += ius;
+    }
+
+    fn allocate(&mut self, purpose: u8) -> Result<Open, FileError> {
+        let units = self.client.shape().units;
+        for _ in 0..units {
+            let unit = UnitIndex(self.next_unit);
+            self.next_unit = (self.next_unit + 1) % units;
+            match self.client.allocate(unit, Purpose(purpose)) {
+                Ok(block) => {
+                    self.free = self.free.saturating_sub(1);
+                    return Ok(Open { block, written_ius: 0, at_risk: false });
+                }
+                Err(BlockError::Status(Status::NoFreeBlock | Status::UnitOffline)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(FileError::NoSpace)
+    }
+
+    /// A block of the stream with room.
+    fn open(&mut self, stream: usize, ius: u32) -> Result<Open, FileError> {
+        if let Some(open) = self.open[stream] {
+            if open.written_ius + ius <= self.block_ius() {
+                return Ok(open);
+            }
+            self.close(stream)?;
+        }
+        let open = self.allocate(PURPOSE_LOG)?;
+        self.uses.insert(open.block, Use { live: 0, is_open: true });
+        Ok(open)
+    }
+
+    /// Nothing is appended to it any more: what is in it is made safe before.
+    fn close(&mut self, stream: usize) -> Result<(), FileError> {
+        if let Some(open) = self.open[stream].take() {
+            let mut closing = Some(open);
+            self.make_safe(&mut closing)?;
+            self.uses.get_mut(&open.block).expect("open blocks are known").is_open = false;
+        }
+        Ok(())
+    }
+
+    /// Appends all, at work side by side; fills in places.
+    pub fn append_all(&mut self, batches: &mut [Batch]) -> Result<(), FileError> {
+        let client = Arc::clone(&self.client);
+        let mut under_way = Vec::with_capacity(batches.len());
+        for batch in batches.iter_mut() {
+            let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
+            let mut open = self.open(batch.stream, ius)?;
+            under_way.push(client.begin_append(open.block, &batch.bytes)?);
+            batch.place = Some(Place { block: open.block, iu: open.written_ius });
+            open.written_ius += ius;
+            open.at_risk = true;
+            self.open[batch.stream] = Some(open);
+            self.appended_ius += u64::from(ius);
+        }
+        for (batch, ticket) in batches.iter_mut().zip(under_way) {
+            match ticket.wait() {
+                Ok(offset) => {
+                    let place = batch.place.expect("given above");
+                    assert_eq!(offset, u64::from(place.iu) * IU_SIZE_BYTES as u64, "blocks are ours alone");
+                }
+                Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => {
+                    batch.place = None;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for batch in batches.iter_mut().filter(|batch| batch.place.is_none()) {
+            self.append_again(batch)?;
+        }
+        Ok(())
+    }
+
+    /// After a program that failed: the same batch into other blocks, until one takes it.
+    fn append_again(&mut self, batch: &mut Batch) -> Result<(), FileError> {
+        for _ in 0..16 {
+            // What failed takes no more appends, not even filling: what it holds before is what it is.
+            if let Some(failed) = self.open[batch.stream].take() {
+                self.uses.get_mut(&failed.block).expect("open blocks are known").is_open = false;
+            }
+            let ius = (batch.bytes.len() / IU_SIZE_BYTES) as u32;
+            let mut open = self.open(batch.stream, ius)?;
+            self.open[batch.stream] = Some(open);
+            match self.client.append(open.block, &batch.bytes) {
+                Ok(_) => {
+                    batch.place = Some(Place { block: open.block, iu: 0 });
+                    (open.written_ius, open.at_risk) = (ius, true);
+                    self.open[batch.stream] = Some(open);
+                    return Ok(());
+                }
+                Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(FileError::Failed)
+    }
+
+    fn make_safe(&mut self, open: &mut Option<Open>) -> Result<(), FileError> {
+        let unsafe_units = self.client.shape().unsafe_units;
+        let Some(open) = open.as_mut().filter(|open| open.at_risk && unsafe_units > 0) else { return Ok(()) };
+        let left = (self.block_ius() - open.written_ius) / self.unit_ius();
+        let units = unsafe_units.min(left);
+        let most = self.batch_ius() / self.unit_ius();
+        let mut filled = 0;
+        while filled < units {
+            let now = most.min(units - filled);
+            let ius = now * self.unit_ius();
+            let header = Header {
+                kind: Kind::Filling,
+                sequence: 0,
+                ius,
+                data_ius: 0,
+                length_bytes: 0,
+                part: 0,
+                parts: 0,
+            };
+            let mut bytes = header.encode(&[]).to_vec();
+            bytes.resize(ius as usize * IU_SIZE_BYTES, 0);
+            match self.client.append(open.block, &bytes) {
+                Ok(_) => {}
+                // The block takes no more appends: there is nothing that could put what it holds at risk.
+                Err(BlockError::Status(Status::AppendFailed)) => {
+                    open.written_ius = self.block_ius();
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            open.written_ius += ius;
+            self.appended_ius += u64::from(ius);
+            filled += now;
+        }
+        open.at_risk = false;
+        Ok(())
+    }
+
+    /// After it, no power cut can destroy what was appended.
+    pub fn make_all_safe(&mut self) -> Result<(), FileError> {
+        for stream in 0..STREAMS {
+            let mut open = self.open[stream];
+            self.make_safe(&mut open)?;
+            self.open[stream] = open;
+        }
+        Ok(())
+    }
+
+    /// Writes the parts of a checkpoint, durably; then its blocks are those that count. Returns those that do not any more.
+    pub fn write_checkpoint(&mut self, parts: &[Vec<u8>]) -> Result<Vec<LogicalBlock>, FileError> {
+        let mut blocks = Vec::new();
+        'again: for _ in 0..16 {
+            blocks.clear();
+            for part in parts {
+                let ius = (part.len() / IU_SIZE_BYTES) as u32;
+                let mut open = match self.checkpoint.take() {
+                    Some(open) if open.written_ius + ius <= self.block_ius() => open,
+                    mut full => {
+                        self.make_safe(&mut full)?;
+                        self.allocate(PURPOSE_CHECKPOINT)?
+                    }
+                };
+                match self.client.append(open.block, part) {
+                    Ok(_) => {}
+                    Err(BlockError::Status(Status::AppendFailed | Status::UnitOffline)) => continue 'again,
+                    Err(error) => return Err(error.into()),
+                }
+                open.written_ius += ius;
+                open.at_risk = true;
+                self.appended_ius += u64::from(ius);
+                if blocks.last() != Some(&open.block) {
+                    blocks.push(open.block);
+                }
+                self.checkpoint = Some(open);
+            }
+            let mut open = self.checkpoint;
+            self.make_safe(&mut open)?;
+            self.checkpoint = open;
+            let before = std::mem::replace(&mut self.checkpoint_blocks, blocks.clone());
+            return Ok(before.into_iter().filter(|block| !blocks.contains(block)).collect());
+        }
+        Err(FileError::Failed)
+    }
+
+    /// Frees log blocks that nobody needs, and the blocks given, durably. Only after a checkpoint that covers them.
+    pub fn free_unused(&mut self, checkpoints: &[LogicalBlock]) -> Result<u32, FileError> {
+        let unused = self.uses.iter().filter(|(_, known)| known.live == 0 && !known.is_open);
+        let unused: Vec<_> = unused.map(|(block, _)| *block).collect();
+        for block in unused.iter().chain(checkpoints) {
+            self.client.free(*block)?;
+            self.uses.remove(block);
+        }
+        let freed = (unused.len() + checkpoints.len()) as u32;
+        if freed > 0 {
+            self.client.sync()?;
+            self.count_free()?;
+        }
+        Ok(freed)
+    }
+
+    pub fn read(&self, place: Place, bytes: &mut [u8]) -> Result<(), FileError> {
+        Ok(self.client.read(place.block, u64::from(place.iu) * IU_SIZE_BYTES as u64, bytes)?)
+    }
+}

@@ -1,0 +1,249 @@
+//! Attaching: the newest whole checkpoint, the batches after it up to the first gap, and which blocks are still needed.
+
+use crate::FileError;
+use crate::blocks::{Blocks, PURPOSE_CHECKPOINT, PURPOSE_LOG};
+use crate::format::{Header, Kind, Reader, Record};
+use crate::map::Place;
+use crate::store::{Files, State, Statistics};
+use diecut_blockspace::wire::Status;
+use diecut_blockspace::{BlockError, Client, LogicalBlock};
+use diecut_units::IU_SIZE_BYTES;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+/// A batch that was found whole.
+struct Found {
+    header: Header,
+    records: Vec<u8>,
+    data: Place,
+}
+
+/// Bytes of a checkpoint, and the blocks they are in.
+type Checkpoint = (Vec<u8>, Vec<LogicalBlock>);
+
+impl Files {
+    /// Makes an empty store; frees every erase block that the vSSD holds.
+    ///
+    /// # Errors
+    /// Of the server, or if the vSSD is too small.
+    pub fn format(client: Arc<Client>) -> Result<Files, FileError> {
+        client.keep(&[])?;
+        let mut state = State::empty(client)?;
+        if state.capacity_ius() == 0 {
+            return Err(FileError::NoSpace);
+        }
+        state.write_checkpoint()?;
+        Ok(Files { state: Mutex::new(state) })
+    }
+
+    /// Opens what is there, or formats a vSSD that holds nothing.
+    ///
+    /// # Errors
+    /// As [`Files::open`].
+    pub fn open_or_format(client: Arc<Client>) -> Result<Files, FileError> {
+        match Files::open(Arc::clone(&client)) {
+            Err(FileError::NotFormatted) => Files::format(client),
+            other => other,
+        }
+    }
+
+    /// Opens what is there.
+    ///
+    /// # Errors
+    /// [`FileError::NotFormatted`] if there is nothing, [`FileError::Damaged`], the server.
+    pub fn open(client: Arc<Client>) -> Result<Files, FileError> {
+        let mut state = State::empty(Arc::clone(&client))?;
+        let held = client.held_blocks()?;
+        let of =
+            |purpose| held.iter().filter(move |record| record.purpose == purpose).map(|record| record.block);
+        if held.iter().any(|record| ![PURPOSE_LOG, PURPOSE_CHECKPOINT].contains(&record.purpose)) {
+            return Err(FileError::Damaged("the vSSD holds erase blocks of another application"));
+        }
+        let Some((checkpoint, checkpoint_blocks)) = state.newest_checkpoint(of(PURPOSE_CHECKPOINT))? else {
+            // A format that did not come to its end has written nothing else.
+            let has_log = held.iter().any(|record| record.purpose == PURPOSE_LOG && record.written_pages > 0);
+            let error = FileError::Damaged("no checkpoint can be read");
+            return Err(if has_log { error } else { FileError::NotFormatted });
+        };
+        let known = state.load(&checkpoint).ok_or(FileError::Damaged("the checkpoint"))?;
+        let needed = state.replay(of(PURPOSE_LOG).filter(|block| !known.contains(block)))?;
+        let live = state.blocks.uses.iter().filter(|(_, known)| known.live > 0).map(|(block, _)| *block);
+        // A batch with nothing live must stay until a checkpoint covers it: the next replay would end there.
+        let mut keep: BTreeSet<LogicalBlock> = live.chain(needed).collect();
+        state.blocks.uses.retain(|block, _| keep.contains(block));
+        keep.extend(&checkpoint_blocks);
+        if keep.iter().any(|block| held.iter().all(|record| record.block != *block)) {
+            return Err(FileError::Damaged("the server does not hold a block that is needed"));
+        }
+        client.keep(&keep.into_iter().collect::<Vec<_>>())?;
+        state.blocks.count_free()?;
+        state.blocks.checkpoint_blocks = checkpoint_blocks;
+        state.write_checkpoint()?;
+        Ok(Files { state: Mutex::new(state) })
+    }
+}
+
+impl State {
+    fn empty(client: Arc<Client>) -> Result<State, FileError> {
+        Ok(State {
+            blocks: Blocks::new(client)?,
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            next_file: 1,
+            next_sequence: 1,
+            checkpoint_number: 0,
+            pending: Vec::new(),
+            dirty_files: BTreeSet::new(),
+            dirty_ius: 0,
+            fresh_ius: 0,
+            live_ius: 0,
+            has_failed: false,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// The batches of a block, up to where it ends or makes no sense.
+    fn batches(&self, block: LogicalBlock) -> Result<Vec<Found>, FileError> {
+        let mut found = Vec::new();
+        let mut iu = 0;
+        while iu < self.blocks.block_ius() {
+            let mut first = [0; IU_SIZE_BYTES];
+            if !self.can_read(Place { block, iu }, &mut first)? {
+                break;
+            }
+            let Some((header, records)) = Header::decode(&first) else { break };
+            let (ius, unit) = (header.ius, self.blocks.unit_ius());
+            if ius == 0 || ius > self.blocks.block_ius() - iu || !ius.is_multiple_of(unit) {
+                break;
+            }
+            let data = Place { block, iu: iu + 1 };
+            found.push(Found { header, records: records.to_vec(), data });
+            iu += ius;
+        }
+        Ok(found)
+    }
+
+    /// Whether an IU or more can be read; errors that say nothing about the medium are passed on.
+    fn can_read(&self, place: Place, bytes: &mut [u8]) -> Result<bool, FileError> {
+        match self.blocks.read(place, bytes) {
+            Ok(()) => Ok(true),
+            Err(FileError::Block(BlockError::Status(Status::Erased | Status::Uncorrectable))) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Bytes of the newest checkpoint of which every part is there, and its blocks. Counts on above all numbers seen.
+    fn newest_checkpoint(
+        &mut self,
+        blocks: impl Iterator<Item = LogicalBlock>,
+    ) -> Result<Option<Checkpoint>, FileError> {
+        let mut parts: BTreeMap<u64, BTreeMap<u16, Found>> = BTreeMap::new();
+        for block in blocks {
+            for found in
+                self.batches(block)?.into_iter().filter(|found| found.header.kind == Kind::Checkpoint)
+            {
+                parts.entry(found.header.sequence).or_default().insert(found.header.part, found);
+            }
+        }
+        self.checkpoint_number = parts.keys().next_back().copied().unwrap_or(0);
+        'older: for parts in parts.values().rev() {
+            let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
+            let Some(first) = parts.get(&0) else { continue };
+            for number in 0..first.header.parts {
+                let Some(part) = parts.get(&number) else { continue 'older };
+                let mut piece = vec![0; part.header.data_ius as usize * IU_SIZE_BYTES];
+                if !self.can_read(part.data, &mut piece)? {
+                    continue 'older;
+                }
+                piece.truncate(part.header.length_bytes as usize);
+                bytes.append(&mut piece);
+                if blocks.last() != Some(&part.data.block) {
+                    blocks.push(part.data.block);
+                }
+            }
+            return Ok(Some((bytes, blocks)));
+        }
+        Ok(None)
+    }
+
+    /// Takes a checkpoint over. Returns the blocks without later batches.
+    fn load(&mut self, bytes: &[u8]) -> Option<BTreeSet<LogicalBlock>> {
+        let mut reader = Reader(bytes);
+        self.next_sequence = reader.u64()?.checked_add(1)?;
+        self.next_file = reader.u64()?;
+        for _ in 0..reader.u32()? {
+            let (file, size, hint) = (reader.u64()?, reader.u64()?, reader.u8()?);
+            self.create(file, hint, &reader.name()?);
+            for _ in 0..reader.u32()? {
+                let (first, count, place) = (reader.u64()?, reader.u32()?, reader.place()?);
+                self.blocks.uses.entry(place.block).or_default();
+                self.place(file, first, count, place);
+            }
+            let known = self.files.get_mut(&file)?;
+            (known.bytes, known.logged_bytes) = (size, size);
+        }
+        let mut closed = BTreeSet::new();
+        for _ in 0..reader.u32()? {
+            let block = reader.block()?;
+            self.blocks.uses.entry(block).or_default();
+            closed.insert(block);
+        }
+        reader.0.is_empty().then_some(closed)
+    }
+
+    /// Batches after the checkpoint, in order, up to the first that is not whole. Returns blocks that have one of them.
+    fn replay(
+        &mut self,
+        blocks: impl Iterator<Item = LogicalBlock>,
+    ) -> Result<BTreeSet<LogicalBlock>, FileError> {
+        let mut later: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
+        for block in blocks {
+            self.blocks.uses.entry(block).or_default();
+            for found in self.batches(block)?.into_iter().filter(|found| found.header.kind == Kind::Log) {
+                if found.header.sequence >= self.next_sequence {
+                    // A program that failed leaves its batch behind, and the same one is elsewhere.
+                    later.entry(found.header.sequence).or_default().push(found);
+                }
+            }
+        }
+        let newest = later.keys().next_back().copied();
+        let mut needed = BTreeSet::new();
+        while let Some(copies) = later.remove(&self.next_sequence) {
+            let mut whole = None;
+            for found in copies {
+                let mut data = vec![0; (found.header.ius - 1) as usize * IU_SIZE_BYTES];
+                if self.can_read(found.data, &mut data)? {
+                    whole = Some(found);
+                    break;
+                }
+            }
+            let Some(found) = whole else { break };
+            let records = Record::decode_all(&found.records).ok_or(FileError::Damaged("a record"))?;
+            needed.insert(found.data.block);
+            self.apply(&records, found.data);
+            self.next_sequence += 1;
+        }
+        // What lies behind a gap must never be taken for something new.
+        self.next_sequence = newest.map_or(self.next_sequence, |newest| self.next_sequence.max(newest + 1));
+        Ok(needed)
+    }
+
+    fn apply(&mut self, records: &[Record], mut data: Place) {
+        for record in records {
+            match record {
+                Record::Extent { file, first, count } => {
+                    self.place(*file, *first, *count, data);
+                    data.iu += count;
+                }
+                Record::Create { file, hint, name } => {
+                    self.create(*file, *hint, name);
+                    self.next_file = self.next_file.max(file + 1);
+                }
+                Record::Remove { file } => self.remove(*file),
+                Record::Rename { file, name } if self.files.contains_key(file) => self.rename(*file, name),
+                Record::Rename { .. } => {}
+                Record::Size { file, bytes } => self.resize(*file, *bytes),
+            }
+        }
+    }
+}

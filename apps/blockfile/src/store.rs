@@ -1,0 +1,557 @@
+//! Files: names, sizes, writes that gather in memory, reads.
+
+use crate::FileError;
+use crate::blocks::{Batch, Blocks, COLD};
+use crate::format::{Header, Kind, NAME_MAX_BYTES, RECORDS_MAX_BYTES, Record};
+use crate::map::{Extent, Map, Place};
+use diecut_blockspace::LogicalBlock;
+use diecut_units::IU_SIZE_BYTES;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A file, for as long as it exists; numbers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u64);
+
+pub(crate) const IU: u64 = IU_SIZE_BYTES as u64;
+/// Bytes that gather in memory before they go out.
+pub(crate) const DIRTY_MAX_BYTES: u64 = 1 << 20;
+/// Bytes of a write that are taken at once.
+const PIECE_BYTES: usize = 64 << 10;
+/// What a batch of records and extents takes of its header besides names, for one extent.
+const EXTENT_SIZE_BYTES: usize = 21;
+
+pub(crate) type Page = Box<[u8; IU_SIZE_BYTES]>;
+
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    pub name: String,
+    pub hint: u8,
+    pub bytes: u64,
+    /// Size as flash knows it, or the records that wait.
+    pub logged_bytes: u64,
+    pub map: Map,
+    pub dirty: BTreeMap<u64, Page>,
+}
+
+/// What a store has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bytes that the application wrote.
+    pub written_bytes: u64,
+    /// Bytes that went to erase blocks, with headers, filling, copies and checkpoints.
+    pub appended_bytes: u64,
+    /// Of those, copies of the cleaner.
+    pub cleaned_bytes: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Live bytes, and the most there may be.
+    pub live_bytes: u64,
+    /// See `live_bytes`.
+    pub capacity_bytes: u64,
+    /// Erase blocks that were freed.
+    pub freed_blocks: u64,
+}
+
+pub(crate) struct State {
+    pub blocks: Blocks,
+    pub files: BTreeMap<u64, File>,
+    pub names: BTreeMap<String, u64>,
+    pub next_file: u64,
+    pub next_sequence: u64,
+    pub checkpoint_number: u64,
+    pub pending: Vec<Record>,
+    pub dirty_files: BTreeSet<u64>,
+    pub dirty_ius: u64,
+    /// Of those, IUs that are not on flash yet.
+    pub fresh_ius: u64,
+    pub live_ius: u64,
+    pub has_failed: bool,
+    pub statistics: Statistics,
+}
+
+/// Files on the erase blocks of a vSSD.
+pub struct Files {
+    pub(crate) state: Mutex<State>,
+}
+
+impl Files {
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, State>, FileError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that panicked may have left it half changed.
+        state.has_failed |= self.state.is_poisoned();
+        if state.has_failed { Err(FileError::Failed) } else { Ok(state) }
+    }
+
+    /// Runs something that talks to the server: after an error nothing goes on.
+    fn try_with<T>(&self, body: impl FnOnce(&mut State) -> Result<T, FileError>) -> Result<T, FileError> {
+        let mut state = self.lock()?;
+        let outcome = body(&mut state);
+        if matches!(outcome, Err(FileError::Block(_) | FileError::Failed | FileError::Damaged(_))) {
+            state.has_failed = true;
+        }
+        outcome
+    }
+
+    /// Makes an empty file. `hint` 0 to 3: files of one hint share erase blocks, so those that live about as long should.
+    ///
+    /// # Errors
+    /// [`FileError::Exists`], [`FileError::Name`].
+    pub fn create(&self, name: &str, hint: u8) -> Result<FileId, FileError> {
+        let mut state = self.lock()?;
+        if name.is_empty() || name.len() > NAME_MAX_BYTES {
+            return Err(FileError::Name);
+        }
+        if state.names.contains_key(name) {
+            return Err(FileError::Exists);
+        }
+        let (file, hint) = (state.next_file, hint.min(COLD as u8 - 1));
+        state.next_file += 1;
+        state.create(file, hint, name);
+        state.pending.push(Record::Create { file, hint, name: name.to_owned() });
+        Ok(FileId(file))
+    }
+
+    /// The file of a name.
+    ///
+    /// # Errors
+    /// After a failure.
+    pub fn find(&self, name: &str) -> Result<Option<FileId>, FileError> {
+        Ok(self.lock()?.names.get(name).copied().map(FileId))
+    }
+
+    /// All names, in order, with sizes.
+    ///
+    /// # Errors
+    /// After a failure.
+    pub fn list(&self) -> Result<Vec<(String, u64)>, FileError> {
+        let state = self.lock()?;
+        Ok(state.names.iter().map(|(name, file)| (name.clone(), state.files[file].bytes)).collect())
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// [`FileError::NotFound`].
+    pub fn remove(&self, name: &str) -> Result<(), FileError> {
+        let mut state = self.lock()?;
+        let file = *state.names.get(name).ok_or(FileError::NotFound)?;
+        state.remove(file);
+        state.pending.push(Record::Remove { file });
+        Ok(())
+    }
+
+    /// Gives a file another name; whoever had that name is removed.
+    ///
+    /// # Errors
+    /// [`FileError::NotFound`], [`FileError::Name`].
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+        let mut state = self.lock()?;
+        if to.is_empty() || to.len() > NAME_MAX_BYTES {
+            return Err(FileError::Name);
+        }
+        let file = *state.names.get(from).ok_or(FileError::NotFound)?;
+        state.rename(file, to);
+        state.pending.push(Record::Rename { file, name: to.to_owned() });
+        Ok(())
+    }
+
+    /// Length of a file.
+    ///
+    /// # Errors
+    /// [`FileError::NotFound`].
+    pub fn size(&self, file: FileId) -> Result<u64, FileError> {
+        Ok(self.lock()?.file(file.0)?.bytes)
+    }
+
+    /// Reads from `offset` on; returns how many bytes there are, fewer at the end of the file.
+    ///
+    /// # Errors
+    /// [`FileError::NotFound`], the medium.
+    pub fn read(&self, file: FileId, offset: u64, bytes: &mut [u8]) -> Result<usize, FileError> {
+        // A read that fails, for instance of a lost page, says nothing about others.
+        let mut state = self.lock()?;
+        state.read(file.0, offset, bytes)
+    }
+
+    /// Writes; the file grows where it must. In memory until [`Files::sync`], or until much has gathered.
+    ///
+    /// # Errors
+    /// [`FileError::NoSpace`] (nothing is written then), [`FileError::NotFound`], the server.
+    pub fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        self.try_with(|state| {
+            state.file(file.0)?;
+            let end = offset.checked_add(bytes.len() as u64).ok_or(FileError::NoSpace)?;
+            let more = state.missing(file.0, offset / IU, end.div_ceil(IU));
+            if more > 0 && state.live_ius + state.fresh_ius + more > state.capacity_ius() {
+                return Err(FileError::NoSpace);
+            }
+            for (at, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+                if state.dirty_ius >= state.dirty_max_ius() {
+                    state.flush()?;
+                }
+                state.write(file.0, offset + (at * PIECE_BYTES) as u64, piece)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Cuts a file, or lets it grow with zeros.
+    ///
+    /// # Errors
+    /// [`FileError::NotFound`], the medium.
+    pub fn set_size(&self, file: FileId, bytes: u64) -> Result<(), FileError> {
+        self.try_with(|state| state.set_size(file.0, bytes))
+    }
+
+    /// Waits until everything written so far, to all files, is durable.
+    ///
+    /// # Errors
+    /// Of the server; the store is to be opened again then.
+    pub fn sync(&self) -> Result<(), FileError> {
+        self.try_with(|state| {
+            state.flush()?;
+            state.blocks.make_all_safe()
+        })
+    }
+
+    /// Writes a checkpoint, so that the next attach is short, and frees what can be freed.
+    ///
+    /// # Errors
+    /// As [`Files::sync`].
+    pub fn checkpoint(&self) -> Result<(), FileError> {
+        self.try_with(State::checkpoint)
+    }
+
+    /// Counters.
+    ///
+    /// # Errors
+    /// After a failure.
+    pub fn statistics(&self) -> Result<Statistics, FileError> {
+        let state = self.lock()?;
+        Ok(Statistics {
+            appended_bytes: state.blocks.appended_ius * IU,
+            live_bytes: state.live_ius * IU,
+            capacity_bytes: state.capacity_ius() * IU,
+            ..state.statistics
+        })
+    }
+}
+
+impl State {
+    pub fn file(&mut self, file: u64) -> Result<&mut File, FileError> {
+        self.files.get_mut(&file).ok_or(FileError::NotFound)
+    }
+
+    pub fn create(&mut self, file: u64, hint: u8, name: &str) {
+        self.names.insert(name.to_owned(), file);
+        self.files.insert(file, File { name: name.to_owned(), hint, ..File::default() });
+    }
+
+    pub fn remove(&mut self, file: u64) {
+        self.cut(file, 0);
+        if let Some(gone) = self.files.remove(&file) {
+            self.names.remove(&gone.name);
+        }
+        self.dirty_files.remove(&file);
+    }
+
+    pub fn rename(&mut self, file: u64, name: &str) {
+        if self.files[&file].name == name {
+            return;
+        }
+        if let Some(&other) = self.names.get(name) {
+            self.remove(other);
+        }
+        let renamed = self.files.get_mut(&file).expect("looked up by the caller");
+        let before = std::mem::replace(&mut renamed.name, name.to_owned());
+        self.names.remove(&before);
+        self.names.insert(name.to_owned(), file);
+    }
+
+    /// How many of the IUs of a file are nowhere yet.
+    fn missing(&self, file: u64, first: u64, end: u64) -> u64 {
+        let Some(known) = self.files.get(&file) else { return 0 };
+        let (mut iu, mut missing) = (first, 0);
+        while iu < end {
+            match known.map.find(iu) {
+                Ok(extent) => iu += u64::from(extent.count),
+                Err(gap) => {
+                    let gap_end = end.min(iu.saturating_add(gap));
+                    missing += gap_end - iu - known.dirty.range(iu..gap_end).count() as u64;
+                    iu = gap_end;
+                }
+            }
+        }
+        missing
+    }
+
+    /// Forgets what is from an IU on.
+    fn cut(&mut self, file: u64, first: u64) {
+        let Some(known) = self.files.get_mut(&file) else { return };
+        let dirty = known.dirty.split_off(&first);
+        self.dirty_ius -= dirty.len() as u64;
+        self.fresh_ius -= dirty.keys().filter(|iu| known.map.find(**iu).is_err()).count() as u64;
+        let (blocks, live) = (&mut self.blocks, &mut self.live_ius);
+        known.map.cut(first, u64::MAX, &mut |block, ius| {
+            blocks.lose(block, ius);
+            *live -= u64::from(ius);
+        });
+    }
+
+    /// As on flash: sizes in records, and what a file has beyond is no more.
+    pub fn resize(&mut self, file: u64, bytes: u64) {
+        self.cut(file, bytes.div_ceil(IU));
+        if let Some(known) = self.files.get_mut(&file) {
+            (known.bytes, known.logged_bytes) = (bytes, bytes);
+        }
+    }
+
+    /// The `count` IUs from `first` on are at `place`.
+    pub fn place(&mut self, file: u64, first: u64, count: u32, place: Place) {
+        let Some(known) = self.files.get_mut(&file) else { return };
+        let (blocks, live) = (&mut self.blocks, &mut self.live_ius);
+        blocks.gain(place.block, count);
+        *live += u64::from(count);
+        known.map.insert(first, Extent { count, place }, &mut |block: LogicalBlock, ius| {
+            blocks.lose(block, ius);
+            *live -= u64::from(ius);
+        });
+    }
+
+    fn set_size(&mut self, file: u64, bytes: u64) -> Result<(), FileError> {
+        let before = self.file(file)?.bytes;
+        if bytes < before {
+            // What the last IU has beyond the end must read as zeros if the file grows again.
+            let within = (bytes % IU) as usize;
+            if within != 0 {
+                let mut page = self.page(file, bytes / IU)?;
+                page[within..].fill(0);
+                self.put_page(file, bytes / IU, page);
+            }
+            self.resize(file, bytes);
+        } else {
+            let known = self.file(file)?;
+            (known.bytes, known.logged_bytes) = (bytes, bytes);
+        }
+        if bytes != before {
+            self.pending.push(Record::Size { file, bytes });
+        }
+        Ok(())
+    }
+
+    /// Content of an IU.
+    fn page(&mut self, file: u64, iu: u64) -> Result<Page, FileError> {
+        let known = self.files.get(&file).ok_or(FileError::NotFound)?;
+        if let Some(page) = known.dirty.get(&iu) {
+            return Ok(page.clone());
+        }
+        let mut page = Box::new([0; IU_SIZE_BYTES]);
+        if let Ok(extent) = known.map.find(iu) {
+            self.blocks.read(extent.place, &mut page[..])?;
+        }
+        Ok(page)
+    }
+
+    fn put_page(&mut self, file: u64, iu: u64, page: Page) {
+        let known = self.files.get_mut(&file).expect("looked up by the caller");
+        if known.dirty.insert(iu, page).is_none() {
+            self.dirty_ius += 1;
+            self.fresh_ius += u64::from(known.map.find(iu).is_err());
+        }
+        self.dirty_files.insert(file);
+    }
+
+    fn read(&mut self, file: u64, offset: u64, bytes: &mut [u8]) -> Result<usize, FileError> {
+        let known = self.files.get(&file).ok_or(FileError::NotFound)?;
+        let len = known.bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let (iu, within) = (at / IU, (at % IU) as usize);
+            let left = len - done;
+            // Whole IUs that are together on flash are read together.
+            if within == 0
+                && left >= IU_SIZE_BYTES
+                && let Ok(extent) = known.map.find(iu)
+            {
+                let most = (left as u64 / IU).min(extent.count.into());
+                let clean = known.dirty.range(iu..iu + most).next().map_or(most, |(first, _)| first - iu);
+                if clean > 0 {
+                    let part = &mut bytes[done..done + (clean * IU) as usize];
+                    self.blocks.read(extent.place, part)?;
+                    done += part.len();
+                    continue;
+                }
+            }
+            let part = left.min(IU_SIZE_BYTES - within);
+            let target = &mut bytes[done..done + part];
+            if let Some(page) = known.dirty.get(&iu) {
+                target.copy_from_slice(&page[within..within + part]);
+            } else if let Ok(extent) = known.map.find(iu) {
+                let mut page = [0; IU_SIZE_BYTES];
+                self.blocks.read(extent.place, &mut page)?;
+                target.copy_from_slice(&page[within..within + part]);
+            } else {
+                target.fill(0);
+            }
+            done += part;
+        }
+        Ok(len)
+    }
+
+    fn write(&mut self, file: u64, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let end = offset + bytes.len() as u64;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let (iu, within) = (at / IU, (at % IU) as usize);
+            let part = (bytes.len() - done).min(IU_SIZE_BYTES - within);
+            let mut page =
+                if part == IU_SIZE_BYTES { Box::new([0; IU_SIZE_BYTES]) } else { self.page(file, iu)? };
+            page[within..within + part].copy_from_slice(&bytes[done..done + part]);
+            self.put_page(file, iu, page);
+            done += part;
+        }
+        let known = self.file(file)?;
+        known.bytes = known.bytes.max(end);
+        if known.bytes != known.logged_bytes {
+            self.dirty_files.insert(file);
+        }
+        self.statistics.written_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// All that waits goes out, names and sizes first; what is appended is durable but for what `make_all_safe` does.
+    pub fn flush(&mut self) -> Result<(), FileError> {
+        if self.pending.is_empty() && self.dirty_files.is_empty() {
+            return Ok(());
+        }
+        self.make_room()?;
+        let mut gathering = Gathering::new(self.blocks.batch_ius(), self.blocks.unit_ius());
+        for record in std::mem::take(&mut self.pending) {
+            gathering.add_record(0, record);
+        }
+        for file in std::mem::take(&mut self.dirty_files) {
+            let Some(known) = self.files.get_mut(&file) else { continue };
+            let stream = usize::from(known.hint);
+            for (iu, page) in std::mem::take(&mut known.dirty) {
+                gathering.add_page(stream, file, iu, &page[..]);
+            }
+            // Behind the data: what is cut off after them is a file that did not grow yet.
+            if known.bytes != known.logged_bytes {
+                known.logged_bytes = known.bytes;
+                gathering.add_record(stream, Record::Size { file, bytes: known.bytes });
+            }
+        }
+        (self.dirty_ius, self.fresh_ius) = (0, 0);
+        self.write_out(gathering)
+    }
+
+    /// Numbers, appends and maps batches.
+    pub fn write_out(&mut self, gathering: Gathering) -> Result<(), FileError> {
+        let mut plans = gathering.done();
+        let unit_ius = self.blocks.unit_ius();
+        let mut batches: Vec<Batch> = Vec::with_capacity(plans.len());
+        for plan in &mut plans {
+            let mut records = Vec::new();
+            plan.records.iter().for_each(|record| record.encode(&mut records));
+            let data_ius = (plan.data.len() / IU_SIZE_BYTES) as u32;
+            let header = Header {
+                kind: Kind::Log,
+                sequence: self.next_sequence,
+                ius: (data_ius + 1).next_multiple_of(unit_ius),
+                data_ius,
+                length_bytes: records.len() as u32,
+                part: 0,
+                parts: 0,
+            };
+            self.next_sequence += 1;
+            let mut bytes = header.encode(&records).to_vec();
+            bytes.append(&mut plan.data);
+            bytes.resize(header.ius as usize * IU_SIZE_BYTES, 0);
+            batches.push(Batch { stream: plan.stream, bytes, place: None });
+        }
+        match self.blocks.append_all(&mut batches) {
+            // Counted before: what gathered is gone, so nothing may go on.
+            Err(FileError::NoSpace) => {
+                return Err(FileError::Damaged("the reserve of erase blocks is used up"));
+            }
+            other => other?,
+        }
+        for (plan, batch) in plans.iter().zip(&batches) {
+            let mut place = batch.place.expect("appended");
+            place.iu += 1;
+            for record in &plan.records {
+                if let Record::Extent { file, first, count } = *record {
+                    self.place(file, first, count, place);
+                    place.iu += count;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Plan {
+    stream: usize,
+    records: Vec<Record>,
+    record_bytes: usize,
+    data: Vec<u8>,
+}
+
+/// Records and pages on their way into batches.
+pub(crate) struct Gathering {
+    plans: Vec<Plan>,
+    data_ius_max: usize,
+}
+
+impl Gathering {
+    pub fn new(batch_ius: u32, unit_ius: u32) -> Gathering {
+        assert!(batch_ius > 1 && batch_ius.is_multiple_of(unit_ius), "a header and data");
+        Gathering { plans: Vec::new(), data_ius_max: batch_ius as usize - 1 }
+    }
+
+    /// The batch that takes so much more. Only the last one does: the order of batches is that of what they say.
+    fn plan(&mut self, stream: usize, record_bytes: usize, pages: usize) -> &mut Plan {
+        let fits = self.plans.last().is_some_and(|plan| {
+            (plan.stream == stream || plan.data.is_empty())
+                && plan.record_bytes + record_bytes <= RECORDS_MAX_BYTES
+                && plan.data.len() / IU_SIZE_BYTES + pages <= self.data_ius_max
+        });
+        if !fits {
+            self.plans.push(Plan { stream, records: Vec::new(), record_bytes: 0, data: Vec::new() });
+        }
+        let plan = self.plans.last_mut().expect("pushed above");
+        if pages > 0 {
+            plan.stream = stream;
+        }
+        plan
+    }
+
+    pub fn add_record(&mut self, stream: usize, record: Record) {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let plan = self.plan(stream, bytes.len(), 0);
+        plan.record_bytes += bytes.len();
+        plan.records.push(record);
+    }
+
+    pub fn add_page(&mut self, stream: usize, file: u64, iu: u64, page: &[u8]) {
+        let plan = self.plan(stream, EXTENT_SIZE_BYTES, 1);
+        plan.data.extend_from_slice(page);
+        if let Some(Record::Extent { file: last, first, count }) = plan.records.last_mut()
+            && *last == file
+            && *first + u64::from(*count) == iu
+        {
+            *count += 1;
+            return;
+        }
+        plan.record_bytes += EXTENT_SIZE_BYTES;
+        plan.records.push(Record::Extent { file, first: iu, count: 1 });
+    }
+
+    fn done(self) -> Vec<Plan> {
+        self.plans
+    }
+}

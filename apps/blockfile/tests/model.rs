@@ -1,0 +1,268 @@
+//! Goal: files hold what was written, over attachments, power cuts and deaths of the server, however full the vSSD is. Method: random
+//! operations against files in memory. After a cut, what was synced must be there; of what came after, a state that
+//! the files went through, batch by batch, which is checked for each file by versions: every IU names file, place and version.
+
+use diecut_blockfile::{FileError, FileId, Files};
+use diecut_blockspace::BlockError;
+use diecut_blockspace::embedded::{Embedded, Ending};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Random = Xoshiro256PlusPlus;
+/// Content by name.
+type Model = BTreeMap<String, Vec<u8>>;
+
+fn open(device: &Embedded, ending: Ending) -> Result<Files, FileError> {
+    let client = device.attach_until(ending).map_err(|_| FileError::Block(BlockError::ServerGone))?;
+    Files::open_or_format(Arc::new(client))
+}
+
+fn fill(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    for chunk in bytes.chunks_mut(8) {
+        let word = random.random::<u64>().to_le_bytes();
+        let len = chunk.len();
+        chunk.copy_from_slice(&word[..len]);
+    }
+    bytes
+}
+
+/// One random operation on the files and on the model.
+fn step(
+    files: &Files,
+    model: &mut Model,
+    random: &mut Random,
+    file_bytes_max: usize,
+) -> Result<(), FileError> {
+    let name = format!("file-{}", random.random_range(0..6));
+    let file = files.find(&name)?;
+    assert_eq!(file.is_some(), model.contains_key(&name));
+    match (random.random_range(0..20), file) {
+        (_, None) => {
+            files.create(&name, random.random_range(0..4))?;
+            model.insert(name, Vec::new());
+        }
+        (0, Some(_)) => {
+            files.remove(&name)?;
+            model.remove(&name);
+        }
+        (1, Some(_)) => {
+            let other = format!("file-{}", random.random_range(0..6));
+            files.rename(&name, &other)?;
+            let content = model.remove(&name).unwrap();
+            model.insert(other, content);
+        }
+        (2, Some(file)) => {
+            let size = random.random_range(0..file_bytes_max / 2);
+            model.get_mut(&name).unwrap().resize(size, 0);
+            files.set_size(file, size as u64)?;
+        }
+        (3..8, Some(file)) => check_some(files, file, &model[&name], random)?,
+        (_, Some(file)) => {
+            let offset = random.random_range(0..file_bytes_max / 2);
+            let len = if random.random_range(0..4) == 0 { 40_000 } else { 5_000 };
+            let len = random.random_range(1..len);
+            let bytes = fill(random, len);
+            // First in the model: a part of a write that fails may be there.
+            let content = model.get_mut(&name).unwrap();
+            content.resize(content.len().max(offset + bytes.len()), 0);
+            content[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            files.write(file, offset as u64, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_some(files: &Files, file: FileId, content: &[u8], random: &mut Random) -> Result<(), FileError> {
+    assert_eq!(files.size(file)?, content.len() as u64);
+    let offset = random.random_range(0..content.len() + 100);
+    let mut bytes = vec![0xee; random.random_range(1..30_000)];
+    let len = files.read(file, offset as u64, &mut bytes)?;
+    let expected = content.get(offset..).unwrap_or(&[]);
+    let expected = &expected[..expected.len().min(bytes.len())];
+    assert_eq!(len, expected.len());
+    assert!(bytes[..len] == *expected, "offset {offset}");
+    Ok(())
+}
+
+fn whole(files: &Files) -> Model {
+    let mut model = Model::new();
+    for (name, size) in files.list().unwrap() {
+        let mut bytes = vec![0xee; size as usize];
+        let file = files.find(&name).unwrap().unwrap();
+        assert_eq!(files.read(file, 0, &mut bytes).unwrap(), bytes.len());
+        model.insert(name, bytes);
+    }
+    model
+}
+
+#[test]
+fn files_hold_what_was_written_over_attachments_and_cleaning() {
+    for seed in 0..3 {
+        let device = Embedded::with_seed("tiny", seed).unwrap();
+        let mut random = Random::seed_from_u64(seed);
+        let mut model = Model::new();
+        let mut freed = 0;
+        for round in 0..4 {
+            let files = open(&device, Ending::Never).unwrap();
+            assert!(whole(&files) == model, "seed {seed} round {round}");
+            for number in 0..500 {
+                step(&files, &mut model, &mut random, 3_000_000)
+                    .unwrap_or_else(|error| panic!("seed {seed} round {round} step {number}: {error}"));
+                if number % 40 == 0 {
+                    files.sync().unwrap();
+                }
+            }
+            if round % 2 == 0 {
+                files.sync().unwrap();
+            } else {
+                files.checkpoint().unwrap();
+            }
+            assert!(whole(&files) == model, "seed {seed} round {round}");
+            freed += files.statistics().unwrap().freed_blocks;
+        }
+        assert!(freed > 50, "blocks were used again: {freed}");
+    }
+}
+
+#[test]
+fn a_full_vssd_says_so_and_works_on() {
+    let device = Embedded::new("tiny").unwrap();
+    let files = open(&device, Ending::Never).unwrap();
+    let file = files.create("a", 0).unwrap();
+    let capacity = files.statistics().unwrap().capacity_bytes;
+    let (mut written, mut random) = (0, Random::seed_from_u64(1));
+    let mut content = Vec::new();
+    loop {
+        let bytes = fill(&mut random, 100_000);
+        match files.write(file, written, &bytes) {
+            Ok(()) => content.extend(&bytes),
+            Err(error) => break assert_eq!(error, FileError::NoSpace),
+        }
+        written += bytes.len() as u64;
+    }
+    assert!(written > capacity - 300_000, "{written} of {capacity}");
+    // Three overwrites of all of it, in pieces at random places: the cleaner keeps up.
+    for _ in 0..3 * written / 20_000 {
+        let offset = random.random_range(0..content.len() - 20_000) / 4096 * 4096;
+        let bytes = fill(&mut random, 16_384);
+        files.write(file, offset as u64, &bytes).unwrap();
+        content[offset..offset + bytes.len()].copy_from_slice(&bytes);
+    }
+    files.sync().unwrap();
+    let statistics = files.statistics().unwrap();
+    assert!(statistics.cleaned_bytes > 0, "{statistics:?}");
+    assert!(whole(&files)["a"] == content);
+    drop(files);
+    let files = open(&device, Ending::Never).unwrap();
+    assert!(whole(&files)["a"] == content);
+    files.remove("a").unwrap();
+    let file = files.create("b", 0).unwrap();
+    files.write(file, 0, &content).unwrap();
+    files.sync().unwrap();
+}
+
+/// Whether it ended, and states of all files, as they were after each operation since the last sync (first) that came back.
+fn run_until_it_ends(device: &Embedded, ending: Ending, seed: u64, before: &Model) -> (bool, Vec<Model>) {
+    let mut random = Random::seed_from_u64(seed);
+    let mut states = vec![before.clone()];
+    let Ok(files) = open(device, ending) else { return (true, states) };
+    assert!(whole_or_gone(&files).is_none_or(|found| found == *before), "seed {seed}");
+    let mut model = before.clone();
+    for number in 0..60 {
+        let outcome = step(&files, &mut model, &mut random, 400_000);
+        states.push(model.clone());
+        let synced = outcome.and_then(|()| if number % 7 == 6 { files.sync() } else { Ok(()) });
+        match synced {
+            Ok(()) if number % 7 == 6 => states = vec![model.clone()],
+            Ok(()) => {}
+            Err(FileError::Block(_) | FileError::Failed) => return (true, states),
+            Err(error) => panic!("seed {seed} step {number}: {error}"),
+        }
+        if number == 30 && files.checkpoint().is_err() {
+            return (true, states);
+        }
+    }
+    (false, states)
+}
+
+fn whole_or_gone(files: &Files) -> Option<Model> {
+    files.statistics().ok()?;
+    let names = files.list().ok()?;
+    let mut model = Model::new();
+    for (name, size) in names {
+        let mut bytes = vec![0xee; size as usize];
+        let file = files.find(&name).ok()??;
+        files.read(file, 0, &mut bytes).ok()?;
+        model.insert(name, bytes);
+    }
+    Some(model)
+}
+
+/// Whether what was found is what a cut may leave: each IU of each file from the last sync or later, names of one moment.
+fn is_allowed(found: &Model, states: &[Model]) -> bool {
+    states.iter().any(|state| {
+        found.len() == state.len()
+            && found.iter().all(|(name, bytes)| {
+                state.contains_key(name)
+                    && states.iter().any(|other| other.values().any(|content| content.len() == bytes.len()))
+                    && bytes.chunks(4096).enumerate().all(|(at, iu)| {
+                        let begin = at * 4096;
+                        states.iter().any(|other| {
+                            other.values().any(|content| {
+                                let end = content.len().min(begin + iu.len());
+                                let own = content.get(begin..end).unwrap_or(&[]);
+                                // What is not written there yet is zeros.
+                                iu.starts_with(own) && iu[own.len()..].iter().all(|byte| *byte == 0)
+                            })
+                        })
+                    })
+            })
+    })
+}
+
+#[test]
+fn what_was_synced_survives_an_end_at_any_operation() {
+    let step = 3;
+    for (kind, name) in [(0, "cut"), (1, "death")] {
+        let mut ended = 0;
+        for nth in (0..).step_by(step) {
+            let device = Embedded::with_seed("tiny", nth).unwrap();
+            let ending = if kind == 0 { Ending::PowerCut(nth) } else { Ending::ServerDeath(nth) };
+            let (has_ended, states) = run_until_it_ends(&device, ending, 7, &Model::new());
+            if !has_ended {
+                break;
+            }
+            ended += 1;
+            let files = open(&device, Ending::Never).unwrap_or_else(|error| panic!("{name} {nth}: {error}"));
+            let found = whole(&files);
+            assert!(is_allowed(&found, &states), "{name} at operation {nth}");
+            drop(files);
+            // Again, without anything between: recovery repeats itself.
+            let files = open(&device, Ending::Never).unwrap();
+            assert!(whole(&files) == found, "{name} at operation {nth}, opened again");
+        }
+        assert!(ended > 20, "{ended} ends by {name}");
+    }
+}
+
+#[test]
+fn ends_that_follow_one_another_leave_what_was_synced() {
+    for seed in 0..10 {
+        let device = Embedded::with_seed("tiny", seed).unwrap();
+        let mut random = Random::seed_from_u64(seed);
+        let mut model = Model::new();
+        for round in 0..12 {
+            let nth = random.random_range(0..150);
+            let ending = if random.random() { Ending::PowerCut(nth) } else { Ending::ServerDeath(nth) };
+            let (_, states) = run_until_it_ends(&device, ending, seed * 100 + round, &model);
+            // A cut that did not come yet comes now.
+            let found = (0..2).find_map(|_| whole_or_gone(&open(&device, Ending::Never).ok()?));
+            let found = found.unwrap_or_else(|| panic!("seed {seed} round {round} {ending:?}"));
+            assert!(is_allowed(&found, &states), "seed {seed} round {round} {ending:?}");
+            model = found;
+        }
+    }
+}
