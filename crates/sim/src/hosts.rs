@@ -173,10 +173,14 @@ impl Host {
         let quiet = stream.to_host.is_empty() && stream.to_target.is_empty();
         self.stage != Stage::Ready || quiet && self.wish.is_none() && self.watch.known().is_some()
     }
-    /// Whether it waits for something, so that its patience can end.
+    /// Whether it waits for something, so that its patience can end. A wish waits too: for the answer to a keep-alive, which
+    /// never comes when the connection is half open.
     fn is_waiting(&self) -> bool {
         !matches!(self.stage, Stage::Down(_))
-            && (self.stage != Stage::Ready || !self.under_way.is_empty() || !self.watch.is_quiet())
+            && (self.stage != Stage::Ready
+                || self.wish.is_some()
+                || !self.under_way.is_empty()
+                || !self.watch.is_quiet())
     }
 }
 
@@ -325,11 +329,9 @@ impl Hosts {
             let (lane, token) = (Lane(lane as u8), HostToken(token.0));
             self.answers.push(HostAnswer { lane, token, result: Err(HostError::ConnectionLost) });
         }
-        let leaving = match (host.stage, host.wish.take()) {
-            (Stage::Leaving(token), _) | (_, Some(Wish::ShutDown(token))) => Some(token),
-            _ => None,
-        };
-        if let Some(token) = leaving {
+        let leaving = if let Stage::Leaving(token) = host.stage { Some(token) } else { None };
+        let wished = if let Some(Wish::ShutDown(token)) = host.wish.take() { Some(token) } else { None };
+        for token in leaving.into_iter().chain(wished) {
             let (lane, result) = (Lane(lane as u8), Err(HostError::ConnectionLost));
             self.answers.push(HostAnswer { lane, token, result });
         }
@@ -740,11 +742,15 @@ impl Entrance for Hosts {
     }
 
     fn reset(&mut self, lane: Lane) {
-        self.hosts[usize::from(lane.0)].wish = Some(Wish::Reset);
+        // One at a time: a wish to shut down has somebody who waits for it.
+        self.hosts[usize::from(lane.0)].wish.get_or_insert(Wish::Reset);
     }
 
     fn shut_down(&mut self, lane: Lane, token: HostToken) {
-        self.hosts[usize::from(lane.0)].wish = Some(Wish::ShutDown(token));
+        let before = self.hosts[usize::from(lane.0)].wish.replace(Wish::ShutDown(token));
+        if let Some(Wish::ShutDown(token)) = before {
+            self.answers.push(HostAnswer { lane, token, result: Err(HostError::ConnectionLost) });
+        }
     }
 
     fn abort(&mut self, lane: Lane) {
