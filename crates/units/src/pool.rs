@@ -1,4 +1,5 @@
 use crate::buffer::{BufferMut, Home, Slab};
+use crate::prefetch::prefetch_pointer;
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -60,7 +61,10 @@ impl BufferPool {
         let slab = match NonNull::new(self.free[class]) {
             Some(slab) => {
                 // SAFETY: slabs on the free list are alive and ours.
-                self.free[class] = unsafe { slab.as_ref() }.next;
+                let next = unsafe { slab.as_ref() }.next;
+                // Slabs that were out together come back together: the next one is wanted soon, and far away.
+                prefetch_pointer(next);
+                self.free[class] = next;
                 slab
             }
             None => allocate(class as u8, 1 << log2),

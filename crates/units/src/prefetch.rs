@@ -3,12 +3,20 @@
 /// processor has no such instruction.
 #[inline]
 pub fn prefetch<T>(slice: &[T], index: usize) {
-    #[cfg(target_arch = "x86_64")]
     if let Some(item) = slice.get(index) {
+        prefetch_pointer(item);
+    }
+}
+
+/// The same for what a pointer leads to, which may be null.
+#[inline]
+pub(crate) fn prefetch_pointer<T>(pointer: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program could see, and the address is that of a live item.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast()) };
+        // SAFETY: a prefetch reads nothing that the program could see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(pointer.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (slice, index);
+    let _ = pointer;
 }
