@@ -19,7 +19,7 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 8] = [
+static STAGES: [(&str, Work); 9] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
@@ -32,6 +32,12 @@ static STAGES: [(&str, Work); 8] = [
         "no protected memory",
         Work::Run(
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..200",
+        ),
+    ),
+    (
+        "exchanges for even wear",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..300",
         ),
     ),
     (
@@ -88,13 +94,17 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 2] {
+    fn stages(&self) -> [(&'static str, Work); 3] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
             Work::RunOwned(format!("cargo run --release --quiet -p diecut-sim -- --system {system} {seeds}"))
         };
-        [("whole stack, long", seeds("stack")), ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None))]
+        [
+            ("whole stack, long", seeds("stack")),
+            ("exchanges for even wear, long", seeds("stack --exchanges")),
+            ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None)),
+        ]
     }
 }
 
@@ -151,8 +161,9 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, fuzz] = night.stages();
+        let [stack, exchanges, fuzz] = night.stages();
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
+        assert!(matches!(exchanges.1, Work::RunOwned(line) if line.ends_with("--exchanges --seeds 7..57")));
         assert!(matches!(fuzz.1, Work::Fuzz(120, None)));
         for wrong in [&["--seeds"][..], &["--seeds", "0"], &["--hours", "3"]] {
             assert!(Night::parse(wrong).is_err(), "{wrong:?}");

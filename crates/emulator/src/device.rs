@@ -1,7 +1,7 @@
 //! The device: flash rules at the door, then the event model or, unpaced, the effect at once.
 
 use crate::block::FACTORY_BAD;
-use crate::engine::{Array, Engine};
+use crate::engine::{Array, Engine, Input};
 use crate::nand::Nand;
 use crate::profile::{Arbitration, DieProfile};
 use crate::slot::{Freight, Kind, Slot, Slots};
@@ -378,7 +378,9 @@ impl Device {
 
     /// Commands that wait or are at work, for reports.
     pub fn is_idle(&self) -> bool {
-        let busy = |die: &crate::engine::Die| die.array != Array::Idle || die.has_queue();
+        let busy = |die: &crate::engine::Die| {
+            die.array != Array::Idle || die.input != Input::Empty || die.has_queue()
+        };
         self.done.is_empty() && self.reading.is_empty() && !self.engine.dies.iter().any(busy)
     }
 }

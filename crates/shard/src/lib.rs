@@ -50,5 +50,5 @@ pub use cost::CostModel;
 /// Emulated devices, for those who make the device that a shard runs on.
 pub use diecut_emulator as emulator;
 pub use diecut_volume::CheckpointPace;
-pub use diecut_vssd::{DiePlacement, PoolConfig, SwapRule, WearConfig};
+pub use diecut_vssd::{DiePlacement, DieWear, PoolConfig, SwapRule, WearConfig};
 pub use shard::{Seat, Shard, ShardConfig, divide, gather};

@@ -36,6 +36,9 @@ pub struct SimArgs {
     /// Lets hosts' commands in through a door below the target, without a network.
     #[arg(long)]
     pub door: bool,
+    /// Makes every server level wear, on one shard: blocks change places in almost every seed.
+    #[arg(long)]
+    pub exchanges: bool,
     /// Gives the medium no memory that survives a power cut.
     #[arg(long)]
     pub no_protected_memory: bool,
@@ -112,6 +115,7 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
         shape.protected_memory = Some(false);
     }
     shape.hosts &= !arguments.door;
+    shape.exchanges = arguments.exchanges;
     if arguments.mutants {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }
@@ -141,6 +145,9 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
     }
     if arguments.door {
         command += " --door";
+    }
+    if arguments.exchanges {
+        command += " --exchanges";
     }
     if arguments.no_protected_memory {
         command += " --no-protected-memory";
@@ -274,6 +281,11 @@ fn print_report(arguments: &SimArgs, report: &SetReport) {
         Span(report.virtual_time_ns),
         report.shares.0,
         report.shares.1
+    );
+    let exchanges = report.exchanges;
+    println!(
+        "even wear: in {} seeds blocks changed places, {} of them with cuts or deaths in between; {} blocks, {} exchanges of dies",
+        exchanges.seeds, exchanges.seeds_with_faults, exchanges.moved_blocks, exchanges.finished
     );
     if !report.marks.is_empty() {
         let mut table = Table::new();

@@ -34,6 +34,8 @@ pub struct Shape {
     pub shards: bool,
     /// Whether hosts abort commands, reset controllers and shut them down.
     pub controls: bool,
+    /// Whether every server levels wear, with a threshold of a few erases; otherwise two of three do.
+    pub exchanges: bool,
 }
 
 impl Default for Shape {
@@ -50,6 +52,7 @@ impl Default for Shape {
             changes: false,
             shards: false,
             controls: false,
+            exchanges: false,
         }
     }
 }
@@ -69,6 +72,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         hosts: shape.hosts,
         slow_core: false,
         until_cleaned: shape.hosts && shape.changes && shape.steps_max == 0,
+        leveling_erases: 0,
         shards: vec![1],
     };
     let mut plan = Plan { seed, system, tenants, steps, faults, saturation: None };
@@ -81,7 +85,13 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     if shape.hosts && shape.changes {
         changes::add(&mut plan, shape.faults);
     }
-    if shape.hosts && shape.shards {
+    // Two of three servers level wear. Comparisons of shares are of dies that do nothing else.
+    let levels = shape.exchanges || seed % 3 != 1 && plan.saturation.is_none();
+    if shape.hosts && shape.faults && levels {
+        plan.saturation = None;
+        plan.system.leveling_erases = 2 + seed % 17;
+    }
+    if shape.hosts && shape.shards && !shape.exchanges {
         add_shards(&mut plan);
     }
     plan

@@ -119,6 +119,26 @@ pub const MUTANTS: &[Mutant] = &[
         story: "an anchor names leaves that are not yet programmed",
     },
     Mutant {
+        name: "vssd: copy committed half done",
+        system: "stack",
+        story: "a block that moves to another die is said to be there before all of its pages are",
+    },
+    Mutant {
+        name: "vssd: moving block freed before its copy holds",
+        system: "stack",
+        story: "a block that moves is free at its old place before its copy is complete",
+    },
+    Mutant {
+        name: "vssd: erases of a migration not counted",
+        system: "stack",
+        story: "what exchanges erase is not among the erases of the die",
+    },
+    Mutant {
+        name: "vssd: exchange finished in part",
+        system: "stack",
+        story: "the new places of a vSSD are not written down when its die's content arrived",
+    },
+    Mutant {
         name: "vssd: incomplete block wins",
         system: "stack",
         story: "after a cut a block that was not programmed to its end counts as if it were",

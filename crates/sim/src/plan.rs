@@ -103,6 +103,10 @@ pub struct SystemPlan {
     /// move something.
     #[serde(default)]
     pub until_cleaned: bool,
+    /// Erases of a channel's content that make a swap of channels due, half as many of a die; 0: none. So few that data moves again
+    /// and again. Only while the server has one shard.
+    #[serde(default)]
+    pub leveling_erases: u64,
     /// Shards of the server, in its first life and in those after it, from the front again when there are more. More than
     /// one only with hosts on a network and with protected memory.
     #[serde(default = "one_shard")]

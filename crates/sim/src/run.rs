@@ -753,14 +753,21 @@ impl Runner<'_> {
     }
 
     fn check_conservation(&mut self) {
+        for detail in self.system.check_wear() {
+            self.found(Finding::Conservation, detail);
+        }
         let Some(a) = self.system.accounting() else { return };
-        let programmed = a.programmed_user_ius + a.programmed_cleaner_ius + a.programmed_metadata_ius;
+        let programmed = a.programmed_user_ius
+            + a.programmed_cleaner_ius
+            + a.programmed_metadata_ius
+            + a.programmed_migration_ius;
         if programmed != a.chip_programmed_ius {
             let detail = format!(
-                "user {} + cleaner {} + metadata {} IUs are {programmed}, but the chips programmed {}",
+                "user {} + cleaner {} + metadata {} + migration {} IUs are {programmed}, but the chips programmed {}",
                 a.programmed_user_ius,
                 a.programmed_cleaner_ius,
                 a.programmed_metadata_ius,
+                a.programmed_migration_ius,
                 a.chip_programmed_ius
             );
             self.found(Finding::Conservation, detail);

@@ -33,10 +33,25 @@ pub struct SetReport {
     pub changes: u64,
     /// Seeds that do not count, and what they lack ([`crate::complete`]).
     pub lacking: Vec<(u64, Vec<&'static str>)>,
+    /// Even wear.
+    pub exchanges: Exchanges,
     /// Comparisons of shares, and the worst of them in parts per thousand.
     pub shares: (u64, u64),
     /// Coverage marks: name -> (runs that hit it, hits).
     pub marks: BTreeMap<&'static str, (u64, u64)>,
+}
+
+/// What was exchanged for even wear over a set.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Exchanges {
+    /// Seeds in which blocks changed places.
+    pub seeds: u64,
+    /// Those of them in which power or process went while hosts were at work.
+    pub seeds_with_faults: u64,
+    /// Blocks that changed places.
+    pub moved_blocks: u64,
+    /// Exchanges of dies that came to their end.
+    pub finished: u64,
 }
 
 /// How a set is run.
@@ -123,6 +138,12 @@ impl SetReport {
         self.media_operations += outcome.media_operations;
         self.virtual_time_ns += outcome.virtual_time_ns;
         self.changes += outcome.changes;
+        if let Some(wear) = outcome.wear.filter(|wear| wear.moved_blocks > 0) {
+            self.exchanges.seeds += 1;
+            self.exchanges.seeds_with_faults += u64::from(outcome.power_cuts + outcome.process_deaths > 1);
+            self.exchanges.moved_blocks += wear.moved_blocks;
+            self.exchanges.finished += wear.exchanges;
+        }
         if let Some(share) = outcome.least_share_permille {
             let worst = if self.shares.0 == 0 { share } else { self.shares.1.min(share) };
             self.shares = (self.shares.0 + 1, worst);

@@ -164,9 +164,15 @@ impl Shards {
         fronts.min().unwrap_or(Time::NEVER)
     }
 
-    /// Whether all are open and nothing is under way between them, or on the medium.
+    /// Whether all are open, nothing is under way between them, or on the medium, and exchanges came to their end.
     pub fn is_at_rest(&self) -> bool {
-        self.shards.iter().all(|shard| shard.is_ready() && shard.media().is_idle())
+        let exchanges = |shard: &Shard<Device>| {
+            let status = shard.pool().migration_status();
+            !shard.pool().is_moving()
+                && (self.count() > 1
+                    || status.waiting == 0 && status.exchanges.iter().all(|(.., trouble)| trouble.is_some()))
+        };
+        self.shards.iter().all(|shard| shard.is_ready() && shard.media().is_idle() && exchanges(shard))
             && self.queues.values().all(VecDeque::is_empty)
     }
     /// Whether the medium has power.

@@ -11,12 +11,12 @@ use crate::plan::{ContentKind, FaultKind, Lane, Plan};
 use crate::shards::{Carried, Shards, arrival};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostToken, System, Wear};
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
-use diecut_media::Media;
+use diecut_media::{Divide, Media};
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Event};
-use diecut_shard::{CheckpointPace, CostModel, PoolConfig, ShardConfig};
+use diecut_shard::{CheckpointPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
 use diecut_target::TargetConfig;
-use diecut_units::{ContentMode, Time, checksum_append, mark};
+use diecut_units::{BlockIndex, ContentMode, Time, checksum_append, mark};
 use std::collections::BTreeSet;
 
 /// Erase blocks of each plane: so few that every plan makes the cleaner work.
@@ -47,6 +47,8 @@ pub struct Stack {
     chip_before: (u64, u64),
     /// IUs that cleaners programmed before the last start.
     cleaned_before_ius: u64,
+    /// What exchanges did before the last start.
+    exchanged_before: Exchanged,
     /// The administrator's request came; answers to earlier ones are of a server that is gone.
     control_asked: Option<ControlRequest>,
     /// Its answer, kept until the system has told what exists after it.
@@ -56,10 +58,26 @@ pub struct Stack {
     told: Option<Existing>,
 }
 
+/// What exchanges for even wear did.
+#[derive(Clone, Copy, Default)]
+struct Exchanged {
+    moved_blocks: u64,
+    finished: u64,
+    intended_erases: u64,
+}
+
 fn config(plan: &Plan, device: &Device) -> ShardConfig {
     let mut pool = PoolConfig { soft_planes_per_die: SOFT_PLANES_PER_DIE, ..PoolConfig::default() };
     let geometry = device.geometry();
     pool.levels = PoolConfig::levels_of(geometry, SOFT_PLANES_PER_DIE);
+    pool.wear.channel_threshold_erases = plan.system.leveling_erases;
+    pool.wear.die_threshold_erases = plan.system.leveling_erases.div_ceil(2);
+    if plan.seed.is_multiple_of(2) {
+        pool.wear.rate_bytes_per_second = 0;
+    }
+    if plan.seed.is_multiple_of(7) {
+        pool.wear.rule = SwapRule::Literal;
+    }
     // So tight that hosts with a few large commands meet the limits.
     let target = TargetConfig {
         h2c_data_bytes_max: 16 << 10,
@@ -164,6 +182,7 @@ impl Stack {
             cut_at: None,
             chip_before: (0, 0),
             cleaned_before_ius: 0,
+            exchanged_before: Exchanged::default(),
             control_asked: None,
             control_held: None,
             control_answer: None,
@@ -303,6 +322,31 @@ impl Stack {
         }
     }
 
+    /// What exchanges did so far.
+    fn exchanged(&self) -> Exchanged {
+        self.shards().all().fold(self.exchanged_before, |before, shard| {
+            let (status, work) = (shard.pool().migration_status(), shard.pool().copy_work());
+            Exchanged {
+                moved_blocks: before.moved_blocks + status.moved_blocks,
+                finished: before.finished + status.finished,
+                intended_erases: before.intended_erases + work.intended_erases,
+            }
+        })
+    }
+
+    /// Erases of each die, by cause.
+    fn die_wear(&self) -> Vec<DieWear> {
+        let geometry = *self.shards().lead().media().geometry();
+        let owner = |channel: u16| self.shards().all().find(|shard| shard.media().owns(channel));
+        geometry
+            .all_dies()
+            .zip(0..)
+            .map(|(die, number)| {
+                owner(die.channel.0).map_or(DieWear::default(), |shard| shard.pool().die_wear(number))
+            })
+            .collect()
+    }
+
     fn sum(&self, of: fn(&VssdStatus) -> u64) -> u64 {
         self.shards().all().map(|shard| shard.status().vssds.iter().map(of).sum::<u64>()).sum()
     }
@@ -393,6 +437,7 @@ impl System for Stack {
         } else {
             mark!("stack: crash while opening");
         }
+        self.exchanged_before = self.exchanged();
         for shard in self.shards_mut().all_mut() {
             match crash {
                 Crash::ProcessDeath => shard.media_mut().process_death(now),
@@ -466,24 +511,55 @@ impl System for Stack {
         let (programmed, erases) = self.shards().chips();
         let works = self.shards().all().map(|shard| shard.system_work());
         let (system_ius, system_erases) = works.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let copies = self.shards().all().map(|shard| shard.pool().copy_work());
+        let (copied_ius, copy_erases) =
+            copies.fold((0, 0), |sum, one| (sum.0 + one.programmed_ius, sum.1 + one.erases));
         Some(Accounting {
             host_ius: self.sum(|vssd| vssd.host_written_bytes) / 4096,
             programmed_user_ius: self.sum(|vssd| vssd.programmed_user_bytes) / 4096,
             programmed_cleaner_ius: self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096,
             programmed_metadata_ius: self.sum(|vssd| vssd.programmed_metadata_bytes) / 4096 + system_ius,
+            programmed_migration_ius: copied_ius,
             chip_programmed_ius: programmed - self.chip_before.0,
-            erases: self.sum(|vssd| vssd.erases) + system_erases,
+            erases: self.sum(|vssd| vssd.erases) + system_erases + copy_erases,
             chip_erases: erases - self.chip_before.1,
         })
     }
     fn wear(&self) -> Option<Wear> {
         let cleaned_ius = self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096;
+        let exchanged = self.exchanged();
         Some(Wear {
             raw_ius: self.shards().lead().media().geometry().raw_capacity_bytes() / 4096,
             programmed_ius: self.shards().chips().0,
             cleaned_ius: self.cleaned_before_ius + cleaned_ius,
             erases: self.shards().chips().1,
+            moved_blocks: exchanged.moved_blocks,
+            exchanges: exchanged.finished,
         })
+    }
+    fn check_wear(&self) -> Vec<String> {
+        let lead = self.shards().lead();
+        let geometry = *lead.media().geometry();
+        let (system, counts, wear) =
+            (lead.pool().system_area(), self.shards().erase_counts(), self.die_wear());
+        let mut wrong = Vec::new();
+        let per_die = geometry.erase_blocks_per_die() as usize;
+        for (number, die) in geometry.all_dies().enumerate() {
+            let blocks = (0..).map(BlockIndex).zip(&counts[number * per_die..][..per_die]);
+            let of_pool = blocks.filter(|(at, _)| !system.contains(number as u32, die.erase_block(*at)));
+            let seen: u64 = of_pool.map(|(_, count)| u64::from(*count)).sum();
+            let (one, journal) = (wear[number], wear[number].journal);
+            if one.total() - journal < seen {
+                wrong.push(format!("die {number} was erased {seen} times, but {one:?} are known"));
+            }
+        }
+        // In a journal on flash the causes are as old as its last generation.
+        let (counted, intended): (u64, u64) =
+            (wear.iter().map(|die| die.migration).sum(), self.exchanged().intended_erases);
+        if self.plan.system.protected_memory && counted != intended {
+            wrong.push(format!("{intended} erases for copies were intended, {counted} are counted as such"));
+        }
+        wrong
     }
     fn image_hash(&self) -> u64 {
         let counts = self.shards().erase_counts();

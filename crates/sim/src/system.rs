@@ -75,6 +75,9 @@ pub struct Accounting {
     pub programmed_cleaner_ius: u64,
     /// Maps, summaries, checkpoints, padding, journals, catalog.
     pub programmed_metadata_ius: u64,
+    /// Copies of blocks that change places for even wear.
+    #[serde(default)]
+    pub programmed_migration_ius: u64,
     /// IUs programmed as the chips counted them.
     pub chip_programmed_ius: u64,
     /// Erases as the system counted them.
@@ -94,6 +97,12 @@ pub struct Wear {
     pub cleaned_ius: u64,
     /// Erases.
     pub erases: u64,
+    /// Blocks that changed places for even wear.
+    #[serde(default)]
+    pub moved_blocks: u64,
+    /// Exchanges of dies that came to their end.
+    #[serde(default)]
+    pub exchanges: u64,
 }
 
 /// A system in virtual time.
@@ -169,6 +178,10 @@ pub trait System {
     /// What the medium went through, if there is one.
     fn wear(&self) -> Option<Wear> {
         None
+    }
+    /// What is wrong with how erases are divided among their causes, and with the erases that are known of each die.
+    fn check_wear(&self) -> Vec<String> {
+        Vec::new()
     }
     /// Hash over everything on the medium.
     fn image_hash(&self) -> u64;

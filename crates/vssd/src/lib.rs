@@ -57,6 +57,7 @@ mod wear;
 pub use config::{DieCosts, PoolConfig, WearConfig};
 pub use exchange::ExchangeError;
 pub use level::MigrationStatus;
+pub use moving::CopyWork;
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use part::{Places, PoolPart};
 pub use policy::{PlaceView, SwapRule, choose_swap, pair_dies, threshold_by_age, threshold_erases};

@@ -83,6 +83,18 @@ pub(crate) struct Migration {
     /// Blocks moved since the pool was opened.
     pub moved_blocks: u64,
     pub lost_pages: u64,
+    pub work: CopyWork,
+}
+
+/// What copies of blocks did since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyWork {
+    /// IUs programmed.
+    pub programmed_ius: u64,
+    /// Erases that were intended.
+    pub intended_erases: u64,
+    /// Erases that were done.
+    pub erases: u64,
 }
 
 const NO_BLOCK: u32 = u32::MAX;
@@ -106,6 +118,7 @@ impl Migration {
             finished: 0,
             moved_blocks: 0,
             lost_pages: 0,
+            work: CopyWork::default(),
         }
     }
 
@@ -139,6 +152,11 @@ impl Pool {
         self.migration.is_started = true;
         self.migration.waiting.extend(self.heal());
         self.wear_changed = true;
+    }
+
+    /// What copies did since the pool was opened.
+    pub fn copy_work(&self) -> CopyWork {
+        self.migration.work
     }
 
     /// Whether a pair of blocks is at work.
@@ -379,6 +397,7 @@ impl Pool {
         let block = &mut self.blocks[number as usize];
         block.erase_count += 1;
         (block.owner, block.failed) = (VssdId(0), false);
+        self.migration.work.intended_erases += 1;
         self.count_erase(number, EraseCause::Migration, now);
         self.record(number, BlockState::Free);
         let operation = Operation::Erase { block: self.address(number) };
@@ -405,6 +424,16 @@ impl Pool {
         let pages = self.shape.program_unit_pages;
         let copy = self.migration.pair[side].as_mut().expect("a copy waits for what it asked for");
         copy.under_way = false;
+        if completion.result.is_ok() {
+            match kind {
+                Kind::CopyErase => self.migration.work.erases += 1,
+                Kind::CopyProgram => {
+                    self.migration.work.programmed_ius += u64::from(self.shape.program_unit_ius());
+                }
+                _ => {}
+            }
+        }
+        let copy = self.migration.pair[side].as_mut().expect("looked at");
         if copy.is_void {
             self.migration.has_void = true;
             return;

@@ -52,7 +52,9 @@ impl Log {
         if self.free_segments <= keep {
             return None;
         }
-        let index = self.segments.iter().position(|s| s.state == SegmentState::Absent)?;
+        // Blocks of a segment can be free before its number is: greater numbers are not known at recovery.
+        let real = &self.segments[..self.real_segments as usize];
+        let index = real.iter().position(|s| s.state == SegmentState::Absent)?;
         for step in 0..self.layout.groups {
             let group = (self.next_group + step) % self.layout.groups;
             let mut blocks = SmallVec::new();
