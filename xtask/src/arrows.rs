@@ -20,6 +20,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("blockspace", &["media", "emulator", "vssd"]),
     ("abi", &["blockspace"]),
     ("blockfile", &["blockspace"]),
+    ("sqlite", &["blockfile", "blockspace"]),
     (
         "shard",
         &[

@@ -330,13 +330,14 @@ impl State {
                 self.put_page(file, bytes / IU, page);
             }
             self.resize(file, bytes);
-        } else {
+        } else if bytes > before {
             let known = self.file(file)?;
             (known.bytes, known.logged_bytes) = (bytes, bytes);
+        } else {
+            // Nor is what was written meanwhile logged by this.
+            return Ok(());
         }
-        if bytes != before {
-            self.pending.push(Record::Size { file, bytes });
-        }
+        self.pending.push(Record::Size { file, bytes });
         Ok(())
     }
 

@@ -55,7 +55,8 @@ fn step(
             model.insert(other, content);
         }
         (2, Some(file)) => {
-            let size = random.random_range(0..file_bytes_max / 2);
+            let same = random.random_range(0..3) == 0;
+            let size = if same { model[&name].len() } else { random.random_range(0..file_bytes_max / 2) };
             model.get_mut(&name).unwrap().resize(size, 0);
             files.set_size(file, size as u64)?;
         }
