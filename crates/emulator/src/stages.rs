@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::slot::Kind;
 use diecut_media::Completion;
-use diecut_units::{IU_SIZE_BYTES, Time};
+use diecut_units::{BufferMut, IU_SIZE_BYTES, Time};
 use std::collections::VecDeque;
 
 /// Servers that take one command after the other.
@@ -148,17 +148,29 @@ impl Device {
     #[inline(always)]
     pub(crate) fn complete(&mut self, index: u32) {
         let slot = self.slots.get_mut(index);
-        self.done.push(Completion {
-            token: slot.token,
-            result: slot.error.map_or(Ok(()), Err),
-            destination: slot.destination.take(),
-            oob: slot.oob.take(),
-        });
-        if slot.kind.is_read() {
+        let (token, destination, oob) = (slot.token, slot.destination.take(), slot.oob.take());
+        let kind = slot.kind;
+        // Told apart before the completion is put together: merged on the stack, a result is read back wider than it was
+        // written, and waits there until every store before it, those of the copied content too, has left the processor.
+        if slot.error.is_none() {
+            self.done.push(Completion { token, result: Ok(()), destination, oob });
+        } else {
+            self.complete_failed(index, destination, oob);
+        }
+        if kind.is_read() {
             self.slots.release(index);
         } else {
-            self.nand.blocks[slot.block as usize].pending -= 1;
+            let block = self.slots.get(index).block;
+            self.nand.blocks[block as usize].pending -= 1;
             self.slots.unload(index);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn complete_failed(&mut self, index: u32, destination: Option<BufferMut>, oob: Option<BufferMut>) {
+        let slot = self.slots.get(index);
+        let error = slot.error.expect("only failed commands come here");
+        self.done.push(Completion { token: slot.token, result: Err(error), destination, oob });
     }
 }
