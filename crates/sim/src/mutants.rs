@@ -134,6 +134,26 @@ pub const MUTANTS: &[Mutant] = &[
         story: "what exchanges erase is not among the erases of the die",
     },
     Mutant {
+        name: "vssd: blocks of an exchange crossed",
+        system: "stack",
+        story: "two tenants whose blocks change places get each other's",
+    },
+    Mutant {
+        name: "vssd: append that waited goes to the old place",
+        system: "stack",
+        story: "a write that waited until its block had moved goes to where that was",
+    },
+    Mutant {
+        name: "vssd: erase of a copy counted as another's",
+        system: "stack",
+        story: "an erase for an exchange is counted for another cause",
+    },
+    Mutant {
+        name: "vssd: old place free under its reads",
+        system: "stack",
+        story: "the old place of a block that moved is free while reads of it are under way",
+    },
+    Mutant {
         name: "vssd: exchange finished in part",
         system: "stack",
         story: "the new places of a vSSD are not written down when its die's content arrived",

@@ -131,7 +131,8 @@ impl Pool {
     /// A freed block whose last operation is gone leaves its unit.
     pub(crate) fn settle(&mut self, number: u32) {
         let block = &self.blocks[number as usize];
-        if block.state != State::Held || !block.freed || block.in_flight > 0 {
+        let early = mutant!("vssd: old place free under its reads") && block.moved;
+        if block.state != State::Held || !block.freed || block.in_flight > 0 && !early {
             return;
         }
         if block.moved {

@@ -331,3 +331,6 @@ impl Pool {
         false
     }
 }
+
+#[cfg(test)]
+mod test;

@@ -39,6 +39,8 @@ enum Stage {
     Piece {
         iu: u32,
         mode: ContentMode,
+        /// It could not be read once.
+        again: bool,
     },
     Program,
     Complete,
@@ -53,6 +55,8 @@ struct Copy {
     stage: Stage,
     under_way: bool,
     lost_pages: bool,
+    /// Of the unit that is read: the page that lost a piece.
+    lost_page: Option<usize>,
     parts: PayloadParts,
     oob: Vec<u8>,
     tries: u32,
@@ -294,6 +298,7 @@ impl Pool {
             stage: Stage::Appends,
             under_way: false,
             lost_pages: false,
+            lost_page: None,
             parts: PayloadParts::new(),
             oob: Vec::new(),
             tries: 0,
@@ -369,7 +374,7 @@ impl Pool {
                 };
                 (Kind::CopyRead, source, operation)
             }
-            Stage::Piece { iu, mode } => {
+            Stage::Piece { iu, mode, .. } => {
                 let operation = Operation::Read {
                     block: self.address(source),
                     first_iu: first_page * self.shape.ius_per_page() + iu,
@@ -398,7 +403,12 @@ impl Pool {
         block.erase_count += 1;
         (block.owner, block.failed) = (VssdId(0), false);
         self.migration.work.intended_erases += 1;
-        self.count_erase(number, EraseCause::Migration, now);
+        let cause = if mutant!("vssd: erase of a copy counted as another's") {
+            EraseCause::Inside
+        } else {
+            EraseCause::Migration
+        };
+        self.count_erase(number, cause, now);
         self.record(number, BlockState::Free);
         let operation = Operation::Erase { block: self.address(number) };
         self.start_copy(Kind::CopyErase, number, side, 0, operation, media, now);
@@ -512,19 +522,27 @@ impl Pool {
                 mark!("vssd: a copy reads piece by piece");
                 copy.parts.clear();
                 copy.oob = vec![0; unit_ius as usize / per_page as usize * oob_size];
-                copy.stage = Stage::Piece { iu: 0, mode: default_mode };
+                copy.stage = Stage::Piece { iu: 0, mode: default_mode, again: false };
+                copy.lost_page = None;
             }
-            (Stage::Piece { iu, mode }, result) => {
+            (Stage::Piece { iu, mode, again }, result) => {
                 let page = (iu / per_page) as usize;
                 let oob_of_page = &mut copy.oob[page * oob_size..(page + 1) * oob_size];
                 match result {
                     Ok(()) => {
                         copy.parts
                             .push(Payload::new(mode, destination.expect("reads give content").freeze()));
-                        oob_of_page.copy_from_slice(&oob.expect("asked for"));
+                        // What one of its pieces lost is lost for the page: that is what its record says.
+                        if copy.lost_page != Some(page) {
+                            oob_of_page.copy_from_slice(&oob.expect("asked for"));
+                        }
                     }
                     Err(MediaError::WrongContentMode { .. }) if mode == ContentMode::Tags => {
-                        copy.stage = Stage::Piece { iu, mode: ContentMode::Bytes };
+                        copy.stage = Stage::Piece { iu, mode: ContentMode::Bytes, again };
+                        return;
+                    }
+                    Err(_) if !again => {
+                        copy.stage = Stage::Piece { iu, mode, again: true };
                         return;
                     }
                     Err(_) => {
@@ -533,10 +551,11 @@ impl Pool {
                         let nothing = vec![0; default_mode.bytes_per_iu()];
                         copy.parts.push(Payload::new(default_mode, BufferMut::copy_from(&nothing).freeze()));
                         oob_of_page.fill(0);
+                        copy.lost_page = Some(page);
                     }
                 }
                 if iu + 1 < unit_ius {
-                    copy.stage = Stage::Piece { iu: iu + 1, mode: default_mode };
+                    copy.stage = Stage::Piece { iu: iu + 1, mode: default_mode, again: false };
                 } else {
                     self.copy_gathered(side);
                 }
@@ -633,7 +652,12 @@ impl Pool {
                 lost_pages: copy.lost_pages,
             })
         };
-        let moves = [entry(&pair[0]), entry(&pair[1])];
+        let mut moves = [entry(&pair[0]), entry(&pair[1])];
+        if mutant!("vssd: blocks of an exchange crossed")
+            && let [Some(one), Some(other)] = &mut moves
+        {
+            std::mem::swap(&mut one.copy, &mut other.copy);
+        }
         for one in moves.into_iter().flatten() {
             let source = &self.blocks[one.source as usize];
             let (pages, sequence) = (source.done_pages, source.sequence);
@@ -696,7 +720,9 @@ impl Pool {
         for &at in &stalled {
             let op = self.ops[at as usize].as_mut().expect("it lives");
             op.block = one.copy;
-            if let Some(operation) = &mut op.operation {
+            if let Some(operation) = &mut op.operation
+                && !mutant!("vssd: append that waited goes to the old place")
+            {
                 turn_to(operation, address, erase_count, self.shape.oob_size_bytes as usize);
             }
         }

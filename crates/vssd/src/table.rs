@@ -194,6 +194,12 @@ pub(crate) struct BlockTable {
     pub stores_left: Option<u32>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// A store did not happen because the process died before it.
+    pub(crate) static DIED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 fn word_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -430,6 +436,7 @@ impl BlockTable {
         #[cfg(test)]
         if let Some(left) = &mut self.stores_left {
             if *left == 0 {
+                DIED.set(true);
                 return;
             }
             *left -= 1;

@@ -1,0 +1,183 @@
+//! The process dies between any two stores of an exchange: what was held is where it is said to be, with its content, and the
+//! exchange goes on to its end.
+
+use crate::table::{DIED, OpenError};
+use crate::*;
+use diecut_emulator::{Device, Options, Pacing, Profile};
+use diecut_media::{Capabilities, Command, Completion, Media};
+use diecut_units::marks::{plant_mutant, take_hits};
+use diecut_units::*;
+
+/// A device that a dead process asks nothing more of.
+struct Mortal(Device);
+
+impl Media for Mortal {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+    fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities()
+    }
+    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
+        self.0.is_factory_bad(block)
+    }
+    fn protected_memory(&self) -> Option<ProtectedMemory> {
+        self.0.protected_memory()
+    }
+    fn submit(&mut self, command: Command, now: Time) {
+        if !DIED.get() {
+            self.0.submit(command, now);
+        }
+    }
+    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
+        self.0.advance(now, completions);
+    }
+    fn next_event(&self) -> Time {
+        self.0.next_event()
+    }
+}
+
+struct Rig {
+    device: Mortal,
+    memory: ProtectedMemory,
+    config: PoolConfig,
+    now: Time,
+    answers: Vec<(VssdId, SpaceCompletion)>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let profile = Profile::named("tiny").unwrap();
+        let options = Options { pacing: Pacing::Unpaced, seed: 3, ..Options::default() };
+        let device = Mortal(Device::create(&profile, options).unwrap());
+        let wear = WearConfig { rate_bytes_per_second: 0, ..WearConfig::default() };
+        let config = PoolConfig { wear, ..PoolConfig::suited_to(device.geometry()) };
+        let memory = ProtectedMemory::in_memory(Pool::journal_size_bytes(device.geometry(), &config));
+        Rig { device, memory, config, now: Time::ZERO, answers: Vec::new() }
+    }
+    fn open(&self) -> Result<Pool, OpenError> {
+        Pool::open(&self.device, self.config.clone(), self.memory.region(0..self.memory.size_bytes()))
+    }
+    /// Until nothing goes on, or the process died.
+    fn run(&mut self, pool: &mut Pool) {
+        let mut completions = Vec::new();
+        for _ in 0..10_000 {
+            pool.work(self.now, &mut self.device);
+            self.device.advance(self.now, &mut completions);
+            for completion in completions.drain(..) {
+                if !DIED.get() {
+                    pool.complete(completion, self.now, &mut self.device, &mut self.answers);
+                }
+            }
+            pool.take_ready(&mut self.answers);
+            let idle = self.device.next_event() == Time::NEVER;
+            let moves = pool.is_migrating() && pool.migration.is_started;
+            if DIED.get() || idle && !moves {
+                return;
+            }
+            self.now += Span::from_millis(1);
+        }
+        panic!("it comes to no end: {:?}", pool.migration_status());
+    }
+    fn write(&mut self, pool: &mut Pool, id: VssdId, content: u8, units: u32) -> LogicalBlock {
+        let mut space = pool.space(id, &mut self.device, self.now);
+        let block = space.allocate(UnitIndex(0), Purpose(1)).unwrap();
+        let shape = *space.shape();
+        for _ in 0..units {
+            let bytes = vec![content; shape.program_unit_ius() as usize * 4096];
+            let parts = [Payload::new(ContentMode::Bytes, Buffer::copy_from(&bytes))].into_iter().collect();
+            let oob = BufferMut::copy_from(&vec![0; shape.program_unit_oob_size_bytes() as usize]);
+            space.append(SpaceToken(1), block, parts, oob, IoClass::HostWrite);
+        }
+        self.run(pool);
+        assert!(self.answers.drain(..).all(|(_, answer)| answer.result.is_ok()));
+        block
+    }
+    fn reads(&mut self, pool: &mut Pool, id: VssdId, block: LogicalBlock, iu: u32) -> Result<u8, SpaceError> {
+        let mut space = pool.space(id, &mut self.device, self.now);
+        space.read(SpaceToken(2), block, iu, 1, BufferMut::copy_from(&[0; 4096]), None, IoClass::HostRead);
+        self.run(pool);
+        let (_, answer) = self.answers.pop().expect("one read, one answer");
+        answer.result.map(|()| answer.destination.expect("reads give content")[9])
+    }
+}
+
+/// Dies after each store in turn; says how many there are.
+fn exchange_is_whole() -> Result<u32, String> {
+    for stores in 0..10_000 {
+        DIED.set(false);
+        let mut rig = Rig::new();
+        let mut pool = rig.open().unwrap();
+        pool.begin_migration();
+        let ids = [0, 1].map(|_| pool.alloc_vssd(Isolation::Die, 0, 1).unwrap());
+        let units = pool.shape().program_units();
+        let mut held = Vec::new();
+        // Full blocks, open ones, and more on one side than on the other.
+        for (id, content, units) in
+            [(0, 1, units), (0, 2, 1), (0, 3, units), (1, 4, units), (1, 5, 2), (0, 6, units)]
+        {
+            held.push((ids[id], rig.write(&mut pool, ids[id], content, units), content, units));
+        }
+        let dies = [0, 1].map(|at: usize| pool.vssds[at].units[0].place.die);
+        assert_ne!(dies[0], dies[1]);
+        pool.exchange_dies(dies[0], dies[1]).unwrap();
+        pool.table.as_mut().unwrap().stores_left = Some(stores);
+        rig.run(&mut pool);
+        let finished = !DIED.get();
+        drop(pool);
+        // What it asked for is done, and nobody hears of it.
+        rig.device.0.process_death(rig.now);
+        DIED.set(false);
+        let fails = |what: String| Err(format!("after {stores} stores: {what}"));
+        for opening in 0..2 {
+            let mut pool = match rig.open() {
+                Ok(pool) => pool,
+                Err(error) => return fails(error.to_string()),
+            };
+            pool.check_invariants();
+            for goes_on in [false, true] {
+                if goes_on {
+                    pool.begin_migration();
+                    rig.run(&mut pool);
+                    pool.check_invariants();
+                }
+                for &(id, block, content, units) in &held {
+                    let unit_ius = pool.shape().program_unit_ius();
+                    for iu in [0, units * unit_ius - 1] {
+                        match rig.reads(&mut pool, id, block, iu) {
+                            Ok(found) if found == content => {}
+                            other => return fails(format!("opening {opening}: {content} reads {other:?}")),
+                        }
+                    }
+                }
+            }
+            let count: usize =
+                (ids.iter()).map(|&id| pool.space(id, &mut rig.device, rig.now).held_blocks().len()).sum();
+            let now = [0, 1].map(|at: usize| pool.vssds[at].units[0].place.die);
+            let begun = if stores == 0 { dies } else { [dies[1], dies[0]] };
+            if count != held.len() || now != begun {
+                return fails(format!("{count} blocks are held, on dies {now:?}"));
+            }
+        }
+        if finished {
+            return Ok(stores);
+        }
+    }
+    unreachable!("an exchange has fewer stores")
+}
+
+#[test]
+fn a_death_between_two_stores_of_an_exchange_loses_nothing() {
+    let stores = exchange_is_whole().unwrap();
+    assert!(stores > 40, "{stores} stores are no exchange of six blocks");
+    let hits = take_hits();
+    for mark in ["vssd: pair of an exchange repeated", "vssd: end of an exchange repeated"] {
+        assert!(hits.contains_key(mark), "{mark}: {hits:?}");
+    }
+    for bug in ["vssd: pair changed without a record", "vssd: exchange finished in part"] {
+        plant_mutant(Some(bug));
+        let found = std::panic::catch_unwind(exchange_is_whole);
+        plant_mutant(None);
+        assert!(!matches!(found, Ok(Ok(_))), "{bug} is not seen");
+    }
+}
