@@ -72,6 +72,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "initiator",
             "target",
             "catalog",
+            "blockspace",
             "shard",
             "reactor",
             "load",

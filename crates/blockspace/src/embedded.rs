@@ -206,5 +206,8 @@ fn serve(
                 end.announce_awake();
             }
         }
+        // Whoever still waits looks at once whether the server is there.
+        drop(newcomer.socket);
+        system::futex_wake(end.futex());
     }
 }

@@ -386,6 +386,10 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
     if let Some(server) = stack {
         server.reactor.stop();
     }
+    if settings.wants("h") {
+        say("erase blocks for applications");
+        rows.extend(super::blocks::rows(settings)?);
+    }
     pin_this_thread(settings.server_core)?;
     let mut counting = Counting { missing: settings.uncounted.clone() };
     for row in &mut rows {

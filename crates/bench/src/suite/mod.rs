@@ -3,6 +3,7 @@
 //! Every row is measured in repetitions, and all rows take turns inside a repetition, so that what else happens on the
 //! machine meets both sides of a ratio. A row's figure is the median of its repetitions' ratios.
 
+mod blocks;
 mod cases;
 mod children;
 mod residence;

@@ -42,7 +42,17 @@ impl Server {
         core: Option<usize>,
         make: impl FnOnce((Instant, Time)) -> D + Send + 'static,
     ) -> Result<Server, ReactorError> {
-        let config = ReactorConfig { listen: vec![([127, 0, 0, 1], 0).into()], ..ReactorConfig::default() };
+        Server::start_at(core, None, make)
+    }
+
+    /// The same, with a socket for erase blocks.
+    pub(crate) fn start_at<D: Drive>(
+        core: Option<usize>,
+        blocks: Option<std::path::PathBuf>,
+        make: impl FnOnce((Instant, Time)) -> D + Send + 'static,
+    ) -> Result<Server, ReactorError> {
+        let listen = vec![([127, 0, 0, 1], 0).into()];
+        let config = ReactorConfig { listen, blocks };
         let (sender, receiver) = channel();
         let make = move |now| {
             // The reactor's clock as an instant, before anything takes time.
