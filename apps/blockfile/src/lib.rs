@@ -1,7 +1,7 @@
 //! Files on erase blocks: what applications of the erase-block API share that want to read and write anywhere.
 //!
 //! A small log-structured store in the process of the application. Writes gather in memory and go out in batches: whole
-//! program units with a header that says which parts of which files follow ([`format`]). A batch has the next number of one
+//! program units with a header that says which parts of which files follow ([`mod@format`]). A batch has the next number of one
 //! sequence, whichever erase block it goes to, and a checkpoint holds the whole map up to one of them. What is not used
 //! any more is found by the cleaner, block by block, fewest live parts first.
 //!
