@@ -193,7 +193,9 @@ impl Pool {
         for vssd in self.vssds.iter().filter(|vssd| vssd.isolation == Isolation::Channel) {
             let mut dies: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
             for unit in &vssd.units {
-                dies.entry(unit.place.die / per_channel).or_default().push(unit.place.die);
+                // Where an exchange that is under way brings it.
+                let die = unit.target.as_ref().map_or(unit.place.die, |target| target.die);
+                dies.entry(die / per_channel).or_default().push(die);
             }
             dies.retain(|_, dies| (dies.len() as u32) < per_channel);
             // One channel at a time is exchanged: what is not whole lies on two.

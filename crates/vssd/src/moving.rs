@@ -156,6 +156,10 @@ impl Pool {
         self.migration.is_started = true;
         self.migration.waiting.extend(self.heal());
         self.wear_changed = true;
+        if self.is_migrating() {
+            // At once: a server whose hosts are silent would sleep.
+            self.migration.look_again_at = Time::ZERO;
+        }
     }
 
     /// What copies did since the pool was opened.

@@ -138,6 +138,7 @@ fn exchange_is_whole() -> Result<u32, String> {
             for goes_on in [false, true] {
                 if goes_on {
                     pool.begin_migration();
+                    assert!(!pool.is_migrating() || pool.deadline() <= rig.now, "it goes on by itself");
                     rig.run(&mut pool);
                     pool.check_invariants();
                 }
