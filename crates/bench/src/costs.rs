@@ -52,12 +52,22 @@ impl Bench<'_> {
         Ok(ns)
     }
 
-    fn load(&mut self, what: &str, endpoint: &Endpoint, spec: LoadSpec) -> Outcome<f64> {
+    /// The same, beside the system calls on sockets and epoll that the server made for each command.
+    fn load_and_calls(&mut self, what: &str, endpoint: &Endpoint, spec: LoadSpec) -> Outcome<(f64, f64)> {
+        let (calls, operations) = (self.server.reactor.system_calls(), Cell::new(0));
         let spec = LoadSpec { ramp_ns: 0, runtime_ns: self.runtime_ns, batch: spec.depth.min(32), ..spec };
-        self.per(what, || {
-            let report = run_load(endpoint, &spec, DriveSettings::default());
-            report.map(|report| report.operations).map_err(|error| error.to_string())
-        })
+        let ns = self.per(what, || {
+            let report =
+                run_load(endpoint, &spec, DriveSettings::default()).map_err(|error| error.to_string())?;
+            operations.set(report.operations);
+            Ok(report.operations)
+        })?;
+        let calls = self.server.reactor.system_calls() - calls;
+        Ok((ns, calls as f64 / operations.get().max(1) as f64))
+    }
+
+    fn load(&mut self, what: &str, endpoint: &Endpoint, spec: LoadSpec) -> Outcome<f64> {
+        self.load_and_calls(what, endpoint, spec).map(|(ns, _)| ns)
     }
 }
 
@@ -73,8 +83,10 @@ pub fn run(duration_ms: u64, server_core: usize, mut say: impl FnMut(&str)) -> O
     let server = Server::null(server_core).map_err(|error| error.to_string())?;
     let null = server.null_endpoint(0);
     let mut bench = Bench { server: &server, runtime_ns, measured: Vec::new() };
-    let batched = bench.load("null read, in batches (depth 128)", &null, reads(1, 128))?;
-    let single = bench.load("null read, a message each (32 connections of depth 1)", &null, reads(32, 1))?;
+    let (batched, batched_calls) =
+        bench.load_and_calls("null read, in batches (depth 128)", &null, reads(1, 128))?;
+    let (single, single_calls) =
+        bench.load_and_calls("null read, a message each (32 connections of depth 1)", &null, reads(32, 1))?;
     let null_write = bench.load("null write, in batches (depth 128)", &null, writes(4096, 128))?;
     say("connections");
     let attempts = duration_ms.max(100);
@@ -137,8 +149,20 @@ pub fn run(duration_ms: u64, server_core: usize, mut say: impl FnMut(&str)) -> O
     measured.extend(bench.measured);
     server.reactor.stop();
     let block_64k = (write_64k - null_write).max(0.0) / 16.0;
+    // What a command costs if it shares no system call: the two shapes differ in nothing else.
+    let call = (single - batched) / (single_calls - batched_calls).max(f64::MIN_POSITIVE);
+    let command = batched - call * batched_calls;
+    measured.push(Measured {
+        what: "system calls per command, a message each (not ns)".to_owned(),
+        ns: single_calls,
+    });
+    measured.push(Measured {
+        what: "system calls per command, in batches (not ns)".to_owned(),
+        ns: batched_calls,
+    });
     let model = vec![
-        ("command_ns", single),
+        ("command_ns", command),
+        ("batch_ns", single - command),
         ("piece_ns", ((write_1m - write_64k).max(0.0) - 240.0 * block_64k).max(0.0) / 15.0),
         ("connection_ns", connection / 2.0),
         ("message_ns", (host - 2.0 * connection) / messages.get().max(1) as f64),

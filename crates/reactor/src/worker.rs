@@ -24,6 +24,9 @@ const EVENTS_PER_ROUND: usize = 256;
 const ACCEPTS_PER_ROUND: usize = 1;
 /// The same for messages of hosts that come up.
 const NEWCOMER_TURNS_PER_ROUND: usize = 1;
+/// Answers of a host whose commands go on are sent when there are so many bytes of them, or when there are no more: a round is
+/// short, so that others need not wait, and a system call for the few answers of each would cost more than they do.
+const TOGETHER_BELOW_BYTES: usize = 128 << 10;
 const MESSAGES_PER_ROUND: usize = 256;
 /// A host that does not take its last bytes is hung up on after this.
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
@@ -59,6 +62,8 @@ pub(crate) struct Worker<D: Drive> {
     listeners: Vec<TcpListener>,
     /// Listeners that may have more connections.
     accepting: bool,
+    /// The last round accepted.
+    accepted: bool,
     accept_again_at: Time,
     next_shard: usize,
     connections: Vec<Option<Connection>>,
@@ -105,6 +110,7 @@ impl<D: Drive> Worker<D> {
             index,
             listeners,
             accepting: false,
+            accepted: false,
             accept_again_at: Time::NEVER,
             next_shard: 0,
             connections: Vec::new(),
@@ -169,13 +175,7 @@ impl<D: Drive> Worker<D> {
             }
             worked |= self.read_inbox(now);
             self.send_again();
-            if self.has_unsent() {
-                // Whoever has too much takes no more, and neither do we.
-                self.accept_again_at = now + RETRY_AFTER;
-            } else if self.accepting || self.accept_again_at <= now {
-                self.accept(now);
-            }
-            worked |= self.read_connections(now, &mut system_calls);
+            worked |= self.read_connections(now, false, &mut system_calls);
             let registry = self.poll.registry();
             worked |= self.blocks.work(
                 &mut self.shard,
@@ -197,6 +197,11 @@ impl<D: Drive> Worker<D> {
             self.act(now);
             self.blocks.wake();
             system_calls += std::mem::take(&mut self.blocks.system_calls);
+            // Hosts that come up have their turn when hosts at work were answered: what these send meanwhile waits for
+            // the turn alone, not for the turn before it, too.
+            if !self.accept_one(now) {
+                self.read_connections(now, true, &mut system_calls);
+            }
             self.close_late(now);
             self.common.system_calls.fetch_add(system_calls, Ordering::Relaxed);
             idle_rounds = if worked { 0 } else { idle_rounds.saturating_add(1) };
@@ -375,10 +380,24 @@ impl<D: Drive> Worker<D> {
         self.shard.handle(Event::Closed { connection: id }, now, &mut self.actions);
     }
 
-    fn read_connections(&mut self, now: Time, system_calls: &mut u64) -> bool {
+    /// Accepts, unless it did so in the last round. Whether it had its turn.
+    fn accept_one(&mut self, now: Time) -> bool {
+        let accepted_before = std::mem::replace(&mut self.accepted, false);
+        if self.has_unsent() {
+            // Whoever has too much takes no more, and neither do we.
+            self.accept_again_at = now + RETRY_AFTER;
+        } else if (self.accepting || self.accept_again_at <= now) && !accepted_before {
+            self.accept(now);
+            self.accepted = true;
+        }
+        self.accepted
+    }
+
+    /// Reads connections of hosts at work, or of one that comes up. Whether there was something to read.
+    fn read_connections(&mut self, now: Time, newcomers: bool, system_calls: &mut u64) -> bool {
         let mut turns = std::mem::replace(&mut self.to_read, std::mem::take(&mut self.spare));
         let worked = !turns.is_empty();
-        let mut newcomers = 0;
+        let mut turns_left = NEWCOMER_TURNS_PER_ROUND;
         for number in turns.drain(..) {
             let Some(connection) = self.connections[number].as_mut() else { continue };
             connection.listed = false;
@@ -393,13 +412,11 @@ impl<D: Drive> Worker<D> {
             if connection.paused || !connection.readable || connection.closing.is_some() {
                 continue;
             }
-            if connection.is_newcomer() {
-                if newcomers == NEWCOMER_TURNS_PER_ROUND {
-                    list(connection, number, &mut self.to_read);
-                    continue;
-                }
-                newcomers += 1;
+            if connection.is_newcomer() != newcomers || (newcomers && turns_left == 0) {
+                list(connection, number, &mut self.to_read);
+                continue;
             }
+            turns_left -= usize::from(newcomers);
             let turn = connection.read(&mut self.shard, &mut self.pool, now, &mut self.actions, system_calls);
             match turn {
                 Turn::Drained => connection.readable = false,
@@ -427,6 +444,14 @@ impl<D: Drive> Worker<D> {
         for number in turns.drain(..) {
             let Some(connection) = self.connections[number].as_mut() else { continue };
             if connection.blocked || connection.lingering {
+                continue;
+            }
+            let waiting = self.shard.outbox(connection.id).map_or(0, |outbox| outbox.len_bytes());
+            if waiting < TOGETHER_BELOW_BYTES
+                && connection.closing.is_none()
+                && self.shard.goes_on(connection.id)
+            {
+                self.to_write.push(number);
                 continue;
             }
             let turn = connection.write(&mut self.shard, &mut self.actions, system_calls);

@@ -7,10 +7,10 @@ use diecut_shard::drive::{Action, ConnectionId, Drive, Event, Outbox};
 use diecut_shard::null::NullShard;
 use diecut_target::TargetConfig;
 use diecut_units::Time;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn start(address: &str, shards: usize) -> Reactor {
@@ -144,8 +144,9 @@ fn a_burst_of_connections_is_accepted_to_the_last() {
 /// What one round of the reactor takes from hosts that come up.
 struct Watched {
     inner: NullShard,
-    this_round: [usize; 2],
-    most: Arc<[AtomicUsize; 2]>,
+    /// Accepted, heard, and both.
+    this_round: [usize; 3],
+    most: Arc<[AtomicUsize; 3]>,
 }
 
 impl Drive for Watched {
@@ -156,13 +157,15 @@ impl Drive for Watched {
             _ => None,
         };
         if let Some(kind) = kind {
-            self.this_round[kind] += 1;
-            self.most[kind].fetch_max(self.this_round[kind], Ordering::Relaxed);
+            for kind in [kind, 2] {
+                self.this_round[kind] += 1;
+                self.most[kind].fetch_max(self.this_round[kind], Ordering::Relaxed);
+            }
         }
         self.inner.handle(event, now, actions);
     }
     fn work(&mut self, now: Time, actions: &mut Vec<Action>) {
-        self.this_round = [0; 2];
+        self.this_round = [0; 3];
         self.inner.work(now, actions);
     }
     fn deadline(&self) -> Time {
@@ -179,10 +182,10 @@ impl Drive for Watched {
     }
 }
 
-/// However many hosts come up at once, a round accepts one and hears one, and all of them are answered in the end.
+/// However many hosts come up at once, a round accepts one or hears one, and all of them are answered in the end.
 #[test]
 fn a_storm_of_newcomers_takes_turns() {
-    let most: Arc<[AtomicUsize; 2]> = Arc::default();
+    let most: Arc<[AtomicUsize; 3]> = Arc::default();
     let seen = Arc::clone(&most);
     let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let make = move |_now| Watched {
@@ -192,7 +195,7 @@ fn a_storm_of_newcomers_takes_turns() {
             1 << 20,
             NullReads::SharedZeros,
         ),
-        this_round: [0; 2],
+        this_round: [0; 3],
         most: seen,
     };
     let reactor = Reactor::start(&config, vec![make]).unwrap();
@@ -215,7 +218,61 @@ fn a_storm_of_newcomers_takes_turns() {
     let mut last = connect(reactor.addresses()[0]);
     handshake(&mut last);
     reactor.stop();
-    assert_eq!(most.each_ref().map(|one| one.load(Ordering::Relaxed)), [1, 1]);
+    assert_eq!(most.each_ref().map(|one| one.load(Ordering::Relaxed)), [1, 1, 1]);
+}
+
+/// Says of all commands that they go on, as long as it is told to.
+struct GoingOn {
+    inner: NullShard,
+    goes_on: Arc<AtomicBool>,
+}
+
+impl Drive for GoingOn {
+    fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
+        self.inner.handle(event, now, actions);
+    }
+    fn work(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.inner.work(now, actions);
+    }
+    fn deadline(&self) -> Time {
+        Time::ZERO
+    }
+    fn goes_on(&self, _connection: ConnectionId) -> bool {
+        self.goes_on.load(Ordering::Relaxed)
+    }
+    fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
+        self.inner.outbox(connection)
+    }
+    fn sent(&mut self, connection: ConnectionId, len_bytes: usize, actions: &mut Vec<Action>) {
+        self.inner.sent(connection, len_bytes, actions);
+    }
+    fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
+        self.inner.receive_window(connection)
+    }
+}
+
+/// Answers of a host whose commands go on wait for those of them, and are sent when there are no more.
+#[test]
+fn answers_of_commands_that_go_on_go_together() {
+    let goes_on = Arc::new(AtomicBool::new(true));
+    let told = Arc::clone(&goes_on);
+    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()] };
+    let subsystems = ["nqn.2026-11.org.diecut:null"];
+    let make = move |_now| GoingOn {
+        inner: NullShard::new(TargetConfig::default(), &subsystems, 1 << 20, NullReads::SharedZeros),
+        goes_on: told,
+    };
+    let reactor = Reactor::start(&config, vec![make]).unwrap();
+    let mut stream = connect(reactor.addresses()[0]);
+    stream.write_all(&icreq()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut answer = [0; 128];
+    let early = stream.read(&mut answer).expect_err("more is to come");
+    assert!(matches!(early.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{early}");
+    goes_on.store(false, Ordering::Relaxed);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    reactor.stop();
 }
 
 #[test]

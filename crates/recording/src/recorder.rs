@@ -185,6 +185,10 @@ impl<W: Write> Drive for Recorded<W> {
         self.shard.deadline()
     }
 
+    fn goes_on(&self, connection: ConnectionId) -> bool {
+        self.shard.goes_on(connection)
+    }
+
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.shard.outbox(connection)
     }

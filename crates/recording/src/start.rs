@@ -96,7 +96,6 @@ struct WearStart {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AdmissionStart {
-    tenant_quantum: u32,
     source_quantum: u32,
     window_commands: u32,
     round_cost: u32,
@@ -150,7 +149,7 @@ impl Start {
             rule,
         } = wear;
         let literal_rule = rule == SwapRule::Literal;
-        let AdmissionConfig { tenant_quantum, source_quantum, window_commands, round_cost } = *admission;
+        let AdmissionConfig { source_quantum, window_commands, round_cost } = *admission;
         if cost_model.is_some() {
             return Err(StartError::Unsupported(
                 "a run with a cost model has no real clock to record".to_owned(),
@@ -212,7 +211,7 @@ impl Start {
                     literal_rule,
                 },
             },
-            admission: AdmissionStart { tenant_quantum, source_quantum, window_commands, round_cost },
+            admission: AdmissionStart { source_quantum, window_commands, round_cost },
         })
     }
 
@@ -249,7 +248,6 @@ impl Start {
         };
         let mut config = ShardConfig {
             admission: AdmissionConfig {
-                tenant_quantum: self.admission.tenant_quantum,
                 source_quantum: self.admission.source_quantum,
                 window_commands: self.admission.window_commands,
                 round_cost: self.admission.round_cost,

@@ -139,6 +139,12 @@ pub trait Drive {
     /// left. [`Time::NEVER`]: only events matter.
     fn deadline(&self) -> Time;
 
+    /// Whether commands of a connection go on with the next [`Drive::work`]: its answers may as well wait for those of
+    /// them, and go out together.
+    fn goes_on(&self, _connection: ConnectionId) -> bool {
+        false
+    }
+
     /// The output of a connection; `None` if the connection is not known.
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox>;
 

@@ -46,7 +46,7 @@ mod shard;
 mod status;
 
 pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
-pub use cost::CostModel;
+pub use cost::{CostModel, Moment};
 /// Emulated devices, for those who make the device that a shard runs on.
 pub use diecut_emulator as emulator;
 pub use diecut_volume::CheckpointPace;

@@ -4,7 +4,7 @@ use crate::admission::{
     Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, TenantIndex, Work, cost_of,
 };
 use crate::blocks::Blocks;
-use crate::cost::{CostModel, CpuClock};
+use crate::cost::{CostModel, CpuClock, Moment};
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
 use crate::execute::{CONTROL_TOKEN_BIT, Control, Reply};
 use crate::flash::Flash;
@@ -17,7 +17,7 @@ use crate::plan::Step;
 use crate::reach::Reach;
 use diecut_catalog::{Catalog, State};
 use diecut_media::Divide;
-use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceId};
+use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId};
 use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
 use diecut_units::{ProtectedMemory, ProtectedRegion, Time};
@@ -290,6 +290,22 @@ impl<M: Divide> Shard<M> {
         self.cpu.free_at()
     }
 
+    /// Rounds that the modelled core has begun: in each, a driver may let it see events besides the commands of [`Shard::submit`].
+    pub fn core_rounds(&self) -> u64 {
+        self.cpu.rounds()
+    }
+
+    /// Takes what the modelled core noted of commands of [`Shard::submit`] since the last call, in order. Nothing on the real
+    /// clock.
+    pub fn take_moments(&mut self, moments: &mut Vec<(CommandToken, Moment, Time)>) {
+        moments.append(&mut self.cpu.moments);
+    }
+
+    /// Whether the modelled core is free and between two rounds.
+    pub fn is_between_rounds(&self, now: Time) -> bool {
+        self.cpu.is_between_rounds(now, self.admission.has_work())
+    }
+
     /// State of all stores in lines, for people who debug.
     pub fn describe(&self) -> String {
         let stores = self.flash.stores();
@@ -443,6 +459,7 @@ impl<M: Divide> Shard<M> {
     /// If the bit is not set.
     pub fn submit(&mut self, command: NamespaceCommand) {
         assert!(command.source.0 & DOOR_SOURCE_BIT != 0, "{:?} is the target's", command.source);
+        let Some(command) = self.cpu.arrive(command) else { return };
         let tenant = self.tenants.get(command.namespace.0 as usize).copied();
         self.admission.push(tenant.unwrap_or_default(), command);
     }
@@ -490,14 +507,12 @@ impl<M: Divide> Shard<M> {
     }
 
     /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece.
-    fn admit(&mut self, now: Time) {
-        // A modelled core takes one piece after the other: a batch would start all of them at once.
-        let round_cost = if self.config.cost_model.is_some() { 1 } else { self.config.admission.round_cost };
-        let mut spent = 0;
-        while spent < round_cost {
+    fn admit(&mut self, budget: &mut u32, now: Time) {
+        while *budget > 0 && !self.cpu.is_busy(now) {
             let Some(work) = self.admission.next() else { return };
             let (mut cost, rest) = match work {
                 Work::Command(command) => {
+                    self.cpu.note(Moment::Admitted, command.token, command.source, now);
                     self.cpu.charge_command(now);
                     (COMMAND_COST, self.namespaces.submit(command, now, &mut self.outputs))
                 }
@@ -515,7 +530,15 @@ impl<M: Divide> Shard<M> {
             // A turn is never free, or a budget would not end.
             let cost = cost.max(1);
             self.admission.settle(cost, rest);
-            spent += cost;
+            self.cpu.spend(cost);
+            *budget = budget.saturating_sub(cost);
+        }
+    }
+
+    /// Answers of doors go out when a round is over; on the real clock that is now.
+    fn send_answers(&mut self, now: Time) {
+        if self.is_between_rounds(now) {
+            self.door_completions.append(&mut self.cpu.answers);
         }
     }
 
@@ -524,7 +547,8 @@ impl<M: Divide> Shard<M> {
             let tenant = self.tenants.get(finished.namespace.0 as usize).copied();
             self.admission.finished(tenant.unwrap_or_default());
             if finished.source.0 & DOOR_SOURCE_BIT != 0 {
-                self.door_completions.push(finished.completion);
+                self.cpu.note(Moment::Done, finished.completion.token, finished.source, now);
+                self.cpu.answers.push(finished.completion);
                 continue;
             }
             let event = target::Event::Completed(finished.completion);
@@ -574,14 +598,19 @@ impl<M: Divide> Drive for Shard<M> {
         if self.target.deadline() <= now {
             self.target.handle(target::Event::Tick, now, &mut self.target_actions);
         }
+        let mut budget = self.config.admission.round_cost;
         for round in 0..ROUNDS_MAX {
             if round == 0 && self.target.has_work() {
                 self.target.handle(target::Event::Round, now, &mut self.target_actions);
                 self.sort_actions(actions);
             }
-            if !self.cpu.is_busy(now) {
-                self.admit(now);
-            }
+            self.send_answers(now);
+            let (admission, tenants) = (&mut self.admission, &self.tenants);
+            self.cpu.begin_round(now, admission.has_work(), self.config.admission.round_cost, |command| {
+                let tenant = tenants.get(command.namespace.0 as usize).copied();
+                admission.push(tenant.unwrap_or_default(), command);
+            });
+            self.admit(&mut budget, now);
             self.blocks.admit(&mut self.flash, now);
             self.flash.run(now);
             self.blocks.complete(&mut self.flash);
@@ -618,7 +647,9 @@ impl<M: Divide> Drive for Shard<M> {
                 self.work_control(now, actions);
             }
             self.sort_actions(actions);
-            if self.deadline() > now {
+            self.send_answers(now);
+            let goes_on = budget > 0 || self.flash.deadline() <= now;
+            if !goes_on || self.deadline() > now {
                 return;
             }
         }
@@ -634,8 +665,13 @@ impl<M: Divide> Drive for Shard<M> {
         if matches!(self.phase, Phase::Catalog if self.catalog.is_open()) {
             return Time::ZERO;
         }
-        let admission = if self.admission.has_work() { self.cpu.free_at() } else { Time::NEVER };
+        let waits = self.admission.has_work() || self.cpu.has_arrivals() || !self.cpu.answers.is_empty();
+        let admission = if waits { self.cpu.free_at() } else { Time::NEVER };
         admission.min(self.flash.deadline()).min(self.target.deadline())
+    }
+
+    fn goes_on(&self, connection: ConnectionId) -> bool {
+        self.target.source_of(connection).is_some_and(|source| self.admission.goes_on(source))
     }
 
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {

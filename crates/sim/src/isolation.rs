@@ -2,14 +2,17 @@
 //!
 //! Both tenants share one shard. Latency is counted at the door, from the time a command was due (open loop) to its
 //! answer; the host link, the controller and the time that commands, connections and messages take on the shard's core
-//! are modelled. Per tenant: one channel, or 4 dies, or 16 soft-planes, as in FlashBlox (FAST'17, evaluation): equal raw
-//! quantity each, on the same dies where dies are shared. Volumes are of one size under all levels, so that cleaners
+//! are modelled: the core takes up what arrived, source by source, then works on a round of it, as the reactor does; what arrives
+//! meanwhile waits for the next one, and answers for the end of theirs. Each tenant's host has one queue pair. Per tenant:
+//! one channel, or 4 dies, or 16 soft-planes, as in FlashBlox (FAST'17, evaluation): equal raw quantity each, on the same
+//! dies where dies are shared. Volumes are of one size under all levels, so that cleaners
 //! have equal room; it is what fits under the level that can export least.
 //!
 //! The device is `cnex-1tb` with all its channels, dies, planes and blocks. Both tenants lie on two channels; an idle
 //! vSSD holds the others. Erase blocks are shorter unless [`Setting`] says otherwise: a writer comes into steady cleaning
 //! with less work, and erases come more often than on the real one.
 
+mod journey;
 mod stage;
 mod storm;
 pub mod summary;
@@ -55,6 +58,9 @@ pub struct Outcome {
     pub reads_per_s: f64,
     /// Latency of reads in microseconds: p50, p99, p99.9, p99.99.
     pub latency_us: [f64; 4],
+    /// Where the time of reads around the p99 went, in microseconds: on the core until they were begun, in the device and on
+    /// its host link, on the core until they were answered.
+    pub p99_parts_us: [f64; 3],
     /// What the neighbour wrote, in MB/s (10^6).
     pub neighbour_mb_per_s: f64,
     /// Write amplification of the neighbour's cleaner while it was measured: (user + cleaner) / user.

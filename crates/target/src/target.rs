@@ -7,7 +7,7 @@ use crate::slab::Slab;
 use crate::status::status_of;
 use crate::tcp::Outbox;
 use crate::watch::CommandOutline;
-use diecut_namespace::contract::NamespaceCompletion;
+use diecut_namespace::contract::{NamespaceCompletion, SourceId};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{QualifiedName, Status};
 use diecut_units::{BufferPool, Time, mark};
@@ -148,6 +148,11 @@ impl Target {
     /// Whether an [`Event::Round`] would do something.
     pub fn has_work(&self) -> bool {
         !self.runnable.is_empty()
+    }
+
+    /// The source of a connection's commands.
+    pub fn source_of(&self, id: ConnectionId) -> Option<SourceId> {
+        self.by_id.get(&id).map(|&index| SourceId(index))
     }
 
     /// The output of a connection.

@@ -46,6 +46,9 @@ impl<D: Drive> Drive for Timed<D> {
     fn deadline(&self) -> Time {
         self.inner.deadline()
     }
+    fn goes_on(&self, connection: ConnectionId) -> bool {
+        self.inner.goes_on(connection)
+    }
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.inner.outbox(connection)
     }

@@ -36,6 +36,9 @@ pub struct NoisyNeighbour {
     /// The same as --pages 256: cnex-1tb as it is, minutes of work.
     #[arg(long, conflicts_with = "pages")]
     full: bool,
+    /// Also say where the time of reads around the p99 goes (first seed).
+    #[arg(long)]
+    explain: bool,
     /// Hosts of the neighbour that reconnects.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
     reconnect_hosts: u16,
@@ -123,6 +126,14 @@ impl NoisyNeighbour {
         } else {
             println!("{}", table(&report.outcomes[0]));
         }
+        if self.explain {
+            println!("{}", parts_table(&report.outcomes[0]));
+            println!(
+                "Parts of the reads around the p99 of seed {}, in microseconds: on the shard's core until they are begun, in the",
+                self.seed
+            );
+            println!("device and on its host link, on the core until they are answered.");
+        }
         println!(
             "Latency of 4 KiB random reads in microseconds, open loop at 30 % of what the reader reaches alone;"
         );
@@ -182,6 +193,22 @@ fn name_of(neighbour: Neighbour) -> &'static str {
         Neighbour::Deallocates => "deallocates",
         Neighbour::Reconnects => "reconnects",
     }
+}
+
+fn parts_table(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::UTF8_FULL_CONDENSED);
+    table.set_header(["isolation", "neighbour", "p99", "core before", "device", "core after"]);
+    for outcome in outcomes {
+        let mut row = vec![
+            outcome.isolation.clone(),
+            name_of(outcome.neighbour).to_owned(),
+            format!("{:.0}", outcome.latency_us[1]),
+        ];
+        row.extend(outcome.p99_parts_us.map(|us| format!("{us:.1}")));
+        table.add_row(row);
+    }
+    table
 }
 
 fn summary_table(summary: &Summary) -> Table {

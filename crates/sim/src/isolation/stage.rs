@@ -1,5 +1,6 @@
 //! The set-up of one run: a device, a shard, two tenants with a volume each, and the hosts that load them.
 
+use super::journey::Journeys;
 use super::storm::Storm;
 use super::{Neighbour, Outcome, Setting};
 use diecut_emulator::{Backing, Device, Options, Profile};
@@ -7,7 +8,7 @@ use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
+use diecut_shard::{CostModel, DOOR_SOURCE_BIT, Moment, PoolConfig, Shard, ShardConfig};
 use diecut_units::{Buffer, BufferPool, Span, Time};
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
@@ -49,6 +50,9 @@ pub(super) struct Stage {
     /// Blocks of each volume.
     pub(super) lbas: u64,
     storm: Storm,
+    /// The round of the shard's core in which the storm had its turn last.
+    storm_round: u64,
+    moments: Vec<(CommandToken, Moment, Time)>,
     /// By token: when it was due, and whose it is.
     due: std::collections::BTreeMap<u64, (Time, u32, u32)>,
     next_token: u64,
@@ -91,6 +95,8 @@ impl Stage {
             actions: Vec::new(),
             lbas: 0,
             storm: Storm::new(setting.reconnect_hosts, SUBSYSTEM),
+            storm_round: 0,
+            moments: Vec::new(),
             due: Default::default(),
             next_token: 0,
             cursor: 0,
@@ -163,15 +169,17 @@ impl Stage {
 
     /// Lets time pass to the shard's next deadline, or `until`.
     fn step(&mut self, until: Time) {
-        // A round of the driver: what was admitted goes first, then all that arrived meanwhile, when the core is free.
         let storm = self.storm.deadline().max(self.shard.core_free_at());
         self.now = self.now.max(self.shard.deadline().min(storm).min(until));
-        self.shard.work(self.now, &mut self.actions);
-        if self.shard.core_free_at() <= self.now {
+        // At the end of each round the core looks at what hosts that come up want.
+        if self.shard.core_rounds() != self.storm_round && self.shard.is_between_rounds(self.now) {
+            self.storm_round = self.shard.core_rounds();
             self.storm.work(&mut self.shard, self.now, &mut self.actions);
         }
+        self.shard.work(self.now, &mut self.actions);
         self.storm.take_actions(&mut self.actions, &mut self.shard, self.now);
         self.shard.take_completions(&mut self.completions);
+        self.shard.take_moments(&mut self.moments);
     }
 
     fn submit(&mut self, who: u32, due: Time, operation: NamespaceOperation, blocks: u32) {
@@ -244,6 +252,7 @@ impl Stage {
                 under_way += 1;
             }
             self.step(Time::NEVER);
+            self.moments.clear();
             for completion in std::mem::take(&mut self.completions) {
                 let (_, _, count) = self.due.remove(&completion.token.0).expect("it was given");
                 done += u64::from(count);
@@ -322,6 +331,7 @@ impl Stage {
         for completion in self.completions.drain(..) {
             self.due.remove(&completion.token.0);
         }
+        self.moments.clear();
         assert!(self.due.is_empty(), "everything was answered");
     }
 
@@ -339,6 +349,8 @@ impl Stage {
         if Stage::depth(neighbour) > 0 {
             self.warm_up(&[WRITER], Stage::depth(neighbour), |stage| stage.neighbour(neighbour));
         }
+        let mut journeys = Journeys::default();
+        self.moments.clear();
         let before = self.written_and_programmed(WRITER);
         let (start, connects) = (self.now, self.storm.connects);
         if neighbour == Neighbour::Reconnects {
@@ -352,7 +364,7 @@ impl Stage {
             while next_read <= self.now && next_read < end {
                 self.read(next_read);
                 outstanding += 1;
-                // Exponential gaps: many hosts that know nothing of each other.
+                // Exponential gaps: the host's programs know nothing of each other.
                 let gap = -(1.0 - self.random.random_range(0.0..1.0f64)).ln() / rate * 1e9;
                 next_read += Span(gap.max(1.0) as u64);
             }
@@ -361,13 +373,16 @@ impl Stage {
                 under_way += 1;
             }
             self.step(if next_read < end { next_read } else { end.max(self.now + Span::from_micros(10)) });
+            journeys.note(&mut self.moments);
             for completion in std::mem::take(&mut self.completions) {
                 let (due, who, _) = self.due.remove(&completion.token.0).expect("it was given");
+                let on_the_way = journeys.end(completion.token);
                 assert_eq!(completion.result, Ok(()), "nothing fails here");
                 if who == READER {
                     outstanding -= 1;
                     reads += 1;
                     latency.saturating_record(self.now.since(due).0);
+                    journeys.keep(due, on_the_way, self.now);
                 } else {
                     under_way -= 1;
                 }
@@ -385,6 +400,7 @@ impl Stage {
             offered_reads_per_s: rate,
             reads_per_s: reads as f64 / seconds,
             latency_us: [us(0.5), us(0.99), us(0.999), us(0.9999)],
+            p99_parts_us: journeys.parts_us(0.99),
             neighbour_mb_per_s: user / seconds / 1e6,
             neighbour_connects_per_s: (self.storm.connects - connects) as f64 / seconds,
             neighbour_waf_cleaner: if user > 0.0 { (programmed - before.1) as f64 / user } else { 1.0 },
@@ -409,6 +425,7 @@ impl Stage {
                 }
             }
             self.step(end);
+            self.moments.clear();
             for completion in std::mem::take(&mut self.completions) {
                 let (_, who, count) = self.due.remove(&completion.token.0).expect("it was given");
                 under_way[who as usize - 1] -= 1;

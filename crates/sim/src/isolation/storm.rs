@@ -86,6 +86,8 @@ pub(super) struct Storm {
     next_connection: u64,
     /// Connections that are to be accepted (true) or closed, in the order of their turns.
     changes: VecDeque<(ConnectionId, bool)>,
+    /// The last round accepted or closed one.
+    changed: bool,
     /// Whose message comes first in the next round.
     turn: usize,
     completions: Vec<Completion>,
@@ -111,6 +113,7 @@ impl Storm {
             flushing: false,
         };
         Storm {
+            changed: false,
             hosts: (0..hosts).map(host).collect(),
             by_connection: BTreeMap::new(),
             next_connection: 1,
@@ -168,10 +171,14 @@ impl Storm {
     }
 
     /// Lets hosts do what is due. Of the shard's core a round gets what the reactor gives hosts that come up: one connection
-    /// that is accepted or closed, and one message.
+    /// that is accepted or closed, or one message.
     pub fn work(&mut self, shard: &mut Shard<Device>, now: Time, actions: &mut Vec<Action>) {
-        self.change_one(shard, now, actions);
-        let mut turns = 1;
+        // Accepting and closing, and messages, take turns.
+        self.changed = !self.changed && !self.changes.is_empty();
+        let mut turns = u32::from(!self.changed);
+        if self.changed {
+            self.change_one(shard, now, actions);
+        }
         self.turn += 1;
         for step in 0..self.hosts.len() {
             let index = (self.turn + step) % self.hosts.len();

@@ -197,6 +197,7 @@ mod test {
             offered_reads_per_s: 1.0,
             reads_per_s: 1.0,
             latency_us: [p99_us; 4],
+            p99_parts_us: [0.0, p99_us, 0.0],
             neighbour_mb_per_s: 0.0,
             neighbour_waf_cleaner: 1.0,
             neighbour_connects_per_s: 0.0,
