@@ -188,6 +188,12 @@ impl Shards {
         let each = self.shards.iter().map(|shard| shard.media().statistics());
         each.fold((0, 0), |sum, one| (sum.0 + one.programmed_bytes / 4096, sum.1 + one.erases))
     }
+    /// Reads that each die of the device did, in order.
+    pub fn reads_of_dies(&self) -> Vec<u64> {
+        let dies = 0..self.lead().media().geometry().dies();
+        let reads = |die| self.shards.iter().map(|shard| shard.media().die_statistics(die).reads).sum();
+        dies.map(reads).collect()
+    }
     /// Erases of each block of the device, in order.
     pub fn erase_counts(&self) -> Vec<u32> {
         use diecut_media::Divide;

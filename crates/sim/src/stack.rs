@@ -525,6 +525,9 @@ impl System for Stack {
             chip_erases: erases - self.chip_before.1,
         })
     }
+    fn reads_of_dies(&self) -> Option<Vec<u64>> {
+        Some(self.shards().reads_of_dies())
+    }
     fn wear(&self) -> Option<Wear> {
         let cleaned_ius = self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096;
         let exchanged = self.exchanged();

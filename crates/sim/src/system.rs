@@ -175,6 +175,10 @@ pub trait System {
     fn is_at_rest(&self) -> bool;
     /// Where programs and erases came from, if the system tells.
     fn accounting(&self) -> Option<Accounting>;
+    /// Reads that each die of the medium did since it was made or opened, if there is one.
+    fn reads_of_dies(&self) -> Option<Vec<u64>> {
+        None
+    }
     /// What the medium went through, if there is one.
     fn wear(&self) -> Option<Wear> {
         None
