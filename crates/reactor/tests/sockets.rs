@@ -256,7 +256,7 @@ impl Drive for GoingOn {
 fn answers_of_commands_that_go_on_go_together() {
     let goes_on = Arc::new(AtomicBool::new(true));
     let told = Arc::clone(&goes_on);
-    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()] };
+    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let subsystems = ["nqn.2026-11.org.diecut:null"];
     let make = move |_now| GoingOn {
         inner: NullShard::new(TargetConfig::default(), &subsystems, 1 << 20, NullReads::SharedZeros),
