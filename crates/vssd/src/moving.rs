@@ -3,7 +3,8 @@
 //! 1. The least worn free block of the other die is erased: its count is durable before, its state stays free, so a crash
 //!    leaves a free block.
 //! 2. The pages are read and programmed there, a program unit at a time, with OOB records of kind `Copy`. Reads of the
-//!    block go on. An open block moves last: appends to it wait, and go on behind the copy.
+//!    block go on. An open block moves last: appends to it wait, and go on behind the copy. What is read must be read twice
+//!    alike: a holder sees by its checksums that a read was wrong and reads again, but what is programmed stays wrong.
 //! 3. When both copies are complete, one durable change makes them the blocks. What the holder knows (logical address,
 //!    allocation sequence, write pointer) stays. The old places are free when the last read of them came back.
 //!
@@ -20,13 +21,15 @@ use crate::wear::EraseCause;
 use crate::{IoClass, LogicalBlock, OobKind, OobRecord, SpaceToken, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation, PayloadParts};
 use diecut_units::{
-    BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Span, Time, mark, mutant,
+    BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Span, Time, checksum, mark, mutant,
 };
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Copies that begin again this often leave their block to a later try.
 const TRIES_MAX: u32 = 4;
+/// Looks at the same place of which no two in a row agreed, until it counts as one that cannot be read.
+const LOOKS_MAX: u32 = 8;
 
 /// Where the copy of a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +60,42 @@ struct Copy {
     lost_pages: bool,
     /// Of the unit that is read: the page that lost a piece.
     lost_page: Option<usize>,
+    /// Checksums of what the last look at the present place found, content and OOB records, and how many there were.
+    look: Option<[u32; 2]>,
+    looks: u32,
     parts: PayloadParts,
     oob: Vec<u8>,
     tries: u32,
     /// The holder freed the block.
     is_void: bool,
+}
+
+/// What the reads of a place amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Two looks in a row found the same.
+    Same,
+    LookAgain,
+    /// It is something else each time.
+    Unreadable,
+}
+
+impl Copy {
+    fn judge(&mut self, content: &[u8], oob: &[u8]) -> Verdict {
+        let found = Some([checksum(content), checksum(oob)]);
+        let is_same = self.look == found || mutant!("vssd: copies look once");
+        let verdict = match is_same {
+            true => Verdict::Same,
+            false if self.looks < LOOKS_MAX => Verdict::LookAgain,
+            false => Verdict::Unreadable,
+        };
+        if verdict == Verdict::LookAgain {
+            (self.look, self.looks) = (found, self.looks + 1);
+        } else {
+            (self.look, self.looks) = (None, 0);
+        }
+        verdict
+    }
 }
 
 /// Exchanges of a pool, and the pair of blocks at work.
@@ -303,6 +337,8 @@ impl Pool {
             under_way: false,
             lost_pages: false,
             lost_page: None,
+            look: None,
+            looks: 0,
             parts: PayloadParts::new(),
             oob: Vec::new(),
             tries: 0,
@@ -361,7 +397,7 @@ impl Pool {
                     return;
                 }
                 let rate = self.migration.rate_bytes_per_second;
-                if rate > 0 {
+                if rate > 0 && copy.look.is_none() {
                     let bytes = u64::from(unit_ius) * IU_SIZE_BYTES as u64;
                     let cost_ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64;
                     self.migration.paid_until = Time(now.0.saturating_add(cost_ns));
@@ -513,7 +549,23 @@ impl Pool {
         let (unit_ius, per_page) = (self.shape.program_unit_ius(), self.shape.ius_per_page());
         let default_mode = self.shape.content_mode;
         let oob_size = self.shape.oob_size_bytes as usize;
+        let source = self.migration.pair[side].as_ref().expect("looked at").source;
+        let place = self.address(source);
         let copy = self.migration.pair[side].as_mut().expect("looked at");
+        let mut result = result;
+        if result.is_ok() {
+            let content = destination.as_deref().expect("reads give content");
+            match copy.judge(content, oob.as_deref().expect("asked for")) {
+                Verdict::Same => {}
+                Verdict::LookAgain => return,
+                Verdict::Unreadable => {
+                    mark!("vssd: looks of a copy never agree");
+                    result = Err(MediaError::Uncorrectable { block: place, page: copy.done_pages });
+                }
+            }
+        } else {
+            (copy.look, copy.looks) = (None, 0);
+        }
         match (copy.stage, result) {
             (Stage::Read, Ok(())) => {
                 copy.parts.clear();
