@@ -161,3 +161,69 @@ fn a_die_that_goes_stops_its_exchange() {
     assert!(world.answers.iter().all(|(_, answer)| answer.result.is_ok()));
     world.holds(id, fresh, 99);
 }
+
+/// Six blocks move to another die while reads of them are wrong without saying so: those that `flips` names, counted from
+/// the first read of the exchange, each in a bit of its own. Gives the world and the blocks with their marks.
+fn moved_under_flips(flips: impl Iterator<Item = u64>) -> (World, VssdId, Vec<LogicalBlock>) {
+    let wear = WearConfig { rate_bytes_per_second: 0, ..WearConfig::default() };
+    let mut world = World::new(wear);
+    let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+    let blocks: Vec<LogicalBlock> = (0..6).map(|mark| world.write(id, 0, mark)).collect();
+    world.run();
+    let at = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let die = FaultyDie { channel: at as u16 / 2, die: at as u16 % 2 };
+    let first = world.device.die_statistics(at).reads;
+    for flip in flips {
+        world.device.add_fault(Fault::SilentFlip { die, nth: first + flip, bit: 8 * flip as u32 + 1 });
+    }
+    world.pool.exchange_dies(at, (at + 1) % 4).unwrap();
+    world.run();
+    let status = world.pool.migration_status();
+    assert_eq!((status.finished, status.moved_blocks), (1, 6), "{status:?}");
+    world.pool.check_invariants();
+    (world, id, blocks)
+}
+
+#[test]
+fn a_read_that_is_wrong_without_saying_so_is_not_made_permanent() {
+    let flips = || (0..60).step_by(5);
+    let (mut world, id, blocks) = moved_under_flips(flips());
+    for (mark, block) in blocks.into_iter().enumerate() {
+        world.holds(id, block, mark as u8);
+    }
+    // With copies that look once it is.
+    marks::plant_mutant(Some("vssd: copies look once"));
+    let (mut world, id, blocks) = moved_under_flips(flips());
+    marks::plant_mutant(None);
+    let wrong =
+        blocks.iter().enumerate().filter(|&(mark, block)| reads(&mut world, id, *block, mark as u8)[1] > 0);
+    assert!(wrong.count() > 0);
+}
+
+#[test]
+fn a_place_that_reads_otherwise_each_time_is_lost_and_says_so() {
+    let (mut world, id, blocks) = moved_under_flips(0..60);
+    let mut seen = [0; 3];
+    for (mark, block) in blocks.into_iter().enumerate() {
+        let of_block = reads(&mut world, id, block, mark as u8);
+        (0..3).for_each(|at| seen[at] += of_block[at]);
+    }
+    let [right, wrong, refused] = seen;
+    assert_eq!(wrong, 0);
+    assert!(refused > 0 && right > refused, "{seen:?}");
+}
+
+/// IUs of a block that read right, wrong, and not at all.
+fn reads(world: &mut World, id: VssdId, block: LogicalBlock, mark: u8) -> [u32; 3] {
+    let mut seen = [0; 3];
+    for iu in 0..world.pool.shape().ius() {
+        let destination = BufferMut::copy_from(&[0; 4096]);
+        let mut space = world.pool.space(id, &mut world.device, world.now);
+        space.read(SpaceToken(1), block, iu, 1, destination, None, IoClass::HostRead);
+        world.run();
+        let (_, answer) = world.answers.pop().expect("one read, one answer");
+        let is_right = answer.destination.is_some_and(|bytes| bytes.iter().all(|&byte| byte == mark));
+        seen[if answer.result.is_err() { 2 } else { usize::from(!is_right) }] += 1;
+    }
+    seen
+}
