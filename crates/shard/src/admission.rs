@@ -30,9 +30,8 @@ pub struct AdmissionConfig {
     pub window_commands: u32,
     /// Cost admitted in one round of the shard before new events are looked at: what a host sends meanwhile waits for all of it.
     /// The default is one piece of a large write, 16 reads or 10 writes: about 40 us with the costs of [`crate::CostModel`]. Sixteen
-    /// times as much is half a millisecond beside large writes, and saves little: a read of the whole stack takes 9,018 instead of
-    /// 9,092 instructions, a write 25,246 instead of 25,485 (`diecut-bench counted --row "b read"`, "b write", under valgrind, server and
-    /// load together, 80,000 operations less 40,000), because answers of commands that go on are sent together all the same.
+    /// times as much is half a millisecond beside large writes. Short rounds take few instructions more, but each goes through
+    /// receiving and sending: a flood of writes on the real clock loses a quarter (`diecut-bench all --only b`).
     pub round_cost: u32,
 }
 
