@@ -149,7 +149,7 @@ impl Device {
     pub(crate) fn complete(&mut self, index: u32) {
         let slot = self.slots.get_mut(index);
         let (token, destination, oob) = (slot.token, slot.destination.take(), slot.oob.take());
-        let kind = slot.kind;
+        let (kind, block) = (slot.kind, slot.block);
         // Told apart before the completion is put together: merged on the stack, a result is read back wider than it was
         // written, and waits there until every store before it, those of the copied content too, has left the processor.
         if slot.error.is_none() {
@@ -160,7 +160,6 @@ impl Device {
         if kind.is_read() {
             self.slots.release(index);
         } else {
-            let block = self.slots.get(index).block;
             self.nand.blocks[block as usize].pending -= 1;
             self.slots.unload(index);
         }

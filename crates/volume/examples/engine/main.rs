@@ -11,7 +11,6 @@ mod space;
 use diecut_units::{BufferMut, BufferPool, ContentMode, Payload, ProtectedMemory, Time};
 use diecut_volume::contract::*;
 use diecut_volume::{Store, StoreConfig};
-use metered::Metered;
 use space::CompactSpace;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ fn processor_time() -> Duration {
 
 /// The engine, and the writes it is given.
 struct Engine {
-    space: Metered,
+    space: CompactSpace,
     memory: ProtectedMemory,
     store: Store,
     size_ius: u64,
@@ -41,14 +40,14 @@ struct Engine {
 /// Writes that are submitted before the engine works, as the shard does with what a round of its connections brought.
 const BATCH: usize = 64;
 
-fn open(space: &mut Metered, memory: &ProtectedMemory) -> Store {
+fn open(space: &mut CompactSpace, memory: &ProtectedMemory) -> Store {
     Store::open(StoreConfig::default(), space, Some(memory.region(0..memory.size_bytes())))
 }
 
 impl Engine {
     fn new(gib: u64, permille: u64, pages: u32) -> Engine {
         let size_ius = gib << 18;
-        let mut space = Metered::new(CompactSpace::new(size_ius, permille, pages, gib <= MARKS_KEPT_MAX_GIB));
+        let mut space = CompactSpace::new(size_ius, permille, pages, gib <= MARKS_KEPT_MAX_GIB);
         let memory = ProtectedMemory::in_memory(64 * 5248);
         let mut store = open(&mut space, &memory);
         let mut out = Vec::new();
@@ -91,7 +90,7 @@ impl Engine {
         let mut done = 0;
         while done < BATCH {
             self.store.work(Time::ZERO, &mut self.space, &mut self.out);
-            while let Some(completion) = self.space.space.done.pop_front() {
+            while let Some(completion) = self.space.done.pop_front() {
                 self.store.complete(completion, &mut self.space, &mut self.out);
             }
             done += self.out.len();
@@ -110,10 +109,10 @@ impl Engine {
 
     fn phase(&mut self, name: &str, count: u64) {
         let (before, start) = (self.store.statistics(), processor_time());
-        let looks = self.space.looks();
+        let looks = metered::looks();
         self.overwrite(count);
         let (seconds, after) = ((processor_time() - start).as_secs_f64(), self.store.statistics());
-        let [looks, inside] = [0, 1].map(|at| (self.space.looks()[at] - looks[at]) as f64);
+        let [looks, inside] = [0, 1].map(|at| (metered::looks()[at] - looks[at]) as f64);
         let stand_in = inside / looks.max(1.0);
         let host = (after.host_written_ius - before.host_written_ius) as f64;
         let part = |a: u64, b: u64| (a - b) as f64 / host;
@@ -151,7 +150,7 @@ impl Engine {
     #[inline(never)]
     fn cut(&mut self) -> Duration {
         let last = self.state;
-        self.space.space.done.clear();
+        self.space.done.clear();
         self.out = Vec::new();
         self.batch.clear();
         // The old store is gone before the clock starts, as its process would be.
@@ -169,7 +168,7 @@ impl Engine {
             self.store.submit(command, &mut self.space, &mut self.out);
         }
         while self.out.len() < 2 {
-            while let Some(completion) = self.space.space.done.pop_front() {
+            while let Some(completion) = self.space.done.pop_front() {
                 self.store.complete(completion, &mut self.space, &mut self.out);
             }
             self.store.work(Time::ZERO, &mut self.space, &mut self.out);
@@ -198,6 +197,7 @@ fn main() {
     let cuts = arguments.next().unwrap_or(1);
     // Erase blocks of 16 MiB (4 planes, 256 pages of 16 KiB) on 16 units, as in the published geometry.
     let pages = arguments.next().unwrap_or(1024) as u32;
+    metered::begin();
     let mut engine = Engine::new(gib, permille, pages);
     for iu in 0..engine.size_ius {
         engine.write(iu);

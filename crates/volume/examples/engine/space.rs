@@ -1,6 +1,7 @@
 //! An erase block space that answers at once and keeps as little as it can: a tag for each IU, page marks where memory
 //! allows, and chunk heads and map leaves packed. A mark is left out only where the rest tells it.
 
+use super::metered::Inside;
 use diecut_log::head::{NOTE_SIZE_BYTES, RECORDS_OFFSET as HEAD_BYTES};
 use diecut_log::mark::{self, Mark};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, checksum, prefer_huge_pages};
@@ -231,6 +232,7 @@ impl EraseBlockSpace for CompactSpace {
         self.free[unit.0 as usize].len() as u32
     }
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+        let _inside = Inside::enter();
         let index = self.free[unit.0 as usize].pop().ok_or(SpaceError::NoFreeBlock { unit: unit.0 })?;
         let block = LogicalBlock { unit, index };
         let at = self.at(block);
@@ -246,6 +248,9 @@ impl EraseBlockSpace for CompactSpace {
         oob: BufferMut,
         _: IoClass,
     ) {
+        let _inside = Inside::enter();
+        // Given back inside, too: a device does that.
+        let (parts, oob) = (parts, oob);
         let at = self.at(block);
         let unit = self.written[at];
         let program = at * self.shape.program_units() as usize + unit as usize;
@@ -278,6 +283,7 @@ impl EraseBlockSpace for CompactSpace {
         mut oob: Option<BufferMut>,
         _: IoClass,
     ) {
+        let _inside = Inside::enter();
         let (unit_ius, page_ius) = (self.shape.program_unit_ius(), self.shape.ius_per_page());
         let (unit, first) = (first_iu / unit_ius, first_iu % unit_ius);
         let result = match self.program(block, unit) {
@@ -308,6 +314,7 @@ impl EraseBlockSpace for CompactSpace {
         mut oob: BufferMut,
         _: IoClass,
     ) {
+        let _inside = Inside::enter();
         let pages = self.shape.program_unit_pages;
         let result = match self.program(block, first_page / pages) {
             Some(program) => {
@@ -319,6 +326,7 @@ impl EraseBlockSpace for CompactSpace {
         self.done.push_back(SpaceCompletion { token, result, destination: None, oob: Some(oob) });
     }
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
+        let _inside = Inside::enter();
         let at = self.at(block);
         self.held[at] = None;
         self.written[at] = 0;
