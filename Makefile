@@ -1,4 +1,4 @@
-.PHONY: setup run demo test night check bench install
+.PHONY: setup run demo test night check bench install rocksdb
 
 # Packages and toolchain components on a fresh machine, without asking.
 setup:
@@ -14,7 +14,8 @@ demo: setup
 	cargo run --release --quiet -p diecut-cli -- demo noisy-neighbour
 
 # Everything that must hold: check, unit and model tests, real Linux hosts. Ends with a table of minutes.
-test: setup
+test:
+	@scripts/setup.sh rocksdb
 	cargo xtask ci
 
 # Long seeds of the simulated stack, then every fuzz target for FUZZ_MINUTES. FIRST_SEED=N starts elsewhere.
@@ -43,3 +44,9 @@ PREFIX ?= /usr/local
 install: setup
 	cargo build --release --quiet -p diecut-abi
 	@DESTDIR=$(DESTDIR) scripts/install.sh $(PREFIX)
+
+# RocksDB's plug-in for erase blocks: target/release/libdiecut_rocksdb.so, for LD_PRELOAD or for linking.
+rocksdb:
+	@scripts/setup.sh rocksdb
+	cargo build --release --quiet -p diecut-blockfile-abi
+	@scripts/rocksdb.sh target/release

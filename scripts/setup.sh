@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a fresh Debian or Ubuntu machine ready: system packages and toolchain components. Asks nothing, repeats safely,
-# and needs no root when all is there already. With "bench", what the benchmark counts instructions with too.
+# and needs no root when all is there already. With "bench", what the benchmark counts instructions with too; with "rocksdb", RocksDB,
+# which only the plug-in for it and its tests need.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 cd "$(dirname "$0")/.."
@@ -23,6 +24,14 @@ fi
 if [ "${1:-}" = bench ] && ! command -v valgrind >/dev/null; then
   { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends valgrind >/dev/null; } ||
     echo "setup: VALGRIND CANNOT BE INSTALLED; instructions per operation will be missing" >&2
+fi
+
+# Only the tests of apps/rocksdb and `make rocksdb` need it; they fail without, and say so.
+if [ "${1:-}" = rocksdb ] &&
+  ! { command -v db_bench >/dev/null && echo '#include <rocksdb/version.h>' | c++ -E -x c++ - >/dev/null 2>&1; }; then
+  { timeout 300 apt-get update -qq &&
+    timeout 900 apt-get install -y -qq --no-install-recommends librocksdb-dev rocksdb-tools >/dev/null; } ||
+    echo "setup: ROCKSDB CANNOT BE INSTALLED (apt-get install librocksdb-dev rocksdb-tools); the tests of apps/rocksdb will fail" >&2
 fi
 
 if ! command -v cargo >/dev/null; then

@@ -20,6 +20,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("blockspace", &["media", "emulator", "vssd"]),
     ("abi", &["blockspace"]),
     ("blockfile", &["blockspace"]),
+    ("blockfile-abi", &["blockfile", "blockspace"]),
+    ("rocksdb", &["blockfile-abi"]),
     ("sqlite", &["blockfile", "blockspace"]),
     (
         "shard",

@@ -3,6 +3,7 @@
 use crate::FileError;
 use crate::format::{Header, Kind};
 use crate::map::Place;
+use crate::read::Views;
 use diecut_blockspace::wire::Status;
 use diecut_blockspace::{BlockError, Client, LogicalBlock, Purpose, UnitIndex};
 use diecut_units::IU_SIZE_BYTES;
@@ -31,9 +32,9 @@ struct Open {
 }
 
 /// Streams: blocks that are open side by side, by how long what is in them is thought to live.
-pub const STREAMS: usize = 5;
-/// The cleaner's.
-pub(crate) const COLD: usize = 4;
+pub(crate) const STREAMS: usize = COLD + 1;
+/// The cleaner's; those before it are those of the hints.
+pub(crate) const COLD: usize = 5;
 
 pub(crate) struct Blocks {
     pub client: Arc<Client>,
@@ -285,10 +286,16 @@ impl Blocks {
         Err(FileError::Failed)
     }
 
-    /// Frees log blocks that nobody needs, and the blocks given, durably. Only after a checkpoint that covers them.
-    pub fn free_unused(&mut self, checkpoints: &[LogicalBlock]) -> Result<u32, FileError> {
+    /// Log blocks that nobody needs.
+    pub fn unused(&self) -> impl Iterator<Item = LogicalBlock> {
         let unused = self.uses.iter().filter(|(_, known)| known.live == 0 && !known.is_open);
-        let unused: Vec<_> = unused.map(|(block, _)| *block).collect();
+        unused.map(|(block, _)| *block)
+    }
+
+    /// Frees log blocks that nobody needs, and the blocks given, durably. Only after a checkpoint that covers them.
+    /// What is being read stays for the next time.
+    pub fn free_unused(&mut self, checkpoints: &[LogicalBlock], views: &Views) -> Result<u32, FileError> {
+        let unused: Vec<_> = self.unused().filter(|block| !views.is_pinned(*block)).collect();
         for block in unused.iter().chain(checkpoints) {
             self.client.free(*block)?;
             self.uses.remove(block);
@@ -302,6 +309,11 @@ impl Blocks {
     }
 
     pub fn read(&self, place: Place, bytes: &mut [u8]) -> Result<(), FileError> {
-        Ok(self.client.read(place.block, u64::from(place.iu) * IU_SIZE_BYTES as u64, bytes)?)
+        read(&self.client, place, bytes)
     }
+}
+
+/// Reads whole IUs from a place on; needs no lock.
+pub(crate) fn read(client: &Client, place: Place, bytes: &mut [u8]) -> Result<(), FileError> {
+    Ok(client.read(place.block, u64::from(place.iu) * IU_SIZE_BYTES as u64, bytes)?)
 }

@@ -14,6 +14,8 @@ const VICTIMS_MAX: usize = 16;
 const COPIED_BLOCKS_MAX: u32 = 4;
 /// Copies gather in memory up to this.
 const GATHERED_MAX_IUS: u64 = 2048;
+/// With so many blocks that nobody needs, and enough with them, a checkpoint alone makes room: nothing is copied.
+const UNUSED_MIN: u32 = 4;
 /// Rounds of the cleaner that may pass without a free block more: a checkpoint may just have begun a block.
 const ROUNDS_IN_VAIN_MAX: u32 = 4;
 
@@ -25,7 +27,7 @@ impl State {
     }
 
     fn checkpoint_blocks(&self) -> u32 {
-        let extents: usize = self.files.values().map(|file| file.map.len()).sum();
+        let extents: usize = self.files.values().map(|file| file.view.look().map.len()).sum();
         let bytes = 64 + extents * 22 + self.files.len() * 290 + self.blocks.uses.len() * 6;
         let ius = (bytes / IU_SIZE_BYTES + 1) as u32 * 2;
         ius.div_ceil(self.blocks.block_ius()) + 1
@@ -51,7 +53,10 @@ impl State {
     pub fn make_room(&mut self) -> Result<(), FileError> {
         let (mut most, mut in_vain) = (self.blocks.free, 0);
         while self.blocks.free < self.low_water() {
-            self.clean()?;
+            let unused = self.blocks.unused().count() as u32;
+            if unused < UNUSED_MIN || self.blocks.free + unused < self.low_water() {
+                self.clean()?;
+            }
             self.write_checkpoint()?;
             in_vain = if self.blocks.free > most { 0 } else { in_vain + 1 };
             most = most.max(self.blocks.free);
@@ -81,7 +86,8 @@ impl State {
         }
         let mut extents = Vec::new();
         for (file, known) in &self.files {
-            let inside = known.map.extents().filter(|(_, extent)| chosen.contains(&extent.place.block));
+            let view = known.view.look();
+            let inside = view.map.extents().filter(|(_, extent)| chosen.contains(&extent.place.block));
             extents.extend(inside.map(|(first, extent)| (*file, first, extent)));
         }
         let mut gathered = Gathering::new(self.blocks.batch_ius(), self.blocks.unit_ius());
@@ -121,7 +127,7 @@ impl State {
         let parts = self.checkpoint_parts();
         let before = self.blocks.write_checkpoint(&parts)?;
         self.statistics.checkpoints += 1;
-        self.statistics.freed_blocks += u64::from(self.blocks.free_unused(&before)?);
+        self.statistics.freed_blocks += u64::from(self.blocks.free_unused(&before, &self.views)?);
         Ok(())
     }
 
@@ -135,8 +141,9 @@ impl State {
             bytes.extend(file.logged_bytes.to_le_bytes());
             bytes.push(file.hint);
             put_name(&mut bytes, &file.name);
-            bytes.extend((file.map.len() as u32).to_le_bytes());
-            for (first, extent) in file.map.extents() {
+            let view = file.view.look();
+            bytes.extend((view.map.len() as u32).to_le_bytes());
+            for (first, extent) in view.map.extents() {
                 bytes.extend(first.to_le_bytes());
                 bytes.extend(extent.count.to_le_bytes());
                 put_place(&mut bytes, extent.place);

@@ -20,16 +20,22 @@
 //! - Where a power cut can destroy the last units of an open block, a sync fills so many units behind what it made durable.
 //! - After an error of the server or the medium nothing is written any more; the store is opened again.
 //!
-//! What it does not know: SQLite, isolation, what the server does. One process, one lock: an operation holds it.
+//! - What is read stays: a block that no file needs is not freed while somebody reads it.
+//!
+//! What it does not know: SQLite, isolation, what the server does. One process. One lock for all that changes something, held while it
+//! appends; reads wait for it nowhere.
 
 mod blocks;
 mod clean;
+mod folders;
 pub mod format;
 mod map;
+mod read;
 mod recover;
 mod store;
 
-pub use store::{FileId, Files, Statistics};
+pub use folders::Child;
+pub use store::{FileId, Files, HINTS, Statistics};
 
 use diecut_blockspace::BlockError;
 
@@ -51,6 +57,9 @@ pub enum FileError {
     /// There is one of that name.
     #[error("the file exists")]
     Exists,
+    /// The folder has something in it.
+    #[error("the folder is not empty")]
+    NotEmpty,
     /// Longer than 255 bytes, or empty.
     #[error("the name is empty or longer than 255 bytes")]
     Name,

@@ -9,7 +9,7 @@ use diecut_blockspace::wire::Status;
 use diecut_blockspace::{BlockError, Client, LogicalBlock};
 use diecut_units::IU_SIZE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A batch that was found whole.
 struct Found {
@@ -33,7 +33,7 @@ impl Files {
             return Err(FileError::NoSpace);
         }
         state.write_checkpoint()?;
-        Ok(Files { state: Mutex::new(state) })
+        Ok(Files::new(state))
     }
 
     /// Opens what is there, or formats a vSSD that holds nothing.
@@ -79,7 +79,7 @@ impl Files {
         state.blocks.count_free()?;
         state.blocks.checkpoint_blocks = checkpoint_blocks;
         state.write_checkpoint()?;
-        Ok(Files { state: Mutex::new(state) })
+        Ok(Files::new(state))
     }
 }
 
@@ -87,6 +87,7 @@ impl State {
     fn empty(client: Arc<Client>) -> Result<State, FileError> {
         Ok(State {
             blocks: Blocks::new(client)?,
+            views: Arc::default(),
             files: BTreeMap::new(),
             names: BTreeMap::new(),
             next_file: 1,
@@ -180,7 +181,8 @@ impl State {
                 self.place(file, first, count, place);
             }
             let known = self.files.get_mut(&file)?;
-            (known.bytes, known.logged_bytes) = (size, size);
+            known.logged_bytes = size;
+            known.view.change().bytes = size;
         }
         let mut closed = BTreeSet::new();
         for _ in 0..reader.u32()? {

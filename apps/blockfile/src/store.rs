@@ -3,16 +3,20 @@
 use crate::FileError;
 use crate::blocks::{Batch, Blocks, COLD};
 use crate::format::{Header, Kind, NAME_MAX_BYTES, RECORDS_MAX_BYTES, Record};
-use crate::map::{Extent, Map, Place};
-use diecut_blockspace::LogicalBlock;
+use crate::map::{Extent, Place};
+use crate::read::{SharedView, Views};
+use diecut_blockspace::{Client, LogicalBlock};
 use diecut_units::IU_SIZE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A file, for as long as it exists; numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
+/// How many hints there are: 0 up to one less.
+pub const HINTS: u8 = COLD as u8;
 pub(crate) const IU: u64 = IU_SIZE_BYTES as u64;
 /// Bytes that gather in memory before they go out.
 pub(crate) const DIRTY_MAX_BYTES: u64 = 1 << 20;
@@ -27,11 +31,10 @@ pub(crate) type Page = Box<[u8; IU_SIZE_BYTES]>;
 pub(crate) struct File {
     pub name: String,
     pub hint: u8,
-    pub bytes: u64,
     /// Size as flash knows it, or the records that wait.
     pub logged_bytes: u64,
-    pub map: Map,
-    pub dirty: BTreeMap<u64, Page>,
+    /// What it holds; changed with the store's lock only.
+    pub view: SharedView,
 }
 
 /// What a store has done since it was opened.
@@ -55,6 +58,7 @@ pub struct Statistics {
 
 pub(crate) struct State {
     pub blocks: Blocks,
+    pub views: Arc<Views>,
     pub files: BTreeMap<u64, File>,
     pub names: BTreeMap<String, u64>,
     pub next_file: u64,
@@ -72,14 +76,22 @@ pub(crate) struct State {
 
 /// Files on the erase blocks of a vSSD.
 pub struct Files {
-    pub(crate) state: Mutex<State>,
+    state: Mutex<State>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) client: Arc<Client>,
 }
 
 impl Files {
+    pub(crate) fn new(state: State) -> Files {
+        let (views, client) = (Arc::clone(&state.views), Arc::clone(&state.blocks.client));
+        Files { state: Mutex::new(state), views, client }
+    }
+
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, State>, FileError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // A thread that panicked may have left it half changed.
         state.has_failed |= self.state.is_poisoned();
+        self.views.has_failed.store(state.has_failed, Ordering::Release);
         if state.has_failed { Err(FileError::Failed) } else { Ok(state) }
     }
 
@@ -89,11 +101,12 @@ impl Files {
         let outcome = body(&mut state);
         if matches!(outcome, Err(FileError::Block(_) | FileError::Failed | FileError::Damaged(_))) {
             state.has_failed = true;
+            self.views.has_failed.store(true, Ordering::Release);
         }
         outcome
     }
 
-    /// Makes an empty file. `hint` 0 to 3: files of one hint share erase blocks, so those that live about as long should.
+    /// Makes an empty file. `hint` below [`HINTS`]: files of one hint share erase blocks, so those that live about as long should.
     ///
     /// # Errors
     /// [`FileError::Exists`], [`FileError::Name`].
@@ -102,14 +115,34 @@ impl Files {
         if name.is_empty() || name.len() > NAME_MAX_BYTES {
             return Err(FileError::Name);
         }
-        if state.names.contains_key(name) {
+        if state.names.contains_key(name) || state.names.contains_key(&format!("{name}/")) {
             return Err(FileError::Exists);
         }
-        let (file, hint) = (state.next_file, hint.min(COLD as u8 - 1));
+        let (file, hint) = (state.next_file, hint.min(HINTS - 1));
         state.next_file += 1;
         state.create(file, hint, name);
         state.pending.push(Record::Create { file, hint, name: name.to_owned() });
         Ok(FileId(file))
+    }
+
+    /// Another hint, for what is written from now on. A hint that is changed after the name of the file became durable is kept by
+    /// the next checkpoint.
+    ///
+    /// # Errors
+    /// [`FileError::NotFound`].
+    pub fn set_hint(&self, file: FileId, hint: u8) -> Result<(), FileError> {
+        let (mut state, hint) = (self.lock()?, hint.min(HINTS - 1));
+        state.file(file.0)?.hint = hint;
+        let waits = state.pending.iter_mut().rev();
+        for record in waits {
+            if let Record::Create { file: created, hint: before, .. } = record
+                && *created == file.0
+            {
+                *before = hint;
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The file of a name.
@@ -126,7 +159,11 @@ impl Files {
     /// After a failure.
     pub fn list(&self) -> Result<Vec<(String, u64)>, FileError> {
         let state = self.lock()?;
-        Ok(state.names.iter().map(|(name, file)| (name.clone(), state.files[file].bytes)).collect())
+        Ok(state
+            .names
+            .iter()
+            .map(|(name, file)| (name.clone(), state.files[file].view.look().bytes))
+            .collect())
     }
 
     /// Removes a file.
@@ -154,24 +191,6 @@ impl Files {
         state.rename(file, to);
         state.pending.push(Record::Rename { file, name: to.to_owned() });
         Ok(())
-    }
-
-    /// Length of a file.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`].
-    pub fn size(&self, file: FileId) -> Result<u64, FileError> {
-        Ok(self.lock()?.file(file.0)?.bytes)
-    }
-
-    /// Reads from `offset` on; returns how many bytes there are, fewer at the end of the file.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`], the medium.
-    pub fn read(&self, file: FileId, offset: u64, bytes: &mut [u8]) -> Result<usize, FileError> {
-        // A read that fails, for instance of a lost page, says nothing about others.
-        let mut state = self.lock()?;
-        state.read(file.0, offset, bytes)
     }
 
     /// Writes; the file grows where it must. In memory until [`Files::sync`], or until much has gathered.
@@ -245,13 +264,17 @@ impl State {
 
     pub fn create(&mut self, file: u64, hint: u8, name: &str) {
         self.names.insert(name.to_owned(), file);
-        self.files.insert(file, File { name: name.to_owned(), hint, ..File::default() });
+        let created = File { name: name.to_owned(), hint, ..File::default() };
+        self.views.add(file, created.view.clone());
+        self.files.insert(file, created);
     }
 
     pub fn remove(&mut self, file: u64) {
         self.cut(file, 0);
         if let Some(gone) = self.files.remove(&file) {
             self.names.remove(&gone.name);
+            gone.view.change().is_gone = true;
+            self.views.remove(file);
         }
         self.dirty_files.remove(&file);
     }
@@ -272,6 +295,7 @@ impl State {
     /// How many of the IUs of a file are nowhere yet.
     fn missing(&self, file: u64, first: u64, end: u64) -> u64 {
         let Some(known) = self.files.get(&file) else { return 0 };
+        let known = known.view.look();
         let (mut iu, mut missing) = (first, 0);
         while iu < end {
             match known.map.find(iu) {
@@ -288,7 +312,8 @@ impl State {
 
     /// Forgets what is from an IU on.
     fn cut(&mut self, file: u64, first: u64) {
-        let Some(known) = self.files.get_mut(&file) else { return };
+        let Some(known) = self.files.get(&file) else { return };
+        let mut known = known.view.change();
         let dirty = known.dirty.split_off(&first);
         self.dirty_ius -= dirty.len() as u64;
         self.fresh_ius -= dirty.keys().filter(|iu| known.map.find(**iu).is_err()).count() as u64;
@@ -303,13 +328,15 @@ impl State {
     pub fn resize(&mut self, file: u64, bytes: u64) {
         self.cut(file, bytes.div_ceil(IU));
         if let Some(known) = self.files.get_mut(&file) {
-            (known.bytes, known.logged_bytes) = (bytes, bytes);
+            known.logged_bytes = bytes;
+            known.view.change().bytes = bytes;
         }
     }
 
     /// The `count` IUs from `first` on are at `place`.
     pub fn place(&mut self, file: u64, first: u64, count: u32, place: Place) {
-        let Some(known) = self.files.get_mut(&file) else { return };
+        let Some(known) = self.files.get(&file) else { return };
+        let mut known = known.view.change();
         let (blocks, live) = (&mut self.blocks, &mut self.live_ius);
         blocks.gain(place.block, count);
         *live += u64::from(count);
@@ -320,7 +347,7 @@ impl State {
     }
 
     fn set_size(&mut self, file: u64, bytes: u64) -> Result<(), FileError> {
-        let before = self.file(file)?.bytes;
+        let before = self.file(file)?.view.look().bytes;
         if bytes < before {
             // What the last IU has beyond the end must read as zeros if the file grows again.
             let within = (bytes % IU) as usize;
@@ -332,7 +359,8 @@ impl State {
             self.resize(file, bytes);
         } else if bytes > before {
             let known = self.file(file)?;
-            (known.bytes, known.logged_bytes) = (bytes, bytes);
+            known.logged_bytes = bytes;
+            known.view.change().bytes = bytes;
         } else {
             // Nor is what was written meanwhile logged by this.
             return Ok(());
@@ -343,7 +371,7 @@ impl State {
 
     /// Content of an IU.
     fn page(&mut self, file: u64, iu: u64) -> Result<Page, FileError> {
-        let known = self.files.get(&file).ok_or(FileError::NotFound)?;
+        let known = self.files.get(&file).ok_or(FileError::NotFound)?.view.look();
         if let Some(page) = known.dirty.get(&iu) {
             return Ok(page.clone());
         }
@@ -355,50 +383,12 @@ impl State {
     }
 
     fn put_page(&mut self, file: u64, iu: u64, page: Page) {
-        let known = self.files.get_mut(&file).expect("looked up by the caller");
+        let mut known = self.files[&file].view.change();
         if known.dirty.insert(iu, page).is_none() {
             self.dirty_ius += 1;
             self.fresh_ius += u64::from(known.map.find(iu).is_err());
         }
         self.dirty_files.insert(file);
-    }
-
-    fn read(&mut self, file: u64, offset: u64, bytes: &mut [u8]) -> Result<usize, FileError> {
-        let known = self.files.get(&file).ok_or(FileError::NotFound)?;
-        let len = known.bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
-        let mut done = 0;
-        while done < len {
-            let at = offset + done as u64;
-            let (iu, within) = (at / IU, (at % IU) as usize);
-            let left = len - done;
-            // Whole IUs that are together on flash are read together.
-            if within == 0
-                && left >= IU_SIZE_BYTES
-                && let Ok(extent) = known.map.find(iu)
-            {
-                let most = (left as u64 / IU).min(extent.count.into());
-                let clean = known.dirty.range(iu..iu + most).next().map_or(most, |(first, _)| first - iu);
-                if clean > 0 {
-                    let part = &mut bytes[done..done + (clean * IU) as usize];
-                    self.blocks.read(extent.place, part)?;
-                    done += part.len();
-                    continue;
-                }
-            }
-            let part = left.min(IU_SIZE_BYTES - within);
-            let target = &mut bytes[done..done + part];
-            if let Some(page) = known.dirty.get(&iu) {
-                target.copy_from_slice(&page[within..within + part]);
-            } else if let Ok(extent) = known.map.find(iu) {
-                let mut page = [0; IU_SIZE_BYTES];
-                self.blocks.read(extent.place, &mut page)?;
-                target.copy_from_slice(&page[within..within + part]);
-            } else {
-                target.fill(0);
-            }
-            done += part;
-        }
-        Ok(len)
     }
 
     fn write(&mut self, file: u64, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
@@ -408,15 +398,23 @@ impl State {
             let at = offset + done as u64;
             let (iu, within) = (at / IU, (at % IU) as usize);
             let part = (bytes.len() - done).min(IU_SIZE_BYTES - within);
+            let piece = &bytes[done..done + part];
+            done += part;
+            if let Some(page) = self.file(file)?.view.change().dirty.get_mut(&iu) {
+                page[within..within + part].copy_from_slice(piece);
+                continue;
+            }
             let mut page =
                 if part == IU_SIZE_BYTES { Box::new([0; IU_SIZE_BYTES]) } else { self.page(file, iu)? };
-            page[within..within + part].copy_from_slice(&bytes[done..done + part]);
+            page[within..within + part].copy_from_slice(piece);
             self.put_page(file, iu, page);
-            done += part;
         }
         let known = self.file(file)?;
-        known.bytes = known.bytes.max(end);
-        if known.bytes != known.logged_bytes {
+        let mut view = known.view.change();
+        view.bytes = view.bytes.max(end);
+        let is_longer = view.bytes != known.logged_bytes;
+        drop(view);
+        if is_longer {
             self.dirty_files.insert(file);
         }
         self.statistics.written_bytes += bytes.len() as u64;
@@ -433,20 +431,28 @@ impl State {
         for record in std::mem::take(&mut self.pending) {
             gathering.add_record(0, record);
         }
+        let mut leaving = Vec::new();
         for file in std::mem::take(&mut self.dirty_files) {
             let Some(known) = self.files.get_mut(&file) else { continue };
             let stream = usize::from(known.hint);
-            for (iu, page) in std::mem::take(&mut known.dirty) {
-                gathering.add_page(stream, file, iu, &page[..]);
+            let mut view = known.view.change();
+            for (iu, page) in &view.dirty {
+                gathering.add_page(stream, file, *iu, &page[..]);
             }
+            // Who reads finds them there until the map says where they are.
+            view.leaving = std::mem::take(&mut view.dirty);
             // Behind the data: what is cut off after them is a file that did not grow yet.
-            if known.bytes != known.logged_bytes {
-                known.logged_bytes = known.bytes;
-                gathering.add_record(stream, Record::Size { file, bytes: known.bytes });
+            if view.bytes != known.logged_bytes {
+                known.logged_bytes = view.bytes;
+                gathering.add_record(stream, Record::Size { file, bytes: view.bytes });
             }
+            drop(view);
+            leaving.push(known.view.clone());
         }
         (self.dirty_ius, self.fresh_ius) = (0, 0);
-        self.write_out(gathering)
+        self.write_out(gathering)?;
+        leaving.iter().for_each(|view| view.change().leaving.clear());
+        Ok(())
     }
 
     /// Numbers, appends and maps batches.

@@ -2,10 +2,9 @@
 //! operations against files in memory. After an end, what was synced must be there, and each IU of what came after is one that
 //! the files had since. Bugs that were planted, each seen failing here: a sync that does not fill behind itself, blocks of batches
 //! after the checkpoint that are not kept at an attach, no zeros behind the end of a file that was cut, a file set to the size it has
-//! whose growth is not logged, parts of extents that are not counted as freed. Not seen by any test here: a checkpoint with sizes
-//! of what waits.
+//! whose growth is not logged, parts of extents that are not counted as freed, a checkpoint with sizes of what waits.
 
-use diecut_blockfile::{FileError, FileId, Files};
+use diecut_blockfile::{Child, FileError, FileId, Files, HINTS};
 use diecut_blockspace::BlockError;
 use diecut_blockspace::embedded::{Embedded, Ending};
 use rand::{RngExt, SeedableRng};
@@ -44,7 +43,7 @@ fn step(
     assert_eq!(file.is_some(), model.contains_key(&name));
     match (random.random_range(0..20), file) {
         (_, None) => {
-            files.create(&name, random.random_range(0..4))?;
+            files.create(&name, random.random_range(0..HINTS))?;
             model.insert(name, Vec::new());
         }
         (0, Some(_)) => {
@@ -63,7 +62,8 @@ fn step(
             model.get_mut(&name).unwrap().resize(size, 0);
             files.set_size(file, size as u64)?;
         }
-        (3..8, Some(file)) => check_some(files, file, &model[&name], random)?,
+        (3, Some(file)) => files.set_hint(file, random.random_range(0..HINTS))?,
+        (4..9, Some(file)) => check_some(files, file, &model[&name], random)?,
         (_, Some(file)) => {
             let offset = random.random_range(0..file_bytes_max / 2);
             let len = if random.random_range(0..4) == 0 { 40_000 } else { 5_000 };
@@ -129,6 +129,67 @@ fn files_hold_what_was_written_over_attachments_and_cleaning() {
         }
         assert!(freed > 20, "blocks were used again: {freed}");
     }
+}
+
+#[test]
+fn files_of_one_hint_share_erase_blocks_that_are_freed_without_a_copy() {
+    let device = Embedded::new("tiny").unwrap();
+    let files = open(&device, Ending::Never).unwrap();
+    let lasting = files.create("lasting", 3).unwrap();
+    let mut random = Random::seed_from_u64(2);
+    // All files are made with one hint, as a database does that says its hint with the first write.
+    for round in 0..60u64 {
+        let name = format!("brief-{round}");
+        let brief = files.create(&name, 3).unwrap();
+        files.set_hint(brief, 0).unwrap();
+        for piece in 0..8 {
+            files.write(lasting, round * 65536 + piece * 8192, &fill(&mut random, 8192)).unwrap();
+            files.write(brief, piece * 131_072, &fill(&mut random, 131_072)).unwrap();
+        }
+        files.sync().unwrap();
+        files.remove(&name).unwrap();
+    }
+    let statistics = files.statistics().unwrap();
+    assert!(statistics.freed_blocks > 60, "{statistics:?}");
+    assert_eq!(statistics.cleaned_bytes, 0, "{statistics:?}");
+}
+
+#[test]
+fn folders_hold_what_was_put_into_them() {
+    let device = Embedded::new("tiny").unwrap();
+    let files = open(&device, Ending::Never).unwrap();
+    for folder in ["/db", "/db/empty", "/d"] {
+        assert!(!files.has_folder(folder).unwrap());
+        files.make_folder(folder).unwrap();
+        assert_eq!(files.make_folder(folder), Err(FileError::Exists));
+    }
+    for name in ["/db/b", "/db/a", "/db/sub/c", "/db/sub/d", "/db-1", "/db/sub.x"] {
+        files.create(name, 0).unwrap();
+    }
+    assert_eq!(files.create("/db/empty", 0), Err(FileError::Exists));
+    files.sync().unwrap();
+    drop(files);
+    let files = open(&device, Ending::Never).unwrap();
+    let child = |name: &str, is_folder| Child { name: name.to_owned(), is_folder };
+    let inside = [
+        child("a", false),
+        child("b", false),
+        child("empty", true),
+        child("sub.x", false),
+        child("sub", true),
+    ];
+    assert_eq!(files.children("/db").unwrap(), inside);
+    assert_eq!(files.children("/db/").unwrap(), inside);
+    assert_eq!(files.children("/db/sub").unwrap(), [child("c", false), child("d", false)]);
+    assert_eq!(files.children("/").unwrap(), [child("d", true), child("db-1", false), child("db", true)]);
+    assert_eq!(files.children("/nowhere").unwrap(), []);
+    assert!(files.has_folder("/").unwrap() && files.has_folder("/db/sub").unwrap());
+    assert!(!files.has_folder("/db/a").unwrap());
+    assert_eq!(files.remove_folder("/db"), Err(FileError::NotEmpty));
+    files.remove_folder("/db/empty").unwrap();
+    assert_eq!(files.remove_folder("/db/empty"), Err(FileError::NotFound));
+    files.rename("/db/a", "/d/a").unwrap();
+    assert_eq!(files.children("/d").unwrap(), [child("a", false)]);
 }
 
 #[test]
@@ -315,4 +376,51 @@ fn a_recovery_that_is_ended_anywhere_is_repeated() {
         }
     }
     panic!("recovery takes no end");
+}
+
+/// A file grows after its data: whatever ends the store while it makes room, what was only appended to has no holes.
+#[test]
+fn a_file_that_is_appended_to_has_no_holes_after_an_end() {
+    let device = Embedded::new("tiny").unwrap();
+    let mut random = Random::seed_from_u64(11);
+    let mut ended = 0;
+    for round in 0..60u64 {
+        // At first it fills; then each flush makes room, with checkpoints while writes wait. A round has about 540 operations, by the
+        // real clock of the device: nearly every one ends on its way.
+        let nth = random.random_range(0..500);
+        let ending = match round {
+            0 => Ending::Never,
+            _ if random.random() => Ending::PowerCut(nth),
+            _ => Ending::ServerDeath(nth),
+        };
+        let Ok(files) = open(&device, ending) else {
+            ended += 1;
+            continue;
+        };
+        let outcome = append_and_overwrite(&files, &mut random, if round == 0 { 1000 } else { 300 });
+        ended += u32::from(outcome.is_err());
+        drop(files);
+        let found = (0..2).find_map(|_| whole_or_gone(&open(&device, Ending::Never).ok()?)).unwrap();
+        let hole = found.get("log").and_then(|log| log.iter().position(|byte| *byte == 0));
+        assert_eq!(hole, None, "round {round}, {ending:?}");
+    }
+    assert!(ended > 20, "{ended} ends");
+}
+
+fn append_and_overwrite(files: &Files, random: &mut Random, count: u32) -> Result<(), FileError> {
+    let file = |name| files.find(name)?.map_or_else(|| files.create(name, 1), Ok);
+    let (bulk, log) = (file("bulk")?, file("log")?);
+    // Nearly full: there is little room to make, and often.
+    let pieces = (files.statistics()?.capacity_bytes - 3_000_000) / 32_768 * 9 / 10;
+    if files.size(bulk)? == 0 {
+        (0..pieces).try_for_each(|piece| files.write(bulk, piece * 32_768, &vec![0xff; 32_768]))?;
+    }
+    for _ in 0..count {
+        if files.size(log)? > 2_000_000 {
+            files.set_size(log, 0)?;
+        }
+        files.write(log, files.size(log)?, &vec![0x5a; random.random_range(1..20_000)])?;
+        files.write(bulk, random.random_range(0..pieces) * 32_768, &vec![0xff; 32_768])?;
+    }
+    files.sync()
 }

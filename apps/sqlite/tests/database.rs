@@ -111,7 +111,7 @@ fn commits_survive_power_cuts_and_deaths_of_the_server() {
         let device = Embedded::with_seed("tiny", 5).unwrap();
         let mut acked = 0;
         for round in 0..10u64 {
-            let nth = 40 + 90 * round;
+            let nth = 40 + 200 * round;
             let ending = if round % 2 == 0 { Ending::PowerCut(nth) } else { Ending::ServerDeath(nth) };
             let what = format!("wal {wal}, {ending:?}");
             if let Ok(files) = Files::open_or_format(Arc::new(device.attach_until(ending).unwrap())) {
