@@ -1,11 +1,24 @@
 //! A catalog with one of everything.
 
-use diecut_catalog::{Isolation, PoolRecord, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord};
+use diecut_catalog::{
+    Isolation, PoolRecord, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord, WearRecord,
+};
 
 /// A state in which every kind of object exists.
 pub fn catalog_state() -> State {
     let mut state = State {
-        pool: PoolRecord { uuid: [7; 16], starts: 3, unclean_starts: 1, closed: false, namespaces_given: 1 },
+        pool: PoolRecord {
+            uuid: [7; 16],
+            starts: 3,
+            unclean_starts: 1,
+            closed: false,
+            namespaces_given: 1,
+            wear: WearRecord {
+                follow_age: Some(true),
+                endurance_cycles: Some(1000),
+                ..WearRecord::default()
+            },
+        },
         ..State::default()
     };
     state.tenants.insert("alpha".to_owned(), TenantRecord {});

@@ -18,9 +18,9 @@ pub enum Isolation {
     None,
 }
 
-/// What changes of even wear until the server ends; what is absent stays as it is.
+/// What changes of even wear; what is absent stays as it is. It survives restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct WearChange {
     /// Begin no further pair of erase blocks, or go on.
     pub paused: Option<bool>,
@@ -30,6 +30,12 @@ pub struct WearChange {
     pub channel_threshold_erases: Option<u64>,
     /// The same of a die, where vSSDs hold single dies.
     pub die_threshold_erases: Option<u64>,
+    /// Thresholds that are not 0 follow the device's age instead: small at first and towards its end.
+    pub follow_age: Option<bool>,
+    /// Cycles of an erase block, for thresholds that follow the age; the profile's if it was never said.
+    pub endurance_cycles: Option<u32>,
+    /// How far the most worn part may be ahead of the average, in thousandths, for the same; 100 if it was never said.
+    pub delta_permille: Option<u32>,
     /// The literal rule of the FlashBlox paper instead of ours.
     pub literal_rule: Option<bool>,
 }

@@ -16,6 +16,8 @@ pub enum ProblemKind {
     Invalid,
     /// Capacity or isolation that cannot be had (507).
     Exhausted,
+    /// Not now: something else must come to its end before; the same may be asked again (409).
+    Busy,
     /// The medium failed (500).
     Media,
     /// The server is not ready or going away (503).
@@ -27,7 +29,7 @@ impl ProblemKind {
     pub const fn http_status(self) -> u16 {
         match self {
             ProblemKind::NotFound => 404,
-            ProblemKind::Exists | ProblemKind::InUse => 409,
+            ProblemKind::Exists | ProblemKind::InUse | ProblemKind::Busy => 409,
             ProblemKind::Invalid => 422,
             ProblemKind::Exhausted => 507,
             ProblemKind::Media => 500,

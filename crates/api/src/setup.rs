@@ -1,7 +1,7 @@
 //! The TOML file that declares a whole set-up: the server, its device, and what shall exist on it. Applying
 //! it again changes nothing.
 
-use crate::object::{Subsystem, Tenant, Volume, Vssd};
+use crate::object::{Subsystem, Tenant, Volume, Vssd, WearChange};
 use crate::size::Size;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -20,6 +20,9 @@ pub struct Setup {
     /// How its dies are shared out.
     #[serde(default)]
     pub pool: Pool,
+    /// Settings of even wear that shall hold; what is absent stays as it is.
+    #[serde(default)]
+    pub wear: WearChange,
     /// Tenants that shall exist.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<Tenant>,
@@ -270,6 +273,9 @@ mod test {
         [device]
         profile = "tiny"
         backing = "memory"
+        [wear]
+        follow_age = true
+        rate = "20 MB"
         [[tenant]]
         name = "alpha"
         [[vssd]]
@@ -293,6 +299,9 @@ mod test {
         let setup = Setup::from_toml(EXAMPLE).unwrap();
         assert_eq!(setup.vssds[0].capacity, Size(1 << 20));
         assert_eq!(setup.vssds[0].throughput_level, 1);
+        let wear =
+            WearChange { follow_age: Some(true), rate: Some(Size(20_000_000)), ..WearChange::default() };
+        assert_eq!(setup.wear, wear);
         assert_eq!(setup.server.socket_path(), PathBuf::from("diecut-data/control.sock"));
     }
 

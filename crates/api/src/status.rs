@@ -69,10 +69,16 @@ pub struct Wear {
     pub lost_pages: u64,
     /// Bytes that exchanges may copy per second; 0: no limit.
     pub rate: Size,
-    /// Erases of a channel's content since it moved that make a swap due; 0: none ever.
+    /// Erases of a channel's content since it moved that make a swap due now; 0: none ever.
     pub channel_threshold_erases: u64,
     /// The same of a die, where vSSDs hold single dies.
     pub die_threshold_erases: u64,
+    /// Whether they follow the device's age.
+    pub follow_age: bool,
+    /// Cycles of an erase block, for thresholds that follow the age.
+    pub endurance_cycles: u32,
+    /// How far the most worn part may be ahead of the average, in thousandths, for the same.
+    pub delta_permille: u32,
     /// Whether the literal rule of the FlashBlox paper is used.
     pub literal_rule: bool,
 }

@@ -11,6 +11,9 @@
 //! |     24 |    8 | length   | bytes of the state                                 |
 //! |     32 |  ... | state    | JSON                                               |
 //!
+//! A field that a later server added to the state is absent where it says nothing new, and means what was before it where it is
+//! absent (`serves` of a vSSD, `wear` of the pool). A server that does not know a field that is there refuses the frame.
+//!
 //! The OOB area of each of its pages begins with `DCAT` (4 bytes), the sequence (8), the page within the frame (4),
 //! pages of the frame (4) and a CRC-32C of those 20 bytes (4): a reader finds frames without reading content.
 
@@ -118,6 +121,24 @@ mod test {
         for len in 0..frame.len() {
             assert_eq!(decode_frame(&frame[..len]), Err(FrameError::Incomplete));
         }
+    }
+
+    /// A frame from before settings of even wear were kept says what a frame without any says.
+    #[test]
+    fn settings_of_even_wear_are_kept_and_may_be_absent() {
+        let mut state = State::default();
+        let text = |state: &State| {
+            String::from_utf8(encode_frame(state, 1)[FRAME_HEADER_SIZE_BYTES..].to_vec()).unwrap()
+        };
+        let before = r#"{"pool":{"uuid":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"starts":0,"unclean_starts":0,"closed":false,"namespaces_given":0},"tenants":{},"vssds":{},"volumes":{},"subsystems":{}}"#;
+        assert_eq!(text(&state), before);
+        state.pool.wear.follow_age = Some(true);
+        state.pool.wear.rate_bytes_per_second = Some(0);
+        assert!(text(&state).contains(r#""wear":{"rate_bytes_per_second":0,"follow_age":true}"#));
+        assert_eq!(decode_frame(&encode_frame(&state, 1)), Ok((1, state.clone())));
+        state.pool.wear.delta_permille = Some(0);
+        let error = decode_frame(&encode_frame(&state, 1)).unwrap_err().to_string();
+        assert!(error.contains("delta_permille"), "{error}");
     }
 
     #[test]

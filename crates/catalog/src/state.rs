@@ -31,7 +31,63 @@ pub struct PoolRecord {
     pub closed: bool,
     /// Namespace ids given so far; they are not used again.
     pub namespaces_given: u32,
+    /// Settings of even wear; absent where none was ever changed.
+    #[serde(default, skip_serializing_if = "WearRecord::is_empty")]
+    pub wear: WearRecord,
 }
+
+/// Settings of even wear that were changed; what is absent is as the server has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WearRecord {
+    /// No pair of erase blocks is begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// Bytes that exchanges may copy per second; 0 for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_second: Option<u64>,
+    /// Erases of a channel's content since it moved that make a swap due; 0 for none ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel_threshold_erases: Option<u64>,
+    /// The same of a die.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub die_threshold_erases: Option<u64>,
+    /// The thresholds follow the device's age.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow_age: Option<bool>,
+    /// Cycles of an erase block, for thresholds that do; 1 or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endurance_cycles: Option<u32>,
+    /// How far the most worn part may be ahead, in thousandths, for thresholds that do; 1 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta_permille: Option<u32>,
+    /// The literal rule of the FlashBlox paper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub literal_rule: Option<bool>,
+}
+
+impl WearRecord {
+    fn is_empty(&self) -> bool {
+        *self == WearRecord::default()
+    }
+
+    /// Whether every value can be.
+    ///
+    /// # Errors
+    /// Names the one that cannot, and what can.
+    pub fn check(&self) -> Result<(), String> {
+        if self.endurance_cycles.is_some_and(|cycles| !(1..=ENDURANCE_CYCLES_MAX).contains(&cycles)) {
+            return Err(format!("endurance_cycles: use 1 to {ENDURANCE_CYCLES_MAX}"));
+        }
+        if self.delta_permille.is_some_and(|delta| !(1..=1000).contains(&delta)) {
+            return Err("delta_permille: use 1 to 1000 (100 is usual: a tenth)".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// More cycles than any flash has.
+const ENDURANCE_CYCLES_MAX: u32 = 100_000_000;
 
 /// A tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +218,7 @@ impl State {
         if self.pool.starts >= u64::MAX / 2 || self.pool.unclean_starts >= u64::MAX / 2 {
             return Err("the pool was started more often than can be".to_owned());
         }
+        self.pool.wear.check().map_err(|error| format!("settings of even wear: {error}"))?;
         for (name, vssd) in &self.vssds {
             if !self.tenants.contains_key(&vssd.tenant) {
                 return Err(format!(

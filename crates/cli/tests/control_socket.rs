@@ -4,6 +4,7 @@
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_shard::control::{
     ControlError, ControlErrorKind, ControlRequest, ControlResponse, Isolation, Status, SubsystemStatus,
+    WearChange,
 };
 use std::path::Path;
 use std::process::{Command, Output};
@@ -105,6 +106,9 @@ fn a_file_is_applied_in_the_order_of_need_and_shown() {
         std::fs::write(
             &file,
             r#"
+            [wear]
+            follow_age = true
+            rate = "20 MB"
             [[subsystem]]
             nqn = "nqn.2026-11.org.diecut:a"
             tenant = "a"
@@ -131,6 +135,13 @@ fn a_file_is_applied_in_the_order_of_need_and_shown() {
             .unwrap()
             .iter()
             .map(|request| match request {
+                ControlRequest::SetWear(change) => {
+                    let (follow_age, rate) = (Some(true), Some(20_000_000));
+                    let rest =
+                        WearChange { follow_age, rate_bytes_per_second: rate, ..WearChange::default() };
+                    assert_eq!(*change, rest);
+                    "wear"
+                }
                 ControlRequest::CreateTenant(_) => "tenant",
                 ControlRequest::CreateVssd(_) => "vssd",
                 ControlRequest::CreateVolume(_) => "volume",
@@ -138,7 +149,28 @@ fn a_file_is_applied_in_the_order_of_need_and_shown() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(kinds, ["tenant", "vssd", "volume", "subsystem"]);
+        assert_eq!(kinds, ["wear", "tenant", "vssd", "volume", "subsystem"]);
+        let set = [
+            "wear",
+            "set",
+            "--follow-age",
+            "false",
+            "--die-threshold",
+            "9",
+            "--endurance",
+            "500",
+            "--delta",
+            "50",
+        ];
+        assert!(diecut(socket, &set).status.success());
+        let change = WearChange {
+            follow_age: Some(false),
+            die_threshold_erases: Some(9),
+            endurance_cycles: Some(500),
+            delta_permille: Some(50),
+            ..WearChange::default()
+        };
+        assert_eq!(recorder.0.lock().unwrap().last(), Some(&ControlRequest::SetWear(change)));
         let output = diecut(socket, &["subsystem", "list"]);
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("nqn.2026-11.org.diecut:a") && text.contains("1=disk"), "{text}");

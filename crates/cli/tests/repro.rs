@@ -23,6 +23,36 @@ fn an_experiment_writes_its_files_and_prints_json() {
     assert!(listed.as_array().unwrap().iter().any(|one| one["name"] == "swap-period"));
 }
 
+/// The figures of a small run are those of a small device, but who lives longest shows.
+#[test]
+fn lifetime_and_migration_say_what_came_out_beside_what_was_published() {
+    let scratch = tempfile::tempdir().unwrap();
+    let out = scratch.path().to_str().unwrap();
+    let run = diecut(&["repro", "run", "lifetime", "migration", "--quick", "--seeds", "1", "--out", out]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        said.contains("lifetime: ") && said.contains("migration: seed 1, reads, migration 78.9 MB/s"),
+        "{said}"
+    );
+    let read = |name: &str| -> serde_json::Value {
+        let text = std::fs::read_to_string(scratch.path().join(name)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let lifetime = read("lifetime.json");
+    let of_ideal = |name: &str| {
+        let rows = lifetime["tables"][0]["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row[2] == name && row[1] == "alike").expect("a row for each rule");
+        row[3].as_f64().unwrap()
+    };
+    assert!((6.0..6.5).contains(&of_ideal("no leveling")), "one of 16 channels");
+    assert!(of_ideal("ours") > of_ideal("the paper's rule") && of_ideal("ours") > 90.0);
+    let migration = read("migration.json");
+    for row in migration["tables"][1]["rows"].as_array().unwrap() {
+        assert!(row[2]["mean"].as_f64().unwrap() > 0.0 && row[3]["mean"].as_f64().unwrap() > 1.0, "{row}");
+    }
+}
+
 #[test]
 fn what_cannot_be_done_is_said_before_anything_runs() {
     let scratch = tempfile::tempdir().unwrap();

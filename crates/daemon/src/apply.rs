@@ -3,6 +3,7 @@
 
 use crate::control_port::ControlPort;
 use crate::convert;
+use diecut_api::object::WearChange;
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::setup::Setup;
 use diecut_shard::control::{ControlRequest, ControlResponse};
@@ -28,6 +29,9 @@ pub async fn apply(setup: &Setup, port: &dyn ControlPort) -> Result<(), Problem>
 
 fn requests(setup: &Setup) -> Vec<(String, ControlRequest)> {
     let mut requests = Vec::new();
+    if setup.wear != WearChange::default() {
+        requests.push(("wear".to_owned(), ControlRequest::SetWear(convert::wear_change(setup.wear))));
+    }
     for tenant in setup.tenants.iter().cloned() {
         requests.push((
             format!("tenant `{}`", tenant.name),

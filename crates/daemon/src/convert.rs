@@ -70,6 +70,7 @@ pub(crate) fn problem(error: control::ControlError) -> Problem {
         control::ControlErrorKind::InUse => ProblemKind::InUse,
         control::ControlErrorKind::Invalid => ProblemKind::Invalid,
         control::ControlErrorKind::Exhausted => ProblemKind::Exhausted,
+        control::ControlErrorKind::Busy => ProblemKind::Busy,
         control::ControlErrorKind::Media => ProblemKind::Media,
     };
     Problem::new(kind, error.message)
@@ -126,6 +127,9 @@ fn wear(wear: control::WearStatus) -> status::Wear {
         rate: Size(wear.rate_bytes_per_second),
         channel_threshold_erases: wear.channel_threshold_erases,
         die_threshold_erases: wear.die_threshold_erases,
+        follow_age: wear.follow_age,
+        endurance_cycles: wear.endurance_cycles,
+        delta_permille: wear.delta_permille,
         literal_rule: wear.literal_rule,
     }
 }
@@ -136,6 +140,9 @@ pub(crate) fn wear_change(change: object::WearChange) -> control::WearChange {
         rate_bytes_per_second: change.rate.map(|rate| rate.0),
         channel_threshold_erases: change.channel_threshold_erases,
         die_threshold_erases: change.die_threshold_erases,
+        follow_age: change.follow_age,
+        endurance_cycles: change.endurance_cycles,
+        delta_permille: change.delta_permille,
         literal_rule: change.literal_rule,
     }
 }

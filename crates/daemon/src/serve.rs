@@ -234,6 +234,7 @@ pub fn serve(
         new_pool_uuid: random_uuid()?,
         ..ShardConfig::default()
     };
+    config.pool.wear.endurance_cycles = profile.cell.endurance_cycles.max(1);
     config.target.advertised = vec![setup.server.listen];
     // Signals are blocked in the shard's thread only if they are caught before it starts.
     let mut signals =

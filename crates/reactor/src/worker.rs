@@ -412,7 +412,10 @@ impl<D: Drive> Worker<D> {
             if connection.paused || !connection.readable || connection.closing.is_some() {
                 continue;
             }
-            if connection.is_newcomer() != newcomers || (newcomers && turns_left == 0) {
+            // What a host sends while its commands wait for their turns would wait behind them, too: received later it comes in
+            // fewer and larger pieces. Each costs a system call and an acknowledgement, and a round is short.
+            let has_work = !newcomers && self.shard.goes_on(connection.id);
+            if has_work || connection.is_newcomer() != newcomers || (newcomers && turns_left == 0) {
                 list(connection, number, &mut self.to_read);
                 continue;
             }

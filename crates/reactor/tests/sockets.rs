@@ -225,10 +225,14 @@ fn a_storm_of_newcomers_takes_turns() {
 struct GoingOn {
     inner: NullShard,
     goes_on: Arc<AtomicBool>,
+    received_bytes: Arc<AtomicUsize>,
 }
 
 impl Drive for GoingOn {
     fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
+        if let Event::Received { bytes, .. } = &event {
+            self.received_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+        }
         self.inner.handle(event, now, actions);
     }
     fn work(&mut self, now: Time, actions: &mut Vec<Action>) {
@@ -251,18 +255,25 @@ impl Drive for GoingOn {
     }
 }
 
-/// Answers of a host whose commands go on wait for those of them, and are sent when there are no more.
-#[test]
-fn answers_of_commands_that_go_on_go_together() {
+/// A reactor whose shard says that all goes on until it is told otherwise, and what it received.
+fn start_going_on() -> (Reactor, Arc<AtomicBool>, Arc<AtomicUsize>) {
     let goes_on = Arc::new(AtomicBool::new(true));
-    let told = Arc::clone(&goes_on);
+    let received_bytes = Arc::new(AtomicUsize::new(0));
+    let (told, counted) = (Arc::clone(&goes_on), Arc::clone(&received_bytes));
     let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let subsystems = ["nqn.2026-11.org.diecut:null"];
     let make = move |_now| GoingOn {
         inner: NullShard::new(TargetConfig::default(), &subsystems, 1 << 20, NullReads::SharedZeros),
         goes_on: told,
+        received_bytes: counted,
     };
-    let reactor = Reactor::start(&config, vec![make]).unwrap();
+    (Reactor::start(&config, vec![make]).unwrap(), goes_on, received_bytes)
+}
+
+/// Answers of a host whose commands go on wait for those of them, and are sent when there are no more.
+#[test]
+fn answers_of_commands_that_go_on_go_together() {
+    let (reactor, goes_on, _) = start_going_on();
     let mut stream = connect(reactor.addresses()[0]);
     stream.write_all(&icreq()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -272,6 +283,39 @@ fn answers_of_commands_that_go_on_go_together() {
     goes_on.store(false, Ordering::Relaxed);
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.read_exact(&mut answer).unwrap();
+    reactor.stop();
+}
+
+/// A host at work is not heard while its commands go on: what it sends would wait behind them.
+#[test]
+fn a_host_whose_commands_go_on_is_heard_later() {
+    let (reactor, goes_on, received_bytes) = start_going_on();
+    goes_on.store(false, Ordering::Relaxed);
+    let mut stream = connect(reactor.addresses()[0]);
+    stream.set_nodelay(true).unwrap();
+    handshake(&mut stream);
+    let wait_for = |bytes: usize| {
+        for _ in 0..2_000 {
+            if received_bytes.load(Ordering::Relaxed) >= bytes {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{bytes} bytes were sent, {} received", received_bytes.load(Ordering::Relaxed));
+    };
+    // The beginning of a command, byte by byte, until the host is no newcomer.
+    let mut sent = 128;
+    for byte in [4, 0, 72, 0, 72].into_iter().chain([0; 35]) {
+        stream.write_all(&[byte]).unwrap();
+        sent += 1;
+        wait_for(sent);
+    }
+    goes_on.store(true, Ordering::Relaxed);
+    stream.write_all(&[0; 8]).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(received_bytes.load(Ordering::Relaxed), sent, "its commands go on");
+    goes_on.store(false, Ordering::Relaxed);
+    wait_for(sent + 8);
     reactor.stop();
 }
 

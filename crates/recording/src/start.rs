@@ -90,6 +90,13 @@ struct WearStart {
     rate_bytes_per_second: u64,
     channel_threshold_erases: u64,
     die_threshold_erases: u64,
+    /// Absent where thresholds could not follow the age yet, like the two after it.
+    #[serde(default)]
+    follow_age: bool,
+    #[serde(default)]
+    endurance_cycles: u32,
+    #[serde(default)]
+    delta_permille: u32,
     literal_rule: bool,
 }
 
@@ -99,6 +106,8 @@ struct AdmissionStart {
     source_quantum: u32,
     window_commands: u32,
     round_cost: u32,
+    lone_round_cost: u32,
+    company_ns: u64,
 }
 
 impl Start {
@@ -146,10 +155,14 @@ impl Start {
             rate_bytes_per_second,
             channel_threshold_erases,
             die_threshold_erases,
+            follow_age,
+            endurance_cycles,
+            delta_permille,
             rule,
         } = wear;
         let literal_rule = rule == SwapRule::Literal;
-        let AdmissionConfig { source_quantum, window_commands, round_cost } = *admission;
+        let AdmissionConfig { source_quantum, window_commands, round_cost, lone_round_cost, company } =
+            *admission;
         if cost_model.is_some() {
             return Err(StartError::Unsupported(
                 "a run with a cost model has no real clock to record".to_owned(),
@@ -208,10 +221,19 @@ impl Start {
                     rate_bytes_per_second,
                     channel_threshold_erases,
                     die_threshold_erases,
+                    follow_age,
+                    endurance_cycles,
+                    delta_permille,
                     literal_rule,
                 },
             },
-            admission: AdmissionStart { source_quantum, window_commands, round_cost },
+            admission: AdmissionStart {
+                source_quantum,
+                window_commands,
+                round_cost,
+                lone_round_cost,
+                company_ns: company.0,
+            },
         })
     }
 
@@ -251,6 +273,8 @@ impl Start {
                 source_quantum: self.admission.source_quantum,
                 window_commands: self.admission.window_commands,
                 round_cost: self.admission.round_cost,
+                lone_round_cost: self.admission.lone_round_cost,
+                company: Span(self.admission.company_ns),
             },
             staging_bytes_per_vssd: size(self.staging_bytes_per_vssd)?,
             volatile_cache: self.volatile_cache,
@@ -300,6 +324,9 @@ impl Start {
             rate_bytes_per_second: from.wear.rate_bytes_per_second,
             channel_threshold_erases: from.wear.channel_threshold_erases,
             die_threshold_erases: from.wear.die_threshold_erases,
+            follow_age: from.wear.follow_age,
+            endurance_cycles: from.wear.endurance_cycles,
+            delta_permille: from.wear.delta_permille,
             rule: if from.wear.literal_rule { SwapRule::Literal } else { SwapRule::Quiet },
         };
         Ok(config)
@@ -322,9 +349,13 @@ mod test {
         config.pool.costs.erase_ns = 17;
         config.pool.wear.die_threshold_erases = 4711;
         config.pool.wear.rule = SwapRule::Literal;
+        config.pool.wear.follow_age = true;
+        (config.pool.wear.endurance_cycles, config.pool.wear.delta_permille) = (1234, 77);
         config.target.connect_time = Span::from_secs(3);
         config.target.output_bytes_max = 5 << 20;
         config.admission.round_cost = 99;
+        config.admission.lone_round_cost = 101;
+        config.admission.company = Span::from_micros(7);
         let options = Options { seed: 5, pacing: Pacing::Unpaced, ..Options::default() };
         let start = Start::new(&profile, &options, &config, Time(77)).unwrap();
         let text = serde_json::to_string(&start).unwrap();

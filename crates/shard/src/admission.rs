@@ -10,7 +10,7 @@
 //! large the commands are that came before it.
 
 use diecut_namespace::contract::{NamespaceCommand, SourceId};
-use diecut_units::mutant;
+use diecut_units::{Span, Time, mutant};
 use diecut_volume::contract::{VolumeOperation, VolumeToken};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -28,16 +28,26 @@ pub struct AdmissionConfig {
     pub source_quantum: u32,
     /// Commands of one tenant that may be under way below admission.
     pub window_commands: u32,
-    /// Cost admitted in one round of the shard before new events are looked at: what a host sends meanwhile waits for all of it.
-    /// The default is one piece of a large write, 16 reads or 10 writes: about 40 us with the costs of [`crate::CostModel`]. Sixteen
-    /// times as much is half a millisecond beside large writes. Short rounds take few instructions more, but each goes through
-    /// receiving and sending: a flood of writes on the real clock loses a quarter (`diecut-bench all --only b`).
+    /// Cost admitted in one round of the shard before new events are looked at, while tenants are in each other's company: what
+    /// a host sends meanwhile waits for all of it. The default is one piece of a large write, 16 reads or 10 writes: about 40 us
+    /// with the costs of [`crate::CostModel`]. Sixteen times as much is half a millisecond beside large writes.
     pub round_cost: u32,
+    /// The same for a tenant that is alone. Each round goes through receiving and sending, which is less work for many commands
+    /// at once (`diecut-bench all --only b`), and nobody waits for them. A tenant that comes waits for such a round once.
+    pub lone_round_cost: u32,
+    /// How long tenants are in company after something of another one was admitted last.
+    pub company: Span,
 }
 
 impl Default for AdmissionConfig {
     fn default() -> AdmissionConfig {
-        AdmissionConfig { source_quantum: 16, window_commands: 1024, round_cost: 32 }
+        AdmissionConfig {
+            source_quantum: 16,
+            window_commands: 1024,
+            round_cost: 32,
+            lone_round_cost: 128,
+            company: Span::from_millis(10),
+        }
     }
 }
 
@@ -116,12 +126,23 @@ pub(crate) struct Admission {
     turns: BinaryHeap<Reverse<(u64, bool, u16)>>,
     /// Where the tenant served last stood.
     virtual_time: u64,
+    /// The tenant served last.
+    served: TenantIndex,
+    /// Until when it is in the company of another one, though that has nothing to do.
+    company_until: Time,
 }
 
 impl Admission {
     pub fn new(config: AdmissionConfig) -> Admission {
         assert!(config.source_quantum > 0 && config.window_commands > 0, "a limit of 0 would admit nothing");
-        Admission { config, tenants: Vec::new(), turns: BinaryHeap::new(), virtual_time: 0 }
+        Admission {
+            config,
+            tenants: Vec::new(),
+            turns: BinaryHeap::new(),
+            virtual_time: 0,
+            served: TenantIndex::default(),
+            company_until: Time::ZERO,
+        }
     }
 
     /// Queues a command of a tenant behind the others of its source.
@@ -183,6 +204,12 @@ impl Admission {
         self.enter_round(tenant);
     }
 
+    /// What a round may cost that begins now.
+    pub fn round_cost(&self, now: Time) -> u32 {
+        let in_company = now < self.company_until || self.turns.len() > 1;
+        if in_company { self.config.round_cost } else { self.config.lone_round_cost }
+    }
+
     /// Whether [`Admission::next`] would give something.
     pub fn has_work(&self) -> bool {
         !self.turns.is_empty()
@@ -225,17 +252,20 @@ impl Admission {
         }
     }
 
-    /// Says what the work that [`Admission::next`] gave has cost, and what is left of its command.
+    /// Says what the work that [`Admission::next`] gave `now` has cost, and what is left of its command.
     ///
     /// # Panics
     /// If it gave nothing.
-    pub fn settle(&mut self, cost: u32, rest: Option<VolumeToken>) {
+    pub fn settle(&mut self, cost: u32, rest: Option<VolumeToken>, now: Time) {
         let mut turn = self.turns.peek_mut().expect("work was given");
         let Reverse((start, _, tenant)) = *turn;
         let own = &mut self.tenants[usize::from(tenant)];
         let source = *own.turns.front().expect("work was given");
         let queue = &mut own.sources[source as usize];
         self.virtual_time = start;
+        if self.served.0 != tenant {
+            (self.served, self.company_until) = (TenantIndex(tenant), now + self.config.company);
+        }
         if !mutant!("shard: turns cost nothing") {
             queue.deficit -= i64::from(cost);
             own.used = start + u64::from(cost);
@@ -278,7 +308,12 @@ mod test {
     const ROUND: u32 = 64;
 
     fn config(window_commands: u32) -> AdmissionConfig {
-        AdmissionConfig { source_quantum: 8, window_commands, round_cost: ROUND }
+        AdmissionConfig {
+            source_quantum: 8,
+            window_commands,
+            round_cost: ROUND,
+            ..AdmissionConfig::default()
+        }
     }
 
     fn cost(command: &NamespaceCommand) -> u32 {
@@ -295,7 +330,7 @@ mod test {
             let Some(work) = admission.next() else { return };
             let Work::Command(command) = work else { panic!("nothing was left over") };
             budget -= i64::from(cost(&command));
-            admission.settle(cost(&command), None);
+            admission.settle(cost(&command), None, Time::ZERO);
             admitted.push(command);
         }
     }
@@ -390,7 +425,7 @@ mod test {
             let Some(work) = admission.next() else { break };
             let (token, cost) = match work {
                 Work::Command(command) if command.source == SourceId(9) => {
-                    admission.settle(3, None);
+                    admission.settle(3, None, Time::ZERO);
                     admission.finished(TenantIndex(1));
                     order.push((1, command.token.0));
                     continue;
@@ -404,7 +439,7 @@ mod test {
             order.push((0, token));
             let left = left.get_mut(&token).unwrap();
             *left -= 1;
-            admission.settle(cost, (*left > 0).then_some(VolumeToken(token)));
+            admission.settle(cost, (*left > 0).then_some(VolumeToken(token)), Time::ZERO);
             if *left == 0 {
                 admission.finished(TenantIndex(0));
             }
@@ -444,7 +479,7 @@ mod test {
             }
             let serve = |admission: &mut Admission| {
                 let Some(Work::Command(command)) = admission.next() else { panic!("there are commands") };
-                admission.settle(cost(&command), None);
+                admission.settle(cost(&command), None, Time::ZERO);
                 admission.finished(TenantIndex(command.source.0 as u16));
                 command.source.0
             };
@@ -475,5 +510,33 @@ mod test {
         assert!(first(20) < last(10), "another source goes between: {order:?}");
         assert!(first(30) > last(10).min(last(20)), "the window holds two commands: {order:?}");
         assert!(!admission.has_work());
+    }
+
+    /// A round is long for a tenant that is alone, and short from the moment that another one has something to do until a
+    /// while after.
+    #[test]
+    fn rounds_are_short_in_company_only() {
+        let mut admission = Admission::new(AdmissionConfig::default());
+        let (config, mut now) = (AdmissionConfig::default(), Time(1 << 40));
+        let serve = |admission: &mut Admission, now: Time| {
+            assert!(admission.next().is_some());
+            admission.settle(3, None, now);
+        };
+        for token in 0..100 {
+            admission.push(TenantIndex(0), write(1, token, 1));
+        }
+        serve(&mut admission, now);
+        assert_eq!(admission.round_cost(now), config.lone_round_cost);
+        admission.push(TenantIndex(7), write(2, 100, 1));
+        assert_eq!(admission.round_cost(now), config.round_cost, "another one waits");
+        serve(&mut admission, now);
+        for _ in 0..10 {
+            serve(&mut admission, now);
+            assert_eq!(admission.round_cost(now), config.round_cost, "it may come again");
+            now += Span(config.company.0 / 11);
+        }
+        now += config.company;
+        serve(&mut admission, now);
+        assert_eq!(admission.round_cost(now), config.lone_round_cost, "it has not come for a while");
     }
 }

@@ -112,8 +112,9 @@ pub struct SubsystemSpec {
     pub namespaces: Vec<(u32, String)>,
 }
 
-/// What changes of even wear; what is absent stays as it is.
+/// What changes of even wear; what is absent stays as it is. It survives restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WearChange {
     /// Begin no further pair of erase blocks, or go on.
     pub paused: Option<bool>,
@@ -123,6 +124,12 @@ pub struct WearChange {
     pub channel_threshold_erases: Option<u64>,
     /// The same of a die, where vSSDs hold single dies.
     pub die_threshold_erases: Option<u64>,
+    /// Thresholds that are not 0 follow the device's age instead of being what was said.
+    pub follow_age: Option<bool>,
+    /// Cycles of an erase block, for thresholds that follow the age; 1 or more.
+    pub endurance_cycles: Option<u32>,
+    /// How far the most worn part may be ahead of the average, in thousandths, for the same; 1 to 1000.
+    pub delta_permille: Option<u32>,
     /// The paper's literal rule instead of ours.
     pub literal_rule: Option<bool>,
 }
@@ -151,10 +158,16 @@ pub struct WearStatus {
     pub lost_pages: u64,
     /// Bytes that exchanges may copy per second; 0 for no limit.
     pub rate_bytes_per_second: u64,
-    /// See [`WearChange::channel_threshold_erases`].
+    /// See [`WearChange::channel_threshold_erases`]; what is in force now.
     pub channel_threshold_erases: u64,
-    /// See [`WearChange::die_threshold_erases`].
+    /// See [`WearChange::die_threshold_erases`]; what is in force now.
     pub die_threshold_erases: u64,
+    /// Whether they follow the device's age.
+    pub follow_age: bool,
+    /// See [`WearChange::endurance_cycles`].
+    pub endurance_cycles: u32,
+    /// See [`WearChange::delta_permille`].
+    pub delta_permille: u32,
     /// Whether the paper's literal rule is used.
     pub literal_rule: bool,
 }
@@ -208,7 +221,7 @@ pub enum ControlRequest {
         /// Namespace identifier.
         nsid: u32,
     },
-    /// Changes settings of even wear, until the server ends; on a device with one shard.
+    /// Changes settings of even wear. Exchanges take place on a device with one shard only; with several the settings wait.
     SetWear(WearChange),
     /// Everything that exists, with figures.
     Status,
@@ -249,6 +262,8 @@ pub enum ControlErrorKind {
     Invalid,
     /// Capacity or isolation that cannot be had.
     Exhausted,
+    /// Not now: something else must come to its end before.
+    Busy,
     /// The medium failed.
     Media,
 }

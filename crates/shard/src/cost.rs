@@ -1,8 +1,10 @@
 //! What a command costs the core, in virtual time: isolation must not hide behind a processor that is free.
 
-use crate::admission::DOOR_SOURCE_BIT;
+use crate::admission::{Admission, DOOR_SOURCE_BIT, TenantIndex};
 use crate::drive;
-use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
+use diecut_namespace::contract::{
+    CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId, SourceId,
+};
 use diecut_units::{Span, Time};
 use diecut_volume::contract::VolumeOperation;
 
@@ -121,23 +123,27 @@ impl CpuClock {
     pub fn has_arrivals(&self) -> bool {
         !self.arrived.is_empty()
     }
-    /// Begins a round if the core is free and the last one is over, because nothing `is_left` of it or it has cost
-    /// `round_cost`; the commands that it takes up go to `take`.
+    /// Begins a round if the core is free and the last one is over, because nothing is left of it or it has cost what a round may.
+    /// Sources that have commands in `admission` are not heard before these are begun (see [`drive::Drive::goes_on`]); the
+    /// others' commands go there, to the tenants of their namespaces.
     pub fn begin_round(
         &mut self,
         now: Time,
-        is_left: bool,
-        round_cost: u32,
-        take: impl FnMut(NamespaceCommand),
+        admission: &mut Admission,
+        tenant_of: impl Fn(NamespaceId) -> TenantIndex,
     ) {
         let Some(model) = &self.model else { return };
-        if !self.is_between_rounds(now, is_left) {
+        if !self.is_between_rounds(now, admission.has_work()) {
             return;
         }
-        (self.round_left, self.rounds) = (round_cost, self.rounds + 1);
-        self.free_at = self.free_at.max(now) + Span(model.batch_ns * self.sources.len() as u64);
-        self.sources.clear();
-        self.arrived.drain(..).for_each(take);
+        let arrived = self.sources.len();
+        self.sources.retain(|source| admission.goes_on(*source));
+        let unheard = &self.sources;
+        self.free_at = self.free_at.max(now) + Span(model.batch_ns * (arrived - unheard.len()) as u64);
+        for command in self.arrived.extract_if(.., |command| !unheard.contains(&command.source)) {
+            admission.push(tenant_of(command.namespace), command);
+        }
+        (self.round_left, self.rounds) = (admission.round_cost(now), self.rounds + 1);
     }
     /// Whether the core is free between two rounds: of the last one nothing `is_left`, or its budget is used up.
     pub fn is_between_rounds(&self, now: Time, is_left: bool) -> bool {

@@ -140,7 +140,7 @@ pub trait Drive {
     fn deadline(&self) -> Time;
 
     /// Whether commands of a connection go on with the next [`Drive::work`]: its answers may as well wait for those of
-    /// them, and go out together.
+    /// them, and go out together, and what its host sends meanwhile would only wait behind them.
     fn goes_on(&self, _connection: ConnectionId) -> bool {
         false
     }

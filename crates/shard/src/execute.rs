@@ -108,13 +108,6 @@ impl<M: Divide> Shard<M> {
             let response = Box::new(ControlResponse::Status(Box::new(self.status())));
             return actions.push(drive::Action::Answer { token, response });
         }
-        if let ControlRequest::SetWear(change) = &request {
-            let response = match self.set_wear(change) {
-                Ok(()) => ControlResponse::Done,
-                Err(error) => ControlResponse::Refused(error),
-            };
-            return answer(actions, token, response);
-        }
         self.control.waiting.push_back((token, request));
         self.work_control(now, actions);
     }
@@ -278,6 +271,10 @@ impl<M: Divide> Shard<M> {
                     Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
                     Err(DeallocError::Busy { .. }) => Progress::Waits,
                 }
+            }
+            Step::ApplyWear => {
+                self.apply_wear();
+                Progress::Done
             }
             Step::FlushStores => {
                 if !self.blocks.evict(None) {

@@ -114,7 +114,7 @@ impl<M: Divide> Shard<M> {
             Scope::Vssd(running.next.vssds[&volume.vssd].number)
         };
         match step {
-            Step::AllocVssd { .. } | Step::SyncPool | Step::Persist => Scope::Here,
+            Step::AllocVssd { .. } | Step::SyncPool | Step::Persist | Step::ApplyWear => Scope::Here,
             Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),
             Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => Scope::Vssd(*vssd),
             Step::DeallocVssd { number } => Scope::Vssd(*number),

@@ -1,7 +1,7 @@
 //! From a request of an administrator to steps: pure, so that every refusal is decided before anything is touched.
 
 use crate::control::*;
-use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord};
+use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord, WearRecord};
 use diecut_nvme::QualifiedName;
 use diecut_units::IU_SIZE_BYTES;
 use diecut_vssd::AllocError;
@@ -31,6 +31,8 @@ pub(crate) enum Step {
     DeallocVssd { number: u32 },
     /// Waits until every store is flushed.
     FlushStores,
+    /// Gives the pool the settings of even wear.
+    ApplyWear,
 }
 
 /// Why the pool gives no place to a vSSD, in words of administrators.
@@ -40,6 +42,7 @@ pub(crate) fn alloc_refused(name: &str, error: &AllocError) -> ControlError {
         AllocError::DoesNotFit { .. } | AllocError::NotFree { .. } | AllocError::NoNumber => {
             ControlErrorKind::Exhausted
         }
+        AllocError::BeingExchanged { .. } => ControlErrorKind::Busy,
     };
     ControlError { kind, message: format!("vSSD \"{name}\": {error}") }
 }
@@ -247,9 +250,47 @@ pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, Cont
             plan.steps = subsystems.collect();
             plan.steps.extend([Step::FlushStores, Step::Persist]);
         }
-        ControlRequest::SetWear(_) | ControlRequest::Status => {}
+        ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
+        ControlRequest::Status => {}
     }
     Ok(plan)
+}
+
+fn set_wear(change: &WearChange, plan: &mut Plan) -> Result<(), ControlError> {
+    let before = plan.next.pool.wear;
+    let WearChange {
+        paused,
+        rate_bytes_per_second,
+        channel_threshold_erases,
+        die_threshold_erases,
+        follow_age,
+        endurance_cycles,
+        delta_permille,
+        literal_rule,
+    } = *change;
+    let next = WearRecord {
+        paused: paused.or(before.paused),
+        rate_bytes_per_second: rate_bytes_per_second.or(before.rate_bytes_per_second),
+        channel_threshold_erases: channel_threshold_erases.or(before.channel_threshold_erases),
+        die_threshold_erases: die_threshold_erases.or(before.die_threshold_erases),
+        follow_age: follow_age.or(before.follow_age),
+        endurance_cycles: endurance_cycles.or(before.endurance_cycles),
+        delta_permille: delta_permille.or(before.delta_permille),
+        literal_rule: literal_rule.or(before.literal_rule),
+    };
+    if let Err(error) = next.check() {
+        return refuse(ControlErrorKind::Invalid, format!("even wear: {error}"));
+    }
+    let thresholds = [channel_threshold_erases, die_threshold_erases];
+    if next.follow_age == Some(true) && thresholds.into_iter().flatten().any(|erases| erases > 0) {
+        let message = "even wear: a threshold that follows the device's age cannot be set; let it follow no longer, or leave it out";
+        return refuse(ControlErrorKind::Invalid, message.to_owned());
+    }
+    plan.next.pool.wear = next;
+    if next != before {
+        plan.steps = vec![Step::Persist, Step::ApplyWear];
+    }
+    Ok(())
 }
 
 fn edit(

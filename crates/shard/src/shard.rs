@@ -170,6 +170,11 @@ pub fn gather<M: Divide>(
     whole
 }
 
+/// Whose turn a namespace's commands take; of one that is not open, the first's.
+fn tenant_of(tenants: &[TenantIndex], namespace: NamespaceId) -> TenantIndex {
+    tenants.get(namespace.0 as usize).copied().unwrap_or_default()
+}
+
 impl<M: Divide> Shard<M> {
     /// A shard over a device: a new pool on an empty one, else what it holds. Opening goes on with
     /// [`Drive::work`] until [`Shard::is_ready`] or [`Shard::failure`]; events that come before wait.
@@ -369,6 +374,7 @@ impl<M: Divide> Shard<M> {
                         }
                     }
                     self.give_out_channels();
+                    self.apply_wear();
                     for record in self.own_vssds() {
                         // No limit yet: recovery does not wait for tokens.
                         let share = Share { weight: record.weight, ..Share::default() };
@@ -460,8 +466,7 @@ impl<M: Divide> Shard<M> {
     pub fn submit(&mut self, command: NamespaceCommand) {
         assert!(command.source.0 & DOOR_SOURCE_BIT != 0, "{:?} is the target's", command.source);
         let Some(command) = self.cpu.arrive(command) else { return };
-        let tenant = self.tenants.get(command.namespace.0 as usize).copied();
-        self.admission.push(tenant.unwrap_or_default(), command);
+        self.admission.push(tenant_of(&self.tenants, command.namespace), command);
     }
 
     /// Takes the answers to [`Shard::submit`], in the order they came.
@@ -493,8 +498,7 @@ impl<M: Divide> Shard<M> {
                     if let Some((store, volume, first_iu)) = self.namespaces.read_of(&command) {
                         self.flash.expect_read(store, volume, first_iu);
                     }
-                    let tenant = self.tenants.get(command.namespace.0 as usize).copied();
-                    self.admission.push(tenant.unwrap_or_default(), command);
+                    self.admission.push(tenant_of(&self.tenants, command.namespace), command);
                 }
                 other => actions.push(translate(other)),
             }
@@ -529,7 +533,7 @@ impl<M: Divide> Shard<M> {
             }
             // A turn is never free, or a budget would not end.
             let cost = cost.max(1);
-            self.admission.settle(cost, rest);
+            self.admission.settle(cost, rest, now);
             self.cpu.spend(cost);
             *budget = budget.saturating_sub(cost);
         }
@@ -544,8 +548,7 @@ impl<M: Divide> Shard<M> {
 
     fn finish(&mut self, now: Time) {
         for finished in self.outputs.finished.drain(..) {
-            let tenant = self.tenants.get(finished.namespace.0 as usize).copied();
-            self.admission.finished(tenant.unwrap_or_default());
+            self.admission.finished(tenant_of(&self.tenants, finished.namespace));
             if finished.source.0 & DOOR_SOURCE_BIT != 0 {
                 self.cpu.note(Moment::Done, finished.completion.token, finished.source, now);
                 self.cpu.answers.push(finished.completion);
@@ -598,18 +601,14 @@ impl<M: Divide> Drive for Shard<M> {
         if self.target.deadline() <= now {
             self.target.handle(target::Event::Tick, now, &mut self.target_actions);
         }
-        let mut budget = self.config.admission.round_cost;
+        let mut budget = self.admission.round_cost(now);
         for round in 0..ROUNDS_MAX {
             if round == 0 && self.target.has_work() {
                 self.target.handle(target::Event::Round, now, &mut self.target_actions);
                 self.sort_actions(actions);
             }
             self.send_answers(now);
-            let (admission, tenants) = (&mut self.admission, &self.tenants);
-            self.cpu.begin_round(now, admission.has_work(), self.config.admission.round_cost, |command| {
-                let tenant = tenants.get(command.namespace.0 as usize).copied();
-                admission.push(tenant.unwrap_or_default(), command);
-            });
+            self.cpu.begin_round(now, &mut self.admission, |namespace| tenant_of(&self.tenants, namespace));
             self.admit(&mut budget, now);
             self.blocks.admit(&mut self.flash, now);
             self.flash.run(now);

@@ -8,7 +8,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
-use diecut_vssd::{DieWear, SwapRule, VssdId};
+use diecut_vssd::{DieWear, SwapRule, VssdId, WearConfig};
 
 impl<M: Divide> Shard<M> {
     /// What lives on this shard, with figures: everything that exists, if there is one shard.
@@ -77,6 +77,7 @@ impl<M: Divide> Shard<M> {
         let geometry = *self.flash.media.geometry();
         let per_channel = u32::from(geometry.dies_per_channel);
         let (settings, migration) = (pool.wear_config(), pool.migration_status());
+        let [channel_threshold_erases, die_threshold_erases] = pool.wear_thresholds();
         let owns = |die: u32| self.flash.media.owns((die / per_channel) as u16);
         let wear = |die: u32| if owns(die) { pool.die_wear(die) } else { DieWear::default() };
         let channels = 0..u32::from(geometry.channels);
@@ -103,32 +104,36 @@ impl<M: Divide> Shard<M> {
             moved_blocks: migration.moved_blocks,
             lost_pages: migration.lost_pages,
             rate_bytes_per_second: settings.rate_bytes_per_second,
-            channel_threshold_erases: settings.channel_threshold_erases,
-            die_threshold_erases: settings.die_threshold_erases,
+            channel_threshold_erases,
+            die_threshold_erases,
+            follow_age: settings.follow_age,
+            endurance_cycles: settings.endurance_cycles,
+            delta_permille: settings.delta_permille,
             literal_rule: settings.rule == SwapRule::Literal,
         }
     }
 
-    /// Changes settings of even wear, until the server ends.
-    pub(crate) fn set_wear(&mut self, change: &WearChange) -> Result<(), ControlError> {
-        if self.shards > 1 {
-            let message = "the device is divided among shards, which exchange nothing so far; start the server with --shards 1";
-            return Err(ControlError { kind: ControlErrorKind::Invalid, message: message.to_owned() });
-        }
-        let pool = &mut self.flash.pool;
-        let mut wear = *pool.wear_config();
-        let keep = |new: Option<u64>, old: u64| new.unwrap_or(old);
-        wear.rate_bytes_per_second = keep(change.rate_bytes_per_second, wear.rate_bytes_per_second);
-        wear.channel_threshold_erases = keep(change.channel_threshold_erases, wear.channel_threshold_erases);
-        wear.die_threshold_erases = keep(change.die_threshold_erases, wear.die_threshold_erases);
-        if let Some(literal) = change.literal_rule {
-            wear.rule = if literal { SwapRule::Literal } else { SwapRule::Quiet };
-        }
-        pool.set_wear(wear);
-        if let Some(paused) = change.paused {
-            pool.pause_migration(paused);
-        }
-        Ok(())
+    /// Gives the pool the settings of even wear: what administrators said, and what the server was started with for the rest.
+    pub(crate) fn apply_wear(&mut self) {
+        let said = self.state.pool.wear;
+        let own = self.config.pool.wear;
+        let rule = match said.literal_rule {
+            Some(true) => SwapRule::Literal,
+            Some(false) => SwapRule::Quiet,
+            None => own.rule,
+        };
+        let wear = WearConfig {
+            rate_bytes_per_second: said.rate_bytes_per_second.unwrap_or(own.rate_bytes_per_second),
+            channel_threshold_erases: said.channel_threshold_erases.unwrap_or(own.channel_threshold_erases),
+            die_threshold_erases: said.die_threshold_erases.unwrap_or(own.die_threshold_erases),
+            follow_age: said.follow_age.unwrap_or(own.follow_age),
+            endurance_cycles: said.endurance_cycles.unwrap_or(own.endurance_cycles),
+            delta_permille: said.delta_permille.unwrap_or(own.delta_permille),
+            rule,
+            ..own
+        };
+        self.flash.pool.set_wear(wear);
+        self.flash.pool.pause_migration(said.paused.unwrap_or(false));
     }
 
     fn vssd_status(&self, name: &str) -> VssdStatus {

@@ -437,6 +437,69 @@ fn restarts_lose_nothing_that_was_acknowledged() {
     }
 }
 
+/// What administrators say of even wear holds over restarts; saying it again writes nothing, and nothing else changes with it.
+#[test]
+fn settings_of_even_wear_survive() {
+    let set = |change: WearChange| ControlRequest::SetWear(change);
+    for protected_memory_bytes in [0, 8 << 20] {
+        let mut rig = Rig::over(device_with(Pacing::Unpaced, protected_memory_bytes), Time::ZERO);
+        let wear = |rig: &Rig| rig.shard.status().devices[0].wear.clone();
+        let fresh = wear(&rig);
+        assert!(!fresh.follow_age && !fresh.is_paused && fresh.channel_threshold_erases > 0);
+        let change = WearChange {
+            paused: Some(true),
+            rate_bytes_per_second: Some(5_000_000),
+            die_threshold_erases: Some(0),
+            follow_age: Some(true),
+            endurance_cycles: Some(400),
+            ..WearChange::default()
+        };
+        rig.done(set(change));
+        let work = rig.shard.system_work();
+        rig.done(set(change));
+        rig.done(set(WearChange::default()));
+        assert_eq!(rig.shard.system_work(), work, "nothing new, nothing written");
+        let both = WearChange { channel_threshold_erases: Some(7), ..WearChange::default() };
+        assert!(rig.refused(set(both)).contains("age"));
+        let never = WearChange { delta_permille: Some(0), ..WearChange::default() };
+        assert!(rig.refused(set(never)).contains("delta_permille"));
+        let said = WearStatus {
+            is_paused: true,
+            rate_bytes_per_second: 5_000_000,
+            // Of 400 cycles an eighth when new: 50 of each block.
+            channel_threshold_erases: 2 * 140 * 50,
+            die_threshold_erases: 0,
+            follow_age: true,
+            endurance_cycles: 400,
+            ..fresh.clone()
+        };
+        assert_eq!(wear(&rig), said);
+        for is_cut in [false, true] {
+            let now = rig.now;
+            let mut device = rig.shard.into_media();
+            device.process_death(now);
+            if is_cut {
+                device.power_cut(now);
+                device.power_on();
+            }
+            rig = Rig::over(device, now);
+            let erases = wear(&rig).erases_by_cause;
+            let per_die = wear(&rig).erases_per_die;
+            let same = WearStatus { erases_by_cause: erases, erases_per_die: per_die, ..said.clone() };
+            assert_eq!(wear(&rig), same);
+        }
+        let back = WearChange {
+            paused: Some(false),
+            follow_age: Some(false),
+            channel_threshold_erases: Some(9),
+            ..WearChange::default()
+        };
+        rig.done(set(back));
+        let then = wear(&rig);
+        assert_eq!((then.is_paused, then.follow_age, then.channel_threshold_erases), (false, false, 9));
+    }
+}
+
 fn tags(first: u64, count: u32) -> Buffer {
     let bytes: Vec<u8> = (0..u64::from(count)).flat_map(|number| (first + number).to_le_bytes()).collect();
     Buffer::copy_from(&bytes)

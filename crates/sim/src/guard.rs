@@ -63,7 +63,7 @@ pub fn run_guarded(plan: &Plan, factory: &dyn Factory) -> Outcome {
 }
 
 fn failed(finding: Finding, detail: String) -> Outcome {
-    Outcome { violations: vec![Violation { finding, detail }], ..Outcome::default() }
+    Outcome { violations: vec![Violation::said(finding, detail)], ..Outcome::default() }
 }
 
 /// Runs a plan twice and compares trace and medium, bit for bit.
@@ -77,7 +77,7 @@ pub fn run_twice(plan: &Plan, factory: &dyn Factory) -> Outcome {
             "trace {:016x} then {:016x}, image {:016x} then {:016x}",
             first.trace_hash, second.trace_hash, first.image_hash, second.image_hash
         );
-        first.violations.push(Violation { finding: Finding::NotDeterministic, detail });
+        first.violations.push(Violation::seen(Finding::NotDeterministic, detail));
     }
     first
 }

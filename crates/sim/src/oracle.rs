@@ -85,8 +85,45 @@ pub enum Finding {
 pub struct Violation {
     /// Kind.
     pub finding: Finding,
+    /// Which check found it: a place in the checkers, or what the system said without its numbers. Runs that fail in the same
+    /// way have the same.
+    #[serde(default)]
+    pub check: String,
     /// What exactly, for people.
     pub detail: String,
+}
+
+impl Violation {
+    /// What the caller found.
+    #[track_caller]
+    pub fn seen(finding: Finding, detail: String) -> Violation {
+        let caller = std::panic::Location::caller();
+        Violation { finding, check: format!("{}:{}", caller.file(), caller.line()), detail }
+    }
+
+    /// What the system said itself: an error, or a panic with its place.
+    pub fn said(finding: Finding, detail: String) -> Violation {
+        let lines = detail.lines().take(2).map(|line| match line.strip_prefix("panicked at ") {
+            Some(place) => place.to_owned(),
+            None => without_values(line),
+        });
+        Violation { finding, check: lines.collect::<Vec<_>>().join(" "), detail }
+    }
+}
+
+/// A sentence without what differs from run to run: digits, and what stands in brackets or quotation marks.
+fn without_values(text: &str) -> String {
+    let (mut depth, mut quoted) = (0u32, false);
+    let kept = text.chars().filter(|&letter| {
+        quoted ^= letter == '"';
+        depth = match letter {
+            '(' | '[' | '{' => depth + 1,
+            ')' | ']' | '}' => depth.saturating_sub(1),
+            _ => depth,
+        };
+        depth == 0 && !quoted && !letter.is_ascii_digit() && !"\")]}".contains(letter)
+    });
+    kept.collect()
 }
 
 impl std::fmt::Display for Violation {
@@ -340,10 +377,8 @@ impl Oracle {
         let history = self.volume(range.volume);
         history.reads.remove(&read.0);
         if data.len() != range.count as usize * bytes_per_iu {
-            violations.push(Violation {
-                finding: Finding::WrongAnswer,
-                detail: format!("{range:?}: {} bytes instead of {} IUs", data.len(), range.count),
-            });
+            let detail = format!("{range:?}: {} bytes instead of {} IUs", data.len(), range.count);
+            violations.push(Violation::seen(Finding::WrongAnswer, detail));
             return violations;
         }
         let oldest_read = history.reads.first().copied().unwrap_or(u64::MAX);
@@ -484,7 +519,7 @@ fn classify(
             (finding, format!("version {}", tag.version))
         }
     };
-    Violation { finding, detail: format!("{place} holds {seen}; {expected}") }
+    Violation::seen(finding, format!("{place} holds {seen}; {expected}"))
 }
 
 #[cfg(test)]

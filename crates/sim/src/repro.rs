@@ -7,8 +7,10 @@
 //! Latency questions are asked at page level, through the shard that ships (`stage`); wear over years at the level of
 //! erase blocks.
 
+mod lifetime;
 mod loads;
 mod lsm;
+mod migration;
 mod motivation;
 pub mod plot;
 pub mod report;
@@ -76,6 +78,8 @@ pub struct Experiment {
 pub const EXPERIMENTS: &[Experiment] = &[
     motivation::EXPERIMENT,
     swap_period::EXPERIMENT,
+    lifetime::EXPERIMENT,
+    migration::EXPERIMENT,
     sharing::EXPERIMENT,
     waf::EXPERIMENT,
     ycsb::EXPERIMENT,

@@ -274,9 +274,15 @@ impl Runner<'_> {
         }
     }
 
+    #[track_caller]
     fn found(&mut self, finding: Finding, detail: String) {
-        self.outcome.violations.push(Violation { finding, detail });
-        self.stop |= self.outcome.violations.len() >= VIOLATIONS_MAX || finding == Finding::Liveness;
+        self.report(Violation::seen(finding, detail));
+    }
+
+    fn report(&mut self, violation: Violation) {
+        self.stop |= violation.finding == Finding::Liveness;
+        self.outcome.violations.push(violation);
+        self.stop |= self.outcome.violations.len() >= VIOLATIONS_MAX;
     }
 
     fn record(&mut self, word: u64) {
@@ -421,7 +427,7 @@ impl Runner<'_> {
                 // The power may go again while recovery runs: then the next round restarts once more.
                 self.failed_restarts += 1;
                 if !self.system.power_is_lost() || self.failed_restarts > FAILED_RESTARTS_MAX {
-                    self.found(Finding::RecoveryFailed, error);
+                    self.report(Violation::said(Finding::RecoveryFailed, error));
                     self.stop = true;
                 }
             }
@@ -662,9 +668,7 @@ impl Runner<'_> {
             }
             (Purpose::Read { range, id }, Ok(data)) => {
                 let violations = self.oracle.check_read(range, id, &data, self.mode.bytes_per_iu());
-                for violation in violations {
-                    self.found(violation.finding, violation.detail);
-                }
+                violations.into_iter().for_each(|violation| self.report(violation));
             }
             (Purpose::Read { range, id }, Err(_)) => {
                 self.oracle.give_up_read(range.volume, id);
@@ -692,7 +696,8 @@ impl Runner<'_> {
 
     fn unexpected(&mut self, token: HostToken, error: Option<HostError>, allowed: bool) {
         if !allowed {
-            self.found(Finding::UnexpectedError, format!("command {}: {error:?}", token.0));
+            let detail = format!("command {}: {error:?}", token.0);
+            self.report(Violation::said(Finding::UnexpectedError, detail));
         }
     }
 

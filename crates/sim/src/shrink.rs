@@ -1,8 +1,8 @@
 //! Makes a failing plan small: fewer tenants, fewer faults, fewer operations, smaller ones. The smaller plan must
-//! fail with the same kind of finding.
+//! fail in the same way: what it finds first is of the same kind, and found by the same check.
 
 use crate::guard::{Factory, run_guarded};
-use crate::oracle::Finding;
+use crate::oracle::Violation;
 use crate::plan::{Action, Plan};
 use crate::run::Outcome;
 
@@ -18,7 +18,8 @@ pub struct Shrunk {
 
 struct Shrinker<'a> {
     factory: &'a dyn Factory,
-    finding: Finding,
+    /// What the whole plan finds first.
+    first: Violation,
     best: Plan,
     outcome: Outcome,
     runs: u32,
@@ -28,8 +29,8 @@ struct Shrinker<'a> {
 /// Shrinks a plan whose run found something, within `runs_max` runs. Returns `None` if the plan does not fail.
 pub fn shrink(plan: &Plan, factory: &dyn Factory, runs_max: u32) -> Option<Shrunk> {
     let outcome = run_guarded(plan, factory);
-    let finding = outcome.violations.first()?.finding;
-    let mut shrinker = Shrinker { factory, finding, best: plan.clone(), outcome, runs: 1, runs_max };
+    let first = outcome.violations.first()?.clone();
+    let mut shrinker = Shrinker { factory, first, best: plan.clone(), outcome, runs: 1, runs_max };
     loop {
         let before = (shrinker.best.steps.len(), shrinker.best.faults.len());
         shrinker.silence_lanes();
@@ -54,7 +55,9 @@ impl Shrinker<'_> {
         }
         self.runs += 1;
         let outcome = run_guarded(&plan, self.factory);
-        let same = outcome.violations.iter().any(|violation| violation.finding == self.finding);
+        let is_first =
+            |other: &Violation| (other.finding, &other.check) == (self.first.finding, &self.first.check);
+        let same = outcome.violations.first().is_some_and(is_first);
         if same {
             self.best = plan;
             self.outcome = outcome;

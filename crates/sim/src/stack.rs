@@ -16,7 +16,7 @@ use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Event};
 use diecut_shard::{CheckpointPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
 use diecut_target::TargetConfig;
-use diecut_units::{BlockIndex, ContentMode, Time, checksum_append, mark};
+use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
 use std::collections::BTreeSet;
 
 /// Erase blocks of each plane: so few that every plan makes the cleaner work.
@@ -25,6 +25,9 @@ const SOFT_PLANES_PER_DIE: u16 = 2;
 const STAGING_BYTES_PER_VSSD: usize = 512 << 10;
 /// Turns of the shard without time passing.
 const TURNS_MAX: u32 = 100_000;
+/// Pauses of a set-up that waits for something to end, and their length.
+const ASKED_AGAIN_MAX: u32 = 1000;
+const PAUSE: Span = Span::from_millis(50);
 
 /// The administrator's request of the plan.
 const REQUEST: ControlToken = ControlToken(1);
@@ -229,11 +232,34 @@ impl Stack {
         self.shards.as_mut().expect("shards stand except while they restart")
     }
 
+    /// Has something done; what cannot be before an exchange ends is asked for again then.
     fn done(&mut self, request: ControlRequest) -> Result<(), String> {
-        let said = format!("{request:?}");
-        match self.ask(request)? {
-            ControlResponse::Done => Ok(()),
-            other => Err(format!("{said}: {other:?}")),
+        for _ in 0..ASKED_AGAIN_MAX {
+            match self.ask(request.clone())? {
+                ControlResponse::Done => return Ok(()),
+                ControlResponse::Refused(error) if error.kind == ControlErrorKind::Busy => self.pass_time(),
+                other => return Err(format!("{request:?}: {other:?}")),
+            }
+        }
+        Err(format!("{request:?}: what must end before never did"))
+    }
+
+    /// Lets the shards go on without hosts for a while.
+    fn pass_time(&mut self) {
+        let until = self.now + PAUSE;
+        let mut actions = Vec::new();
+        while self.now < until {
+            let now = self.now;
+            let shards = self.shards_mut();
+            while let Some((from, to, carried)) = shards.take_arrived(now) {
+                shards.handle(to, arrival(from, carried), now, &mut actions);
+            }
+            for at in shards.order() {
+                shards.work(at, now, &mut actions);
+            }
+            assert!(actions.is_empty(), "nobody asked anything");
+            let next = shards.deadline().min(shards.next_arrival());
+            self.now = next.clamp(now, until);
         }
     }
 

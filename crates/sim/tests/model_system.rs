@@ -2,7 +2,7 @@
 //! Method: a small model system that breaks one promise on request, under generated plans.
 
 use diecut_sim::generate::{Shape, generate};
-use diecut_sim::guard::{cut_at_every_operation, run_guarded, run_twice};
+use diecut_sim::guard::{Factory, cut_at_every_operation, run_guarded, run_twice};
 use diecut_sim::model::{ALL_BUGS, Model, ModelBug};
 use diecut_sim::oracle::Finding;
 use diecut_sim::plan::Plan;
@@ -75,6 +75,26 @@ fn a_failing_run_becomes_small() {
         shrunk.runs
     );
     assert!(!run_guarded(&shrunk.plan, &bug).violations.is_empty());
+}
+
+/// A smaller plan that fails with the same kind of finding, but elsewhere, tells another story.
+#[test]
+fn a_run_becomes_small_only_as_long_as_it_fails_the_same_way() {
+    let plan = generate(1, &shape());
+    assert!(plan.steps.len() > 100 && !plan.faults.is_empty());
+    let panics = |plan: &Plan| -> Result<Box<dyn System>, String> {
+        let (steps, faults) = (plan.steps.len(), plan.faults.len());
+        assert!(steps < 10, "the bug that was found, at step {steps} of {plan:?}");
+        panic!("another one, with {faults} faults");
+    };
+    let refuses = |plan: &Plan| -> Result<Box<dyn System>, String> {
+        let steps = plan.steps.len();
+        Err(if steps < 10 { format!("{steps} are few") } else { format!("{steps} are many (\"{steps}\")") })
+    };
+    for factory in [&panics as &dyn Factory, &refuses] {
+        let shrunk = shrink(&plan, factory, 2000).expect("it fails");
+        assert_eq!((shrunk.plan.steps.len(), shrunk.plan.faults.len()), (10, 0), "in {} runs", shrunk.runs);
+    }
 }
 
 #[test]

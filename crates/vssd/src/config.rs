@@ -1,6 +1,6 @@
 //! What an administrator sets for a pool.
 
-use crate::policy::{SwapRule, threshold_erases};
+use crate::policy::{DieLayout, SwapRule, threshold_by_age, threshold_erases};
 use crate::resources::{DiePlacement, LevelTable};
 
 /// What commands cost in die time; the scale on which shares are measured.
@@ -26,8 +26,30 @@ pub struct WearConfig {
     pub channel_threshold_erases: u64,
     /// The same of a die, where vSSDs hold single dies; 0 for none ever.
     pub die_threshold_erases: u64,
+    /// The thresholds that are not 0 follow the device's age instead; see [`crate::threshold_by_age`].
+    pub follow_age: bool,
+    /// Cycles of an erase block, for thresholds that follow the age.
+    pub endurance_cycles: u32,
+    /// How far the most worn part may be ahead of the average, in thousandths, for thresholds that follow the age.
+    pub delta_permille: u32,
     /// Which channels are swapped.
     pub rule: SwapRule,
+}
+
+impl WearConfig {
+    /// The thresholds in force, of a channel and of a die, on a device whose erase blocks were erased so many times in the
+    /// average.
+    pub fn thresholds(&self, layout: &DieLayout, average_cycles: u64) -> [u64; 2] {
+        let fixed = [self.channel_threshold_erases, self.die_threshold_erases];
+        if !self.follow_age {
+            return fixed;
+        }
+        let cycles =
+            threshold_by_age(average_cycles, self.endurance_cycles.into(), self.delta_permille.into());
+        let die_erases = cycles * layout.blocks_per_die;
+        let by_age = [die_erases * layout.dies_per_channel as u64, die_erases];
+        [0, 1].map(|which| if fixed[which] == 0 { 0 } else { by_age[which] })
+    }
 }
 
 impl Default for WearConfig {
@@ -39,6 +61,10 @@ impl Default for WearConfig {
             rate_bytes_per_second: 78_900_000,
             channel_threshold_erases: 0,
             die_threshold_erases: 0,
+            follow_age: false,
+            // FlashBlox's values (FACTS.md 1.6): the least of the endurances it assumes, and delta 0.1.
+            endurance_cycles: 3000,
+            delta_permille: 100,
             rule: SwapRule::Quiet,
         }
     }

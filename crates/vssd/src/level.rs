@@ -1,7 +1,7 @@
 //! Even wear in a pool: when something is exchanged, and what people may see and change of it.
 
 use crate::exchange::ExchangeError;
-use crate::policy::{PlaceView, SwapRule, choose_swap, pair_dies};
+use crate::policy::{Chosen, DieLayout, PlaceView, choose_exchanges, look_after_erases};
 use crate::pool::Pool;
 use crate::tenancy::{Unit, Vssd};
 use crate::{Isolation, UnitIndex, WearConfig};
@@ -86,6 +86,7 @@ impl Pool {
             self.wear_changed = false;
             self.unlooked_erases = 0;
             self.end_windows(now);
+            self.renew_thresholds();
             self.choose_exchanges();
         }
         self.migrate(now, media);
@@ -104,16 +105,13 @@ impl Pool {
     /// An erase was counted: looks at wear again when enough of them were.
     pub(crate) fn note_erase(&mut self) {
         self.unlooked_erases += 1;
-        let wear = &self.config.wear;
-        let thresholds = [wear.channel_threshold_erases, wear.die_threshold_erases];
-        let least = thresholds.into_iter().filter(|threshold| *threshold > 0).min();
-        // Often enough that a swap is late by a small part of the threshold.
-        self.wear_changed |= least.is_some_and(|least| self.unlooked_erases * 64 >= least);
+        self.wear_changed |=
+            look_after_erases(self.thresholds).is_some_and(|after| self.unlooked_erases >= after);
     }
 
     /// What is known of each die, in order.
     pub fn die_views(&self) -> Vec<PlaceView> {
-        let literal = self.config.wear.rule == SwapRule::Literal;
+        let rule = self.config.wear.rule;
         let busy = |die: u32| self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
         let mut views: Vec<PlaceView> = (0..self.geometry.dies())
             .map(|die| PlaceView {
@@ -124,74 +122,56 @@ impl Pool {
             .collect();
         for unit in self.vssds.iter().flat_map(|vssd| &vssd.units) {
             let view = &mut views[unit.place.die as usize];
-            // The paper's rate is what was erased since the last swap, when all counters were cleared.
-            view.rate += if literal { unit.heat.volume_erases } else { unit.heat.rate() };
+            view.rate += unit.heat.rate_under(rule);
             view.volume += unit.heat.volume_erases;
         }
         views
     }
 
-    /// What is known of each channel: the sum of its dies; able if all of them are.
-    pub fn channel_views(&self, dies: &[PlaceView]) -> Vec<PlaceView> {
-        let per_channel = usize::from(self.geometry.dies_per_channel);
-        let sum = |dies: &[PlaceView]| PlaceView {
-            wear: dies.iter().map(|die| die.wear).sum(),
-            rate: dies.iter().map(|die| die.rate).sum(),
-            volume: dies.iter().map(|die| die.volume).sum(),
-            is_able: dies.iter().all(|die| die.is_able),
-        };
-        dies.chunks(per_channel).map(sum).collect()
-    }
-
     /// Puts the exchange that is due, if one is, in line: the dies of two channels, or two dies.
     fn choose_exchanges(&mut self) {
-        let wear = self.config.wear;
+        let rule = self.config.wear.rule;
         let dies = self.die_views();
-        let channels = self.channel_views(&dies);
-        let per_channel = usize::from(self.geometry.dies_per_channel);
-        let dies_of = |channel: usize| channel * per_channel..(channel + 1) * per_channel;
-        let apart = |one: usize, other: usize| {
-            let on = |vssd: &Vssd, channel: usize| {
-                vssd.units.iter().any(|unit| dies_of(channel).contains(&(unit.place.die as usize)))
-            };
-            !self.vssds.iter().any(|vssd| on(vssd, one) && on(vssd, other))
+        let layout = DieLayout::of(&self.geometry);
+        let on = |unit: &Unit, channel: usize| layout.channel_of(unit.place.die as usize) == channel;
+        let holds = |vssd: &Vssd, channel: usize| vssd.units.iter().any(|unit| on(unit, channel));
+        let apart =
+            |one: usize, other: usize| !self.vssds.iter().any(|vssd| holds(vssd, one) && holds(vssd, other));
+        let broken = |channel: usize| {
+            let mut holders = self.vssds.iter().filter(|vssd| holds(vssd, channel)).peekable();
+            holders.peek().is_some() && !holders.any(|vssd| vssd.isolation == Isolation::Channel)
         };
-        let swap = choose_swap(&channels, wear.channel_threshold_erases, wear.rule, apart);
-        let chosen: Vec<[u32; 2]> = if let Some((source, target)) = swap {
+        let can = |one: usize, other: usize| self.can_exchange([one as u32, other as u32]).is_ok();
+        let Some(chosen) = choose_exchanges(rule, self.thresholds, &layout, &dies, apart, broken, can) else {
+            return;
+        };
+        if matches!(chosen, Chosen::Channels(_)) {
             mark!("vssd: channel swap due");
-            let pairs = pair_dies(&dies[dies_of(source)], &dies[dies_of(target)]);
-            let number = |channel: usize, at: usize| (channel * per_channel + at) as u32;
-            pairs.into_iter().map(|(one, other)| [number(source, one), number(target, other)]).collect()
-        } else {
-            // Between dies of channels that are broken up: whole ones stay whole.
-            let broken = |channel: usize| {
-                let whole = |vssd: &Vssd| vssd.isolation == Isolation::Channel;
-                let on = |unit: &Unit| dies_of(channel).contains(&(unit.place.die as usize));
-                let mut holders = self.vssds.iter().filter(|vssd| vssd.units.iter().any(on)).peekable();
-                holders.peek().is_some() && !holders.any(whole)
-            };
-            let mut single = dies.clone();
-            for (at, die) in single.iter_mut().enumerate() {
-                die.is_able &= broken(at / per_channel);
-            }
-            let can = |one: usize, other: usize| self.can_exchange([one as u32, other as u32]).is_ok();
-            let swap = choose_swap(&single, wear.die_threshold_erases, wear.rule, can);
-            swap.map(|(source, target)| [source as u32, target as u32]).into_iter().collect()
-        };
-        if !chosen.is_empty() && wear.rule == SwapRule::Literal {
-            self.vssds
-                .iter_mut()
-                .flat_map(|vssd| &mut vssd.units)
-                .for_each(|unit| unit.heat.volume_erases = 0);
         }
-        self.migration.waiting.extend(chosen);
+        if rule.clears_all() {
+            self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units).for_each(|unit| unit.heat.moved());
+        }
+        self.migration.waiting.extend(chosen.into_dies());
     }
 
     /// Changes the settings of even wear; see [`WearConfig`].
     pub fn set_wear(&mut self, wear: WearConfig) {
         self.config.wear = wear;
         self.migration.rate_bytes_per_second = wear.rate_bytes_per_second;
+        self.renew_thresholds();
         self.wear_changed = true;
+    }
+
+    /// The thresholds follow the device's age, where they do.
+    pub(crate) fn renew_thresholds(&mut self) {
+        let layout = DieLayout::of(&self.geometry);
+        let average_cycles = layout.average_cycles(self.dies.iter().map(|die| die.wear.total()));
+        self.thresholds = self.config.wear.thresholds(&layout, average_cycles);
+    }
+
+    /// Erases of the content of a channel, and of a die, since it moved that make a swap due now; 0 for none ever.
+    pub fn wear_thresholds(&self) -> [u64; 2] {
+        self.thresholds
     }
 
     /// The settings of even wear.

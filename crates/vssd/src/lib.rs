@@ -60,7 +60,10 @@ pub use level::MigrationStatus;
 pub use moving::CopyWork;
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use part::{Places, PoolPart};
-pub use policy::{PlaceView, SwapRule, choose_swap, pair_dies, threshold_by_age, threshold_erases};
+pub use policy::{
+    Chosen, DieLayout, PlaceView, SwapRule, choose_exchanges, choose_swap, look_after_erases, pair_dies,
+    threshold_by_age, threshold_erases,
+};
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use recovery::{QuarantineReason, Quarantined};
 pub use resources::{AllocError, DeallocError, DiePlacement, Isolation, LevelTable};

@@ -15,7 +15,7 @@ use crate::table::BlockTable;
 use crate::tenancy::Vssd;
 use crate::{AllocError, Isolation, PoolConfig, VssdId};
 use diecut_media::Media;
-use diecut_units::{Geometry, ProtectedRegion};
+use diecut_units::{Geometry, ProtectedRegion, mark};
 use std::collections::{BTreeSet, BinaryHeap};
 
 /// Where a vSSD lies, or will.
@@ -89,11 +89,20 @@ impl Pool {
                 .flatten()
                 .any(|&die| u32::from(self.geometry.die_at(die).channel.0) == channel)
         };
-        let allowed = |channel: u32| allowed(channel as u16) && !exchanged(channel);
-        let levels = &self.config.levels;
-        self.resources
-            .choose(levels, isolation, level, capacity_bytes, wear, allowed)
-            .map(|units| Places { units, targets: Vec::new() })
+        let choose = |allowed: &dyn Fn(u32) -> bool| {
+            self.resources.choose(&self.config.levels, isolation, level, capacity_bytes, wear, allowed)
+        };
+        let chosen = choose(&|channel| allowed(channel as u16) && !exchanged(channel));
+        let units = chosen.map_err(|error| match error {
+            AllocError::NotFree { needed, free, kind }
+                if choose(&|channel| allowed(channel as u16)).is_ok() =>
+            {
+                mark!("vssd: no room before an exchange ends");
+                AllocError::BeingExchanged { needed, free, kind }
+            }
+            other => other,
+        })?;
+        Ok(Places { units, targets: Vec::new() })
     }
 
     /// A number that no vSSD of this device ever had.

@@ -11,7 +11,7 @@ use crate::replay::Replay;
 use crate::resources::{DieUse, Resources};
 use crate::table::BlockTable;
 use crate::tenancy::Vssd;
-use crate::{BlockShape, PoolConfig, SpaceCompletion, SystemArea};
+use crate::{BlockShape, DieLayout, PoolConfig, SpaceCompletion, SystemArea};
 use diecut_media::{Media, MediaToken};
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use std::cmp::Reverse;
@@ -61,6 +61,8 @@ pub struct Pool {
     pub(crate) wear_changed: bool,
     /// How many of them.
     pub(crate) unlooked_erases: u64,
+    /// Erases that make a swap of channels, or of dies, due now.
+    pub(crate) thresholds: [u64; 2],
     /// The next read is started with an OOB buffer that its holder did not ask for.
     pub(crate) own_oob: bool,
 }
@@ -114,6 +116,7 @@ impl Pool {
             content_mode: capabilities.content_mode,
         };
         let migration = Migration::new(config.wear.rate_bytes_per_second);
+        let thresholds = config.wear.thresholds(&DieLayout::of(&geometry), 0);
         Pool {
             geometry,
             shape,
@@ -141,6 +144,7 @@ impl Pool {
             window_end: Time::ZERO,
             wear_changed: false,
             unlooked_erases: 0,
+            thresholds,
             own_oob: false,
         }
     }

@@ -102,6 +102,19 @@ pub enum AllocError {
         /// "channels", "dies" or "soft-planes".
         kind: &'static str,
     },
+    /// There is room, but on channels that take nothing new before what they hold is where it goes.
+    #[error(
+        "needs {needed} free {kind}, and only {free} are free beside those on channels whose content is being exchanged for \
+         even wear; ask again when that is done: `diecut wear` shows what is left, and whether it is paused"
+    )]
+    BeingExchanged {
+        /// Needed.
+        needed: u64,
+        /// Free on channels that nothing moves on.
+        free: u64,
+        /// "channels", "dies" or "soft-planes".
+        kind: &'static str,
+    },
 }
 
 /// Why a vSSD cannot be deleted.

@@ -5,6 +5,7 @@
 //! off by at most the one erase that a crash came between; in a journal on flash it is as old as the last generation
 //! (the host's part is what is left of the sum). The average of a unit loses at most one window.
 
+use crate::policy::SwapRule;
 use crate::pool::Pool;
 use diecut_units::Time;
 
@@ -70,6 +71,8 @@ pub struct Heat {
     /// Moving average of erases per window, in 1/256.
     pub average: u64,
     window_erases: u64,
+    /// Erases of the window before this one.
+    last_window_erases: u64,
 }
 
 /// A count larger than this is damage.
@@ -78,26 +81,36 @@ const COUNT_MAX: u64 = 1 << 48;
 impl Heat {
     fn from_words(words: [u64; 2]) -> Heat {
         let sound = |word: u64| if word < COUNT_MAX { word } else { 0 };
-        Heat { volume_erases: sound(words[0]), average: sound(words[1]), window_erases: 0 }
+        Heat { volume_erases: sound(words[0]), average: sound(words[1]), ..Heat::default() }
     }
     fn words(&self) -> [u64; 2] {
         [self.volume_erases, self.average]
     }
-    fn count(&mut self) {
-        self.volume_erases += 1;
-        self.window_erases += 1;
+    /// Counts erases.
+    pub fn count(&mut self, erases: u64) {
+        self.volume_erases += erases;
+        self.window_erases += erases;
+    }
+    /// The content moved: its volume begins anew.
+    pub fn moved(&mut self) {
+        self.volume_erases = 0;
     }
     /// Ends `windows` windows; all but the first were empty.
-    fn end_windows(&mut self, windows: u64) {
+    pub fn end_windows(&mut self, windows: u64) {
         self.average = (self.average * 7 + self.window_erases * 256) / 8;
+        self.last_window_erases = if windows == 1 { self.window_erases } else { 0 };
         self.window_erases = 0;
         for _ in 1..windows.min(128) {
             self.average = self.average * 7 / 8;
         }
     }
-    /// The average, with what the present window holds already where that is more: a storm shows at once.
+    /// The average, or what this window or the last one holds where that is more: a storm shows at once.
     pub fn rate(&self) -> u64 {
-        self.average.max((self.average * 7 + self.window_erases * 256) / 8)
+        self.average.max(self.window_erases.max(self.last_window_erases) * 256)
+    }
+    /// The rate that a rule goes by: the paper's is what was erased since the last swap, when all counters were cleared.
+    pub fn rate_under(&self, rule: SwapRule) -> u64 {
+        if rule.clears_all() { self.volume_erases } else { self.rate() }
     }
 }
 
@@ -117,7 +130,7 @@ impl Pool {
         let (owner, unit) = (block.owner, block.logical.unit);
         let at = self.at_of(owner).expect("an erase for a holder has one");
         let unit = &mut self.vssds[at].units[usize::from(unit.0)];
-        unit.heat.count();
+        unit.heat.count(1);
         let (place, words) = (unit.place, unit.heat.words());
         self.note_erase();
         if let Some(table) = &mut self.table {
@@ -170,7 +183,7 @@ impl Pool {
     pub(crate) fn heat_moved(&mut self, dies: [u32; 2]) {
         for unit in self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units) {
             if dies.contains(&unit.place.die) {
-                unit.heat.volume_erases = 0;
+                unit.heat.moved();
                 if let Some(table) = &mut self.table {
                     table.set_heat(unit.place, unit.heat.words());
                 }
@@ -193,6 +206,7 @@ impl Pool {
         for unit in self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units) {
             unit.heat = Heat::from_words(table.heat(unit.place));
         }
+        self.renew_thresholds();
     }
 
     /// Erases of a die since the pool was made, by cause.
@@ -217,6 +231,7 @@ impl Pool {
             sum.volume_erases += unit.heat.volume_erases;
             sum.average += unit.heat.average;
             sum.window_erases += unit.heat.window_erases;
+            sum.last_window_erases += unit.heat.last_window_erases;
         }
         sum
     }
@@ -230,12 +245,12 @@ mod test {
     fn averages_follow_and_fade() {
         let mut heat = Heat::default();
         for _ in 0..64 {
-            (0..100).for_each(|_| heat.count());
+            heat.count(100);
             heat.end_windows(1);
         }
         assert!((99 * 256..=100 * 256).contains(&heat.average), "{heat:?}");
         assert_eq!(heat.volume_erases, 6400);
-        (0..1000).for_each(|_| heat.count());
+        heat.count(1000);
         assert!(heat.rate() > 200 * 256, "a storm shows before its window ends: {heat:?}");
         heat.end_windows(200);
         assert!(heat.rate() < 256, "{heat:?}");

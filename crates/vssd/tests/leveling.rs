@@ -227,3 +227,63 @@ fn reads(world: &mut World, id: VssdId, block: LogicalBlock, mark: u8) -> [u32; 
     }
     seen
 }
+
+/// Room on channels that are being exchanged is room, only not yet: who asks is told so, and gets it when the exchange is
+/// done.
+#[test]
+fn room_that_is_being_exchanged_is_there_when_it_is_done() {
+    let wear = WearConfig { rate_bytes_per_second: 1_000_000, ..WearConfig::default() };
+    let mut world = World::new(wear);
+    let holder = world.pool.alloc_vssd(Isolation::Channel, 1, 1).unwrap();
+    world.write(holder, 0, 7);
+    world.run();
+    let die = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    world.pool.exchange_dies(die, (die + 2) % 4).unwrap();
+    let ask = |pool: &mut Pool, level| pool.alloc_vssd(Isolation::Software, level, 1);
+    let refused = AllocError::BeingExchanged { needed: 8, free: 0, kind: "soft-planes" };
+    assert_eq!(ask(&mut world.pool, 1), Err(refused.clone()), "it waits");
+    world.pool.work(world.now, &mut world.device);
+    assert_eq!(ask(&mut world.pool, 1), Err(refused), "it is under way");
+    let never = ask(&mut world.pool, 2);
+    assert!(matches!(never, Err(AllocError::NotFree { needed: 16, free: 0, .. })), "{never:?}");
+    world.run();
+    assert_eq!(world.pool.migration_status().finished, 1);
+    // Half a channel moved: its vSSD lies on parts of two, whose other dies are free.
+    ask(&mut world.pool, 1).unwrap();
+}
+
+/// A threshold that follows the age of a young device is small, whatever the fixed one says; one of 0 stays.
+#[test]
+fn a_young_device_swaps_early_where_the_threshold_follows_its_age() {
+    for follow_age in [false, true] {
+        let wear = WearConfig {
+            channel_threshold_erases: 1_000_000,
+            rate_bytes_per_second: 0,
+            follow_age,
+            endurance_cycles: 40,
+            ..WearConfig::default()
+        };
+        let mut world = World::new(wear);
+        let hot = world.pool.alloc_vssd(Isolation::Channel, 0, 1).unwrap();
+        for round in 0..4000u32 {
+            let block = world.write(hot, (round % 2) as u16, round as u8);
+            world.run();
+            world.pool.space(hot, &mut world.device, world.now).free(block).unwrap();
+        }
+        let blocks_of_channel = u64::from(world.device.geometry().erase_blocks_per_die()) * 2;
+        let (finished, thresholds) = (world.pool.migration_status().finished, world.pool.wear_thresholds());
+        if follow_age {
+            assert_eq!(thresholds, [16 * blocks_of_channel, 0], "16 cycles of each block are the least");
+            assert!(finished >= 4, "two dies of each swap, {finished} in all");
+        } else {
+            assert_eq!((finished, thresholds), (0, [1_000_000, 0]));
+        }
+    }
+    // It comes down while the device is young, grows with its age then, and shrinks towards the end.
+    let wear = WearConfig { follow_age: true, die_threshold_erases: 1, ..WearConfig::default() };
+    let mut geometry = *World::new(wear).device.geometry();
+    geometry.blocks_per_plane = 1000;
+    let of_a_block =
+        |age| wear.thresholds(&DieLayout::of(&geometry), age)[1] / u64::from(geometry.erase_blocks_per_die());
+    assert_eq!([0, 750, 1500, 2999].map(of_a_block), [375, 71, 142, 16]);
+}

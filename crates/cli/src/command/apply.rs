@@ -1,5 +1,6 @@
 use crate::client::{Client, ClientError};
 use clap::Args;
+use diecut_api::object::WearChange;
 use diecut_api::problem::Problem;
 use diecut_api::route;
 use diecut_api::setup::Setup;
@@ -19,6 +20,9 @@ impl Apply {
             .map_err(|error| ClientError::Usage(format!("{name} cannot be read: {error}")))?;
         let setup =
             Setup::from_toml(&text).map_err(|error| ClientError::Usage(format!("{name}: {error}")))?;
+        if setup.wear != WearChange::default() {
+            client.create(route::WEAR, &setup.wear).await?;
+        }
         // In the order in which one needs the other.
         for tenant in &setup.tenants {
             create(client, route::TENANTS, "tenant", &tenant.name, tenant).await?;

@@ -19,7 +19,7 @@ enum Action {
     Pause,
     /// Let exchanges go on.
     Resume,
-    /// Change settings, until the server ends.
+    /// Change settings; they survive restarts.
     Set(Set),
 }
 
@@ -32,6 +32,15 @@ struct Set {
     /// The same of a die, where vSSDs hold single dies; 0: none ever.
     #[arg(long, value_name = "ERASES")]
     die_threshold: Option<u64>,
+    /// Let thresholds that are not 0 follow the device's age: small at first and towards its end.
+    #[arg(long, value_name = "true|false")]
+    follow_age: Option<bool>,
+    /// Cycles of an erase block, for thresholds that follow the age; the profile's without.
+    #[arg(long, value_name = "CYCLES")]
+    endurance: Option<u32>,
+    /// How far the most worn part may be ahead of the average, in thousandths, for the same; 100 without.
+    #[arg(long, value_name = "PERMILLE")]
+    delta: Option<u32>,
     /// Bytes that exchanges may copy per second, such as 80M; 0: no limit.
     #[arg(long)]
     rate: Option<Size>,
@@ -59,6 +68,9 @@ impl Wear {
                 rate: set.rate,
                 channel_threshold_erases: set.channel_threshold,
                 die_threshold_erases: set.die_threshold,
+                follow_age: set.follow_age,
+                endurance_cycles: set.endurance,
+                delta_permille: set.delta,
                 literal_rule: set.rule.map(|rule| rule == "literal"),
             },
         };
@@ -84,8 +96,16 @@ fn show(device: &status::Device) {
     } else {
         "hot content to the least worn quiet channel"
     };
+    let age = if wear.follow_age {
+        format!(
+            ", following the device's age ({} cycles, {} thousandths ahead)",
+            wear.endurance_cycles, wear.delta_permille
+        )
+    } else {
+        String::new()
+    };
     println!(
-        "swaps when a channel's content erased {} blocks since it moved (a single die's: {}); {rule}",
+        "swaps when a channel's content erased {} blocks since it moved (a single die's: {}){age}; {rule}",
         wear.channel_threshold_erases, wear.die_threshold_erases
     );
     let paused = if wear.paused { ", paused" } else { "" };

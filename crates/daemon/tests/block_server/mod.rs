@@ -93,6 +93,11 @@ fn server_to_be_killed() {
 
 /// A small device with two tenants, whose vSSDs `blocks-a` and `blocks-b` serve erase blocks.
 pub fn write_setup(folder: &Path) {
+    write_setup_of(folder, 100);
+}
+
+/// The same with so many erase blocks per plane; a vSSD has twice as many, of 256 KiB.
+pub fn write_setup_of(folder: &Path, blocks_per_plane: u32) {
     let tiny = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../crates/emulator/profiles/tiny.toml"
@@ -100,7 +105,7 @@ pub fn write_setup(folder: &Path) {
     .unwrap();
     let own = tiny
         .replace("channels = 2\n", "channels = 4\n")
-        .replace("blocks_per_plane = 40\n", "blocks_per_plane = 100\n");
+        .replace("blocks_per_plane = 40\n", &format!("blocks_per_plane = {blocks_per_plane}\n"));
     assert_ne!(own, tiny);
     std::fs::write(folder.join("small.toml"), own).unwrap();
     let mut setup = "[device]\nprofile = \"small.toml\"\nprotected_memory = \"64 MiB\"\n".to_owned();

@@ -189,6 +189,21 @@ impl Stage {
         Ok(())
     }
 
+    /// Another load on a volume that is there; the new number is the next one.
+    pub fn create_alias(&mut self, volume: usize) {
+        self.volumes.push(self.volumes[volume]);
+    }
+
+    /// Changes settings of even wear.
+    pub fn set_wear(&mut self, change: WearChange) -> Result<(), String> {
+        self.ask(ControlRequest::SetWear(change))
+    }
+
+    /// Even wear so far.
+    pub fn wear(&self) -> WearStatus {
+        self.shard.status().devices.remove(0).wear
+    }
+
     fn ask(&mut self, request: ControlRequest) -> Result<(), String> {
         let (token, request) = (ControlToken(1), Box::new(request));
         self.shard.handle(Event::Control { token, request }, self.now, &mut self.actions);

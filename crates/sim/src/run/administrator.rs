@@ -191,6 +191,12 @@ impl Runner<'_> {
                 mark!("run: no room for a vSSD");
                 Some(before)
             }
+            (ControlResponse::Refused(error), Ok(_))
+                if may_exhaust && error.kind == ControlErrorKind::Busy =>
+            {
+                mark!("run: room for a vSSD is being exchanged");
+                Some(before)
+            }
             _ => None,
         };
         let told = self.system.existing().unwrap_or_default();

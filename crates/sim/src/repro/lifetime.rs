@@ -1,0 +1,327 @@
+//! How long a device lives under the worst writer, and how evenly it ages: the server's decision on dies of erase blocks.
+
+use super::loads::{Order, Pace, Plain};
+use super::plot::{Content, Plot};
+use super::report::{Cell, Comparison, Table};
+use super::stage::{Ground, Kind, Part, Stage, Workload};
+use super::ycsb::fill;
+use super::{Experiment, Findings, Progress, Published, Request};
+use crate::wear_model::{Leveling, Lifetime, Load, WearModel};
+use diecut_shard::control::Isolation;
+use diecut_units::Span;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "lifetime",
+    question: "How long does a device live when one tenant writes everything, and how evenly does it age?",
+    source: "FlashBlox (FAST'17), sections 3.1 and 5, figures 14 to 16",
+    set_up: "cnex-1tb at erase-block level: 16 channels held by a tenant each, 4 dies per channel, 1,054 good erase blocks per die for \
+             tenants, 11 of which may be lost. All writes go to one tenant; who moves where is the server's own decision \
+             (choose_exchanges of diecut-vssd with its averages and settings). Death: a die has lost more blocks than its \
+             reserve. Ideal: every good block at its endurance. Bound: 1 + threshold / average wear + share of swaps. The worst of a \
+             sweep: the writer begins at eight points of a threshold, or goes on to the next tenant after 1/4 to 25 \
+             thresholds; blocks bear 90 to 110 % of what the server was told. The cleaner's write amplification is measured at \
+             page level on one channel (128 blocks per plane of 32 pages, random 4 KiB writes, 28 % over-provisioning).",
+    differs: &[
+        "Within a die wear is even: the writer overwrites all it has, so nothing lies still. The server does not move cold data \
+         within a die so far.",
+        "A swap takes no time and erases every block of both channels: their upper bound.",
+        "The paper's rule is taken by its words: most worn channel and lowest rate since the last swap, gamma = 270 cycles of a \
+         channel at 3,000 (0.9 x 0.1 of the endurance); its simulator may have done otherwise.",
+        "The paper sweeps the time between swaps; here swaps come when they are due. Its wear is from traces and page-level simulation.",
+        "Blocks that differ: normal, standard deviation 10 % (a choice of the profile), in no relation to their place.",
+        "TPC-C and TPC-E are two weights, 12 to 1; nothing else of them is here.",
+    ],
+    published: &[
+        Published { figure: "lifetime under the adversarial writer, of ideal", value: "at least 95 %" },
+        Published { figure: "wear of a channel with TPC-C over one with TPC-E", value: "12x" },
+        Published {
+            figure: "erases by all swaps of a life, of all",
+            value: "0.7 % (160 swaps, by arithmetic)",
+        },
+    ],
+    run,
+};
+
+const RULES: [&str; 5] = ["no leveling", "round robin", "the paper's rule", "ours, fixed threshold", "ours"];
+const OURS: usize = 4;
+const NOMINAL: u32 = 3000;
+
+fn model(rule: usize, endurance_cycles: u32) -> WearModel {
+    let model = WearModel::cnex(endurance_cycles);
+    match rule {
+        0 => WearModel { leveling: Leveling::Nothing, ..model.fixed() },
+        1 => WearModel { leveling: Leveling::RoundRobin, ..model.fixed() },
+        2 => model.literal(),
+        3 => model.fixed(),
+        _ => model,
+    }
+}
+
+const ONE: Load = Load::One { offset_erases: 0 };
+
+/// Loads of a sweep; thresholds are those of a new device.
+fn one_writer(model: &WearModel, phases: u64) -> Vec<Load> {
+    let threshold = model.first_threshold_erases();
+    (0..phases).map(|at| Load::One { offset_erases: threshold * at / phases }).collect()
+}
+
+const TURNS: [(u64, &str); 8] =
+    [(1, "1/4"), (2, "1/2"), (3, "3/4"), (5, "5/4"), (7, "7/4"), (10, "5/2"), (23, "23/4"), (100, "25")];
+
+/// A turn is in quarters of the threshold of a quarter of the life (71 cycles of 3,000): much of the life is about there.
+fn turn(model: &WearModel, quarters: u64) -> Load {
+    let blocks = model.layout.blocks_per_die * model.layout.dies_per_channel as u64;
+    let nominal_cycles = u64::from(model.wear.endurance_cycles);
+    Load::Changing { turn_erases: nominal_cycles * blocks / 42 * quarters / 4 }
+}
+
+/// The worst of a sweep, figure by figure.
+struct Worst {
+    of_ideal: f64,
+    mean_of_ideal: f64,
+    of_even_wear: f64,
+    imbalance_max: f64,
+    above_bound: [f64; 2],
+    migration_share: f64,
+    swaps: u64,
+}
+
+fn worst(lives: &[Lifetime]) -> Worst {
+    let least = |figure: &dyn Fn(&Lifetime) -> f64| lives.iter().map(figure).fold(f64::MAX, f64::min);
+    let most = |figure: &dyn Fn(&Lifetime) -> f64| lives.iter().map(figure).fold(f64::MIN, f64::max);
+    Worst {
+        of_ideal: least(&|life| life.of_ideal),
+        mean_of_ideal: lives.iter().map(|life| life.of_ideal).sum::<f64>() / lives.len() as f64,
+        of_even_wear: least(&|life| life.of_even_wear),
+        imbalance_max: most(&|life| life.imbalance_max),
+        above_bound: [most(&|life| life.above_bound[0]), most(&|life| life.above_bound[1])],
+        migration_share: most(&|life| life.migration_share),
+        swaps: lives.iter().map(|life| life.swaps).max().unwrap_or(0),
+    }
+}
+
+fn sweep(model: &WearModel, loads: &[Load], bearing_permille: &[u64]) -> Vec<Lifetime> {
+    let runs = bearing_permille.iter().flat_map(|permille| loads.iter().map(move |load| (*permille, load)));
+    runs.map(|(permille, load)| model.clone().bearing_permille(permille).live(load)).collect()
+}
+
+const COLUMNS: [&str; 10] = [
+    "endurance",
+    "blocks",
+    "leveling",
+    "of ideal, least %",
+    "mean %",
+    "of even wear, least %",
+    "max/avg from 25 % on",
+    "within the bound before / after",
+    "erases by swaps, most %",
+    "swaps, most",
+];
+
+fn row(endurance: u32, blocks: &str, name: &str, lives: &[Lifetime]) -> Vec<Cell> {
+    let worst = worst(lives);
+    let within = |above: f64| if above > 0.0 { format!("no, {above:.3} above") } else { "yes".to_owned() };
+    vec![
+        Cell::Number(endurance.into(), 0),
+        Cell::text(blocks),
+        Cell::text(name),
+        Cell::Number(worst.of_ideal * 100.0, 2),
+        Cell::Number(worst.mean_of_ideal * 100.0, 2),
+        Cell::Number(worst.of_even_wear * 100.0, 2),
+        Cell::Number(worst.imbalance_max, 3),
+        Cell::text(format!("{} / {}", within(worst.above_bound[0]), within(worst.above_bound[1]))),
+        Cell::Number(worst.migration_share * 100.0, 2),
+        Cell::Number(worst.swaps as f64, 0),
+    ]
+}
+
+/// Write amplification of the cleaner under random 4 KiB writes on one channel.
+fn measured_waf(seed: u64, quick: bool) -> Result<f64, String> {
+    let (blocks, pages) = if quick { (64, 8) } else { (128, 32) };
+    let mut stage = Stage::new(&Ground::of(1, blocks, pages, seed), &[Part::new(Isolation::Channel, 1)])?;
+    let lbas = stage.exported_lbas()[0];
+    stage.create_volume(0, lbas)?;
+    fill(&mut stage, 1, lbas);
+    let mut writer = Plain::new(Kind::Write, 1, Order::Random, Pace::Depth(64), lbas, seed);
+    let mut overwrite = |stage: &mut Stage, times: u64| {
+        let goal = writer.blocks_done + lbas * times;
+        while writer.blocks_done < goal {
+            let until = stage.now + Span::from_millis(10);
+            stage.run(&mut [&mut writer as &mut dyn Workload], until);
+        }
+    };
+    overwrite(&mut stage, if quick { 1 } else { 2 });
+    let before = stage.written()[0];
+    overwrite(&mut stage, 1);
+    Ok(stage.written()[0].waf_since(before))
+}
+
+fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
+    let quick = request.quick;
+    let bearing: Vec<u64> = if quick { vec![900, 1000] } else { (0..=10).map(|at| 900 + 20 * at).collect() };
+    let phases = if quick { 2 } else { 8 };
+    let endurances: &[u32] = if quick { &[1000] } else { &[NOMINAL, 1000, 10_000] };
+    let mut findings = Findings::default();
+
+    let seeds = if quick { 1 } else { request.seeds };
+    let waf = (1..=seeds).map(|seed| {
+        progress(&format!("write amplification at page level, seed {seed}"));
+        measured_waf(seed, quick)
+    });
+    let waf = waf.collect::<Result<Vec<f64>, String>>()?;
+    let waf = waf.iter().sum::<f64>() / waf.len() as f64;
+
+    let mut table = Table::new("All writes to one tenant: the worst of every sweep", &COLUMNS);
+    let mut least = Vec::new();
+    for &endurance in endurances {
+        for (rule, name) in RULES.iter().enumerate() {
+            progress(&format!("endurance {endurance}, {name}: one writer"));
+            let model = model(rule, endurance);
+            let lives = sweep(&model, &one_writer(&model, phases), &bearing);
+            table.rows.push(row(endurance, "alike", name, &lives));
+            let worst = worst(&lives);
+            if endurance == endurances[0] {
+                least.push(worst);
+            }
+            if rule >= 2 {
+                // Another set of blocks for each seed.
+                let lives = (1..=request.seeds).flat_map(|seed| {
+                    let differ = WearModel { endurance_spread_percent: 10.0, seed, ..model.clone() };
+                    sweep(&differ, &[ONE], &bearing)
+                });
+                table.rows.push(row(endurance, "differ", name, &lives.collect::<Vec<_>>()));
+            }
+        }
+    }
+    findings.tables.push(table);
+
+    let mut columns = COLUMNS;
+    columns[1] = "a turn, thresholds";
+    let mut turns = Table::new("The writer goes on to the next tenant: the worst over endurance", &columns);
+    let mut worst_turns = [1.0f64; 3];
+    for &endurance in &endurances[..1] {
+        for (quarters, name) in if quick { &TURNS[..1] } else { &TURNS[..] } {
+            for rule in [2, OURS] {
+                progress(&format!("endurance {endurance}, {}: turns of {name}", RULES[rule]));
+                let model = model(rule, endurance);
+                let lives = sweep(&model, &[turn(&model, *quarters)], &bearing);
+                turns.rows.push(row(endurance, name, RULES[rule], &lives));
+                worst_turns[rule - 2] = worst_turns[rule - 2].min(worst(&lives).of_ideal);
+            }
+        }
+        let lives = [model(OURS, endurance).live(&Load::Informed)];
+        turns.rows.push(row(endurance, "always the most worn channel", RULES[OURS], &lives));
+    }
+    findings.tables.push(turns);
+
+    columns[1] = "12 : 1";
+    let mut mixes = Table::new(
+        "Tenants like TPC-C beside tenants like TPC-E, 12 to 1: the worst over endurance",
+        &columns,
+    );
+    for busy in if quick { &[4][..] } else { &[1, 4, 8] } {
+        for rule in [0, 2, OURS] {
+            let model = model(rule, endurances[0]);
+            let mut weights = vec![1; model.channels];
+            weights[..*busy].fill(12);
+            progress(&format!("{busy} busy tenants, {}", RULES[rule]));
+            let lives = sweep(&model, &[Load::Mix(weights)], &bearing);
+            mixes.rows.push(row(endurances[0], &format!("{busy} of 16"), RULES[rule], &lives));
+        }
+    }
+    findings.tables.push(mixes);
+
+    let example: Vec<Lifetime> = (0..RULES.len()).map(|rule| model(rule, endurances[0]).live(&ONE)).collect();
+    let mut causes = Table::new(
+        format!(
+            "Erases of each channel at the end in thousands, by cause; cleaner's part at waf_cleaner {waf:.2}"
+        ),
+        &["leveling", "channel", "host", "cleaner", "migration", "of endurance %"],
+    );
+    for rule in [2, OURS] {
+        for (number, channel) in example[rule].channels.iter().enumerate() {
+            let model = model(rule, endurances[0]);
+            let all = model.ideal_erases() as f64 / model.channels as f64;
+            let host = channel.host as f64 / waf;
+            causes.rows.push(vec![
+                Cell::text(RULES[rule]),
+                Cell::Number(number as f64, 0),
+                Cell::Number(host / 1e3, 0),
+                Cell::Number((channel.host as f64 - host) / 1e3, 0),
+                Cell::Number(channel.migration as f64 / 1e3, 0),
+                Cell::Number((channel.host + channel.migration) as f64 / all * 100.0, 1),
+            ]);
+        }
+    }
+    findings.tables.push(causes);
+
+    let ours = &least[OURS];
+    let what = format!("endurance {}, least of the sweep: of ideal %", endurances[0]);
+    let mut beside = |figure: String, published: &str, value: f64, digits| {
+        findings.comparisons.push(Comparison::new(figure, published, Cell::Number(value, digits)));
+    };
+    beside(format!("{what}, ours"), "at least 95", ours.of_ideal * 100.0, 2);
+    beside(format!("{what}, the paper's rule by its words"), "at least 95", least[2].of_ideal * 100.0, 2);
+    beside(format!("{what}, round robin"), "-", least[1].of_ideal * 100.0, 2);
+    let figure = format!("endurance {}, writers that take turns, least: of ideal %, ours", endurances[0]);
+    beside(figure, "-", worst_turns[2] * 100.0, 2);
+    beside("erases by swaps, most of the sweep, ours, %".to_owned(), "0.7", ours.migration_share * 100.0, 2);
+    beside("max/avg of channels from 25 % of the life on, ours".to_owned(), "-", ours.imbalance_max, 3);
+
+    // An erase block is a row of four planes: 16 MiB.
+    let terabytes = |erases: u64| erases as f64 * 16.0 * 1.048_576 / waf / 1e6;
+    let model = model(OURS, endurances[0]);
+    findings.notes.push(format!(
+        "At a measured waf_cleaner of {waf:.2} ideal is {:.0} TB of host writes at endurance {}; one writer reaches {:.0} TB with \
+         ours, {:.0} TB with the paper's rule and {:.0} TB without leveling.",
+        terabytes(model.ideal_erases()),
+        endurances[0],
+        terabytes(example[OURS].host_erases),
+        terabytes(example[2].host_erases),
+        terabytes(example[0].host_erases),
+    ));
+    findings.notes.push(format!(
+        "Goal: at least 96 % of ideal, max/avg at most 1.1 from 25 % on, within the bound before. One writer, blocks alike, endurance {}: \
+         {:.2} %, {:.3}, {}. A writer that takes turns: at least {:.2} % (the paper's rule {:.2} %). A writer that always hit the \
+         most worn channel, which tenants cannot see, would end the device early under any rule of this kind.",
+        endurances[0],
+        ours.of_ideal * 100.0,
+        ours.imbalance_max,
+        if ours.above_bound[0] > 0.0 { "not within" } else { "within" },
+        worst_turns[2] * 100.0,
+        worst_turns[0] * 100.0,
+    ));
+    findings.notes.push(
+        "Where blocks differ, the weakest of each die use up the reserve of 1 % long before the others: that ends the life, whatever \
+         moves between channels. \"Of even wear\" is beside a device whose dies all lose their reserve at once."
+            .to_owned(),
+    );
+    let curve = |rule: usize| (RULES[rule].to_owned(), example[rule].over_time.clone());
+    let curves = [1, 2, 3, 4].map(curve).to_vec();
+    findings.plots.push(Plot {
+        title: format!("Most worn channel over the average, one writer, endurance {}", endurances[0]),
+        x_label: "part of the ideal life".into(),
+        y_label: "max / average".into(),
+        logarithmic: true,
+        content: Content::Curves(curves),
+        references: vec![("goal from 25 % on".into(), 1.1)],
+    });
+    findings.plots.push(Plot {
+        title: "Least part of the ideal life, one writer, blocks alike".into(),
+        x_label: String::new(),
+        y_label: "% of ideal".into(),
+        logarithmic: false,
+        content: Content::Bars {
+            groups: RULES.iter().map(|name| (*name).to_owned()).collect(),
+            series: vec![(
+                format!("endurance {}", endurances[0]),
+                least
+                    .iter()
+                    .map(|worst| crate::isolation::summary::Estimate::of(&[worst.of_ideal * 100.0]))
+                    .collect(),
+            )],
+        },
+        references: vec![("ideal".into(), 100.0), ("published".into(), 95.0)],
+    });
+    Ok(findings)
+}
