@@ -3,8 +3,9 @@
 //! Clients do one operation after the other. A point read costs the device one block, unless the block is in memory; an
 //! update goes to the memtable and to the write-ahead log (written behind, in larger pieces, as LevelDB does it); a full
 //! memtable becomes a table of level 0; levels that are too large are compacted: tables are read, merged and written
-//! sequentially in large commands, and their old places deallocated. Clients that write wait while the memtable is full and
-//! the one before it is not yet on the device, and while level 0 has too many tables.
+//! sequentially in large commands, and their old places deallocated. Clients that write wait a millisecond, once, while level 0
+//! falls behind, and until there is room while the memtable is full and the one before it is not yet on the device, or level 0
+//! has far too many runs: LevelDB's rules (`db_impl.cc`, `MakeRoomForWrite`), with its sizes in `ycsb.rs`.
 //!
 //! Tables are counted, not filled: which keys they hold does not matter to the device, only how large they are, where they
 //! lie, and how often blocks are read.
@@ -47,8 +48,10 @@ pub(super) const MIXES: [Mix; 6] = [
 pub(super) struct Shape {
     /// Blocks of the volume.
     pub lbas: u64,
-    /// Blocks of a table, and of the memtable.
+    /// Blocks of a table.
     pub table_blocks: u32,
+    /// The memtable, in tables: one run of level 0 (LevelDB: 4 MiB, and 2 MiB a table).
+    pub memtable_tables: usize,
     pub clients: usize,
 }
 
@@ -60,10 +63,14 @@ const FILL_PERCENT: u64 = 55;
 const CACHED_PERCENT: u64 = 10;
 /// YCSB's default.
 const ZIPF_THETA: f64 = 0.99;
-/// Tables of level 0 that start a compaction, and that stop writers (LevelDB: 4 and 12).
+/// Runs of level 0 that start a compaction, that slow writers down, and that stop them (LevelDB: 4, 8 and 12).
 const LEVEL_0_START: usize = 4;
+const LEVEL_0_SLOW: usize = 8;
 const LEVEL_0_STOP: usize = 12;
-/// Each level below is larger by this (LevelDB: 10).
+/// How long a write is put off once while level 0 has [`LEVEL_0_SLOW`] runs (LevelDB: 1 ms).
+const SLOW_NS: u64 = 1_000_000;
+/// Tables of level 1 (LevelDB: 10 MiB), and by what each level below is larger (10).
+const LEVEL_1_TABLES: usize = 5;
 const LEVEL_RATIO: usize = 10;
 /// Blocks of a command of a flush or compaction: 256 KiB.
 const LARGE_BLOCKS: u32 = 64;
@@ -112,6 +119,8 @@ struct Client {
     /// Reads of the device under way.
     reads: u32,
     waits_for_room: bool,
+    /// Its write was put off once.
+    was_slowed: bool,
     /// It has read what it wanted and writes next, or is done.
     has_read: bool,
 }
@@ -160,14 +169,16 @@ pub(super) struct Database {
     pub table_blocks_written: u64,
     /// Time that clients waited for room in the memtable, over all of them, in nanoseconds.
     pub stalled_ns: u64,
+    /// Time that their writes were put off for level 0, likewise.
+    pub slowed_ns: u64,
     stall_began: Vec<Time>,
 }
 
 impl Database {
     /// The tree right after a load: all data in its lowest levels. The volume must have been written from end to end.
     pub fn new(mix: Mix, shape: Shape, seed: u64) -> Database {
-        // The first places are the write-ahead log's.
-        let log_places = 2;
+        // The first places are the write-ahead log's: of the memtable and of the one before it.
+        let log_places = 2 * shape.memtable_tables as u64;
         let places = shape.lbas / u64::from(shape.table_blocks);
         let data_tables = (places - log_places) * FILL_PERCENT / 100;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -179,7 +190,7 @@ impl Database {
         let mut levels = vec![Vec::new(); 2];
         let mut left = data_tables as usize;
         // Level 1 and those below it are full, the last one takes the rest.
-        let mut target = LEVEL_RATIO;
+        let mut target = LEVEL_1_TABLES;
         let mut level = 1;
         while left > 0 {
             let tables = if left > target * LEVEL_RATIO / 2 && left > target { target } else { left };
@@ -198,6 +209,7 @@ impl Database {
             ready: Some(Time::ZERO),
             reads: 0,
             waits_for_room: false,
+            was_slowed: false,
             has_read: true,
         };
         let mut database = Database {
@@ -221,6 +233,7 @@ impl Database {
             records_written: 0,
             table_blocks_written: 0,
             stalled_ns: 0,
+            slowed_ns: 0,
             stall_began: vec![Time::ZERO; shape.clients],
         };
         for place in database.free.clone() {
@@ -271,6 +284,7 @@ impl Database {
             ready: Some(now + Span(OPERATION_NS)),
             reads: 0,
             waits_for_room: false,
+            was_slowed: false,
             has_read: operation == Operation::Update,
         };
     }
@@ -330,7 +344,13 @@ impl Database {
 
     fn write_or_finish(&mut self, client: usize, now: Time) {
         let writes = matches!(self.clients[client].operation, Operation::Update | Operation::ReadModifyWrite);
-        if writes && !self.put(now) {
+        if writes && self.level_0_runs() >= LEVEL_0_SLOW && !self.clients[client].was_slowed {
+            self.clients[client].was_slowed = true;
+            self.clients[client].ready = Some(now + Span(SLOW_NS));
+            self.slowed_ns += SLOW_NS;
+            return;
+        }
+        if writes && !self.put() {
             self.clients[client].waits_for_room = true;
             self.stall_began[client] = now;
             return;
@@ -340,12 +360,11 @@ impl Database {
     }
 
     /// A record goes to the memtable; `false` if there is no room for it now.
-    fn put(&mut self, _now: Time) -> bool {
-        let room = u64::from(self.shape.table_blocks) * RECORDS_PER_BLOCK;
-        if self.memtable >= room {
-            if self.flush.active || self.levels[0].len() >= LEVEL_0_STOP || self.free.is_empty() {
-                return false;
-            }
+    fn put(&mut self) -> bool {
+        if !self.can_put() {
+            return false;
+        }
+        if self.memtable >= self.memtable_records() {
             self.begin_flush();
         }
         self.memtable += 1;
@@ -360,17 +379,20 @@ impl Database {
 
     fn begin_flush(&mut self) {
         self.memtable = 0;
-        let place = self.free.pop_front().expect("looked at before");
-        self.flush = Job { makes: vec![place], level: 0, active: true, ..Job::default() };
-        push_large(&mut self.flush.writes, place, self.shape.table_blocks);
+        let makes: Vec<u64> = self.free.drain(..self.shape.memtable_tables).collect();
+        self.flush = Job { level: 0, active: true, ..Job::default() };
+        for place in &makes {
+            push_large(&mut self.flush.writes, *place, self.shape.table_blocks);
+        }
+        self.flush.makes = makes;
     }
 
     /// The level that needs a compaction most, if one does.
     fn choose_compaction(&self) -> Option<usize> {
-        if self.levels[0].len() >= LEVEL_0_START {
+        if self.level_0_runs() >= LEVEL_0_START {
             return Some(0);
         }
-        let mut target = LEVEL_RATIO;
+        let mut target = LEVEL_1_TABLES;
         for level in 1..self.levels.len() - 1 {
             if self.levels[level].len() > target {
                 return Some(level);
@@ -414,7 +436,7 @@ impl Database {
     fn finish_jobs(&mut self, now: Time) {
         if self.flush.active && self.flush.writes.is_empty() && self.flush.under_way == 0 {
             let job = std::mem::take(&mut self.flush);
-            self.table_blocks_written += u64::from(self.shape.table_blocks);
+            self.table_blocks_written += job.makes.len() as u64 * u64::from(self.shape.table_blocks);
             self.levels[0].extend(job.makes);
         }
         let over = self.compaction.reads.is_empty() && self.compaction.writes.is_empty();
@@ -440,9 +462,16 @@ impl Database {
     }
 
     fn can_put(&self) -> bool {
-        let room = u64::from(self.shape.table_blocks) * RECORDS_PER_BLOCK;
-        self.memtable < room
-            || !(self.flush.active || self.levels[0].len() >= LEVEL_0_STOP || self.free.is_empty())
+        let full = self.free.len() < self.shape.memtable_tables || self.level_0_runs() >= LEVEL_0_STOP;
+        self.memtable < self.memtable_records() || !(self.flush.active || full)
+    }
+
+    fn memtable_records(&self) -> u64 {
+        self.shape.memtable_tables as u64 * u64::from(self.shape.table_blocks) * RECORDS_PER_BLOCK
+    }
+
+    fn level_0_runs(&self) -> usize {
+        self.levels[0].len() / self.shape.memtable_tables
     }
 
     fn next_of_job(job: &mut Job, tag: u64) -> Option<Io> {
@@ -482,7 +511,8 @@ impl Workload for Database {
         if self.log_due > 0 && self.log_under_way == 0 {
             self.log_due -= 1;
             self.log_under_way += 1;
-            let pieces = u64::from(self.shape.table_blocks) * 2 / u64::from(LOG_BLOCKS);
+            let pieces = self.shape.memtable_tables as u64 * u64::from(self.shape.table_blocks) * 2
+                / u64::from(LOG_BLOCKS);
             let first_lba = self.log_cursor % pieces * u64::from(LOG_BLOCKS);
             self.log_cursor += 1;
             return Some(Io { kind: Kind::Write, first_lba, lba_count: LOG_BLOCKS, tag: TAG_LOG });
@@ -518,7 +548,7 @@ impl Workload for Database {
 mod test {
     use super::*;
 
-    const SHAPE: Shape = Shape { lbas: 64 * 1024, table_blocks: 256, clients: 8 };
+    const SHAPE: Shape = Shape { lbas: 64 * 1024, table_blocks: 256, memtable_tables: 2, clients: 8 };
 
     /// Answers everything after a fixed time.
     fn play(mix: Mix, length: Span) -> (Database, Time, Vec<Io>) {
@@ -553,7 +583,7 @@ mod test {
             places.extend(&job.deallocates);
         }
         places.sort_unstable();
-        let all: Vec<u64> = (2..SHAPE.lbas / u64::from(SHAPE.table_blocks)).collect();
+        let all: Vec<u64> = (4..SHAPE.lbas / u64::from(SHAPE.table_blocks)).collect();
         assert_eq!(places, all);
         assert!(database.table_blocks_written > 20 * 256, "it compacts: {}", database.table_blocks_written);
         assert!((2.0..30.0).contains(&database.write_amplification()), "{}", database.write_amplification());

@@ -15,7 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     question: "What do databases beside each other gain from stronger isolation?",
     source: "FlashBlox (FAST'17), evaluation with YCSB on LevelDB, two and four tenants",
     set_up: "Two (four) tenants with the same of YCSB's workloads A to F, 16 clients each in a closed loop, on a model of a \
-             log-structured merge tree: 1 MiB tables, levels by 10, flushes and compactions in 256 KiB commands, the hottest \
+             log-structured merge tree: a memtable of 4 MiB, tables of 2 MiB, level 1 of 10 MiB and levels by 10, writers slowed and stopped by LevelDB's rules, flushes and compactions in 256 KiB commands, the hottest \
              10 % of 1 KiB records in memory. cnex-1tb with one channel for each tenant, 128 blocks per plane of 32 pages; \
              per tenant one channel, or 4 dies over all channels, or 16 soft-planes over all dies: the same raw quantity on the \
              same dies. Software: work-conserving, or strict at what one channel programs (166 MB/s, read and programmed).",
@@ -77,8 +77,9 @@ struct Outcome {
     p99_us: f64,
     p50_us: f64,
     write_amplification: f64,
-    /// Part of the clients' time that they waited for room in the memtable.
+    /// Part of the clients' time that they waited for room in the memtable, and that their writes were put off for level 0.
     stalled: f64,
+    slowed: f64,
     /// Part of the time that a channel's bus was in use.
     bus: f64,
     waf: f64,
@@ -90,6 +91,7 @@ struct Size {
     blocks_per_plane: u32,
     pages_per_block: u32,
     table_blocks: u32,
+    memtable_tables: usize,
     clients: usize,
     warm_up: Span,
     measured: Span,
@@ -101,6 +103,7 @@ fn size(quick: bool) -> Size {
             blocks_per_plane: 64,
             pages_per_block: 8,
             table_blocks: 64,
+            memtable_tables: 2,
             clients: 8,
             warm_up: Span::from_millis(20),
             measured: Span::from_millis(40),
@@ -109,7 +112,8 @@ fn size(quick: bool) -> Size {
     Size {
         blocks_per_plane: 128,
         pages_per_block: 32,
-        table_blocks: 256,
+        table_blocks: 512,
+        memtable_tables: 2,
         clients: 16,
         warm_up: Span::from_millis(1_000),
         measured: Span::from_millis(3_000),
@@ -136,7 +140,12 @@ fn measure(
         stage.create_volume(part, lbas)?;
     }
     fill(&mut stage, tenants.into(), lbas);
-    let shape = Shape { lbas, table_blocks: size.table_blocks, clients: size.clients };
+    let shape = Shape {
+        lbas,
+        table_blocks: size.table_blocks,
+        memtable_tables: size.memtable_tables,
+        clients: size.clients,
+    };
     let mut outcomes = Vec::new();
     for mix in mixes {
         let new = |tenant: u64| Database::new(*mix, shape, seed * 1000 + tenant);
@@ -145,7 +154,8 @@ fn measure(
         run_for(&mut stage, &mut databases, size.warm_up);
         let start = stage.now;
         let (written, bus) = (stage.written(), stage.bus_busy_ns());
-        let stalled: Vec<u64> = databases.iter().map(|database| database.stalled_ns).collect();
+        let waited = |database: &Database| (database.stalled_ns, database.slowed_ns);
+        let (stalled, slowed): (Vec<u64>, Vec<u64>) = databases.iter().map(waited).unzip();
         databases.iter_mut().for_each(|database| database.meter.restart(start));
         run_for(&mut stage, &mut databases, size.measured);
         let now = stage.now;
@@ -161,6 +171,7 @@ fn measure(
             p50_us: mean(&|tenant| databases[tenant].meter.quantile_us(0.5)),
             write_amplification: mean(&|tenant| databases[tenant].write_amplification()),
             stalled: mean(&|tenant| (databases[tenant].stalled_ns - stalled[tenant]) as f64 / clients_ns),
+            slowed: mean(&|tenant| (databases[tenant].slowed_ns - slowed[tenant]) as f64 / clients_ns),
             bus: mean(&|channel| (bus_after[channel] - bus[channel]) as f64 / 1e9 / seconds),
             waf: mean(&|tenant| after[tenant].waf_since(written[tenant])),
         });
@@ -234,6 +245,7 @@ fn compare(
         "p50 us",
         "p99 us",
         "clients stalled %",
+        "slowed %",
         "bus in use %",
         "writes of the tree x",
         "waf_cleaner",
@@ -248,6 +260,7 @@ fn compare(
                 Cell::over(&over(level, number, &|o| o.p50_us), 0),
                 Cell::over(&over(level, number, &|o| o.p99_us), 0),
                 Cell::over(&over(level, number, &|o| o.stalled * 100.0), 1),
+                Cell::over(&over(level, number, &|o| o.slowed * 100.0), 1),
                 Cell::over(&over(level, number, &|o| o.bus * 100.0), 0),
                 Cell::over(&over(level, number, &|o| o.write_amplification), 1),
                 Cell::over(&over(level, number, &|o| o.waf), 2),
