@@ -6,8 +6,8 @@
  *
  * Calls return DIECUT_FILES_OK or another code of enum diecut_files_code; diecut_files_error() then says more, to the same
  * thread. All calls may be made from any number of threads at once, but diecut_files_detach(), which is the last one. No
- * pointer may be NULL. Names are UTF-8, of at most 255 bytes, with folders in them ("/db/1.sst"); nothing but the name itself says
- * that a folder exists, unless it was made. No call terminates the process or lets an exception through.
+ * pointer may be NULL. Names are paths in UTF-8 ("/db/1.sst"), whose parts have at most 255 bytes each; folders of a new
+ * path that are missing are made. No call terminates the process or lets an exception through.
  */
 #ifndef DIECUT_FILES_H
 #define DIECUT_FILES_H
@@ -31,7 +31,10 @@ enum diecut_files_code {
     /* The server, the medium, or an error that came before: detach, and attach again. */
     DIECUT_FILES_FAILED = 6,
     /* A bug of the library. */
-    DIECUT_FILES_INTERNAL = 7
+    DIECUT_FILES_INTERNAL = 7,
+    /* A part of a path is no folder, or what should be one is none. */
+    DIECUT_FILES_NOT_FOLDER = 8,
+    DIECUT_FILES_IS_FOLDER = 9
 };
 
 /* How long the content of a file is thought to live: files of one hint share erase blocks. Higher ones are taken for the last. */
@@ -61,6 +64,16 @@ typedef struct diecut_files_statistics {
     uint64_t capacity_bytes;
 } diecut_files_statistics;
 
+/* What is known of a file. */
+typedef struct diecut_files_info_t {
+    uint64_t size_bytes;
+    /* When its content was changed, since 1970. */
+    int64_t modified_seconds;
+    uint32_t modified_nanoseconds;
+    /* Names that it has. */
+    uint32_t links;
+} diecut_files_info_t;
+
 /* Text of the last failure of this thread; valid until its next one. */
 const char *diecut_files_error(void);
 
@@ -74,9 +87,14 @@ void diecut_files_detach(diecut_files *files);
 int diecut_files_create(const diecut_files *files, const char *name, uint32_t hint, uint64_t *file);
 /* Says the number of a file. */
 int diecut_files_find(const diecut_files *files, const char *name, uint64_t *file);
+/* Takes the name away; with its last one the file goes. */
 int diecut_files_remove(const diecut_files *files, const char *name);
-/* Whoever had the name `to` is removed. Not for folders. */
+/* For files and folders, with what is in them. Whatever had the name `to` is removed, if it is not a folder with something in it. */
 int diecut_files_rename(const diecut_files *files, const char *from, const char *to);
+/* Gives a file the name `to` besides those that it has. Its folder must be there. */
+int diecut_files_link(const diecut_files *files, const char *from, const char *to);
+/* Says what is known of a file. */
+int diecut_files_info(const diecut_files *files, uint64_t file, diecut_files_info_t *info);
 /* For what is written from now on. */
 int diecut_files_set_hint(const diecut_files *files, uint64_t file, uint32_t hint);
 
@@ -94,7 +112,7 @@ int diecut_files_sync(const diecut_files *files);
 int diecut_files_make_folder(const diecut_files *files, const char *folder);
 /* Only an empty one. */
 int diecut_files_remove_folder(const diecut_files *files, const char *folder);
-/* DIECUT_FILES_NOT_FOUND if it was not made and nothing is in it. */
+/* DIECUT_FILES_NOT_FOUND if there is none. */
 int diecut_files_find_folder(const diecut_files *files, const char *folder);
 /* Calls `visit` for all that is directly in a folder, in order. */
 int diecut_files_children(const diecut_files *files, const char *folder,

@@ -36,6 +36,17 @@ pub struct DiecutFilesStatistics {
     pub capacity_bytes: u64,
 }
 
+/// `diecut_files_info_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see diecut_files.h")]
+pub struct DiecutFilesInfo {
+    pub size_bytes: u64,
+    pub modified_seconds: i64,
+    pub modified_nanoseconds: u32,
+    pub links: u32,
+}
+
 /// How often, and how long each time, an attach waits for who held the vSSD before.
 const HELD_TRIES: u32 = 200;
 const HELD_PAUSE: Duration = Duration::from_millis(10);
@@ -60,10 +71,14 @@ impl From<FileError> for Failure {
             FileError::Exists => 2,
             FileError::NoSpace => 3,
             FileError::NotEmpty => 4,
-            FileError::Name => INVALID,
-            FileError::Block(_) | FileError::Failed | FileError::NotFormatted | FileError::Damaged(_) => {
-                FAILED
-            }
+            FileError::NotFolder => 8,
+            FileError::IsFolder => 9,
+            FileError::Name | FileError::NotFile | FileError::Inside | FileError::TooManyLinks => INVALID,
+            FileError::Block(_)
+            | FileError::Failed
+            | FileError::NotFormatted
+            | FileError::Version { .. }
+            | FileError::Damaged(_) => FAILED,
         };
         Failure { code, text: error.to_string() }
     }
@@ -202,6 +217,34 @@ unsafe extern "C" fn diecut_files_rename(
 ) -> c_int {
     // SAFETY: strings, says the header.
     guard(|| Ok(store(files)?.rename(unsafe { string(from)? }, unsafe { string(to)? })?))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn diecut_files_link(
+    files: Option<&DiecutFiles>,
+    from: *const c_char,
+    to: *const c_char,
+) -> c_int {
+    // SAFETY: strings, says the header.
+    guard(|| Ok(store(files)?.link_path(unsafe { string(from)? }, unsafe { string(to)? })?))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn diecut_files_info(
+    files: Option<&DiecutFiles>,
+    file: u64,
+    info: Option<&mut MaybeUninit<DiecutFilesInfo>>,
+) -> c_int {
+    guard(|| {
+        let known = store(files)?.metadata(FileId(file))?;
+        there(info)?.write(DiecutFilesInfo {
+            size_bytes: known.size_bytes,
+            modified_seconds: known.attributes.modified.seconds,
+            modified_nanoseconds: known.attributes.modified.nanoseconds,
+            links: known.links,
+        });
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -2,7 +2,7 @@
 
 use crate::FileError;
 use crate::blocks::COLD;
-use crate::format::{Header, Kind, put_block, put_name, put_place};
+use crate::format::{Header, Kind, put_attributes, put_block, put_bytes, put_name, put_place};
 use crate::store::{DIRTY_MAX_BYTES, Gathering, IU, State};
 use diecut_blockspace::LogicalBlock;
 use diecut_units::IU_SIZE_BYTES;
@@ -27,8 +27,7 @@ impl State {
     }
 
     fn checkpoint_blocks(&self) -> u32 {
-        let extents: usize = self.files.values().map(|file| file.view.look().map.len()).sum();
-        let bytes = 64 + extents * 22 + self.files.len() * 290 + self.blocks.uses.len() * 6;
+        let bytes = 64 + self.extents * 22 + self.named_bytes + self.blocks.uses.len() * 6;
         let ius = (bytes / IU_SIZE_BYTES + 1) as u32 * 2;
         ius.div_ceil(self.blocks.block_ius()) + 1
     }
@@ -85,7 +84,7 @@ impl State {
             return Ok(());
         }
         let mut extents = Vec::new();
-        for (file, known) in &self.files {
+        for (file, known) in &self.inodes {
             let view = known.view.look();
             let inside = view.map.extents().filter(|(_, extent)| chosen.contains(&extent.place.block));
             extents.extend(inside.map(|(first, extent)| (*file, first, extent)));
@@ -135,18 +134,25 @@ impl State {
         let mut bytes = Vec::new();
         bytes.extend((self.next_sequence - 1).to_le_bytes());
         bytes.extend(self.next_file.to_le_bytes());
-        bytes.extend((self.files.len() as u32).to_le_bytes());
-        for (number, file) in &self.files {
+        // With those that have no name any more, which the next attach ends.
+        bytes.extend((self.inodes.len() as u32).to_le_bytes());
+        for (number, inode) in &self.inodes {
             bytes.extend(number.to_le_bytes());
-            bytes.extend(file.logged_bytes.to_le_bytes());
-            bytes.push(file.hint);
-            put_name(&mut bytes, &file.name);
-            let view = file.view.look();
+            bytes.extend([inode.kind as u8, inode.hint]);
+            put_attributes(&mut bytes, &inode.attributes);
+            bytes.extend(inode.logged_bytes.to_le_bytes());
+            put_bytes(&mut bytes, &inode.target);
+            let view = inode.view.look();
             bytes.extend((view.map.len() as u32).to_le_bytes());
             for (first, extent) in view.map.extents() {
                 bytes.extend(first.to_le_bytes());
                 bytes.extend(extent.count.to_le_bytes());
                 put_place(&mut bytes, extent.place);
+            }
+            bytes.extend((inode.entries.len() as u32).to_le_bytes());
+            for (name, file) in &inode.entries {
+                put_name(&mut bytes, name);
+                bytes.extend(file.to_le_bytes());
             }
         }
         // Blocks without batches that come after this; those that nobody needs are freed next.

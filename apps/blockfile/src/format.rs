@@ -3,13 +3,14 @@
 //! A batch is one append of whole program units: a header of one IU, the data, filling. A reader that finds a header it cannot
 //! make sense of, or data that cannot be read, takes the block to end there.
 
+use crate::inode::{Attributes, InodeKind, Name, Time};
 use crate::map::Place;
 use diecut_blockspace::{LogicalBlock, UnitIndex};
 use diecut_units::{IU_SIZE_BYTES, checksum};
 
 /// Version of batches and checkpoints.
-pub const VERSION: u16 = 1;
-/// Most bytes of a name.
+pub const VERSION: u16 = 2;
+/// Most bytes of a name within its folder.
 pub const NAME_MAX_BYTES: usize = 255;
 const MAGIC: [u8; 4] = *b"DCFB";
 const HEADER_SIZE_BYTES: usize = 40;
@@ -66,6 +67,15 @@ impl Header {
         bytes
     }
 
+    /// The version of a batch, of this program or another one; `None` for what is none.
+    pub fn version_of(bytes: &[u8; IU_SIZE_BYTES]) -> Option<u16> {
+        let sum = u32::from_le_bytes(bytes[32..36].try_into().expect("4 bytes"));
+        let mut unsummed = *bytes;
+        unsummed[32..36].fill(0);
+        let is_batch = bytes[..4] == MAGIC && sum == checksum(&unsummed);
+        is_batch.then(|| u16::from_le_bytes([bytes[4], bytes[5]]))
+    }
+
     /// Header and records of an IU; `None` for what is none.
     pub fn decode(bytes: &[u8; IU_SIZE_BYTES]) -> Option<(Header, &[u8])> {
         let mut reader = Reader(&bytes[4..HEADER_SIZE_BYTES]);
@@ -78,12 +88,8 @@ impl Header {
         };
         let (sequence, ius, data_ius) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let (length_bytes, part, parts) = (reader.u32()?, reader.u16()?, reader.u16()?);
-        let sum = reader.u32()?;
-        let mut unsummed = *bytes;
-        unsummed[32..36].fill(0);
-        let is_sound = bytes[..4] == MAGIC
-            && version == VERSION
-            && sum == checksum(&unsummed)
+        let is_sound = version == VERSION
+            && Header::version_of(bytes).is_some()
             && u64::from(data_ius) < u64::from(ius)
             && (kind == Kind::Checkpoint || length_bytes as usize <= RECORDS_MAX_BYTES);
         let records = match kind {
@@ -101,14 +107,20 @@ impl Header {
 pub enum Record {
     /// The next `count` IUs of data are these of a file.
     Extent { file: u64, first: u64, count: u32 },
-    /// A new file.
-    Create { file: u64, hint: u8, name: String },
-    /// A file is no more.
-    Remove { file: u64 },
-    /// A file gets a name; whoever had it is no more.
-    Rename { file: u64, name: String },
+    /// A new inode without a name.
+    Create { file: u64, kind: InodeKind, hint: u8, attributes: Attributes },
+    /// More of the path of a symlink.
+    Target { file: u64, bytes: Vec<u8> },
+    /// An inode gets a name more, that nobody has.
+    Link { folder: u64, name: Name, file: u64 },
+    /// A name is no more; nor is what it stood for, if that was its last one.
+    Unlink { folder: u64, name: Name },
+    /// A name becomes another one; whoever had that loses it, or has the first one now.
+    Rename { folder: u64, name: Name, to_folder: u64, to_name: Name, is_exchange: bool },
     /// A file has this many bytes; what was beyond is no more.
     Size { file: u64, bytes: u64 },
+    /// An inode has these from now on.
+    Attributes { file: u64, attributes: Attributes },
 }
 
 impl Record {
@@ -124,19 +136,38 @@ impl Record {
                 bytes.extend(first.to_le_bytes());
                 bytes.extend(count.to_le_bytes());
             }
-            Record::Create { file, hint, name } => {
+            Record::Create { file, kind, hint, attributes } => {
                 put(2, file);
-                bytes.push(*hint);
+                bytes.extend([*kind as u8, *hint]);
+                put_attributes(bytes, attributes);
+            }
+            Record::Target { file, bytes: part } => {
+                put(3, file);
+                put_bytes(bytes, part);
+            }
+            Record::Link { folder, name, file } => {
+                put(4, folder);
+                put_name(bytes, name);
+                bytes.extend(file.to_le_bytes());
+            }
+            Record::Unlink { folder, name } => {
+                put(5, folder);
                 put_name(bytes, name);
             }
-            Record::Remove { file } => put(3, file),
-            Record::Rename { file, name } => {
-                put(4, file);
+            Record::Rename { folder, name, to_folder, to_name, is_exchange } => {
+                put(6, folder);
                 put_name(bytes, name);
+                bytes.extend(to_folder.to_le_bytes());
+                put_name(bytes, to_name);
+                bytes.push(u8::from(*is_exchange));
             }
             Record::Size { file, bytes: size } => {
-                put(5, file);
+                put(7, file);
                 bytes.extend(size.to_le_bytes());
+            }
+            Record::Attributes { file, attributes } => {
+                put(8, file);
+                put_attributes(bytes, attributes);
             }
         }
     }
@@ -149,10 +180,28 @@ impl Record {
             let (kind, file) = (reader.u8()?, reader.u64()?);
             records.push(match kind {
                 1 => Record::Extent { file, first: reader.u64()?, count: reader.u32()? },
-                2 => Record::Create { file, hint: reader.u8()?, name: reader.name()? },
-                3 => Record::Remove { file },
-                4 => Record::Rename { file, name: reader.name()? },
-                5 => Record::Size { file, bytes: reader.u64()? },
+                2 => Record::Create {
+                    file,
+                    kind: InodeKind::decode(reader.u8()?)?,
+                    hint: reader.u8()?,
+                    attributes: reader.attributes()?,
+                },
+                3 => Record::Target { file, bytes: reader.bytes()? },
+                4 => Record::Link { folder: file, name: reader.name()?, file: reader.u64()? },
+                5 => Record::Unlink { folder: file, name: reader.name()? },
+                6 => Record::Rename {
+                    folder: file,
+                    name: reader.name()?,
+                    to_folder: reader.u64()?,
+                    to_name: reader.name()?,
+                    is_exchange: match reader.u8()? {
+                        0 => false,
+                        1 => true,
+                        _ => return None,
+                    },
+                },
+                7 => Record::Size { file, bytes: reader.u64()? },
+                8 => Record::Attributes { file, attributes: reader.attributes()? },
                 _ => return None,
             });
         }
@@ -161,9 +210,29 @@ impl Record {
 }
 
 /// A name with its length before it.
-pub fn put_name(bytes: &mut Vec<u8>, name: &str) {
-    bytes.push(u8::try_from(name.len()).expect("checked when it was given"));
-    bytes.extend(name.as_bytes());
+pub fn put_name(bytes: &mut Vec<u8>, name: &Name) {
+    bytes.push(u8::try_from(name.bytes().len()).expect("names are that short"));
+    bytes.extend(name.bytes());
+}
+
+/// Bytes with their number before them.
+///
+/// # Panics
+/// If they are 64 KiB or more: what is put here is shorter.
+pub fn put_bytes(bytes: &mut Vec<u8>, part: &[u8]) {
+    bytes.extend(u16::try_from(part.len()).expect("a path of less than 64 KiB").to_le_bytes());
+    bytes.extend(part);
+}
+
+/// Attributes of an inode.
+pub fn put_attributes(bytes: &mut Vec<u8>, attributes: &Attributes) {
+    for word in [attributes.mode, attributes.uid, attributes.gid, attributes.device] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for time in [attributes.accessed, attributes.modified, attributes.changed] {
+        bytes.extend(time.seconds.to_le_bytes());
+        bytes.extend(time.nanoseconds.to_le_bytes());
+    }
 }
 
 /// A place on flash.
@@ -204,12 +273,35 @@ impl Reader<'_> {
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
-    /// See [`put_name`].
-    pub fn name(&mut self) -> Option<String> {
-        let len = usize::from(self.u8()?);
+    fn some(&mut self, len: usize) -> Option<&[u8]> {
         let (front, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
-        String::from_utf8(front.to_vec()).ok()
+        Some(front)
+    }
+    /// See [`put_name`].
+    pub fn name(&mut self) -> Option<Name> {
+        let len = usize::from(self.u8()?);
+        Name::new(self.some(len)?).ok()
+    }
+    /// See [`put_bytes`].
+    pub fn bytes(&mut self) -> Option<Vec<u8>> {
+        let len = usize::from(self.u16()?);
+        Some(self.some(len)?.to_vec())
+    }
+    fn time(&mut self) -> Option<Time> {
+        Some(Time { seconds: self.u64()?.cast_signed(), nanoseconds: self.u32()? })
+    }
+    /// See [`put_attributes`].
+    pub fn attributes(&mut self) -> Option<Attributes> {
+        Some(Attributes {
+            mode: self.u32()?,
+            uid: self.u32()?,
+            gid: self.u32()?,
+            device: self.u32()?,
+            accessed: self.time()?,
+            modified: self.time()?,
+            changed: self.time()?,
+        })
     }
     /// See [`put_block`].
     pub fn block(&mut self) -> Option<LogicalBlock> {
@@ -227,27 +319,70 @@ mod test {
 
     #[test]
     fn batches_have_these_bytes() {
+        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        let time = |seconds| Time { seconds, nanoseconds: 9 };
+        let attributes = Attributes {
+            mode: 0o755,
+            uid: 2,
+            gid: 3,
+            device: 4,
+            accessed: time(5),
+            modified: time(-1),
+            changed: time(7),
+        };
         let records = [
-            Record::Create { file: 1, hint: 2, name: "a".to_owned() },
+            Record::Create { file: 1, kind: InodeKind::Symlink, hint: 2, attributes },
+            Record::Target { file: 1, bytes: b"/t".to_vec() },
+            Record::Link { folder: 1, name: name("a"), file: 1 },
             Record::Extent { file: 1, first: 5, count: 3 },
             Record::Size { file: 1, bytes: 700 },
-            Record::Rename { file: 1, name: "bc".to_owned() },
-            Record::Remove { file: 1 },
+            Record::Rename {
+                folder: 1,
+                name: name("a"),
+                to_folder: 1,
+                to_name: name("bc"),
+                is_exchange: true,
+            },
+            Record::Attributes { file: 1, attributes },
+            Record::Unlink { folder: 1, name: name("bc") },
         ];
         let mut bytes = Vec::new();
         records.iter().for_each(|record| record.encode(&mut bytes));
         let id = [1, 0, 0, 0, 0, 0, 0, 0];
+        let words = [0xed, 1, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0];
+        let times = [
+            [5, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0],
+            [255, 255, 255, 255, 255, 255, 255, 255, 9, 0, 0, 0],
+            [7, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0],
+        ]
+        .concat();
         let golden = [
             &[2][..],
             &id,
-            &[2, 1, b'a', 1],
+            &[3, 2],
+            &words,
+            &times,
+            &[3],
             &id,
-            &[5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 5],
+            &[2, 0, b'/', b't', 4],
             &id,
-            &[188, 2, 0, 0, 0, 0, 0, 0, 4],
+            &[1, b'a'],
             &id,
-            &[2, b'b', b'c', 3],
+            &[1],
             &id,
+            &[5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 7],
+            &id,
+            &[188, 2, 0, 0, 0, 0, 0, 0, 6],
+            &id,
+            &[1, b'a'],
+            &id,
+            &[2, b'b', b'c', 1, 8],
+            &id,
+            &words,
+            &times,
+            &[5],
+            &id,
+            &[2, b'b', b'c'],
         ];
         assert_eq!(bytes, golden.concat());
         assert_eq!(Record::decode_all(&bytes).unwrap(), records);
@@ -268,7 +403,7 @@ mod test {
         let first = header.encode(&bytes);
         assert_eq!(
             first[..24],
-            [b'D', b'C', b'F', b'B', 1, 0, 1, 0, 2, 1, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0]
+            [b'D', b'C', b'F', b'B', 2, 0, 1, 0, 2, 1, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0]
         );
         assert_eq!(Header::decode(&first).unwrap(), (header, &bytes[..]));
         for at in 0..IU_SIZE_BYTES {

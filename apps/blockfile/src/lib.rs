@@ -8,9 +8,14 @@
 //! Place in the flow: below an application's own layer of files (the VFS of SQLite), above [`diecut_blockspace::Client`]. All that
 //! touches the erase-block API is `blocks.rs`; `recover.rs` names the live blocks when it attaches.
 //!
+//! A name is an entry of a folder and stands for an inode; an inode may have several names. What has no name any more stays for
+//! those who hold it ([`Files::hold`]), in this process only: at the next attach it is gone. Paths ([`Files::create`],
+//! [`Files::find`], ...) are a layer above for applications that need no inodes.
+//!
 //! What it promises: what was written before [`Files::sync`] returned is there after the death of the application or of the
-//! server, and after a power cut. Of what came after, a prefix of batches is there; names and sizes change in order. A file
-//! that is cut and grows again has zeros in between.
+//! server, and after a power cut. Of what came after, a prefix of batches is there; names, sizes and attributes that were
+//! set change in order, a rename as one. Times of writes may be older than what was written. A file that is cut and grows again has
+//! zeros in between.
 //!
 //! Invariants:
 //! - An erase block is freed only when no file needs it and the checkpoint on flash covers every batch in it: a gap in the
@@ -27,15 +32,19 @@
 
 mod blocks;
 mod clean;
-mod folders;
 pub mod format;
+mod inode;
 mod map;
+mod paths;
 mod read;
 mod recover;
 mod store;
+mod tree;
 
-pub use folders::Child;
+pub use inode::{Attributes, InodeKind, Metadata, Name, ROOT, Time};
+pub use paths::Child;
 pub use store::{FileId, Files, HINTS, Statistics};
+pub use tree::{Entry, Made, Replace, TARGET_MAX_BYTES};
 
 use diecut_blockspace::BlockError;
 
@@ -60,12 +69,36 @@ pub enum FileError {
     /// The folder has something in it.
     #[error("the folder is not empty")]
     NotEmpty,
-    /// Longer than 255 bytes, or empty.
-    #[error("the name is empty or longer than 255 bytes")]
+    /// A part of the path is no folder.
+    #[error("not a folder")]
+    NotFolder,
+    /// What it was taken for it is not: it is a folder.
+    #[error("it is a folder")]
+    IsFolder,
+    /// Only files have bytes to read and to write.
+    #[error("not a file")]
+    NotFile,
+    /// A folder cannot become a part of itself.
+    #[error("a folder cannot be moved into itself")]
+    Inside,
+    /// More names than a number of them counts.
+    #[error("too many names of one file")]
+    TooManyLinks,
+    /// See [`Name`].
+    #[error("the name is empty, longer than 255 bytes, a dot, two dots, or has a slash or a zero in it")]
     Name,
     /// The vSSD holds no files.
     #[error("the vSSD holds no files yet")]
     NotFormatted,
+    /// Written by another version of this store.
+    #[error(
+        "the files are of version {found}, and this program reads version {} only: copy them with the program that wrote them",
+        format::VERSION
+    )]
+    Version {
+        /// Of the first batch that was seen.
+        found: u16,
+    },
     /// What is there makes no sense.
     #[error("damaged: {0}")]
     Damaged(&'static str),

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 pub(crate) struct View {
     pub bytes: u64,
     pub map: Map,
+    /// In the map.
+    pub mapped_ius: u64,
     pub dirty: BTreeMap<u64, Page>,
     /// On their way to flash; the map does not know where yet.
     pub leaving: BTreeMap<u64, Page>,

@@ -2,7 +2,8 @@
 
 use crate::FileError;
 use crate::blocks::{Blocks, PURPOSE_CHECKPOINT, PURPOSE_LOG};
-use crate::format::{Header, Kind, Reader, Record};
+use crate::format::{Header, Kind, Reader, Record, VERSION};
+use crate::inode::{Attributes, InodeKind, ROOT};
 use crate::map::Place;
 use crate::store::{Files, State, Statistics};
 use diecut_blockspace::wire::Status;
@@ -50,7 +51,7 @@ impl Files {
     /// Opens what is there.
     ///
     /// # Errors
-    /// [`FileError::NotFormatted`] if there is nothing, [`FileError::Damaged`], the server.
+    /// [`FileError::NotFormatted`] if there is nothing, [`FileError::Version`], [`FileError::Damaged`], the server.
     pub fn open(client: Arc<Client>) -> Result<Files, FileError> {
         let mut state = State::empty(Arc::clone(&client))?;
         let held = client.held_blocks()?;
@@ -67,6 +68,8 @@ impl Files {
         };
         let known = state.load(&checkpoint).ok_or(FileError::Damaged("the checkpoint"))?;
         let needed = state.replay(of(PURPOSE_LOG).filter(|block| !known.contains(block)))?;
+        // Held by who is gone, or made and not named before the end.
+        state.end_unnamed();
         let live = state.blocks.uses.iter().filter(|(_, known)| known.live > 0).map(|(block, _)| *block);
         // A batch with nothing live must stay until a checkpoint covers it: the next replay would end there.
         let mut keep: BTreeSet<LogicalBlock> = live.chain(needed).collect();
@@ -85,22 +88,26 @@ impl Files {
 
 impl State {
     fn empty(client: Arc<Client>) -> Result<State, FileError> {
-        Ok(State {
+        let mut state = State {
             blocks: Blocks::new(client)?,
             views: Arc::default(),
-            files: BTreeMap::new(),
-            names: BTreeMap::new(),
-            next_file: 1,
+            inodes: BTreeMap::new(),
+            extents: 0,
+            named_bytes: 0,
+            next_file: ROOT.0 + 1,
             next_sequence: 1,
             checkpoint_number: 0,
             pending: Vec::new(),
+            touched: BTreeSet::new(),
             dirty_files: BTreeSet::new(),
             dirty_ius: 0,
             fresh_ius: 0,
             live_ius: 0,
             has_failed: false,
             statistics: Statistics::default(),
-        })
+        };
+        state.create(ROOT.0, InodeKind::Folder, 0, Attributes::new(0o755, 0, 0));
+        Ok(state)
     }
 
     /// The batches of a block, up to where it ends or makes no sense.
@@ -112,7 +119,13 @@ impl State {
             if !self.can_read(Place { block, iu }, &mut first)? {
                 break;
             }
-            let Some((header, records)) = Header::decode(&first) else { break };
+            let Some((header, records)) = Header::decode(&first) else {
+                // Whatever else it says, it is not to be written over.
+                match Header::version_of(&first) {
+                    Some(found) if found != VERSION => return Err(FileError::Version { found }),
+                    _ => break,
+                }
+            };
             let (ius, unit) = (header.ius, self.blocks.unit_ius());
             if ius == 0 || ius > self.blocks.block_ius() - iu || !ius.is_multiple_of(unit) {
                 break;
@@ -172,17 +185,26 @@ impl State {
         let mut reader = Reader(bytes);
         self.next_sequence = reader.u64()?.checked_add(1)?;
         self.next_file = reader.u64()?;
+        let mut entries = Vec::new();
         for _ in 0..reader.u32()? {
-            let (file, size, hint) = (reader.u64()?, reader.u64()?, reader.u8()?);
-            self.create(file, hint, &reader.name()?);
+            let (file, kind, hint) = (reader.u64()?, InodeKind::decode(reader.u8()?)?, reader.u8()?);
+            self.create(file, kind, hint, reader.attributes()?);
+            let size = reader.u64()?;
+            self.add_target(file, &reader.bytes()?).ok()?;
             for _ in 0..reader.u32()? {
                 let (first, count, place) = (reader.u64()?, reader.u32()?, reader.place()?);
                 self.blocks.uses.entry(place.block).or_default();
                 self.place(file, first, count, place);
             }
-            let known = self.files.get_mut(&file)?;
+            let known = self.inodes.get_mut(&file)?;
             known.logged_bytes = size;
             known.view.change().bytes = size;
+            for _ in 0..reader.u32()? {
+                entries.push((file, reader.name()?, reader.u64()?));
+            }
+        }
+        for (folder, name, file) in entries {
+            self.link(folder, &name, file).ok()?;
         }
         let mut closed = BTreeSet::new();
         for _ in 0..reader.u32()? {
@@ -222,7 +244,7 @@ impl State {
             let Some(found) = whole else { break };
             let records = Record::decode_all(&found.records).ok_or(FileError::Damaged("a record"))?;
             needed.insert(found.data.block);
-            self.apply(&records, found.data);
+            self.apply(&records, found.data).map_err(|_| FileError::Damaged("a record of the log"))?;
             self.next_sequence += 1;
         }
         // What lies behind a gap must never be taken for something new.
@@ -230,22 +252,35 @@ impl State {
         Ok(needed)
     }
 
-    fn apply(&mut self, records: &[Record], mut data: Place) {
+    /// Names are those of what is there; of something that lost its last name, more may follow.
+    fn apply(&mut self, records: &[Record], mut data: Place) -> Result<(), FileError> {
         for record in records {
             match record {
                 Record::Extent { file, first, count } => {
                     self.place(*file, *first, *count, data);
                     data.iu += count;
                 }
-                Record::Create { file, hint, name } => {
-                    self.create(*file, *hint, name);
-                    self.next_file = self.next_file.max(file + 1);
+                Record::Create { file, kind, hint, attributes } => {
+                    if self.inodes.contains_key(file) {
+                        return Err(FileError::Exists);
+                    }
+                    self.create(*file, *kind, *hint, *attributes);
+                    self.next_file = self.next_file.max(file.saturating_add(1));
                 }
-                Record::Remove { file } => self.remove(*file),
-                Record::Rename { file, name } if self.files.contains_key(file) => self.rename(*file, name),
-                Record::Rename { .. } => {}
+                Record::Target { file, bytes } => self.add_target(*file, bytes)?,
+                Record::Link { folder, name, file } => self.link(*folder, name, *file)?,
+                Record::Unlink { folder, name } => drop(self.unlink(*folder, name)?),
+                Record::Rename { folder, name, to_folder, to_name, is_exchange } => {
+                    self.rename((*folder, name), (*to_folder, to_name), *is_exchange)?;
+                }
                 Record::Size { file, bytes } => self.resize(*file, *bytes),
+                Record::Attributes { file, attributes } => {
+                    if let Some(inode) = self.inodes.get_mut(file) {
+                        inode.attributes = *attributes;
+                    }
+                }
             }
         }
+        Ok(())
     }
 }

@@ -1,17 +1,18 @@
-//! Files: names, sizes, writes that gather in memory, reads.
+//! Files: sizes, writes that gather in memory, batches that go out.
 
 use crate::FileError;
 use crate::blocks::{Batch, Blocks, COLD};
-use crate::format::{Header, Kind, NAME_MAX_BYTES, RECORDS_MAX_BYTES, Record};
+use crate::format::{Header, Kind, RECORDS_MAX_BYTES, Record};
+use crate::inode::{Inode, InodeKind};
 use crate::map::{Extent, Place};
-use crate::read::{SharedView, Views};
+use crate::read::{View, Views};
 use diecut_blockspace::{Client, LogicalBlock};
 use diecut_units::IU_SIZE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A file, for as long as it exists; numbers are not used again.
+/// Number of an inode, for as long as it exists; numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
@@ -26,16 +27,6 @@ const PIECE_BYTES: usize = 64 << 10;
 const EXTENT_SIZE_BYTES: usize = 21;
 
 pub(crate) type Page = Box<[u8; IU_SIZE_BYTES]>;
-
-#[derive(Debug, Default)]
-pub(crate) struct File {
-    pub name: String,
-    pub hint: u8,
-    /// Size as flash knows it, or the records that wait.
-    pub logged_bytes: u64,
-    /// What it holds; changed with the store's lock only.
-    pub view: SharedView,
-}
 
 /// What a store has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,12 +50,17 @@ pub struct Statistics {
 pub(crate) struct State {
     pub blocks: Blocks,
     pub views: Arc<Views>,
-    pub files: BTreeMap<u64, File>,
-    pub names: BTreeMap<String, u64>,
+    pub inodes: BTreeMap<u64, Inode>,
+    /// Of all inodes together.
+    pub extents: usize,
+    /// What inodes take in a checkpoint, with names and paths of symlinks, without extents.
+    pub named_bytes: usize,
     pub next_file: u64,
     pub next_sequence: u64,
     pub checkpoint_number: u64,
     pub pending: Vec<Record>,
+    /// Inodes with times that flash does not know.
+    pub touched: BTreeSet<u64>,
     pub dirty_files: BTreeSet<u64>,
     pub dirty_ius: u64,
     /// Of those, IUs that are not on flash yet.
@@ -96,7 +92,10 @@ impl Files {
     }
 
     /// Runs something that talks to the server: after an error nothing goes on.
-    fn try_with<T>(&self, body: impl FnOnce(&mut State) -> Result<T, FileError>) -> Result<T, FileError> {
+    pub(crate) fn try_with<T>(
+        &self,
+        body: impl FnOnce(&mut State) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
         let mut state = self.lock()?;
         let outcome = body(&mut state);
         if matches!(outcome, Err(FileError::Block(_) | FileError::Failed | FileError::Damaged(_))) {
@@ -106,25 +105,6 @@ impl Files {
         outcome
     }
 
-    /// Makes an empty file. `hint` below [`HINTS`]: files of one hint share erase blocks, so those that live about as long should.
-    ///
-    /// # Errors
-    /// [`FileError::Exists`], [`FileError::Name`].
-    pub fn create(&self, name: &str, hint: u8) -> Result<FileId, FileError> {
-        let mut state = self.lock()?;
-        if name.is_empty() || name.len() > NAME_MAX_BYTES {
-            return Err(FileError::Name);
-        }
-        if state.names.contains_key(name) || state.names.contains_key(&format!("{name}/")) {
-            return Err(FileError::Exists);
-        }
-        let (file, hint) = (state.next_file, hint.min(HINTS - 1));
-        state.next_file += 1;
-        state.create(file, hint, name);
-        state.pending.push(Record::Create { file, hint, name: name.to_owned() });
-        Ok(FileId(file))
-    }
-
     /// Another hint, for what is written from now on. A hint that is changed after the name of the file became durable is kept by
     /// the next checkpoint.
     ///
@@ -132,7 +112,7 @@ impl Files {
     /// [`FileError::NotFound`].
     pub fn set_hint(&self, file: FileId, hint: u8) -> Result<(), FileError> {
         let (mut state, hint) = (self.lock()?, hint.min(HINTS - 1));
-        state.file(file.0)?.hint = hint;
+        state.inode_mut(file.0)?.hint = hint;
         let waits = state.pending.iter_mut().rev();
         for record in waits {
             if let Record::Create { file: created, hint: before, .. } = record
@@ -145,61 +125,15 @@ impl Files {
         Ok(())
     }
 
-    /// The file of a name.
-    ///
-    /// # Errors
-    /// After a failure.
-    pub fn find(&self, name: &str) -> Result<Option<FileId>, FileError> {
-        Ok(self.lock()?.names.get(name).copied().map(FileId))
-    }
-
-    /// All names, in order, with sizes.
-    ///
-    /// # Errors
-    /// After a failure.
-    pub fn list(&self) -> Result<Vec<(String, u64)>, FileError> {
-        let state = self.lock()?;
-        Ok(state
-            .names
-            .iter()
-            .map(|(name, file)| (name.clone(), state.files[file].view.look().bytes))
-            .collect())
-    }
-
-    /// Removes a file.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`].
-    pub fn remove(&self, name: &str) -> Result<(), FileError> {
-        let mut state = self.lock()?;
-        let file = *state.names.get(name).ok_or(FileError::NotFound)?;
-        state.remove(file);
-        state.pending.push(Record::Remove { file });
-        Ok(())
-    }
-
-    /// Gives a file another name; whoever had that name is removed.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`], [`FileError::Name`].
-    pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
-        let mut state = self.lock()?;
-        if to.is_empty() || to.len() > NAME_MAX_BYTES {
-            return Err(FileError::Name);
-        }
-        let file = *state.names.get(from).ok_or(FileError::NotFound)?;
-        state.rename(file, to);
-        state.pending.push(Record::Rename { file, name: to.to_owned() });
-        Ok(())
-    }
-
     /// Writes; the file grows where it must. In memory until [`Files::sync`], or until much has gathered.
     ///
     /// # Errors
-    /// [`FileError::NoSpace`] (nothing is written then), [`FileError::NotFound`], the server.
+    /// [`FileError::NoSpace`] (nothing is written then), [`FileError::NotFound`], [`FileError::NotFile`], the server.
     pub fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         self.try_with(|state| {
-            state.file(file.0)?;
+            if state.inode(file.0)?.kind != InodeKind::File {
+                return Err(FileError::NotFile);
+            }
             let end = offset.checked_add(bytes.len() as u64).ok_or(FileError::NoSpace)?;
             let more = state.missing(file.0, offset / IU, end.div_ceil(IU));
             if more > 0 && state.live_ius + state.fresh_ius + more > state.capacity_ius() {
@@ -211,6 +145,7 @@ impl Files {
                 }
                 state.write(file.0, offset + (at * PIECE_BYTES) as u64, piece)?;
             }
+            state.touch(file.0, true);
             Ok(())
         })
     }
@@ -218,9 +153,16 @@ impl Files {
     /// Cuts a file, or lets it grow with zeros.
     ///
     /// # Errors
-    /// [`FileError::NotFound`], the medium.
+    /// [`FileError::NotFound`], [`FileError::NotFile`], the medium.
     pub fn set_size(&self, file: FileId, bytes: u64) -> Result<(), FileError> {
-        self.try_with(|state| state.set_size(file.0, bytes))
+        self.try_with(|state| {
+            if state.inode(file.0)?.kind != InodeKind::File {
+                return Err(FileError::NotFile);
+            }
+            state.set_size(file.0, bytes)?;
+            state.touch(file.0, true);
+            Ok(())
+        })
     }
 
     /// Waits until everything written so far, to all files, is durable.
@@ -258,43 +200,9 @@ impl Files {
 }
 
 impl State {
-    pub fn file(&mut self, file: u64) -> Result<&mut File, FileError> {
-        self.files.get_mut(&file).ok_or(FileError::NotFound)
-    }
-
-    pub fn create(&mut self, file: u64, hint: u8, name: &str) {
-        self.names.insert(name.to_owned(), file);
-        let created = File { name: name.to_owned(), hint, ..File::default() };
-        self.views.add(file, created.view.clone());
-        self.files.insert(file, created);
-    }
-
-    pub fn remove(&mut self, file: u64) {
-        self.cut(file, 0);
-        if let Some(gone) = self.files.remove(&file) {
-            self.names.remove(&gone.name);
-            gone.view.change().is_gone = true;
-            self.views.remove(file);
-        }
-        self.dirty_files.remove(&file);
-    }
-
-    pub fn rename(&mut self, file: u64, name: &str) {
-        if self.files[&file].name == name {
-            return;
-        }
-        if let Some(&other) = self.names.get(name) {
-            self.remove(other);
-        }
-        let renamed = self.files.get_mut(&file).expect("looked up by the caller");
-        let before = std::mem::replace(&mut renamed.name, name.to_owned());
-        self.names.remove(&before);
-        self.names.insert(name.to_owned(), file);
-    }
-
     /// How many of the IUs of a file are nowhere yet.
     fn missing(&self, file: u64, first: u64, end: u64) -> u64 {
-        let Some(known) = self.files.get(&file) else { return 0 };
+        let Some(known) = self.inodes.get(&file) else { return 0 };
         let known = known.view.look();
         let (mut iu, mut missing) = (first, 0);
         while iu < end {
@@ -311,23 +219,27 @@ impl State {
     }
 
     /// Forgets what is from an IU on.
-    fn cut(&mut self, file: u64, first: u64) {
-        let Some(known) = self.files.get(&file) else { return };
+    pub fn cut(&mut self, file: u64, first: u64) {
+        let Some(known) = self.inodes.get(&file) else { return };
         let mut known = known.view.change();
         let dirty = known.dirty.split_off(&first);
         self.dirty_ius -= dirty.len() as u64;
         self.fresh_ius -= dirty.keys().filter(|iu| known.map.find(**iu).is_err()).count() as u64;
         let (blocks, live) = (&mut self.blocks, &mut self.live_ius);
-        known.map.cut(first, u64::MAX, &mut |block, ius| {
+        self.extents -= known.map.len();
+        let View { map, mapped_ius, .. } = &mut *known;
+        map.cut(first, u64::MAX, &mut |block, ius| {
             blocks.lose(block, ius);
             *live -= u64::from(ius);
+            *mapped_ius -= u64::from(ius);
         });
+        self.extents += known.map.len();
     }
 
     /// As on flash: sizes in records, and what a file has beyond is no more.
     pub fn resize(&mut self, file: u64, bytes: u64) {
         self.cut(file, bytes.div_ceil(IU));
-        if let Some(known) = self.files.get_mut(&file) {
+        if let Some(known) = self.inodes.get_mut(&file) {
             known.logged_bytes = bytes;
             known.view.change().bytes = bytes;
         }
@@ -335,19 +247,24 @@ impl State {
 
     /// The `count` IUs from `first` on are at `place`.
     pub fn place(&mut self, file: u64, first: u64, count: u32, place: Place) {
-        let Some(known) = self.files.get(&file) else { return };
+        let Some(known) = self.inodes.get(&file) else { return };
         let mut known = known.view.change();
         let (blocks, live) = (&mut self.blocks, &mut self.live_ius);
         blocks.gain(place.block, count);
         *live += u64::from(count);
-        known.map.insert(first, Extent { count, place }, &mut |block: LogicalBlock, ius| {
+        self.extents -= known.map.len();
+        known.mapped_ius += u64::from(count);
+        let View { map, mapped_ius, .. } = &mut *known;
+        map.insert(first, Extent { count, place }, &mut |block: LogicalBlock, ius| {
             blocks.lose(block, ius);
             *live -= u64::from(ius);
+            *mapped_ius -= u64::from(ius);
         });
+        self.extents += known.map.len();
     }
 
     fn set_size(&mut self, file: u64, bytes: u64) -> Result<(), FileError> {
-        let before = self.file(file)?.view.look().bytes;
+        let before = self.inode_mut(file)?.view.look().bytes;
         if bytes < before {
             // What the last IU has beyond the end must read as zeros if the file grows again.
             let within = (bytes % IU) as usize;
@@ -358,7 +275,7 @@ impl State {
             }
             self.resize(file, bytes);
         } else if bytes > before {
-            let known = self.file(file)?;
+            let known = self.inode_mut(file)?;
             known.logged_bytes = bytes;
             known.view.change().bytes = bytes;
         } else {
@@ -371,7 +288,7 @@ impl State {
 
     /// Content of an IU.
     fn page(&mut self, file: u64, iu: u64) -> Result<Page, FileError> {
-        let known = self.files.get(&file).ok_or(FileError::NotFound)?.view.look();
+        let known = self.inodes.get(&file).ok_or(FileError::NotFound)?.view.look();
         if let Some(page) = known.dirty.get(&iu) {
             return Ok(page.clone());
         }
@@ -383,7 +300,7 @@ impl State {
     }
 
     fn put_page(&mut self, file: u64, iu: u64, page: Page) {
-        let mut known = self.files[&file].view.change();
+        let mut known = self.inodes[&file].view.change();
         if known.dirty.insert(iu, page).is_none() {
             self.dirty_ius += 1;
             self.fresh_ius += u64::from(known.map.find(iu).is_err());
@@ -400,7 +317,7 @@ impl State {
             let part = (bytes.len() - done).min(IU_SIZE_BYTES - within);
             let piece = &bytes[done..done + part];
             done += part;
-            if let Some(page) = self.file(file)?.view.change().dirty.get_mut(&iu) {
+            if let Some(page) = self.inode_mut(file)?.view.change().dirty.get_mut(&iu) {
                 page[within..within + part].copy_from_slice(piece);
                 continue;
             }
@@ -409,7 +326,7 @@ impl State {
             page[within..within + part].copy_from_slice(piece);
             self.put_page(file, iu, page);
         }
-        let known = self.file(file)?;
+        let known = self.inode_mut(file)?;
         let mut view = known.view.change();
         view.bytes = view.bytes.max(end);
         let is_longer = view.bytes != known.logged_bytes;
@@ -423,7 +340,7 @@ impl State {
 
     /// All that waits goes out, names and sizes first; what is appended is durable but for what `make_all_safe` does.
     pub fn flush(&mut self) -> Result<(), FileError> {
-        if self.pending.is_empty() && self.dirty_files.is_empty() {
+        if self.pending.is_empty() && self.dirty_files.is_empty() && self.touched.is_empty() {
             return Ok(());
         }
         self.make_room()?;
@@ -433,7 +350,7 @@ impl State {
         }
         let mut leaving = Vec::new();
         for file in std::mem::take(&mut self.dirty_files) {
-            let Some(known) = self.files.get_mut(&file) else { continue };
+            let Some(known) = self.inodes.get_mut(&file) else { continue };
             let stream = usize::from(known.hint);
             let mut view = known.view.change();
             for (iu, page) in &view.dirty {
@@ -448,6 +365,10 @@ impl State {
             }
             drop(view);
             leaving.push(known.view.clone());
+        }
+        for file in std::mem::take(&mut self.touched) {
+            let Some(known) = self.inodes.get(&file) else { continue };
+            gathering.add_record_to_last(Record::Attributes { file, attributes: known.attributes });
         }
         (self.dirty_ius, self.fresh_ius) = (0, 0);
         self.write_out(gathering)?;
@@ -542,6 +463,12 @@ impl Gathering {
         let plan = self.plan(stream, bytes.len(), 0);
         plan.record_bytes += bytes.len();
         plan.records.push(record);
+    }
+
+    /// Wherever the last one goes: for what says nothing about the life of something.
+    fn add_record_to_last(&mut self, record: Record) {
+        let stream = self.plans.last().map_or(0, |plan| plan.stream);
+        self.add_record(stream, record);
     }
 
     pub fn add_page(&mut self, stream: usize, file: u64, iu: u64, page: &[u8]) {

@@ -2,19 +2,25 @@
 //! operations against files in memory. After an end, what was synced must be there, and each IU of what came after is one that
 //! the files had since. Bugs that were planted, each seen failing here: a sync that does not fill behind itself, blocks of batches
 //! after the checkpoint that are not kept at an attach, no zeros behind the end of a file that was cut, a file set to the size it has
-//! whose growth is not logged, parts of extents that are not counted as freed, a checkpoint with sizes of what waits.
+//! whose growth is not logged, parts of extents that are not counted as freed, a checkpoint with sizes of what waits; of names: links,
+//! paths of symlinks or times that are not logged, exchanges that are replayed as renames, holders that do not count, inodes without a
+//! name that stay after an attach, folders in themselves, names in folders that are gone.
 
-use diecut_blockfile::{Child, FileError, FileId, Files, HINTS};
-use diecut_blockspace::BlockError;
+use diecut_blockfile::format::{Header, Kind};
+use diecut_blockfile::{
+    Attributes, Child, FileError, FileId, Files, HINTS, InodeKind, Made, Name, ROOT, Replace, Time,
+};
 use diecut_blockspace::embedded::{Embedded, Ending};
+use diecut_blockspace::{BlockError, Purpose, UnitIndex};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+#[path = "model/oracle.rs"]
+mod oracle;
+use oracle::{Model, Node, try_whole, whole};
+
 type Random = Xoshiro256PlusPlus;
-/// Content by name.
-type Model = BTreeMap<String, Vec<u8>>;
 
 fn open(device: &Embedded, ending: Ending) -> Result<Files, FileError> {
     let client = device.attach_until(ending).map_err(|_| FileError::Block(BlockError::ServerGone))?;
@@ -31,6 +37,14 @@ fn fill(random: &mut Random, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Where a name is made.
+fn place(files: &Files, path: &str) -> (FileId, Name) {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let parts = folder.split('/').filter(|part| !part.is_empty());
+    let folder = parts.fold(ROOT, |folder, part| files.lookup(folder, part.as_bytes()).unwrap().unwrap());
+    (folder, Name::new(name.as_bytes()).unwrap())
+}
+
 /// One random operation on the files and on the model.
 fn step(
     files: &Files,
@@ -38,42 +52,141 @@ fn step(
     random: &mut Random,
     file_bytes_max: usize,
 ) -> Result<(), FileError> {
-    let name = format!("file-{}", random.random_range(0..6));
-    let file = files.find(&name)?;
-    assert_eq!(file.is_some(), model.contains_key(&name));
+    if random.random_range(0..3) == 0 {
+        return step_of_names(files, model, random);
+    }
+    let name = model.some_path(random, "file", 4);
+    let (folder, last) = place(files, &name);
+    let file = files.lookup(folder, last.bytes())?;
+    assert_eq!(file.map(|file| file.0), model.entries.get(&name).copied());
+    // Names are exchanged, too.
+    if file.is_some_and(|file| model.inodes[&file.0].kind != InodeKind::File) {
+        return Ok(());
+    }
     match (random.random_range(0..20), file) {
         (_, None) => {
-            files.create(&name, random.random_range(0..HINTS))?;
-            model.insert(name, Vec::new());
+            let file = files.create(&name, random.random_range(0..HINTS))?;
+            model.add(name, file, InodeKind::File, 0o644, Vec::new());
         }
-        (0, Some(_)) => {
+        (0, Some(file)) => {
+            // What has no name is still there for those who hold it.
+            files.hold(file)?;
             files.remove(&name)?;
-            model.remove(&name);
+            let content = model.inodes[&file.0].bytes.clone();
+            model.unlink(&name);
+            check_some(files, file, &content, random)?;
+            let bytes = fill(random, 9000);
+            if let Some(node) = model.inodes.get_mut(&file.0) {
+                node.bytes.extend(&bytes);
+            }
+            files.write(file, content.len() as u64, &bytes)?;
+            if random.random() {
+                files.checkpoint()?;
+            }
+            check_some(files, file, &[content, bytes].concat(), random)?;
+            files.release(file, 1)?;
+            if !model.inodes.contains_key(&file.0) {
+                assert_eq!(files.size(file), Err(FileError::NotFound));
+            }
         }
         (1, Some(_)) => {
-            let other = format!("file-{}", random.random_range(0..6));
-            files.rename(&name, &other)?;
-            let content = model.remove(&name).unwrap();
-            model.insert(other, content);
+            let other = model.some_path(random, "file", 4);
+            assert_eq!(files.rename(&name, &other), model.rename(&name, &other, Replace::Yes));
         }
         (2, Some(file)) => {
             let same = random.random_range(0..3) == 0;
-            let size = if same { model[&name].len() } else { random.random_range(0..file_bytes_max / 2) };
-            model.get_mut(&name).unwrap().resize(size, 0);
+            let content = &mut model.inodes.get_mut(&file.0).unwrap().bytes;
+            let size = if same { content.len() } else { random.random_range(0..file_bytes_max / 2) };
+            content.resize(size, 0);
             files.set_size(file, size as u64)?;
         }
         (3, Some(file)) => files.set_hint(file, random.random_range(0..HINTS))?,
-        (4..9, Some(file)) => check_some(files, file, &model[&name], random)?,
+        (4..9, Some(file)) => check_some(files, file, &model.inodes[&file.0].bytes, random)?,
         (_, Some(file)) => {
             let offset = random.random_range(0..file_bytes_max / 2);
             let len = if random.random_range(0..4) == 0 { 40_000 } else { 5_000 };
             let len = random.random_range(1..len);
             let bytes = fill(random, len);
             // First in the model: a part of a write that fails may be there.
-            let content = model.get_mut(&name).unwrap();
+            let content = &mut model.inodes.get_mut(&file.0).unwrap().bytes;
             content.resize(content.len().max(offset + bytes.len()), 0);
             content[offset..offset + bytes.len()].copy_from_slice(&bytes);
             files.write(file, offset as u64, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// One random operation on names, links and attributes, which must end as it does in the model.
+fn step_of_names(files: &Files, model: &mut Model, random: &mut Random) -> Result<(), FileError> {
+    let any = |model: &Model, random: &mut Random| {
+        let stem = ["file", "dir", "symlink"][random.random_range(0..3)];
+        model.some_path(random, stem, 3)
+    };
+    match random.random_range(0..12) {
+        0..2 => {
+            let path = model.some_path(random, "dir", 3);
+            let (folder, name) = place(files, &path);
+            let attributes = Attributes::new(0o755, 0, 0);
+            let made = Made { kind: InodeKind::Folder, hint: 0, attributes, target: &[] };
+            match files.make(folder, &name, made) {
+                Ok(made) => model.add(path, made.file, InodeKind::Folder, 0o755, Vec::new()),
+                Err(error) => {
+                    assert_eq!(error, FileError::Exists);
+                    assert!(model.entries.contains_key(&path));
+                }
+            }
+        }
+        2 => {
+            let path = any(model, random);
+            assert_eq!(files.remove_folder(&path), model.remove_folder(&path));
+        }
+        3..6 => {
+            let (from, to) = (any(model, random), any(model, random));
+            let replace = [Replace::Yes, Replace::No, Replace::Exchange][random.random_range(0..3)];
+            let (from_place, to_place) = (place(files, &from), place(files, &to));
+            let outcome =
+                files.rename_entry((from_place.0, &from_place.1), (to_place.0, &to_place.1), replace);
+            assert_eq!(outcome, model.rename(&from, &to, replace), "{from} to {to}, {replace:?}");
+        }
+        6..8 => {
+            let (from, to) = (any(model, random), any(model, random));
+            assert_eq!(files.link_path(&from, &to), model.link(&from, &to), "{from} to {to}");
+        }
+        8 => {
+            let path = model.some_path(random, "symlink", 3);
+            let (folder, name) = place(files, &path);
+            // Longer than one record of it.
+            let target = vec![b'x'; random.random_range(1..4096)];
+            let attributes = Attributes::new(0o777, 0, 0);
+            let made = Made { kind: InodeKind::Symlink, hint: 0, attributes, target: &target };
+            match files.make(folder, &name, made) {
+                Ok(made) => {
+                    assert_eq!(made.size_bytes, target.len() as u64);
+                    model.add(path, made.file, InodeKind::Symlink, 0o777, target);
+                }
+                Err(error) => {
+                    assert_eq!(error, FileError::Exists);
+                    if model.inodes[&model.entries[&path]].kind == InodeKind::Folder {
+                        assert_eq!(files.unlink(folder, &name), Err(FileError::IsFolder));
+                    } else {
+                        files.unlink(folder, &name)?;
+                        model.unlink(&path);
+                    }
+                }
+            }
+        }
+        _ => {
+            let path = any(model, random);
+            if let Some(file) = model.entries.get(&path) {
+                let (mode, seconds) = (random.random_range(0..0o7777), random.random::<i64>() / 4);
+                files.set_attributes(FileId(*file), |attributes| {
+                    attributes.mode = mode;
+                    attributes.accessed = Time { seconds, nanoseconds: 5 };
+                })?;
+                let node = model.inodes.get_mut(file).unwrap();
+                (node.mode, node.accessed_seconds) = (mode, Some(seconds));
+            }
         }
     }
     Ok(())
@@ -91,23 +204,12 @@ fn check_some(files: &Files, file: FileId, content: &[u8], random: &mut Random) 
     Ok(())
 }
 
-fn whole(files: &Files) -> Model {
-    let mut model = Model::new();
-    for (name, size) in files.list().unwrap() {
-        let mut bytes = vec![0xee; size as usize];
-        let file = files.find(&name).unwrap().unwrap();
-        assert_eq!(files.read(file, 0, &mut bytes).unwrap(), bytes.len());
-        model.insert(name, bytes);
-    }
-    model
-}
-
 #[test]
 fn files_hold_what_was_written_over_attachments_and_cleaning() {
     for seed in 0..3 {
         let device = Embedded::with_seed("tiny", seed).unwrap();
         let mut random = Random::seed_from_u64(seed);
-        let mut model = Model::new();
+        let mut model = Model::default();
         let mut freed = 0;
         for round in 0..4 {
             let files = open(&device, Ending::Never).unwrap();
@@ -175,13 +277,13 @@ fn folders_hold_what_was_put_into_them() {
         child("a", false),
         child("b", false),
         child("empty", true),
-        child("sub.x", false),
         child("sub", true),
+        child("sub.x", false),
     ];
     assert_eq!(files.children("/db").unwrap(), inside);
     assert_eq!(files.children("/db/").unwrap(), inside);
     assert_eq!(files.children("/db/sub").unwrap(), [child("c", false), child("d", false)]);
-    assert_eq!(files.children("/").unwrap(), [child("d", true), child("db-1", false), child("db", true)]);
+    assert_eq!(files.children("/").unwrap(), [child("d", true), child("db", true), child("db-1", false)]);
     assert_eq!(files.children("/nowhere").unwrap(), []);
     assert!(files.has_folder("/").unwrap() && files.has_folder("/db/sub").unwrap());
     assert!(!files.has_folder("/db/a").unwrap());
@@ -190,6 +292,151 @@ fn folders_hold_what_was_put_into_them() {
     assert_eq!(files.remove_folder("/db/empty"), Err(FileError::NotFound));
     files.rename("/db/a", "/d/a").unwrap();
     assert_eq!(files.children("/d").unwrap(), [child("a", false)]);
+    // With what is in it.
+    files.rename("/db/sub", "/d/moved").unwrap();
+    assert_eq!(files.children("/d/moved").unwrap(), [child("c", false), child("d", false)]);
+    assert!(files.find("/db/sub/c").unwrap().is_none() && files.find("/d/moved/c").unwrap().is_some());
+    assert_eq!(files.rename("/d", "/d/moved/d"), Err(FileError::Inside));
+}
+
+#[test]
+fn what_was_removed_stays_for_holders_and_goes_at_the_next_attach() {
+    let device = Embedded::new("tiny").unwrap();
+    let files = open(&device, Ending::Never).unwrap();
+    let live = |files: &Files| {
+        files.checkpoint().unwrap();
+        files.statistics().unwrap().live_bytes
+    };
+    let (empty, file) = (live(&files), files.create("a", 0).unwrap());
+    files.hold(file).unwrap();
+    files.hold(file).unwrap();
+    files.write(file, 0, &[7; 500_000]).unwrap();
+    files.remove("a").unwrap();
+    assert_eq!(files.metadata(file).unwrap().links, 0);
+    assert!((500_000..600_000).contains(&files.metadata(file).unwrap().allocated_bytes));
+    files.sync().unwrap();
+    files.set_size(file, 100_000).unwrap();
+    assert!((100_000..110_000).contains(&files.metadata(file).unwrap().allocated_bytes));
+    files.write(file, 0, &[7; 500_000]).unwrap();
+    // It gets no name again, either.
+    assert_eq!(files.link(file, ROOT, &Name::new(b"b").unwrap()), Err(FileError::NotFound));
+    files.release(file, 1).unwrap();
+    assert!(live(&files) >= empty + 500_000);
+    files.write(file, 0, &[8; 500_000]).unwrap();
+    let mut bytes = vec![0; 500_000];
+    assert_eq!(files.read(file, 0, &mut bytes), Ok(bytes.len()));
+    assert!(bytes.iter().all(|byte| *byte == 8));
+    files.release(file, 1).unwrap();
+    assert_eq!(files.metadata(file), Err(FileError::NotFound));
+    assert_eq!(live(&files), empty);
+    // Nothing gets a name in a folder without one.
+    files.make_folder("d").unwrap();
+    let folder = files.lookup(ROOT, b"d").unwrap().unwrap();
+    files.hold(folder).unwrap();
+    files.remove_folder("d").unwrap();
+    let other = files.create("a", 0).unwrap();
+    let name = Name::new(b"a").unwrap();
+    let attributes = Attributes::new(0o644, 0, 0);
+    let made = Made { kind: InodeKind::File, hint: 0, attributes, target: &[] };
+    assert_eq!(files.make(folder, &name, made), Err(FileError::NotFound));
+    assert_eq!(files.link(other, folder, &name), Err(FileError::NotFound));
+    assert_eq!(files.rename_entry((ROOT, &name), (folder, &name), Replace::Yes), Err(FileError::NotFound));
+    files.remove("a").unwrap();
+    drop(files);
+    // Once more, over an attach, in the log and in a checkpoint.
+    for is_in_checkpoint in [false, true] {
+        let files = open(&device, Ending::Never).unwrap();
+        let file = files.create("a", 0).unwrap();
+        files.hold(file).unwrap();
+        files.write(file, 0, &[9; 500_000]).unwrap();
+        files.sync().unwrap();
+        files.remove("a").unwrap();
+        files.write(file, 100_000, &[10; 100_000]).unwrap();
+        if is_in_checkpoint {
+            files.checkpoint().unwrap()
+        } else {
+            files.sync().unwrap()
+        }
+        drop(files);
+        let files = open(&device, Ending::Never).unwrap();
+        assert_eq!(files.metadata(file), Err(FileError::NotFound));
+        assert_eq!(live(&files), empty);
+    }
+}
+
+#[test]
+fn times_follow_what_was_done_and_last() {
+    let device = Embedded::new("tiny").unwrap();
+    let files = open(&device, Ending::Never).unwrap();
+    let file = files.create("d/a", 0).unwrap();
+    let folder = files.lookup(ROOT, b"d").unwrap().unwrap();
+    let old = Time { seconds: -5, nanoseconds: 7 };
+    let age = |file| {
+        let set = |attributes: &mut Attributes| {
+            (attributes.accessed, attributes.modified, attributes.changed) = (old, old, old);
+        };
+        files.set_attributes(file, set).unwrap();
+    };
+    // What was changed since: content, anything.
+    let changed = |file| {
+        let known = files.metadata(file).unwrap().attributes;
+        assert_eq!(known.accessed, old);
+        (known.modified != old, known.changed != old)
+    };
+    let both_after = |work: &dyn Fn()| {
+        age(file);
+        age(folder);
+        work();
+        (changed(file), changed(folder))
+    };
+    let (no, all, only_changed) = ((false, false), (true, true), (false, true));
+    assert_eq!(both_after(&|| files.write(file, 0, b"x").unwrap()), (all, no));
+    assert_eq!(both_after(&|| files.set_size(file, 100).unwrap()), (all, no));
+    assert_eq!(both_after(&|| files.link_path("d/a", "d/b").unwrap()), (only_changed, all));
+    assert_eq!(both_after(&|| files.rename("d/b", "c").unwrap()), (only_changed, all));
+    assert_eq!(both_after(&|| files.remove("c").unwrap()), (only_changed, no));
+    let mode = |attributes: &mut Attributes| attributes.mode = 0o4711;
+    assert_eq!(
+        both_after(&|| assert_eq!(files.set_attributes(file, mode).unwrap().attributes.mode, 0o4711)),
+        (only_changed, no)
+    );
+    let known = files.metadata(file).unwrap();
+    // Times of writes last, too.
+    files.sync().unwrap();
+    files.write(file, 0, b"y").unwrap();
+    let after = files.metadata(file).unwrap();
+    assert_ne!(after, known);
+    files.sync().unwrap();
+    drop(files);
+    let files = open(&device, Ending::Never).unwrap();
+    assert_eq!(files.metadata(file).unwrap(), after);
+}
+
+/// Batches of version 1 are those of a format without inodes.
+#[test]
+fn a_store_of_another_version_is_refused_and_kept() {
+    let device = Embedded::new("tiny").unwrap();
+    drop(open(&device, Ending::Never).unwrap());
+    let client = device.attach().unwrap();
+    client.keep(&[]).unwrap();
+    for purpose in [1, 2] {
+        let header =
+            Header { kind: Kind::Log, sequence: 1, ius: 8, data_ius: 0, length_bytes: 0, part: 0, parts: 0 };
+        let mut bytes = header.encode(&[]);
+        bytes[4..6].copy_from_slice(&1u16.to_le_bytes());
+        bytes[32..36].fill(0);
+        let sum = diecut_units::checksum(&bytes);
+        bytes[32..36].copy_from_slice(&sum.to_le_bytes());
+        let mut batch = bytes.to_vec();
+        batch.resize(8 * 4096, 0);
+        let block = client.allocate(UnitIndex(0), Purpose(purpose)).unwrap();
+        client.append(block, &batch).unwrap();
+        client.sync().unwrap();
+    }
+    drop(client);
+    for _ in 0..2 {
+        assert_eq!(open(&device, Ending::Never).err(), Some(FileError::Version { found: 1 }));
+    }
 }
 
 #[test]
@@ -219,10 +466,10 @@ fn a_full_vssd_says_so_and_works_on() {
     files.sync().unwrap();
     let statistics = files.statistics().unwrap();
     assert!(statistics.cleaned_bytes > 0, "{statistics:?}");
-    assert!(whole(&files)["a"] == content);
+    assert!(content_of(&files, "a") == content);
     drop(files);
     let files = open(&device, Ending::Never).unwrap();
-    assert!(whole(&files)["a"] == content);
+    assert!(content_of(&files, "a") == content);
     files.remove("a").unwrap();
     let file = files.create("b", 0).unwrap();
     files.write(file, 0, &content).unwrap();
@@ -261,10 +508,13 @@ fn run_until_it_ends(device: &Embedded, ending: Ending, seed: u64, before: &Mode
 /// A write that fills more batches than go out at once, over several dies, into a file that is long enough: whatever of it
 /// is cut off, the file has that length.
 fn big(files: &Files, model: &mut Model, random: &mut Random) -> Result<(), FileError> {
-    let name = format!("file-{}", random.random_range(0..6));
+    let name = model.some_path(random, "file", 4);
     let Some(file) = files.find(&name)? else { return Ok(()) };
+    if model.inodes[&file.0].kind != InodeKind::File {
+        return Ok(());
+    }
     let bytes = fill(random, 300 * 4096);
-    let content = model.get_mut(&name).unwrap();
+    let content = &mut model.inodes.get_mut(&file.0).unwrap().bytes;
     content.resize(content.len().max(bytes.len()), 0);
     content[..bytes.len()].copy_from_slice(&bytes);
     let len = files.size(file)?.max(bytes.len() as u64);
@@ -274,38 +524,44 @@ fn big(files: &Files, model: &mut Model, random: &mut Random) -> Result<(), File
 }
 
 fn whole_or_gone(files: &Files) -> Option<Model> {
-    files.statistics().ok()?;
-    let names = files.list().ok()?;
-    let mut model = Model::new();
-    for (name, size) in names {
-        let mut bytes = vec![0xee; size as usize];
-        let file = files.find(&name).ok()??;
-        files.read(file, 0, &mut bytes).ok()?;
-        model.insert(name, bytes);
-    }
-    Some(model)
+    try_whole(files).ok()
 }
 
-/// Whether what was found is what a cut may leave: each IU of each file from the last sync or later, names of one moment.
+fn content_of(files: &Files, path: &str) -> Vec<u8> {
+    let model = whole(files);
+    model.inodes[&model.entries[path]].bytes.clone()
+}
+
+/// Whether what was found is what a cut may leave: names and attributes of one moment, each IU of each file from the last sync or
+/// later.
 fn is_allowed(found: &Model, states: &[Model]) -> bool {
+    let is_of = |state: &Model, file: &u64, node: &Node| {
+        let own = &state.inodes[file];
+        let same = (own.kind, own.mode) == (node.kind, node.mode)
+            && (own.accessed_seconds.is_none() || own.accessed_seconds == node.accessed_seconds);
+        same && if node.kind == InodeKind::File {
+            is_content(*file, &node.bytes, states)
+        } else {
+            own.bytes == node.bytes
+        }
+    };
     states.iter().any(|state| {
-        found.len() == state.len()
-            && found.iter().all(|(name, bytes)| {
-                state.contains_key(name)
-                    && states.iter().any(|other| other.values().any(|content| content.len() == bytes.len()))
-                    && bytes.chunks(4096).enumerate().all(|(at, iu)| {
-                        let begin = at * 4096;
-                        states.iter().any(|other| {
-                            other.values().any(|content| {
-                                let end = content.len().min(begin + iu.len());
-                                let own = content.get(begin..end).unwrap_or(&[]);
-                                // What is not written there yet is zeros.
-                                iu.starts_with(own) && iu[own.len()..].iter().all(|byte| *byte == 0)
-                            })
-                        })
-                    })
-            })
+        found.entries == state.entries && found.inodes.iter().all(|(file, node)| is_of(state, file, node))
     })
+}
+
+fn is_content(file: u64, bytes: &[u8], states: &[Model]) -> bool {
+    let versions = || states.iter().filter_map(|state| state.inodes.get(&file)).map(|node| &node.bytes[..]);
+    versions().any(|content| content.len() == bytes.len())
+        && bytes.chunks(4096).enumerate().all(|(at, iu)| {
+            let begin = at * 4096;
+            versions().any(|content| {
+                let end = content.len().min(begin + iu.len());
+                let own = content.get(begin..end).unwrap_or(&[]);
+                // What is not written there yet is zeros.
+                iu.starts_with(own) && iu[own.len()..].iter().all(|byte| *byte == 0)
+            })
+        })
 }
 
 #[test]
@@ -315,7 +571,7 @@ fn what_was_synced_survives_an_end_at_any_operation() {
         for nth in (0..).step_by(3) {
             let device = Embedded::with_seed("tiny", nth).unwrap();
             let ending = if kind == 0 { Ending::PowerCut(nth) } else { Ending::ServerDeath(nth) };
-            let (has_ended, states) = run_until_it_ends(&device, ending, 7, &Model::new());
+            let (has_ended, states) = run_until_it_ends(&device, ending, 7, &Model::default());
             if !has_ended {
                 break;
             }
@@ -339,7 +595,7 @@ fn ends_that_follow_one_another_leave_what_was_synced() {
     for seed in 0..10 {
         let device = Embedded::with_seed("tiny", seed).unwrap();
         let mut random = Random::seed_from_u64(seed);
-        let mut model = Model::new();
+        let mut model = Model::default();
         for round in 0..12 {
             let nth = random.random_range(0..150);
             let ending = if random.random() { Ending::PowerCut(nth) } else { Ending::ServerDeath(nth) };
@@ -369,7 +625,7 @@ fn a_recovery_that_is_ended_anywhere_is_repeated() {
         drop(files);
         let has_ended = open(&device, Ending::ServerDeath(nth)).is_err();
         let files = open(&device, Ending::Never).unwrap();
-        assert!(whole(&files)["a"] == page(6), "ended at operation {nth} of the recovery");
+        assert!(content_of(&files, "a") == page(6), "ended at operation {nth} of the recovery");
         if !has_ended {
             assert!(nth > 5, "a recovery reads more than {nth} times");
             return;
@@ -401,7 +657,8 @@ fn a_file_that_is_appended_to_has_no_holes_after_an_end() {
         ended += u32::from(outcome.is_err());
         drop(files);
         let found = (0..2).find_map(|_| whole_or_gone(&open(&device, Ending::Never).ok()?)).unwrap();
-        let hole = found.get("log").and_then(|log| log.iter().position(|byte| *byte == 0));
+        let log = found.entries.get("log").map(|file| &found.inodes[file].bytes);
+        let hole = log.and_then(|log| log.iter().position(|byte| *byte == 0));
         assert_eq!(hole, None, "round {round}, {ending:?}");
     }
     assert!(ended > 20, "{ended} ends");

@@ -288,8 +288,34 @@ class DiecutFileSystem : public FileSystem {
     IOStatus status = Find(path, false, &open);
     return status.ok() ? Said(diecut_files_size(store_->files, open.file, size), open.name) : status;
   }
-  IOStatus GetFileModificationTime(const std::string& path, const IOOptions&, uint64_t*, IODebugContext*) override {
-    return IOStatus::NotSupported(path, "files on erase blocks have no times");
+  IOStatus GetFileModificationTime(const std::string& path, const IOOptions&, uint64_t* seconds,
+                                   IODebugContext*) override {
+    Open open;
+    diecut_files_info_t info;
+    IOStatus status = Find(path, false, &open);
+    if (status.ok()) status = Said(diecut_files_info(store_->files, open.file, &info), open.name);
+    if (status.ok()) *seconds = static_cast<uint64_t>(info.modified_seconds);
+    return status;
+  }
+  IOStatus LinkFile(const std::string& from, const std::string& to, const IOOptions&, IODebugContext*) override {
+    const std::string name = Clean(from);
+    return Said(diecut_files_link(store_->files, name.c_str(), Clean(to).c_str()), name);
+  }
+  IOStatus NumFileLinks(const std::string& path, const IOOptions&, uint64_t* count, IODebugContext*) override {
+    Open open;
+    diecut_files_info_t info;
+    IOStatus status = Find(path, false, &open);
+    if (status.ok()) status = Said(diecut_files_info(store_->files, open.file, &info), open.name);
+    if (status.ok()) *count = info.links;
+    return status;
+  }
+  IOStatus AreFilesSame(const std::string& one, const std::string& other, const IOOptions&, bool* same,
+                        IODebugContext*) override {
+    Open first, second;
+    IOStatus status = Find(one, false, &first);
+    if (status.ok()) status = Find(other, false, &second);
+    if (status.ok()) *same = first.file == second.file;
+    return status;
   }
   IOStatus RenameFile(const std::string& from, const std::string& to, const IOOptions&, IODebugContext*) override {
     const std::string name = Clean(from);

@@ -134,6 +134,21 @@ fn synced_writes_survive_kills_of_the_application_and_of_the_server() {
     }
 }
 
+/// A checkpoint links files and renames the folder that it made them in; a backup copies them and asks for their times.
+#[test]
+fn checkpoints_and_backups_into_the_same_vssd_are_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    write_setup_of(folder.path(), 400);
+    let server = Server::start(folder.path(), 1);
+    let mut load = Load::start(&server, false);
+    load.follow(150);
+    load.child.kill().unwrap();
+    load.child.wait().unwrap();
+    let said = run(&mut ledger(&server, "copy", false));
+    let found: Vec<_> = said.lines().filter(|line| line.starts_with("found ")).collect();
+    assert!(found.len() == 3 && found.iter().all(|line| *line == found[0]), "{said}");
+}
+
 #[test]
 fn db_bench_of_the_distribution_runs() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 // A load for tests to kill: every write is a function of its number, so what a database must hold after any of them is known.
 //
 //   ledger URI run    opens the database, writes on from where it is, and says "acked N" when write N and all before it are synced
+//   ledger URI copy   makes a checkpoint (links to its files) and a backup beside it, checks both, and removes them
 //   ledger URI check  reads all of it, with RocksDB's checksums, and says "found N" if it holds exactly what N writes leave
 //
 // Small buffers and levels: flushes and compactions run all the time, and files come and go.
@@ -10,14 +11,18 @@
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
+#include <rocksdb/utilities/backup_engine.h>
+#include <rocksdb/utilities/checkpoint.h>
 #include <rocksdb/write_batch.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 using namespace ROCKSDB_NAMESPACE;
 
@@ -122,6 +127,43 @@ void Check(DB* db) {
   printf("found %llu\n", static_cast<unsigned long long>(last));
 }
 
+std::unique_ptr<DB> OpenAt(const Options& options, const std::string& path) {
+  DB* opened = nullptr;
+  Must(DB::Open(options, path, &opened), path.c_str());
+  return std::unique_ptr<DB>(opened);
+}
+
+void Copy(DB* db, const Options& options) {
+  Checkpoint* made = nullptr;
+  Must(Checkpoint::Create(db, &made), "checkpoint");
+  std::unique_ptr<Checkpoint> checkpoint(made);
+  // In a folder of another name until it is whole, which RocksDB then renames.
+  Must(checkpoint->CreateCheckpoint("/copies-checkpoint"), "checkpoint");
+  std::vector<LiveFileMetaData> files;
+  db->GetLiveFilesMetaData(&files);
+  if (files.empty()) Fail("there are no files to link");
+  for (const LiveFileMetaData& file : files) {
+    bool same = false;
+    Must(options.env->AreFilesSame("/ledger" + file.name, "/copies-checkpoint" + file.name, &same), "links");
+    if (!same) Fail(file.name + " was copied, not linked");
+    uint64_t seconds = 0;
+    Must(options.env->GetFileModificationTime("/ledger" + file.name, &seconds), "time");
+    const uint64_t now = static_cast<uint64_t>(time(nullptr));
+    if (seconds > now || seconds + 3600 < now) Fail("a file of another time: " + std::to_string(seconds));
+  }
+  BackupEngine* engine = nullptr;
+  Must(BackupEngine::Open(options.env, BackupEngineOptions("/copies-backup"), &engine), "backup");
+  std::unique_ptr<BackupEngine> backup(engine);
+  Must(backup->CreateNewBackup(db, true), "backup");
+  Must(backup->VerifyBackup(1, true), "backup");
+  Must(backup->RestoreDBFromLatestBackup("/copies-restored", "/copies-restored"), "restore");
+  for (const char* path : {"/copies-checkpoint", "/copies-restored"}) {
+    Check(OpenAt(options, path).get());
+    Must(DestroyDB(path, options), "destroy");
+  }
+  Must(backup->DeleteBackup(1), "backup");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -147,12 +189,11 @@ int main(int count, char** arguments) {
     options.use_direct_io_for_flush_and_compaction = true;
     options.use_direct_reads = true;
   }
-  DB* opened = nullptr;
-  Must(DB::Open(options, "/ledger", &opened), "open");
-  std::unique_ptr<DB> db(opened);
+  std::unique_ptr<DB> db = OpenAt(options, "/ledger");
   if (std::string(arguments[2]) == "run") {
     Run(db.get());
   }
+  if (std::string(arguments[2]) == "copy") Copy(db.get(), options);
   Check(db.get());
   db.reset();
   return 0;
