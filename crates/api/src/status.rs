@@ -69,7 +69,8 @@ pub struct Wear {
     pub lost_pages: u64,
     /// Bytes that exchanges may copy per second; 0: no limit.
     pub rate: Size,
-    /// Erases of a channel's content since it moved that make a swap due now; 0: none ever.
+    /// How many erases a channel with hot content may be ahead of the least worn quiet one now (with
+    /// the literal rule: what it erased since it moved); 0: none is ever swapped.
     pub channel_threshold_erases: u64,
     /// The same of a die, where vSSDs hold single dies.
     pub die_threshold_erases: u64,

@@ -46,7 +46,7 @@ pub struct WearRecord {
     /// Bytes that exchanges may copy per second; 0 for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_second: Option<u64>,
-    /// Erases of a channel's content since it moved that make a swap due; 0 for none ever.
+    /// How many erases a channel with hot content may be ahead of the least worn quiet one; 0: none is ever swapped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel_threshold_erases: Option<u64>,
     /// The same of a die.

@@ -120,7 +120,8 @@ pub struct WearChange {
     pub paused: Option<bool>,
     /// Bytes that exchanges may copy per second; 0 for no limit.
     pub rate_bytes_per_second: Option<u64>,
-    /// Erases of a channel's content since it moved that make a swap due; 0 for none ever.
+    /// How many erases a channel with hot content may be ahead of the least worn quiet one (with the
+    /// literal rule: what it erased since it moved); 0: none is ever swapped.
     pub channel_threshold_erases: Option<u64>,
     /// The same of a die, where vSSDs hold single dies.
     pub die_threshold_erases: Option<u64>,

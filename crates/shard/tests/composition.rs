@@ -466,8 +466,8 @@ fn settings_of_even_wear_survive() {
         let said = WearStatus {
             is_paused: true,
             rate_bytes_per_second: 5_000_000,
-            // Of 400 cycles an eighth when new: 50 of each block.
-            channel_threshold_erases: 2 * 140 * 50,
+            // Of 400 cycles a 24th when new: 16 of each block.
+            channel_threshold_erases: 2 * 140 * 16,
             die_threshold_erases: 0,
             follow_age: true,
             endurance_cycles: 400,

@@ -63,6 +63,13 @@ pub enum Load {
         /// Host erases of one turn.
         turn_erases: u64,
     },
+    /// One tenant at a time, drawn anew after so many erases.
+    Drawn {
+        /// Host erases of one turn.
+        turn_erases: u64,
+        /// Draws the tenants.
+        seed: u64,
+    },
     /// Whoever lies on the most worn channel, which no tenant can know.
     Informed,
     /// All at once, by weight.
@@ -316,6 +323,11 @@ impl WearModel {
             Load::Changing { turn_erases } => {
                 weights[(host_erases / turn_erases) as usize % self.channels] = 1
             }
+            Load::Drawn { turn_erases, seed } => {
+                let turn = host_erases / turn_erases;
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(seed << 32 ^ turn);
+                weights[random.random_range(0..self.channels)] = 1;
+            }
             Load::Informed => {
                 let channels = dies.chunks(self.layout.dies_per_channel);
                 let most = channels.max_by_key(|dies| dies.iter().map(Die::erases).sum::<u64>());
@@ -329,6 +341,7 @@ impl WearModel {
         let view = |die: &Die| PlaceView {
             wear: die.erases(),
             rate: die.heat.rate_under(self.wear.rule),
+            recent: die.heat.recent(),
             volume: die.heat.volume_erases,
             is_able: die.erases() < die.worn_at,
         };
@@ -415,6 +428,33 @@ mod test {
         let life = WearModel { endurance_spread_percent: 10.0, ..WearModel::cnex(3000) }.live(&ONE);
         println!("{} {} {}", life.of_ideal, life.of_even_wear, life.imbalance_max);
         assert!((0.7..0.8).contains(&life.of_ideal) && life.of_even_wear > 0.89, "{}", life.of_even_wear);
+    }
+
+    /// Whoever takes turns of about a threshold finds no channel that swaps made worse for the next one: with a rule that goes by
+    /// what a content erased since it moved, turns of 3/4 of a threshold ended the life at 76 %. On other numbers of channels too.
+    #[test]
+    fn writers_that_take_turns_wear_evenly() {
+        for (channels, turn_cycles) in [(16, 18), (16, 36), (16, 54), (16, 71), (16, 89), (8, 54), (4, 71)] {
+            let model = WearModel { channels, ..WearModel::cnex(3000) };
+            let life = model.live(&Load::Changing { turn_erases: turn_cycles * 4 * 1069 });
+            println!(
+                "{channels}, {turn_cycles}: {} {} {}",
+                life.of_ideal, life.imbalance_max, life.migration_share
+            );
+            assert!(life.of_ideal >= 0.96 && life.imbalance_max <= 1.1, "{channels} channels, {turn_cycles}");
+        }
+    }
+
+    /// A tenant that writes half as much again as another one for all of the life.
+    #[test]
+    fn a_small_difference_that_lasts_is_levelled() {
+        let life = WearModel::cnex(3000).live(&Load::Mix([3, 2].repeat(8)));
+        assert!(
+            life.of_ideal >= 0.97 && life.imbalance_max <= 1.1,
+            "{} {}",
+            life.of_ideal,
+            life.imbalance_max
+        );
     }
 
     /// A device under uniform load is not swapped at all.

@@ -21,10 +21,10 @@ pub struct WearConfig {
     pub window_ns: u64,
     /// What copies for wear may read per second, both directions together; 0 for no limit. As much is programmed.
     pub rate_bytes_per_second: u64,
-    /// Erases of a channel's content since it moved that make a channel swap due: the gamma of FlashBlox, in erase blocks; 0 for
-    /// none ever. See [`crate::threshold_erases`].
+    /// How many erases a channel with hot content may be ahead of the least worn one; with the literal rule, what a content may
+    /// erase since it moved: the gamma of FlashBlox. In erase blocks; 0: nothing is swapped. See [`crate::threshold_erases`].
     pub channel_threshold_erases: u64,
-    /// The same of a die, where vSSDs hold single dies; 0 for none ever.
+    /// The same of a die, where vSSDs hold single dies.
     pub die_threshold_erases: u64,
     /// The thresholds that are not 0 follow the device's age instead; see [`crate::threshold_by_age`].
     pub follow_age: bool,

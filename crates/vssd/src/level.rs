@@ -123,6 +123,7 @@ impl Pool {
         for unit in self.vssds.iter().flat_map(|vssd| &vssd.units) {
             let view = &mut views[unit.place.die as usize];
             view.rate += unit.heat.rate_under(rule);
+            view.recent += unit.heat.recent();
             view.volume += unit.heat.volume_erases;
         }
         views
@@ -169,7 +170,7 @@ impl Pool {
         self.thresholds = self.config.wear.thresholds(&layout, average_cycles);
     }
 
-    /// Erases of the content of a channel, and of a die, since it moved that make a swap due now; 0 for none ever.
+    /// The thresholds in force, of a channel and of a die; see [`WearConfig`].
     pub fn wear_thresholds(&self) -> [u64; 2] {
         self.thresholds
     }

@@ -104,9 +104,13 @@ impl Heat {
             self.average = self.average * 7 / 8;
         }
     }
-    /// The average, or what this window or the last one holds where that is more: a storm shows at once.
+    /// The average as it were if this window ended now: also on a device whose first window is not over.
     pub fn rate(&self) -> u64 {
-        self.average.max(self.window_erases.max(self.last_window_erases) * 256)
+        (self.average * 7 + self.window_erases * 256) / 8
+    }
+    /// What is erased at present, in 1/256 of a window: in this one or the last, whichever is more. A storm shows at once.
+    pub fn recent(&self) -> u64 {
+        self.window_erases.max(self.last_window_erases) * 256
     }
     /// The rate that a rule goes by: the paper's is what was erased since the last swap, when all counters were cleared.
     pub fn rate_under(&self, rule: SwapRule) -> u64 {
@@ -251,9 +255,10 @@ mod test {
         assert!((99 * 256..=100 * 256).contains(&heat.average), "{heat:?}");
         assert_eq!(heat.volume_erases, 6400);
         heat.count(1000);
-        assert!(heat.rate() > 200 * 256, "a storm shows before its window ends: {heat:?}");
+        assert_eq!(heat.recent(), 1000 * 256, "a storm shows before its window ends");
+        assert!(heat.rate() > 200 * 256, "and in the average: {heat:?}");
         heat.end_windows(200);
-        assert!(heat.rate() < 256, "{heat:?}");
+        assert!(heat.rate() < 256 && heat.recent() == 0, "{heat:?}");
         assert_eq!(Heat::from_words([u64::MAX, u64::MAX]), Heat::default());
     }
 }

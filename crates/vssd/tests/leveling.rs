@@ -95,7 +95,8 @@ fn the_writer_moves_and_what_is_held_moves_along() {
     let copied: u64 = wear.iter().map(|wear| wear.migration).sum();
     assert_eq!(copied, status.moved_blocks, "one erase for each block that moved");
     let heat: u64 = (0..4).map(|die| world.pool.die_heat(die).volume_erases).sum();
-    assert!(heat <= threshold + 10, "volumes begin anew with each move: {heat}");
+    // From a threshold below the other channel to one above it.
+    assert!(heat <= 2 * threshold + 10, "volumes begin anew with each move: {heat}");
     world.holds(hot, kept[0], 7);
     world.holds(cold, kept[1], 9);
 }
@@ -285,5 +286,5 @@ fn a_young_device_swaps_early_where_the_threshold_follows_its_age() {
     geometry.blocks_per_plane = 1000;
     let of_a_block =
         |age| wear.thresholds(&DieLayout::of(&geometry), age)[1] / u64::from(geometry.erase_blocks_per_die());
-    assert_eq!([0, 750, 1500, 2999].map(of_a_block), [375, 71, 142, 16]);
+    assert_eq!([0, 750, 1500, 2999].map(of_a_block), [125, 71, 142, 16]);
 }

@@ -26,10 +26,10 @@ enum Action {
 #[derive(Args)]
 #[group(required = true, multiple = true)]
 struct Set {
-    /// Erases of a channel's content since it moved that make a swap due; 0: none ever.
+    /// How many erases a channel with hot content may be ahead of the least worn quiet one; 0: none is ever swapped.
     #[arg(long, value_name = "ERASES")]
     channel_threshold: Option<u64>,
-    /// The same of a die, where vSSDs hold single dies; 0: none ever.
+    /// The same of a die, where vSSDs hold single dies.
     #[arg(long, value_name = "ERASES")]
     die_threshold: Option<u64>,
     /// Let thresholds that are not 0 follow the device's age: small at first and towards its end.
@@ -92,9 +92,9 @@ fn show(device: &status::Device) {
     println!("{}", device.name);
     print::table(&header, wear.channels.iter().enumerate().map(row).collect());
     let rule = if wear.literal_rule {
-        "the paper's literal rule"
+        "when a channel's content erased as many since it moved, the paper's literal rule"
     } else {
-        "hot content to the least worn quiet channel"
+        "when hot content wears a channel so far ahead of the least worn quiet one"
     };
     let age = if wear.follow_age {
         format!(
@@ -105,7 +105,7 @@ fn show(device: &status::Device) {
         String::new()
     };
     println!(
-        "swaps when a channel's content erased {} blocks since it moved (a single die's: {}){age}; {rule}",
+        "swaps at a threshold of {} erases (of a single die: {}){age}: {rule}",
         wear.channel_threshold_erases, wear.die_threshold_erases
     );
     let paused = if wear.paused { ", paused" } else { "" };
