@@ -50,6 +50,8 @@ pub(crate) struct Die {
     pub free: BinaryHeap<Reverse<(u32, u32)>>,
     pub erases: u64,
     pub retired: u32,
+    /// Old places of blocks that moved away which reads still use.
+    pub departing: u32,
     /// By cause; counted when they are intended.
     pub wear: DieWear,
     /// Operations of copies for wear: served when nobody else is, or was long enough.
@@ -70,6 +72,7 @@ impl Die {
             free,
             erases: 0,
             retired: 0,
+            departing: 0,
             wear: DieWear::default(),
             background: VecDeque::new(),
             passed: 0,

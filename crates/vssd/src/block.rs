@@ -136,7 +136,8 @@ impl Pool {
             return;
         }
         if block.moved {
-            self.migration.departing -= 1;
+            let die = self.die_of(number);
+            self.dies[die].departing -= 1;
             return self.recycle(number);
         }
         let (logical, owner) = (block.logical, block.owner);

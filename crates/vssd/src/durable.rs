@@ -37,8 +37,13 @@ impl Pool {
             placed: true,
             isolation: vssd.isolation,
             read_only: vssd.read_only,
-            moves: self.moves_of(at),
-            units: units.map(|unit| UnitEntry { place: unit.place, lost_blocks: unit.lost_blocks }).collect(),
+            units: units
+                .map(|unit| UnitEntry {
+                    place: unit.place,
+                    moves: unit.target.is_some(),
+                    lost_blocks: unit.lost_blocks,
+                })
+                .collect(),
         };
         self.write_vssd(&entry);
     }
@@ -103,7 +108,7 @@ impl Pool {
             let op = self.ops[at as usize].take().expect("it lives");
             self.free_ops.push(at);
             if op.kind.is_of_copy() {
-                self.migration.erase_failed(op.token.0 as usize);
+                self.migration.erase_failed(op.token);
                 continue;
             }
             let block = &mut self.blocks[op.block as usize];

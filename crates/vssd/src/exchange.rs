@@ -8,14 +8,16 @@
 //! 3. When nothing is left to move, the exchange is written down as finishing, then each vSSD with its new places, then
 //!    that there is no exchange. A crash in between carries out again what was not done: each step can be repeated.
 //!
-//! The rest of a channel is exchanged die by die. A crash may come between two dies; then the channel-isolated vSSDs that lie on
-//! parts of two channels say what is left to do ([`Pool::heal`]).
+//! The dies of a channel are exchanged at the same time, each for itself. A crash may come when one of them is done and another
+//! one's exchange was not begun; then the channel-isolated vSSDs that lie on parts of two channels say what is left to do
+//! ([`Pool::heal`]).
 //!
 //! Blocks that were set aside (`recovery`, `check`) stay where they are: what they hold is not certain. Dies whose reserve
 //! is used up, and dies with units of one vSSD on both, are not exchanged. A pool that shares a device with others does not
 //! begin an exchange, nor go on with one.
 
 use crate::block::State;
+use crate::copy::Copy;
 use crate::pool::Pool;
 use crate::resources::DieUse;
 use crate::table::{
@@ -27,12 +29,33 @@ use diecut_media::{Media, MediaError};
 use diecut_units::{Time, mark, mutant};
 use std::collections::BTreeMap;
 
-/// An exchange that was begun.
-#[derive(Clone, Debug)]
+/// An exchange that was begun, and what of it is at work.
 pub(crate) struct Exchange {
     pub dies: [u32; 2],
     /// Why it does not go on.
     pub trouble: Option<MediaError>,
+    /// Copies of a block of the first die, and of one of the second.
+    pub pair: [Option<Copy>; 2],
+    /// Copies that are the blocks now, but not durably so: the change of the journal.
+    pub settling: Option<(u64, [u32; 2])>,
+    /// Nothing could move; it is looked at again then.
+    pub rests_until: Time,
+}
+
+impl Exchange {
+    fn new(dies: [u32; 2]) -> Exchange {
+        Exchange { dies, trouble: None, pair: [None, None], settling: None, rests_until: Time::ZERO }
+    }
+
+    /// Whether a pair of blocks is at work.
+    pub fn is_moving(&self) -> bool {
+        self.pair.iter().any(Option::is_some) || self.settling.is_some()
+    }
+
+    /// Whether the next pair could be begun.
+    pub fn is_idle(&self) -> bool {
+        self.trouble.is_none() && !self.is_moving()
+    }
 }
 
 /// Why two dies cannot be exchanged.
@@ -73,12 +96,7 @@ impl Pool {
             if self.is_worn(die) {
                 return Err(ExchangeError::Worn(die));
             }
-            // Two that begin on one channel would be written down in one place.
-            let per_channel = u32::from(self.geometry.dies_per_channel);
-            let meets = |one: &Exchange| {
-                one.dies.contains(&die) || one.dies[0] / per_channel == dies[0] / per_channel
-            };
-            if self.migration.exchanges.iter().any(meets) {
+            if self.migration.exchanges.iter().any(|one| one.dies.contains(&die)) {
                 return Err(ExchangeError::Busy(die));
             }
         }
@@ -106,7 +124,7 @@ impl Pool {
     /// Step 1.
     pub(crate) fn begin_exchange(&mut self, dies: [u32; 2]) {
         mark!("vssd: exchange begun");
-        self.migration.exchanges.push(Exchange { dies, trouble: None });
+        self.migration.exchanges.push(Exchange::new(dies));
         self.write_exchange(dies, Some(ExchangePhase::UnderWay));
         for at in 0..self.vssds.len() {
             if self.aim(at, dies) {
@@ -134,15 +152,14 @@ impl Pool {
     }
 
     pub(crate) fn write_exchange(&mut self, dies: [u32; 2], phase: Option<ExchangePhase>) {
-        let channel = dies[0] / u32::from(self.geometry.dies_per_channel);
         let Some(table) = &mut self.table else { return };
         let entry = phase.map(|phase| ExchangeEntry { dies, phase });
-        table.set_exchange(channel as usize, entry.as_ref());
+        table.set_exchange(dies[0], entry.as_ref());
         // A pair is one program unit there, whatever the exchange says.
         if let Some(journal) = &mut self.journal
             && !matches!(phase, Some(ExchangePhase::Pair(_)))
         {
-            journal.push_exchange(channel, &encode_exchange(entry.as_ref()));
+            journal.push_exchange(dies[0], &encode_exchange(entry.as_ref()));
         }
     }
 
@@ -198,10 +215,19 @@ impl Pool {
                 dies.entry(die / per_channel).or_default().push(die);
             }
             dies.retain(|_, dies| (dies.len() as u32) < per_channel);
-            // One channel at a time is exchanged: what is not whole lies on two.
+            // One channel at a time is exchanged: what is not whole lies on two, and goes on where a part of it is on its way to.
             let parts: Vec<(&u32, &Vec<u32>)> = dies.iter().collect();
             let [one, other] = parts[..] else { continue };
-            let (goal, source) = if one.1.len() >= other.1.len() { (one, other) } else { (other, one) };
+            let goes_to = |channel: u32| {
+                let targets = vssd.units.iter().filter_map(|unit| unit.target.as_ref());
+                targets.into_iter().any(|target| target.die / per_channel == channel)
+            };
+            let to_one = match (goes_to(*one.0), goes_to(*other.0)) {
+                (true, false) => true,
+                (false, true) => false,
+                _ => one.1.len() >= other.1.len(),
+            };
+            let (goal, source) = if to_one { (one, other) } else { (other, one) };
             let room = (goal.0 * per_channel..(goal.0 + 1) * per_channel).filter(|die| !goal.1.contains(die));
             return source.1.iter().copied().zip(room).map(|(source, room)| [source, room]).collect();
         }
@@ -211,21 +237,19 @@ impl Pool {
     /// Carries out again what a crash cut short, on the table alone; before anything is taken over from it.
     pub(crate) fn repeat_exchanges(&mut self, table: &mut BlockTable) -> Result<Vec<[u32; 2]>, OpenError> {
         let mut under_way = Vec::new();
-        for channel in 0..table.channels() {
-            let entry = match table.exchange(channel) {
+        for first in 0..table.dies() {
+            let entry = match table.exchange(first) {
                 Found::New | Found::Entry(None) => continue,
                 Found::Entry(Some(entry)) => entry,
                 Found::Damaged => {
                     return Err(OpenError::Entry(format!(
-                        "the exchange of channel {channel} is damaged, and which erase blocks are whose cannot be told without it"
+                        "the exchange of die {first} is damaged, and which erase blocks are whose cannot be told without it"
                     )));
                 }
             };
-            let all = self.geometry.dies();
-            let first = entry.dies[0] / u32::from(self.geometry.dies_per_channel);
-            if entry.dies.iter().any(|&die| die >= all) || first as usize != channel {
+            if entry.dies[1] >= self.geometry.dies() || entry.dies[0] != first {
                 return Err(OpenError::Entry(format!(
-                    "an exchange of channel {channel} names dies that are not there"
+                    "an exchange of die {first} names dies that are not there"
                 )));
             }
             match entry.phase {
@@ -236,22 +260,23 @@ impl Pool {
                         self.repeat_move(table, entry.dies, one)?;
                     }
                     let phase = ExchangePhase::UnderWay;
-                    table.set_exchange(channel, Some(&ExchangeEntry { phase, ..entry }));
+                    table.set_exchange(first, Some(&ExchangeEntry { phase, ..entry }));
                     under_way.push(entry.dies);
                 }
                 ExchangePhase::Finishing => {
                     mark!("vssd: end of an exchange repeated");
                     for mut vssd in table.vssds()? {
-                        let Some([from, to]) = vssd.moves.take() else { continue };
-                        if [from, to] != entry.dies && [to, from] != entry.dies {
-                            continue;
+                        let mut arrives = false;
+                        for unit in vssd.units.iter_mut().filter(|unit| unit.moves) {
+                            let side = entry.dies.iter().position(|&die| die == unit.place.die);
+                            let Some(side) = side else { continue };
+                            (unit.place.die, unit.moves, arrives) = (entry.dies[1 - side], false, true);
                         }
-                        for unit in vssd.units.iter_mut().filter(|unit| unit.place.die == from) {
-                            unit.place.die = to;
+                        if arrives {
+                            table.set_vssd(&vssd);
                         }
-                        table.set_vssd(&vssd);
                     }
-                    table.set_exchange(channel, None);
+                    table.set_exchange(first, None);
                 }
             }
         }
@@ -308,29 +333,34 @@ impl Pool {
                 }
                 self.aim(at, dies);
             }
-            self.migration.exchanges.push(Exchange { dies, trouble: None });
+            self.migration.exchanges.push(Exchange::new(dies));
         }
         Ok(())
     }
 
-    /// Units of a vSSD that move, as its entry says it: the two dies.
-    pub(crate) fn moves_of(&self, at: usize) -> Option<[u32; 2]> {
-        self.vssds[at]
-            .units
-            .iter()
-            .find_map(|unit| unit.target.as_ref().map(|target| [unit.place.die, target.die]))
+    /// Whether an exchange that goes on is in the way of another one.
+    pub(crate) fn will_be_free(&self, dies: [u32; 2]) -> bool {
+        let goes_on = self.migration.exchanges.iter().filter(|one| one.trouble.is_none());
+        goes_on.into_iter().any(|one| one.dies.iter().any(|die| dies.contains(die)))
     }
 
-    /// Begins the next exchange that waits, if it still can be.
+    /// Begins the exchanges that wait, if they still can be and no other one is in their way. Says whether one was begun.
     pub(crate) fn begin_next<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) -> bool {
-        while let Some(dies) = self.migration.waiting.pop_front() {
-            if self.can_exchange(dies).is_ok() {
-                self.begin_exchange(dies);
-                self.kick_journal(media, now);
-                return true;
+        let mut begun = false;
+        for dies in std::mem::take(&mut self.migration.waiting) {
+            match self.can_exchange(dies) {
+                Ok(()) => {
+                    self.begin_exchange(dies);
+                    begun = true;
+                }
+                Err(_) if self.will_be_free(dies) => self.migration.waiting.push_back(dies),
+                Err(_) => {}
             }
         }
-        false
+        if begun {
+            self.kick_journal(media, now);
+        }
+        begun
     }
 }
 

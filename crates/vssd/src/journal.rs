@@ -22,7 +22,7 @@
 //! |     64 |  ... | body       | part of the table (see `table.rs`), or changes, each a multiple of 8     |
 //!
 //! Changes: kind (1), zeros (3), then 1 block: number (4), body of its slot (24); 2 vSSD: length (4), body of its slot without
-//! unused units; 3 pages: number (4), pages (4), zeros (4), allocation sequence (8); 4 exchange: channel (4), body
+//! unused units; 3 pages: number (4), pages (4), zeros (4), allocation sequence (8); 4 exchange: first die (4), body
 //! of its slot (24). What is pushed together lies in one unit: it takes place as a whole. A unit that does not check out was
 //! torn, or was written to one copy only, and nothing after it was promised; a unit behind a missing one is damage.
 //!
@@ -219,8 +219,8 @@ impl Journal {
     pub fn push_vssd(&mut self, body: &[u8]) {
         self.push(2, body.len() as u32, body);
     }
-    pub fn push_exchange(&mut self, channel: u32, body: &[u8; 24]) {
-        self.push(4, channel, body);
+    pub fn push_exchange(&mut self, die: u32, body: &[u8; 24]) {
+        self.push(4, die, body);
     }
     pub fn push_pages(&mut self, number: u32, pages: u32, sequence: u64) {
         let mut body = [0; 16];

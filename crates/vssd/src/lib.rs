@@ -32,6 +32,7 @@ mod block;
 mod cells;
 mod check;
 mod config;
+mod copy;
 mod durable;
 mod exchange;
 mod journal;

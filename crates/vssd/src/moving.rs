@@ -1,4 +1,4 @@
-//! Blocks on their way to another die: one pair of an exchange at a time, one block of each die, in both directions at once.
+//! Blocks on their way to another die: of each exchange one pair at a time, one block of each die, in both directions at once.
 //!
 //! 1. The least worn free block of the other die is erased: its count is durable before, its state stays free, so a crash
 //!    leaves a free block.
@@ -10,111 +10,36 @@
 //!
 //! A page that cannot be read is programmed as lost: its OOB record says so, and a read of it fails as before. A copy whose
 //! program or erase fails begins again on another block. A block that its holder frees meanwhile is not moved: its copy is
-//! given up. All of it waits for everybody else at the dies ([`crate::arbiter`]), and for the rate.
+//! given up. All of it waits for everybody else at the dies ([`crate::arbiter`]), and for the rate, which
+//! all exchanges share.
 
 use crate::block::State;
+use crate::copy::{Copy, Stage, Verdict};
 use crate::exchange::Exchange;
 use crate::operation::Kind;
 use crate::pool::Pool;
 use crate::table::{BlockState, ExchangePhase, MoveEntry};
 use crate::wear::EraseCause;
 use crate::{IoClass, LogicalBlock, OobKind, OobRecord, SpaceToken, VssdId};
-use diecut_media::{Completion, Media, MediaError, Operation, PayloadParts};
+use diecut_media::{Completion, Media, MediaError, Operation};
 use diecut_units::{
-    BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Span, Time, checksum, mark, mutant,
+    BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Span, Time, mark, mutant,
 };
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Copies that begin again this often leave their block to a later try.
 const TRIES_MAX: u32 = 4;
-/// Looks at the same place of which no two in a row agreed, until it counts as one that cannot be read.
-const LOOKS_MAX: u32 = 8;
-
-/// Where the copy of a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Appends that were under way come back first.
-    Appends,
-    Erase,
-    Read,
-    /// IU by IU: the unit as a whole could not be read.
-    Piece {
-        iu: u32,
-        mode: ContentMode,
-        /// It could not be read once.
-        again: bool,
-    },
-    Program,
-    Complete,
-}
-
-/// A block and its copy on the other die.
-struct Copy {
-    source: u32,
-    copy: u32,
-    pages: u32,
-    done_pages: u32,
-    stage: Stage,
-    under_way: bool,
-    lost_pages: bool,
-    /// Of the unit that is read: the page that lost a piece.
-    lost_page: Option<usize>,
-    /// Checksums of what the last look at the present place found, content and OOB records, and how many there were.
-    look: Option<[u32; 2]>,
-    looks: u32,
-    parts: PayloadParts,
-    oob: Vec<u8>,
-    tries: u32,
-    /// The holder freed the block.
-    is_void: bool,
-}
-
-/// What the reads of a place amount to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// Two looks in a row found the same.
-    Same,
-    LookAgain,
-    /// It is something else each time.
-    Unreadable,
-}
-
-impl Copy {
-    fn judge(&mut self, content: &[u8], oob: &[u8]) -> Verdict {
-        let found = Some([checksum(content), checksum(oob)]);
-        let is_same = self.look == found || mutant!("vssd: copies look once");
-        let verdict = match is_same {
-            true => Verdict::Same,
-            false if self.looks < LOOKS_MAX => Verdict::LookAgain,
-            false => Verdict::Unreadable,
-        };
-        if verdict == Verdict::LookAgain {
-            (self.look, self.looks) = (found, self.looks + 1);
-        } else {
-            (self.look, self.looks) = (None, 0);
-        }
-        verdict
-    }
-}
-
-/// Exchanges of a pool, and the pair of blocks at work.
+/// Exchanges of a pool.
 pub(crate) struct Migration {
     pub exchanges: Vec<Exchange>,
     /// Dies to exchange next; not durable.
     pub waiting: VecDeque<[u32; 2]>,
-    pair: [Option<Copy>; 2],
-    /// Copies that are the blocks now, but not durably so: the change of the journal.
-    settling: Option<(u64, [u32; 2])>,
-    /// Old places that reads still use.
-    pub departing: u32,
     pub paused: bool,
     pub rate_bytes_per_second: u64,
     paid_until: Time,
     /// Something was given up; there is work at once.
     has_void: bool,
-    /// Nothing could move; [`Time::NEVER`]: something may.
-    look_again_at: Time,
     pub is_started: bool,
     /// Exchanges finished since the pool was opened.
     pub finished: u64,
@@ -135,23 +60,22 @@ pub struct CopyWork {
     pub erases: u64,
 }
 
-const NO_BLOCK: u32 = u32::MAX;
+pub(crate) const NO_BLOCK: u32 = u32::MAX;
 /// How long an exchange rests when nothing can move. A choice: short beside the copy of a block.
 const LOOK_AGAIN: Span = Span::from_millis(1);
+
+/// For how long copies may make up for what the rate allowed and they did not use. A choice: a few programs.
+const CREDIT: Span = Span::from_millis(10);
 
 impl Migration {
     pub fn new(rate_bytes_per_second: u64) -> Migration {
         Migration {
             exchanges: Vec::new(),
             waiting: VecDeque::new(),
-            pair: [None, None],
-            settling: None,
-            departing: 0,
             paused: false,
             rate_bytes_per_second,
             paid_until: Time::ZERO,
             has_void: false,
-            look_again_at: Time::NEVER,
             is_started: false,
             finished: 0,
             moved_blocks: 0,
@@ -161,12 +85,33 @@ impl Migration {
     }
 
     /// The journal took its last block: what waited for it is given up.
-    pub fn erase_failed(&mut self, side: usize) {
-        if let Some(copy) = &mut self.pair[side] {
+    pub fn erase_failed(&mut self, token: SpaceToken) {
+        if let Some(copy) = self.copy(token) {
             (copy.under_way, copy.is_void) = (false, true);
             self.has_void = true;
         }
     }
+
+    /// Whose operation this is: the die it copies to.
+    fn copy(&mut self, token: SpaceToken) -> Option<&mut Copy> {
+        let (at, side) = self.find(token)?;
+        self.exchanges[at].pair[side].as_mut()
+    }
+
+    fn find(&self, SpaceToken(die): SpaceToken) -> Option<(usize, usize)> {
+        self.exchanges.iter().enumerate().find_map(|(at, one)| {
+            let goal = one.dies.iter().position(|&other| u64::from(other) == die)?;
+            Some((at, 1 - goal))
+        })
+    }
+}
+
+/// What became of an exchange that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Something of it is under way, or it rests.
+    Waits,
+    Finished,
 }
 
 impl Pool {
@@ -176,12 +121,25 @@ impl Pool {
         if migration.has_void {
             return Time::ZERO;
         }
-        let waits = |copy: &Copy| copy.stage == Stage::Read && !copy.under_way;
-        if migration.pair.iter().flatten().any(waits) {
-            migration.paid_until
-        } else {
-            migration.look_again_at
+        if !migration.is_started {
+            return Time::NEVER;
         }
+        let goes_on = !self.is_held_up();
+        // One that waits begins at once, or goes, if no other one is in its way.
+        if goes_on && migration.waiting.iter().any(|dies| !self.will_be_free(*dies)) {
+            return Time::ZERO;
+        }
+        let waits = |copy: &Copy| copy.stage == Stage::Read && !copy.under_way;
+        let of = |one: &Exchange| {
+            if one.pair.iter().flatten().any(waits) {
+                migration.paid_until
+            } else if goes_on && one.is_idle() {
+                one.rests_until
+            } else {
+                Time::NEVER
+            }
+        };
+        migration.exchanges.iter().map(of).min().unwrap_or(Time::NEVER)
     }
 
     /// Begins to exchange what is to be exchanged, when nothing else touches the pool's channels any more: a device that is
@@ -190,10 +148,6 @@ impl Pool {
         self.migration.is_started = true;
         self.migration.waiting.extend(self.heal());
         self.wear_changed = true;
-        if self.is_migrating() {
-            // At once: a server whose hosts are silent would sleep.
-            self.migration.look_again_at = Time::ZERO;
-        }
     }
 
     /// What copies did since the pool was opened.
@@ -201,69 +155,94 @@ impl Pool {
         self.migration.work
     }
 
-    /// Whether a pair of blocks is at work.
+    /// Whether blocks are at work.
     pub fn is_moving(&self) -> bool {
-        self.migration.pair.iter().any(Option::is_some) || self.migration.settling.is_some()
+        self.migration.exchanges.iter().any(Exchange::is_moving)
     }
 
-    /// Takes the exchange that is under way as far as it goes now.
+    /// Takes the exchanges that are under way as far as they go now, and begins those that wait.
     pub(crate) fn migrate<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
-        let migration = &self.migration;
-        let nothing = migration.exchanges.is_empty() && migration.waiting.is_empty() && !self.is_moving();
-        if nothing
-            || !migration.is_started
-            || migration.look_again_at != Time::NEVER && migration.look_again_at > now
-        {
+        if !self.migration.is_started {
             return;
         }
-        self.migration.look_again_at = Time::NEVER;
         self.drop_void(now, media);
-        if let Some((change, copies)) = self.migration.settling {
-            let durable = self.journal.as_ref().is_none_or(|journal| journal.is_durable_at(change));
-            let lost = self.is_journal_lost();
-            if !durable && !lost {
+        loop {
+            let mut at = 0;
+            while at < self.migration.exchanges.len() {
+                match self.take_further(at, now, media) {
+                    Step::Waits => at += 1,
+                    Step::Finished => {
+                        self.finish_exchange(at);
+                        self.kick_journal(media, now);
+                    }
+                }
+            }
+            if self.is_held_up() || !self.begin_next(now, media) {
                 return;
             }
-            self.migration.settling = None;
-            for copy in copies.into_iter().filter(|copy| *copy != NO_BLOCK) {
-                let block = &mut self.blocks[copy as usize];
-                (block.moving, block.held_appends) = (false, 0);
-                block.failed |= lost;
-                self.release_waiting(copy, media, now);
-                self.settle(copy);
-            }
+        }
+    }
+
+    /// Whether no pair of blocks is begun at all.
+    fn is_held_up(&self) -> bool {
+        self.migration.paused || self.is_divided() || self.is_journal_lost()
+    }
+
+    fn take_further<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) -> Step {
+        if !self.settle_pair(at, now, media) {
+            return Step::Waits;
         }
         loop {
             for side in 0..2 {
-                self.go_on(side, now, media);
+                self.go_on(at, side, now, media);
             }
-            if self.migration.pair.iter().flatten().any(|copy| copy.stage != Stage::Complete) {
-                return;
+            let one = &self.migration.exchanges[at];
+            if one.pair.iter().flatten().any(|copy| copy.stage != Stage::Complete) {
+                return Step::Waits;
             }
-            if self.migration.pair.iter().any(Option::is_some) {
-                self.commit(now, media);
-                if self.migration.settling.is_some() {
-                    return;
+            if one.pair.iter().any(Option::is_some) {
+                self.commit(at, now, media);
+                if self.migration.exchanges[at].settling.is_some() {
+                    return Step::Waits;
                 }
                 continue;
             }
-            if self.migration.paused || self.is_divided() || self.is_journal_lost() {
-                return;
+            if one.trouble.is_some() || one.rests_until > now || self.is_held_up() {
+                return Step::Waits;
             }
-            if !self.next_pair(now, media) {
-                // It waits for a free block, for an erase or for a read: there is no word of each.
-                let goes_on = self.migration.exchanges.iter().any(|one| one.trouble.is_none());
-                self.migration.look_again_at = if goes_on { now + LOOK_AGAIN } else { Time::NEVER };
-                return;
+            match self.next_pair(at) {
+                Some(true) => return Step::Finished,
+                Some(false) => {}
+                None => {
+                    // It waits for a free block, for an erase or for a read: there is no word of each.
+                    self.migration.exchanges[at].rests_until = now + LOOK_AGAIN;
+                    return Step::Waits;
+                }
             }
         }
     }
 
-    /// Chooses the next pair, or ends the exchange and begins the next one. Says whether there is something to do.
-    fn next_pair<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) -> bool {
-        let Some(at) = self.migration.exchanges.iter().position(|one| one.trouble.is_none()) else {
-            return self.begin_next(now, media);
-        };
+    /// Lets what waits for a pair that changed places go on, once that is durable. Says whether nothing is left to wait for.
+    fn settle_pair<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) -> bool {
+        let Some((change, copies)) = self.migration.exchanges[at].settling else { return true };
+        let durable = self.journal.as_ref().is_none_or(|journal| journal.is_durable_at(change));
+        let lost = self.is_journal_lost();
+        if !durable && !lost {
+            return false;
+        }
+        self.migration.exchanges[at].settling = None;
+        for copy in copies.into_iter().filter(|copy| *copy != NO_BLOCK) {
+            let block = &mut self.blocks[copy as usize];
+            (block.moving, block.held_appends) = (false, 0);
+            block.failed |= lost;
+            self.release_waiting(copy, media, now);
+            self.settle(copy);
+        }
+        true
+    }
+
+    /// Begins the next pair of an exchange. Says whether nothing is left to move; `None` if something is, and cannot now.
+    fn next_pair(&mut self, at: usize) -> Option<bool> {
         let dies = self.migration.exchanges[at].dies;
         let (mut left, mut found) = (0, [NO_BLOCK; 2]);
         for side in 0..2 {
@@ -271,16 +250,16 @@ impl Pool {
             left += of_side;
             found[side] = next;
         }
-        if left == 0 && self.migration.departing == 0 {
-            self.finish_exchange(at);
-            self.kick_journal(media, now);
-            return true;
+        // Old places that reads still use.
+        let departing: u32 = dies.iter().map(|&die| self.dies[die as usize].departing).sum();
+        if left == 0 && departing == 0 {
+            return Some(true);
         }
-        let mut begun = false;
+        let mut begun = None;
         for side in 0..2 {
             if found[side] != NO_BLOCK && self.free_for_copy(dies[1 - side]) {
-                self.begin_copy(side, found[side], dies[1 - side]);
-                begun = true;
+                self.begin_copy(at, side, found[side], dies[1 - side]);
+                begun = Some(false);
             }
         }
         begun
@@ -321,29 +300,14 @@ impl Pool {
         !self.dies[die as usize].free.is_empty()
     }
 
-    fn begin_copy(&mut self, side: usize, source: u32, die: u32) {
+    fn begin_copy(&mut self, at: usize, side: usize, source: u32, die: u32) {
         let Some(copy) = self.take_for_copy(die) else { return };
         let block = &mut self.blocks[source as usize];
         block.moving = true;
         if mutant!("vssd: moving block freed before its copy holds") {
             self.record(source, BlockState::Free);
         }
-        self.migration.pair[side] = Some(Copy {
-            source,
-            copy,
-            pages: 0,
-            done_pages: 0,
-            stage: Stage::Appends,
-            under_way: false,
-            lost_pages: false,
-            lost_page: None,
-            look: None,
-            looks: 0,
-            parts: PayloadParts::new(),
-            oob: Vec::new(),
-            tries: 0,
-            is_void: false,
-        });
+        self.migration.exchanges[at].pair[side] = Some(Copy::new(source, copy));
     }
 
     fn take_for_copy(&mut self, die: u32) -> Option<u32> {
@@ -369,8 +333,9 @@ impl Pool {
     }
 
     /// Submits the next operation of a copy, if nothing of it is under way and the rate allows it.
-    fn go_on<M: Media + ?Sized>(&mut self, side: usize, now: Time, media: &mut M) {
-        let Some(copy) = &mut self.migration.pair[side] else { return };
+    fn go_on<M: Media + ?Sized>(&mut self, at: usize, side: usize, now: Time, media: &mut M) {
+        let goal = self.migration.exchanges[at].dies[1 - side];
+        let Some(copy) = &mut self.migration.exchanges[at].pair[side] else { return };
         if copy.under_way {
             return;
         }
@@ -383,7 +348,7 @@ impl Pool {
             }
             copy.pages = block.done_pages;
             copy.stage = Stage::Erase;
-            self.count_and_erase(side, now, media);
+            self.count_and_erase(goal, now, media);
             return;
         }
         let (source, target) = (copy.source, copy.copy);
@@ -400,7 +365,9 @@ impl Pool {
                 if rate > 0 && copy.look.is_none() {
                     let bytes = u64::from(unit_ius) * IU_SIZE_BYTES as u64;
                     let cost_ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64;
-                    self.migration.paid_until = Time(now.0.saturating_add(cost_ns));
+                    // What nobody used is not lost at once: dies are busy now and then.
+                    let from = self.migration.paid_until.0.max(now.0.saturating_sub(CREDIT.0));
+                    self.migration.paid_until = Time(from.saturating_add(cost_ns));
                 }
                 let operation = Operation::Read {
                     block: self.address(source),
@@ -431,12 +398,12 @@ impl Pool {
                 (Kind::CopyProgram, target, operation)
             }
         };
-        self.migration.pair[side].as_mut().expect("looked at").under_way = true;
-        self.start_copy(kind, block, side, first_page + unit_pages, operation, media, now);
+        self.copy_to(goal).under_way = true;
+        self.start_copy(kind, block, goal, first_page + unit_pages, operation, media, now);
     }
 
-    fn count_and_erase<M: Media + ?Sized>(&mut self, side: usize, now: Time, media: &mut M) {
-        let copy = self.migration.pair[side].as_mut().expect("it is at work");
+    fn count_and_erase<M: Media + ?Sized>(&mut self, goal: u32, now: Time, media: &mut M) {
+        let copy = self.copy_to(goal);
         (copy.under_way, copy.stage, copy.done_pages) = (true, Stage::Erase, 0);
         let number = copy.copy;
         let block = &mut self.blocks[number as usize];
@@ -451,7 +418,7 @@ impl Pool {
         self.count_erase(number, cause, now);
         self.record(number, BlockState::Free);
         let operation = Operation::Erase { block: self.address(number) };
-        self.start_copy(Kind::CopyErase, number, side, 0, operation, media, now);
+        self.start_copy(Kind::CopyErase, number, goal, 0, operation, media, now);
     }
 
     #[expect(clippy::too_many_arguments, reason = "one operation's fields, stored at once")]
@@ -459,21 +426,21 @@ impl Pool {
         &mut self,
         kind: Kind,
         block: u32,
-        side: usize,
+        goal: u32,
         end_page: u32,
         operation: Operation,
         media: &mut M,
         now: Time,
     ) {
-        let token = SpaceToken(side as u64);
+        let token = SpaceToken(goal.into());
         self.start(kind, VssdId(0), IoClass::Migration, block, token, 0, end_page, operation, media, now);
     }
 
     /// An operation of a copy came back.
-    pub(crate) fn copy_completed(&mut self, kind: Kind, side: usize, completion: Completion) {
+    pub(crate) fn copy_completed(&mut self, kind: Kind, token: SpaceToken, completion: Completion) {
         let pages = self.shape.program_unit_pages;
-        let copy = self.migration.pair[side].as_mut().expect("a copy waits for what it asked for");
-        copy.under_way = false;
+        let goal = token.0 as u32;
+        self.copy_to(goal).under_way = false;
         if completion.result.is_ok() {
             match kind {
                 Kind::CopyErase => self.migration.work.erases += 1,
@@ -483,7 +450,7 @@ impl Pool {
                 _ => {}
             }
         }
-        let copy = self.migration.pair[side].as_mut().expect("looked at");
+        let copy = self.copy_to(goal);
         if copy.is_void {
             self.migration.has_void = true;
             return;
@@ -494,29 +461,29 @@ impl Pool {
                 copy.under_way = true;
                 return;
             }
-            Err(error @ MediaError::DieOffline { .. }) => return self.in_trouble(error),
+            Err(error @ MediaError::DieOffline { .. }) => return self.in_trouble(goal, error),
             _ => {}
         }
         match (kind, completion.result) {
             (Kind::CopyErase, Ok(())) => {
-                self.dies_erased(side);
+                copy.stage = if copy.pages == 0 { Stage::Complete } else { Stage::Read };
+                self.dies[goal as usize].erases += 1;
             }
             (Kind::CopyErase | Kind::CopyProgram, Err(_)) => {
                 mark!("vssd: a copy begins again");
                 let (failed, tries) = (copy.copy, copy.tries + 1);
                 copy.tries = tries;
                 self.blocks[failed as usize].failed = true;
-                let die = self.die_of(failed) as u32;
                 self.give_back(failed);
-                let other = if tries < TRIES_MAX { self.take_for_copy(die) } else { None };
+                let other = if tries < TRIES_MAX { self.take_for_copy(goal) } else { None };
                 match other {
                     Some(other) => {
-                        let copy = self.migration.pair[side].as_mut().expect("looked at");
+                        let copy = self.copy_to(goal);
                         (copy.copy, copy.done_pages, copy.lost_pages) = (other, 0, false);
                         copy.stage = Stage::Appends;
                     }
                     None => {
-                        let copy = self.migration.pair[side].as_mut().expect("looked at");
+                        let copy = self.copy_to(goal);
                         (copy.copy, copy.is_void) = (NO_BLOCK, true);
                         self.migration.has_void = true;
                     }
@@ -528,20 +495,21 @@ impl Pool {
                 copy.stage =
                     if copy.done_pages >= copy.pages || early { Stage::Complete } else { Stage::Read };
             }
-            (_, result) => self.copy_read(side, result, completion.destination, completion.oob),
+            (_, result) => self.copy_read(goal, result, completion.destination, completion.oob),
         }
     }
 
-    fn dies_erased(&mut self, side: usize) {
-        let copy = self.migration.pair[side].as_mut().expect("looked at");
-        copy.stage = if copy.pages == 0 { Stage::Complete } else { Stage::Read };
-        let die = self.die_of(self.migration.pair[side].as_ref().expect("looked at").copy);
-        self.dies[die].erases += 1;
+    /// The copy that is made on a die.
+    ///
+    /// # Panics
+    /// If there is none: an operation of a copy keeps it.
+    fn copy_to(&mut self, goal: u32) -> &mut Copy {
+        self.migration.copy(SpaceToken(goal.into())).expect("a copy waits for what it asked for")
     }
 
     fn copy_read(
         &mut self,
-        side: usize,
+        goal: u32,
         result: Result<(), MediaError>,
         destination: Option<BufferMut>,
         oob: Option<BufferMut>,
@@ -549,9 +517,9 @@ impl Pool {
         let (unit_ius, per_page) = (self.shape.program_unit_ius(), self.shape.ius_per_page());
         let default_mode = self.shape.content_mode;
         let oob_size = self.shape.oob_size_bytes as usize;
-        let source = self.migration.pair[side].as_ref().expect("looked at").source;
+        let source = self.copy_to(goal).source;
         let place = self.address(source);
-        let copy = self.migration.pair[side].as_mut().expect("looked at");
+        let copy = self.copy_to(goal);
         let mut result = result;
         if result.is_ok() {
             let content = destination.as_deref().expect("reads give content");
@@ -572,7 +540,7 @@ impl Pool {
                 let content = destination.expect("reads give content").freeze();
                 copy.parts.push(Payload::new(default_mode, content));
                 copy.oob = oob.expect("asked for").to_vec();
-                self.copy_gathered(side);
+                self.copy_gathered(goal);
             }
             (Stage::Read, Err(_)) => {
                 mark!("vssd: a copy reads piece by piece");
@@ -613,7 +581,7 @@ impl Pool {
                 if iu + 1 < unit_ius {
                     copy.stage = Stage::Piece { iu: iu + 1, mode: default_mode, again: false };
                 } else {
-                    self.copy_gathered(side);
+                    self.copy_gathered(goal);
                 }
             }
             (stage, _) => unreachable!("no read in stage {stage:?}"),
@@ -621,9 +589,10 @@ impl Pool {
     }
 
     /// A program unit is there: its OOB records become those of a copy.
-    fn copy_gathered(&mut self, side: usize) {
+    fn copy_gathered(&mut self, goal: u32) {
         let oob_size = self.shape.oob_size_bytes as usize;
-        let copy = self.migration.pair[side].as_mut().expect("looked at");
+        let mut lost_pages = 0;
+        let copy = self.migration.copy(SpaceToken(goal.into())).expect("a copy waits for what it asked for");
         let (source, target) = (&self.blocks[copy.source as usize], &self.blocks[copy.copy as usize]);
         for page in copy.oob.chunks_exact_mut(oob_size) {
             let own = OobRecord::decode(page).filter(|record| {
@@ -635,7 +604,7 @@ impl Pool {
             let is_lost = own.is_none_or(|record| record.is_lost);
             if is_lost && !mutant!("vssd: lost page copied as good") {
                 copy.lost_pages = true;
-                self.migration.lost_pages += 1;
+                lost_pages += 1;
             }
             let record = OobRecord {
                 kind: OobKind::Copy,
@@ -650,23 +619,23 @@ impl Pool {
             record.encode(page);
         }
         copy.stage = Stage::Program;
+        self.migration.lost_pages += lost_pages;
     }
 
-    /// A die went: the exchange stays as it is, with what it moved so far.
-    fn in_trouble(&mut self, error: MediaError) {
+    /// A die went: its exchange stays as it is, with what it moved so far.
+    fn in_trouble(&mut self, goal: u32, error: MediaError) {
         mark!("vssd: a die went during an exchange");
-        if let Some(one) = self.migration.exchanges.iter_mut().find(|one| one.trouble.is_none()) {
-            one.trouble = Some(error);
-        }
-        for copy in self.migration.pair.iter_mut().flatten() {
-            copy.is_void = true;
-        }
+        let one = self.migration.exchanges.iter_mut().find(|one| one.dies.contains(&goal));
+        let one = one.expect("a copy belongs to an exchange");
+        one.trouble = Some(error);
+        one.pair.iter_mut().flatten().for_each(|copy| copy.is_void = true);
         self.migration.has_void = true;
     }
 
     /// The holder freed a block, or its vSSD is removed: its copy is given up.
     pub(crate) fn void_copy(&mut self, number: u32) {
-        if let Some(copy) = self.migration.pair.iter_mut().flatten().find(|copy| copy.source == number) {
+        let pairs = self.migration.exchanges.iter_mut().flat_map(|one| one.pair.iter_mut().flatten());
+        if let Some(copy) = pairs.into_iter().find(|copy| copy.source == number) {
             mark!("vssd: a block is freed while it moves");
             copy.is_void = true;
             self.migration.has_void = true;
@@ -678,12 +647,10 @@ impl Pool {
         if !std::mem::take(&mut self.migration.has_void) {
             return;
         }
-        for side in 0..2 {
-            let idle = |copy: &Copy| copy.is_void && !copy.under_way;
-            if !self.migration.pair[side].as_ref().is_some_and(idle) {
-                continue;
-            }
-            let copy = self.migration.pair[side].take().expect("looked at");
+        let all = (0..self.migration.exchanges.len()).flat_map(|at| [(at, 0), (at, 1)]);
+        for (at, side) in all {
+            let idle = |copy: &mut Copy| copy.is_void && !copy.under_way;
+            let Some(copy) = self.migration.exchanges[at].pair[side].take_if(idle) else { continue };
             if copy.copy != NO_BLOCK {
                 self.give_back(copy.copy);
             }
@@ -697,10 +664,9 @@ impl Pool {
     }
 
     /// Both copies are complete: one durable change makes them the blocks.
-    fn commit<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
-        let pair = [0, 1].map(|side: usize| self.migration.pair[side].take());
-        let at = self.migration.exchanges.iter().position(|one| one.trouble.is_none());
-        let dies = self.migration.exchanges[at.expect("a pair belongs to an exchange")].dies;
+    fn commit<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) {
+        let pair = std::mem::take(&mut self.migration.exchanges[at].pair);
+        let dies = self.migration.exchanges[at].dies;
         let entry = |copy: &Option<Copy>| {
             copy.as_ref().map(|copy| MoveEntry {
                 source: copy.source,
@@ -736,7 +702,7 @@ impl Pool {
         let sources = moves.map(|one| one.map_or(NO_BLOCK, |one| one.source));
         if let Some(journal) = &mut self.journal {
             journal.want();
-            self.migration.settling = Some((journal.pushed(), copies));
+            self.migration.exchanges[at].settling = Some((journal.pushed(), copies));
         }
         for source in sources.into_iter().filter(|source| *source != NO_BLOCK) {
             self.settle(source);
@@ -787,7 +753,8 @@ impl Pool {
         let LogicalBlock { unit, index } = logical;
         self.vssds[at].units[usize::from(unit.0)].map[index as usize] = one.copy;
         self.migration.moved_blocks += 1;
-        self.migration.departing += 1;
+        let die = self.die_of(one.source);
+        self.dies[die].departing += 1;
         self.record(one.copy, BlockState::Held);
         self.record(one.source, if failed { BlockState::Retired } else { BlockState::Free });
     }

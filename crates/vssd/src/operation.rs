@@ -137,7 +137,7 @@ impl Pool {
         die.in_flight -= 1;
         die.programs -= u16::from(!op.kind.only_reads());
         if op.kind.is_of_copy() {
-            self.copy_completed(op.kind, op.token.0 as usize, completion);
+            self.copy_completed(op.kind, op.token, completion);
             self.dispatch(number, media, now);
             self.migrate(now, media);
             return completions.append(&mut self.ready);

@@ -230,7 +230,8 @@ impl Pool {
         let held = self.blocks.iter().filter(|block| block.state == State::Held).count();
         let moved = self.blocks.iter().filter(|block| block.state == State::Held && block.moved).count();
         assert_eq!(
-            moved, self.migration.departing as usize,
+            moved as u32,
+            self.dies.iter().map(|die| die.departing).sum::<u32>(),
             "blocks that moved are counted until their reads came back"
         );
         assert_eq!(

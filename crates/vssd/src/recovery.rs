@@ -157,7 +157,7 @@ impl Pool {
         self.wear_again();
         // Targets that a crash came before are written down before anything moves.
         for at in 0..self.vssds.len() {
-            if self.moves_of(at).is_some() {
+            if self.vssds[at].units.iter().any(|unit| unit.target.is_some()) {
                 self.record_vssd(at);
             }
         }
@@ -205,10 +205,8 @@ impl Pool {
             let plane = soft_plane.is_none_or(|plane| plane < self.config.soft_planes_per_die);
             die < self.geometry.dies() && plane && soft_plane.is_none() == whole
         };
-        if let Some([from, to]) = entry.moves
-            && !under_way.contains(&[from, to])
-            && !under_way.contains(&[to, from])
-        {
+        let is_exchanged = |die: u32| under_way.iter().any(|dies| dies.contains(&die));
+        if entry.units.iter().any(|unit| unit.moves && !is_exchanged(unit.place.die)) {
             return damaged("moves between dies that are not exchanged".to_owned());
         }
         if entry.units.is_empty() || !entry.units.iter().all(sound) {

@@ -7,22 +7,22 @@
 //!
 //! | part   | size                        | content                                                          |
 //! |--------|-----------------------------|------------------------------------------------------------------|
-//! | header | 64                          | `DIECUTBT`, version 3 (4), CRC-32C of bytes 16..64 (4), then words of 4: the device's geometry (7), soft-planes per die, catalog and journal blocks per die, erase blocks of a unit that is a whole die; zeros |
+//! | header | 64                          | `DIECUTBT`, version 4 (4), CRC-32C of bytes 16..64 (4), then words of 4: the device's geometry (7), soft-planes per die, catalog and journal blocks per die, erase blocks of a unit that is a whole die; zeros |
 //! | blocks | 2 x 32 per erase block      | see below, die by die                                            |
 //! | pages  | 8 per erase block           | pages programmed (3), check (1), low half of the allocation sequence they belong to (4) |
-//! | wear   | 64 + 4 x 8 and 2 x 8 per soft-plane of each die, per channel | exchange (2 x 32), then for each die erases by migration (8), by movement inside the die (8), by the journal (8), zeros (8), then for each soft-plane (the first, where the die is whole) erases since its content moved (8), average of erases per window in 1/256 (8) |
+//! | wear   | 64 + 4 x 8 and 2 x 8 per soft-plane, per die | exchange (2 x 32), erases by migration (8), by movement inside the die (8), by the journal (8), zeros (8), then for each soft-plane (the first, where the die is whole) erases since its content moved (8), average of erases per window in 1/256 (8) |
 //! | vSSDs  | 2 x (32 + 8 per unit) each  | see below                                                        |
 //!
 //! Slot of a block: counter (4) and CRC-32C of the counter and bytes 8..32 (4), published as one word; owner (4), unit (2),
 //! purpose (1), state (1: 0 free, 1 held, 2 held after a failed program, 3 retired, 4 held but contradicted by flash; bit 7: some pages could
 //! not be read when it was moved here, their OOB records say which), logical index (4), erase count (4),
 //! allocation sequence (8). Slot of a vSSD: counter and CRC as above over the rest; id (4), state (1: 0 removed, 1
-//! placed), isolation (1), units (2), flags (1: bit 0 read-only, bit 1 its units on one die move to another), those two dies (3 each),
-//! reserved (9), then for each unit its die (4),
+//! placed), isolation (1), units (2), flags (1: bit 0 read-only), reserved (15), then for each unit its
+//! die (4; bit 31: it moves to the other die of that die's exchange),
 //! soft-plane (2, FFFFh: the whole die) and erase blocks it lost for good (2). The check of the pages is the low byte of
 //! the CRC-32C of the block's number (4), the pages (4) and the half sequence (4).
 //!
-//! Slot of an exchange of two dies' content, in the channel of the first: counter and CRC as above; phase (1: 0 none, 1 under
+//! Slot of an exchange of two dies' content, with the first of them: counter and CRC as above; phase (1: 0 none, 1 under
 //! way, 2 a pair of blocks changes places, 3 the units change places), flags (1: bits 0 and 1, the copy has lost pages), dies (3
 //! each), source and copy on the other die of up to two blocks (4 each, FFFFFFFFh: none). Phases 2 and 3 are carried out again
 //! at opening (see `exchange.rs`). Counts of wear carry no check: the erases of a die are the sum over its blocks.
@@ -31,7 +31,7 @@
 //! slot that does not check out is what a store left that the death of the process cut short only if its counter is the
 //! one before that of the valid slot, or zero beside 1; anything else is damage, and so is an entry without a valid slot
 //! or a pages word that fails its check. A damaged block is set aside and reported, never taken for free or empty; a
-//! damaged vSSD entry, another version (1 lacked the sizes, 2 wear and exchanges), a damaged exchange, geometry or division refuses the whole. Nothing is
+//! damaged vSSD entry, another version (1 lacked the sizes, 2 wear and exchanges, 3 had one exchange per channel), a damaged exchange, geometry or division refuses the whole. Nothing is
 //! converted: before the first release there is one version.
 
 use crate::cells::{Cells, Shape};
@@ -40,12 +40,12 @@ use crate::{Isolation, LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_units::{Geometry, ProtectedRegion, checksum};
 
 const MAGIC: &[u8; 8] = b"DIECUTBT";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEADER_SIZE_BYTES: usize = 64;
 const SLOT_SIZE_BYTES: usize = 32;
 const PLACED: u8 = 1;
 const READ_ONLY: u8 = 1;
-const MOVES: u8 = 2;
+const MOVES: u32 = 1 << 31;
 const LOST_PAGES: u8 = 0x80;
 const NO_BLOCK: u32 = u32::MAX;
 
@@ -68,7 +68,7 @@ pub enum OpenError {
     )]
     Damaged,
     /// Written by another version.
-    #[error("block states have format version {0}; this program knows version 3 (make the device anew)")]
+    #[error("block states have format version {0}; this program knows version 4 (make the device anew)")]
     Version(u32),
     /// They belong to another device or another division of its dies.
     #[error("block states belong to a device of another geometry, or to dies cut into other soft-planes")]
@@ -124,8 +124,6 @@ pub(crate) struct VssdEntry {
     pub placed: bool,
     pub isolation: Isolation,
     pub read_only: bool,
-    /// Its units on the first of two dies are on their way to the second.
-    pub moves: Option<[u32; 2]>,
     pub units: Vec<UnitEntry>,
 }
 
@@ -133,6 +131,8 @@ pub(crate) struct VssdEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitEntry {
     pub place: UnitPlace,
+    /// It is on its way to the other die of its die's exchange.
+    pub moves: bool,
     pub lost_blocks: u16,
 }
 
@@ -187,7 +187,7 @@ pub(crate) struct BlockTable {
     blocks: usize,
     vssd_slots: usize,
     units_max: usize,
-    dies_per_channel: usize,
+    dies: u32,
     soft_planes: usize,
     /// The process dies after this many more stores: later ones do not happen.
     #[cfg(test)]
@@ -211,7 +211,7 @@ impl BlockTable {
         let units = geometry.dies() as usize * usize::from(soft_planes_per_die);
         let size = HEADER_SIZE_BYTES
             + blocks * (2 * SLOT_SIZE_BYTES + 8)
-            + usize::from(geometry.channels) * wear_size(geometry, soft_planes_per_die)
+            + geometry.dies() as usize * wear_size(soft_planes_per_die.into())
             + units * 2 * vssd_slot_size(units);
         size.next_multiple_of(4096)
     }
@@ -285,7 +285,7 @@ impl BlockTable {
         BlockTable {
             cells,
             shape: shape_of(geometry, units_max, sizes.soft_planes_per_die),
-            dies_per_channel: geometry.dies_per_channel.into(),
+            dies: geometry.dies(),
             soft_planes: sizes.soft_planes_per_die.into(),
             blocks: geometry.erase_blocks() as usize,
             vssd_slots: units_max,
@@ -346,12 +346,13 @@ impl BlockTable {
             + slot * 2 * vssd_slot_size(self.units_max)
     }
 
-    fn wear_at(&self, channel: usize) -> usize {
-        HEADER_SIZE_BYTES + self.blocks * (2 * SLOT_SIZE_BYTES + 8) + channel * self.shape.wear_bytes
+    /// The exchange of a die, then its wear.
+    fn exchange_at(&self, die: u32) -> usize {
+        let before = HEADER_SIZE_BYTES + self.blocks * (2 * SLOT_SIZE_BYTES + 8);
+        before + die as usize * wear_size(self.soft_planes)
     }
     fn die_wear_at(&self, die: u32) -> usize {
-        let (channel, die) = (die as usize / self.dies_per_channel, die as usize % self.dies_per_channel);
-        self.wear_at(channel) + 2 * SLOT_SIZE_BYTES + die * die_wear_size(self.soft_planes)
+        self.exchange_at(die) + 2 * SLOT_SIZE_BYTES
     }
 
     /// Sets one of the four counts of a die.
@@ -376,22 +377,22 @@ impl BlockTable {
         self.die_wear_at(place.die) + 32 + usize::from(place.soft_plane.unwrap_or(0)) * 16
     }
 
-    /// Writes an exchange down, or that there is none, in the channel of its first die.
-    pub fn set_exchange(&mut self, channel: usize, entry: Option<&ExchangeEntry>) {
+    /// Writes an exchange down, or that there is none, with its first die.
+    pub fn set_exchange(&mut self, die: u32, entry: Option<&ExchangeEntry>) {
         let body = encode_exchange(entry);
-        self.write(self.wear_at(channel), &body);
+        self.write(self.exchange_at(die), &body);
     }
-    /// The exchange that began on a channel.
-    pub fn exchange(&self, channel: usize) -> Found<Option<ExchangeEntry>> {
-        match self.current(self.wear_at(channel), SLOT_SIZE_BYTES) {
+    /// The exchange whose first die this is.
+    pub fn exchange(&self, die: u32) -> Found<Option<ExchangeEntry>> {
+        match self.current(self.exchange_at(die), SLOT_SIZE_BYTES) {
             Found::New => Found::New,
             Found::Entry((at, _)) => decode_exchange(self.cells.get(at + 8, SLOT_SIZE_BYTES - 8))
                 .map_or(Found::Damaged, Found::Entry),
             Found::Damaged => Found::Damaged,
         }
     }
-    pub fn channels(&self) -> usize {
-        self.shape.channels
+    pub fn dies(&self) -> u32 {
+        self.dies
     }
 
     /// The current slot of an entry: its place and counter; the other one is written next.
@@ -464,11 +465,11 @@ impl BlockTable {
             };
             let (body, rest) = rest.split_at_checked(length).ok_or(OpenError::Damaged)?;
             if head[0] == 4 {
-                if word as usize >= self.shape.channels || self.exchange(word as usize) == Found::Damaged {
+                if word >= self.dies || self.exchange(word) == Found::Damaged {
                     return Err(OpenError::Damaged);
                 }
                 let entry = decode_exchange(body).ok_or(OpenError::Damaged)?;
-                self.set_exchange(word as usize, entry.as_ref());
+                self.set_exchange(word, entry.as_ref());
                 changes = rest;
                 continue;
             }
@@ -627,13 +628,9 @@ fn long_at(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-fn die_wear_size(soft_planes: usize) -> usize {
-    32 + 16 * soft_planes
-}
-
-/// Of one channel.
-fn wear_size(geometry: &Geometry, soft_planes_per_die: u16) -> usize {
-    2 * SLOT_SIZE_BYTES + usize::from(geometry.dies_per_channel) * die_wear_size(soft_planes_per_die.into())
+/// Of one die: its exchange, its counts, and what is known of each content.
+fn wear_size(soft_planes: usize) -> usize {
+    2 * SLOT_SIZE_BYTES + 32 + 16 * soft_planes
 }
 
 fn three_at(bytes: &[u8], at: usize) -> u32 {
@@ -688,7 +685,7 @@ fn shape_of(geometry: &Geometry, units_max: usize, soft_planes_per_die: u16) -> 
         channels: geometry.channels.into(),
         block_bytes: blocks * 2 * SLOT_SIZE_BYTES,
         page_bytes: blocks * 8,
-        wear_bytes: wear_size(geometry, soft_planes_per_die),
+        wear_bytes: usize::from(geometry.dies_per_channel) * wear_size(soft_planes_per_die.into()),
         slots: units_max,
         slot_bytes: 2 * vssd_slot_size(units_max),
     }
@@ -768,13 +765,11 @@ pub(crate) fn encode_vssd(entry: &VssdEntry) -> Vec<u8> {
         Isolation::None => 3,
     };
     body[6..8].copy_from_slice(&(entry.units.len() as u16).to_le_bytes());
-    body[8] = if entry.read_only { READ_ONLY } else { 0 } | if entry.moves.is_some() { MOVES } else { 0 };
-    for (die, at) in entry.moves.into_iter().flatten().zip([9, 12]) {
-        body[at..at + 3].copy_from_slice(&die.to_le_bytes()[..3]);
-    }
+    body[8] = if entry.read_only { READ_ONLY } else { 0 };
     for (index, unit) in entry.units.iter().enumerate() {
         let at = 24 + index * 8;
-        body[at..at + 4].copy_from_slice(&unit.place.die.to_le_bytes());
+        let die = unit.place.die | if unit.moves { MOVES } else { 0 };
+        body[at..at + 4].copy_from_slice(&die.to_le_bytes());
         body[at + 4..at + 6].copy_from_slice(&unit.place.soft_plane.unwrap_or(u16::MAX).to_le_bytes());
         body[at + 6..at + 8].copy_from_slice(&unit.lost_blocks.to_le_bytes());
     }
@@ -794,7 +789,8 @@ fn decode_vssd(body: &[u8]) -> Option<VssdEntry> {
         let soft_plane = u16::from_le_bytes([unit[4], unit[5]]);
         let soft_plane = (soft_plane != u16::MAX).then_some(soft_plane);
         let lost_blocks = u16::from_le_bytes([unit[6], unit[7]]);
-        UnitEntry { place: UnitPlace { die: word_at(unit, 0), soft_plane }, lost_blocks }
+        let die = word_at(unit, 0);
+        UnitEntry { place: UnitPlace { die: die & !MOVES, soft_plane }, moves: die & MOVES != 0, lost_blocks }
     });
     let units = units.collect();
     Some(VssdEntry {
@@ -802,7 +798,6 @@ fn decode_vssd(body: &[u8]) -> Option<VssdEntry> {
         placed: body[4] == PLACED,
         isolation,
         read_only: body[8] & READ_ONLY != 0,
-        moves: (body[8] & MOVES != 0).then(|| [three_at(body, 9), three_at(body, 12)]),
         units,
     })
 }
@@ -851,18 +846,11 @@ mod test {
         table.set_block(5, &entry(2));
         table.set_pages(5, 3, entry(2).sequence);
         let units = vec![
-            UnitEntry { place: UnitPlace { die: 1, soft_plane: None }, lost_blocks: 0 },
-            UnitEntry { place: UnitPlace { die: 2, soft_plane: Some(3) }, lost_blocks: 2 },
+            UnitEntry { place: UnitPlace { die: 1, soft_plane: None }, moves: true, lost_blocks: 0 },
+            UnitEntry { place: UnitPlace { die: 2, soft_plane: Some(3) }, moves: false, lost_blocks: 2 },
         ];
         let isolation = Isolation::Die;
-        let vssd = VssdEntry {
-            id: VssdId(9),
-            placed: true,
-            isolation,
-            read_only: true,
-            moves: Some([7, 70_000]),
-            units,
-        };
+        let vssd = VssdEntry { id: VssdId(9), placed: true, isolation, read_only: true, units };
         table.set_vssd(&vssd);
         drop(table);
         let (table, is_new) = open();
@@ -938,8 +926,7 @@ mod test {
             BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &sizes).unwrap();
         for id in 1..100 {
             let (id, isolation) = (VssdId(id), Isolation::Channel);
-            let mut vssd =
-                VssdEntry { id, placed: true, isolation, read_only: false, moves: None, units: Vec::new() };
+            let mut vssd = VssdEntry { id, placed: true, isolation, read_only: false, units: Vec::new() };
             table.set_vssd(&vssd);
             vssd.placed = false;
             table.set_vssd(&vssd);
@@ -956,14 +943,7 @@ mod test {
                 BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
             for (id, placed) in [(1, placed), (2, true)] {
                 let (id, isolation) = (VssdId(id), Isolation::Channel);
-                table.set_vssd(&VssdEntry {
-                    id,
-                    placed,
-                    isolation,
-                    read_only: false,
-                    moves: None,
-                    units: Vec::new(),
-                });
+                table.set_vssd(&VssdEntry { id, placed, isolation, read_only: false, units: Vec::new() });
             }
             assert_eq!(table.vssds().unwrap().len(), 2);
             // The second one says that it is the first.
@@ -985,9 +965,10 @@ mod test {
             changes.extend_from_slice(&word.to_le_bytes());
             changes.extend_from_slice(body);
         };
-        let units = vec![UnitEntry { place: UnitPlace { die: 1, soft_plane: None }, lost_blocks: 0 }];
+        let units =
+            vec![UnitEntry { place: UnitPlace { die: 1, soft_plane: None }, moves: false, lost_blocks: 0 }];
         let (id, isolation) = (VssdId(3), Isolation::Die);
-        let vssd = VssdEntry { id, placed: true, isolation, read_only: false, moves: None, units };
+        let vssd = VssdEntry { id, placed: true, isolation, read_only: false, units };
         let body = encode_vssd(&vssd);
         push(2, body.len() as u32, &body);
         push(1, 9, &encode_block(&entry(2)));

@@ -137,7 +137,7 @@ impl Pool {
         let vssd = self.vssds.remove(at);
         self.number_vssds();
         let (isolation, units) = (vssd.isolation, Vec::new());
-        self.write_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, moves: None, units });
+        self.write_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
         for unit in &vssd.units {
             for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
                 if self.blocks[block as usize].moving {

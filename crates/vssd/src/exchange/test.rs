@@ -79,9 +79,16 @@ impl Rig {
         }
         panic!("it comes to no end: {:?}", pool.migration_status());
     }
-    fn write(&mut self, pool: &mut Pool, id: VssdId, content: u8, units: u32) -> LogicalBlock {
+    fn write(
+        &mut self,
+        pool: &mut Pool,
+        id: VssdId,
+        unit: UnitIndex,
+        content: u8,
+        units: u32,
+    ) -> LogicalBlock {
         let mut space = pool.space(id, &mut self.device, self.now);
-        let block = space.allocate(UnitIndex(0), Purpose(1)).unwrap();
+        let block = space.allocate(unit, Purpose(1)).unwrap();
         let shape = *space.shape();
         for _ in 0..units {
             let bytes = vec![content; shape.program_unit_ius() as usize * 4096];
@@ -102,25 +109,31 @@ impl Rig {
     }
 }
 
-/// Dies after each store in turn; says how many there are.
-fn exchange_is_whole() -> Result<u32, String> {
+/// Dies after each store in turn while two dies, or those of two channels, are exchanged; says how many stores there are.
+fn exchange_is_whole(isolation: Isolation) -> Result<u32, String> {
     for stores in 0..10_000 {
         DIED.set(false);
         let mut rig = Rig::new();
         let mut pool = rig.open().unwrap();
         pool.begin_migration();
-        let ids = [0, 1].map(|_| pool.alloc_vssd(Isolation::Die, 0, 1).unwrap());
+        let ids = [0, 1].map(|_| pool.alloc_vssd(isolation, 0, 1).unwrap());
+        let per_vssd = pool.vssds[0].units.len();
         let units = pool.shape().program_units();
         let mut held = Vec::new();
         // Full blocks, open ones, and more on one side than on the other.
         for (id, content, units) in
             [(0, 1, units), (0, 2, 1), (0, 3, units), (1, 4, units), (1, 5, 2), (0, 6, units)]
         {
-            held.push((ids[id], rig.write(&mut pool, ids[id], content, units), content, units));
+            let unit = UnitIndex((content as usize % per_vssd) as u16);
+            held.push((ids[id], rig.write(&mut pool, ids[id], unit, content, units), content, units));
         }
-        let dies = [0, 1].map(|at: usize| pool.vssds[at].units[0].place.die);
-        assert_ne!(dies[0], dies[1]);
-        pool.exchange_dies(dies[0], dies[1]).unwrap();
+        let dies_of = |pool: &Pool, at: usize| -> Vec<u32> {
+            pool.vssds[at].units.iter().map(|unit| unit.place.die).collect()
+        };
+        let dies = [0, 1].map(|at| dies_of(&pool, at));
+        for (&one, &other) in dies[0].iter().zip(&dies[1]) {
+            pool.exchange_dies(one, other).unwrap();
+        }
         pool.table.as_mut().unwrap().stores_left = Some(stores);
         rig.run(&mut pool);
         let finished = !DIED.get();
@@ -154,9 +167,10 @@ fn exchange_is_whole() -> Result<u32, String> {
             }
             let count: usize =
                 (ids.iter()).map(|&id| pool.space(id, &mut rig.device, rig.now).held_blocks().len()).sum();
-            let now = [0, 1].map(|at: usize| pool.vssds[at].units[0].place.die);
-            let begun = if stores == 0 { dies } else { [dies[1], dies[0]] };
-            if count != held.len() || now != begun {
+            let now = [0, 1].map(|at| dies_of(&pool, at));
+            // Of a channel whose first die was begun the rest follows.
+            let begun = if stores == 0 { &dies } else { &[dies[1].clone(), dies[0].clone()] };
+            if count != held.len() || now != *begun {
                 return fails(format!("{count} blocks are held, on dies {now:?}"));
             }
         }
@@ -169,16 +183,18 @@ fn exchange_is_whole() -> Result<u32, String> {
 
 #[test]
 fn a_death_between_two_stores_of_an_exchange_loses_nothing() {
-    let stores = exchange_is_whole().unwrap();
-    assert!(stores > 40, "{stores} stores are no exchange of six blocks");
-    let hits = take_hits();
-    for mark in ["vssd: pair of an exchange repeated", "vssd: end of an exchange repeated"] {
-        assert!(hits.contains_key(mark), "{mark}: {hits:?}");
-    }
-    for bug in ["vssd: pair changed without a record", "vssd: exchange finished in part"] {
-        plant_mutant(Some(bug));
-        let found = std::panic::catch_unwind(exchange_is_whole);
-        plant_mutant(None);
-        assert!(!matches!(found, Ok(Ok(_))), "{bug} is not seen");
+    for (isolation, least) in [(Isolation::Die, 40), (Isolation::Channel, 50)] {
+        let stores = exchange_is_whole(isolation).unwrap();
+        assert!(stores > least, "{stores} stores are no exchange of six blocks");
+        let hits = take_hits();
+        for mark in ["vssd: pair of an exchange repeated", "vssd: end of an exchange repeated"] {
+            assert!(hits.contains_key(mark), "{isolation:?}, {mark}: {hits:?}");
+        }
+        for bug in ["vssd: pair changed without a record", "vssd: exchange finished in part"] {
+            plant_mutant(Some(bug));
+            let found = std::panic::catch_unwind(|| exchange_is_whole(isolation));
+            plant_mutant(None);
+            assert!(!matches!(found, Ok(Ok(_))), "{bug} is not seen");
+        }
     }
 }

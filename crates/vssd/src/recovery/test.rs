@@ -167,10 +167,11 @@ fn a_block_whose_state_is_damaged_is_set_aside() {
 /// Entries that hold for themselves but contradict each other; seen to panic in `Resources::take` before.
 #[test]
 fn entries_that_contradict_are_refused() {
-    let unit = |die, soft_plane| UnitEntry { place: UnitPlace { die, soft_plane }, lost_blocks: 0 };
+    let unit =
+        |die, soft_plane| UnitEntry { place: UnitPlace { die, soft_plane }, moves: false, lost_blocks: 0 };
     let entry = |id, isolation, units: &[UnitEntry]| {
         let units = units.to_vec();
-        VssdEntry { id: VssdId(id), placed: true, isolation, read_only: false, moves: None, units }
+        VssdEntry { id: VssdId(id), placed: true, isolation, read_only: false, units }
     };
     let cases: [(&str, Vec<VssdEntry>); 8] = [
         (
