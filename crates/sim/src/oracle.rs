@@ -26,6 +26,15 @@ pub struct WriteId {
     pub version: u32,
 }
 
+/// What an IU holds, by all that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Certain {
+    /// Which write gave it. Zeros of two deallocations differ in nothing else: between them it held something.
+    pub version: u32,
+    /// `None`: zeros.
+    pub tag: Option<Tag>,
+}
+
 /// A read under way: when it was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadId(u64);
@@ -417,17 +426,14 @@ impl Oracle {
         violations
     }
 
-    /// The only content a read issued now could return for an IU, if it is certain: a tag, or `None` for
-    /// zeros.
-    pub fn certain(&self, volume: VolumeNumber, iu: u64) -> Option<Option<Tag>> {
+    /// The only content a read issued now could return for an IU, if it is certain.
+    pub fn certain(&self, volume: VolumeNumber, iu: u64) -> Option<Certain> {
         let cell = &self.volumes[&volume].cells[iu as usize];
         let mut open = cell.iter().filter(|c| c.superseded.is_none());
         let first = open.next()?;
-        open.next().is_none().then_some((!first.zeros).then_some(Tag {
-            volume,
-            lba: iu,
-            version: first.version,
-        }))
+        let version = first.version;
+        let tag = (!first.zeros).then_some(Tag { volume, lba: iu, version });
+        open.next().is_none().then_some(Certain { version, tag })
     }
 
     /// Largest number of candidates any IU holds: a bound on what the oracle remembers.
@@ -674,6 +680,19 @@ mod test {
         assert_eq!(oracle.certain(A, 0), None);
         assert_eq!(read(&mut oracle, 0, Some((A, 0, one.version))), []);
         assert_eq!(read(&mut oracle, 0, Some((A, 0, two.version))), [Finding::Stale]);
+    }
+
+    /// A compare that began before and is answered after may have seen what was between; `--exchanges --seed 367` did.
+    #[test]
+    fn zeros_that_were_written_over_and_deallocated_again_are_others() {
+        let mut oracle = oracle(false);
+        let before = oracle.certain(A, 0).unwrap();
+        write(&mut oracle, 0);
+        let zeros = oracle.begin_write(LANE, at(0), true);
+        oracle.acknowledge_write(zeros, false);
+        let after = oracle.certain(A, 0).unwrap();
+        assert_eq!((before.tag, after.tag), (None, None));
+        assert_ne!(before, after);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod administrator;
 mod saturation;
 
 use crate::administration::Change;
-use crate::oracle::{Crash, Finding, Oracle, ReadId, Violation, WriteId};
+use crate::oracle::{Certain, Crash, Finding, Oracle, ReadId, Violation, WriteId};
 use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, When};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System, Wear};
 use crate::tag::{Tag, VolumeNumber};
@@ -86,7 +86,7 @@ enum Purpose {
     },
     Compare {
         range: Range,
-        expected: Vec<Option<Tag>>,
+        expected: Vec<Certain>,
         wrong: bool,
     },
     Verify,
@@ -558,7 +558,7 @@ impl Runner<'_> {
             }
             Action::Compare { range, wrong } => match self.certain(range) {
                 Some(expected) => {
-                    let mut data = self.content(range, |iu| expected[(iu - range.first) as usize]);
+                    let mut data = self.content(range, |iu| expected[(iu - range.first) as usize].tag);
                     if wrong {
                         *data.last_mut().expect("not empty") ^= 0x40;
                     }
@@ -591,7 +591,7 @@ impl Runner<'_> {
         (Purpose::Read { range, id }, HostCommand::Read(range))
     }
 
-    fn certain(&self, range: Range) -> Option<Vec<Option<Tag>>> {
+    fn certain(&self, range: Range) -> Option<Vec<Certain>> {
         range.ius().map(|iu| self.oracle.certain(range.volume, iu)).collect()
     }
 

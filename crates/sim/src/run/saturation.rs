@@ -45,7 +45,10 @@ impl Runner<'_> {
         let volumes = self.plan.tenants[usize::from(lane.0)].volumes.iter();
         let seen = volumes.filter(|volume| self.sight(lane, volume.number) == Sight::Yes);
         let all = seen.flat_map(|volume| (0..volume.iu_count).map(|iu| (volume.number, iu)));
-        all.filter(|(volume, iu)| matches!(self.oracle.certain(*volume, *iu), Some(Some(_)))).collect()
+        all.filter(|(volume, iu)| {
+            self.oracle.certain(*volume, *iu).is_some_and(|certain| certain.tag.is_some())
+        })
+        .collect()
     }
 
     /// Places by the die that reads them, learnt by reading each alone. Nothing if that was disturbed.
