@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Makes a fresh Debian or Ubuntu machine ready: system packages and toolchain components. Asks nothing, repeats safely,
 # and needs no root when all is there already. With "bench", what the benchmark counts instructions with too; with "rocksdb", RocksDB,
-# which only the plug-in for it and its tests need.
+# which only the plug-in for it and its tests need; with "vlfs", what only the tests of the file system need. Several words are
+# taken, too.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 cd "$(dirname "$0")/.."
+
+wants() { case " $wanted " in *" $1 "*) ;; *) return 1 ;; esac; }
+wanted="$*"
 
 missing=()
 { command -v cc && command -v c++; } >/dev/null || missing+=(build-essential)
@@ -21,17 +25,23 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 # Only counts instructions: where it cannot be had, the benchmark says that they are missing.
-if [ "${1:-}" = bench ] && ! command -v valgrind >/dev/null; then
+if wants bench && ! command -v valgrind >/dev/null; then
   { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends valgrind >/dev/null; } ||
     echo "setup: VALGRIND CANNOT BE INSTALLED; instructions per operation will be missing" >&2
 fi
 
 # Only the tests of apps/rocksdb and `make rocksdb` need it; they fail without, and say so.
-if [ "${1:-}" = rocksdb ] &&
+if wants rocksdb &&
   ! { command -v db_bench >/dev/null && echo '#include <rocksdb/version.h>' | c++ -E -x c++ - >/dev/null 2>&1; }; then
   { timeout 300 apt-get update -qq &&
     timeout 900 apt-get install -y -qq --no-install-recommends librocksdb-dev rocksdb-tools >/dev/null; } ||
     echo "setup: ROCKSDB CANNOT BE INSTALLED (apt-get install librocksdb-dev rocksdb-tools); the tests of apps/rocksdb will fail" >&2
+fi
+
+# Only the tests of apps/vlfs need it; they fail without, and say so. Who is root mounts without fusermount3.
+if wants vlfs && ! { command -v fusermount3 && command -v umount; } >/dev/null; then
+  { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends fuse3 mount >/dev/null; } ||
+    echo "setup: FUSE CANNOT BE INSTALLED (apt-get install fuse3 mount); the tests of apps/vlfs may fail" >&2
 fi
 
 if ! command -v cargo >/dev/null; then
@@ -46,3 +56,15 @@ for component in fmt clippy; do
     case $component in fmt) rustup component add rustfmt ;; *) rustup component add "$component" ;; esac
   fi
 done
+
+# The suites that apps/vlfs must pass, as their authors released them.
+suite() {
+  local root=${CARGO_TARGET_DIR:-target}/tools
+  [ "$("$root/bin/$1" --version 2>/dev/null)" = "$1 $2" ] && return
+  timeout 1200 cargo install --quiet --locked --version "$2" --root "$root" "$1" ||
+    echo "setup: $1 $2 CANNOT BE INSTALLED (cargo install); the tests of apps/vlfs will fail" >&2
+}
+if wants vlfs; then
+  suite fsx 0.3.2
+  suite pjdfstest 0.2.2
+fi

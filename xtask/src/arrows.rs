@@ -23,6 +23,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("blockfile-abi", &["blockfile", "blockspace"]),
     ("rocksdb", &["blockfile-abi"]),
     ("sqlite", &["blockfile", "blockspace"]),
+    ("vlfs", &["blockfile", "blockspace"]),
     (
         "shard",
         &[
