@@ -44,6 +44,16 @@ if wants vlfs && ! { command -v fusermount3 && command -v umount; } >/dev/null; 
     echo "setup: FUSE CANNOT BE INSTALLED (apt-get install fuse3 mount); the tests of apps/vlfs may fail" >&2
 fi
 
+# PostgreSQL's package makes a cluster of its own and starts it, if it is not told otherwise.
+if wants vlfs && ! compgen -G "/usr/lib/postgresql/*/bin/pg_amcheck" >/dev/null; then
+  settings=/etc/postgresql-common/createcluster.d/diecut-setup.conf
+  { mkdir -p "${settings%/*}" && echo "create_main_cluster = false" >"$settings" &&
+    timeout 300 apt-get update -qq &&
+    timeout 900 apt-get install -y -qq --no-install-recommends postgresql >/dev/null; } ||
+    echo "setup: POSTGRESQL CANNOT BE INSTALLED (apt-get install postgresql); a test of apps/vlfs will fail" >&2
+  rm -f "$settings"
+fi
+
 if ! command -v cargo >/dev/null; then
   echo "setup: no Rust toolchain here; install rustup, then run this again (the version is pinned in rust-toolchain.toml)" >&2
   exit 2

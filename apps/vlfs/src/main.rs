@@ -27,13 +27,15 @@ struct Arguments {
 enum Command {
     /// Mounts a vSSD and stays until it is unmounted (umount, fusermount3 -u) or ended with Ctrl-C. Formats a vSSD that
     /// holds nothing.
-    #[command(allow_missing_positional = true)]
+    #[command(override_usage = "diecut-vlfs mount [OPTIONS] <VSSD@SOCKET> <MOUNTPOINT>
+       diecut-vlfs mount [OPTIONS] --embedded <PROFILE> <MOUNTPOINT>")]
     Mount {
-        /// VSSD@SOCKET: name of the vSSD (`diecut vssd create --use blocks`), and the server's blocks.sock.
-        #[arg(required_unless_present = "embedded", conflicts_with = "embedded")]
-        volume: Option<String>,
+        /// Name of the vSSD (`diecut vssd create --use blocks`), and the server's blocks.sock.
+        #[arg(value_name = "VSSD@SOCKET")]
+        volume: PathBuf,
         /// A folder that is there.
-        mountpoint: PathBuf,
+        #[arg(required_unless_present = "embedded", conflicts_with = "embedded")]
+        mountpoint: Option<PathBuf>,
         /// Instead of a server, a device of this profile in the memory of this process, for tests.
         #[arg(long, value_name = "PROFILE")]
         embedded: Option<String>,
@@ -45,6 +47,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let Command::Mount { volume, mountpoint, embedded, allow_other } = Arguments::parse().command;
+    // With a device of its own the only place is that of the mount.
+    let (volume, mountpoint) = match mountpoint {
+        Some(mountpoint) => (Some(volume), mountpoint),
+        None => (None, volume),
+    };
+    let volume = volume.as_ref().map(|volume| volume.to_string_lossy());
     match mount(volume.as_deref(), &mountpoint, embedded.as_deref(), allow_other) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

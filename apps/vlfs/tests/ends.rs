@@ -191,6 +191,10 @@ fn mistakes_are_named() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let (here, nowhere) = (at.to_str().unwrap(), folder.path().join("nowhere"));
+    assert!(mistake(&[here]).contains("<MOUNTPOINT>"));
+    assert!(mistake(&["--embedded", "tiny", "a@b", here]).contains("--embedded"));
+    // Options may stand anywhere.
+    assert!(mistake(&["a", "--allow-other", here]).contains("a: VSSD@SOCKET is what is understood"));
     assert!(mistake(&["a", here]).contains("a: VSSD@SOCKET is what is understood"));
     assert!(mistake(&["a@/nowhere/blocks.sock", here]).contains("a@/nowhere/blocks.sock: "));
     let said = mistake(&["--embedded", "tiny", nowhere.to_str().unwrap()]);
