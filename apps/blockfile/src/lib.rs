@@ -28,7 +28,7 @@
 //! - What is read stays: a block that no file needs is not freed while somebody reads it.
 //!
 //! What it does not know: SQLite, isolation, what the server does. One process. One lock for all that changes something, held while it
-//! appends; reads wait for it nowhere.
+//! appends; who asks for names and attributes waits for it, reads of bytes nowhere.
 
 mod blocks;
 mod clean;

@@ -1,12 +1,17 @@
 //! Goal: what POSIX says of files holds on the mount. Method: two suites that others wrote, in versions that scripts/setup.sh pins: fsx
 //! (random reads, writes, truncates, maps of a file against one in memory) and pjdfstest (398 cases of calls, errors, owners and
-//! times). What pjdfstest does not pass is listed with reasons in `pjdfstest-waivers.txt`, exactly.
+//! times). What they leave out of Linux's calls is here. What pjdfstest does not pass is listed with reasons in `pjdfstest-waivers.txt`, exactly.
 #![allow(clippy::disallowed_methods, reason = "drives real processes")]
 
 mod mounted;
 
 use mounted::{Mount, run, tool};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::io::Error;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -30,6 +35,57 @@ fn fsx_finds_nothing() {
         assert!(said.contains("All operations completed A-OK"), "seed {seed}: {said}");
     }
     println!("fsx: {} operations, {:.1} s", SEEDS * OPERATIONS, started.elapsed().as_secs_f64());
+    mount.unmount();
+}
+
+/// Linux's `renameat2`; the number of its error.
+fn rename(from: &Path, to: &Path, flags: libc::c_uint) -> Result<(), i32> {
+    let [from, to] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
+    // SAFETY: two strings with an end, which live as long as the call.
+    let code = unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
+    if code == 0 { Ok(()) } else { Err(Error::last_os_error().raw_os_error().unwrap()) }
+}
+
+#[test]
+fn flags_of_renames_and_groups_of_folders_do_what_linux_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = Mount::embedded(&folder.path().join("mount"));
+    let (a, b, inside) = (mount.path.join("a"), mount.path.join("b"), mount.path.join("a/inside"));
+    std::fs::create_dir(&a).unwrap();
+    std::fs::write(&inside, b"x").unwrap();
+    std::fs::write(&b, b"y").unwrap();
+    assert_eq!(rename(&b, &a, libc::RENAME_NOREPLACE), Err(libc::EEXIST));
+    assert_eq!(rename(&b, &mount.path.join("c"), libc::RENAME_WHITEOUT), Err(libc::EINVAL));
+    assert_eq!(rename(&a, &inside, libc::RENAME_EXCHANGE), Err(libc::EINVAL));
+    rename(&a, &b, libc::RENAME_EXCHANGE).unwrap();
+    assert_eq!(
+        (std::fs::read(&a).unwrap(), std::fs::read(b.join("inside")).unwrap()),
+        (b"y".to_vec(), b"x".to_vec())
+    );
+    rename(&a, &mount.path.join("c"), libc::RENAME_NOREPLACE).unwrap();
+    assert!(!a.exists());
+
+    // What is made in a folder with the setgid bit has its group; folders have the bit, too.
+    chown(&b, None, Some(777)).unwrap();
+    std::fs::set_permissions(&b, PermissionsExt::from_mode(0o2775)).unwrap();
+    std::fs::create_dir(b.join("d")).unwrap();
+    std::fs::write(b.join("d/file"), b"").unwrap();
+    let known = |name: &str| {
+        let known = b.join(name).metadata().unwrap();
+        (known.gid(), known.mode() & 0o7000)
+    };
+    assert_eq!((known("d"), known("d/file")), ((777, 0o2000), (777, 0)));
+
+    // What there is not is said.
+    let file = std::fs::File::options().write(true).open(b.join("inside")).unwrap();
+    // SAFETY: an open file; no memory.
+    assert_eq!(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, 10) }, -1);
+    assert_eq!(Error::last_os_error().raw_os_error(), Some(libc::EOPNOTSUPP));
+    let name = c"user.a";
+    // SAFETY: an open file, a string with an end, and one byte.
+    assert_eq!(unsafe { libc::fsetxattr(file.as_raw_fd(), name.as_ptr(), name.as_ptr().cast(), 1, 0) }, -1);
+    assert_eq!(Error::last_os_error().raw_os_error(), Some(libc::EOPNOTSUPP));
+    drop(file);
     mount.unmount();
 }
 
