@@ -31,7 +31,8 @@ pub struct WearChange {
     pub channel_threshold_erases: Option<u64>,
     /// The same of a die, where vSSDs hold single dies.
     pub die_threshold_erases: Option<u64>,
-    /// Thresholds that are not 0 follow the device's age instead: small at first and towards its end.
+    /// Thresholds that are not 0 follow the device's age instead: small at first and towards its end. Where this was never said
+    /// they do, unless a threshold above 0 was.
     pub follow_age: Option<bool>,
     /// Cycles of an erase block, for thresholds that follow the age; the profile's if it was never said.
     pub endurance_cycles: Option<u32>,

@@ -52,7 +52,7 @@ pub struct WearRecord {
     /// The same of a die.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub die_threshold_erases: Option<u64>,
-    /// The thresholds follow the device's age.
+    /// The thresholds follow the device's age. Where it is absent: not if a threshold above 0 is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_age: Option<bool>,
     /// Cycles of an erase block, for thresholds that do; 1 or more.

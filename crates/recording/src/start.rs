@@ -349,7 +349,7 @@ mod test {
         config.pool.costs.erase_ns = 17;
         config.pool.wear.die_threshold_erases = 4711;
         config.pool.wear.rule = SwapRule::Literal;
-        config.pool.wear.follow_age = true;
+        config.pool.wear.follow_age = false;
         (config.pool.wear.endurance_cycles, config.pool.wear.delta_permille) = (1234, 77);
         config.target.connect_time = Span::from_secs(3);
         config.target.output_bytes_max = 5 << 20;

@@ -125,7 +125,8 @@ pub struct WearChange {
     pub channel_threshold_erases: Option<u64>,
     /// The same of a die, where vSSDs hold single dies.
     pub die_threshold_erases: Option<u64>,
-    /// Thresholds that are not 0 follow the device's age instead of being what was said.
+    /// Thresholds that are not 0 follow the device's age instead of being what was said; where this was never said they do,
+    /// unless a threshold above 0 was.
     pub follow_age: Option<bool>,
     /// Cycles of an erase block, for thresholds that follow the age; 1 or more.
     pub endurance_cycles: Option<u32>,

@@ -117,6 +117,11 @@ impl<M: Divide> Shard<M> {
     pub(crate) fn apply_wear(&mut self) {
         let said = self.state.pool.wear;
         let own = self.config.pool.wear;
+        // Who said a threshold means that one, unless it is said too that it shall follow the age.
+        let is_fixed = [said.channel_threshold_erases, said.die_threshold_erases]
+            .into_iter()
+            .flatten()
+            .any(|erases| erases > 0);
         let rule = match said.literal_rule {
             Some(true) => SwapRule::Literal,
             Some(false) => SwapRule::Quiet,
@@ -126,7 +131,7 @@ impl<M: Divide> Shard<M> {
             rate_bytes_per_second: said.rate_bytes_per_second.unwrap_or(own.rate_bytes_per_second),
             channel_threshold_erases: said.channel_threshold_erases.unwrap_or(own.channel_threshold_erases),
             die_threshold_erases: said.die_threshold_erases.unwrap_or(own.die_threshold_erases),
-            follow_age: said.follow_age.unwrap_or(own.follow_age),
+            follow_age: said.follow_age.unwrap_or(own.follow_age && !is_fixed),
             endurance_cycles: said.endurance_cycles.unwrap_or(own.endurance_cycles),
             delta_permille: said.delta_permille.unwrap_or(own.delta_permille),
             rule,

@@ -445,7 +445,10 @@ fn settings_of_even_wear_survive() {
         let mut rig = Rig::over(device_with(Pacing::Unpaced, protected_memory_bytes), Time::ZERO);
         let wear = |rig: &Rig| rig.shard.status().devices[0].wear.clone();
         let fresh = wear(&rig);
-        assert!(!fresh.follow_age && !fresh.is_paused && fresh.channel_threshold_erases > 0);
+        assert!(fresh.follow_age && !fresh.is_paused && fresh.channel_threshold_erases > 0);
+        // Who says a threshold means that one; it need not be said that it does not follow the age.
+        rig.done(set(WearChange { channel_threshold_erases: Some(5), ..WearChange::default() }));
+        assert_eq!((wear(&rig).follow_age, wear(&rig).channel_threshold_erases), (false, 5));
         let change = WearChange {
             paused: Some(true),
             rate_bytes_per_second: Some(5_000_000),

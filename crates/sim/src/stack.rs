@@ -75,6 +75,7 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
     pool.levels = PoolConfig::levels_of(geometry, SOFT_PLANES_PER_DIE);
     pool.wear.channel_threshold_erases = plan.system.leveling_erases;
     pool.wear.die_threshold_erases = plan.system.leveling_erases.div_ceil(2);
+    pool.wear.follow_age = false;
     if plan.seed.is_multiple_of(2) {
         pool.wear.rate_bytes_per_second = 0;
     }

@@ -74,8 +74,12 @@ impl World {
 #[test]
 fn the_writer_moves_and_what_is_held_moves_along() {
     let threshold = 40;
-    let wear =
-        WearConfig { channel_threshold_erases: threshold, rate_bytes_per_second: 0, ..WearConfig::default() };
+    let wear = WearConfig {
+        channel_threshold_erases: threshold,
+        follow_age: false,
+        rate_bytes_per_second: 0,
+        ..WearConfig::default()
+    };
     let mut world = World::new(wear);
     let hot = world.pool.alloc_vssd(Isolation::Channel, 0, 1).unwrap();
     let cold = world.pool.alloc_vssd(Isolation::Channel, 0, 1).unwrap();

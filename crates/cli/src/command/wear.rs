@@ -32,7 +32,7 @@ struct Set {
     /// The same of a die, where vSSDs hold single dies.
     #[arg(long, value_name = "ERASES")]
     die_threshold: Option<u64>,
-    /// Let thresholds that are not 0 follow the device's age: small at first and towards its end.
+    /// Let thresholds that are not 0 follow the device's age: small at first and towards its end. They do unless a threshold was set.
     #[arg(long, value_name = "true|false")]
     follow_age: Option<bool>,
     /// Cycles of an erase block, for thresholds that follow the age; the profile's without.

@@ -293,6 +293,12 @@ impl Stage {
         vssds.iter().map(written).collect()
     }
 
+    /// Erase blocks that each vSSD can hold.
+    #[cfg(test)]
+    pub fn erase_blocks(&self) -> Vec<u64> {
+        self.shard.status().vssds.iter().map(|vssd| vssd.erase_blocks).collect()
+    }
+
     /// Erases of each channel so far.
     pub fn erases_by_channel(&self) -> Vec<u64> {
         let media = self.shard.media();
