@@ -391,6 +391,10 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
         rows.extend(super::blocks::rows(settings)?);
     }
     pin_this_thread(settings.server_core)?;
+    if settings.wants("i") {
+        say("i: what vSSDs cost above flash");
+        rows.extend(super::maps::rows(settings)?);
+    }
     let mut counting = Counting { missing: settings.uncounted.clone() };
     for row in &mut rows {
         counting.count(row, &mut say);

@@ -6,6 +6,7 @@
 mod blocks;
 mod cases;
 mod children;
+mod maps;
 mod residence;
 mod row;
 pub(crate) mod servers;

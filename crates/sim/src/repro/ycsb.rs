@@ -125,10 +125,12 @@ fn new_stage(level: Level, tenants: u16, seed: u64, size: &Size) -> Result<Stage
     Stage::new(&ground, &vec![level.part(); tenants.into()])
 }
 
-/// All mixes, one after the other, under one level.
+/// All mixes, one after the other, under one level; with `alone` only the first tenant's clients are there.
+#[expect(clippy::too_many_arguments, reason = "one cell of the experiment")]
 fn measure(
     level: Level,
     tenants: u16,
+    alone: bool,
     seed: u64,
     lbas: u64,
     size: &Size,
@@ -149,19 +151,20 @@ fn measure(
     let mut outcomes = Vec::new();
     for mix in mixes {
         let new = |tenant: u64| Database::new(*mix, shape, seed * 1000 + tenant);
-        let mut databases: Vec<Database> = (0..u64::from(tenants)).map(new).collect();
+        let active = if alone { 1 } else { tenants };
+        let mut databases: Vec<Database> = (0..u64::from(active)).map(new).collect();
         databases.iter_mut().for_each(|database| database.begin(stage.now));
-        run_for(&mut stage, &mut databases, size.warm_up);
+        run_for(&mut stage, &mut databases, tenants, size.warm_up);
         let start = stage.now;
         let (written, bus) = (stage.written(), stage.bus_busy_ns());
         let waited = |database: &Database| (database.stalled_ns, database.slowed_ns);
         let (stalled, slowed): (Vec<u64>, Vec<u64>) = databases.iter().map(waited).unzip();
         databases.iter_mut().for_each(|database| database.meter.restart(start));
-        run_for(&mut stage, &mut databases, size.measured);
+        run_for(&mut stage, &mut databases, tenants, size.measured);
         let now = stage.now;
         let seconds = now.since(start).as_secs_f64();
         let mean = |figure: &dyn Fn(usize) -> f64| {
-            (0..usize::from(tenants)).map(figure).sum::<f64>() / f64::from(tenants)
+            (0..usize::from(active)).map(figure).sum::<f64>() / f64::from(active)
         };
         let clients_ns = size.clients as f64 * seconds * 1e9;
         let (after, bus_after) = (stage.written(), stage.bus_busy_ns());
@@ -182,10 +185,12 @@ fn measure(
     Ok(outcomes)
 }
 
-fn run_for(stage: &mut Stage, databases: &mut [Database], length: Span) {
+fn run_for(stage: &mut Stage, databases: &mut [Database], volumes: u16, length: Span) {
     let until = stage.now + length;
-    let mut loads: Vec<&mut dyn Workload> =
-        databases.iter_mut().map(|database| database as &mut dyn Workload).collect();
+    let mut idle: Vec<Plain> = (databases.len()..volumes.into()).map(|_| Plain::idle()).collect();
+    let active = databases.iter_mut().map(|database| database as &mut dyn Workload);
+    let mut loads: Vec<&mut dyn Workload> = active.collect();
+    loads.extend(idle.iter_mut().map(|load| load as &mut dyn Workload));
     stage.run(&mut loads, until);
 }
 
@@ -214,6 +219,45 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
     Ok(findings)
 }
 
+/// What neighbours cost: each tenant beside the others over the first one alone on the same places.
+fn against_alone(
+    tenants: u16,
+    mixes: &[Mix],
+    outcomes: &[Vec<Vec<Outcome>>],
+    alone: &[Vec<Vec<Outcome>>],
+) -> Table {
+    let columns = [
+        "workload",
+        "isolation",
+        "alone: operations/s",
+        "alone: p99 us",
+        "throughput, with neighbours over alone",
+        "p99, with neighbours over alone",
+    ];
+    let mut table =
+        Table::new(format!("{tenants} tenants: what the others cost one that has the same places"), &columns);
+    for (number, mix) in mixes.iter().enumerate() {
+        for (level, (_, name)) in LEVELS.iter().enumerate() {
+            let over = |figure: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
+                alone[level].iter().map(|of_seed| figure(&of_seed[number])).collect()
+            };
+            let ratio = |figure: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
+                let pairs = outcomes[level].iter().zip(&alone[level]);
+                pairs.map(|(with, alone)| figure(&with[number]) / figure(&alone[number])).collect()
+            };
+            table.rows.push(vec![
+                Cell::text(mix.name),
+                Cell::text(*name),
+                Cell::over(&over(&|o| o.operations_per_s), 0),
+                Cell::over(&over(&|o| o.p99_us), 0),
+                Cell::over(&ratio(&|o| o.operations_per_s), 2),
+                Cell::over(&ratio(&|o| o.p99_us), 2),
+            ]);
+        }
+    }
+    table
+}
+
 fn compare(
     tenants: u16,
     seeds: u64,
@@ -224,15 +268,19 @@ fn compare(
 ) -> Result<(), String> {
     // By level, by seed, by mix.
     let mut outcomes: Vec<Vec<Vec<Outcome>>> = vec![Vec::new(); LEVELS.len()];
+    let mut alone = outcomes.clone();
     for seed in 1..=seeds {
         let mut lbas = u64::MAX;
         for (level, _) in LEVELS {
             let exported = new_stage(level, tenants, seed, size)?.exported_lbas();
             lbas = exported.into_iter().fold(lbas, u64::min);
         }
-        for ((level, name), of_level) in LEVELS.into_iter().zip(&mut outcomes) {
+        for (at, (level, name)) in LEVELS.into_iter().enumerate() {
             let mut step = |what: &str| progress(&format!("{tenants} tenants, seed {seed}, {name}: {what}"));
-            of_level.push(measure(level, tenants, seed, lbas, size, mixes, &mut step)?);
+            outcomes[at].push(measure(level, tenants, false, seed, lbas, size, mixes, &mut step)?);
+            let mut step =
+                |what: &str| progress(&format!("{tenants} tenants, seed {seed}, {name}, alone: {what}"));
+            alone[at].push(measure(level, tenants, true, seed, lbas, size, mixes, &mut step)?);
         }
     }
     let over = |level: usize, mix: usize, figure: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
@@ -268,6 +316,7 @@ fn compare(
         }
     }
     findings.tables.push(table);
+    findings.tables.push(against_alone(tenants, mixes, &outcomes, &alone));
     let columns = [
         "workload",
         "throughput: channel/die",
