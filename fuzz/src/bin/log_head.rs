@@ -49,7 +49,7 @@ fn check(bytes: &[u8]) {
         head::record(&head_bytes, index);
     }
     let mut notes = 0u32;
-    walk::runs(
+    let _ = walk::runs(
         &found,
         &head_bytes,
         |_, words| {
