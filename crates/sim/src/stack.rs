@@ -67,6 +67,7 @@ struct Exchanged {
     moved_blocks: u64,
     finished: u64,
     intended_erases: u64,
+    intended_inside_erases: u64,
 }
 
 fn config(plan: &Plan, device: &Device) -> ShardConfig {
@@ -357,6 +358,7 @@ impl Stack {
                 moved_blocks: before.moved_blocks + status.moved_blocks,
                 finished: before.finished + status.finished,
                 intended_erases: before.intended_erases + work.intended_erases,
+                intended_inside_erases: before.intended_inside_erases + work.intended_inside_erases,
             }
         })
     }
@@ -584,10 +586,18 @@ impl System for Stack {
             }
         }
         // In a journal on flash the causes are as old as its last generation.
-        let (counted, intended): (u64, u64) =
-            (wear.iter().map(|die| die.migration).sum(), self.exchanged().intended_erases);
-        if self.plan.system.protected_memory && counted != intended {
-            wrong.push(format!("{intended} erases for copies were intended, {counted} are counted as such"));
+        let done = self.exchanged();
+        let of_moves = wear.iter().map(|die| die.migration).sum::<u64>();
+        let of_inside = wear.iter().map(|die| die.inside).sum::<u64>();
+        for (what, counted, intended) in [
+            ("on other dies", of_moves, done.intended_erases),
+            ("within dies", of_inside, done.intended_inside_erases),
+        ] {
+            if self.plan.system.protected_memory && counted != intended {
+                wrong.push(format!(
+                    "{intended} erases for copies {what} were intended, {counted} are counted as such"
+                ));
+            }
         }
         wrong
     }

@@ -165,6 +165,8 @@ impl Pool {
     pub(crate) fn recycle(&mut self, number: u32) {
         let die = self.die_of(number);
         let block = &mut self.blocks[number as usize];
+        // Whoever takes it next erases it: a read that is still under way would find nothing, or somebody else's bytes.
+        assert_eq!(block.in_flight, 0, "nothing of block {number} is under way when it is given back");
         block.owner = VssdId(0);
         (block.moving, block.held_appends) = (false, 0);
         let failed = block.failed || block.quarantined;

@@ -12,6 +12,8 @@
 //! one's exchange was not begun; then the channel-isolated vSSDs that lie on parts of two channels say what is left to do
 //! ([`Pool::heal`]).
 //!
+//! A block that moves within a die (`inside.rs`) is an exchange of that die with itself: one copy, and of the steps the second.
+//!
 //! Blocks that were set aside (`recovery`, `check`) stay where they are: what they hold is not certain. Dies whose reserve
 //! is used up, and dies with units of one vSSD on both, are not exchanged. A pool that shares a device with others does not
 //! begin an exchange, nor go on with one.
@@ -45,6 +47,16 @@ pub(crate) struct Exchange {
 impl Exchange {
     fn new(dies: [u32; 2]) -> Exchange {
         Exchange { dies, trouble: None, pair: [None, None], settling: None, rests_until: Time::ZERO }
+    }
+
+    /// A block that moves to another place on its die.
+    pub fn inside(die: u32) -> Exchange {
+        Exchange::new([die, die])
+    }
+
+    /// Whether it is that: nothing leaves the die.
+    pub fn is_inside(&self) -> bool {
+        self.dies[0] == self.dies[1]
     }
 
     /// Whether a pair of blocks is at work.
@@ -165,7 +177,11 @@ impl Pool {
 
     /// Step 3, when nothing is left to move.
     pub(crate) fn finish_exchange(&mut self, at: usize) {
-        let dies = self.migration.exchanges.remove(at).dies;
+        let one = self.migration.exchanges.remove(at);
+        let dies = one.dies;
+        if one.is_inside() {
+            return;
+        }
         mark!("vssd: exchange finished");
         self.write_exchange(dies, Some(ExchangePhase::Finishing));
         for at in 0..self.vssds.len() {
@@ -258,6 +274,10 @@ impl Pool {
                     mark!("vssd: pair of an exchange repeated");
                     for one in moves.into_iter().flatten() {
                         self.repeat_move(table, entry.dies, one)?;
+                    }
+                    if entry.dies[0] == entry.dies[1] {
+                        table.set_exchange(first, None);
+                        continue;
                     }
                     let phase = ExchangePhase::UnderWay;
                     table.set_exchange(first, Some(&ExchangeEntry { phase, ..entry }));

@@ -49,7 +49,7 @@ impl Pool {
 
     /// Whether exchanges are under way or wait.
     pub fn is_migrating(&self) -> bool {
-        !self.migration.exchanges.is_empty() || !self.migration.waiting.is_empty()
+        self.migration.exchanges.iter().any(|one| !one.is_inside()) || !self.migration.waiting.is_empty()
     }
 
     /// What goes on.
@@ -59,7 +59,7 @@ impl Pool {
             let die = self.geometry.die_at(die);
             format!("{}/{}", die.channel.0, die.die.0)
         };
-        let exchanges = migration.exchanges.iter().map(|one| {
+        let exchanges = migration.exchanges.iter().filter(|one| !one.is_inside()).map(|one| {
             let left = one.dies.iter().map(|&die| self.blocks_to_move(die)).sum();
             let trouble = one.trouble.map(|error| error.to_string());
             (format!("{} and {}", name(one.dies[0]), name(one.dies[1])), left, trouble)
@@ -77,7 +77,8 @@ impl Pool {
 
     /// When [`Pool::level_wear`] has something to do.
     pub(crate) fn wear_deadline(&self) -> Time {
-        if self.wear_changed && self.is_level_due() { Time::ZERO } else { self.migration_deadline() }
+        let looks = self.wear_changed || self.migration.dies_to_look_into > 0;
+        if looks && self.is_level_due() { Time::ZERO } else { self.migration_deadline() }
     }
 
     /// Looks at wear where it changed, and lets exchanges go on.
@@ -88,6 +89,12 @@ impl Pool {
             self.end_windows(now);
             self.renew_thresholds();
             self.choose_exchanges();
+            if self.inside_gap_erases().is_some() {
+                self.migration.dies_to_look_into = self.geometry.dies();
+            }
+        }
+        if self.migration.dies_to_look_into > 0 && self.is_level_due() {
+            self.look_inside();
         }
         self.migrate(now, media);
     }

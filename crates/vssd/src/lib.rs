@@ -35,6 +35,7 @@ mod config;
 mod copy;
 mod durable;
 mod exchange;
+mod inside;
 mod journal;
 mod level;
 mod moving;

@@ -41,6 +41,8 @@ pub(crate) struct Migration {
     /// Something was given up; there is work at once.
     has_void: bool,
     pub is_started: bool,
+    /// How many dies, the last ones, are still to be looked into for cold blocks.
+    pub dies_to_look_into: u32,
     /// Exchanges finished since the pool was opened.
     pub finished: u64,
     /// Blocks moved since the pool was opened.
@@ -54,8 +56,10 @@ pub(crate) struct Migration {
 pub struct CopyWork {
     /// IUs programmed.
     pub programmed_ius: u64,
-    /// Erases that were intended.
+    /// Erases that were intended for copies on another die.
     pub intended_erases: u64,
+    /// Erases that were intended for copies within a die.
+    pub intended_inside_erases: u64,
     /// Erases that were done.
     pub erases: u64,
 }
@@ -77,6 +81,7 @@ impl Migration {
             paid_until: Time::ZERO,
             has_void: false,
             is_started: false,
+            dies_to_look_into: 0,
             finished: 0,
             moved_blocks: 0,
             lost_pages: 0,
@@ -207,6 +212,9 @@ impl Pool {
                 }
                 continue;
             }
+            if one.is_inside() {
+                return Step::Finished;
+            }
             if one.trouble.is_some() || one.rests_until > now || self.is_held_up() {
                 return Step::Waits;
             }
@@ -302,6 +310,11 @@ impl Pool {
 
     fn begin_copy(&mut self, at: usize, side: usize, source: u32, die: u32) {
         let Some(copy) = self.take_for_copy(die) else { return };
+        self.begin_copy_to(at, side, source, copy);
+    }
+
+    /// Begins to copy a block to one that was taken for it.
+    pub(crate) fn begin_copy_to(&mut self, at: usize, side: usize, source: u32, copy: u32) {
         let block = &mut self.blocks[source as usize];
         block.moving = true;
         if mutant!("vssd: moving block freed before its copy holds") {
@@ -312,10 +325,15 @@ impl Pool {
 
     fn take_for_copy(&mut self, die: u32) -> Option<u32> {
         let Reverse((_, number)) = self.dies[die as usize].free.pop()?;
+        Some(self.taken_for_copy(number))
+    }
+
+    /// A block that was free is a copy's from now on.
+    pub(crate) fn taken_for_copy(&mut self, number: u32) -> u32 {
         let block = &mut self.blocks[number as usize];
         assert!(block.state == State::Free && block.in_flight == 0, "block {number} is free");
         (block.state, block.failed) = (State::Copy, false);
-        Some(number)
+        number
     }
 
     /// The block that a copy took is free again, or retired.
@@ -409,11 +427,12 @@ impl Pool {
         let block = &mut self.blocks[number as usize];
         block.erase_count += 1;
         (block.owner, block.failed) = (VssdId(0), false);
-        self.migration.work.intended_erases += 1;
-        let cause = if mutant!("vssd: erase of a copy counted as another's") {
-            EraseCause::Inside
-        } else {
-            EraseCause::Migration
+        let is_inside = self.migration.exchanges.iter().any(|one| one.dies == [goal; 2]);
+        let work = &mut self.migration.work;
+        *(if is_inside { &mut work.intended_inside_erases } else { &mut work.intended_erases }) += 1;
+        let cause = match is_inside != mutant!("vssd: erase of a copy counted as another's") {
+            true => EraseCause::Inside,
+            false => EraseCause::Migration,
         };
         self.count_erase(number, cause, now);
         self.record(number, BlockState::Free);
@@ -697,7 +716,8 @@ impl Pool {
         for one in moves.into_iter().flatten() {
             self.change_places(one, journaled);
         }
-        self.write_exchange(dies, Some(ExchangePhase::UnderWay));
+        let is_inside = dies[0] == dies[1];
+        self.write_exchange(dies, (!is_inside).then_some(ExchangePhase::UnderWay));
         let copies = moves.map(|one| one.map_or(NO_BLOCK, |one| one.copy));
         let sources = moves.map(|one| one.map_or(NO_BLOCK, |one| one.source));
         if let Some(journal) = &mut self.journal {

@@ -83,7 +83,7 @@ impl Pool {
         let wear = |die: u32| self.dies[die as usize].erases;
         let exchanged = |channel: u32| {
             let waiting = self.migration.waiting.iter();
-            let begun = self.migration.exchanges.iter().map(|one| &one.dies);
+            let begun = self.migration.exchanges.iter().filter(|one| !one.is_inside()).map(|one| &one.dies);
             begun
                 .chain(waiting)
                 .flatten()

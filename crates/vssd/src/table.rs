@@ -22,7 +22,7 @@
 //! soft-plane (2, FFFFh: the whole die) and erase blocks it lost for good (2). The check of the pages is the low byte of
 //! the CRC-32C of the block's number (4), the pages (4) and the half sequence (4).
 //!
-//! Slot of an exchange of two dies' content, with the first of them: counter and CRC as above; phase (1: 0 none, 1 under
+//! Slot of an exchange of two dies' content, with the first of them, or of a block that moves within a die (both dies the same, phase 2): counter and CRC as above; phase (1: 0 none, 1 under
 //! way, 2 a pair of blocks changes places, 3 the units change places), flags (1: bits 0 and 1, the copy has lost pages), dies (3
 //! each), source and copy on the other die of up to two blocks (4 each, FFFFFFFFh: none). Phases 2 and 3 are carried out again
 //! at opening (see `exchange.rs`). Counts of wear carry no check: the erases of a die are the sum over its blocks.
@@ -675,7 +675,9 @@ fn decode_exchange(body: &[u8]) -> Option<Option<ExchangeEntry>> {
         3 => ExchangePhase::Finishing,
         _ => return None,
     };
-    (dies[0] != dies[1]).then_some(Some(ExchangeEntry { dies, phase }))
+    // Within a die nothing but a block changes places.
+    let makes_sense = dies[0] != dies[1] || matches!(phase, ExchangePhase::Pair(_));
+    makes_sense.then_some(Some(ExchangeEntry { dies, phase }))
 }
 
 fn shape_of(geometry: &Geometry, units_max: usize, soft_planes_per_die: u16) -> Shape {

@@ -96,7 +96,7 @@ fn the_writer_moves_and_what_is_held_moves_along() {
     assert!(status.finished >= 20 && status.moved_blocks >= status.finished, "{status:?}");
     let totals = wear.map(|wear| wear.total());
     assert!(totals[0].abs_diff(totals[1]) <= threshold * 2, "{wear:?}");
-    let copied: u64 = wear.iter().map(|wear| wear.migration).sum();
+    let copied: u64 = wear.iter().map(|wear| wear.migration + wear.inside).sum();
     assert_eq!(copied, status.moved_blocks, "one erase for each block that moved");
     let heat: u64 = (0..4).map(|die| world.pool.die_heat(die).volume_erases).sum();
     // From a threshold below the other channel to one above it.
@@ -291,4 +291,50 @@ fn a_young_device_swaps_early_where_the_threshold_follows_its_age() {
     let of_a_block =
         |age| wear.thresholds(&DieLayout::of(&geometry), age)[1] / u64::from(geometry.erase_blocks_per_die());
     assert_eq!([0, 750, 1500, 2999].map(of_a_block), [125, 71, 142, 16]);
+}
+
+/// Data that nobody writes again lies on young blocks until it moves; then all blocks of a die wear alike.
+#[test]
+fn data_that_is_never_rewritten_pins_no_young_blocks() {
+    let gap_erases = 8;
+    let spread = |threshold_of_a_block: u64| {
+        let mut world = World::new(WearConfig::default());
+        let blocks = u64::from(world.device.geometry().erase_blocks_per_die());
+        let wear = WearConfig {
+            channel_threshold_erases: 0,
+            die_threshold_erases: threshold_of_a_block * blocks,
+            follow_age: false,
+            rate_bytes_per_second: 0,
+            ..WearConfig::default()
+        };
+        world.pool.set_wear(wear);
+        let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+        let all = world.pool.space(id, &mut world.device, world.now).blocks_of_unit(UnitIndex(0));
+        let cold: Vec<LogicalBlock> = (0..all / 2).map(|at| world.write(id, 0, at as u8)).collect();
+        world.run();
+        for _ in 0..u64::from(all) * 20 {
+            let block = world.write(id, 0, 0xff);
+            world.run();
+            world.pool.space(id, &mut world.device, world.now).free(block).unwrap();
+            world.run();
+        }
+        for (at, block) in cold.into_iter().enumerate() {
+            world.holds(id, block, at as u8);
+        }
+        world.pool.check_invariants();
+        let die = (0..world.device.geometry().dies()).max_by_key(|&die| world.pool.die_erases(die)).unwrap();
+        let first = world.device.geometry().die_at(die);
+        let all = (0..blocks as u32).map(|at| first.erase_block(BlockIndex(at)));
+        let system = world.pool.system_area();
+        let counts = all.filter(|&block| !system.contains(die, block));
+        let counts: Vec<u32> = counts.map(|block| world.device.erase_count(block)).collect();
+        let inside = world.pool.die_wear(die).inside;
+        (counts.iter().max().unwrap() - counts.iter().min().unwrap(), inside, world.pool.die_erases(die))
+    };
+    let (without, inside, _) = spread(0);
+    assert!(without > 30 && inside == 0, "{without}, {inside}");
+    let (with, inside, erases) = spread(2 * gap_erases);
+    // One block moves at a time: a hot one goes on meanwhile.
+    assert!(u64::from(with) <= gap_erases + 3, "{with} erases between blocks");
+    assert!(inside > 20 && inside < erases / 5, "{inside} of {erases} erases");
 }
