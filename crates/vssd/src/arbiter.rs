@@ -52,6 +52,8 @@ pub(crate) struct Die {
     pub retired: u32,
     /// Old places of blocks that moved away which reads still use.
     pub departing: u32,
+    /// It went while a copy was made on it; it does not come back before the pool is opened again.
+    pub is_offline: bool,
     /// By cause; counted when they are intended.
     pub wear: DieWear,
     /// Operations of copies for wear: served when nobody else is, or was long enough.
@@ -73,6 +75,7 @@ impl Die {
             erases: 0,
             retired: 0,
             departing: 0,
+            is_offline: false,
             wear: DieWear::default(),
             background: VecDeque::new(),
             passed: 0,

@@ -29,7 +29,9 @@ impl Pool {
     /// Looks at the next die of those that are to be looked at, and begins to move a block there if one is due.
     pub(crate) fn look_inside(&mut self) {
         let die = self.geometry.dies() - self.migration.dies_to_look_into;
-        let busy = self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
+        // A die that went would be tried for ever: each try counts an erase, which has wear looked at again.
+        let busy = self.dies[die as usize].is_offline
+            || self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
         let found =
             if busy { None } else { self.inside_gap_erases().and_then(|gap| self.cold_block(die, gap)) };
         let Some((source, copy)) = found else {

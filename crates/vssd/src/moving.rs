@@ -644,6 +644,7 @@ impl Pool {
     /// A die went: its exchange stays as it is, with what it moved so far.
     fn in_trouble(&mut self, goal: u32, error: MediaError) {
         mark!("vssd: a die went during an exchange");
+        self.dies[goal as usize].is_offline |= matches!(error, MediaError::DieOffline { .. });
         let one = self.migration.exchanges.iter_mut().find(|one| one.dies.contains(&goal));
         let one = one.expect("a copy belongs to an exchange");
         one.trouble = Some(error);

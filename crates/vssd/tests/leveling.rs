@@ -338,3 +338,36 @@ fn data_that_is_never_rewritten_pins_no_young_blocks() {
     assert!(u64::from(with) <= gap_erases + 3, "{with} erases between blocks");
     assert!(inside > 20 && inside < erases / 5, "{inside} of {erases} erases");
 }
+
+/// A die that goes while a cold block of it is to move: that is tried once for each look, not for ever.
+#[test]
+fn a_die_that_goes_keeps_its_cold_blocks() {
+    let mut world = World::new(WearConfig::default());
+    world.pool.pause_migration(true);
+    let blocks = u64::from(world.device.geometry().erase_blocks_per_die());
+    let wear = WearConfig {
+        channel_threshold_erases: 0,
+        die_threshold_erases: 5 * blocks,
+        follow_age: false,
+        rate_bytes_per_second: 0,
+        ..WearConfig::default()
+    };
+    world.pool.set_wear(wear);
+    let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+    world.write(id, 0, 7);
+    world.run();
+    for _ in 0..3 * blocks {
+        let block = world.write(id, 0, 0xff);
+        world.run();
+        world.pool.space(id, &mut world.device, world.now).free(block).unwrap();
+    }
+    world.run();
+    let die = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let faulty = FaultyDie { channel: (die / 2) as u16, die: (die % 2) as u16 };
+    world.device.add_fault(Fault::DieOffline { die: faulty, from_ns: world.now.0 });
+    world.pool.pause_migration(false);
+    world.run();
+    assert!((1..=2).contains(&world.pool.copy_work().intended_inside_erases), "{:?}", world.pool.copy_work());
+    assert_eq!(world.pool.deadline(), Time::NEVER, "nothing goes on");
+    world.pool.check_invariants();
+}
