@@ -1,4 +1,5 @@
 //! Blocks on their way to another die: of each exchange one pair at a time, one block of each die, in both directions at once.
+//! A block that moves within its die (`inside.rs`) goes the same way, alone.
 //!
 //! 1. The least worn free block of the other die is erased: its count is durable before, its state stays free, so a crash
 //!    leaves a free block.
@@ -717,7 +718,7 @@ impl Pool {
         for one in moves.into_iter().flatten() {
             self.change_places(one, journaled);
         }
-        let is_inside = dies[0] == dies[1];
+        let is_inside = self.migration.exchanges[at].is_inside();
         self.write_exchange(dies, (!is_inside).then_some(ExchangePhase::UnderWay));
         let copies = moves.map(|one| one.map_or(NO_BLOCK, |one| one.copy));
         let sources = moves.map(|one| one.map_or(NO_BLOCK, |one| one.source));

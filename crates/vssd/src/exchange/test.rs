@@ -107,6 +107,19 @@ impl Rig {
         let (_, answer) = self.answers.pop().expect("one read, one answer");
         answer.result.map(|()| answer.destination.expect("reads give content")[9])
     }
+
+    /// The first and the last IU of each block that is held: whose, which, its content and its program units.
+    fn read_all(&mut self, pool: &mut Pool, held: &[(VssdId, LogicalBlock, u8, u32)]) -> Result<(), String> {
+        for &(id, block, content, units) in held {
+            for iu in [0, units * pool.shape().program_unit_ius() - 1] {
+                match self.reads(pool, id, block, iu) {
+                    Ok(found) if found == content => {}
+                    other => return Err(format!("{content} reads {other:?}")),
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Dies after each store in turn while two dies, or those of two channels, are exchanged; says how many stores there are.
@@ -155,14 +168,8 @@ fn exchange_is_whole(isolation: Isolation) -> Result<u32, String> {
                     rig.run(&mut pool);
                     pool.check_invariants();
                 }
-                for &(id, block, content, units) in &held {
-                    let unit_ius = pool.shape().program_unit_ius();
-                    for iu in [0, units * unit_ius - 1] {
-                        match rig.reads(&mut pool, id, block, iu) {
-                            Ok(found) if found == content => {}
-                            other => return fails(format!("opening {opening}: {content} reads {other:?}")),
-                        }
-                    }
+                if let Err(what) = rig.read_all(&mut pool, &held) {
+                    return fails(format!("opening {opening}: {what}"));
                 }
             }
             let count: usize =
@@ -210,7 +217,9 @@ fn inside_is_whole() -> Result<u32, String> {
         let units = pool.shape().program_units();
         let held: Vec<_> = [(1, units), (2, 1), (3, units)]
             .into_iter()
-            .map(|(content, units)| (rig.write(&mut pool, id, UnitIndex(0), content, units), content, units))
+            .map(|(content, units)| {
+                (id, rig.write(&mut pool, id, UnitIndex(0), content, units), content, units)
+            })
             .collect();
         // Everything else is erased three times.
         for _ in 0..3 * pool.geometry.erase_blocks_per_die() {
@@ -240,14 +249,8 @@ fn inside_is_whole() -> Result<u32, String> {
             };
             pool.check_invariants();
             assert!(!pool.is_migrating(), "nothing is left of a block that moves inside a die");
-            for &(block, content, units) in &held {
-                let unit_ius = pool.shape().program_unit_ius();
-                for iu in [0, units * unit_ius - 1] {
-                    match rig.reads(&mut pool, id, block, iu) {
-                        Ok(found) if found == content => {}
-                        other => return fails(format!("opening {opening}: {content} reads {other:?}")),
-                    }
-                }
+            if let Err(what) = rig.read_all(&mut pool, &held) {
+                return fails(format!("opening {opening}: {what}"));
             }
             if pool.space(id, &mut rig.device, rig.now).held_blocks().len() != held.len() {
                 return fails("blocks are held that were not".to_owned());
