@@ -50,6 +50,14 @@ pub struct Tenant {
     pub name: String,
 }
 
+/// Where a tenant is to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Home {
+    /// The shard of the server, from 0.
+    pub shard: u16,
+}
+
 /// A virtual SSD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

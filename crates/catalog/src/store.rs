@@ -143,6 +143,11 @@ impl Catalog {
         self.durable
     }
 
+    /// Whether no command of it is under way and none will follow before the next [`Catalog::put`].
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle | Phase::Failed(_)) && self.wanted.is_none()
+    }
+
     /// IUs programmed and erases asked for since it was opened.
     pub fn work(&self) -> (u64, u64) {
         (self.programmed_ius, self.erases)

@@ -225,6 +225,69 @@ fn what_was_acknowledged_survives_kill_9_with_other_numbers_of_shards() {
     }
 }
 
+/// Tenants change their shard while hosts write: no connection ends, no command fails, and nothing acknowledged is missing
+/// after `kill -9`, whether the server dies between two moves or on the way of one.
+#[test]
+fn tenants_move_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    write_setup(folder.path());
+    let mut next = [LBAS; TENANTS.len()];
+    for life in 0..3 {
+        let server = Server::start(folder.path(), 3);
+        let done = TENANTS.map(|_| AtomicU64::new(0));
+        let (address, written) = (server.address, &done);
+        let move_to = |tenant: &str, shard: usize| {
+            Process::new(env!("CARGO_BIN_EXE_diecut"))
+                .arg("--socket")
+                .arg(folder.path().join("control.sock"))
+                .args(["tenant", "move", tenant, "--shard", &shard.to_string()])
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let lives: Vec<(Vec<u64>, u64)> = std::thread::scope(|scope| {
+            let writers: Vec<_> = TENANTS
+                .iter()
+                .zip(next)
+                .zip(written)
+                .map(|((tenant, from), done)| {
+                    scope.spawn(move || write_until_gone(address, tenant, from, done))
+                })
+                .collect();
+            for turn in 0..12 {
+                let before: Vec<u64> = written.iter().map(|one| one.load(Ordering::Relaxed)).collect();
+                let moved =
+                    move_to(TENANTS[turn % 3], (turn + turn / 3 + life) % 3).wait_with_output().unwrap();
+                assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+                // All go on; one whose host was forgotten would never.
+                while written
+                    .iter()
+                    .zip(&before)
+                    .any(|(one, before)| one.load(Ordering::Relaxed) < before + 100)
+                {
+                    assert!(
+                        writers.iter().all(|writer| !writer.is_finished()),
+                        "turn {turn}: hosts stay connected"
+                    );
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            // The death of the server meets this one somewhere on its way.
+            let mut last = move_to("a", (life + 1) % 3);
+            std::thread::sleep(Duration::from_millis(2 * life as u64));
+            server.kill();
+            last.wait().unwrap();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let server = Server::start(folder.path(), 1 + life as u16);
+        for ((tenant, (acknowledged, end)), next) in TENANTS.iter().zip(&lives).zip(&mut next) {
+            check(server.address, tenant, acknowledged, *end);
+            *next = *end;
+        }
+        server.kill();
+    }
+}
+
 #[test]
 fn idle_shards_sleep_with_connected_hosts() {
     let folder = tempfile::tempdir().unwrap();

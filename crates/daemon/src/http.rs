@@ -8,7 +8,7 @@ use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use diecut_api::object::{Host, Namespace, Subsystem, Tenant, Volume, Vssd};
+use diecut_api::object::{Home, Host, Namespace, Subsystem, Tenant, Volume, Vssd};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_shard::control::{ControlRequest, ControlResponse};
@@ -22,6 +22,7 @@ pub fn router(port: Arc<dyn ControlPort>, listen: String) -> Router {
         .route(route::STATUS, get(status))
         .route(route::TENANTS, post(create_tenant))
         .route("/v1/tenants/{name}", delete(delete_tenant))
+        .route("/v1/tenants/{name}/home", post(move_tenant))
         .route(route::VSSDS, post(create_vssd))
         .route("/v1/vssds/{name}", delete(delete_vssd))
         .route(route::VOLUMES, post(create_volume))
@@ -99,6 +100,14 @@ async fn create_tenant(
     Body(tenant): Body<Tenant>,
 ) -> Result<StatusCode, Refusal> {
     server.change(ControlRequest::CreateTenant(convert::tenant_spec(tenant))).await
+}
+
+async fn move_tenant(
+    State(server): State<Server>,
+    Path(tenant): Path<String>,
+    Body(home): Body<Home>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::MoveTenant { tenant, shard: home.shard }).await
 }
 
 async fn delete_tenant(

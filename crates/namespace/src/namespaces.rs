@@ -44,6 +44,9 @@ pub struct Namespaces {
     zeros: Option<Buffer>,
 }
 
+/// A namespace on its way to another shard, with what it did so far.
+pub struct MovedNamespace(Namespace);
+
 struct Namespace {
     definition: NamespaceDefinition,
     used_lbas: u64,
@@ -106,6 +109,33 @@ impl Namespaces {
     pub fn close(&mut self, id: NamespaceId) {
         let namespace = self.namespaces[id.0 as usize].take().expect("an open namespace is closed");
         assert_eq!(namespace.under_way, 0, "{id:?} is closed with commands under way");
+    }
+
+    /// Takes a namespace out, to be put in elsewhere.
+    ///
+    /// # Panics
+    /// If it is not open, or commands are under way.
+    pub fn take_out(&mut self, id: NamespaceId) -> MovedNamespace {
+        let namespace = self.namespaces[id.0 as usize].take().expect("an open namespace is taken out");
+        assert_eq!(namespace.under_way, 0, "{id:?} is taken out with commands under way");
+        MovedNamespace(namespace)
+    }
+
+    /// Puts a namespace in that was taken out elsewhere; its volume is in `store` here.
+    ///
+    /// # Panics
+    /// If the id is in use.
+    pub fn put_in(&mut self, id: NamespaceId, moved: MovedNamespace, store: StoreIndex) {
+        let MovedNamespace(mut namespace) = moved;
+        if let Backing::Volume { store: place, .. } = &mut namespace.definition.backing {
+            *place = store;
+        }
+        let index = id.0 as usize;
+        if index >= self.namespaces.len() {
+            self.namespaces.resize_with(index + 1, || None);
+        }
+        assert!(self.namespaces[index].is_none(), "{id:?} is open already");
+        self.namespaces[index] = Some(namespace);
     }
 
     /// Whether the namespace is open and takes commands.

@@ -174,6 +174,8 @@ impl<D: Drive> Worker<D> {
                 }
             }
             worked |= self.read_inbox(now);
+            // Connections may have been given away: nothing more is read of them here.
+            self.act(now);
             self.send_again();
             worked |= self.read_connections(now, false, &mut system_calls);
             let registry = self.poll.registry();

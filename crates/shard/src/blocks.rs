@@ -143,6 +143,11 @@ impl Blocks {
         !self.open.iter().any(|open| vssd.is_none_or(|vssd| open.vssd == vssd))
     }
 
+    /// Whether an application is attached to one of these vSSDs, or operations of one that is gone are waited for.
+    pub fn hold_any(&self, vssds: &[u32]) -> bool {
+        self.open.iter().any(|open| vssds.contains(&open.vssd.0))
+    }
+
     fn tell(&mut self, at: usize) {
         let session = self.open[at].session;
         for answer in self.answers.drain(..) {
@@ -234,7 +239,10 @@ impl<M: Divide> Shard<M> {
             return BlockAction::Elsewhere { session, to: home };
         }
         if !self.flash.pool.vssd_ids().any(|id| id == vssd) {
-            return refuse(Status::Refused, format!("vSSD \"{name}\" is being deleted"));
+            return refuse(Status::Refused, format!("vSSD \"{name}\" is being deleted, or moved; try again"));
+        }
+        if self.duties.leaving.contains(&vssd.0) {
+            return refuse(Status::Held, format!("vSSD \"{name}\" is being moved; try again"));
         }
         if self.blocks.open.iter().any(|open| open.vssd == vssd) {
             let message =

@@ -225,6 +225,14 @@ pub enum ControlRequest {
     },
     /// Changes settings of even wear. Exchanges take place on a device with one shard only; with several the settings wait.
     SetWear(WearChange),
+    /// Brings a tenant, and all that shares channels with it, to another shard while it is served; its hosts notice a delay
+    /// only. It stays there until the server stops: homes are chosen anew at each start.
+    MoveTenant {
+        /// Name of the tenant.
+        tenant: String,
+        /// The shard, from 0.
+        shard: u16,
+    },
     /// Everything that exists, with figures.
     Status,
     /// Makes everything durable and stops accepting commands; answered when a restart needs no recovery.

@@ -10,7 +10,8 @@ use diecut_units::{Buffer, Time};
 /// A byte stream between a host and the server, numbered by the driver, unique over all shards and never used
 /// again while the process lives.
 pub use diecut_target::ConnectionId;
-/// State of a connection on its way to another shard: agreed parameters, its Connect command, unread bytes.
+/// State of a connection on its way to another shard: agreed parameters, its Connect command or its queue, unread bytes,
+/// unsent output.
 pub use diecut_target::MovedConnection;
 /// Output of one connection.
 pub use diecut_target::Outbox;
@@ -43,7 +44,7 @@ pub enum Event {
         /// How many.
         len_bytes: usize,
     },
-    /// A connection that another shard handed over.
+    /// A connection that another shard handed over: a new one, or one at work whose home has changed.
     Adopted {
         /// The connection.
         connection: ConnectionId,
@@ -88,7 +89,8 @@ pub enum Action {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Give the stream to another shard, as [`Event::Adopted`] with this state.
+    /// Give the stream to another shard, as [`Event::Adopted`] with this state, in order with [`Action::Tell`]. Nothing more of
+    /// it is read or written here.
     HandOver {
         /// The connection.
         connection: ConnectionId,

@@ -77,6 +77,12 @@ impl Control {
     pub fn is_idle(&self) -> bool {
         self.running.is_none() && self.waiting.is_empty()
     }
+    /// Whether a group of tenants is between two shards: neither would tell of it.
+    fn is_moving(&self) -> bool {
+        let step = self.running.as_ref().and_then(|running| running.steps.front());
+        matches!(step, Some(Step::Leave(_) | Step::Arrive(_) | Step::Release(..)))
+    }
+
     fn token(&mut self) -> VolumeToken {
         self.next_token += 1;
         VolumeToken(CONTROL_TOKEN_BIT | self.next_token)
@@ -101,7 +107,7 @@ impl<M: Divide> Shard<M> {
             let error = ControlError { kind: ControlErrorKind::Invalid, message };
             return answer(actions, token, ControlResponse::Refused(error));
         }
-        if request == ControlRequest::Status {
+        if request == ControlRequest::Status && !self.control.is_moving() {
             if !self.ledger.is_single() {
                 return self.gather_status(token);
             }
@@ -124,6 +130,10 @@ impl<M: Divide> Shard<M> {
                 }
             } else if self.control.running.is_none() {
                 let Some((token, request)) = self.control.waiting.pop_front() else { return };
+                if request == ControlRequest::Status {
+                    self.gather_status(token);
+                    continue;
+                }
                 match plan(&self.state, &request) {
                     Ok(Plan { next, steps }) => self.begin(Reply::Administrator(token), next, steps),
                     Err(error) => {
@@ -184,7 +194,14 @@ impl<M: Divide> Shard<M> {
     /// Carries out this shard's part of a step.
     pub(crate) fn step_here(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
         match step {
-            Step::AllocVssd { .. } => unreachable!("the first shard chooses where a vSSD lives"),
+            Step::AllocVssd { .. } | Step::MoveTenant { .. } | Step::Arrive(_) => {
+                unreachable!("the first shard chooses what lives where")
+            }
+            Step::Leave(group) => self.leave(group),
+            Step::Release(group, passed) => {
+                self.release(group, *passed, now);
+                Progress::Done
+            }
             Step::SyncPool => {
                 if self.flash.pool.is_journal_lost() {
                     let message =
@@ -447,7 +464,14 @@ impl<M: Divide> Shard<M> {
 
     /// Tells the target what a subsystem looks like.
     pub(crate) fn apply_subsystem(&mut self, nqn: &str, now: Time) {
-        let Some(record) = self.state.subsystems.get(nqn) else { return };
+        if let Some(config) = self.subsystem_config(nqn) {
+            self.target.set_subsystem(config, now, &mut self.target_actions);
+        }
+    }
+
+    /// What a subsystem looks like here.
+    pub(crate) fn subsystem_config(&self, nqn: &str) -> Option<SubsystemConfig> {
+        let record = self.state.subsystems.get(nqn)?;
         let name = |text: &str| QualifiedName::new(text).expect("checked when it was made");
         let content = self.flash.media.capabilities().content_mode;
         let home = match self.ledger.home_of(&record.tenant) {
@@ -462,7 +486,7 @@ impl<M: Divide> Shard<M> {
             let (uuid, nguid) = (volume.uuid, volume.nguid);
             (*nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
         });
-        let config = SubsystemConfig {
+        Some(SubsystemConfig {
             nqn: name(nqn),
             serial: record.serial.clone(),
             model: record.model.clone(),
@@ -470,8 +494,7 @@ impl<M: Divide> Shard<M> {
             allowed_hosts: record.allowed_hosts.iter().map(|host| name(host)).collect(),
             namespaces: namespaces.collect(),
             home,
-        };
-        self.target.set_subsystem(config, now, &mut self.target_actions);
+        })
     }
 
     /// A store answered administration.

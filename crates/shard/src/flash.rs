@@ -3,7 +3,7 @@
 
 use diecut_media::{Completion, Media};
 use diecut_namespace::StoreIndex;
-use diecut_units::{ProtectedRegion, Time};
+use diecut_units::{ProtectedRegion, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex};
 use diecut_volume::{Store, StoreConfig};
 use diecut_vssd::{Pool, SpaceCompletion, VssdId};
@@ -16,6 +16,21 @@ struct StoreSlot {
     vssd: VssdId,
     store: Store,
     has_work: bool,
+    /// Answers that are kept from a store that is held: it starts nothing then.
+    held: Option<Vec<SpaceCompletion>>,
+}
+
+/// A store on its way to another shard, with answers that it has not seen.
+pub(crate) struct MovedStore {
+    pub vssd: VssdId,
+    store: Store,
+    unseen: Vec<SpaceCompletion>,
+}
+
+impl StoreSlot {
+    fn deadline(&self) -> Time {
+        if self.held.is_some() { Time::NEVER } else { self.store.deadline() }
+    }
 }
 
 /// See the module.
@@ -75,6 +90,12 @@ impl<M: Media> Flash<M> {
             self.by_vssd.resize(number + 1, NO_STORE);
         }
         assert_eq!(self.by_vssd[number], NO_STORE, "the store of {vssd:?} is open already");
+        let mut space = self.pool.space(vssd, &mut self.media, now);
+        let store = Store::open(config, &mut space, staging);
+        self.seat(vssd, store)
+    }
+
+    fn seat(&mut self, vssd: VssdId, store: Store) -> StoreIndex {
         let index = match self.stores.iter().position(Option::is_none) {
             Some(free) => free,
             None => {
@@ -82,13 +103,51 @@ impl<M: Media> Flash<M> {
                 self.stores.len() - 1
             }
         };
-        let mut space = self.pool.space(vssd, &mut self.media, now);
-        let store = Store::open(config, &mut space, staging);
-        self.stores[index] = Some(StoreSlot { vssd, store, has_work: false });
-        self.by_vssd[number] = index as u16;
+        self.stores[index] = Some(StoreSlot { vssd, store, has_work: false, held: None });
+        self.by_vssd[vssd.0 as usize] = index as u16;
         let index = StoreIndex(index as u16);
         self.mark_busy(index);
         index
+    }
+
+    /// Holds a store: it has no turn and sees no answer, so it starts nothing, and what is under way for it ends.
+    ///
+    /// # Panics
+    /// If it is not open.
+    pub fn hold_store(&mut self, index: StoreIndex) {
+        let slot = self.stores[usize::from(index.0)].as_mut().expect("an open store is held");
+        slot.held.get_or_insert_default();
+    }
+
+    /// Takes out a store that is held.
+    ///
+    /// # Panics
+    /// If it is not open, or not held.
+    pub fn take_store(&mut self, index: StoreIndex) -> MovedStore {
+        let slot = self.stores[usize::from(index.0)].take().expect("an open store is taken");
+        self.by_vssd[slot.vssd.0 as usize] = NO_STORE;
+        let unseen = slot.held.expect("a store that is held is taken");
+        MovedStore { vssd: slot.vssd, store: slot.store, unseen }
+    }
+
+    /// Puts in a store that was taken out elsewhere; the pool has its vSSD. It goes on where it was.
+    ///
+    /// # Panics
+    /// If the store of that vSSD is open.
+    pub fn put_store(&mut self, moved: MovedStore) -> StoreIndex {
+        let MovedStore { vssd, store, unseen } = moved;
+        let number = vssd.0 as usize;
+        if number >= self.by_vssd.len() {
+            self.by_vssd.resize(number + 1, NO_STORE);
+        }
+        assert_eq!(self.by_vssd[number], NO_STORE, "the store of {vssd:?} is open already");
+        if !unseen.is_empty() {
+            mark!("shard: answers of the medium went with their store");
+        }
+        if !mutant!("shard: answers of the medium stay behind") {
+            self.space_completions.extend(unseen.into_iter().map(|completion| (vssd, completion)));
+        }
+        self.seat(vssd, store)
     }
 
     /// IUs that volumes on a vSSD can store at an over-provisioning.
@@ -146,7 +205,7 @@ impl<M: Media> Flash<M> {
 
     fn mark_busy(&mut self, index: StoreIndex) {
         let slot = self.stores[usize::from(index.0)].as_mut().expect("the store is open");
-        if !slot.has_work {
+        if !slot.has_work && slot.held.is_none() {
             slot.has_work = true;
             self.busy.push(index.0);
         }
@@ -205,7 +264,7 @@ impl<M: Media> Flash<M> {
 
     fn wake_stores(&mut self, now: Time) {
         for index in 0..self.stores.len() {
-            if self.stores[index].as_ref().is_some_and(|slot| slot.store.deadline() <= now) {
+            if self.stores[index].as_ref().is_some_and(|slot| slot.deadline() <= now) {
                 self.mark_busy(StoreIndex(index as u16));
             }
         }
@@ -221,6 +280,10 @@ impl<M: Media> Flash<M> {
             };
             self.mark_busy(index);
             let slot = self.stores[usize::from(index.0)].as_mut().expect("found by its vSSD");
+            if let Some(unseen) = &mut slot.held {
+                unseen.push(completion);
+                continue;
+            }
             let mut space = self.pool.space(vssd, &mut self.media, now);
             slot.store.complete(completion, &mut space, &mut self.volume_completions);
             self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
@@ -233,6 +296,9 @@ impl<M: Media> Flash<M> {
         for number in batch.drain(..) {
             let Some(slot) = &mut self.stores[usize::from(number)] else { continue };
             slot.has_work = false;
+            if slot.held.is_some() {
+                continue;
+            }
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
             slot.store.work(now, &mut space, &mut self.volume_completions);
             let index = StoreIndex(number);
@@ -252,7 +318,7 @@ impl<M: Media> Flash<M> {
         if !self.busy.is_empty() || self.pool.has_ready() {
             return Time::ZERO;
         }
-        let stores = self.stores.iter().flatten().map(|slot| slot.store.deadline());
+        let stores = self.stores.iter().flatten().map(StoreSlot::deadline);
         stores.fold(self.media.next_event().min(self.pool.deadline()), Time::min)
     }
 }

@@ -7,6 +7,7 @@ use crate::execute::{Progress, Running, pool_isolation};
 use crate::ledger::{Found, Held};
 use crate::peer::{Alloc, Answer, Message, Moved, Order, ShardMessage, World};
 use crate::plan::{Step, alloc_refused};
+use crate::relocation::MovedGroup;
 use crate::shard::Shard;
 use diecut_catalog::{Serves, VssdRecord};
 use diecut_media::Divide;
@@ -20,6 +21,26 @@ pub(crate) struct Orders {
     next: u64,
     answers: BTreeMap<u64, Answer>,
     statuses: Vec<PendingStatus>,
+    /// A group between its old home and its new one.
+    pub moving: Option<Box<MovedGroup>>,
+}
+
+impl Orders {
+    /// A number for an order; its answer is awaited by it.
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Puts channels that are on their way into a medium: after the death of all shards.
+    pub fn salvage<M: Divide>(self, media: &mut M) {
+        for (_, answer) in self.answers {
+            answer.salvage(media);
+        }
+        if let Some(group) = self.moving {
+            group.moved.unpack(media);
+        }
+    }
 }
 
 /// A status that waits for the other shards' part.
@@ -35,15 +56,16 @@ enum Scope {
     /// At the home of a vSSD.
     Vssd(u32),
     All,
+    /// At a shard.
+    Shard(u16),
 }
 
 impl<M: Divide> Shard<M> {
     /// Sends an order; its answer is awaited by number.
     pub(crate) fn order(&mut self, to: u16, order: Order) -> u64 {
-        self.orders.next += 1;
-        let message = ShardMessage(Message::Order(self.orders.next, order));
-        self.outgoing.push((ShardIndex(to), message));
-        self.orders.next
+        let number = self.orders.number();
+        self.outgoing.push((ShardIndex(to), ShardMessage(Message::Order(number, order))));
+        number
     }
 
     pub(crate) fn order_all(&mut self, order: impl Fn() -> Order) -> Vec<u64> {
@@ -114,6 +136,9 @@ impl<M: Divide> Shard<M> {
             Scope::Vssd(running.next.vssds[&volume.vssd].number)
         };
         match step {
+            Step::Leave(group) => Scope::Shard(group.from),
+            Step::Release(..) => Scope::All,
+            Step::MoveTenant { .. } | Step::Arrive(_) => unreachable!("the first shard's own"),
             Step::AllocVssd { .. } | Step::SyncPool | Step::Persist | Step::ApplyWear => Scope::Here,
             Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),
             Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => Scope::Vssd(*vssd),
@@ -124,17 +149,26 @@ impl<M: Divide> Shard<M> {
 
     /// Carries out a step wherever it belongs.
     pub(crate) fn step(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
+        match step {
+            Step::AllocVssd { name } => return self.alloc_somewhere(name, running, now),
+            Step::MoveTenant { tenant, shard } => return self.move_tenant(tenant, *shard, running),
+            Step::Arrive(group) => return self.arrive_somewhere(group, running, now),
+            // A command of the catalog would meet channels that are on their way.
+            Step::Leave(_) if !self.catalog.is_idle() => return Progress::Waits,
+            _ => {}
+        }
         let shards = match self.scope(step, running) {
             Scope::Here => vec![0],
+            Scope::Shard(shard) => vec![shard],
             Scope::Vssd(number) => vec![self.ledger.shard_of(number)],
             Scope::All => (0..self.shards).collect(),
         };
-        if let Step::AllocVssd { name } = step {
-            return self.alloc_somewhere(name, running, now);
-        }
         if !running.is_ordered {
             running.is_ordered = true;
             running.is_done_here = !shards.contains(&0);
+            if let Step::Release(_, passed) = step {
+                running.awaited.push(*passed);
+            }
             let next = Arc::new(running.next.clone());
             for &member in shards.iter().filter(|member| **member != 0) {
                 let number = self.order(member, Order::Step(step.clone(), Arc::clone(&next)));
@@ -173,6 +207,7 @@ impl<M: Divide> Shard<M> {
                 self.forget_vssd(*number);
             }
             self.take_back(answer.returned);
+            self.orders.moving = answer.group.or(self.orders.moving.take());
         }
         if !running.is_done_here
             || !running.awaited.is_empty() && !mutant!("shard: members are not waited for")
@@ -182,6 +217,7 @@ impl<M: Divide> Shard<M> {
         if let Step::DeallocVssd { number } = step {
             self.ledger.vssds.remove(number);
         }
+        self.orders.moving = self.duties.left.take().or(self.orders.moving.take());
         running.refusal.take().map_or(Progress::Done, Progress::Refused)
     }
 

@@ -1,9 +1,10 @@
 //! Who has what: which shard owns each channel, where vSSDs lie, and which shard is the home of each tenant. Kept by the
 //! first shard; nothing of it is stored, because it follows from where vSSDs lie.
 
+use crate::relocation::Group;
 use diecut_units::Geometry;
 use diecut_vssd::{Places, VssdId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A vSSD and its home.
 #[derive(Clone, Debug)]
@@ -23,6 +24,14 @@ pub(crate) struct Ledger {
     pub vssds: BTreeMap<u32, Held>,
     /// By name. A tenant keeps its last home when it loses its last vSSD.
     pub homes: BTreeMap<String, u16>,
+}
+
+/// What lives on one shard together.
+#[derive(Debug, Default)]
+pub(crate) struct Tied {
+    pub tenants: BTreeSet<String>,
+    pub vssds: BTreeSet<u32>,
+    pub channels: BTreeSet<u16>,
 }
 
 /// A vSSD that is there when a pool is opened.
@@ -115,6 +124,39 @@ impl Ledger {
             }
             self.add(one.id, Held { shard, places: one.places, blocks: one.blocks }, geometry);
         }
+    }
+
+    /// What shares a shard with a tenant: all tenants and vSSDs that are tied to it by channels, or by one another.
+    /// `tenants` says whose each vSSD is.
+    pub fn tied_to(&self, tenant: &str, tenants: &BTreeMap<u32, String>, geometry: &Geometry) -> Tied {
+        let mut tied = Tied { tenants: [tenant.to_owned()].into(), ..Tied::default() };
+        loop {
+            let before = tied.vssds.len();
+            for (number, held) in &self.vssds {
+                let (owner, channels) = (tenants.get(number), held.places.channels(geometry));
+                let is_tied = owner.is_some_and(|owner| tied.tenants.contains(owner))
+                    || !tied.channels.is_disjoint(&channels);
+                if is_tied {
+                    tied.vssds.insert(*number);
+                    tied.channels.extend(channels);
+                    tied.tenants.extend(owner.cloned());
+                }
+            }
+            if tied.vssds.len() == before {
+                return tied;
+            }
+        }
+    }
+
+    /// Writes down that a group has another home.
+    pub fn rehome(&mut self, group: &Group) {
+        for &channel in &group.channels {
+            self.owners[usize::from(channel)] = group.to;
+        }
+        for number in &group.vssds {
+            self.vssds.get_mut(number).expect("what moves is known").shard = group.to;
+        }
+        self.homes.extend(group.tenants.iter().map(|tenant| (tenant.clone(), group.to)));
     }
 
     /// Channels that a shard owns.

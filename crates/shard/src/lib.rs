@@ -10,7 +10,8 @@
 //! Several shards of one server share a device and nothing else: each owns whole channels, with what lies on them, and runs on a
 //! core of its own. Choices, and why:
 //! - Tenants live on one shard, with all that shares a channel with them (`ledger`). Which shard follows from where vSSDs lie and
-//!   is chosen anew at each start, so a device opens with any number of shards.
+//!   is chosen anew at each start, so a device opens with any number of shards. While they are served they can be moved, as a
+//!   whole (`relocation`).
 //! - Channels that nobody uses are the first shard's. It gives them away with a new vSSD and gets them back when the last one on
 //!   them is deleted: ownership moves as one message, while nothing is under way on them. So no vSSD is refused because free
 //!   channels were dealt out elsewhere.
@@ -42,6 +43,7 @@ pub mod null;
 mod peer;
 mod plan;
 mod reach;
+mod relocation;
 mod shard;
 mod status;
 

@@ -4,6 +4,7 @@ use crate::drive::{self, ShardIndex};
 use crate::execute::Reply;
 use crate::peer::{Alloc, Answer, Message, Moved, Order, ShardMessage};
 use crate::plan::Step;
+use crate::relocation::MovedGroup;
 use crate::shard::{Phase, Shard};
 use diecut_catalog::State;
 use diecut_media::Divide;
@@ -16,6 +17,10 @@ use std::collections::VecDeque;
 pub(crate) struct Duties {
     pub waiting: VecDeque<(u64, Order)>,
     opening: Option<u64>,
+    /// vSSDs that are about to move to another shard.
+    pub leaving: Vec<u32>,
+    /// What was taken out, for the answer.
+    pub left: Option<Box<MovedGroup>>,
 }
 
 impl<M: Divide> Shard<M> {
@@ -30,6 +35,8 @@ impl<M: Divide> Shard<M> {
             Message::Answer(number, answer) => self.answered(number, *answer, actions),
             Message::Media(command) => self.flash.media.submit(command, now),
             Message::MediaDone(completion) => self.flash.foreign.push(completion),
+            Message::Passed(number) if self.is_member() => self.answer_order(number, Answer::default()),
+            Message::Passed(number) => self.answered(number, Answer::default(), actions),
         }
     }
 
@@ -77,6 +84,10 @@ impl<M: Divide> Shard<M> {
                     self.answer_order(number, Answer::default());
                 }
                 Order::Alloc(alloc) => self.alloc(number, *alloc, now),
+                Order::Arrive(moved, group) => {
+                    self.arrive(*moved, &group, now);
+                    self.answer_order(number, Answer::default());
+                }
                 Order::Step(step, next) => {
                     self.begin(Reply::Order(number), State::clone(&next), vec![step]);
                     return true;
@@ -96,7 +107,7 @@ impl<M: Divide> Shard<M> {
                 refusal: Some(error),
                 record: Some(diecut_catalog::VssdRecord { number: id.0, ..record }),
                 returned: self.unused_channels(),
-                status: None,
+                ..Answer::default()
             },
         };
         self.answer_order(number, answer);
@@ -122,7 +133,8 @@ impl<M: Divide> Shard<M> {
     ) {
         let freed = refusal.is_none() && matches!(last, Some(Step::DeallocVssd { .. }));
         let returned = if freed { self.unused_channels() } else { None };
-        self.answer_order(number, Answer { refusal, returned, ..Answer::default() });
+        let group = self.duties.left.take();
+        self.answer_order(number, Answer { refusal, returned, group, ..Answer::default() });
     }
 
     /// vSSDs that live here, of those that exist.

@@ -4,6 +4,7 @@
 
 use crate::control::{ControlError, Status};
 use crate::plan::Step;
+use crate::relocation::{Group, MovedGroup};
 use diecut_catalog::{State, VssdRecord};
 use diecut_media::{Command, Completion, Divide};
 use diecut_vssd::{Isolation, Places, PoolPart, VssdId};
@@ -22,6 +23,7 @@ impl fmt::Debug for ShardMessage {
             Message::Answer(number, answer) => write!(f, "answer {number}: {:?}", answer.refusal),
             Message::Media(command) => write!(f, "{command:?}"),
             Message::MediaDone(completion) => write!(f, "{completion:?}"),
+            Message::Passed(number) => write!(f, "passed: order {number}"),
         }
     }
 }
@@ -35,6 +37,8 @@ pub(crate) enum Message {
     Media(Command),
     /// Its answer.
     MediaDone(Completion),
+    /// All connections of a group that moves were sent, before this: the receiver, their new home, answers the order.
+    Passed(u64),
 }
 
 /// What exists, and where.
@@ -55,6 +59,8 @@ pub(crate) enum Order {
     Serve(Arc<World>),
     /// Make a vSSD.
     Alloc(Box<Alloc>),
+    /// Take over a group of tenants.
+    Arrive(Box<MovedGroup>, Group),
     /// A step of a request, towards this state.
     Step(Step, Arc<State>),
     /// Say what exists.
@@ -69,6 +75,7 @@ impl Order {
             Order::Open(_) => "open",
             Order::Serve(_) => "serve",
             Order::Alloc(_) => "alloc",
+            Order::Arrive(..) => "arrive",
             Order::Step(..) => "step",
             Order::Status => "status",
         }
@@ -92,6 +99,8 @@ pub(crate) struct Answer {
     pub record: Option<VssdRecord>,
     /// Channels that nothing lies on any more.
     pub returned: Option<Moved>,
+    /// Of [`Step::Leave`].
+    pub group: Option<Box<MovedGroup>>,
     /// Of [`Order::Status`].
     pub status: Option<Box<Status>>,
 }
@@ -123,17 +132,35 @@ impl Moved {
     }
 }
 
+impl Order {
+    /// See [`ShardMessage::salvage`].
+    pub fn salvage<M: Divide>(self, media: &mut M) {
+        let moved = match self {
+            Order::Channels(moved) => moved,
+            Order::Alloc(alloc) => alloc.moved,
+            Order::Arrive(group, _) => group.moved,
+            _ => return,
+        };
+        moved.unpack(media);
+    }
+}
+
+impl Answer {
+    /// See [`ShardMessage::salvage`].
+    pub fn salvage<M: Divide>(self, media: &mut M) {
+        for moved in self.returned.into_iter().chain(self.group.map(|group| group.moved)) {
+            moved.unpack(media);
+        }
+    }
+}
+
 impl ShardMessage {
     /// Puts the channels that were on their way into a medium: after the death of all shards.
     pub(crate) fn salvage<M: Divide>(self, media: &mut M) {
-        let moved = match self.0 {
-            Message::Order(_, Order::Channels(moved)) => Some(moved),
-            Message::Order(_, Order::Alloc(alloc)) => Some(alloc.moved),
-            Message::Answer(_, answer) => answer.returned,
-            _ => None,
-        };
-        if let Some(moved) = moved {
-            moved.unpack(media);
+        match self.0 {
+            Message::Order(_, order) => order.salvage(media),
+            Message::Answer(_, answer) => answer.salvage(media),
+            Message::Media(_) | Message::MediaDone(_) | Message::Passed(_) => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From a request of an administrator to steps: pure, so that every refusal is decided before anything is touched.
 
 use crate::control::*;
+use crate::relocation::Group;
 use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord, WearRecord};
 use diecut_nvme::QualifiedName;
 use diecut_units::IU_SIZE_BYTES;
@@ -33,6 +34,15 @@ pub(crate) enum Step {
     FlushStores,
     /// Gives the pool the settings of even wear.
     ApplyWear,
+    /// Brings a tenant, and all that is tied to it, to another shard: the next three steps.
+    MoveTenant { tenant: String, shard: u16 },
+    /// At the old home: waits until nothing of the group is under way, and takes it out.
+    Leave(Group),
+    /// Puts the group in at its new home.
+    Arrive(Group),
+    /// Everywhere: connections of the group go to its new home, and new ones, too. Ends with the answer to the order of this
+    /// number, when all have arrived.
+    Release(Group, u64),
 }
 
 /// Why the pool gives no place to a vSSD, in words of administrators.
@@ -169,6 +179,12 @@ pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, Cont
             }
             plan.next.tenants.remove(name);
             plan.steps.push(Step::Persist);
+        }
+        ControlRequest::MoveTenant { tenant, shard } => {
+            if !state.tenants.contains_key(tenant) {
+                return missing("tenant", tenant);
+            }
+            plan.steps.push(Step::MoveTenant { tenant: tenant.clone(), shard: *shard });
         }
         ControlRequest::CreateVssd(spec) => create_vssd(state, spec, &mut plan)?,
         ControlRequest::DeleteVssd(name) => {

@@ -440,7 +440,15 @@ impl<M: Divide> Shard<M> {
 
     /// Gives the device back and forgets everything else: the death of the process, as far as a shard knows.
     pub fn into_media(self) -> M {
-        self.flash.media
+        let mut media = self.flash.media;
+        for (_, message) in self.outgoing {
+            message.salvage(&mut media);
+        }
+        for (_, order) in self.duties.waiting {
+            order.salvage(&mut media);
+        }
+        self.orders.salvage(&mut media);
+        media
     }
 
     /// The device.
@@ -481,12 +489,17 @@ impl<M: Divide> Shard<M> {
         definition: NamespaceDefinition,
         tenant: TenantIndex,
     ) {
+        self.seat_namespace(id, tenant);
+        self.namespaces.open(id, definition);
+    }
+
+    /// Says whose turns the commands of a namespace take.
+    pub(crate) fn seat_namespace(&mut self, id: NamespaceId, tenant: TenantIndex) {
         let index = id.0 as usize;
         if index >= self.tenants.len() {
             self.tenants.resize(index + 1, TenantIndex(0));
         }
         self.tenants[index] = tenant;
-        self.namespaces.open(id, definition);
     }
 
     /// Takes what the target asks: commands go to admission, the rest to the driver.

@@ -152,3 +152,102 @@ fn what_lies_between_shards_is_refused_and_fits_one() {
     let mut herd = Herd::new(device, 2, 6, now);
     assert_eq!(herd.home("vssd-more"), herd.home("vssd-b"), "they share a channel now");
 }
+
+/// Goal: a tenant changes its shard under load, and its hosts notice nothing but the time: no connection breaks, and every
+/// promise holds, also when the server dies on the way. Method: four hosts that never hang up, and tenants that are moved
+/// at moments chosen by chance.
+fn moves(seed: u64, shards: u16) -> u32 {
+    let mut hosts: Vec<Host> =
+        TENANTS.iter().zip(1..).map(|((name, ..), number)| Host::new(name, number)).collect();
+    let mut herd = Herd::new(device(seed), shards, seed, Time::ZERO);
+    for (name, isolation, level) in TENANTS {
+        herd.add_tenant(name, isolation, level);
+    }
+    let mut moved = 0;
+    for life in 0..4 {
+        run(&mut herd, &mut hosts, 20);
+        let connected = herd.streams_opened();
+        for _ in 0..8 {
+            let tenant = TENANTS[herd.random.below(4) as usize].0;
+            let shard = herd.random.below(u64::from(shards)) as u16;
+            let before = herd.home(&format!("vssd-{tenant}"));
+            let token = herd.begin(ControlRequest::MoveTenant { tenant: tenant.to_owned(), shard });
+            let answer = (0..1_000_000).find_map(|_| {
+                hosts.iter_mut().for_each(|host| host.work(&mut herd, true));
+                herd.step();
+                herd.answer(token)
+            });
+            assert_eq!(answer, Some(ControlResponse::Done), "seed {seed}");
+            assert_eq!(herd.home(&format!("vssd-{tenant}")), usize::from(shard), "seed {seed}");
+            moved += u32::from(before != usize::from(shard));
+            for _ in 0..herd.random.below(200) {
+                hosts.iter_mut().for_each(|host| host.work(&mut herd, true));
+                herd.step();
+            }
+        }
+        run(&mut herd, &mut hosts, 20);
+        assert_eq!(herd.streams_opened(), connected, "seed {seed}: hosts keep their connections");
+        let status = herd.status();
+        assert_eq!((status.volumes.len(), status.vssds.len()), (4, 4));
+        assert!(status.volumes.iter().all(|volume| volume.writes > 0), "figures move with their volume");
+        assert!(status.subsystems.iter().all(|subsystem| subsystem.controllers.len() == 1), "seed {seed}");
+        // Death somewhere on the way of one more.
+        let tenant = TENANTS[herd.random.below(4) as usize].0;
+        let shard = (herd.home(&format!("vssd-{tenant}")) as u16 + 1) % shards;
+        herd.begin(ControlRequest::MoveTenant { tenant: tenant.to_owned(), shard });
+        for _ in 0..herd.random.below(120) {
+            hosts.iter_mut().for_each(|host| host.work(&mut herd, true));
+            herd.step();
+        }
+        hosts.iter_mut().for_each(Host::server_died);
+        let (device, now) = herd.end(life % 2 == 1);
+        herd = Herd::new(device, shards, seed + life + 1, now);
+    }
+    run(&mut herd, &mut hosts, 60);
+    moved
+}
+
+#[test]
+fn tenants_change_their_shard_while_they_are_served() {
+    for seed in 0..6 {
+        let moved = moves(seed, 2 + seed as u16 % 3);
+        assert!(moved > 4, "seed {seed}: {moved} moves");
+    }
+}
+
+/// What shares channels with a tenant goes with it; what cannot be is refused and changes nothing.
+#[test]
+fn a_tenant_moves_with_its_neighbours() {
+    let mut herd = Herd::new(device(1), 2, 1, Time::ZERO);
+    for (name, isolation, level) in TENANTS {
+        herd.add_tenant(name, isolation, level);
+    }
+    let move_to = |tenant: &str, shard| ControlRequest::MoveTenant { tenant: tenant.to_owned(), shard };
+    let homes = |herd: &mut Herd| ["a", "b", "c", "d"].map(|name| herd.home(&format!("vssd-{name}")));
+    assert_eq!(homes(&mut herd), [0, 1, 1, 0]);
+    herd.done(move_to("a", 1));
+    assert_eq!(homes(&mut herd), [1, 1, 1, 0]);
+    herd.done(move_to("a", 1));
+    let kind = |herd: &mut Herd, request| match herd.ask(request) {
+        ControlResponse::Refused(error) => error.kind,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(kind(&mut herd, move_to("a", 2)), ControlErrorKind::Invalid);
+    assert_eq!(kind(&mut herd, move_to("e", 1)), ControlErrorKind::NotFound);
+    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "e".to_owned() }));
+    assert_eq!(kind(&mut herd, move_to("e", 1)), ControlErrorKind::Invalid);
+    // Beside "b", on its channel.
+    herd.done(ControlRequest::CreateVssd(vssd("beside", "e", Isolation::Die, 0)));
+    let beside = herd.home("vssd-beside");
+    let neighbour = if beside == 0 { "d" } else { "b" };
+    herd.done(move_to(neighbour, 1 - beside as u16));
+    assert_eq!(herd.home("vssd-beside"), 1 - beside, "it lies on a channel of \"{neighbour}\"");
+    // What was given a home while it was served is made and deleted there as anywhere else.
+    herd.done(ControlRequest::DeleteVssd("vssd-beside".to_owned()));
+    for name in ["a", "b", "c", "d"] {
+        herd.done(ControlRequest::DeleteSubsystem(format!("nqn.2026-11.org.diecut:{name}")));
+        herd.done(ControlRequest::DeleteVolume(format!("volume-{name}")));
+        herd.done(ControlRequest::DeleteVssd(format!("vssd-{name}")));
+    }
+    assert_eq!(herd.status().devices[0].free_channels, 4);
+}

@@ -36,6 +36,13 @@ pub enum Change {
     Attach(VolumeNumber),
     /// Takes a volume from its tenant's subsystem.
     Detach(VolumeNumber),
+    /// Brings a lane's tenant to another shard, if the server has it.
+    Move {
+        /// The tenant.
+        lane: Lane,
+        /// Where to.
+        shard: u16,
+    },
 }
 
 /// Name of a lane's tenant, which is also that of its vSSD.
@@ -68,6 +75,7 @@ impl Change {
             Change::CreateTenant(lane) => {
                 ControlRequest::CreateTenant(TenantSpec { name: tenant_name(lane) })
             }
+            Change::Move { lane, shard } => ControlRequest::MoveTenant { tenant: tenant_name(lane), shard },
             Change::DeleteTenant(lane) => ControlRequest::DeleteTenant(tenant_name(lane)),
             Change::CreateVssd(lane) => {
                 ControlRequest::CreateVssd(vssd_spec(plan, lane, OVER_PROVISIONING_PERMILLE))

@@ -124,6 +124,7 @@ impl Existing {
                 let shown = next.subsystems.get_mut(subsystem).ok_or(NotFound)?;
                 found(shown.namespaces.remove(nsid).is_some())?;
             }
+            ControlRequest::MoveTenant { tenant, .. } => found(self.tenants.contains(tenant))?,
             ControlRequest::SetWear(_) | ControlRequest::Status | ControlRequest::Shutdown => {}
         }
         fn found(there: bool) -> Result<(), ControlErrorKind> {

@@ -93,6 +93,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     }
     if shape.hosts && shape.shards && !shape.exchanges {
         add_shards(&mut plan);
+        if shape.changes {
+            changes::add_moves(&mut plan, shape.faults);
+        }
     }
     plan
 }

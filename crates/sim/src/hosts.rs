@@ -372,7 +372,7 @@ impl Entrance for Hosts {
                     (stream.shard, stream.paused, stream.blocked) = (None, false, false);
                     shards.carry(shard, to.0, Carried::Adopted(connection, state), now);
                 }
-                Action::Tell { .. } => unreachable!("on its way"),
+                Action::Tell { to, message } => shards.carry(shard, to.0, Carried::Told(message), now),
                 Action::Blocks(_) => unreachable!("no application is attached"),
                 Action::Answer { .. } => unreachable!("left where it was"),
             }

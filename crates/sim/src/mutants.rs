@@ -54,6 +54,21 @@ pub const MUTANTS: &[Mutant] = &[
         story: "an administrator is told that something is done while another shard still does it",
     },
     Mutant {
+        name: "shard: answers of the medium stay behind",
+        system: "stack",
+        story: "what the medium answered while a tenant left its shard never reaches the tenant's store",
+    },
+    Mutant {
+        name: "shard: old home keeps its subsystem",
+        system: "stack",
+        story: "the shard that a tenant left takes new connections of its hosts itself",
+    },
+    Mutant {
+        name: "target: unread bytes stay behind",
+        system: "stack",
+        story: "what a host sent while its tenant left the shard is forgotten",
+    },
+    Mutant {
         name: "target: hand-over forgets digests",
         system: "stack",
         story: "a connection reaches its home shard without what was agreed on it",

@@ -111,7 +111,10 @@ impl Shards {
     }
 
     fn send(&mut self, from: u16, now: Time, actions: &mut Vec<Action>) {
-        for action in actions.extract_if(.., |action| matches!(action, Action::Tell { .. })) {
+        // What is said after a connection was given away arrives after it.
+        let given = actions.iter().position(|action| matches!(action, Action::HandOver { .. }));
+        let until = given.unwrap_or(actions.len());
+        for action in actions.extract_if(..until, |action| matches!(action, Action::Tell { .. })) {
             let Action::Tell { to, message } = action else { unreachable!("asked for") };
             self.carry(from, to.0, Carried::Told(message), now);
         }

@@ -1,7 +1,7 @@
 //! Connect: who may have which queue (Base 2.0 section 6.3).
 
 use crate::config::Home;
-use crate::connection::{Connection, MovedConnection, Phase};
+use crate::connection::{Arriving, Connection, Phase};
 use crate::controller::{Association, Notice};
 use crate::discovery::is_allowed;
 use crate::event::Action;
@@ -101,6 +101,12 @@ impl Target {
                 self.hand_over(connection, command, data, shard, actions);
                 return Ok(None);
             }
+            if self.subsystem(index).frozen {
+                mark!("target: connect waits for its subsystem's new home");
+                connection.subsystem = Some(index);
+                self.park(connection, command, data);
+                return Ok(None);
+            }
             Some(index)
         };
         connection.subsystem = subsystem;
@@ -115,6 +121,12 @@ impl Target {
         } else {
             self.connect_io(connection, queue, data, &host, now).map(Some)
         }
+    }
+
+    fn park(&mut self, connection: &mut Connection, command: &ConnectCommand, data: &ConnectData) {
+        connection.phase = Phase::Parked;
+        connection.parked = Some(Box::new((*command, data.clone())));
+        self.parked.push(connection.index);
     }
 
     fn connect_admin(
@@ -133,9 +145,7 @@ impl Target {
         if !rivals.is_empty() && !mutant!("target: late write of an old association") {
             mark!("target: connect ended an older association");
             self.doomed.extend(rivals);
-            connection.phase = Phase::Parked;
-            connection.parked = Some(Box::new((*command, data.clone())));
-            self.parked.push(connection.index);
+            self.park(connection, command, data);
             return Ok(None);
         }
         if self.association_count >= self.config.associations_max {
@@ -231,19 +241,10 @@ impl Target {
         shard: u16,
         actions: &mut Vec<Action>,
     ) {
-        let moved = MovedConnection {
-            digests: if mutant!("target: hand-over forgets digests") {
-                diecut_nvme::tcp::Digests::default()
-            } else {
-                connection.digests
-            },
-            host_alignment: connection.host_alignment,
-            unread: std::mem::take(&mut connection.backlog),
-            unread_at: connection.backlog_at,
-            unsent: connection.outbox.take_bytes(),
-            command: *command,
-            data: data.clone(),
-        };
+        let mut moved = connection.take_moved(Arriving::Connect(Box::new((*command, data.clone()))));
+        if mutant!("target: hand-over forgets digests") {
+            moved.digests = diecut_nvme::tcp::Digests::default();
+        }
         actions.push(Action::HandOver(connection.id, shard, Box::new(moved)));
         // Nothing is left of it here; the driver moves the stream.
         connection.phase = Phase::Closing;

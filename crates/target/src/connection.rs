@@ -1,5 +1,6 @@
 use crate::event::{Action, ConnectionId};
 use crate::queue::{Queue, SlotIndex};
+use crate::relocation::MovedQueue;
 use crate::tcp::{Outbox, Receiver};
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData};
 use diecut_nvme::tcp::{
@@ -39,16 +40,32 @@ pub(crate) enum Current {
     Refused(u16, Status),
 }
 
-/// A connection on its way to the home shard of its subsystem. Connect was read, but nothing was decided.
+impl Current {
+    /// Whether no PDU is under way whose data are awaited.
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self, Current::Nothing)
+    }
+}
+
+/// A connection on its way to the home shard of its subsystem: Connect was read and nothing was decided, or the subsystem
+/// changed its home while the connection was at work.
 #[derive(Debug)]
 pub struct MovedConnection {
     pub(crate) digests: Digests,
     pub(crate) host_alignment: usize,
     pub(crate) unread: VecDeque<Buffer>,
     pub(crate) unread_at: usize,
-    pub(crate) unsent: Vec<u8>,
-    pub(crate) command: ConnectCommand,
-    pub(crate) data: ConnectData,
+    pub(crate) unsent: Outbox,
+    pub(crate) arriving: Arriving,
+}
+
+/// How far a connection is that arrives from another shard.
+#[derive(Debug)]
+pub(crate) enum Arriving {
+    /// Its Connect is to be decided on.
+    Connect(Box<(ConnectCommand, ConnectData)>),
+    /// It is a queue of a controller.
+    Live(Box<MovedQueue>),
 }
 
 const _: () = {
@@ -83,6 +100,8 @@ pub(crate) struct Connection {
     pub(crate) ending: bool,
     /// The driver said that the stream is gone.
     pub(crate) stream_gone: bool,
+    /// Its subsystem is about to change its shard: what it sends is kept and not looked at.
+    pub(crate) frozen: bool,
 }
 
 impl Connection {
@@ -108,6 +127,7 @@ impl Connection {
             deadline,
             ending: false,
             stream_gone: false,
+            frozen: false,
         }
     }
 
@@ -127,7 +147,7 @@ impl Connection {
     /// Whether it takes bytes.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        !self.ending && !matches!(self.phase, Phase::Parked | Phase::Closing)
+        !self.ending && !self.frozen && !matches!(self.phase, Phase::Parked | Phase::Closing)
     }
 
     /// Whether parsing could go on.

@@ -5,7 +5,7 @@
 //!
 //! Place in the flow: above `namespace` (whose contract it speaks) and beside `nvme` (whose words it uses); `shard`
 //! drives it. Start with [`Target::handle`]; a stream goes through `tcp` (PDUs), `connect` (who may), `controller`
-//! (admin queue) and `io` (I/O commands).
+//! (admin queue) and `io` (I/O commands). Subsystems change their shard in `relocation`.
 //!
 //! Invariants
 //! - Sans-IO: [`Event`]s in, [`Action`]s out. No socket, clock, thread or randomness.
@@ -28,6 +28,7 @@ mod event;
 mod io;
 mod pdu;
 mod queue;
+mod relocation;
 mod slab;
 mod status;
 mod target;
@@ -37,6 +38,7 @@ mod watch;
 pub use config::{Health, Home, NamespaceConfig, SubsystemConfig, TargetConfig};
 pub use connection::MovedConnection;
 pub use event::{Action, ConnectionId, Event};
+pub use relocation::SubsystemFigures;
 pub use target::{AssociationStatus, Target};
 pub use tcp::Outbox;
 pub use watch::{CommandOutline, OperationOutline};

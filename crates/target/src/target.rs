@@ -1,5 +1,5 @@
 use crate::config::{Health, Home, SubsystemConfig, TargetConfig};
-use crate::connection::{Connection, Current, MovedConnection, Phase};
+use crate::connection::{Arriving, Connection, Current, MovedConnection, Phase};
 use crate::controller::{Association, Traffic};
 use crate::event::{Action, ConnectionId, Event};
 use crate::queue::SlotState;
@@ -19,6 +19,8 @@ pub(crate) struct Subsystem {
     pub(crate) config: SubsystemConfig,
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
+    /// It is about to change its shard.
+    pub(crate) frozen: bool,
 }
 
 /// One connected controller, for reports.
@@ -191,7 +193,7 @@ impl Target {
     pub fn receive_window(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
         let index = *self.by_id.get(&id)?;
         let connection = self.connections.get_mut(index)?;
-        if connection.phase != Phase::Live || !connection.backlog.is_empty() {
+        if connection.phase != Phase::Live || connection.frozen || !connection.backlog.is_empty() {
             return None;
         }
         connection.receiver.window()
@@ -207,9 +209,17 @@ impl Target {
         self.tick_at = self.tick_at.min(at);
     }
 
+    /// Whether a subsystem is about to change its shard.
+    fn is_frozen(&self, subsystem: Option<u32>) -> bool {
+        let of = |index: u32| self.subsystems.get(index as usize).and_then(Option::as_ref);
+        subsystem.and_then(of).is_some_and(|one| one.frozen)
+    }
+
     /// The earliest end of anyone's patience.
     fn next_deadline(&self) -> Time {
-        let expiries = self.associations.iter().filter(|(_, one)| !one.dying).map(|(_, one)| one.expires());
+        let patient =
+            self.associations.iter().filter(|(_, one)| !one.dying && !self.is_frozen(one.subsystem));
+        let expiries = patient.map(|(_, one)| one.expires());
         let patience = self
             .connections
             .iter()
@@ -273,7 +283,12 @@ impl Target {
             }
             *slot = Some(Subsystem { config, ..old });
         } else {
-            *slot = Some(Subsystem { config, health: Health::default(), traffic: Traffic::default() });
+            *slot = Some(Subsystem {
+                config,
+                health: Health::default(),
+                traffic: Traffic::default(),
+                frozen: false,
+            });
         }
         let subsystem = self.subsystems[index as usize].as_ref().expect("just set");
         let mut told = Vec::new();
@@ -366,15 +381,19 @@ impl Target {
 
     fn adopt(&mut self, id: ConnectionId, moved: MovedConnection, now: Time, actions: &mut Vec<Action>) {
         let mut connection = Connection::new(id, now + self.config.connect_time);
-        connection.phase = Phase::Connect;
         connection.digests = moved.digests;
         connection.host_alignment = moved.host_alignment;
         connection.backlog = moved.unread;
         connection.backlog_at = moved.unread_at;
-        connection.outbox.put_bytes(&moved.unsent);
+        connection.outbox = moved.unsent;
+        let (command, data) = match moved.arriving {
+            Arriving::Connect(connect) => *connect,
+            Arriving::Live(queue) => return self.adopt_live(connection, *queue, now, actions),
+        };
+        connection.phase = Phase::Connect;
         let index = self.add_connection(connection);
         let mut connection = self.connections.lend(index);
-        self.connect(&mut connection, moved.command, moved.data, now, actions);
+        self.connect(&mut connection, command, data, now, actions);
         self.settle(index, connection, actions);
         self.run(index, now, actions);
     }
@@ -454,11 +473,13 @@ impl Target {
     }
 
     fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if self.associations.iter().any(|(_, one)| one.expires() <= now) {
+        let silent = self.associations.iter().filter(|(_, one)| one.expires() <= now && !one.dying);
+        let expired: Vec<u32> =
+            silent.filter(|(_, one)| !self.is_frozen(one.subsystem)).map(|(number, _)| number).collect();
+        if !expired.is_empty() {
             mark!("target: keep-alive expired");
         }
-        let expired = self.associations.iter().filter(|(_, one)| one.expires() <= now && !one.dying);
-        self.doomed.extend(expired.map(|(number, _)| number));
+        self.doomed.extend(expired);
         let impatient: Vec<u32> = self
             .connections
             .iter()
@@ -579,6 +600,9 @@ impl Target {
             let ready = self.parked.iter().position(|&index| {
                 let connection = self.connections.get(index).expect("parked ones are closed by name");
                 let (_, data) = connection.parked.as_deref().expect("parked with its Connect");
+                if self.is_frozen(connection.subsystem) {
+                    return false;
+                }
                 let Ok(host) = data.host() else { return true };
                 self.rivals(connection.subsystem, &host, &data.host_id).next().is_none()
             });

@@ -82,6 +82,15 @@ impl Die {
         }
     }
 
+    /// Whether nothing waits at the die and nothing is under way on it.
+    pub fn is_quiet(&self) -> bool {
+        let empty = |flow: &Flow| flow.queued == 0 && flow.parked.is_empty();
+        self.in_flight == 0
+            && self.departing == 0
+            && self.background.is_empty()
+            && self.flows.iter().all(empty)
+    }
+
     /// Gives a unit its flow.
     pub fn join(&mut self, id: VssdId, isolation: Isolation) -> u16 {
         let owner = (isolation != Isolation::None).then_some(id);

@@ -175,6 +175,24 @@ impl Pool {
             })
     }
 
+    /// Whether nothing is under way on channels, of their vSSDs or of the pool itself, and nothing waits at their dies: only
+    /// then they can be taken out.
+    pub fn is_quiet(&self, channels: &[u16]) -> bool {
+        let per_channel = usize::from(self.geometry.dies_per_channel);
+        let per_die = self.geometry.erase_blocks_per_die() as usize;
+        let lies = |die: u32| channels.contains(&self.geometry.die_at(die).channel.0);
+        let of_vssds = self.vssds.iter().filter(|vssd| vssd.units.iter().any(|unit| lies(unit.place.die)));
+        let waits_for_none =
+            of_vssds.map(|vssd| vssd.operations + vssd.parked).all(|operations| operations == 0);
+        let is_quiet = |&channel: &u16| {
+            let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
+            let blocks = dies.start * per_die..dies.end * per_die;
+            self.dies[dies].iter().all(Die::is_quiet)
+                && self.blocks[blocks].iter().all(|block| block.in_flight == 0 && !block.moving)
+        };
+        waits_for_none && channels.iter().all(is_quiet)
+    }
+
     /// Takes channels out, with the vSSDs on them.
     ///
     /// # Panics
@@ -293,6 +311,9 @@ impl Pool {
         }
         for vssd in part.vssds {
             self.next_vssd = self.next_vssd.max(vssd.id.0 + 1);
+            if !vssd.blocked_flows.is_empty() {
+                self.throttled.push_back(vssd.id);
+            }
             self.vssds.push(vssd);
         }
         self.vssds.sort_by_key(|vssd| vssd.id);

@@ -17,6 +17,16 @@ pub enum Tenant {
         /// Its name.
         name: String,
     },
+    /// Bring a tenant, and all that shares channels with it, to another shard while it is served.
+    ///
+    /// Its hosts notice a delay only. Homes are chosen anew when the server starts.
+    Move {
+        /// Its name.
+        name: String,
+        /// The shard, from 0; `diecut status` says who lives where.
+        #[arg(long)]
+        shard: u16,
+    },
     /// Delete a tenant that owns nothing.
     Delete {
         /// Its name.
@@ -29,6 +39,10 @@ impl Tenant {
         match self {
             Tenant::Create { name } => client.create(route::TENANTS, &object::Tenant { name }).await,
             Tenant::Delete { name } => client.delete(&route::of(route::TENANTS, &name)).await,
+            Tenant::Move { name, shard } => {
+                let path = format!("{}/home", route::of(route::TENANTS, &name));
+                client.create(&path, &object::Home { shard }).await
+            }
             Tenant::List => {
                 let status = client.status().await?;
                 if json {

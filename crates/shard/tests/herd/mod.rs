@@ -311,6 +311,11 @@ impl Herd {
         }
     }
 
+    /// Connections that hosts opened so far.
+    pub fn streams_opened(&self) -> u64 {
+        self.next_stream
+    }
+
     /// The shard that a vSSD lives on, as administrators are told.
     pub fn home(&mut self, vssd: &str) -> usize {
         let status = self.status();

@@ -49,6 +49,40 @@ pub(super) fn add(plan: &mut Plan, faults: bool) {
     }
 }
 
+/// Servers with several shards move tenants between them, and sometimes the power goes on the way. From a generator of its own.
+pub(super) fn add_moves(plan: &mut Plan, faults: bool) {
+    let shards = plan.system.shards.iter().copied().max().unwrap_or(1);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x006d_6f76_6573);
+    if shards == 1 || random.random_ratio(1, 4) {
+        return;
+    }
+    let lanes: Vec<Lane> =
+        (0..).zip(&plan.tenants).filter(|(_, tenant)| !tenant.guest).map(|(lane, _)| Lane(lane)).collect();
+    let of_administrator = |step: &Step| step.lane == Lane::ADMINISTRATOR;
+    for _ in 0..random.random_range(1..=6) {
+        let own: Vec<usize> = (0..plan.steps.len())
+            .filter(|&at| of_administrator(&plan.steps[at]))
+            .chain([plan.steps.len()])
+            .collect();
+        let at = own[random.random_range(0..own.len())];
+        let shard = random.random_range(0..shards);
+        let change = Change::Move { lane: lanes[random.random_range(0..lanes.len())], shard };
+        let wait = Action::Wait { span_ns: random.random_range(100_000..40_000_000) };
+        let steps = [wait, Action::Change(change)].map(|action| Step { lane: Lane::ADMINISTRATOR, action });
+        plan.steps.splice(at..at, steps);
+    }
+    if faults && random.random_ratio(1, 2) {
+        let changes = plan.steps.iter().filter(|step| matches!(step.action, Action::Change(_)));
+        let is_move = |step: &Step| matches!(step.action, Action::Change(Change::Move { .. }));
+        let moves: Vec<u64> =
+            (0..).zip(changes).filter(|(_, step)| is_move(step)).map(|(number, _)| number).collect();
+        let nth = moves[random.random_range(0..moves.len())];
+        let when = When::Change { nth, operations: random.random_range(0..60) };
+        let what = FaultKind::PowerCut;
+        plan.faults.push(PlannedFault { when, what });
+    }
+}
+
 impl Changes<'_> {
     fn wait(&mut self, longest_ms: u64) {
         let span_ns = self.random.random_range(100_000..longest_ms * 1_000_000);

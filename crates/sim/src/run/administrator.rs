@@ -179,6 +179,8 @@ impl Runner<'_> {
         let before = one.existing.clone();
         let must = before.after(&request);
         let may_exhaust = matches!(request, ControlRequest::CreateVssd(_));
+        // A plan does not know which of its lives a request comes in, and each has another number of shards.
+        let may_miss = matches!(request, ControlRequest::MoveTenant { .. });
         let expected = match (&response, must) {
             (ControlResponse::Done, Ok(next)) => Some(next),
             (ControlResponse::Refused(error), Err(kind)) if error.kind == kind => {
@@ -195,6 +197,12 @@ impl Runner<'_> {
                 if may_exhaust && error.kind == ControlErrorKind::Busy =>
             {
                 mark!("run: room for a vSSD is being exchanged");
+                Some(before)
+            }
+            (ControlResponse::Refused(error), Ok(_))
+                if may_miss && error.kind == ControlErrorKind::Invalid =>
+            {
+                mark!("run: no such shard to move to");
                 Some(before)
             }
             _ => None,

@@ -138,6 +138,7 @@ impl Outbox {
     }
 
     /// Everything that waits, as bytes; the outbox is empty afterwards.
+    #[cfg(test)]
     pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
         let mut bytes = vec![0; self.len_bytes];
         self.copy_to(&mut bytes);

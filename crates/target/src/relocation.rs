@@ -1,0 +1,216 @@
+//! Subsystems that change their shard while hosts are connected to them.
+//!
+//! 1. [`Target::freeze`]: what hosts send is kept and not looked at, Connects wait, nobody's silence counts. What namespaces
+//!    have comes back and is answered.
+//! 2. [`Target::is_drained`]: no namespace has a command. The subsystem's figures are taken ([`Target::figures`]), and it is
+//!    placed at its new home ([`Target::place`]).
+//! 3. [`Target::release`]: connections go there, each with its queue, its unread bytes and its unsent answers; the
+//!    controller goes with its admin queue, which is the first. Connects that waited follow.
+//!
+//! A host sees nothing but the delay. A stream that ends on the way ends as it would have at home: without its admin queue
+//! a controller never arrives, and its I/O queues are hung up on.
+
+use crate::config::{Health, Home, SubsystemConfig};
+use crate::connection::{Arriving, Connection, Current, MovedConnection, Phase};
+use crate::controller::{Association, Traffic};
+use crate::discovery::is_allowed;
+use crate::event::Action;
+use crate::queue::Queue;
+use crate::target::Target;
+use crate::tcp::Receiver;
+use diecut_nvme::QualifiedName;
+use diecut_units::{Time, mark, mutant};
+
+/// What is counted and told for a subsystem, on its way to another shard.
+#[derive(Clone, Copy, Debug)]
+pub struct SubsystemFigures {
+    health: Health,
+    traffic: Traffic,
+}
+
+/// A queue on its way to another shard; no namespace has a command of it.
+#[derive(Debug)]
+pub(crate) struct MovedQueue {
+    subsystem: QualifiedName,
+    controller_id: u16,
+    queue: Queue,
+    receiver: Receiver,
+    current: Current,
+    /// With the admin queue.
+    association: Option<Association>,
+}
+
+impl Target {
+    fn index_of(&self, nqn: &QualifiedName) -> u32 {
+        *self.by_nqn.get(nqn).expect("a subsystem that moves is known")
+    }
+
+    /// Begins to take a subsystem away from here: until [`Target::release`] nothing of its hosts is looked at.
+    ///
+    /// # Panics
+    /// If there is no such subsystem.
+    pub fn freeze(&mut self, nqn: &QualifiedName) {
+        let index = self.index_of(nqn);
+        self.subsystems[index as usize].as_mut().expect("known by its name").frozen = true;
+        for (_, association) in self.associations.iter().filter(|(_, one)| one.subsystem == Some(index)) {
+            for &number in &association.connections {
+                self.connections.get_mut(number).expect("of an association").frozen = true;
+            }
+        }
+    }
+
+    /// Whether no command of a frozen subsystem is in a namespace, and no controller of it is about to end.
+    ///
+    /// # Panics
+    /// If there is no such subsystem.
+    pub fn is_drained(&self, nqn: &QualifiedName) -> bool {
+        let index = self.index_of(nqn);
+        let idle = |number: &u32| self.connections.get(*number).is_none_or(|one| one.submitted() == 0);
+        let mut own = self.associations.iter().filter(|(_, one)| one.subsystem == Some(index));
+        own.all(|(_, one)| !one.dying && one.connections.iter().all(idle))
+    }
+
+    /// What was counted for a subsystem.
+    ///
+    /// # Panics
+    /// If there is no such subsystem.
+    pub fn figures(&self, nqn: &QualifiedName) -> SubsystemFigures {
+        let subsystem = self.subsystem(self.index_of(nqn));
+        SubsystemFigures { health: subsystem.health, traffic: subsystem.traffic }
+    }
+
+    /// Says where a subsystem lives from now on, and with which namespaces. Nobody is told: nothing changed for hosts.
+    ///
+    /// # Panics
+    /// If there is no such subsystem.
+    pub fn place(
+        &mut self,
+        config: SubsystemConfig,
+        figures: Option<SubsystemFigures>,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        self.now = now;
+        let index = self.index_of(&config.nqn);
+        let subsystem = self.subsystems[index as usize].as_mut().expect("known by its name");
+        (subsystem.config, subsystem.frozen) = (config, false);
+        if let Some(SubsystemFigures { health, traffic }) = figures {
+            (subsystem.health, subsystem.traffic) = (health, traffic);
+        }
+        self.sweep(now, actions);
+    }
+
+    /// Gives all connections of a drained subsystem to the shard `to`; `config` is what is left to know of it here.
+    ///
+    /// # Panics
+    /// If there is no such subsystem, or it is not drained.
+    pub fn release(&mut self, config: SubsystemConfig, to: u16, now: Time, actions: &mut Vec<Action>) {
+        self.now = now;
+        assert!(self.is_drained(&config.nqn), "{} is handed over without commands", config.nqn);
+        let index = self.index_of(&config.nqn);
+        let own = self.associations.iter().filter(|(_, one)| one.subsystem == Some(index));
+        let own: Vec<u32> = own.map(|(number, _)| number).collect();
+        for number in own {
+            let mut association = self.associations.remove(number);
+            self.association_count -= 1;
+            let controller_id = association.controller_id;
+            let connections = std::mem::take(&mut association.connections);
+            let mut association = Some(association);
+            for number in connections {
+                let mut connection = self.connections.remove(number);
+                self.by_id.remove(&connection.id);
+                let queue = connection.queue.take().expect("of an association");
+                let is_admin = queue.id == 0;
+                let moved = MovedQueue {
+                    subsystem: config.nqn.clone(),
+                    controller_id,
+                    queue,
+                    receiver: std::mem::replace(&mut connection.receiver, Receiver::new()),
+                    current: std::mem::replace(&mut connection.current, Current::Nothing),
+                    association: if is_admin { association.take() } else { None },
+                };
+                mark!("target: connection at work handed over");
+                if !moved.current.is_nothing() {
+                    mark!("target: connection handed over in the midst of a command");
+                }
+                let mut moved = connection.take_moved(Arriving::Live(Box::new(moved)));
+                if mutant!("target: unread bytes stay behind") {
+                    moved.unread.clear();
+                    moved.unread_at = 0;
+                }
+                actions.push(Action::HandOver(connection.id, to, Box::new(moved)));
+            }
+            assert!(association.is_none(), "a controller that does not end has its admin queue");
+        }
+        self.place(config, None, now, actions);
+    }
+
+    /// Takes over a connection at work.
+    pub(crate) fn adopt_live(
+        &mut self,
+        mut connection: Connection,
+        moved: MovedQueue,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let MovedQueue { subsystem, controller_id, queue, receiver, current, association } = moved;
+        let config = |index: u32| &self.subsystem(index).config;
+        // It may have been removed since.
+        let home = self.by_nqn.get(&subsystem).copied().filter(|&index| config(index).home == Home::Here);
+        connection.phase = Phase::Live;
+        (connection.receiver, connection.current) = (receiver, current);
+        (connection.queue, connection.subsystem) = (Some(queue), home);
+        let number = match (home, association) {
+            (None, _) => None,
+            (Some(index), Some(association)) => {
+                is_allowed(config(index), &association.host).then(|| {
+                    let association = Association {
+                        subsystem: Some(index),
+                        connections: Vec::new(),
+                        // Its host was not listened to meanwhile.
+                        last_traffic: now,
+                        ..association
+                    };
+                    self.tick_by(association.expires());
+                    // Ids go round: one that was just freed is not used at once.
+                    self.last_controller_id = self.last_controller_id.max(association.controller_id);
+                    self.association_count += 1;
+                    self.associations.insert(association)
+                })
+            }
+            (Some(index), None) => self
+                .associations
+                .iter()
+                .find(|(_, one)| {
+                    one.subsystem == Some(index) && one.controller_id == controller_id && !one.dying
+                })
+                .map(|(number, _)| number),
+        };
+        connection.association = number;
+        // It may be on its way once more already.
+        connection.frozen = home.is_some_and(|index| self.subsystem(index).frozen);
+        let index = self.add_connection(connection);
+        let Some(number) = number else {
+            mark!("target: connection arrived without its controller");
+            return self.close_connection(index, actions);
+        };
+        self.associations.get_mut(number).expect("just found").connections.push(index);
+        let connection = self.connections.lend(index);
+        self.settle(index, connection, actions);
+        self.run(index, now, actions);
+    }
+}
+
+impl Connection {
+    /// What travels of a connection; nothing is left of it here.
+    pub(crate) fn take_moved(&mut self, arriving: Arriving) -> MovedConnection {
+        MovedConnection {
+            digests: self.digests,
+            host_alignment: self.host_alignment,
+            unread: std::mem::take(&mut self.backlog),
+            unread_at: self.backlog_at,
+            unsent: std::mem::take(&mut self.outbox),
+            arriving,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Subsystems that change their shard while hosts are connected: nothing of a connection is lost, and nothing is answered twice.
+
+mod world;
+use diecut_nvme::property::offset;
+use diecut_nvme::tcp::Digests;
+use diecut_nvme::*;
+use diecut_target::*;
+use diecut_units::{Span, Time};
+use world::*;
+
+fn elsewhere() -> SubsystemConfig {
+    SubsystemConfig { home: Home::Elsewhere(1), namespaces: Default::default(), ..subsystem() }
+}
+
+/// Gives the subsystem of one world to another, with all connections that arrive; those of `lost` do not.
+fn relocate(from: &mut World, to: &mut World, lost: &[ConnectionId]) {
+    let nqn = name(SUBSYSTEM);
+    assert!(from.target.is_drained(&nqn));
+    let mut actions = Vec::new();
+    to.target.place(subsystem(), Some(from.target.figures(&nqn)), to.now, &mut actions);
+    to.memory.clone_from(&from.memory);
+    from.target.release(elsewhere(), 1, from.now, &mut actions);
+    from.act(actions);
+    assert!(from.target.associations().is_empty(), "nothing stays behind");
+    for (id, shard, state) in std::mem::take(&mut from.moved) {
+        assert_eq!(shard, 1);
+        let link = from.links.remove(&id).expect("it was here");
+        if !lost.contains(&id) {
+            to.links.insert(id, link);
+            to.handle(Event::Adopted(id, state));
+        }
+    }
+}
+
+/// Two worlds, the second of which does not have the subsystem; time went on alike.
+fn worlds(seed: u64, keep_alive_ms: u32) -> (World, World) {
+    let (mut here, mut there) = (World::new(seed), World::new(seed + 1));
+    let mut actions = Vec::new();
+    there.target.set_subsystem(elsewhere(), there.now, &mut actions);
+    there.next_link = 1000;
+    (here.keep_alive_ms, there.keep_alive_ms) = (keep_alive_ms, keep_alive_ms);
+    (here, there)
+}
+
+/// A command in a namespace is waited for; what comes meanwhile waits: a write whose data are half here, a command, a new
+/// connection. All of it is done at the new home, once.
+#[test]
+fn what_is_under_way_goes_with_its_connection() {
+    for cut in [0, 7] {
+        let (mut here, mut there) = worlds(21, 0);
+        let digests = Digests { header: true, data: true };
+        let (admin, controller) = here.admin(SUBSYSTEM, digests);
+        let io = here.io(controller, 1, digests);
+        let event = {
+            let cid = here.next_id(admin);
+            let entry = SubmissionEntry {
+                opcode: opcode::admin::ASYNCHRONOUS_EVENT_REQUEST,
+                flags: 0x40,
+                command_id: cid.into(),
+                ..SubmissionEntry::default()
+            };
+            let bytes = here.capsule(admin, entry, &[]);
+            here.send(admin, &bytes);
+            cid
+        };
+        // In the namespace.
+        here.hold = true;
+        let mut first = here.rw(opcode::io::WRITE, 1, 1, SglDescriptor::in_capsule(LBA as u32));
+        (first.flags, first.command_id) = (0x40, 500.into());
+        let bytes = here.capsule(io, first, &vec![0x11; LBA]);
+        here.send(io, &bytes);
+        // Its data half received.
+        let mut second = here.rw(opcode::io::WRITE, 2, 1, SglDescriptor::in_capsule(LBA as u32));
+        (second.flags, second.command_id) = (0x40, 501.into());
+        let second = here.capsule(io, second, &vec![0x22; LBA]);
+        let (begun, rest) = second.split_at(1000);
+        here.send(io, begun);
+
+        here.target.freeze(&name(SUBSYSTEM));
+        assert!(!here.target.is_drained(&name(SUBSYSTEM)), "a write is in the namespace");
+        here.cut = cut;
+        here.send(io, rest);
+        let mut third = here.rw(opcode::io::WRITE, 3, 1, SglDescriptor::in_capsule(LBA as u32));
+        (third.flags, third.command_id) = (0x40, 502.into());
+        let bytes = here.capsule(io, third, &vec![0x33; LBA]);
+        here.send(io, &bytes);
+        let late = here.open();
+        here.initialize(late, digests);
+        assert!(here.connect(late, SUBSYSTEM, 2, controller).is_none(), "it waits for the new home");
+        assert_eq!(here.held.len(), 1, "nothing more is begun");
+        here.release_held();
+        assert_eq!(here.reply(io, 500).expect("answered at the old home").status, Status::SUCCESS);
+
+        relocate(&mut here, &mut there, &[]);
+        assert_eq!(there.reply(io, 501).expect("done at the new home").status, Status::SUCCESS);
+        assert_eq!(there.reply(io, 502).expect("done at the new home").status, Status::SUCCESS);
+        let read = there.read(io, 1, 3).data;
+        assert!(
+            read.chunks(LBA)
+                .zip([0x11, 0x22, 0x33])
+                .all(|(block, byte)| block.iter().all(|one| *one == byte))
+        );
+        let status = there.target.associations();
+        assert_eq!(status.len(), 1);
+        assert_eq!((status[0].controller_id, status[0].io_queues), (controller, 2), "and the late one");
+        assert_eq!(there.get_property(admin, offset::CSTS) & 1, 1);
+        // The event request waits at the new home.
+        assert!(there.reply(admin, event).is_none());
+        let mut entry = SubmissionEntry { opcode: opcode::admin::ABORT, ..SubmissionEntry::default() };
+        entry.cdw10 = (u32::from(event) << 16).into();
+        assert_eq!(there.command(admin, entry, &[]).result, 0, "it can be aborted there");
+    }
+}
+
+/// Data of a write that was asked for with R2T go on where they were, also in the midst of a PDU.
+#[test]
+fn a_transfer_goes_on_at_the_new_home() {
+    let (mut here, mut there) = worlds(23, 0);
+    let (_, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+    let io = here.io(controller, 1, Digests::NONE);
+    let data: Vec<u8> = (0..3 * LBA).map(|at| (at / 16) as u8).collect();
+    let mut write = here.rw(opcode::io::WRITE, 8, 3, SglDescriptor::transport(data.len() as u32));
+    (write.flags, write.command_id) = (0x40, 600.into());
+    let bytes = here.capsule(io, write, &[]);
+    here.send(io, &bytes);
+    here.target.freeze(&name(SUBSYSTEM));
+    relocate(&mut here, &mut there, &[]);
+    there.serve_transfers(io, &data);
+    assert_eq!(there.reply(io, 600).expect("done").status, Status::SUCCESS);
+    assert_eq!(there.read(io, 8, 3).data, data);
+}
+
+/// Who is not listened to is not silent.
+#[test]
+fn nobody_expires_on_the_way() {
+    let (mut here, mut there) = worlds(25, 1000);
+    let (admin, _) = here.admin(SUBSYSTEM, Digests::NONE);
+    here.target.freeze(&name(SUBSYSTEM));
+    here.now += Span::from_secs(5);
+    here.handle(Event::Tick);
+    assert!(here.target.deadline() > here.now, "and nothing is due");
+    there.now = here.now;
+    relocate(&mut here, &mut there, &[]);
+    assert_eq!(there.get_property(admin, offset::CSTS) & 1, 1);
+    assert!(there.target.deadline() < Time::NEVER);
+    there.now += Span::from_secs(2);
+    there.handle(Event::Tick);
+    assert!(there.links[&admin].closed, "at the new home silence counts");
+}
+
+/// A stream that ends on the way takes with it what depends on it, and nothing else.
+#[test]
+fn a_controller_ends_with_its_admin_queue() {
+    let (mut here, mut there) = worlds(27, 0);
+    let (admin, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+    let io = here.io(controller, 1, Digests::NONE);
+    here.target.freeze(&name(SUBSYSTEM));
+    relocate(&mut here, &mut there, &[admin]);
+    assert!(there.links[&io].closed, "its controller never came");
+    assert!(there.target.associations().is_empty());
+
+    let (mut here, mut there) = worlds(29, 0);
+    let (admin, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+    let (one, two) = (here.io(controller, 1, Digests::NONE), here.io(controller, 2, Digests::NONE));
+    here.target.freeze(&name(SUBSYSTEM));
+    relocate(&mut here, &mut there, &[one]);
+    assert!(!there.links[&admin].closed && !there.links[&two].closed);
+    let again = there.io(controller, 1, Digests::NONE);
+    assert_eq!(there.read(again, 0, 1).status, Status::SUCCESS);
+}
