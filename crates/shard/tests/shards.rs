@@ -2,9 +2,11 @@
 
 mod herd;
 
+use diecut_emulator::Backing;
 use diecut_shard::control::*;
+use diecut_shard::drive::{BlockAction, BlockEvent, BlockSession, Event};
 use diecut_units::Time;
-use herd::{Herd, Host, device, subsystem, volume, vssd};
+use herd::{Herd, Host, device, device_with, subsystem, volume, vssd};
 
 const TENANTS: [(&str, Isolation, u32); 4] = [
     ("a", Isolation::Channel, 0),
@@ -250,4 +252,34 @@ fn a_tenant_moves_with_its_neighbours() {
         herd.done(ControlRequest::DeleteVssd(format!("vssd-{name}")));
     }
     assert_eq!(herd.status().devices[0].free_channels, 4);
+}
+
+/// A vSSD that an application holds stays where it is, with all that is tied to it; when the application is gone it goes,
+/// and the next one attaches at its new home.
+#[test]
+fn an_application_keeps_its_tenant_where_it_is() {
+    let mut herd = Herd::new(device_with(3, Backing::Memory), 2, 3, Time::ZERO);
+    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    let held = VssdSpec { serves: Serves::Blocks { uid: None }, ..vssd("a", "a", Isolation::Channel, 0) };
+    let name = held.name.clone();
+    herd.done(ControlRequest::CreateVssd(held));
+    let attach = |herd: &mut Herd, at: usize, number: u64| {
+        let session = BlockSession(number);
+        let event = BlockEvent::Attach { session, vssd: name.clone(), uid: 0, is_privileged: true };
+        herd.tell(at, Event::Blocks(event));
+        herd.told_applications.pop().expect("answered at once")
+    };
+    assert!(matches!(attach(&mut herd, 0, 1), BlockAction::Attached { .. }));
+    let go = ControlRequest::MoveTenant { tenant: "a".to_owned(), shard: 1 };
+    match herd.ask(go.clone()) {
+        ControlResponse::Refused(error) => assert_eq!(error.kind, ControlErrorKind::Busy, "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(herd.home(&name), 0);
+    herd.tell(0, Event::Blocks(BlockEvent::Closed { session: BlockSession(1) }));
+    herd.done(go);
+    assert_eq!(herd.home(&name), 1);
+    let elsewhere = attach(&mut herd, 0, 2);
+    assert!(matches!(elsewhere, BlockAction::Elsewhere { to, .. } if to.0 == 1), "{elsewhere:?}");
+    assert!(matches!(attach(&mut herd, 1, 2), BlockAction::Attached { .. }));
 }

@@ -51,12 +51,18 @@ pub struct Herd {
     /// Connections that changed their shard.
     pub handed_over: u32,
     actions: Vec<Action>,
+    /// What shards said to applications at erase blocks.
+    pub told_applications: Vec<BlockAction>,
     /// Of everything that happened.
     pub trace: u64,
 }
 
 pub fn device(seed: u64) -> Device {
-    let options = Options { backing: Backing::Tags, pacing: Pacing::Modelled, seed, ..Options::default() };
+    device_with(seed, Backing::Tags)
+}
+
+pub fn device_with(seed: u64, backing: Backing) -> Device {
+    let options = Options { backing, pacing: Pacing::Modelled, seed, ..Options::default() };
     let mut profile = Profile::named("tiny").unwrap();
     profile.protected_memory_bytes = 8 << 20;
     profile.geometry.channels = 4;
@@ -80,6 +86,7 @@ impl Herd {
             next_token: 0,
             handed_over: 0,
             actions: Vec::new(),
+            told_applications: Vec::new(),
             trace: 0,
         };
         for _ in 0..200_000 {
@@ -131,7 +138,7 @@ impl Herd {
                     self.handed_over += 1;
                     self.carry(at, to.0.into(), Carried::Adopted(connection, state));
                 }
-                Action::Blocks(_) => panic!("no application is attached"),
+                Action::Blocks(action) => self.told_applications.push(action),
                 Action::Tell { to, message } => self.carry(at, to.0.into(), Carried::Told(at, message)),
                 Action::Answer { token, response } => {
                     assert!(self.answers.insert(token.0, *response).is_none(), "answered once");
@@ -193,7 +200,7 @@ impl Herd {
         worked
     }
 
-    fn tell(&mut self, at: usize, event: Event) {
+    pub fn tell(&mut self, at: usize, event: Event) {
         let mut actions = std::mem::take(&mut self.actions);
         self.shards[at].handle(event, self.now, &mut actions);
         self.actions = actions;
