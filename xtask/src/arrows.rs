@@ -56,6 +56,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "initiator",
             "target",
             "catalog",
+            "blockspace",
             "shard",
             "recording",
         ],

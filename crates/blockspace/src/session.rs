@@ -4,7 +4,7 @@ use crate::ring::Layout;
 use crate::wire::{
     Completion, HELD_SIZE_BYTES, HeldRecord, NAME_SIZE_BYTES, Opcode, Shape, Status, Submission, decode_name,
 };
-use diecut_units::{BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, checksum};
+use diecut_units::{BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, checksum, mutant};
 use diecut_vssd::{
     BlockShape, EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceCompletion,
     SpaceToken, UnitIndex,
@@ -75,6 +75,9 @@ impl Session {
         for held in space.held_blocks() {
             blocks[usize::from(held.block.unit.0)][held.block.index as usize] =
                 BlockState { held: true, next_page: held.written_pages, ..BlockState::default() };
+            if mutant!("blockspace: written pages forgotten at an attach") {
+                blocks[usize::from(held.block.unit.0)][held.block.index as usize].next_page = 0;
+            }
         }
         Session {
             shape: *space.shape(),
@@ -209,7 +212,7 @@ impl Session {
                 *state = BlockState { held: true, ..BlockState::default() };
                 Ok(false)
             }
-            Opcode::Append => self.append(entry, data, space),
+            Opcode::Append => self.append(entry, data, space, completion),
             Opcode::Read => {
                 let bytes = u64::from(entry.count) * IU_SIZE_BYTES as u64;
                 let end = u64::from(entry.first) + u64::from(entry.count);
@@ -289,8 +292,11 @@ impl Session {
         for (unit, blocks) in self.blocks.iter_mut().enumerate() {
             for (index, state) in blocks.iter_mut().enumerate() {
                 if state.held && !state.named {
-                    state.held = false;
                     freed += 1;
+                    if mutant!("blockspace: block that was not named stays") {
+                        continue;
+                    }
+                    state.held = false;
                     let block = LogicalBlock { unit: UnitIndex(unit as u16), index: index as u32 };
                     space.free(block).expect("the session and the space hold the same blocks");
                 }
@@ -307,6 +313,7 @@ impl Session {
         entry: &Submission,
         data: Option<BufferMut>,
         space: &mut dyn EraseBlockSpace,
+        completion: &mut Completion,
     ) -> Result<bool, Status> {
         let data = data.ok_or(Status::Invalid)?;
         let unit_ius = self.shape.program_unit_ius();
@@ -334,11 +341,15 @@ impl Session {
                 oob[place..place + CHECKSUM_SIZE_BYTES].copy_from_slice(&checksum(iu).to_le_bytes());
             }
         }
+        if mutant!("blockspace: append answered before its programs") {
+            (completion.block, completion.value) = (entry.block, first_iu);
+            self.block(entry.block).expect("checked above").appends -= 1;
+        }
         let token = self.begin(Pending::Append { token: entry.token, block: entry.block, first_iu });
         let mut parts = PayloadParts::new();
         parts.push(Payload::new(ContentMode::Bytes, data.freeze()));
         space.append(token, entry.block, parts, oob, IoClass::HostWrite);
-        Ok(true)
+        Ok(!mutant!("blockspace: append answered before its programs"))
     }
 
     /// Takes an answer of the space.
@@ -355,6 +366,9 @@ impl Session {
                 Answer { completion: Completion { value, ..Completion::new(token, status) }, data: None }
             }
             Pending::Append { token, block, first_iu } => {
+                if mutant!("blockspace: append answered before its programs") {
+                    return;
+                }
                 let state = self.block(block).expect("checked when it began");
                 state.appends -= 1;
                 let completion = Completion { block, value: first_iu, ..Completion::new(token, status) };

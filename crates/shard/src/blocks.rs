@@ -11,7 +11,7 @@ use diecut_blockspace::session::{Answer, Command, Session};
 use diecut_blockspace::wire::{Shape, Status};
 use diecut_catalog::Serves;
 use diecut_media::Divide;
-use diecut_units::Time;
+use diecut_units::{Time, mutant};
 use diecut_vssd::VssdId;
 use std::collections::VecDeque;
 
@@ -243,6 +243,14 @@ impl<M: Divide> Shard<M> {
         }
         if self.duties.leaving.contains(&vssd.0) {
             return refuse(Status::Held, format!("vSSD \"{name}\" is being moved; try again"));
+        }
+        if mutant!("shard: dead application's answers go to the next")
+            && let Some(open) = self.blocks.open.iter_mut().find(|open| open.vssd == vssd)
+        {
+            let space = self.flash.pool.space(vssd, &mut self.flash.media, now);
+            open.session = Some(session);
+            let (shape, layout) = (Session::shape_of(&space), Session::layout_for(&space));
+            return BlockAction::Attached { session, shape, layout };
         }
         if self.blocks.open.iter().any(|open| open.vssd == vssd) {
             let message =

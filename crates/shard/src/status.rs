@@ -150,6 +150,8 @@ impl<M: Divide> Shard<M> {
         let (units, physical_bytes) = self.flash.pool.size_of(id);
         let (erase_blocks, free_erase_blocks) = self.flash.pool.erase_blocks_of(id);
         let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
+        // What applications append is programmed as it is.
+        let appended_ius = if store.is_some() { 0 } else { self.flash.pool.appended_ius(id) };
         VssdStatus {
             spec: vssd_spec(name, record),
             placement: self.flash.pool.placement(id) + &self.place_of_shard(),
@@ -157,8 +159,8 @@ impl<M: Divide> Shard<M> {
             physical_bytes,
             exported_bytes: bytes(statistics.exported_ius),
             used_bytes: bytes(statistics.used_ius),
-            host_written_bytes: bytes(statistics.host_written_ius),
-            programmed_user_bytes: bytes(statistics.log.user_ius),
+            host_written_bytes: bytes(statistics.host_written_ius + appended_ius),
+            programmed_user_bytes: bytes(statistics.log.user_ius + appended_ius),
             programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius),
             programmed_metadata_bytes: bytes(
                 statistics.log.map_ius

@@ -1,6 +1,6 @@
 //! What administrators do in a run, as small data of a plan, and the words it becomes for a shard.
 
-use crate::plan::{IsolationLevel, Lane, Plan};
+use crate::plan::{ApplicationPlan, IsolationLevel, Lane, Plan};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::*;
 use serde::{Deserialize, Serialize};
@@ -118,19 +118,43 @@ impl Change {
     }
 }
 
-/// Definition of a lane's vSSD.
-pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> VssdSpec {
+/// User that applications at erase blocks run as.
+pub const APPLICATION_UID: u32 = 1000;
+
+fn isolation(level: IsolationLevel) -> Isolation {
+    match level {
+        IsolationLevel::Channel => Isolation::Channel,
+        IsolationLevel::Die => Isolation::Die,
+        IsolationLevel::Software => Isolation::Software,
+        IsolationLevel::None => Isolation::None,
+    }
+}
+
+/// Definition of the vSSD of an application.
+pub fn application_spec(lane: Lane, application: &ApplicationPlan) -> VssdSpec {
     VssdSpec {
         name: tenant_name(lane),
         tenant: tenant_name(lane),
-        isolation: match plan.tenants[usize::from(lane.0)].isolation {
-            IsolationLevel::Channel => Isolation::Channel,
-            IsolationLevel::Die => Isolation::Die,
-            IsolationLevel::Software => Isolation::Software,
-            IsolationLevel::None => Isolation::None,
-        },
-        throughput_level: 1,
-        capacity_bytes: 1 << 20,
+        isolation: isolation(application.isolation),
+        throughput_level: 0,
+        capacity_bytes: application.capacity_bytes,
+        over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
+        weight: 100,
+        serves: Serves::Blocks { uid: Some(APPLICATION_UID) },
+        rate_limit_bytes_per_second: 0,
+        sharing: Sharing::WorkConserving,
+    }
+}
+
+/// Definition of a lane's vSSD.
+pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> VssdSpec {
+    let tenant = &plan.tenants[usize::from(lane.0)];
+    VssdSpec {
+        name: tenant_name(lane),
+        tenant: tenant_name(lane),
+        isolation: isolation(tenant.isolation),
+        throughput_level: if tenant.capacity_bytes.is_some() { 0 } else { 1 },
+        capacity_bytes: tenant.capacity_bytes.unwrap_or(1 << 20),
         over_provisioning_permille,
         weight: 100,
         serves: Default::default(),

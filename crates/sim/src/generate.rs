@@ -1,5 +1,6 @@
 //! Plans from seeds.
 
+mod applications;
 mod changes;
 
 use crate::plan::*;
@@ -36,6 +37,8 @@ pub struct Shape {
     pub controls: bool,
     /// Whether every server levels wear, with a threshold of a few erases; otherwise two of three do.
     pub exchanges: bool,
+    /// Whether some vSSDs are used by applications at erase blocks.
+    pub applications: bool,
 }
 
 impl Default for Shape {
@@ -53,6 +56,7 @@ impl Default for Shape {
             shards: false,
             controls: false,
             exchanges: false,
+            applications: false,
         }
     }
 }
@@ -75,7 +79,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         leveling_erases: 0,
         shards: vec![1],
     };
-    let mut plan = Plan { seed, system, tenants, steps, faults, saturation: None };
+    let mut plan = Plan { seed, system, tenants, applications: Vec::new(), steps, faults, saturation: None };
     if shape.hosts {
         add_hosts(&mut plan, shape);
     }
@@ -96,6 +100,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         if shape.changes {
             changes::add_moves(&mut plan, shape.faults);
         }
+    }
+    if shape.applications {
+        applications::add(&mut plan, shape);
     }
     plan
 }
@@ -189,7 +196,7 @@ fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
                 })
                 .collect();
             let depth = *pick(random, &[1, 2, 4, 8, 16]);
-            TenantPlan { isolation, volumes, depth, io_queues: 1, guest: false }
+            TenantPlan { isolation, volumes, depth, io_queues: 1, guest: false, capacity_bytes: None }
         })
         .collect()
 }

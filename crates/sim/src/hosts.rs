@@ -373,7 +373,7 @@ impl Entrance for Hosts {
                     shards.carry(shard, to.0, Carried::Adopted(connection, state), now);
                 }
                 Action::Tell { to, message } => shards.carry(shard, to.0, Carried::Told(message), now),
-                Action::Blocks(_) => unreachable!("no application is attached"),
+                Action::Blocks(_) => unreachable!("the applications'"),
                 Action::Answer { .. } => unreachable!("left where it was"),
             }
         }

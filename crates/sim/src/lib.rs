@@ -21,6 +21,9 @@
 //! several shards: after any round of one that began it). A plan can let commands in through a `door` below the target
 //! instead, where bugs that need no network are found faster. [`model`] is a model of the whole: it checks the checkers.
 //!
+//! In every fourth seed one or two vSSDs are used by applications at erase blocks ([`plan::ApplicationPlan`]): `attachments` hands their
+//! entries to the shards as the reactor does, [`holdings`] knows what they must find.
+//!
 //! # Experiments
 //!
 //! [`isolation`] is a reader beside a noisy neighbour; [`repro`] runs published experiments again, beside what was published.
@@ -30,11 +33,12 @@
 //! - Hosts behave: malformed PDUs, data out of order and corrupted segments are the target's own tests.
 //! - Administrators change what exists during traffic ([`administration`], checked by [`existing`]), one at a time.
 //! - No discovery; one volume belongs to one host.
-//! - The reactor, real sockets and threads.
+//! - The reactor, real sockets, threads, and rings in shared memory.
 //!
 //! Not known here: sockets, the real clock.
 
 pub mod administration;
+mod attachments;
 pub mod bank;
 pub mod cli;
 pub mod complete;
@@ -43,6 +47,7 @@ mod entrance;
 pub mod existing;
 pub mod generate;
 pub mod guard;
+pub mod holdings;
 mod hosts;
 pub mod isolation;
 pub mod model;

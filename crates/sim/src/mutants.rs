@@ -205,6 +205,26 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant { name: "namespace: compare always right", system: "stack", story: "a comparison never fails" },
     Mutant {
+        name: "blockspace: written pages forgotten at an attach",
+        system: "stack",
+        story: "an application that attaches again is told to append from the start of blocks that hold something",
+    },
+    Mutant {
+        name: "blockspace: block that was not named stays",
+        system: "stack",
+        story: "an erase block that its application did not name when it attached can still be read",
+    },
+    Mutant {
+        name: "blockspace: append answered before its programs",
+        system: "stack",
+        story: "an application is told that an append is durable while it is being programmed",
+    },
+    Mutant {
+        name: "shard: dead application's answers go to the next",
+        system: "stack",
+        story: "an application attaches while operations of its dead predecessor are under way, and gets their answers",
+    },
+    Mutant {
         name: "catalog: oldest frame wins",
         system: "stack",
         story: "after a crash the catalog's oldest state comes back",
@@ -213,7 +233,11 @@ pub const MUTANTS: &[Mutant] = &[
 
 /// What a bug must be caught as, where anything else would mean that a check below stands in for the oracle.
 fn expected(name: &str) -> Option<Finding> {
-    (name == "volume: deallocate record lost").then_some(Finding::Resurrected)
+    match name {
+        "volume: deallocate record lost" => Some(Finding::Resurrected),
+        "blockspace: append answered before its programs" => Some(Finding::LostAfterPowerCut),
+        _ => None,
+    }
 }
 
 /// The bugs of the model system: the check of the checkers.

@@ -12,6 +12,13 @@ pub struct Lane(pub u8);
 impl Lane {
     /// Not a host: the one whose steps are changes to what exists.
     pub const ADMINISTRATOR: Lane = Lane(u8::MAX);
+    /// The first lane of applications at erase blocks, which are no hosts.
+    const FIRST_APPLICATION: u8 = 128;
+
+    /// The lane of an application, by its place in [`Plan::applications`].
+    pub fn of_application(index: usize) -> Lane {
+        Lane(Lane::FIRST_APPLICATION + index as u8)
+    }
 }
 
 /// Isolation of a tenant, as in the control interface.
@@ -48,6 +55,9 @@ pub struct Plan {
     pub system: SystemPlan,
     /// Who shares it. Lane `i` is tenant `i`.
     pub tenants: Vec<TenantPlan>,
+    /// Who uses erase blocks beside them, each a vSSD of its own. Only on a medium that keeps bytes.
+    #[serde(default)]
+    pub applications: Vec<ApplicationPlan>,
     /// What they do, in the order in which lanes take their steps. The storm.
     pub steps: Vec<Step>,
     /// What goes wrong meanwhile.
@@ -140,6 +150,22 @@ pub struct TenantPlan {
     /// Whether it does not exist when the run begins: an administrator makes it, with all that it owns.
     #[serde(default)]
     pub guest: bool,
+    /// Bytes that its vSSD holds at least, at the lowest throughput level. Absent: those of the next level, which fill the
+    /// tiny device between two tenants.
+    #[serde(default)]
+    pub capacity_bytes: Option<u64>,
+}
+
+/// An application at erase blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplicationPlan {
+    /// How its vSSD is kept apart.
+    pub isolation: IsolationLevel,
+    /// Bytes that its vSSD holds at least.
+    pub capacity_bytes: u64,
+    /// Operations it keeps under way at once.
+    pub depth: u32,
 }
 
 /// A volume.
@@ -226,6 +252,50 @@ pub enum Action {
     Abort,
     /// Changes what exists; a step of [`Lane::ADMINISTRATOR`], as is [`Action::Wait`].
     Change(Change),
+    /// Uses erase blocks; a step of an application, as are [`Action::Wait`] and [`Action::Drain`].
+    Blocks(BlockStep),
+}
+
+/// What an application at erase blocks does next. Which block is meant is said by its place among those that are fit for it
+/// then, counted round; a step that none is fit for is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockStep {
+    /// Takes an erase block.
+    Allocate {
+        /// Of which unit, counted round.
+        unit: u16,
+    },
+    /// Appends to a block that has room and takes appends.
+    Append {
+        /// Which.
+        nth: u16,
+        /// Program units, as many as fit.
+        units: u8,
+    },
+    /// Reads and checks.
+    Read {
+        /// Which block.
+        nth: u16,
+        /// First IU, counted round.
+        first: u16,
+        /// IUs, as many as there are from there on.
+        count: u16,
+    },
+    /// Gives a block back that no append is under way to.
+    Free {
+        /// Which.
+        nth: u16,
+    },
+    /// Waits until what was allocated and freed is durable.
+    Sync,
+    /// Dies with whatever is under way, and comes back.
+    Die {
+        /// After this time.
+        pause_ns: u64,
+        /// Names all blocks but every so-many-th then; 0: all.
+        drops: u8,
+    },
 }
 
 impl Action {
@@ -239,7 +309,7 @@ impl Action {
             | Action::Compare { range, .. }
             | Action::Verify { range } => Some(range.volume),
             Action::Flush { volume } => Some(*volume),
-            Action::Drain | Action::Wait { .. } | Action::Change(_) => None,
+            Action::Drain | Action::Wait { .. } | Action::Change(_) | Action::Blocks(_) => None,
             Action::Reconnect | Action::Reset | Action::ShutDown | Action::Abort => None,
         }
     }
@@ -399,6 +469,13 @@ impl Plan {
     /// All volumes.
     pub fn volumes(&self) -> impl Iterator<Item = VolumePlan> + '_ {
         self.tenants.iter().flat_map(|tenant| tenant.volumes.iter().copied())
+    }
+    /// Whether a program or an erase fails by appointment: a block takes no more appends then, or a unit gets smaller.
+    pub fn wears_blocks(&self) -> bool {
+        let wears = |what: FaultKind| {
+            matches!(what, FaultKind::ProgramFailure { .. } | FaultKind::EraseFailure { .. })
+        };
+        self.faults.iter().any(|fault| wears(fault.what))
     }
     /// Whether any fault of the plan may lose data on the medium.
     pub fn may_lose_data(&self) -> bool {

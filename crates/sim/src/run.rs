@@ -5,6 +5,7 @@
 //! within bounded time; at last the power is cut once more and everything is read again.
 
 mod administrator;
+mod applications;
 mod saturation;
 
 use crate::administration::Change;
@@ -13,6 +14,7 @@ use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Rang
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System, Wear};
 use crate::tag::{Tag, VolumeNumber};
 use administrator::{Administrator, Sight};
+use applications::Applications;
 use diecut_units::{ContentMode, Span, Time, checksum, mark};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -43,6 +45,8 @@ pub struct Outcome {
     pub image_hash: u64,
     /// Commands answered.
     pub commands: u64,
+    /// Operations of applications at erase blocks answered.
+    pub block_operations: u64,
     /// Power cuts that struck, the final one included.
     pub power_cuts: u64,
     /// Process deaths.
@@ -141,6 +145,7 @@ struct Runner<'a> {
     pending: BTreeMap<HostToken, Pending>,
     faults: Vec<PlannedFault>,
     administrator: Option<Administrator>,
+    applications: Applications,
     steps_issued: u64,
     token_next: u64,
     failed_restarts: u32,
@@ -202,6 +207,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         pending: BTreeMap::new(),
         faults,
         administrator,
+        applications: Applications::of(plan),
         steps_issued: 0,
         token_next: 1,
         failed_restarts: 0,
@@ -234,7 +240,15 @@ impl Runner<'_> {
         if self.stop {
             return;
         }
+        // Erase blocks that were given back are free when nothing of them is under way any more.
+        self.applications.look_around();
+        self.drive();
+        self.come_to_rest();
+        if self.stop {
+            return;
+        }
         self.system.check_invariants();
+        self.check_conservation_of_blocks();
         self.check_known_namespaces();
         self.change_in_calm();
         self.check_conservation();
@@ -309,6 +323,7 @@ impl Runner<'_> {
             let heard = !self.system.power_is_lost() && self.hear_administration();
             let issued = !self.system.power_is_lost() && self.administrate() || heard;
             let issued = !self.system.power_is_lost() && self.issue() || issued;
+            let issued = self.work_applications() || issued;
             if self.now > turn_time {
                 (turns, turn_time) = (0, self.now);
             }
@@ -327,12 +342,13 @@ impl Runner<'_> {
             }
             let administrated = self.administrator.as_ref().is_none_or(Administrator::is_done);
             let idle = administrated
+                && self.applications.are_done()
                 && self.pending.is_empty()
                 && self.lanes.iter().all(|lane| lane.next().is_none());
             if idle {
                 return;
             }
-            let mut next = self.system.next_event();
+            let mut next = self.system.next_event().min(self.applications.next_event(self.now));
             if let Some(administrator) = &self.administrator {
                 next = next.min(administrator.next_event().max(self.now));
             }
@@ -347,6 +363,7 @@ impl Runner<'_> {
                 }
             }
             self.check_answer_times(next);
+            self.check_application_times();
             self.now = self.now.max(next.min(self.now + ANSWER_TIME_MAX));
         }
     }
@@ -414,6 +431,7 @@ impl Runner<'_> {
         self.system.crash(crash, self.now);
         self.oracle.crash(crash);
         self.administration_crashed();
+        self.applications_crashed(crash);
         self.pending.clear();
         for lane in &mut self.lanes {
             lane.in_flight = 0;
@@ -520,6 +538,7 @@ impl Runner<'_> {
         let (purpose, command) = match action {
             Action::Drain => return,
             Action::Change(change) => panic!("{change:?} is a step of administrators"),
+            Action::Blocks(step) => panic!("{step:?} is a step of applications"),
             Action::Wait { span_ns } => {
                 self.lanes[lane.0 as usize].resume_at = self.now + Span(span_ns);
                 return;

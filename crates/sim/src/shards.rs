@@ -6,7 +6,7 @@
 use diecut_emulator::Device;
 use diecut_media::Media;
 use diecut_shard::drive::{
-    Action, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex, ShardMessage,
+    Action, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex, ShardMessage,
 };
 use diecut_shard::{Seat, Shard, ShardConfig, divide, gather};
 use diecut_units::{Span, Time};
@@ -20,6 +20,8 @@ pub enum Carried {
     Told(ShardMessage),
     /// A connection on its way home.
     Adopted(ConnectionId, Box<MovedConnection>),
+    /// An application that wants to attach, on its way to the shard of its vSSD.
+    Attaching(BlockEvent),
 }
 
 /// See the module.
@@ -45,7 +47,7 @@ impl Shards {
     pub fn into_device(self) -> Device {
         let told = self.queues.into_values().flatten().filter_map(|(_, carried)| match carried {
             Carried::Told(message) => Some(message),
-            Carried::Adopted(..) => None,
+            Carried::Adopted(..) | Carried::Attaching(_) => None,
         });
         gather(self.shards, told)
     }
@@ -227,5 +229,6 @@ pub fn arrival(from: u16, carried: Carried) -> Event {
     match carried {
         Carried::Told(message) => Event::Told { from: ShardIndex(from), message },
         Carried::Adopted(connection, state) => Event::Adopted { connection, state },
+        Carried::Attaching(event) => Event::Blocks(event),
     }
 }

@@ -1,7 +1,10 @@
 //! The whole server as a system: hosts over a faulty network (or commands through a door below the target), one or
 //! several shards, and an emulated device with faults.
 
-use crate::administration::{Change, OVER_PROVISIONING_PERMILLE, set_up, vssd_spec};
+use crate::administration::{
+    Change, OVER_PROVISIONING_PERMILLE, application_spec, set_up, tenant_name, vssd_spec,
+};
+use crate::attachments::Attachments;
 use crate::door::Door;
 use crate::entrance::Entrance;
 use crate::existing::{Existing, Subsystem, Volume};
@@ -10,13 +13,15 @@ use crate::oracle::Crash;
 use crate::plan::{ContentKind, FaultKind, Lane, Plan};
 use crate::shards::{Carried, Shards, arrival};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostToken, System, Wear};
+use diecut_blockspace::LogicalBlock;
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::{Divide, Media};
 use diecut_shard::control::*;
-use diecut_shard::drive::{Action, Event};
+use diecut_shard::drive::{Action, BlockAction, BlockEvent, Event};
 use diecut_shard::{CheckpointPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
 use diecut_target::TargetConfig;
 use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
+use diecut_vssd::VssdId;
 use std::collections::BTreeSet;
 
 /// Erase blocks of each plane: so few that every plan makes the cleaner work.
@@ -38,6 +43,7 @@ const STATUS: ControlToken = ControlToken(2);
 pub struct Stack {
     shards: Option<Shards>,
     entrance: Box<dyn Entrance>,
+    attachments: Attachments,
     plan: Plan,
     mode: ContentMode,
     now: Time,
@@ -179,6 +185,7 @@ impl Stack {
         let mut stack = Stack {
             shards: Some(shards),
             entrance,
+            attachments: Attachments::default(),
             plan: plan.clone(),
             mode,
             now: Time::ZERO,
@@ -199,6 +206,11 @@ impl Stack {
                 Change::CreateVssd(lane) => stack.create_vssd(lane)?,
                 other => stack.done(other.request(plan))?,
             }
+        }
+        for (index, application) in plan.applications.iter().enumerate() {
+            let lane = Lane::of_application(index);
+            stack.done(ControlRequest::CreateTenant(TenantSpec { name: tenant_name(lane) }))?;
+            stack.done(ControlRequest::CreateVssd(application_spec(lane, application)))?;
         }
         match stack.ask(ControlRequest::Status)? {
             ControlResponse::Status(status) => stack.told = Some(existing(&status)),
@@ -294,6 +306,7 @@ impl Stack {
     fn act(&mut self, at: u16, actions: &mut Vec<Action>) {
         let now = self.now;
         let shards = self.shards.as_mut().expect("shards stand except while they restart");
+        self.attachments.act(at, actions, shards, now);
         self.entrance.act(at, actions, shards, now);
         for action in actions.drain(..) {
             let Action::Answer { token, response } = action else { continue };
@@ -332,6 +345,9 @@ impl Stack {
         while let Some((from, to, carried)) = self.shards_mut().take_arrived(now) {
             if let Carried::Adopted(connection, _) = &carried {
                 self.entrance.adopted(*connection, to);
+            }
+            if let Carried::Attaching(event) = &carried {
+                self.attachments.arrived(event, to);
             }
             self.tell(to, arrival(from, carried));
             moved = true;
@@ -401,6 +417,9 @@ impl System for Stack {
         if let Some(request) = self.control_asked.take() {
             self.tell(0, Event::Control { token: REQUEST, request: Box::new(request) });
         }
+        for (at, event) in self.attachments.take_due() {
+            self.tell(at, Event::Blocks(event));
+        }
         let mut actions = Vec::new();
         for _ in 0..TURNS_MAX {
             let shards = self.shards.as_mut().expect("shards stand except while they restart");
@@ -427,7 +446,7 @@ impl System for Stack {
         self.entrance.take_answers(answers);
     }
     fn next_event(&self) -> Time {
-        if self.control_asked.is_some() {
+        if self.control_asked.is_some() || self.attachments.has_due() {
             return self.now;
         }
         let shards = self.shards();
@@ -474,6 +493,7 @@ impl System for Stack {
             }
         }
         self.entrance.crash();
+        self.attachments = Attachments::default();
         (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
         (self.status_asked, self.told) = (false, None);
     }
@@ -522,6 +542,16 @@ impl System for Stack {
     }
     fn take_control_answer(&mut self) -> Option<ControlResponse> {
         self.control_answer.take()
+    }
+    fn tell_blocks(&mut self, event: BlockEvent) {
+        self.attachments.tell(event);
+    }
+    fn take_told(&mut self) -> Vec<BlockAction> {
+        self.attachments.take_told()
+    }
+    fn place_of_block(&self, vssd: &str, block: LogicalBlock) -> Option<u32> {
+        let id = VssdId(self.shards().lead().state().vssds.get(vssd)?.number);
+        self.shards().all().find_map(|shard| shard.pool().place_of_block(id, block))
     }
     fn existing(&self) -> Option<Existing> {
         self.told.clone()
@@ -621,6 +651,7 @@ pub fn shape() -> crate::generate::Shape {
         changes: true,
         shards: true,
         controls: true,
+        applications: true,
         ..crate::generate::Shape::default()
     }
 }

@@ -5,7 +5,9 @@ use crate::existing::Existing;
 use crate::oracle::Crash;
 use crate::plan::{Lane, Range};
 use crate::tag::VolumeNumber;
+use diecut_blockspace::LogicalBlock;
 use diecut_shard::control::{ControlRequest, ControlResponse};
+use diecut_shard::drive::{BlockAction, BlockEvent};
 use diecut_units::{ContentMode, Time};
 use std::collections::BTreeSet;
 
@@ -165,6 +167,18 @@ pub trait System {
     }
     /// The answer, when it came.
     fn take_control_answer(&mut self) -> Option<ControlResponse> {
+        None
+    }
+    /// Tells of an application at erase blocks, from the next [`System::advance`] on.
+    fn tell_blocks(&mut self, event: BlockEvent) {
+        panic!("a system without erase blocks was told {event:?}");
+    }
+    /// What applications at erase blocks are told, in order.
+    fn take_told(&mut self) -> Vec<BlockAction> {
+        Vec::new()
+    }
+    /// Where a block of an application lies now, if the system tells: a number that differs when it moved.
+    fn place_of_block(&self, _vssd: &str, _block: LogicalBlock) -> Option<u32> {
         None
     }
     /// What exists, if the system is open and tells.

@@ -11,7 +11,7 @@ use crate::replay::Replay;
 use crate::resources::{DieUse, Resources};
 use crate::table::BlockTable;
 use crate::tenancy::Vssd;
-use crate::{BlockShape, DieLayout, PoolConfig, SpaceCompletion, SystemArea};
+use crate::{BlockShape, DieLayout, LogicalBlock, PoolConfig, SpaceCompletion, SystemArea};
 use diecut_media::{Media, MediaToken};
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use std::cmp::Reverse;
@@ -185,6 +185,16 @@ impl Pool {
     /// Erases for a vSSD since it was made; 0 if there is none.
     pub fn vssd_erases(&self, id: VssdId) -> u64 {
         self.at_of(id).map_or(0, |at| self.vssds[at].erases)
+    }
+    /// IUs that the holder of a vSSD appended since the pool was opened; 0 if there is none.
+    pub fn appended_ius(&self, id: VssdId) -> u64 {
+        self.at_of(id).map_or(0, |at| self.vssds[at].appended_ius)
+    }
+    /// Which erase block of the device holds a block of a vSSD now, numbered over all dies: for tests, which look whether it
+    /// moved. Nothing if it is not held.
+    pub fn place_of_block(&self, id: VssdId, block: LogicalBlock) -> Option<u32> {
+        let unit = self.vssds[self.at_of(id)?].units.get(usize::from(block.unit.0))?;
+        unit.map.get(block.index as usize).copied().filter(|number| *number != u32::MAX)
     }
     /// Free channels and free dies.
     pub fn free_resources(&self) -> (u32, u32) {

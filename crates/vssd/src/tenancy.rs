@@ -42,6 +42,8 @@ pub(crate) struct Vssd {
     pub isolation: Isolation,
     pub units: Vec<Unit>,
     pub operations: u32,
+    /// IUs handed over for its appends, since the pool was opened.
+    pub appended_ius: u64,
     pub read_only: bool,
     pub erases: u64,
     pub bucket: Bucket,
@@ -95,6 +97,7 @@ impl Pool {
             isolation,
             units,
             operations: 0,
+            appended_ius: 0,
             read_only: false,
             erases: 0,
             bucket: Bucket::default(),

@@ -150,6 +150,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
             record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
         }
         self.pool.vssds[self.at].operations += 1;
+        self.pool.vssds[self.at].appended_ius += u64::from(ius);
         let operation = Operation::Program { block: address, first_page, parts, oob: oob.freeze() };
         let first_iu = first_page * shape.ius_per_page();
         self.pool.start(

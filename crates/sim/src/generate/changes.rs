@@ -148,6 +148,7 @@ impl Changes<'_> {
             depth,
             io_queues: self.random.random_range(1..=2),
             guest: true,
+            capacity_bytes: None,
         });
         for _ in 0..self.random.random_range(1..=2) {
             let volume = self.new_volume(lane);
