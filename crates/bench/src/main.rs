@@ -122,6 +122,9 @@ struct RawArguments {
     /// Requests under way on each connection.
     #[arg(long, default_value_t = 128)]
     depth: usize,
+    /// The server copies the content of its responses from random places of so much memory; 0: it sends the same bytes.
+    #[arg(long, default_value_t = 0)]
+    far_mib: usize,
     /// Measured time in milliseconds.
     #[arg(long, default_value_t = 1000)]
     duration_ms: u64,
@@ -142,6 +145,7 @@ impl RawArguments {
             shape,
             connections,
             depth,
+            far_bytes: self.far_mib << 20,
             duration_ms: self.duration_ms,
             server_core: Some(self.server_core),
             load_core: Some(self.load_core),
@@ -236,7 +240,9 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
             println!("{} operations", diecut_bench::counted::run(&row, operations)?);
         }
         Command::RawServer { listen, raw } => {
-            let counters = raw::serve(&TcpListener::bind(listen)?, &raw.single())?;
+            let settings = raw.single();
+            let far = settings.far_memory();
+            let counters = raw::serve(&TcpListener::bind(listen)?, &settings, far)?;
             let per_operation = counters.system_calls as f64 / counters.messages.max(1) as f64;
             if raw.json {
                 let line = serde_json::json!({

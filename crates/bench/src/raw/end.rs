@@ -1,6 +1,7 @@
 //! One end of the loop: the same code answers requests and issues them again.
 
 use super::RECEIVE_BYTES;
+use super::far::FarMemory;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct End {
     events: Events,
     receive: Vec<u8>,
     send: Vec<u8>,
+    /// Where the content of each message comes from, if it is not what was sent before.
+    far: Option<FarMemory>,
     counters: EndCounters,
 }
 
@@ -62,8 +65,15 @@ impl End {
             events: Events::with_capacity(256),
             receive: vec![0; RECEIVE_BYTES],
             send: send.take((depth + 1) * outgoing_bytes).collect(),
+            far: None,
             counters: EndCounters::default(),
         })
+    }
+
+    /// From now on the content of each message is copied from a random place of `far`, as a server does that reads from
+    /// memory.
+    pub fn send_from(&mut self, far: FarMemory) {
+        self.far = Some(far);
     }
 
     /// Adds a connection that starts with `first_messages` to send (a client fills its depth; a server sends
@@ -142,6 +152,9 @@ impl End {
                 let messages = bytes / self.incoming_bytes;
                 connection.partial_bytes = bytes % self.incoming_bytes;
                 connection.owed_bytes += messages * self.outgoing_bytes;
+                if let Some(far) = &mut self.far {
+                    far.fill(&mut self.send, self.outgoing_bytes, messages);
+                }
                 self.counters.messages += messages as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.readable = false,

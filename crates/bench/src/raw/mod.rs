@@ -9,11 +9,16 @@
 //! |---|---|---|
 //! | read | 72 (command capsule) | 4120 (C2HData header 24 + 4096, success flag instead of a response capsule) |
 //! | write | 4168 (capsule 72 + 4096 in-capsule) | 24 (response capsule) |
+//!
+//! With [`RawSettings::far_bytes`] the server copies the content of each response from a random place of so much memory
+//! ([`FarMemory`]): what any server pays that keeps its data in memory which caches cannot hold.
 
 mod end;
+mod far;
 mod run;
 
 pub use end::{End, EndCounters};
+pub use far::FarMemory;
 pub use run::{RawError, RawResult, RawSettings, RawShape, load, run, serve};
 
 /// Most bytes taken by one receive. 256 KiB was the best of 64 KiB to 1 MiB at depth 128.

@@ -1,6 +1,7 @@
 //! Runs of the raw loop: both ends in one process, or one end per process.
 
 use super::end::{End, EndCounters};
+use super::far::FarMemory;
 use crate::affinity::pin_this_thread;
 use serde::Serialize;
 use std::io;
@@ -45,10 +46,19 @@ pub struct RawSettings {
     pub depth: usize,
     /// Measured time in milliseconds; a tenth of it is spent before, unmeasured.
     pub duration_ms: u64,
+    /// Memory that the server reads the content of its responses from, in bytes; 0 to send the same bytes again and again.
+    pub far_bytes: usize,
     /// Core of the server, or none to leave it to the scheduler.
     pub server_core: Option<usize>,
     /// Core of the load.
     pub load_core: Option<usize>,
+}
+
+impl RawSettings {
+    /// The memory that the server reads from, if it does. It takes a while to fill: before a client can connect.
+    pub fn far_memory(&self) -> Option<FarMemory> {
+        (self.far_bytes > 0).then(|| FarMemory::new(self.far_bytes))
+    }
 }
 
 /// What was measured.
@@ -91,16 +101,23 @@ impl std::fmt::Display for RawError {
 
 impl std::error::Error for RawError {}
 
-/// Serves `settings.connections` connections on `listener` until all are closed.
+/// Serves `settings.connections` connections on `listener` until all are closed; `far` is [`RawSettings::far_memory`].
 ///
 /// # Errors
 /// What the sockets say.
-pub fn serve(listener: &TcpListener, settings: &RawSettings) -> io::Result<EndCounters> {
+pub fn serve(
+    listener: &TcpListener,
+    settings: &RawSettings,
+    far: Option<FarMemory>,
+) -> io::Result<EndCounters> {
     if let Some(core) = settings.server_core {
         pin_this_thread(core)?;
     }
     let shape = settings.shape;
     let mut end = End::new(shape.request_bytes(), shape.response_bytes(), settings.depth)?;
+    if let Some(far) = far {
+        end.send_from(far);
+    }
     for _ in 0..settings.connections {
         end.add(listener.accept()?.0, 0)?;
     }
@@ -155,10 +172,11 @@ fn run_for(end: &mut End, duration: Duration) -> io::Result<()> {
 /// # Errors
 /// What either end says.
 pub fn run(settings: &RawSettings) -> Result<RawResult, RawError> {
+    let far = settings.far_memory();
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
     let settings = *settings;
-    let server = std::thread::spawn(move || serve(&listener, &settings));
+    let server = std::thread::spawn(move || serve(&listener, &settings, far));
     let client = std::thread::spawn(move || load(address, &settings));
     let result = client.join().expect("the client end does not panic");
     let served = match &result {
@@ -179,8 +197,11 @@ mod test {
     /// Goal: every request is answered once, with one and with several connections, and the calls are counted.
     #[test]
     fn both_shapes_move_messages() {
-        for (shape, connections) in [(RawShape::Read, 1), (RawShape::Write, 3)] {
+        for (shape, connections, far_bytes) in
+            [(RawShape::Read, 1, 0), (RawShape::Write, 3, 0), (RawShape::Read, 2, 1 << 20)]
+        {
             let settings = RawSettings {
+                far_bytes,
                 shape,
                 connections,
                 depth: 4,

@@ -127,6 +127,10 @@ struct Measured {
     instructions: Option<f64>,
 }
 
+/// The raw loop alone, against itself when it reads its content from as much memory as the whole stack: what the memory of
+/// the machine takes from any server that keeps data there.
+const FAR: &str = "raw far";
+
 /// What a case gathered.
 #[derive(Default)]
 struct Gathered {
@@ -178,11 +182,12 @@ impl SuiteSettings {
         })
     }
 
-    fn raw(&self, case: &Case) -> Outcome<raw::RawResult> {
+    fn raw(&self, case: &Case, far_bytes: usize) -> Outcome<raw::RawResult> {
         let settings = RawSettings {
             shape: case.shape,
             connections: usize::from(case.connections),
             depth: usize::from(case.depth),
+            far_bytes,
             duration_ms: self.duration_ms,
             server_core: Some(self.server_core),
             load_core: Some(self.load_core),
@@ -191,7 +196,7 @@ impl SuiteSettings {
     }
 
     fn repeat(&self, case: &Case, server: &Server, gathered: &mut Gathered) -> Outcome<()> {
-        let raw = self.raw(case)?;
+        let raw = self.raw(case, 0)?;
         let endpoint = if case.stack { server.stack_endpoint() } else { server.null_endpoint(0) };
         let ours = self.load(server, &endpoint, &self.spec(case), true)?;
         gathered.rates.push((raw.operations_per_second, ours.report.operations_per_second()));
@@ -352,6 +357,8 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
     } else {
         None
     };
+    let read = CASES.iter().find(|case| case.id == "b read").expect("there is a row of reads");
+    let mut far: Vec<(f64, f64)> = Vec::new();
     let mut gathered: Vec<Gathered> = cases.iter().map(|_| Gathered::default()).collect();
     let mut residence = settings.wants("d").then(Residence::default);
     for repetition in 0..settings.repetitions {
@@ -359,6 +366,10 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
         for (case, gathered) in cases.iter().zip(&mut gathered) {
             let server = if case.stack { stack.as_ref().expect("started above") } else { &null };
             settings.repeat(case, server, gathered)?;
+        }
+        if settings.wants(FAR) || settings.wants(read.id) {
+            let rate = |far_bytes| settings.raw(read, far_bytes).map(|raw| raw.operations_per_second);
+            far.push((rate(0)?, rate(STACK_BYTES as usize)?));
         }
         if let Some(residence) = &mut residence {
             residence.repeat(settings)?;
@@ -379,7 +390,15 @@ pub fn run(settings: &SuiteSettings, mut say: impl FnMut(&str)) -> Outcome<Suite
         {
             row.note += &amplification(server)?;
         }
+        if case.id == read.id {
+            let ratios = gathered.rates.iter().zip(&far).map(|((_, ours), (_, far))| ours / far);
+            row.note += &format!("; {:.2} of \"{FAR}\"", median(&ratios.collect::<Vec<_>>()));
+        }
         rows.push(row);
+    }
+    if !far.is_empty() {
+        let what = "the raw loop of reads itself, content copied from random places of 1 GiB, no checksum";
+        rows.push(Row::of(FAR, what, "k/s", &far));
     }
     rows.extend(residence.iter().flat_map(Residence::rows));
     null.reactor.stop();
