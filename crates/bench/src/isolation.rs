@@ -50,6 +50,8 @@ pub struct IsolationSettings {
     pub reconnect_hosts: u16,
     /// Core of the server, if it is pinned.
     pub server_core: Option<usize>,
+    /// Levels that are measured, by name; all if empty.
+    pub levels: Vec<String>,
 }
 
 /// One level beside one neighbour. Latencies in microseconds.
@@ -80,6 +82,9 @@ pub struct IsolationReport {
     pub volume_bytes: u64,
     /// Whatever else the machine did.
     pub load_average: Option<f64>,
+    /// What a host took from this machine's cores meanwhile, of their time, if it is a virtual one and says so. Whoever waits
+    /// for a core then waits for milliseconds.
+    pub stolen_share: Option<f64>,
     /// By level, and within a level by neighbour; alone first.
     pub rows: Vec<IsolationRow>,
 }
@@ -328,7 +333,9 @@ pub fn run(settings: &IsolationSettings, mut say: impl FnMut(&str)) -> Outcome<I
     }
     let lbas = lbas / MIB_LBAS * MIB_LBAS;
     let mut rows = Vec::new();
-    for (name, isolation) in LEVELS {
+    let before = processor_ticks();
+    let wanted = |name: &str| settings.levels.is_empty() || settings.levels.iter().any(|level| level == name);
+    for (name, isolation) in LEVELS.into_iter().filter(|(name, _)| wanted(name)) {
         let server = start(settings, isolation)?;
         create_volumes(&server, lbas)?;
         say(&format!("{name}: filling 2 x {} MiB and overwriting", lbas / MIB_LBAS));
@@ -353,7 +360,29 @@ pub fn run(settings: &IsolationSettings, mut say: impl FnMut(&str)) -> Outcome<I
         }
         server.reactor.stop();
     }
-    Ok(IsolationReport { slower: settings.slower, volume_bytes: lbas * 4096, load_average, rows })
+    let stolen_share = before.zip(processor_ticks()).map(|((all_before, stolen_before), (all, stolen))| {
+        (stolen - stolen_before) as f64 / (all - all_before).max(1) as f64
+    });
+    Ok(IsolationReport {
+        slower: settings.slower,
+        volume_bytes: lbas * 4096,
+        load_average,
+        stolen_share,
+        rows,
+    })
+}
+
+/// Ticks of all cores since the machine started, and those of them that its host took.
+fn processor_ticks() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    stolen_of(text.lines().next()?)
+}
+
+/// From the line `cpu user nice system idle iowait irq softirq steal ..` (proc_stat(5)); what guests used is in `user` already.
+fn stolen_of(line: &str) -> Option<(u64, u64)> {
+    let ticks: Vec<u64> =
+        line.split_whitespace().skip(1).take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some((ticks.iter().sum(), *ticks.get(7)?))
 }
 
 impl IsolationReport {
@@ -389,12 +418,28 @@ impl IsolationReport {
                 format!("{:.0} %", row.server_core_share * 100.0),
             ]);
         }
+        let stolen = self.stolen_share.map_or(String::new(), |share| {
+            format!("; its host took {:.0} % of its cores' time meanwhile", share * 100.0)
+        });
         let load = self.load_average.map_or("unknown".to_owned(), |load| format!("{load:.1}"));
         format!(
             "{table}\nreal clock, flash {} times slower than that of cnex-1tb, volumes of {} MiB, latency of 4 KiB random reads in\n\
-             microseconds at the host; load average of the machine at the start: {load}\n",
+             microseconds at the host; load average of the machine at the start: {load}{stolen}\n",
             self.slower,
             self.volume_bytes >> 20
         )
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn what_the_host_took_is_read_from_the_line_of_all_cores() {
+        let line = "cpu  1497426 877343 202966 665793 7962 0 10675 390635 0 0";
+        assert_eq!(stolen_of(line), Some((3_652_800, 390_635)));
+        // A kernel from before there was such a number.
+        assert_eq!(stolen_of("cpu  1 2 3 4"), None);
     }
 }

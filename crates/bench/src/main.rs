@@ -93,6 +93,9 @@ struct IsolationArguments {
     /// Pin the server to this core.
     #[arg(long)]
     server_core: Option<usize>,
+    /// Only this isolation level; may be given several times.
+    #[arg(long = "level", value_parser = ["channel", "die", "software", "none"])]
+    levels: Vec<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -214,6 +217,7 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                 slower: arguments.slower,
                 reconnect_hosts: arguments.reconnect_hosts,
                 server_core: arguments.server_core,
+                levels: arguments.levels,
             };
             let report = isolation::run(&settings, |what| eprintln!("{what}"))?;
             if arguments.json {

@@ -67,11 +67,13 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let tenants = tenants(&mut random, shape);
     let steps = steps(&mut random, shape, &tenants);
     let faults = faults(&mut random, shape, &tenants, steps.len() as u64);
+    let protected_memory = shape.protected_memory.unwrap_or(seed % 8 != 4);
     let system = SystemPlan {
         profile: shape.profile.clone(),
         content: if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags },
-        protected_memory: shape.protected_memory.unwrap_or(seed % 8 != 4),
-        volatile_cache: false,
+        protected_memory,
+        // Half of those that could not acknowledge at once otherwise.
+        volatile_cache: !protected_memory && seed / 8 % 2 == 0,
         smooth_network: random.random_ratio(1, 4),
         hosts: shape.hosts,
         slow_core: false,

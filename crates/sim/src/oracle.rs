@@ -7,9 +7,10 @@
 //!
 //! Writes that were under way together stay allowed together until a read decides. A write without an
 //! acknowledgement (process death, power cut, lost connection) may have happened or not, but ends there: it
-//! cannot land later. A crash takes back what was superseded only by something the crash may lose: the death
-//! of the process loses nothing acknowledged; a power cut loses nothing acknowledged *and durable* (flushed,
-//! FUA, or simply acknowledged where no volatile cache was agreed). The two promises are separate findings.
+//! cannot land later. A crash takes back what was superseded only by something the crash may lose: where no volatile
+//! cache was agreed, nothing that was acknowledged; with one, nothing acknowledged *and durable* (flushed, FUA, or before a
+//! clean shutdown), for the cache is memory of the process. That the death of the process and a power cut lose nothing are
+//! two promises, and separate findings.
 //!
 //! Times here are stamps, one per call, so that "before" is never a tie.
 
@@ -167,7 +168,7 @@ struct VolumeHistory {
     cells: Vec<Vec<Candidate>>,
     /// Not ended.
     under_way: BTreeMap<u32, WriteState>,
-    /// Acknowledged, but a power cut may take them.
+    /// Acknowledged, but a crash may take them.
     volatile: BTreeMap<u32, (Range, u64)>,
     reads: BTreeSet<u64>,
 }
@@ -329,6 +330,7 @@ impl Oracle {
     pub fn crash(&mut self, crash: Crash) {
         let now = self.tick();
         self.last_crash = Some((now, crash));
+        let volatile_cache = self.volatile_cache;
         for history in self.volumes.values_mut() {
             history.reads.clear();
             let versions: Vec<u32> = history.under_way.keys().copied().collect();
@@ -341,10 +343,7 @@ impl Oracle {
                 }
                 let survivors: Vec<u32> = cell
                     .iter()
-                    .filter(|c| match crash {
-                        Crash::ProcessDeath => c.acked,
-                        Crash::PowerCut => c.durable,
-                    })
+                    .filter(|c| if volatile_cache { c.durable } else { c.acked })
                     .map(|c| c.version)
                     .collect();
                 for candidate in cell.iter_mut() {
@@ -354,19 +353,15 @@ impl Oracle {
                 }
                 resupersede(cell, &survivors, now);
             }
-            if crash == Crash::PowerCut {
-                // What was acknowledged without a flush may be gone: it no longer counts as acknowledged.
-                let lost: Vec<(u32, Range)> = history.volatile.iter().map(|(v, (r, _))| (*v, *r)).collect();
-                for (version, range) in lost {
-                    for iu in range.ius() {
-                        for candidate in &mut history.cells[iu as usize] {
-                            if candidate.version == version {
-                                candidate.acked = false;
-                            }
+            // What was acknowledged without a flush may be gone: it no longer counts as acknowledged.
+            for (version, (range, _)) in std::mem::take(&mut history.volatile) {
+                for iu in range.ius() {
+                    for candidate in &mut history.cells[iu as usize] {
+                        if candidate.version == version {
+                            candidate.acked = false;
                         }
                     }
                 }
-                history.volatile.clear();
             }
         }
     }
@@ -620,11 +615,15 @@ mod test {
         // It was decided: the newer one cannot come back.
         assert_eq!(read(&mut dead, 0, Some((A, 0, second))), [Finding::LostAfterPowerCut]);
 
+        // The cache is memory of the process: it goes with it, and what was flushed stays.
         let mut dead = oracle(true);
         let first = write(&mut dead, 0);
+        let flush = dead.begin_flush();
+        dead.acknowledge_flush(A, flush);
         write(&mut dead, 0);
         dead.crash(Crash::ProcessDeath);
-        assert_eq!(read(&mut dead, 0, Some((A, 0, first))), [Finding::LostAfterProcessDeath]);
+        assert_eq!(read(&mut dead, 0, None), [Finding::LostAfterProcessDeath]);
+        assert_eq!(read(&mut dead, 0, Some((A, 0, first))), []);
     }
 
     #[test]

@@ -162,6 +162,8 @@ impl Target {
             last_traffic: now,
             connections: vec![connection.index],
             dying: false,
+            flushes: 0,
+            flush_failed: false,
             event_configuration: 0,
             parked_events: Vec::new(),
             namespace_notice: Notice::Quiet,

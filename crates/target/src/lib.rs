@@ -33,6 +33,7 @@ mod slab;
 mod status;
 mod target;
 mod tcp;
+mod token;
 mod watch;
 
 pub use config::{Health, Home, NamespaceConfig, SubsystemConfig, TargetConfig};

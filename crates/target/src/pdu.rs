@@ -1,14 +1,15 @@
 //! What a PDU does: the way from a received header to a command in a namespace.
 
 use crate::connection::{Connection, Current, Phase};
-use crate::controller::{Answer, EVENT_REQUESTS_MAX, Surroundings};
+use crate::controller::{Answer, EVENT_REQUESTS_MAX, Surroundings, Turn};
 use crate::event::Action;
 use crate::io::{self, Plan};
 use crate::queue::{SlotIndex, SlotState, TakeError};
 use crate::target::Target;
 use crate::tcp::{Destination, Step};
+use crate::token::{command_token, shutdown_token};
 use crate::watch::CommandOutline;
-use diecut_namespace::contract::{CommandToken, NamespaceCommand, SourceId};
+use diecut_namespace::contract::{NamespaceCommand, NamespaceOperation, SourceId};
 use diecut_nvme::admin::Abort;
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData, PropertyCommand, fctype};
 use diecut_nvme::opcode::{self, io as io_opcode};
@@ -399,7 +400,7 @@ impl Target {
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let entry = queue.slots[usize::from(slot_index)].entry;
         if queue.id == 0 || entry.opcode == opcode::FABRICS {
-            self.execute_admin(connection, slot_index, &entry, data, now);
+            self.execute_admin(connection, slot_index, &entry, data, now, actions);
             return;
         }
         let index = connection.subsystem.expect("only subsystems have I/O queues");
@@ -431,7 +432,7 @@ impl Target {
                 slot.state = SlotState::Submitted;
                 queue.submitted += 1;
                 let command = NamespaceCommand {
-                    token: CommandToken(u64::from(connection.index) << 16 | u64::from(slot_index)),
+                    token: command_token(connection.index, slot_index),
                     namespace,
                     source: SourceId(connection.index),
                     arrived: slot.arrived,
@@ -461,6 +462,7 @@ impl Target {
         entry: &SubmissionEntry,
         data: Option<Buffer>,
         now: Time,
+        actions: &mut Vec<Action>,
     ) {
         let number = connection.association.expect("live connections have an association");
         let command_id = entry.command_id.get();
@@ -479,7 +481,7 @@ impl Target {
             return;
         }
         let answer = if entry.opcode == opcode::FABRICS {
-            self.property(connection, number, entry)
+            self.property(connection, number, entry, actions)
         } else if entry.opcode == opcode::admin::ABORT {
             self.abort(connection, number, entry)
         } else {
@@ -543,7 +545,13 @@ impl Target {
         answer
     }
 
-    fn property(&mut self, connection: &Connection, number: u32, entry: &SubmissionEntry) -> Answer {
+    fn property(
+        &mut self,
+        connection: &mut Connection,
+        number: u32,
+        entry: &SubmissionEntry,
+        actions: &mut Vec<Action>,
+    ) -> Answer {
         let property = PropertyCommand::of(entry);
         let association = self.associations.get_mut(number).expect("connections keep their association");
         let at = property.offset.get();
@@ -562,18 +570,46 @@ impl Target {
         match at {
             offset::CC if property.size & 7 == 0 => {
                 match association.set_configuration(property.value.get() as u32) {
-                    Ok(false) => Answer::Result(0),
-                    Ok(true) => {
+                    Ok(Turn::GoOn) => Answer::Result(0),
+                    Ok(turn) => {
                         // A reset or shutdown takes the I/O queues away; the admin queue stays, so that the host
                         // can read CSTS.
                         let io = association.connections.iter().filter(|&&index| index != connection.index);
                         self.closing.extend(io);
+                        if turn == Turn::ShutDown && !mutant!("target: shutdown flushes no cache") {
+                            self.flush_caches(connection, number, actions);
+                        }
                         Answer::Result(0)
                     }
                     Err(status) => Answer::Fail(status),
                 }
             }
             _ => Answer::Fail(Status::INVALID_FIELD.do_not_retry()),
+        }
+    }
+
+    /// A shutdown is over when what completed before is durable (Base 2.0 section 3.6.2): each namespace with a volatile
+    /// cache is flushed on behalf of the admin queue, which stays until that is answered.
+    fn flush_caches(&mut self, connection: &mut Connection, number: u32, actions: &mut Vec<Action>) {
+        let association = self.associations.get_mut(number).expect("connections keep their association");
+        let Some(index) = association.subsystem else { return };
+        let subsystem = self.subsystems[index as usize].as_ref().expect("associations keep their subsystem");
+        let cached = subsystem.config.namespaces.values().filter(|one| one.properties.volatile_cache);
+        for (nth, namespace) in (0..).zip(cached) {
+            mark!("target: shutdown flushes a cache");
+            association.flushes += 1;
+            connection.queue.as_mut().expect("the admin queue").submitted += 1;
+            let command = NamespaceCommand {
+                token: shutdown_token(connection.index, nth),
+                namespace: namespace.namespace,
+                source: SourceId(connection.index),
+                arrived: self.now,
+                operation: NamespaceOperation::Flush,
+            };
+            if let Some(watched) = &mut self.watched {
+                watched.push(CommandOutline::of(&command));
+            }
+            actions.push(Action::Submit(command));
         }
     }
 

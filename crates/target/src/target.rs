@@ -6,6 +6,7 @@ use crate::queue::SlotState;
 use crate::slab::Slab;
 use crate::status::status_of;
 use crate::tcp::Outbox;
+use crate::token::{connection_of, is_of_shutdown};
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId};
 use diecut_nvme::opcode::io as opcode;
@@ -425,8 +426,25 @@ impl Target {
         }
     }
 
+    /// A flush that a shutdown waits for is answered.
+    fn complete_shutdown_flush(&mut self, completion: &NamespaceCompletion) {
+        let index = connection_of(completion.token);
+        let connection =
+            self.connections.get_mut(index).expect("a connection stays until its commands are back");
+        connection.queue.as_mut().expect("the admin queue").submitted -= 1;
+        let number = connection.association.expect("an association stays until its connections are quiet");
+        let association = self.associations.get_mut(number).expect("connections keep their association");
+        association.flushes -= 1;
+        association.flush_failed |= completion.result.is_err();
+        self.quiet_if_done(index);
+        self.forget_if_done(index);
+    }
+
     fn complete(&mut self, completion: NamespaceCompletion, now: Time, actions: &mut Vec<Action>) {
-        let (index, slot_index) = ((completion.token.0 >> 16) as u32, completion.token.0 as u16);
+        if is_of_shutdown(completion.token) {
+            return self.complete_shutdown_flush(&completion);
+        }
+        let (index, slot_index) = (connection_of(completion.token), completion.token.0 as u16);
         let connection =
             self.connections.get_mut(index).expect("a connection stays until its commands are back");
         let queue = connection.queue.as_mut().expect("it had submitted");

@@ -1,6 +1,7 @@
 //! The life of associations: who may connect, what ends them, and that nothing of an old one lands behind a new one.
 
 mod world;
+use diecut_namespace::contract::{NamespaceCompletion, NamespaceError};
 use diecut_nvme::admin::AsynchronousEvent;
 use diecut_nvme::property::offset;
 use diecut_nvme::tcp::{Digests, pdu_type};
@@ -109,7 +110,8 @@ fn late_write(stream_gone: bool) {
 /// The canary of the test above and of two others: planted bugs must be noticed.
 #[test]
 fn planted_bugs_are_noticed() {
-    let scenarios: [(&str, fn()); 2] = [
+    let scenarios: [(&str, fn()); 3] = [
+        ("target: shutdown flushes no cache", a_shutdown_makes_caches_durable),
         ("target: late write of an old association", || late_write(false)),
         ("target: ready falls too early", a_reset_waits_for_commands_in_namespaces),
     ];
@@ -156,6 +158,50 @@ fn a_reset_waits_for_commands_in_namespaces() {
     world.set_cc(admin, 0x0046_4061);
     assert!(world.links[&io].closed);
     assert_eq!(world.get_property(admin, offset::CSTS) >> 2 & 3, 2, "complete");
+}
+
+/// What completed before a shutdown is durable when it is complete: namespaces with a volatile cache are flushed first, and a
+/// flush that fails is a fatal status, not a success. Without such a cache nothing is asked.
+#[test]
+fn a_shutdown_makes_caches_durable() {
+    for fails in [false, true] {
+        let mut world = World::new(11);
+        let mut config = subsystem();
+        config.namespaces.get_mut(&1).unwrap().properties.volatile_cache = true;
+        let mut actions = Vec::new();
+        world.target.set_subsystem(config, world.now, &mut actions);
+        world.act(actions);
+        let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+        let io = world.io(controller, 1, NONE);
+        assert_eq!(world.write(io, 4, &vec![0xAA; LBA], true).status, Status::SUCCESS);
+        world.hold = true;
+        world.set_cc(admin, 0x0046_4060);
+        let operations: Vec<_> = world.held.iter().map(|one| format!("{:?}", one.operation)).collect();
+        assert_eq!(operations, ["Flush"]);
+        assert_eq!(world.get_property(admin, offset::CSTS) >> 2 & 3, 1, "shutdown occurs");
+        if fails {
+            let token = world.held.pop().unwrap().token;
+            let result = Err(NamespaceError::CapacityExceeded);
+            world.handle(Event::Completed(NamespaceCompletion { token, result, data: None }));
+        }
+        world.release_held();
+        let status = world.get_property(admin, offset::CSTS);
+        assert_eq!((status >> 2 & 3, status >> 1 & 1 == 1), (2, fails), "complete, fatal if it failed");
+    }
+    // The host goes before the flush is back: its connection and association wait for that, and then are gone.
+    let mut world = World::new(12);
+    let mut config = subsystem();
+    config.namespaces.get_mut(&1).unwrap().properties.volatile_cache = true;
+    let mut actions = Vec::new();
+    world.target.set_subsystem(config, world.now, &mut actions);
+    world.act(actions);
+    let (admin, _) = world.admin(SUBSYSTEM, NONE);
+    world.hold = true;
+    world.set_cc(admin, 0x0046_4060);
+    world.handle(Event::Closed(admin));
+    assert_eq!(world.target.associations().len(), 1);
+    world.release_held();
+    assert_eq!(world.target.associations().len(), 0);
 }
 
 /// Silence beyond KATO ends the association; any command, also on an I/O queue, keeps it.

@@ -45,6 +45,10 @@ pub(crate) struct Association {
     pub(crate) connections: Vec<u32>,
     /// It ends; nothing new is taken.
     pub(crate) dying: bool,
+    /// Flushes of volatile caches that its shutdown waits for.
+    pub(crate) flushes: u32,
+    /// One of them failed: what was in the cache may be lost.
+    pub(crate) flush_failed: bool,
     pub(crate) event_configuration: u32,
     pub(crate) parked_events: Vec<SlotIndex>,
     pub(crate) namespace_notice: Notice,
@@ -78,6 +82,17 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) now: Time,
     /// Controllers of the same subsystem.
     pub(crate) controllers: Vec<u16>,
+}
+
+/// What a write of CC begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing that others notice.
+    GoOn,
+    /// The I/O queues go.
+    Reset,
+    /// The I/O queues go, and volatile caches are flushed.
+    ShutDown,
 }
 
 /// How an admin command ends.
@@ -120,7 +135,7 @@ impl Association {
             (offset::VS, false) => Ok(u64::from(VERSION_2_0)),
             (offset::CC, false) => Ok(u64::from(self.configuration.0)),
             (offset::CSTS, false) => {
-                let shutdown = match (self.configuration.shutdown(), io_quiet) {
+                let shutdown = match (self.configuration.shutdown(), io_quiet && self.flushes == 0) {
                     (shutdown::NONE, _) => 0,
                     (_, true) => shutdown::COMPLETE,
                     (_, false) => shutdown::OCCURRING,
@@ -129,14 +144,14 @@ impl Association {
                 // before the reset can land after it.
                 let ready =
                     self.configuration.enabled() || (!io_quiet && !mutant!("target: ready falls too early"));
-                Ok(u64::from(ControllerStatus { ready, fatal: false, shutdown }.encode()))
+                Ok(u64::from(ControllerStatus { ready, fatal: self.flush_failed, shutdown }.encode()))
             }
             _ => Err(invalid),
         }
     }
 
-    /// Property Set of CC. Answers whether the I/O queues must go (reset or shutdown).
-    pub(crate) fn set_configuration(&mut self, value: u32) -> Result<bool, Status> {
+    /// Property Set of CC. Answers what must be done.
+    pub(crate) fn set_configuration(&mut self, value: u32) -> Result<Turn, Status> {
         let new = Configuration(value);
         let old = self.configuration;
         if new.enabled() && !old.enabled() {
@@ -158,8 +173,13 @@ impl Association {
             self.namespace_notice = Notice::Quiet;
             self.discovery_notice = Notice::Quiet;
             self.changed_namespaces.clear();
+            self.flush_failed = false;
         }
-        Ok(reset || shut)
+        Ok(match (shut, reset) {
+            (true, _) => Turn::ShutDown,
+            (false, true) => Turn::Reset,
+            (false, false) => Turn::GoOn,
+        })
     }
 
     /// Checks an admin command before its data move.
