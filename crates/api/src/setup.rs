@@ -122,6 +122,9 @@ pub struct Device {
     /// Memory that survives a power cut (capacitors); absent for the profile's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protected_memory: Option<Size>,
+    /// Acknowledge writes before they are on flash, for a device without protected memory: hosts flush, as they do with a
+    /// drive that has such a cache.
+    pub volatile_cache: bool,
 }
 
 impl Default for Device {
@@ -133,6 +136,7 @@ impl Default for Device {
             pacing: false,
             seed: 1,
             protected_memory: None,
+            volatile_cache: false,
         }
     }
 }

@@ -103,6 +103,17 @@ struct Opened {
     place: String,
 }
 
+/// A cache in front of memory that survives a cut anyway would only make hosts flush.
+fn check_volatile_cache(setup: &Setup, protected_memory_bytes: u64) -> Result<(), ServeError> {
+    if !setup.device.volatile_cache || protected_memory_bytes == 0 {
+        return Ok(());
+    }
+    Err(ServeError::Setup(format!(
+        "device.volatile_cache is for a device without protected memory, and this one has {protected_memory_bytes} bytes: leave it \
+         out, or set device.protected_memory = \"0\" for a new device"
+    )))
+}
+
 fn open_device(setup: &Setup) -> Result<Opened, ServeError> {
     let wanted = &setup.device;
     if wanted.durability == Durability::Machine {
@@ -228,9 +239,11 @@ pub fn serve(
     let Opened { device, options, place } = open_device(setup)?;
     let profile = device.profile().clone();
     check_shards(shards, profile.geometry.channels)?;
+    check_volatile_cache(setup, profile.protected_memory_bytes)?;
     let mut config = ShardConfig {
         pool: pool_config(&setup.pool, &profile.geometry)?,
         device_name: profile.name.clone(),
+        volatile_cache: setup.device.volatile_cache,
         new_pool_uuid: random_uuid()?,
         ..ShardConfig::default()
     };
@@ -338,6 +351,18 @@ fn announcement(status: &diecut_shard::control::Status, listen: &str, place: &st
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn a_volatile_cache_is_for_devices_without_protected_memory() {
+        let check = |text: &str, bytes| check_volatile_cache(&Setup::from_toml(text).unwrap(), bytes);
+        assert!(check("", 0).is_ok() && check("", 1 << 20).is_ok());
+        assert!(check("[device]\nvolatile_cache = true", 0).is_ok());
+        let refused = check("[device]\nvolatile_cache = true", 1 << 20).unwrap_err().to_string();
+        assert!(
+            refused.contains("device.volatile_cache") && refused.contains("protected_memory"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn a_pool_is_set_as_the_file_says() {
