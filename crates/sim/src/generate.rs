@@ -73,7 +73,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         content: if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags },
         protected_memory,
         // Half of those that could not acknowledge at once otherwise.
-        volatile_cache: !protected_memory && seed / 8 % 2 == 0,
+        volatile_cache: !protected_memory && (seed / 8).is_multiple_of(2),
         smooth_network: random.random_ratio(1, 4),
         hosts: shape.hosts,
         slow_core: false,
