@@ -39,7 +39,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "nvme",
         ],
     ),
-    ("recording", &["media", "nvme", "shard"]),
+    ("recording", &["media", "nvme", "shard", "blockspace"]),
     ("reactor", &["shard", "blockspace"]),
     ("api", &[]),
     ("daemon", &["api", "shard", "recording", "reactor"]),

@@ -10,19 +10,19 @@
 //!
 //! Invariants
 //! - The shard does the same with and without a recorder around it.
-//! - Content of writes is left out, only its length is kept: it decides nothing but what reads return. All other bytes
+//! - Content of writes, and of appends of applications at erase blocks, is left out, only its length is kept: it decides nothing but what reads return. All other bytes
 //!   (commands, Connect data, ranges to deallocate, what is compared) are kept, and so is all content of a PDU with a data
 //!   digest, which would not fit other content.
 //! - A recording that cannot be written further (limit, full disk) ends; the server goes on.
 //!
-//! # Format, version 1
+//! # Format, version 2
 //!
 //! Little endian; `varint` is LEB128 of a u64, at most 10 bytes.
 //!
 //! | bytes | type | meaning |
 //! |---|---|---|
 //! | 0 | 8 bytes | `diecutrc` |
-//! | 8 | u32 | version, 1; a reader refuses others |
+//! | 8 | u32 | version, 2; a reader refuses others |
 //! | 12 | u32 | length of the start |
 //! | 16 | u32 | CRC-32C of the start |
 //! | 20 | JSON | the start: device profile, seed, settings ([`Start`]) |
@@ -40,6 +40,10 @@
 //! | sent | 8 | varint connection, varint bytes |
 //! | check | 9 | varint length, JSON [`Summary`]: the shard as it was between the entries around it |
 //! | end | 10 | as check; nothing follows |
+//! | attach | 11 | of an application: varint session, varint user, u8 whether it may attach to any vSSD, varint length, name of the vSSD |
+//! | submitted | 12 | varint session, 64 bytes of the submission entry, u8 1 and content, or u8 0 without data |
+//! | submitted nonsense | 13 | varint session, varint token, as above |
+//! | detached | 14 | varint session |
 //!
 //! Content: varint of its length, then pieces until that many bytes are described. A piece is varint `2 * n` and `n` bytes,
 //! or varint `2 * n + 1` for `n` bytes that were left out.
@@ -49,6 +53,7 @@
 //!
 //! Not known here: sockets, threads, the clock, virtual time.
 
+mod application;
 mod entry;
 mod reader;
 mod recorder;
@@ -57,6 +62,7 @@ mod start;
 mod summary;
 mod writer;
 
+pub use application::Application;
 pub use entry::{Content, Entry, Piece};
 pub use reader::{ReadError, RecordingReader};
 pub use recorder::{RecordOptions, Recorded};
@@ -67,6 +73,6 @@ pub use writer::RecordingWriter;
 /// First bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"diecutrc";
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest chunk.
 pub const CHUNK_MAX_BYTES: u32 = 64 << 20;

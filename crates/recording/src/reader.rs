@@ -184,8 +184,8 @@ mod test {
         let refused = |bytes: &[u8]| RecordingReader::new(bytes).err().unwrap().to_string();
         assert!(refused(b"something else, long enough").contains("no recording"));
         let mut other = whole.clone();
-        other[8] = 2;
-        assert!(refused(&other).contains("version 2"));
+        other[8] = VERSION as u8 + 1;
+        assert!(refused(&other).contains(&format!("version {}", VERSION + 1)));
         let mut damaged = whole;
         damaged[30] ^= 1;
         assert!(refused(&damaged).contains("checksum"));

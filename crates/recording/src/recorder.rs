@@ -119,10 +119,7 @@ impl<W: Write> Recorded<W> {
             Event::Control { token, request } => {
                 self.put(|bytes, _| Entry::Control(*token, request.clone()).encode(bytes));
             }
-            Event::Blocks(_) => {
-                tracing::warn!("an application at erase blocks cannot be recorded: the recording ends here");
-                self.end();
-            }
+            Event::Blocks(event) => self.put(|bytes, _| put::application(bytes, event)),
             Event::Adopted { .. } | Event::Told { .. } => {
                 tracing::warn!("what comes from another shard cannot be recorded: the recording ends here");
                 self.end();

@@ -90,12 +90,8 @@ struct WearStart {
     rate_bytes_per_second: u64,
     channel_threshold_erases: u64,
     die_threshold_erases: u64,
-    /// Absent where thresholds could not follow the age yet, like the two after it.
-    #[serde(default)]
     follow_age: bool,
-    #[serde(default)]
     endurance_cycles: u32,
-    #[serde(default)]
     delta_permille: u32,
     literal_rule: bool,
 }

@@ -1,7 +1,7 @@
 //! A recorded run again, in virtual time: the same inputs, at the same moments, cut into the same calls. Everything the
 //! shard does must come out the same.
 
-use diecut_recording::{Content, Entry, ReadError, RecordingReader, StartError, Summary};
+use diecut_recording::{Application, Content, Entry, ReadError, RecordingReader, StartError, Summary};
 use diecut_shard::Shard;
 use diecut_shard::control::{ControlRequest, ControlToken};
 use diecut_shard::drive::{Action, CommandOutline, ConnectionId, Drive, Event};
@@ -51,13 +51,15 @@ pub enum Input {
     Command(Time, CommandOutline),
     /// An administrator's request, when it came.
     Control(Time, ControlToken, Box<ControlRequest>),
+    /// Something of an application at erase blocks, when it came.
+    Application(Time, Application),
 }
 
 impl Input {
     /// When it came.
     pub fn time(&self) -> Time {
         match self {
-            Input::Command(time, _) | Input::Control(time, _, _) => *time,
+            Input::Command(time, _) | Input::Control(time, _, _) | Input::Application(time, _) => *time,
         }
     }
 }
@@ -83,6 +85,10 @@ impl Player {
             Entry::ReceivedInWindow(connection, content) => self.receive_in_window(connection, &content)?,
             Entry::Closed(connection) => self.handle(Event::Closed { connection }),
             Entry::Control(token, request) => self.handle(Event::Control { token, request }),
+            Entry::Application(application) => {
+                let event = application.event(&mut self.pool);
+                self.handle(Event::Blocks(event));
+            }
             Entry::Work => self.shard.work(self.now, &mut self.actions),
             Entry::Sent(connection, len_bytes) => {
                 let waiting = self.shard.outbox(connection).map_or(0, |outbox| outbox.len_bytes());
@@ -162,6 +168,9 @@ pub fn replay<R: Read>(
                 player.handle(Event::Control { token, request });
             }
             other => {
+                if let Entry::Application(application) = &other {
+                    input(Input::Application(player.now, application.clone()));
+                }
                 if let Err(what) = player.play(other) {
                     outcome.differences.push(format!("entry {}: {what}", outcome.entries));
                 }

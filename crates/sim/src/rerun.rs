@@ -54,6 +54,10 @@ impl Free {
                 let event = Event::Control { token, request };
                 self.shard.handle(event, self.now, &mut self.actions);
             }
+            Input::Application(_, application) => {
+                let event = Event::Blocks(application.event(&mut self.pool));
+                self.shard.handle(event, self.now, &mut self.actions);
+            }
             Input::Command(_, outline) => {
                 self.rerun.commands += 1;
                 let size = self.shard.media().capabilities().content_mode.bytes_per_iu();

@@ -1,11 +1,13 @@
 //! A real run (threads, sockets, the real clock) is recorded and played again in virtual time.
 
+use diecut_blockspace::wire::Opcode;
+use diecut_blockspace::{Attach, Client, Purpose, UnitIndex};
 use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_load::drive::{Digests, DriveSettings, Endpoint, QualifiedName, run};
 use diecut_load::{LoadSpec, Pattern};
 use diecut_reactor::{Reactor, ReactorConfig};
 use diecut_recording::{
-    Entry, Piece, RecordOptions, Recorded, RecordingReader, RecordingWriter, Start, Summary,
+    Application, Entry, Piece, RecordOptions, Recorded, RecordingReader, RecordingWriter, Start, Summary,
 };
 use diecut_shard::control::*;
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
@@ -247,6 +249,85 @@ fn a_write_that_is_missing_with_its_answer_is_noticed_by_the_figures() {
     *len_bytes -= ANSWER_BYTES;
     let (outcome, _, _) = play(&written(&start, &entries));
     assert!(!outcome.differences.is_empty(), "one write is missing");
+}
+
+/// A server with an application that fills, frees and fills again all erase blocks of its vSSD, goes, and comes back.
+fn record_application() -> Vec<u8> {
+    let file = Shared::default();
+    let to = file.clone();
+    let make = move |now| {
+        let options = Options { pacing: Pacing::Unpaced, seed: 3, ..Options::default() };
+        let device = Device::create(&profile(), options.clone()).unwrap();
+        let pool = PoolConfig::suited_to(&profile().geometry);
+        let config = ShardConfig { pool, staging_bytes_per_vssd: 512 << 10, ..ShardConfig::default() };
+        let start = Start::new(&profile(), &options, &config, now).unwrap();
+        let options = RecordOptions { check_every: Span::from_millis(20), ..RecordOptions::default() };
+        Recorded::new(Shard::new(device, config, now), &start, to, options)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("blocks.sock");
+    let config = ReactorConfig { blocks: Some(socket.clone()), ..ReactorConfig::default() };
+    let reactor = Reactor::start(&config, vec![make]).unwrap();
+    done(&reactor, ControlRequest::CreateTenant(TenantSpec { name: "db".to_owned() }));
+    done(
+        &reactor,
+        ControlRequest::CreateVssd(VssdSpec {
+            name: "db".to_owned(),
+            tenant: "db".to_owned(),
+            isolation: Isolation::Die,
+            throughput_level: 1,
+            capacity_bytes: 1 << 20,
+            over_provisioning_permille: 280,
+            weight: 100,
+            rate_limit_bytes_per_second: 0,
+            sharing: Sharing::WorkConserving,
+            serves: Serves::Blocks { uid: None },
+        }),
+    );
+    for round in 0..3u8 {
+        let client = Client::attach(Attach { socket: &socket, vssd: "db" }).unwrap();
+        let held: Vec<_> = client.held_blocks().unwrap().iter().map(|record| record.block).collect();
+        // Every third one is given up by not being named.
+        let kept: Vec<_> =
+            held.iter().enumerate().filter(|(at, _)| at % 3 > 0).map(|(_, block)| *block).collect();
+        client.keep(&kept).unwrap();
+        kept.iter().skip(kept.len() / 2).for_each(|block| client.free(*block).unwrap());
+        let bytes = vec![round + 1; client.shape().block_size_bytes() as usize];
+        for unit in (0..client.shape().units).map(UnitIndex) {
+            while let Ok(block) = client.allocate(unit, Purpose(round)) {
+                client.append(block, &bytes).unwrap();
+                let mut read = vec![0; 8192];
+                client.read(block, 4096, &mut read).unwrap();
+                assert!(read.iter().all(|byte| *byte == round + 1));
+            }
+        }
+        client.sync().unwrap();
+    }
+    done(&reactor, ControlRequest::Shutdown);
+    reactor.stop();
+    std::mem::take(&mut *file.0.lock().unwrap())
+}
+
+#[test]
+fn what_an_application_did_comes_out_the_same_to_the_last_erase() {
+    let bytes = record_application();
+    let (outcome, inputs, start) = play(&bytes);
+    assert_eq!(outcome.differences, Vec::<String>::new());
+    assert!(outcome.has_end && outcome.comparisons > 1, "{} comparisons", outcome.comparisons);
+    let [vssd] = &outcome.replayed.vssds[..] else { panic!("one vSSD") };
+    assert!(vssd.erases > 60, "{vssd:?}");
+    assert!(vssd.programmed_user_bytes > bytes.len() as u64 * 4, "{vssd:?}: content is left out");
+    let rerun = rerun(&start, inputs, outcome.time, Backing::Memory).unwrap();
+    for comparison in compare(&outcome.recorded, &rerun.summary) {
+        assert!(comparison.is_close, "{comparison:?}");
+    }
+    // An append that is missing is noticed.
+    let (start, mut entries) = entries(&bytes);
+    let is_append = |entry: &Entry| matches!(entry, Entry::Application(Application::Submitted { entry: Ok(entry), .. }) if entry.opcode == Opcode::Append);
+    let at = entries.iter().position(is_append).expect("it appended");
+    entries.remove(at);
+    let (outcome, _, _) = play(&written(&start, &entries));
+    assert!(!outcome.differences.is_empty(), "the append of entry {at} is missing");
 }
 
 #[test]
