@@ -1,7 +1,7 @@
 //! A real run (threads, sockets, the real clock) is recorded and played again in virtual time.
 
-use diecut_blockspace::wire::Opcode;
-use diecut_blockspace::{Attach, Client, Purpose, UnitIndex};
+use diecut_blockspace::wire::{Opcode, Status};
+use diecut_blockspace::{Attach, AttachError, Client, Purpose, UnitIndex};
 use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_load::drive::{Digests, DriveSettings, Endpoint, QualifiedName, run};
 use diecut_load::{LoadSpec, Pattern};
@@ -285,7 +285,14 @@ fn record_application() -> Vec<u8> {
         }),
     );
     for round in 0..3u8 {
-        let client = Client::attach(Attach { socket: &socket, vssd: "db" }).unwrap();
+        let client = loop {
+            match Client::attach(Attach { socket: &socket, vssd: "db" }) {
+                Ok(client) => break client,
+                // Until the server has heard that the last one is gone.
+                Err(AttachError::Refused { status: Status::Held, .. }) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        };
         let held: Vec<_> = client.held_blocks().unwrap().iter().map(|record| record.block).collect();
         // Every third one is given up by not being named.
         let kept: Vec<_> =
