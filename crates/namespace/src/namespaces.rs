@@ -73,12 +73,7 @@ impl Namespaces {
     /// # Panics
     /// If the id is in use: ids are given by the caller.
     pub fn open(&mut self, id: NamespaceId, definition: NamespaceDefinition) {
-        let index = id.0 as usize;
-        if index >= self.namespaces.len() {
-            self.namespaces.resize_with(index + 1, || None);
-        }
-        assert!(self.namespaces[index].is_none(), "{id:?} is open already");
-        self.namespaces[index] = Some(Namespace {
+        let namespace = Namespace {
             definition,
             used_lbas: 0,
             under_way: 0,
@@ -86,7 +81,17 @@ impl Namespaces {
             whole_writes: false,
             read_only_reason: definition.read_only.then_some("set read-only by the administrator"),
             statistics: NamespaceStatistics::new(),
-        });
+        };
+        self.seat(id, namespace);
+    }
+
+    fn seat(&mut self, id: NamespaceId, namespace: Namespace) {
+        let index = id.0 as usize;
+        if index >= self.namespaces.len() {
+            self.namespaces.resize_with(index + 1, || None);
+        }
+        assert!(self.namespaces[index].is_none(), "{id:?} is open already");
+        self.namespaces[index] = Some(namespace);
     }
 
     /// Refuses new commands from now on; those under way still complete. See [`Namespaces::is_idle`].
@@ -130,12 +135,7 @@ impl Namespaces {
         if let Backing::Volume { store: place, .. } = &mut namespace.definition.backing {
             *place = store;
         }
-        let index = id.0 as usize;
-        if index >= self.namespaces.len() {
-            self.namespaces.resize_with(index + 1, || None);
-        }
-        assert!(self.namespaces[index].is_none(), "{id:?} is open already");
-        self.namespaces[index] = Some(namespace);
+        self.seat(id, namespace);
     }
 
     /// Whether the namespace is open and takes commands.

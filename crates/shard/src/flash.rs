@@ -85,14 +85,19 @@ impl<M: Media> Flash<M> {
         staging: Option<ProtectedRegion>,
         now: Time,
     ) -> StoreIndex {
+        self.make_room_for(vssd);
+        let mut space = self.pool.space(vssd, &mut self.media, now);
+        let store = Store::open(config, &mut space, staging);
+        self.seat(vssd, store)
+    }
+
+    /// A store of this vSSD comes; it has none.
+    fn make_room_for(&mut self, vssd: VssdId) {
         let number = vssd.0 as usize;
         if number >= self.by_vssd.len() {
             self.by_vssd.resize(number + 1, NO_STORE);
         }
         assert_eq!(self.by_vssd[number], NO_STORE, "the store of {vssd:?} is open already");
-        let mut space = self.pool.space(vssd, &mut self.media, now);
-        let store = Store::open(config, &mut space, staging);
-        self.seat(vssd, store)
     }
 
     fn seat(&mut self, vssd: VssdId, store: Store) -> StoreIndex {
@@ -136,11 +141,7 @@ impl<M: Media> Flash<M> {
     /// If the store of that vSSD is open.
     pub fn put_store(&mut self, moved: MovedStore) -> StoreIndex {
         let MovedStore { vssd, store, unseen } = moved;
-        let number = vssd.0 as usize;
-        if number >= self.by_vssd.len() {
-            self.by_vssd.resize(number + 1, NO_STORE);
-        }
-        assert_eq!(self.by_vssd[number], NO_STORE, "the store of {vssd:?} is open already");
+        self.make_room_for(vssd);
         if !unseen.is_empty() {
             mark!("shard: answers of the medium went with their store");
         }

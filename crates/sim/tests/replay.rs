@@ -13,7 +13,7 @@ use diecut_shard::control::*;
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
 use diecut_sim::replay::{Input, Replay, replay};
 use diecut_sim::rerun::{compare, rerun};
-use diecut_units::Span;
+use diecut_units::{Span, Time};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -51,18 +51,21 @@ fn profile() -> Profile {
     profile
 }
 
+/// A shard on an empty device, recorded from its first moment.
+fn recorded(pacing: Pacing, options: RecordOptions, to: Shared, now: Time) -> Recorded<Shared> {
+    let options_of_device = Options { pacing, seed: 3, ..Options::default() };
+    let device = Device::create(&profile(), options_of_device.clone()).unwrap();
+    let pool = PoolConfig::suited_to(&profile().geometry);
+    let config = ShardConfig { pool, staging_bytes_per_vssd: 512 << 10, ..ShardConfig::default() };
+    let start = Start::new(&profile(), &options_of_device, &config, now).unwrap();
+    Recorded::new(Shard::new(device, config, now), &start, to, options)
+}
+
 /// A server with one tenant, whose host overwrites its volume several times over sockets.
 fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
     let file = Shared::default();
     let to = file.clone();
-    let make = move |now| {
-        let options_of_device = Options { pacing, seed: 3, ..Options::default() };
-        let device = Device::create(&profile(), options_of_device.clone()).unwrap();
-        let pool = PoolConfig::suited_to(&profile().geometry);
-        let config = ShardConfig { pool, staging_bytes_per_vssd: 512 << 10, ..ShardConfig::default() };
-        let start = Start::new(&profile(), &options_of_device, &config, now).unwrap();
-        Recorded::new(Shard::new(device, config, now), &start, to, options)
-    };
+    let make = move |now| recorded(pacing, options, to, now);
     let listen = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let reactor = Reactor::start(&listen, vec![make]).unwrap();
     done(&reactor, ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
@@ -256,13 +259,8 @@ fn record_application() -> Vec<u8> {
     let file = Shared::default();
     let to = file.clone();
     let make = move |now| {
-        let options = Options { pacing: Pacing::Unpaced, seed: 3, ..Options::default() };
-        let device = Device::create(&profile(), options.clone()).unwrap();
-        let pool = PoolConfig::suited_to(&profile().geometry);
-        let config = ShardConfig { pool, staging_bytes_per_vssd: 512 << 10, ..ShardConfig::default() };
-        let start = Start::new(&profile(), &options, &config, now).unwrap();
         let options = RecordOptions { check_every: Span::from_millis(20), ..RecordOptions::default() };
-        Recorded::new(Shard::new(device, config, now), &start, to, options)
+        recorded(Pacing::Unpaced, options, to, now)
     };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("blocks.sock");

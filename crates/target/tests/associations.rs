@@ -160,17 +160,23 @@ fn a_reset_waits_for_commands_in_namespaces() {
     assert_eq!(world.get_property(admin, offset::CSTS) >> 2 & 3, 2, "complete");
 }
 
+/// A target whose namespace has a volatile cache.
+fn world_with_a_cache(seed: u64) -> World {
+    let mut world = World::new(seed);
+    let mut config = subsystem();
+    config.namespaces.get_mut(&1).unwrap().properties.volatile_cache = true;
+    let mut actions = Vec::new();
+    world.target.set_subsystem(config, world.now, &mut actions);
+    world.act(actions);
+    world
+}
+
 /// What completed before a shutdown is durable when it is complete: namespaces with a volatile cache are flushed first, and a
 /// flush that fails is a fatal status, not a success. Without such a cache nothing is asked.
 #[test]
 fn a_shutdown_makes_caches_durable() {
     for fails in [false, true] {
-        let mut world = World::new(11);
-        let mut config = subsystem();
-        config.namespaces.get_mut(&1).unwrap().properties.volatile_cache = true;
-        let mut actions = Vec::new();
-        world.target.set_subsystem(config, world.now, &mut actions);
-        world.act(actions);
+        let mut world = world_with_a_cache(11);
         let (admin, controller) = world.admin(SUBSYSTEM, NONE);
         let io = world.io(controller, 1, NONE);
         assert_eq!(world.write(io, 4, &vec![0xAA; LBA], true).status, Status::SUCCESS);
@@ -189,12 +195,7 @@ fn a_shutdown_makes_caches_durable() {
         assert_eq!((status >> 2 & 3, status >> 1 & 1 == 1), (2, fails), "complete, fatal if it failed");
     }
     // The host goes before the flush is back: its connection and association wait for that, and then are gone.
-    let mut world = World::new(12);
-    let mut config = subsystem();
-    config.namespaces.get_mut(&1).unwrap().properties.volatile_cache = true;
-    let mut actions = Vec::new();
-    world.target.set_subsystem(config, world.now, &mut actions);
-    world.act(actions);
+    let mut world = world_with_a_cache(12);
     let (admin, _) = world.admin(SUBSYSTEM, NONE);
     world.hold = true;
     world.set_cc(admin, 0x0046_4060);
