@@ -39,6 +39,8 @@ pub(crate) enum Reply {
     Administrator(ControlToken),
     /// The first shard, whose order this is.
     Order(u64),
+    /// What the first shard does for even wear.
+    Evenness,
 }
 
 pub(crate) struct Running {
@@ -64,6 +66,8 @@ enum Waits {
     Catalog(u64),
     /// Answers of stores.
     Stores(Vec<u64>),
+    /// Exchanges that begin.
+    Exchanges,
 }
 
 pub(crate) enum Progress {
@@ -129,7 +133,12 @@ impl<M: Divide> Shard<M> {
                     return;
                 }
             } else if self.control.running.is_none() {
-                let Some((token, request)) = self.control.waiting.pop_front() else { return };
+                let Some((token, request)) = self.control.waiting.pop_front() else {
+                    if self.begin_evenness() {
+                        continue;
+                    }
+                    return;
+                };
                 if request == ControlRequest::Status {
                     self.gather_status(token);
                     continue;
@@ -148,6 +157,7 @@ impl<M: Divide> Shard<M> {
                     Reply::Nobody => {}
                     Reply::Administrator(token) => answer(actions, token, ControlResponse::Done),
                     Reply::Order(number) => self.order_done(number, running.last.as_ref(), None),
+                    Reply::Evenness => self.evenness_done(false),
                 }
                 continue;
             };
@@ -171,6 +181,7 @@ impl<M: Divide> Shard<M> {
                     Reply::Nobody => {}
                     Reply::Administrator(token) => answer(actions, token, ControlResponse::Refused(error)),
                     Reply::Order(number) => self.order_done(number, None, Some(error)),
+                    Reply::Evenness => self.evenness_done(true),
                 },
             }
         }
@@ -194,9 +205,18 @@ impl<M: Divide> Shard<M> {
     /// Carries out this shard's part of a step.
     pub(crate) fn step_here(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
         match step {
-            Step::AllocVssd { .. } | Step::MoveTenant { .. } | Step::Arrive(_) => {
+            Step::AllocVssd { .. } | Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear => {
                 unreachable!("the first shard chooses what lives where")
             }
+            Step::Exchange(pairs) => {
+                if running.waits == Waits::No {
+                    running.waits = Waits::Exchanges;
+                    self.exchange(pairs);
+                }
+                if self.flash.pool.has_waiting_exchanges() { Progress::Waits } else { Progress::Done }
+            }
+            // With the answer.
+            Step::ReturnChannels => Progress::Done,
             Step::Leave(group) => self.leave(group),
             Step::Release(group, passed) => {
                 self.release(group, *passed, now);

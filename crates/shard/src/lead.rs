@@ -94,6 +94,16 @@ impl<M: Divide> Shard<M> {
         self.orders.answers.insert(number, answer);
     }
 
+    /// Takes the answer to an order, if it came.
+    pub(crate) fn take_answer(&mut self, number: u64) -> Option<Answer> {
+        self.orders.answers.remove(&number)
+    }
+
+    /// Whose each vSSD is, by number.
+    pub(crate) fn tenants_of_vssds(&self) -> BTreeMap<u32, String> {
+        self.state.vssds.values().map(|vssd| (vssd.number, vssd.tenant.clone())).collect()
+    }
+
     /// Asks all shards what exists.
     pub(crate) fn gather_status(&mut self, token: ControlToken) {
         let status = self.status();
@@ -124,6 +134,7 @@ impl<M: Divide> Shard<M> {
             if channels.is_empty() {
                 continue;
             }
+            self.note_exchanges_elsewhere(&channels);
             let part = self.flash.pool.detach(&channels);
             let moved = Moved::new(channels, part, &mut self.flash.media);
             self.order(member, Order::Channels(moved));
@@ -138,23 +149,41 @@ impl<M: Divide> Shard<M> {
         match step {
             Step::Leave(group) => Scope::Shard(group.from),
             Step::Release(..) => Scope::All,
-            Step::MoveTenant { .. } | Step::Arrive(_) => unreachable!("the first shard's own"),
-            Step::AllocVssd { .. } | Step::SyncPool | Step::Persist | Step::ApplyWear => Scope::Here,
+            Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear => {
+                unreachable!("the first shard's own")
+            }
+            Step::AllocVssd { .. } | Step::SyncPool | Step::Persist => Scope::Here,
             Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),
             Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => Scope::Vssd(*vssd),
             Step::DeallocVssd { number } => Scope::Vssd(*number),
-            Step::ApplySubsystem { .. } | Step::RemoveSubsystem { .. } | Step::FlushStores => Scope::All,
+            Step::ApplySubsystem { .. }
+            | Step::RemoveSubsystem { .. }
+            | Step::FlushStores
+            | Step::ApplyWear
+            | Step::Exchange(_)
+            | Step::ReturnChannels => Scope::All,
         }
     }
 
     /// Carries out a step wherever it belongs.
     pub(crate) fn step(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
+        // A command of the catalog would meet channels that are on their way.
+        let gives_channels = matches!(
+            step,
+            Step::AllocVssd { .. }
+                | Step::DeallocVssd { .. }
+                | Step::Leave(_)
+                | Step::LevelWear
+                | Step::ReturnChannels
+        );
+        if gives_channels && !self.ledger.is_single() && !self.catalog.is_idle() {
+            return Progress::Waits;
+        }
         match step {
             Step::AllocVssd { name } => return self.alloc_somewhere(name, running, now),
             Step::MoveTenant { tenant, shard } => return self.move_tenant(tenant, *shard, running),
             Step::Arrive(group) => return self.arrive_somewhere(group, running, now),
-            // A command of the catalog would meet channels that are on their way.
-            Step::Leave(_) if !self.catalog.is_idle() => return Progress::Waits,
+            Step::LevelWear => return self.level_wear(running, now),
             _ => {}
         }
         let shards = match self.scope(step, running) {

@@ -3,7 +3,7 @@
 
 use crate::relocation::Group;
 use diecut_units::Geometry;
-use diecut_vssd::{Places, VssdId};
+use diecut_vssd::{Places, VssdId, WearNews};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A vSSD and its home.
@@ -56,6 +56,11 @@ impl Ledger {
     /// All shards but the first.
     pub fn members(&self) -> impl Iterator<Item = u16> + use<> {
         1..self.shards
+    }
+
+    /// Dies began to change places, or did.
+    pub fn heard_of(&mut self, news: WearNews) {
+        self.vssds.values_mut().for_each(|held| held.places.heard_of(news));
     }
 
     fn load(&self, shard: u16) -> u64 {
@@ -126,10 +131,10 @@ impl Ledger {
         }
     }
 
-    /// What shares a shard with a tenant: all tenants and vSSDs that are tied to it by channels, or by one another.
-    /// `tenants` says whose each vSSD is.
-    pub fn tied_to(&self, tenant: &str, tenants: &BTreeMap<u32, String>, geometry: &Geometry) -> Tied {
-        let mut tied = Tied { tenants: [tenant.to_owned()].into(), ..Tied::default() };
+    /// What shares a shard with a tenant, or with what lies on a channel: all tenants and vSSDs that are tied to it by
+    /// channels, or by one another. `tenants` says whose each vSSD is.
+    pub fn tied_to(&self, start: Tied, tenants: &BTreeMap<u32, String>, geometry: &Geometry) -> Tied {
+        let mut tied = start;
         loop {
             let before = tied.vssds.len();
             for (number, held) in &self.vssds {

@@ -34,6 +34,7 @@ pub mod blocks;
 pub mod control;
 mod cost;
 pub mod drive;
+mod evenness;
 mod execute;
 mod flash;
 mod lead;

@@ -1,5 +1,6 @@
 //! What shards other than the first do: they carry out its orders, one after the other.
 
+use crate::control::{ControlError, ControlErrorKind};
 use crate::drive::{self, ShardIndex};
 use crate::execute::Reply;
 use crate::peer::{Alloc, Answer, Message, Moved, Order, ShardMessage};
@@ -8,7 +9,7 @@ use crate::relocation::MovedGroup;
 use crate::shard::{Phase, Shard};
 use diecut_catalog::State;
 use diecut_media::Divide;
-use diecut_units::Time;
+use diecut_units::{Time, mark};
 use diecut_vssd::{Share, VssdId};
 use std::collections::VecDeque;
 
@@ -31,9 +32,14 @@ impl<M: Divide> Shard<M> {
                 let answer = Answer { status: Some(Box::new(self.status())), ..Answer::default() };
                 self.answer_order(number, answer);
             }
+            Message::Order(number, Order::Wear) => {
+                let wear = Some(self.wear_report(now));
+                self.answer_order(number, Answer { wear, ..Answer::default() });
+            }
             Message::Order(number, order) => self.duties.waiting.push_back((number, order)),
             Message::Answer(number, answer) => self.answered(number, *answer, actions),
             Message::Media(command) => self.flash.media.submit(command, now),
+            Message::Wear(news) => self.heard_of(news),
             Message::MediaDone(completion) => self.flash.foreign.push(completion),
             Message::Passed(number) if self.is_member() => self.answer_order(number, Answer::default()),
             Message::Passed(number) => self.answered(number, Answer::default(), actions),
@@ -92,7 +98,7 @@ impl<M: Divide> Shard<M> {
                     self.begin(Reply::Order(number), State::clone(&next), vec![step]);
                     return true;
                 }
-                Order::Status => unreachable!("answered at once"),
+                Order::Status | Order::Wear => unreachable!("answered at once"),
             }
         }
     }
@@ -101,6 +107,16 @@ impl<M: Divide> Shard<M> {
         let Alloc { name, id, isolation, places, record, moved } = alloc;
         let part = moved.unpack(&mut self.flash.media);
         self.flash.pool.attach(part);
+        if !self.flash.pool.are_free(&places) {
+            mark!("shard: vSSD chosen where something moved meanwhile");
+            let message = format!(
+                "vSSD \"{name}\": its room is being exchanged for even wear; ask again when that is done"
+            );
+            let refusal = Some(ControlError { kind: ControlErrorKind::Busy, message });
+            let record = Some(diecut_catalog::VssdRecord { number: id.0, ..record });
+            let returned = self.unused_channels();
+            return self.answer_order(number, Answer { refusal, record, returned, ..Answer::default() });
+        }
         let answer = match self.make_vssd(&name, id, isolation, &places, record.clone(), now) {
             Ok(record) => Answer { record: Some(record), ..Answer::default() },
             Err(error) => Answer {
@@ -131,7 +147,9 @@ impl<M: Divide> Shard<M> {
         last: Option<&Step>,
         refusal: Option<crate::control::ControlError>,
     ) {
-        let freed = refusal.is_none() && matches!(last, Some(Step::DeallocVssd { .. }));
+        self.tell_wear();
+        let frees = matches!(last, Some(Step::DeallocVssd { .. } | Step::ReturnChannels));
+        let freed = refusal.is_none() && frees;
         let returned = if freed { self.unused_channels() } else { None };
         let group = self.duties.left.take();
         self.answer_order(number, Answer { refusal, returned, group, ..Answer::default() });
@@ -160,9 +178,8 @@ impl<M: Divide> Shard<M> {
         for record in &own {
             self.flash.pool.set_share(VssdId(record.number), crate::execute::share_of(record), now);
         }
-        if self.shards == 1 {
-            self.flash.pool.begin_migration();
-        }
+        self.apply_wear();
+        self.flash.pool.begin_migration();
         self.phase = Phase::Ready;
         for event in self.take_early() {
             drive::Drive::handle(self, event, now, actions);

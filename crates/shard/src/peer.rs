@@ -3,11 +3,12 @@
 //! what is in them.
 
 use crate::control::{ControlError, Status};
+use crate::evenness::WearReport;
 use crate::plan::Step;
 use crate::relocation::{Group, MovedGroup};
 use diecut_catalog::{State, VssdRecord};
 use diecut_media::{Command, Completion, Divide};
-use diecut_vssd::{Isolation, Places, PoolPart, VssdId};
+use diecut_vssd::{Isolation, Places, PoolPart, VssdId, WearNews};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,6 +24,7 @@ impl fmt::Debug for ShardMessage {
             Message::Answer(number, answer) => write!(f, "answer {number}: {:?}", answer.refusal),
             Message::Media(command) => write!(f, "{command:?}"),
             Message::MediaDone(completion) => write!(f, "{completion:?}"),
+            Message::Wear(news) => write!(f, "{news:?}"),
             Message::Passed(number) => write!(f, "passed: order {number}"),
         }
     }
@@ -37,6 +39,8 @@ pub(crate) enum Message {
     Media(Command),
     /// Its answer.
     MediaDone(Completion),
+    /// To the first shard: what happened to even wear.
+    Wear(WearNews),
     /// All connections of a group that moves were sent, before this: the receiver, their new home, answers the order.
     Passed(u64),
 }
@@ -65,6 +69,8 @@ pub(crate) enum Order {
     Step(Step, Arc<State>),
     /// Say what exists.
     Status,
+    /// Say what you know of your dies.
+    Wear,
 }
 
 impl Order {
@@ -78,6 +84,7 @@ impl Order {
             Order::Arrive(..) => "arrive",
             Order::Step(..) => "step",
             Order::Status => "status",
+            Order::Wear => "wear",
         }
     }
 }
@@ -103,6 +110,8 @@ pub(crate) struct Answer {
     pub group: Option<Box<MovedGroup>>,
     /// Of [`Order::Status`].
     pub status: Option<Box<Status>>,
+    /// Of [`Order::Wear`].
+    pub wear: Option<WearReport>,
 }
 
 /// Channels on their way from shard to shard.
@@ -160,7 +169,7 @@ impl ShardMessage {
         match self.0 {
             Message::Order(_, order) => order.salvage(media),
             Message::Answer(_, answer) => answer.salvage(media),
-            Message::Media(_) | Message::MediaDone(_) | Message::Passed(_) => {}
+            Message::Wear(_) | Message::Media(_) | Message::MediaDone(_) | Message::Passed(_) => {}
         }
     }
 }

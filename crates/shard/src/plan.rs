@@ -34,6 +34,12 @@ pub(crate) enum Step {
     FlushStores,
     /// Gives the pool the settings of even wear.
     ApplyWear,
+    /// Looks at wear over all shards; what is due comes next.
+    LevelWear,
+    /// Everywhere: what lies on these pairs of dies changes places, where they are the shard's own. Done when that has begun.
+    Exchange(Vec<[u32; 2]>),
+    /// Everywhere: channels that nothing lies on any more go back to the first shard.
+    ReturnChannels,
     /// Brings a tenant, and all that is tied to it, to another shard: the next three steps.
     MoveTenant { tenant: String, shard: u16 },
     /// At the old home: waits until nothing of the group is under way, and takes it out.

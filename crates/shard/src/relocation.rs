@@ -19,6 +19,7 @@ use crate::control::{ControlError, ControlErrorKind};
 use crate::drive::ShardIndex;
 use crate::execute::{Progress, Running};
 use crate::flash::MovedStore;
+use crate::ledger::Tied;
 use crate::peer::{Message, Moved, Order, ShardMessage};
 use crate::plan::Step;
 use crate::shard::Shard;
@@ -28,8 +29,7 @@ use diecut_namespace::{MovedNamespace, StoreIndex};
 use diecut_nvme::QualifiedName;
 use diecut_target::{Home, SubsystemFigures};
 use diecut_units::{Time, mark, mutant};
-use diecut_vssd::VssdId;
-use std::collections::BTreeMap;
+use diecut_vssd::{VssdId, WearNews};
 
 /// Tenants that move together, and all that is theirs.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +40,19 @@ pub(crate) struct Group {
     pub channels: Vec<u16>,
     pub from: u16,
     pub to: u16,
+}
+
+impl Group {
+    /// What is tied together, on its way.
+    pub fn of(tied: Tied, from: u16, to: u16) -> Group {
+        Group {
+            tenants: tied.tenants.into_iter().collect(),
+            vssds: tied.vssds.into_iter().collect(),
+            channels: tied.channels.into_iter().collect(),
+            from,
+            to,
+        }
+    }
 }
 
 /// A group between two shards.
@@ -69,31 +82,26 @@ impl<M: Divide> Shard<M> {
             );
             return refuse(ControlErrorKind::Invalid, message);
         }
-        let tenants: BTreeMap<u32, String> =
-            self.state.vssds.values().map(|vssd| (vssd.number, vssd.tenant.clone())).collect();
+        let tenants = self.tenants_of_vssds();
         if !tenants.values().any(|owner| owner == tenant) {
             let message = format!("tenant \"{tenant}\" has no vSSD; its first one chooses its shard");
             return refuse(ControlErrorKind::Invalid, message);
         }
+        let start = Tied { tenants: [tenant.to_owned()].into(), ..Tied::default() };
+        let tied = self.ledger.tied_to(start, &tenants, self.flash.media.geometry());
+        // Who is on a visit stays where the administrator says.
+        self.evenness.forget_visits(&tied.channels);
         let from = self.ledger.home_of(tenant);
-        if from == shard {
-            return Progress::Done;
+        if from != shard {
+            running.steps.extend(self.moving_steps(Group::of(tied, from, shard)));
         }
-        let tied = self.ledger.tied_to(tenant, &tenants, self.flash.media.geometry());
-        let group = Group {
-            tenants: tied.tenants.into_iter().collect(),
-            vssds: tied.vssds.into_iter().collect(),
-            channels: tied.channels.into_iter().collect(),
-            from,
-            to: shard,
-        };
-        let passed = self.orders.number();
-        running.steps.extend([
-            Step::Leave(group.clone()),
-            Step::Arrive(group.clone()),
-            Step::Release(group, passed),
-        ]);
         Progress::Done
+    }
+
+    /// What moves a group.
+    pub(crate) fn moving_steps(&mut self, group: Group) -> Vec<Step> {
+        let passed = self.orders.number();
+        vec![Step::Leave(group.clone()), Step::Arrive(group.clone()), Step::Release(group, passed)]
     }
 
     /// Subsystems of a group's tenants.
@@ -125,6 +133,17 @@ impl<M: Divide> Shard<M> {
                 );
                 return refuse(ControlErrorKind::Busy, message);
             }
+            // The first shard may not have heard of the last exchange when it named the group.
+            if !self.flash.pool.holds_just(&group.channels, &group.vssds) {
+                mark!("shard: move of a group that is being exchanged");
+                let message = format!(
+                    "tenant \"{}\" stays on shard {}: what it holds is being exchanged for even wear; try again",
+                    group.tenants.join("\", \""),
+                    group.from
+                );
+                return refuse(ControlErrorKind::Busy, message);
+            }
+            self.flash.pool.hold_migration(true);
             self.duties.leaving.clone_from(&group.vssds);
             subsystems.iter().for_each(|nqn| self.target.freeze(nqn));
         }
@@ -153,11 +172,22 @@ impl<M: Divide> Shard<M> {
             self.flash.take_store(store)
         };
         let stores = stores.into_iter().map(take).collect();
+        self.note_exchanges_elsewhere(channels);
         let part = self.flash.pool.detach(channels);
+        self.flash.pool.hold_migration(false);
         let moved = Moved::new(channels.clone(), part, &mut self.flash.media);
         self.duties.leaving.clear();
         self.duties.left = Some(Box::new(MovedGroup { moved, stores, namespaces, figures }));
         Progress::Done
+    }
+
+    /// The first shard keeps account of exchanges on channels that it gives away.
+    pub(crate) fn note_exchanges_elsewhere(&mut self, channels: &[u16]) {
+        if !self.is_member() {
+            for dies in self.flash.pool.exchanges_on(channels) {
+                self.flash.pool.heard_of(WearNews::Begun(dies));
+            }
+        }
     }
 
     /// Has a group put in at its new home.

@@ -6,6 +6,7 @@ use crate::admission::{
 use crate::blocks::Blocks;
 use crate::cost::{CostModel, CpuClock, Moment};
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
+use crate::evenness::Evenness;
 use crate::execute::{CONTROL_TOKEN_BIT, Control, Reply};
 use crate::flash::Flash;
 use crate::lead::Orders;
@@ -22,7 +23,8 @@ use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
 use diecut_units::{ProtectedMemory, ProtectedRegion, Time};
 use diecut_volume::CheckpointPace;
-use diecut_vssd::{Pool, PoolConfig, Share, VssdId};
+use diecut_vssd::{Places, Pool, PoolConfig, Share, VssdId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often one call of [`Drive::work`] goes round between target, namespaces and flash before it returns to the
@@ -120,6 +122,7 @@ pub struct Shard<M: Divide> {
     /// Of the first shard; others know the homes of tenants by it.
     pub(crate) ledger: Ledger,
     pub(crate) orders: Orders,
+    pub(crate) evenness: Evenness,
     pub(crate) duties: Duties,
     /// Orders that opening waits for.
     opening: Vec<u64>,
@@ -194,7 +197,7 @@ impl<M: Divide> Shard<M> {
         let protected = media.protected_memory();
         let journal_size_bytes = Pool::journal_size_bytes(&geometry, &config.pool);
         let mut failure = None;
-        let pool = match &protected {
+        let mut pool = match &protected {
             _ if is_member => Pool::empty_part(&media, config.pool.clone()),
             None if seat.shards > 1 => {
                 failure = Some(format!(
@@ -222,6 +225,9 @@ impl<M: Divide> Shard<M> {
                 })
             }
         };
+        if seat.shards > 1 {
+            pool.follow();
+        }
         let dies: Vec<_> =
             (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
         let catalog = Shard::new_catalog(&mut media, &dies, is_member, now);
@@ -261,6 +267,7 @@ impl<M: Divide> Shard<M> {
             shards: seat.shards,
             ledger: Ledger::new(seat.shards, geometry.channels),
             orders: Orders::default(),
+            evenness: Evenness::default(),
             duties: Duties::default(),
             opening: Vec::new(),
             outgoing: Vec::new(),
@@ -461,6 +468,17 @@ impl<M: Divide> Shard<M> {
         &mut self.flash.media
     }
 
+    /// Where each vSSD lies, and on which shard, by number: what the first shard of a server knows. For checkers.
+    pub fn account(&self) -> BTreeMap<u32, (u16, Places)> {
+        let held = self.ledger.vssds.iter();
+        held.map(|(number, held)| (*number, (held.shard, held.places.clone()))).collect()
+    }
+
+    /// Whether something is being carried out for administrators, or for even wear over several shards.
+    pub fn is_administering(&self) -> bool {
+        !self.control.is_idle() || self.evenness.has_work()
+    }
+
     /// The pool, for checkers and reports.
     pub fn pool(&self) -> &Pool {
         &self.flash.pool
@@ -625,6 +643,7 @@ impl<M: Divide> Drive for Shard<M> {
             self.admit(&mut budget, now);
             self.blocks.admit(&mut self.flash, now);
             self.flash.run(now);
+            self.tell_wear();
             self.blocks.complete(&mut self.flash);
             let admission = &mut self.admission;
             self.flash.take_room_changes(|store, has_room| admission.hold(TenantIndex(store.0), !has_room));
@@ -655,7 +674,7 @@ impl<M: Divide> Drive for Shard<M> {
                 self.work_control(now, actions);
             } else if self.phase != Phase::Ready {
                 self.open_further(now, actions);
-            } else if !self.control.is_idle() {
+            } else if !self.control.is_idle() || self.evenness.has_work() {
                 self.work_control(now, actions);
             }
             self.sort_actions(actions);

@@ -77,7 +77,8 @@ impl<M: Divide> Shard<M> {
         let geometry = *self.flash.media.geometry();
         let per_channel = u32::from(geometry.dies_per_channel);
         let (settings, migration) = (pool.wear_config(), pool.migration_status());
-        let [channel_threshold_erases, die_threshold_erases] = pool.wear_thresholds();
+        let thresholds = self.evenness.thresholds_erases.unwrap_or(pool.wear_thresholds());
+        let [channel_threshold_erases, die_threshold_erases] = thresholds;
         let owns = |die: u32| self.flash.media.owns((die / per_channel) as u16);
         let wear = |die: u32| if owns(die) { pool.die_wear(die) } else { DieWear::default() };
         let channels = 0..u32::from(geometry.channels);
@@ -137,6 +138,7 @@ impl<M: Divide> Shard<M> {
             rule,
             ..own
         };
+        self.evenness.thresholds_erases = None;
         self.flash.pool.set_wear(wear);
         self.flash.pool.pause_migration(said.paused.unwrap_or(false));
     }
@@ -241,6 +243,10 @@ impl Status {
                 *own = (own.0 + theirs.0, own.1 + theirs.1);
             }
             wear.exchanges.extend(theirs.exchanges);
+            wear.waiting += theirs.waiting;
+            wear.finished += theirs.finished;
+            wear.moved_blocks += theirs.moved_blocks;
+            wear.lost_pages += theirs.lost_pages;
         }
         self.vssds.extend(other.vssds);
         self.vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));

@@ -283,3 +283,185 @@ fn an_application_keeps_its_tenant_where_it_is() {
     assert!(matches!(elsewhere, BlockAction::Elsewhere { to, .. } if to.0 == 1), "{elsewhere:?}");
     assert!(matches!(attach(&mut herd, 1, 2), BlockAction::Attached { .. }));
 }
+
+fn wear_after(channel_threshold_erases: u64) -> ControlRequest {
+    ControlRequest::SetWear(WearChange {
+        channel_threshold_erases: Some(channel_threshold_erases),
+        die_threshold_erases: Some(channel_threshold_erases / 2),
+        rate_bytes_per_second: Some(0),
+        ..WearChange::default()
+    })
+}
+
+/// Waits until nothing is exchanged, nobody is on the way, and all are home.
+fn rest(herd: &mut Herd) {
+    for _ in 0..1_000_000 {
+        herd.step();
+        let quiet = |shard: &diecut_shard::Shard<diecut_emulator::Device>| {
+            !shard.pool().is_migrating() && !shard.is_administering()
+        };
+        if herd.is_silent() && herd.shards.iter().all(quiet) {
+            return;
+        }
+    }
+    panic!("exchanges never end");
+}
+
+/// What a channel was erased, in order.
+fn erases(herd: &mut Herd) -> Vec<u64> {
+    herd.status().devices[0].wear.erases_by_cause.iter().map(|causes| causes.iter().sum()).collect()
+}
+
+/// Goal: a device ages evenly whatever shards its channels are divided among. Method: four tenants hold all four channels,
+/// two on each shard, and one of them writes; what is quiet visits the writer's shard when its channel is the target, and
+/// goes home again. Hosts check what they were promised all the time; the server dies twice.
+#[test]
+fn wear_is_even_over_shards_and_visitors_go_home() {
+    let names = ["a", "b", "c", "d"];
+    let mut herd = Herd::new(device(11), 2, 11, Time::ZERO);
+    for name in names {
+        herd.add_tenant(name, Isolation::Channel, 0);
+    }
+    herd.done(wear_after(32));
+    let mut hosts: Vec<Host> = names.iter().zip(1..).map(|(name, number)| Host::new(name, number)).collect();
+    run(&mut herd, &mut hosts, 20);
+    let (mut exchanged, mut visits) = (0, 0);
+    for life in 0..3 {
+        let homes = |herd: &mut Herd| names.map(|name| herd.home(&format!("vssd-{name}")));
+        rest(&mut herd);
+        let before = homes(&mut herd);
+        assert_eq!(before.iter().sum::<usize>(), 2, "two tenants on each shard: {before:?}");
+        for _ in 0..8 {
+            // At full speed a writer is far ahead before its content has moved: what is tested here is where it goes.
+            run(&mut herd, &mut hosts[1..2], 1500);
+            visits += u32::from(homes(&mut herd) != before);
+            rest(&mut herd);
+            assert_eq!(homes(&mut herd), before, "visitors went home");
+        }
+        let account = herd.shards[0].account();
+        for (at, shard) in herd.shards.iter().enumerate() {
+            for id in shard.pool().vssd_ids() {
+                assert_eq!(account[&id.0], (at as u16, shard.pool().places_of(id)));
+            }
+        }
+        exchanged += herd.status().devices[0].wear.finished;
+        hosts.iter_mut().for_each(Host::server_died);
+        let (device, now) = herd.end(life == 1);
+        herd = Herd::new(device, 2, 12 + life, now);
+        run(&mut herd, &mut hosts, 20);
+    }
+    let erases = erases(&mut herd);
+    let (least, most) = (erases.iter().min().unwrap(), erases.iter().max().unwrap());
+    println!("{visits} visits, {exchanged} exchanges of dies; erases {erases:?}");
+    assert!(visits > 1 && exchanged > 12, "{visits} visits, {exchanged} exchanges of dies");
+    assert!(most - least < 100, "a threshold is 32: {erases:?}");
+}
+
+/// What nobody uses is exchanged like anything else: the channel is lent to the shard of the writer, and what the writer
+/// left comes back as a free one.
+#[test]
+fn a_free_channel_is_lent_and_comes_back() {
+    let mut herd = Herd::new(device(12), 2, 12, Time::ZERO);
+    herd.add_tenant("a", Isolation::Channel, 0);
+    herd.add_tenant("b", Isolation::Channel, 0);
+    herd.done(wear_after(32));
+    assert_eq!(herd.home("vssd-b"), 1);
+    let mut hosts = [Host::new("b", 1)];
+    for _ in 0..12 {
+        run(&mut herd, &mut hosts, 1500);
+        rest(&mut herd);
+        assert_eq!((herd.home("vssd-a"), herd.home("vssd-b")), (0, 1));
+        assert_eq!(herd.status().devices[0].free_channels, 2);
+    }
+    let worn = erases(&mut herd);
+    assert!(worn.iter().all(|erases| *erases > 40), "every channel was used: {worn:?}");
+    // Both free ones can be had by either shard.
+    herd.done(ControlRequest::CreateVssd(vssd("more", "a", Isolation::Channel, 2)));
+    assert_eq!(herd.home("vssd-more"), 0);
+    assert_eq!(herd.status().devices[0].free_channels, 0);
+    run(&mut herd, &mut hosts, 100);
+}
+
+/// Who is on a visit when an administrator moves it stays where it was moved to.
+#[test]
+fn an_administrator_ends_a_visit() {
+    let names = ["a", "b", "c", "d"];
+    let mut herd = Herd::new(device(13), 2, 13, Time::ZERO);
+    for name in names {
+        herd.add_tenant(name, Isolation::Channel, 0);
+    }
+    herd.done(wear_after(32));
+    let homes = |herd: &mut Herd| names.map(|name| herd.home(&format!("vssd-{name}")));
+    rest(&mut herd);
+    let before = homes(&mut herd);
+    let mut hosts = [Host::new("b", 1)];
+    let visitor = (0..100)
+        .find_map(|_| {
+            run(&mut herd, &mut hosts, 300);
+            let now = homes(&mut herd);
+            if now == before {
+                rest(&mut herd);
+            }
+            (0..4).find(|&at| now[at] != before[at])
+        })
+        .expect("somebody visits");
+    let (tenant, shard) = (names[visitor].to_owned(), 1 - before[visitor] as u16);
+    herd.done(ControlRequest::MoveTenant { tenant, shard });
+    herd.done(ControlRequest::SetWear(WearChange {
+        channel_threshold_erases: Some(0),
+        die_threshold_erases: Some(0),
+        ..WearChange::default()
+    }));
+    rest(&mut herd);
+    let after = homes(&mut herd);
+    assert_eq!(after[visitor], usize::from(shard), "{} stays: {before:?}, {after:?}", names[visitor]);
+}
+
+/// A die whose content is tied to nothing else is exchanged with one on another shard's channel, and each goes on with the
+/// shard of its channel then: shards keep as many tenants as they had.
+#[test]
+fn single_dies_change_shards_by_themselves() {
+    let mut herd = Herd::new(device(14), 2, 14, Time::ZERO);
+    let whole = ["w", "x"].map(|name| (name, Isolation::Channel));
+    let names = ["a", "b", "c", "d"];
+    for (name, isolation) in whole.into_iter().chain(names.map(|name| (name, Isolation::Die))) {
+        herd.add_tenant(name, isolation, 0);
+    }
+    let homes = |herd: &mut Herd| names.map(|name| herd.home(&format!("vssd-{name}")));
+    assert_eq!(homes(&mut herd), [0, 1, 0, 1], "a channel with two of them for each shard");
+    herd.done(wear_after(32));
+    let mut hosts = [Host::new("a", 1), Host::new("c", 2)];
+    let mut seen = std::collections::BTreeSet::new();
+    for round in 0..24 {
+        run(&mut herd, &mut hosts[round % 2..][..1], 1500);
+        rest(&mut herd);
+        let now = homes(&mut herd);
+        assert_eq!(now.iter().sum::<usize>(), 2, "two live on each shard: {now:?}");
+        seen.insert(now);
+    }
+    assert!(seen.len() > 1, "some changed their shard: {seen:?}");
+    run(&mut herd, &mut hosts, 200);
+}
+
+/// Content of a tenant that has more elsewhere on its channel does not change channels with a single die of another shard: the
+/// two shards' tenants would be tied for ever.
+#[test]
+fn dies_that_would_tie_two_shards_stay() {
+    let mut herd = Herd::new(device(15), 2, 15, Time::ZERO);
+    let tenants = [("w", Isolation::Channel), ("x", Isolation::Channel), ("a", Isolation::Die)];
+    for (name, isolation) in tenants.into_iter().chain([("b", Isolation::Die)]) {
+        herd.add_tenant(name, isolation, 0);
+    }
+    herd.done(ControlRequest::CreateVssd(vssd("more", "a", Isolation::Die, 0)));
+    herd.add_tenant("d", Isolation::Die, 0);
+    let homes = |herd: &mut Herd| ["a", "more", "b", "d"].map(|name| herd.home(&format!("vssd-{name}")));
+    assert_eq!(homes(&mut herd), [0, 0, 1, 1]);
+    herd.done(wear_after(32));
+    let mut hosts = [Host::new("a", 1)];
+    for _ in 0..16 {
+        run(&mut herd, &mut hosts, 1500);
+        rest(&mut herd);
+        assert_eq!(homes(&mut herd), [0, 0, 1, 1]);
+    }
+    assert!(herd.status().devices[0].wear.finished > 4);
+}

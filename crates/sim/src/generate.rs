@@ -70,6 +70,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let protected_memory = shape.protected_memory.unwrap_or(seed % 8 != 4);
     let system = SystemPlan {
         profile: shape.profile.clone(),
+        channels: None,
         content: if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags },
         protected_memory,
         // Half of those that could not acknowledge at once otherwise.
@@ -97,7 +98,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         plan.saturation = None;
         plan.system.leveling_erases = 2 + seed % 17;
     }
-    if shape.hosts && shape.shards && !shape.exchanges {
+    if shape.hosts && shape.shards {
         add_shards(&mut plan);
         if shape.changes {
             changes::add_moves(&mut plan, shape.faults);
@@ -125,11 +126,14 @@ fn add_controls(plan: &mut Plan) {
     }
 }
 
-/// Half of the servers have several shards in some of their lives. Several need protected memory.
+/// Half of the servers have several shards in some of their lives, half of these on a wider device. Several need protected
+/// memory.
 fn add_shards(plan: &mut Plan) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x7368_6172_6473);
     if plan.system.protected_memory && random.random_ratio(1, 2) {
         plan.system.shards = (0..3).map(|_| *pick(&mut random, &[1, 2, 2, 2, 3, 4])).collect();
+        // On two channels no more than two shards ever own something, and none is free.
+        plan.system.channels = random.random_ratio(1, 2).then_some(4);
     }
 }
 

@@ -342,6 +342,8 @@ impl Holdings {
             };
             (one.block, one.is_durable) = (Some(record.block), true);
             one.asked_units = record.written_pages.div_ceil(sizes.unit_pages);
+            // What a cut tore stays so, however often one looks.
+            let is_whole = is_whole && !one.is_torn;
             one.sure_units = if is_whole { one.asked_units } else { one.sure_units.min(one.asked_units) };
             // An append that nobody heard of may have failed.
             one.is_torn |= one.sure_units < one.asked_units;
@@ -442,6 +444,17 @@ mod test {
             lost.crash(crash, Some(SIZES));
             assert_eq!(lost.look(&[record(id, good - 1)], SIZES).len(), 1, "{crash:?}");
             assert_eq!(holdings.look(&[record(id, good)], SIZES), []);
+        }
+    }
+
+    /// Seed 714 on four channels: the application died once more, and looked again.
+    #[test]
+    fn what_a_cut_tore_is_not_whole_at_the_second_look() {
+        let (mut holdings, id) = holding(2);
+        holdings.crash(Crash::PowerCut, Some(SIZES));
+        for _ in 0..2 {
+            assert_eq!(holdings.look(&[record(id, 2)], SIZES), []);
+            assert!(!holdings.must_read(id, 0, 8, SIZES));
         }
     }
 

@@ -74,6 +74,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a connection reaches its home shard without what was agreed on it",
     },
     Mutant {
+        name: "shard: ends of exchanges are not told to the first shard",
+        system: "stack",
+        story: "who keeps account of all channels takes vSSDs to be where they were before an exchange on another shard",
+    },
+    Mutant {
         name: "target: aborted command goes on",
         system: "stack",
         story: "a command that the host was told is aborted is carried out",

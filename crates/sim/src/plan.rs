@@ -95,6 +95,9 @@ pub struct SaturatedFlow {
 pub struct SystemPlan {
     /// Name of the NAND profile.
     pub profile: String,
+    /// Channels of the device; where nothing says so, those of the profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<u16>,
     /// Content on the medium.
     pub content: ContentKind,
     /// Whether the medium has memory that survives a power cut.
@@ -114,7 +117,7 @@ pub struct SystemPlan {
     #[serde(default)]
     pub until_cleaned: bool,
     /// Erases of a channel's content that make a swap of channels due, half as many of a die; 0: none. So few that data moves again
-    /// and again. Only while the server has one shard.
+    /// and again.
     #[serde(default)]
     pub leveling_erases: u64,
     /// Shards of the server, in its first life and in those after it, from the front again when there are more. More than

@@ -174,11 +174,28 @@ impl Shards {
         let exchanges = |shard: &Shard<Device>| {
             let status = shard.pool().migration_status();
             !shard.pool().is_moving()
-                && (self.count() > 1
-                    || status.waiting == 0 && status.exchanges.iter().all(|(.., trouble)| trouble.is_some()))
+                && status.waiting == 0
+                && status.exchanges.iter().all(|(.., trouble)| trouble.is_some())
         };
-        self.shards.iter().all(|shard| shard.is_ready() && shard.media().is_idle() && exchanges(shard))
-            && self.queues.values().all(VecDeque::is_empty)
+        let rests = |shard: &Shard<Device>| {
+            shard.is_ready() && !shard.is_administering() && shard.media().is_idle() && exchanges(shard)
+        };
+        self.shards.iter().all(rests) && self.queues.values().all(VecDeque::is_empty)
+    }
+
+    /// Whether the first shard's account of what lies where, and who has it, is true; at rest.
+    pub fn check_account(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let account = self.lead().account();
+        for (at, shard) in self.shards.iter().enumerate() {
+            for id in shard.pool().vssd_ids() {
+                let (is, kept) = ((at as u16, shard.pool().places_of(id)), account.get(&id.0));
+                if kept != Some(&is) {
+                    wrong.push(format!("vSSD {} is at {is:?}, but the first shard knows {kept:?}", id.0));
+                }
+            }
+        }
+        wrong
     }
     /// Whether the medium has power.
     pub fn is_powered(&self) -> bool {

@@ -169,6 +169,7 @@ impl Stack {
     pub fn new(plan: &Plan) -> Result<Stack, String> {
         let mut profile = Profile::named(&plan.system.profile).map_err(|error| error.to_string())?;
         profile.geometry.blocks_per_plane = BLOCKS_PER_PLANE;
+        profile.geometry.channels = plan.system.channels.unwrap_or(profile.geometry.channels);
         profile.protected_memory_bytes = if plan.system.protected_memory { 4 << 20 } else { 0 };
         let backing = match plan.system.content {
             ContentKind::Bytes => Backing::Memory,
@@ -614,6 +615,9 @@ impl System for Stack {
             if one.total() - journal < seen {
                 wrong.push(format!("die {number} was erased {seen} times, but {one:?} are known"));
             }
+        }
+        if self.is_at_rest() {
+            wrong.extend(self.shards().check_account());
         }
         // In a journal on flash the causes are as old as its last generation.
         let done = self.exchanged();

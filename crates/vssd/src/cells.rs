@@ -174,10 +174,6 @@ impl Cells {
         });
     }
 
-    pub fn is_divided(&self) -> bool {
-        matches!(self, Cells::Divided(_))
-    }
-
     fn divided(&mut self) -> &mut Divided {
         match self {
             Cells::Divided(divided) => divided,
@@ -192,6 +188,13 @@ impl Cells {
     pub fn put_channel(&mut self, channel: u16, cells: ChannelCells) {
         let place = &mut self.divided().channels[usize::from(channel)];
         assert!(place.replace(cells).is_none(), "channel {channel} is held once");
+    }
+
+    pub fn holds_channel(&self, channel: u16) -> bool {
+        match self {
+            Cells::Whole(_) => true,
+            Cells::Divided(divided) => divided.channels[usize::from(channel)].is_some(),
+        }
     }
 
     pub fn take_slot(&mut self, slot: usize) -> ProtectedRegion {

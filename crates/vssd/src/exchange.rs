@@ -15,11 +15,12 @@
 //! A block that moves within a die (`inside.rs`) is an exchange of that die with itself: one copy, and of the steps the second.
 //!
 //! Blocks that were set aside (`recovery`, `check`) stay where they are: what they hold is not certain. Dies whose reserve
-//! is used up, and dies with units of one vSSD on both, are not exchanged. A pool that shares a device with others does not
-//! begin an exchange, nor go on with one.
+//! is used up, and dies with units of one vSSD on both, are not exchanged. A pool that shares a device with others exchanges
+//! what lies on its own channels, and leaves it to one that sees all dies what is exchanged ([`Pool::follow`]).
 
 use crate::block::State;
 use crate::copy::Copy;
+use crate::moving::WearNews;
 use crate::pool::Pool;
 use crate::resources::DieUse;
 use crate::table::{
@@ -85,11 +86,9 @@ pub enum ExchangeError {
     /// Blocks that belong together must not meet on one die.
     #[error("vSSD {0} lies on both dies")]
     OneVssd(u32),
-    /// Several pools own parts of the device.
-    #[error(
-        "the device is divided among shards, which exchange nothing so far; start the server with one shard"
-    )]
-    Divided,
+    /// Another shard's pool has it.
+    #[error("die {0} is another shard's")]
+    Elsewhere(u32),
 }
 
 impl Pool {
@@ -98,11 +97,11 @@ impl Pool {
     /// # Errors
     /// Says why not.
     pub fn can_exchange(&self, dies: [u32; 2]) -> Result<(), ExchangeError> {
-        if self.is_divided() {
-            return Err(ExchangeError::Divided);
-        }
         if dies[0] == dies[1] || dies.iter().any(|&die| die >= self.geometry.dies()) {
             return Err(ExchangeError::NotTwoDies);
+        }
+        if let Some(&die) = dies.iter().find(|&&die| !self.owns_die(die)) {
+            return Err(ExchangeError::Elsewhere(die));
         }
         for die in dies {
             if self.is_worn(die) {
@@ -128,15 +127,17 @@ impl Pool {
             || self.dies[die as usize].retired >= self.reserve_blocks.max(1)
     }
 
-    /// Whether the device is divided among pools.
-    pub fn is_divided(&self) -> bool {
-        self.table.as_ref().is_some_and(BlockTable::is_divided)
+    /// Whether a die is this pool's: of a divided device, its channel is one pool's.
+    pub fn owns_die(&self, die: u32) -> bool {
+        let channel = self.geometry.die_at(die).channel.0;
+        self.table.as_ref().is_none_or(|table| table.holds_channel(channel))
     }
 
     /// Step 1.
     pub(crate) fn begin_exchange(&mut self, dies: [u32; 2]) {
         mark!("vssd: exchange begun");
         self.migration.exchanges.push(Exchange::new(dies));
+        self.migration.news.push(WearNews::Begun(dies));
         self.write_exchange(dies, Some(ExchangePhase::UnderWay));
         for at in 0..self.vssds.len() {
             if self.aim(at, dies) {
@@ -203,6 +204,8 @@ impl Pool {
         self.resources.dies.swap(dies[0] as usize, dies[1] as usize);
         self.heat_moved(dies);
         self.write_exchange(dies, None);
+        self.migration.news.push(WearNews::Finished(dies));
+        self.elsewhere.retain(|other| *other != dies);
         self.migration.finished += 1;
     }
 
@@ -374,7 +377,7 @@ impl Pool {
                     begun = true;
                 }
                 Err(_) if self.will_be_free(dies) => self.migration.waiting.push_back(dies),
-                Err(_) => {}
+                Err(_) => self.migration.news.push(WearNews::Dropped(dies)),
             }
         }
         if begun {

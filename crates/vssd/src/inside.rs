@@ -30,7 +30,8 @@ impl Pool {
     pub(crate) fn look_inside(&mut self) {
         let die = self.geometry.dies() - self.migration.dies_to_look_into;
         // A die that went would be tried for ever: each try counts an erase, which has wear looked at again.
-        let busy = self.dies[die as usize].is_offline
+        let busy = !self.owns_die(die)
+            || self.dies[die as usize].is_offline
             || self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
         let found =
             if busy { None } else { self.inside_gap_erases().and_then(|gap| self.cold_block(die, gap)) };

@@ -1,10 +1,13 @@
 //! Even wear in a pool: when something is exchanged, and what people may see and change of it.
 
-use crate::exchange::ExchangeError;
-use crate::policy::{Chosen, DieLayout, PlaceView, choose_exchanges, look_after_erases};
+use crate::exchange::{Exchange, ExchangeError};
+use crate::moving::WearNews;
+use crate::policy::{
+    Chosen, DieLayout, Holding, PlaceView, are_apart, choose_exchanges, is_broken, look_after_erases,
+};
 use crate::pool::Pool;
-use crate::tenancy::{Unit, Vssd};
-use crate::{Isolation, UnitIndex, WearConfig};
+use crate::tenancy::Vssd;
+use crate::{UnitIndex, WearConfig};
 use diecut_media::Media;
 use diecut_units::{Time, mark};
 
@@ -39,6 +42,16 @@ impl Pool {
         }
         self.migration.waiting.push_back([one, other]);
         Ok(())
+    }
+
+    /// What happened to even wear since the last call, in order.
+    pub fn take_wear_news(&mut self) -> impl Iterator<Item = WearNews> + '_ {
+        self.migration.news.drain(..)
+    }
+
+    /// Begins no pair of blocks while channels are about to leave, or goes on. Other than a pause nobody sees it.
+    pub fn hold_migration(&mut self, held: bool) {
+        self.migration.is_held = held;
     }
 
     /// Stops after the pair of blocks under way, or goes on.
@@ -88,7 +101,11 @@ impl Pool {
             self.unlooked_erases = 0;
             self.end_windows(now);
             self.renew_thresholds();
-            self.choose_exchanges();
+            if self.follows {
+                self.migration.news.push(WearNews::Due);
+            } else {
+                self.choose_exchanges();
+            }
             if self.inside_gap_erases().is_some() {
                 self.migration.dies_to_look_into = self.geometry.dies();
             }
@@ -99,14 +116,40 @@ impl Pool {
         self.migrate(now, media);
     }
 
-    /// Whether wear may be looked at: one swap after the other, and never while somebody else holds channels.
+    /// From now on somebody who sees all dies of the device says what is exchanged: this pool has some of them only.
+    pub fn follow(&mut self) {
+        self.follows = true;
+    }
+
+    /// What is known of each die now, in order, and whether exchanges of them wait or go on.
+    pub fn wear_report(&mut self, now: Time) -> (Vec<PlaceView>, bool) {
+        self.end_windows(now);
+        let goes_on = |one: &Exchange| !one.is_inside() && one.trouble.is_none();
+        let busy = self.migration.exchanges.iter().any(goes_on) || !self.migration.waiting.is_empty();
+        (self.die_views(), busy)
+    }
+
+    /// Puts exchanges in line that somebody else chose, those of dies that are this pool's.
+    pub fn exchange_chosen(&mut self, pairs: &[[u32; 2]]) {
+        self.note_chosen();
+        let own = pairs.iter().filter(|dies| dies.iter().all(|&die| self.owns_die(die)));
+        let own: Vec<[u32; 2]> = own.copied().collect();
+        self.migration.waiting.extend(own);
+    }
+
+    /// Whether exchanges wait for their begin.
+    pub fn has_waiting_exchanges(&self) -> bool {
+        !self.migration.waiting.is_empty()
+    }
+
+    /// Whether wear may be looked at: one swap after the other.
     fn is_level_due(&self) -> bool {
         let migration = &self.migration;
         migration.is_started
             && !migration.paused
+            && !migration.is_held
             && migration.waiting.is_empty()
             && migration.exchanges.iter().all(|one| one.trouble.is_some())
-            && !self.is_divided()
     }
 
     /// An erase was counted: looks at wear again when enough of them were.
@@ -119,11 +162,13 @@ impl Pool {
     /// What is known of each die, in order.
     pub fn die_views(&self) -> Vec<PlaceView> {
         let rule = self.config.wear.rule;
-        let busy = |die: u32| self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
+        // A block that moves inside its die is no more than a moment in the way.
+        let busy =
+            |die: u32| self.migration.exchanges.iter().any(|one| !one.is_inside() && one.dies.contains(&die));
         let mut views: Vec<PlaceView> = (0..self.geometry.dies())
             .map(|die| PlaceView {
                 wear: self.die_wear(die).total(),
-                is_able: !self.is_worn(die) && !busy(die),
+                is_able: self.owns_die(die) && !self.is_worn(die) && !busy(die),
                 ..PlaceView::default()
             })
             .collect();
@@ -141,14 +186,13 @@ impl Pool {
         let rule = self.config.wear.rule;
         let dies = self.die_views();
         let layout = DieLayout::of(&self.geometry);
-        let on = |unit: &Unit, channel: usize| layout.channel_of(unit.place.die as usize) == channel;
-        let holds = |vssd: &Vssd, channel: usize| vssd.units.iter().any(|unit| on(unit, channel));
-        let apart =
-            |one: usize, other: usize| !self.vssds.iter().any(|vssd| holds(vssd, one) && holds(vssd, other));
-        let broken = |channel: usize| {
-            let mut holders = self.vssds.iter().filter(|vssd| holds(vssd, channel)).peekable();
-            holders.peek().is_some() && !holders.any(|vssd| vssd.isolation == Isolation::Channel)
+        let held = |vssd: &Vssd| Holding {
+            dies: vssd.units.iter().map(|unit| unit.place.die).collect(),
+            isolation: vssd.isolation,
         };
+        let holdings: Vec<Holding> = self.vssds.iter().map(held).collect();
+        let apart = |one: usize, other: usize| are_apart(&holdings, &layout, one, other);
+        let broken = |channel: usize| is_broken(&holdings, &layout, channel);
         let can = |one: usize, other: usize| self.can_exchange([one as u32, other as u32]).is_ok();
         let Some(chosen) = choose_exchanges(rule, self.thresholds, &layout, &dies, apart, broken, can) else {
             return;
@@ -156,10 +200,15 @@ impl Pool {
         if matches!(chosen, Chosen::Channels(_)) {
             mark!("vssd: channel swap due");
         }
-        if rule.clears_all() {
+        self.note_chosen();
+        self.migration.waiting.extend(chosen.into_dies());
+    }
+
+    /// Something was chosen; there are rules by which all counters begin anew then.
+    fn note_chosen(&mut self) {
+        if self.config.wear.rule.clears_all() {
             self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units).for_each(|unit| unit.heat.moved());
         }
-        self.migration.waiting.extend(chosen.into_dies());
     }
 
     /// Changes the settings of even wear; see [`WearConfig`].
@@ -173,7 +222,9 @@ impl Pool {
     /// The thresholds follow the device's age, where they do.
     pub(crate) fn renew_thresholds(&mut self) {
         let layout = DieLayout::of(&self.geometry);
-        let average_cycles = layout.average_cycles(self.dies.iter().map(|die| die.wear.total()));
+        // Of the dies of another shard this pool knows what they were when they left.
+        let own = (0..self.geometry.dies()).filter(|&die| self.owns_die(die));
+        let average_cycles = layout.average_cycles(own.map(|die| self.dies[die as usize].wear.total()));
         self.thresholds = self.config.wear.thresholds(&layout, average_cycles);
     }
 

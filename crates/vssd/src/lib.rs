@@ -59,12 +59,12 @@ mod wear;
 pub use config::{DieCosts, PoolConfig, WearConfig};
 pub use exchange::ExchangeError;
 pub use level::MigrationStatus;
-pub use moving::CopyWork;
+pub use moving::{CopyWork, WearNews};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use part::{Places, PoolPart};
 pub use policy::{
-    Chosen, DieLayout, PlaceView, SwapRule, choose_exchanges, choose_swap, look_after_erases, pair_dies,
-    threshold_by_age, threshold_erases,
+    Chosen, DieLayout, Holding, PlaceView, SwapRule, are_apart, choose_exchanges, choose_swap, is_broken,
+    look_after_erases, pair_dies, threshold_by_age, threshold_erases,
 };
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use recovery::{QuarantineReason, Quarantined};

@@ -36,7 +36,11 @@ pub(crate) struct Migration {
     pub exchanges: Vec<Exchange>,
     /// Dies to exchange next; not durable.
     pub waiting: VecDeque<[u32; 2]>,
+    /// For whoever keeps account of all channels.
+    pub news: Vec<WearNews>,
     pub paused: bool,
+    /// No pair is begun while channels are about to leave.
+    pub is_held: bool,
     pub rate_bytes_per_second: u64,
     paid_until: Time,
     /// Something was given up; there is work at once.
@@ -65,6 +69,19 @@ pub struct CopyWork {
     pub erases: u64,
 }
 
+/// What happened to even wear, for whoever keeps account of all channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WearNews {
+    /// So much was erased that something may be due; only where somebody else chooses ([`Pool::follow`]).
+    Due,
+    /// What lies on each of them is on its way to the other.
+    Begun([u32; 2]),
+    /// They have changed places.
+    Finished([u32; 2]),
+    /// They were to change places, and cannot any more.
+    Dropped([u32; 2]),
+}
+
 pub(crate) const NO_BLOCK: u32 = u32::MAX;
 /// How long an exchange rests when nothing can move. A choice: short beside the copy of a block.
 const LOOK_AGAIN: Span = Span::from_millis(1);
@@ -77,7 +94,9 @@ impl Migration {
         Migration {
             exchanges: Vec::new(),
             waiting: VecDeque::new(),
+            news: Vec::new(),
             paused: false,
+            is_held: false,
             rate_bytes_per_second,
             paid_until: Time::ZERO,
             has_void: false,
@@ -191,7 +210,7 @@ impl Pool {
 
     /// Whether no pair of blocks is begun at all.
     fn is_held_up(&self) -> bool {
-        self.migration.paused || self.is_divided() || self.is_journal_lost()
+        self.migration.paused || self.migration.is_held || self.is_journal_lost()
     }
 
     fn take_further<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) -> Step {

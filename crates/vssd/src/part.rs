@@ -8,6 +8,7 @@ use crate::arbiter::Die;
 use crate::block::{Block, State};
 use crate::cells::ChannelCells;
 use crate::exchange::Exchange;
+use crate::moving::WearNews;
 use crate::pool::Pool;
 use crate::recovery::VSSD_NUMBERS_MAX;
 use crate::resources::{DieUse, UnitPlace};
@@ -15,7 +16,7 @@ use crate::table::BlockTable;
 use crate::tenancy::Vssd;
 use crate::{AllocError, Isolation, PoolConfig, VssdId};
 use diecut_media::Media;
-use diecut_units::{Geometry, ProtectedRegion, mark};
+use diecut_units::{Geometry, ProtectedRegion, Time, mark};
 use std::collections::{BTreeSet, BinaryHeap};
 
 /// Where a vSSD lies, or will.
@@ -27,6 +28,28 @@ pub struct Places {
 }
 
 impl Places {
+    /// What became of them by an exchange.
+    pub fn heard_of(&mut self, news: WearNews) {
+        let of = |dies: [u32; 2], die: u32| dies.iter().position(|&one| one == die).map(|at| dies[1 - at]);
+        match news {
+            WearNews::Begun(dies) => {
+                self.targets.extend(self.units.iter().filter_map(|place| of(dies, place.die)));
+            }
+            WearNews::Finished(dies) => {
+                self.targets.retain(|&die| of(dies, die).is_none());
+                for place in &mut self.units {
+                    place.die = of(dies, place.die).unwrap_or(place.die);
+                }
+            }
+            WearNews::Due | WearNews::Dropped(_) => {}
+        }
+    }
+
+    /// Dies that it lies on.
+    pub fn dies(&self) -> impl Iterator<Item = u32> + '_ {
+        self.units.iter().map(|place| place.die)
+    }
+
     /// Channels, each once, in order.
     pub fn channels(&self, geometry: &Geometry) -> BTreeSet<u16> {
         let dies = self.units.iter().map(|place| place.die).chain(self.targets.iter().copied());
@@ -50,6 +73,8 @@ pub struct PoolPart {
     slots: Vec<(usize, ProtectedRegion)>,
     exchanges: Vec<Exchange>,
     sequence: u64,
+    /// When the present window of its averages ends.
+    window_end: Time,
 }
 
 impl Pool {
@@ -86,6 +111,7 @@ impl Pool {
             let begun = self.migration.exchanges.iter().filter(|one| !one.is_inside()).map(|one| &one.dies);
             begun
                 .chain(waiting)
+                .chain(&self.elsewhere)
                 .flatten()
                 .any(|&die| u32::from(self.geometry.die_at(die).channel.0) == channel)
         };
@@ -134,6 +160,50 @@ impl Pool {
     /// If the places are not free.
     pub fn reserve(&mut self, id: VssdId, places: &Places) {
         self.resources.take(id, &places.units).expect("chosen places are free");
+    }
+
+    /// Whether a vSSD can be made there now; places were chosen by a pool that may not have heard of the last exchange.
+    pub fn are_free(&self, places: &Places) -> bool {
+        let exchanged = |die: u32| self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
+        self.resources.are_free(&places.units)
+            && !places.channels(&self.geometry).iter().any(|&channel| self.dies_of(channel).any(exchanged))
+    }
+
+    fn dies_of(&self, channel: u16) -> std::ops::Range<u32> {
+        let per_channel = u32::from(self.geometry.dies_per_channel);
+        u32::from(channel) * per_channel..(u32::from(channel) + 1) * per_channel
+    }
+
+    /// Whether just these vSSDs lie on these channels, and nothing of them is on its way to others.
+    pub fn holds_just(&self, channels: &[u16], vssds: &[u32]) -> bool {
+        let lies = |die: u32| channels.contains(&self.geometry.die_at(die).channel.0);
+        self.vssds.iter().all(|vssd| {
+            let own = vssds.contains(&vssd.id.0);
+            vssd.units.iter().all(|unit| {
+                lies(unit.place.die) == own
+                    && unit.target.as_ref().is_none_or(|target| lies(target.die) == own)
+            })
+        })
+    }
+
+    /// Keeps account of an exchange in another pool.
+    pub fn heard_of(&mut self, news: WearNews) {
+        match news {
+            WearNews::Begun(dies) if !self.elsewhere.contains(&dies) => self.elsewhere.push(dies),
+            WearNews::Finished(dies) => {
+                self.elsewhere.retain(|other| *other != dies);
+                self.resources.dies.swap(dies[0] as usize, dies[1] as usize);
+            }
+            WearNews::Dropped(dies) => self.elsewhere.retain(|other| *other != dies),
+            WearNews::Begun(_) | WearNews::Due => {}
+        }
+    }
+
+    /// Exchanges under way of dies on these channels.
+    pub fn exchanges_on(&self, channels: &[u16]) -> Vec<[u32; 2]> {
+        let lies = |die: u32| channels.contains(&self.geometry.die_at(die).channel.0);
+        let exchanges = self.migration.exchanges.iter().filter(|one| !one.is_inside());
+        exchanges.map(|one| one.dies).filter(|dies| dies.iter().any(|&die| lies(die))).collect()
     }
 
     /// Gives back places of a vSSD that another pool held.
@@ -224,9 +294,11 @@ impl Pool {
             slots: Vec::new(),
             exchanges: Vec::new(),
             sequence: self.sequence,
+            window_end: self.window_end,
         };
-        assert!(!self.is_moving(), "nothing moves when channels change hands");
         let lies = |pool: &Pool, die: u32| channels.contains(&pool.geometry.die_at(die).channel.0);
+        let moves = |one: &Exchange| one.is_moving() && one.dies.iter().any(|&die| lies(self, die));
+        assert!(!self.migration.exchanges.iter().any(moves), "nothing moves on channels that change hands");
         let exchanges = std::mem::take(&mut self.migration.exchanges);
         let (leave, stay): (Vec<_>, Vec<_>) =
             exchanges.into_iter().partition(|one| one.dies.iter().any(|&die| lies(self, die)));
@@ -282,11 +354,28 @@ impl Pool {
         }
     }
 
+    /// Ends the windows of averages that were over in the one pool and not in the other: a pool ends them when it has a reason
+    /// to, and what arrives at one that had none for days is not days older for it.
+    fn align_windows(&mut self, part: &mut PoolPart) {
+        let window_ns = self.config.wear.window_ns.max(1);
+        let end = self.window_end.max(part.window_end);
+        let over = |since: Time| if since == Time::ZERO { 0 } else { (end.0 - since.0) / window_ns };
+        let own = (&mut self.vssds, over(self.window_end));
+        for (vssds, windows) in [own, (&mut part.vssds, over(part.window_end))] {
+            if windows > 0 {
+                let units = vssds.iter_mut().flat_map(|vssd| &mut vssd.units);
+                units.for_each(|unit| unit.heat.end_windows(windows));
+            }
+        }
+        self.window_end = end;
+    }
+
     /// Takes channels over, with the vSSDs on them.
     ///
     /// # Panics
     /// If this pool has them already.
-    pub fn attach(&mut self, part: PoolPart) {
+    pub fn attach(&mut self, mut part: PoolPart) {
+        self.align_windows(&mut part);
         let per_channel = usize::from(self.geometry.dies_per_channel);
         let per_die = self.geometry.erase_blocks_per_die() as usize;
         self.sequence = self.sequence.max(part.sequence);

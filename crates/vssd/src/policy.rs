@@ -15,6 +15,7 @@
 //! 0) to 2, at (100, 100, 100, 0) to 3, at (100, 100, 100, 100) nowhere, at (100, 100, 100, 200) to one of the others: no place is
 //! ever more than a threshold above the least worn one, and after K rounds max/avg is at most 1 + 1/K.
 
+use crate::Isolation;
 use diecut_units::Geometry;
 
 /// Which places are swapped.
@@ -239,6 +240,33 @@ impl DieLayout {
     }
 }
 
+/// What the decision knows of a vSSD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Dies that it lies on.
+    pub dies: Vec<u32>,
+    /// How it is isolated.
+    pub isolation: Isolation,
+}
+
+impl Holding {
+    /// Whether some of it lies on a channel.
+    pub fn lies_on(&self, layout: &DieLayout, channel: usize) -> bool {
+        self.dies.iter().any(|&die| layout.channel_of(die as usize) == channel)
+    }
+}
+
+/// Whether no vSSD lies on both channels.
+pub fn are_apart(holdings: &[Holding], layout: &DieLayout, one: usize, other: usize) -> bool {
+    !holdings.iter().any(|vssd| vssd.lies_on(layout, one) && vssd.lies_on(layout, other))
+}
+
+/// Whether a channel is held, and by nobody who holds whole channels.
+pub fn is_broken(holdings: &[Holding], layout: &DieLayout, channel: usize) -> bool {
+    let mut holders = holdings.iter().filter(|vssd| vssd.lies_on(layout, channel)).peekable();
+    holders.peek().is_some() && !holders.any(|vssd| vssd.isolation == Isolation::Channel)
+}
+
 /// Pairs of dies that change places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chosen {
@@ -265,8 +293,8 @@ pub fn look_after_erases(thresholds_erases: [u64; 2]) -> Option<u64> {
 }
 
 /// What is exchanged now, if anything is: all of the server's decision, by the thresholds in force of a channel and of a die (see
-/// [`crate::WearConfig::thresholds`]). `are_apart` says whether no vSSD lies on both channels;
-/// `is_broken` whether a channel is held by vSSDs none of which holds whole channels; `can_exchange` whether two dies can be.
+/// [`crate::WearConfig::thresholds`]). `are_apart` and `is_broken` are the functions of these names, or what is known otherwise;
+/// `can_exchange` says whether two dies can be.
 pub fn choose_exchanges(
     rule: SwapRule,
     thresholds_erases: [u64; 2],

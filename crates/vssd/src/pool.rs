@@ -59,6 +59,10 @@ pub struct Pool {
     pub(crate) window_end: Time,
     /// Erases were counted since wear was looked at.
     pub(crate) wear_changed: bool,
+    /// Somebody else chooses what is exchanged.
+    pub(crate) follows: bool,
+    /// Exchanges in other pools, by their dies, of whoever keeps account of all channels.
+    pub(crate) elsewhere: Vec<[u32; 2]>,
     /// How many of them.
     pub(crate) unlooked_erases: u64,
     /// Erases that make a swap of channels, or of dies, due now.
@@ -143,6 +147,8 @@ impl Pool {
             migration,
             window_end: Time::ZERO,
             wear_changed: false,
+            follows: false,
+            elsewhere: Vec::new(),
             unlooked_erases: 0,
             thresholds,
             own_oob: false,

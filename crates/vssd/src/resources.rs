@@ -315,6 +315,15 @@ impl Resources {
         places
     }
 
+    /// Whether places could be taken.
+    pub fn are_free(&self, places: &[UnitPlace]) -> bool {
+        places.iter().all(|place| match (place.soft_plane, &self.dies[place.die as usize]) {
+            (_, DieUse::Free) => true,
+            (Some(plane), DieUse::Cut(planes)) => planes[usize::from(plane)].is_none(),
+            _ => false,
+        })
+    }
+
     /// Takes places for a vSSD.
     ///
     /// # Errors

@@ -308,9 +308,9 @@ impl BlockTable {
         &mut self.cells
     }
 
-    /// Whether parts of it can be handed out.
-    pub fn is_divided(&self) -> bool {
-        self.cells.is_divided()
+    /// Whether it says what lies on a channel: of a divided device, one pool's table does.
+    pub fn holds_channel(&self, channel: u16) -> bool {
+        self.cells.holds_channel(channel)
     }
 
     /// The slot that a vSSD without one would take.

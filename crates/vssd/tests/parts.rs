@@ -14,12 +14,15 @@ struct Half {
 
 impl Half {
     fn settle(&mut self) -> Vec<(VssdId, SpaceCompletion)> {
+        self.settle_at(Time::ZERO)
+    }
+    fn settle_at(&mut self, now: Time) -> Vec<(VssdId, SpaceCompletion)> {
         let (mut media, mut done) = (Vec::new(), Vec::new());
         self.pool.take_ready(&mut done);
         while self.device.next_event() != Time::NEVER {
             self.device.advance(self.device.next_event(), &mut media);
             for completion in media.drain(..) {
-                self.pool.complete(completion, Time::ZERO, &mut self.device, &mut done);
+                self.pool.complete(completion, now, &mut self.device, &mut done);
             }
         }
         self.pool.check_invariants();
@@ -69,6 +72,56 @@ fn open(device: Device) -> Half {
     let size = Pool::journal_size_bytes(device.geometry(), &config);
     let pool = Pool::open(&device, config, memory.region(0..size)).unwrap();
     Half { pool, device }
+}
+
+/// A pool exchanges what its own dies hold, and no others; who keeps account of all of them hears of it, and gives back the
+/// right places afterwards.
+#[test]
+fn a_part_levels_itself_and_tells() {
+    let mut profile = Profile::named("tiny").unwrap();
+    profile.protected_memory_bytes = 4 << 20;
+    let options = Options { backing: Backing::Tags, pacing: Pacing::Unpaced, seed: 2, ..Options::default() };
+    let mut first = open(Device::create(&profile, options).unwrap());
+    let geometry = *first.device.geometry();
+    let a = first.pool.alloc_vssd(Isolation::Channel, 0, 1).unwrap();
+    let b = first.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+    let block = first.write(b, 0, 7);
+    let mut account = first.pool.places_of(b);
+    let channels: Vec<u16> = account.channels(&geometry).into_iter().collect();
+    let theirs = first.pool.places_of(a).channels(&geometry).into_iter().next().unwrap();
+    let device = first.device.empty_part();
+    let pool = Pool::empty_part(&device, config(&geometry));
+    let mut second = Half { pool, device };
+    first.give(&mut second, &channels);
+    second.pool.begin_migration();
+
+    let dies_of = |channel: u16| {
+        let first = u32::from(channel) * u32::from(geometry.dies_per_channel);
+        first..first + u32::from(geometry.dies_per_channel)
+    };
+    let own: Vec<u32> = channels.iter().flat_map(|&channel| dies_of(channel)).collect();
+    let foreign = dies_of(theirs).next().unwrap();
+    assert!(
+        matches!(second.pool.exchange_dies(own[0], foreign), Err(ExchangeError::Elsewhere(die)) if die == foreign)
+    );
+    let used = own.iter().copied().find(|&die| second.pool.die_views()[die as usize].is_able).unwrap();
+    let other = own.iter().copied().find(|&die| die != used).unwrap();
+    second.pool.exchange_dies(used, other).unwrap();
+    for step in 0..1000 {
+        // Copies rest where nothing can move, and keep to a rate.
+        let now = Time::ZERO + Span::from_millis(step);
+        second.pool.work(now, &mut second.device);
+        second.settle_at(now);
+    }
+    let news: Vec<WearNews> = second.pool.take_wear_news().collect();
+    let dies = [used, other];
+    assert_eq!(news, [WearNews::Begun(dies), WearNews::Finished(dies)]);
+    news.into_iter().for_each(|news| account.heard_of(news));
+    first.pool.heard_of(WearNews::Finished(dies));
+    assert_eq!(account, second.pool.places_of(b));
+    assert_eq!(second.read(b, block), 7);
+    second.pool.dealloc_vssd(b).unwrap();
+    first.pool.release(&account);
 }
 
 #[test]

@@ -318,6 +318,11 @@ impl Herd {
         }
     }
 
+    /// Whether nothing is under way between shards.
+    pub fn is_silent(&self) -> bool {
+        self.links.values().all(VecDeque::is_empty)
+    }
+
     /// Connections that hosts opened so far.
     pub fn streams_opened(&self) -> u64 {
         self.next_stream
