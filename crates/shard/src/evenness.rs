@@ -24,7 +24,9 @@ use crate::relocation::Group;
 use crate::shard::Shard;
 use diecut_media::Divide;
 use diecut_units::{Time, mark, mutant};
-use diecut_vssd::{Chosen, DieLayout, Holding, PlaceView, WearNews, are_apart, choose_exchanges, is_broken};
+use diecut_vssd::{
+    Chosen, DeviceAge, DieLayout, Holding, PlaceView, WearNews, are_apart, choose_exchanges, is_broken,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a shard knows of its dies.
@@ -252,7 +254,7 @@ impl<M: Divide> Shard<M> {
         });
         let holdings: Vec<Holding> = held.collect();
         let config = *self.flash.pool.wear_config();
-        let thresholds = config.thresholds(&layout, layout.average_cycles(dies.iter().map(|die| die.wear)));
+        let thresholds = config.thresholds(&layout, DeviceAge::of(&layout, &dies));
         let meeting = |one: usize, other: usize| [one as u16, other as u16];
         let is_refused =
             |meeting: Meeting| self.evenness.refused.get(&meeting).is_some_and(|times| *times > 1);

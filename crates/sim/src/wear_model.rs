@@ -10,7 +10,9 @@
 //! are held). Ideal is every good block at its endurance. What the model leaves out (data that lies still in a die, the time that
 //! a swap takes) is for page-level runs.
 
-use diecut_vssd::{DieLayout, Heat, PlaceView, SwapRule, WearConfig, choose_exchanges, look_after_erases};
+use diecut_vssd::{
+    DeviceAge, DieLayout, Heat, PlaceView, SwapRule, WearConfig, choose_exchanges, look_after_erases,
+};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -57,6 +59,11 @@ pub enum Load {
     One {
         /// Host erases of each tenant's content before.
         offset_erases: u64,
+    },
+    /// Only the first tenant until it erased so much, then all alike.
+    Stops {
+        /// Erases of the first tenant's content before.
+        after_erases: u64,
     },
     /// One tenant at a time, and the next one after so many erases.
     Changing {
@@ -109,13 +116,12 @@ pub struct Lifetime {
     pub channels: Vec<ChannelErases>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Die {
     host: u64,
     migration: u64,
-    /// Erases at which its reserve is used up, and at which it lost more.
-    worn_at: u64,
-    dead_at: u64,
+    /// Erases at which it loses a block, the first and the next ones, until it has lost more than its reserve.
+    loses_at: Vec<u64>,
     /// The tenant whose content lies here.
     tenant: usize,
     heat: Heat,
@@ -126,6 +132,20 @@ struct Die {
 impl Die {
     fn erases(&self) -> u64 {
         self.host + self.migration
+    }
+    /// Blocks it lost, of its reserve and one more.
+    fn lost_blocks(&self) -> usize {
+        self.loses_at.iter().take_while(|at| **at <= self.erases()).count()
+    }
+    fn dead_at(&self) -> u64 {
+        *self.loses_at.last().expect("a block after the reserve")
+    }
+    fn is_dead(&self) -> bool {
+        self.erases() >= self.dead_at()
+    }
+    /// Whether its reserve is used up.
+    fn is_worn(&self) -> bool {
+        self.lost_blocks() + 1 >= self.loses_at.len()
     }
 }
 
@@ -186,7 +206,7 @@ impl WearModel {
 
     /// The first threshold of a channel, in host erases.
     pub fn first_threshold_erases(&self) -> u64 {
-        self.wear.thresholds(&self.layout, 0)[0]
+        self.wear.thresholds(&self.layout, DeviceAge::default())[0]
     }
 
     /// Erases of all good blocks at their endurance.
@@ -217,8 +237,7 @@ impl WearModel {
             Die {
                 host: 0,
                 migration: 0,
-                worn_at: when(self.reserve_blocks_per_die - 1),
-                dead_at: when(self.reserve_blocks_per_die),
+                loses_at: (0..=self.reserve_blocks_per_die).map(when).collect(),
                 tenant: at / self.layout.dies_per_channel,
                 heat: Heat::default(),
                 credit: 0,
@@ -231,15 +250,14 @@ impl WearModel {
     /// Wears a device until it dies.
     pub fn live(&self, load: &Load) -> Lifetime {
         let (mut dies, ideal) = self.dies();
-        let even: u64 = dies.iter().map(|die| die.dead_at).sum();
+        let even: u64 = dies.iter().map(Die::dead_at).sum();
         let per_channel = self.layout.dies_per_channel;
         let mut weights = vec![0; self.channels];
         let (mut host_erases, mut swaps, mut window, mut next) = (0u64, 0u64, 0u64, 0usize);
         let mut samples: Vec<Sample> = Vec::new();
-        while dies.iter().all(|die| die.erases() < die.dead_at) {
+        while !dies.iter().any(Die::is_dead) {
             let views = self.views(&dies);
-            let average_cycles = self.layout.average_cycles(dies.iter().map(Die::erases));
-            let thresholds = self.wear.thresholds(&self.layout, average_cycles);
+            let thresholds = self.wear.thresholds(&self.layout, DeviceAge::of(&self.layout, &views));
             if let Some(pairs) = self.choose(&views, thresholds, &mut next) {
                 swaps += 1;
                 if self.wear.rule.clears_all() {
@@ -319,7 +337,8 @@ impl WearModel {
             Load::One { offset_erases } if host_erases < offset_erases * self.channels as u64 => {
                 weights.fill(1)
             }
-            Load::One { .. } => weights[0] = 1,
+            Load::Stops { after_erases } if host_erases >= *after_erases => weights.fill(1),
+            Load::One { .. } | Load::Stops { .. } => weights[0] = 1,
             Load::Changing { turn_erases } => {
                 weights[(host_erases / turn_erases) as usize % self.channels] = 1
             }
@@ -343,7 +362,8 @@ impl WearModel {
             rate: die.heat.rate_under(self.wear.rule),
             recent: die.heat.recent(),
             volume: die.heat.volume_erases,
-            is_able: die.erases() < die.worn_at,
+            reserve_lost_permille: ((die.lost_blocks() * 1000) / self.reserve_blocks_per_die) as u64,
+            is_able: !die.is_worn(),
         };
         dies.iter().map(view).collect()
     }
@@ -417,17 +437,38 @@ mod test {
             let imbalance = lives.iter().map(|life| life.imbalance_max).fold(1.0, f64::max);
             println!("{nominal} cycles: at least {least:.4} of ideal, swaps {share:.4}, {imbalance:.3}");
             // Each swap costs a cycle of two channels, whatever their endurance: with 1,000 cycles that is much.
-            let wanted = if nominal == 1000 { 0.91 } else { 0.96 };
-            assert!(least >= wanted && imbalance < 1.12, "{nominal}: {least} {imbalance}");
+            let wanted = match nominal {
+                1000 => 0.92,
+                3000 => 0.96,
+                _ => 0.98,
+            };
+            assert!(least >= wanted && imbalance <= 1.1, "{nominal}: {least} {imbalance}");
         }
     }
 
-    /// Blocks that differ: the reserve ends the life; leveling still reaches what even wear can.
+    /// Blocks that differ: the reserve ends the life, earlier than the server was told; leveling still reaches what even wear can,
+    /// for the blocks that fail first tell that the end is near. Without that it was 87 % at least.
     #[test]
     fn blocks_that_differ_die_with_their_reserve() {
-        let life = WearModel { endurance_spread_percent: 10.0, ..WearModel::cnex(3000) }.live(&ONE);
-        println!("{} {} {}", life.of_ideal, life.of_even_wear, life.imbalance_max);
-        assert!((0.7..0.8).contains(&life.of_ideal) && life.of_even_wear > 0.89, "{}", life.of_even_wear);
+        for (seed, permille) in [(1, 900), (2, 960), (3, 1000), (4, 1100)] {
+            let model = WearModel { endurance_spread_percent: 10.0, seed, ..WearModel::cnex(3000) };
+            let life = model.bearing_permille(permille).live(&ONE);
+            println!("{permille}: {} {} {}", life.of_ideal, life.of_even_wear, life.imbalance_max);
+            assert!((0.7..0.8).contains(&life.of_ideal) && life.of_even_wear > 0.92, "{}", life.of_even_wear);
+        }
+    }
+
+    /// A writer that stops leaves its place ahead, and what all write alike then never evens it out: a threshold above what a
+    /// quarter of the life allows left 1.16 times the average there.
+    #[test]
+    fn a_writer_that_stops_leaves_no_place_far_ahead() {
+        let model = WearModel::cnex(3000);
+        for eighths in [4, 7, 8, 12, 15, 31, 120, 1000] {
+            let after_erases = model.first_threshold_erases() * eighths / 8;
+            let life = model.live(&Load::Stops { after_erases });
+            println!("{eighths}: {} {}", life.of_ideal, life.imbalance_max);
+            assert!(life.of_ideal >= 0.96 && life.imbalance_max <= 1.1, "{eighths} eighths");
+        }
     }
 
     /// Whoever takes turns of about a threshold finds no channel that swaps made worse for the next one: with a rule that goes by

@@ -1,6 +1,6 @@
 //! What an administrator sets for a pool.
 
-use crate::policy::{DieLayout, SwapRule, threshold_by_age, threshold_erases};
+use crate::policy::{DeviceAge, DieLayout, SwapRule, threshold_by_age, threshold_erases};
 use crate::resources::{DiePlacement, LevelTable};
 
 /// What commands cost in die time; the scale on which shares are measured.
@@ -38,15 +38,13 @@ pub struct WearConfig {
 }
 
 impl WearConfig {
-    /// The thresholds in force, of a channel and of a die, on a device whose erase blocks were erased so many times in the
-    /// average.
-    pub fn thresholds(&self, layout: &DieLayout, average_cycles: u64) -> [u64; 2] {
+    /// The thresholds in force, of a channel and of a die, on a device of this age.
+    pub fn thresholds(&self, layout: &DieLayout, age: DeviceAge) -> [u64; 2] {
         let fixed = [self.channel_threshold_erases, self.die_threshold_erases];
         if !self.follow_age {
             return fixed;
         }
-        let cycles =
-            threshold_by_age(average_cycles, self.endurance_cycles.into(), self.delta_permille.into());
+        let cycles = threshold_by_age(age, self.endurance_cycles.into(), self.delta_permille.into());
         let die_erases = cycles * layout.blocks_per_die;
         let by_age = [die_erases * layout.dies_per_channel as u64, die_erases];
         [0, 1].map(|which| if fixed[which] == 0 { 0 } else { by_age[which] })

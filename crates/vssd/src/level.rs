@@ -3,9 +3,11 @@
 use crate::exchange::{Exchange, ExchangeError};
 use crate::moving::WearNews;
 use crate::policy::{
-    Chosen, DieLayout, Holding, PlaceView, are_apart, choose_exchanges, is_broken, look_after_erases,
+    Chosen, DeviceAge, DieLayout, Holding, PlaceView, are_apart, choose_exchanges, is_broken,
+    look_after_erases,
 };
 use crate::pool::Pool;
+use crate::resources::DieUse;
 use crate::tenancy::Vssd;
 use crate::{UnitIndex, WearConfig};
 use diecut_media::Media;
@@ -168,6 +170,7 @@ impl Pool {
         let mut views: Vec<PlaceView> = (0..self.geometry.dies())
             .map(|die| PlaceView {
                 wear: self.die_wear(die).total(),
+                reserve_lost_permille: self.reserve_lost_permille(die),
                 is_able: self.owns_die(die) && !self.is_worn(die) && !busy(die),
                 ..PlaceView::default()
             })
@@ -223,9 +226,16 @@ impl Pool {
     pub(crate) fn renew_thresholds(&mut self) {
         let layout = DieLayout::of(&self.geometry);
         // Of the dies of another shard this pool knows what they were when they left.
-        let own = (0..self.geometry.dies()).filter(|&die| self.owns_die(die));
-        let average_cycles = layout.average_cycles(own.map(|die| self.dies[die as usize].wear.total()));
-        self.thresholds = self.config.wear.thresholds(&layout, average_cycles);
+        let own = self.die_views().into_iter().zip(0..).filter(|(_, die)| self.owns_die(*die));
+        let own: Vec<PlaceView> = own.map(|(view, _)| view).collect();
+        self.thresholds = self.config.wear.thresholds(&layout, DeviceAge::of(&layout, &own));
+    }
+
+    /// How much of its reserve for blocks that go bad a die has lost, in thousandths; nothing of one that is not used.
+    fn reserve_lost_permille(&self, die: u32) -> u64 {
+        let reserve = u64::from(self.reserve_blocks.max(1));
+        let lost = u64::from(self.dies[die as usize].retired).min(reserve);
+        if self.resources.dies[die as usize] == DieUse::Dead { 0 } else { lost * 1000 / reserve }
     }
 
     /// The thresholds in force, of a channel and of a die; see [`WearConfig`].

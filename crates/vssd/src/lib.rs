@@ -63,8 +63,8 @@ pub use moving::{CopyWork, WearNews};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use part::{Places, PoolPart};
 pub use policy::{
-    Chosen, DieLayout, Holding, PlaceView, SwapRule, are_apart, choose_exchanges, choose_swap, is_broken,
-    look_after_erases, pair_dies, threshold_by_age, threshold_erases,
+    Chosen, DeviceAge, DieLayout, Holding, PlaceView, SwapRule, are_apart, choose_exchanges, choose_swap,
+    is_broken, look_after_erases, pair_dies, threshold_by_age, threshold_erases,
 };
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use recovery::{QuarantineReason, Quarantined};

@@ -46,6 +46,8 @@ pub struct PlaceView {
     pub recent: u64,
     /// Erases of its content since that moved here.
     pub volume: u64,
+    /// Part of its reserve for blocks that go bad that is used up, in thousandths.
+    pub reserve_lost_permille: u64,
     /// Whether it can take part: it answers, its reserve is not used up, nothing of it is being exchanged.
     pub is_able: bool,
 }
@@ -63,28 +65,59 @@ pub const fn threshold_erases(
         as u64
 }
 
-/// A threshold that follows the life of the device, in erases of each block: what keeps max/avg within 1 + delta from a quarter of
-/// the life on. Before that it comes down from a 24th of the life, for there is time to even out; then it grows with the
-/// average wear as delta allows, and shrinks towards the end, when what is left to even out is lost (DESIGN.md 8.8). Never less than 16
-/// cycles, for a swap costs one of both places. Delta is in thousandths. With 3,000 cycles and delta 0.1: 125 when new, 71 from 324 to
-/// 750 cycles, 142 at 1,500, 100 at 2,400 and 16 from 2,900 on.
-pub const fn threshold_by_age(average_cycles: u64, endurance_cycles: u64, delta_permille: u64) -> u64 {
+/// How old a device is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceAge {
+    /// Erases of an erase block on average.
+    pub average_cycles: u64,
+    /// Part of the reserve for blocks that go bad that is used up, over all dies, in thousandths.
+    pub reserve_lost_permille: u64,
+}
+
+impl DeviceAge {
+    /// That of a device with these dies.
+    pub fn of(layout: &DieLayout, dies: &[PlaceView]) -> DeviceAge {
+        let lost: u64 = dies.iter().map(|die| die.reserve_lost_permille).sum();
+        DeviceAge {
+            average_cycles: layout.average_cycles(dies.iter().map(|die| die.wear)),
+            reserve_lost_permille: lost / (dies.len() as u64).max(1),
+        }
+    }
+
+    /// Whether so many blocks failed that the others will soon: an eighth of the reserve. Where blocks differ as a normal
+    /// distribution does, that is a tenth before the end, and one die that fails early is less than that on most devices.
+    const fn is_failing(&self) -> bool {
+        self.reserve_lost_permille >= 125
+    }
+}
+
+/// A threshold that follows the age of the device, in erases of each block: what keeps max/avg within 1 + delta from a quarter of
+/// the life on, and costs the least life otherwise. Delta is in thousandths.
+///
+/// - Before a quarter it is what delta allows then: a place that is ahead, and then holds content of average rate, stays ahead.
+/// - It grows with the average wear as delta allows.
+/// - It comes down to the root of the endurance by nine tenths of it, for what is left to even out when the first place fails is
+///   lost, and what blocks bear is known to about a tenth; and as soon as blocks fail (DESIGN.md 8.8). Each round of swaps costs two
+///   cycles of every place, so a threshold of T costs 2 / T of all wear and at most T at the end: less than the root of twice the
+///   endurance costs more life than it saves.
+/// - It is never less than 16 cycles.
+///
+/// With 3,000 cycles and delta 0.1: 71 until 750 cycles, 142 at 1,500, 216 at 2,268, 54 from 2,592 on.
+pub const fn threshold_by_age(age: DeviceAge, endurance_cycles: u64, delta_permille: u64) -> u64 {
     const LEAST_CYCLES: u64 = 16;
     // A part below delta: wear is looked at from time to time only, and a swap itself wears.
-    let by_wear = average_cycles * delta_permille / 1050;
-    let least = endurance_cycles * delta_permille / 4200;
-    // A place that is far ahead early, and then holds content of average rate, is still ahead at a quarter of the life.
-    let young = (endurance_cycles / 4).saturating_sub(average_cycles) / 6;
-    let by_rest = endurance_cycles.saturating_sub(average_cycles) / 6;
+    let by_wear = age.average_cycles * delta_permille / 1050;
+    let young = endurance_cycles * delta_permille / 4200;
+    // By half of what is left: a place that is a threshold ahead is met by the others before that is over.
+    let by_rest = (endurance_cycles * 9 / 10).saturating_sub(age.average_cycles) / 2;
+    let last = endurance_cycles.isqrt();
+    let old = if age.is_failing() || by_rest < last { last } else { by_rest };
     let mut threshold = by_wear;
-    if threshold < least {
-        threshold = least;
-    }
     if threshold < young {
         threshold = young;
     }
-    if threshold > by_rest {
-        threshold = by_rest;
+    if threshold > old {
+        threshold = old;
     }
     if threshold > LEAST_CYCLES { threshold } else { LEAST_CYCLES }
 }
@@ -234,6 +267,8 @@ impl DieLayout {
             rate: dies.iter().map(|die| die.rate).sum(),
             recent: dies.iter().map(|die| die.recent).sum(),
             volume: dies.iter().map(|die| die.volume).sum(),
+            reserve_lost_permille: dies.iter().map(|die| die.reserve_lost_permille).sum::<u64>()
+                / dies.len() as u64,
             is_able: dies.iter().all(|die| die.is_able),
         };
         dies.chunks(self.dies_per_channel).map(sum).collect()
@@ -330,7 +365,7 @@ mod test {
 
     /// A place whose content does at present what it does on average.
     fn place(wear: u64, rate: u64, volume: u64) -> PlaceView {
-        PlaceView { wear, rate, recent: rate, volume, is_able: true }
+        PlaceView { wear, rate, recent: rate, volume, is_able: true, ..PlaceView::default() }
     }
     fn swap(places: &[PlaceView], rule: SwapRule) -> Option<(usize, usize)> {
         choose_swap(places, 100, rule, |_, _| true)
@@ -389,8 +424,12 @@ mod test {
 
     #[test]
     fn thresholds_follow_the_age() {
-        let at = |cycles| threshold_by_age(cycles, 3000, 100);
-        assert_eq!([0, 324, 750, 1500, 2400, 2904, 9000].map(at), [125, 71, 71, 142, 100, 16, 16]);
+        let age = |average_cycles| DeviceAge { average_cycles, reserve_lost_permille: 124 };
+        let at = |cycles| threshold_by_age(age(cycles), 3000, 100);
+        assert_eq!([0, 324, 750, 1500, 2268, 2400, 2904, 9000].map(at), [71, 71, 71, 142, 216, 150, 54, 54]);
+        let failing = DeviceAge { reserve_lost_permille: 125, ..age(1500) };
+        assert_eq!(threshold_by_age(failing, 3000, 100), 54, "blocks fail before they were expected to");
+        assert_eq!(threshold_by_age(age(90), 100, 100), 16);
     }
 
     #[test]

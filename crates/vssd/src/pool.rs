@@ -11,7 +11,7 @@ use crate::replay::Replay;
 use crate::resources::{DieUse, Resources};
 use crate::table::BlockTable;
 use crate::tenancy::Vssd;
-use crate::{BlockShape, DieLayout, LogicalBlock, PoolConfig, SpaceCompletion, SystemArea};
+use crate::{BlockShape, DeviceAge, DieLayout, LogicalBlock, PoolConfig, SpaceCompletion, SystemArea};
 use diecut_media::{Media, MediaToken};
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use std::cmp::Reverse;
@@ -120,7 +120,7 @@ impl Pool {
             content_mode: capabilities.content_mode,
         };
         let migration = Migration::new(config.wear.rate_bytes_per_second);
-        let thresholds = config.wear.thresholds(&DieLayout::of(&geometry), 0);
+        let thresholds = config.wear.thresholds(&DieLayout::of(&geometry), DeviceAge::default());
         Pool {
             geometry,
             shape,

@@ -284,13 +284,44 @@ fn a_young_device_swaps_early_where_the_threshold_follows_its_age() {
             assert_eq!((finished, thresholds), (0, [1_000_000, 0]));
         }
     }
-    // It comes down while the device is young, grows with its age then, and shrinks towards the end.
+    // It grows with the device's age, and shrinks towards the end.
     let wear = WearConfig { follow_age: true, die_threshold_erases: 1, ..WearConfig::default() };
     let mut geometry = *World::new(wear).device.geometry();
     geometry.blocks_per_plane = 1000;
-    let of_a_block =
-        |age| wear.thresholds(&DieLayout::of(&geometry), age)[1] / u64::from(geometry.erase_blocks_per_die());
-    assert_eq!([0, 750, 1500, 2999].map(of_a_block), [125, 71, 142, 16]);
+    let of_a_block = |average_cycles| {
+        let age = DeviceAge { average_cycles, ..DeviceAge::default() };
+        wear.thresholds(&DieLayout::of(&geometry), age)[1] / u64::from(geometry.erase_blocks_per_die())
+    };
+    assert_eq!([0, 750, 1500, 2999].map(of_a_block), [71, 71, 142, 54]);
+}
+
+/// Blocks that fail say that the device is older than its cycles: the threshold comes down to that of the end, and is there again
+/// after a restart.
+#[test]
+fn blocks_that_fail_bring_the_threshold_down() {
+    let mut world = World::new(WearConfig { die_threshold_erases: 1, ..WearConfig::default() });
+    let per_die = u64::from(world.device.geometry().erase_blocks_per_die());
+    let of_a_block = |pool: &Pool| pool.wear_thresholds()[1] / per_die;
+    assert_eq!(of_a_block(&world.pool), 71);
+    let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+    for die in 0..world.device.geometry().dies() as u16 {
+        let die = FaultyDie { channel: die / 2, die: die % 2 };
+        world.device.add_fault(Fault::Fail { die, kind: OperationKind::Erase, nth: 3 });
+    }
+    for round in 0..per_die * 2 {
+        let block = world.write(id, 0, round as u8);
+        world.run();
+        world.pool.space(id, &mut world.device, world.now).free(block).unwrap();
+        world.run();
+    }
+    world.pool.set_wear(*world.pool.wear_config());
+    assert_eq!(of_a_block(&world.pool), 54);
+    let World { device, pool, .. } = world;
+    drop(pool);
+    let config = PoolConfig::suited_to(device.geometry());
+    let size = Pool::journal_size_bytes(device.geometry(), &config);
+    let again = Pool::open(&device, config, device.protected_memory().unwrap().region(0..size)).unwrap();
+    assert_eq!(of_a_block(&again), 54);
 }
 
 /// Data that nobody writes again lies on young blocks until it moves; then all blocks of a die wear alike.

@@ -19,11 +19,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              (choose_exchanges of diecut-vssd with its averages and settings). Death: a die has lost more blocks than its \
              reserve. Ideal: every good block at its endurance. Bound: 1 + threshold / average wear + share of swaps. The worst of a \
              sweep: the writer begins at eight points of a threshold, or goes on to the next tenant after 1/8 to 25 \
-             thresholds, or to one that is drawn; blocks bear 90 to 110 % of what the server was told. The cleaner's write amplification is measured at \
+             thresholds, or to one that is drawn, or stops and all write alike; blocks bear 90 to 110 % of what the server was told. The cleaner's write amplification is measured at \
              page level on one channel (128 blocks per plane of 32 pages, random 4 KiB writes, 28 % over-provisioning).",
     differs: &[
-        "Within a die wear is even: the writer overwrites all it has, so nothing lies still. The server does not move cold data \
-         within a die so far.",
+        "Within a die wear is even: the writer overwrites all it has, so nothing lies still.",
         "A swap takes no time and erases every block of both channels: their upper bound.",
         "The paper's rule is taken by its words: most worn channel and lowest rate since the last swap, gamma = 270 cycles of a \
          channel at 3,000 (0.9 x 0.1 of the endurance); its simulator may have done otherwise.",
@@ -94,8 +93,75 @@ fn turn(model: &WearModel, eighths: u64) -> Load {
     Load::Changing { turn_erases: turn_erases(model, eighths) }
 }
 
+const STOPS: &str = "one that stops, then all alike";
+/// When it stops, in eighths of the first threshold of a channel: just before its content moves, just behind, and later.
+const STOPS_AFTER: [u64; 8] = [4, 7, 8, 9, 15, 31, 120, 1000];
+
+fn stops(model: &WearModel, eighths: u64) -> Load {
+    Load::Stops { after_erases: model.first_threshold_erases() * eighths / 8 }
+}
+
+/// The largest part of the ideal life that thresholds can promise, at whatever phase and if blocks bear 90 to 110 % of what
+/// was said, when they depend on the age of the device alone. A threshold of T cycles costs 2 / T of the wear, for a round of swaps
+/// erases every block twice, and the places that are behind when the first one fails have up to T left. So with the wear `w`
+/// and the cost `C` before, the loss `L` must be at least `(C(w) + T(w) (N - 1) / N) / w` at all w where the end may come, and
+/// the least is where it is equal at all of them. `delta`: thresholds that keep max/avg within 1 + delta from a quarter on,
+/// which bounds T by `delta w`, and by that of a quarter before; otherwise they cost nothing before the end may come.
+fn limit_of_ideal(endurance_cycles: u32, channels: usize, delta: Option<f64>) -> f64 {
+    let endurance = f64::from(endurance_cycles);
+    let left = (channels as f64 - 1.0) / channels as f64;
+    let cost = delta.map_or(0.0, |delta| 2.0 / delta * (1.0 + (0.9f64 / 0.25).ln()));
+    let is_enough = |loss: f64| {
+        const STEPS: u32 = 2000;
+        let step = 0.2 * endurance / f64::from(STEPS);
+        let mut threshold = (loss * 0.9 * endurance - cost) / left;
+        (0..STEPS).all(|_| {
+            threshold += step * (loss - 2.0 / threshold) / left;
+            threshold > 0.0
+        })
+    };
+    let (mut least, mut most) = (0.0, 1.0);
+    for _ in 0..40 {
+        let loss = (least + most) / 2.0;
+        if (loss * 0.9 * endurance > cost) && is_enough(loss) {
+            most = loss;
+        } else {
+            least = loss;
+        }
+    }
+    1.0 - most
+}
+
+/// Thresholds that stay as they are, about the root of twice the endurance: what costs least if the end may come at any time.
+fn fixed_cycles(endurance_cycles: u32) -> [u64; 5] {
+    let root = f64::from(endurance_cycles * 2).sqrt();
+    [0.5, 0.75, 1.0, 1.5, 2.0].map(|part| (root * part) as u64)
+}
+
+fn fixed_at(model: WearModel, cycles: u64) -> WearModel {
+    let mut model = model.fixed();
+    model.wear.die_threshold_erases = cycles * model.layout.blocks_per_die;
+    model.wear.channel_threshold_erases =
+        model.wear.die_threshold_erases * model.layout.dies_per_channel as u64;
+    model
+}
+
+/// Where the parts of a life end, in percent of the ideal one.
+const PARTS_PERCENT: [u32; 8] = [2, 5, 10, 25, 50, 75, 90, 110];
+
+/// Largest over average wear of channels in each part of the life, the worst of a sweep; nothing where all had died.
+fn over_life(lives: &[Lifetime]) -> [Option<f64>; PARTS_PERCENT.len()] {
+    let mut worst: [Option<f64>; PARTS_PERCENT.len()] = [None; PARTS_PERCENT.len()];
+    for (life, imbalance) in lives.iter().flat_map(|life| &life.over_time) {
+        let part = PARTS_PERCENT.iter().position(|end| life * 100.0 < f64::from(*end));
+        let worst = &mut worst[part.expect("nobody lives longer")];
+        *worst = Some(worst.unwrap_or(1.0).max(*imbalance));
+    }
+    worst
+}
+
 /// Loads beside those that chose the rule's constants (16 channels, other turns and seeds); tenants are drawn by so many seeds.
-fn other_loads(model: &WearModel, seeds: u64, quick: bool) -> [(&'static str, Vec<Load>); 6] {
+fn other_loads(model: &WearModel, seeds: u64, quick: bool) -> [(&'static str, Vec<Load>); 7] {
     let drawn = |many: &[u64]| {
         let mut loads = Vec::new();
         for seed in 1..=seeds {
@@ -107,6 +173,7 @@ fn other_loads(model: &WearModel, seeds: u64, quick: bool) -> [(&'static str, Ve
     let falling = (1..=model.channels as u64).map(|rank| 1000 / rank).collect();
     [
         ("one writer", one_writer(model, if quick { 1 } else { 3 })),
+        (STOPS, STOPS_AFTER.iter().map(|eighths| stops(model, *eighths)).collect()),
         ("turns of 3/8 to 37/8", OTHER_TURNS.iter().map(|eighths| turn(model, *eighths)).collect()),
         ("drawn tenants, turns of 1 to 23/4", drawn(&[8, 20, 46])),
         ("drawn tenants, turns of 1/8", drawn(&[1])),
@@ -212,7 +279,7 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
     let waf = waf.iter().sum::<f64>() / waf.len() as f64;
 
     let mut table = Table::new("All writes to one tenant: the worst of every sweep", &COLUMNS);
-    let mut least = Vec::new();
+    let (mut least, mut ages) = (Vec::new(), Vec::new());
     for &endurance in endurances {
         for (rule, name) in RULES.iter().enumerate() {
             progress(&format!("endurance {endurance}, {name}: one writer"));
@@ -222,6 +289,7 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
             let worst = worst(&lives);
             if endurance == endurances[0] {
                 least.push(worst);
+                ages.push(over_life(&lives));
             }
             if rule >= 2 {
                 // Another set of blocks for each seed.
@@ -234,6 +302,50 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
         }
     }
     findings.tables.push(table);
+
+    let mut over = Table::new(
+        format!(
+            "Most worn channel over the average as life goes on, worst of the sweep, endurance {}",
+            endurances[0]
+        ),
+        &[&["part of the ideal life, %"], &RULES[..]].concat(),
+    );
+    let mut from = 0;
+    for (part, to) in PARTS_PERCENT.into_iter().enumerate() {
+        let worst =
+            ages.iter().map(|worst| worst[part].map_or(Cell::text("dead"), |one| Cell::Number(one, 3)));
+        over.rows
+            .push(std::iter::once(Cell::text(format!("{from} to {}", to.min(100)))).chain(worst).collect());
+        from = to;
+    }
+    findings.tables.push(over);
+
+    let mut columns = COLUMNS;
+    columns[1] = "threshold, cycles";
+    let mut bounds = Table::new("What thresholds can reach, one writer: worst of fewer phases", &columns);
+    let mut limits = Vec::new();
+    for &endurance in endurances {
+        progress(&format!("endurance {endurance}: fixed thresholds"));
+        let some: &[u64] = if quick { &[900, 1000] } else { &[900, 950, 1000, 1050, 1100] };
+        let ours = model(OURS, endurance);
+        for cycles in fixed_cycles(endurance) {
+            let model = fixed_at(ours.clone(), cycles);
+            let lives = sweep(&model, &one_writer(&model, phases / 2), some);
+            bounds.rows.push(row(endurance, &cycles.to_string(), "fixed", &lives));
+        }
+        let lives = sweep(&ours, &one_writer(&ours, phases / 2), some);
+        bounds.rows.push(row(endurance, "by age", RULES[OURS], &lives));
+        limits.push([None, Some(0.1)].map(|delta| limit_of_ideal(endurance, ours.channels, delta) * 100.0));
+    }
+    findings.tables.push(bounds);
+    for (endurance, [free, even]) in endurances.iter().zip(&limits) {
+        findings.notes.push(format!(
+            "Endurance {endurance}, known to a tenth: thresholds that follow the age alone can promise {free:.1} % of ideal, and \
+             {even:.1} % if max/avg is to be at most 1.1 from 25 % of the life on, whoever writes: a round of swaps costs two cycles \
+             of every block, and what a threshold lets channels lie apart is lost at the end. (Without what is rounded; phases in \
+             between those of a sweep may be worse by a small part of a threshold.)"
+        ));
+    }
 
     let mut columns = COLUMNS;
     columns[1] = "a turn, thresholds";
@@ -251,6 +363,17 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
         }
         let lives = [model(OURS, endurance).live(&Load::Informed)];
         turns.rows.push(row(endurance, "always the most worn channel", RULES[OURS], &lives));
+    }
+    for &endurance in &endurances[1..] {
+        progress(&format!("endurance {endurance}: turns"));
+        let model = model(OURS, endurance);
+        let loads: Vec<Load> = TURNS.iter().map(|(eighths, _)| turn(&model, *eighths)).collect();
+        turns.rows.push(row(
+            endurance,
+            "1/8 to 25, the worst",
+            RULES[OURS],
+            &sweep(&model, &loads, &[900, 1000, 1100]),
+        ));
     }
     findings.tables.push(turns);
 
@@ -299,14 +422,16 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
         "Tenants like TPC-C beside tenants like TPC-E, 12 to 1: the worst over endurance",
         &columns,
     );
-    for busy in if quick { &[4][..] } else { &[1, 4, 8] } {
-        for rule in [0, 2, OURS] {
-            let model = model(rule, endurances[0]);
-            let mut weights = vec![1; model.channels];
-            weights[..*busy].fill(12);
-            progress(&format!("{busy} busy tenants, {}", RULES[rule]));
-            let lives = sweep(&model, &[Load::Mix(weights)], &bearing);
-            mixes.rows.push(row(endurances[0], &format!("{busy} of 16"), RULES[rule], &lives));
+    for &endurance in endurances {
+        for busy in if quick { &[4][..] } else { &[1, 4, 8] } {
+            for rule in if endurance == endurances[0] { &[0, 2, OURS][..] } else { &[OURS] } {
+                let model = model(*rule, endurance);
+                let mut weights = vec![1; model.channels];
+                weights[..*busy].fill(12);
+                progress(&format!("endurance {endurance}, {busy} busy tenants, {}", RULES[*rule]));
+                let lives = sweep(&model, &[Load::Mix(weights)], &bearing);
+                mixes.rows.push(row(endurance, &format!("{busy} of 16"), RULES[*rule], &lives));
+            }
         }
     }
     findings.tables.push(mixes);
@@ -345,7 +470,7 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
     beside(format!("{what}, round robin"), "-", least[1].of_ideal * 100.0, 2);
     let figure = format!("endurance {}, writers that take turns, least: of ideal %, ours", endurances[0]);
     beside(figure, "-", worst_turns[2] * 100.0, 2);
-    for name in ["one writer", "turns of 3/8 to 37/8"] {
+    for name in ["one writer", STOPS, "turns of 3/8 to 37/8"] {
         let least = worst_others.iter().filter(|(load, _)| *load == name).map(|(_, least)| *least);
         let figure = format!("{name}, 4 to 32 channels, least: of ideal %, ours");
         beside(figure, "-", least.fold(1.0, f64::min) * 100.0, 2);
@@ -376,6 +501,11 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
         worst_turns[2] * 100.0,
         worst_turns[0] * 100.0,
     ));
+    findings.notes.push(
+        "The bound asks for more than the goal where thresholds come down towards the end: what is 1.04 times the average then may \
+             be above it."
+            .to_owned(),
+    );
     findings.notes.push(
         "Where blocks differ, the weakest of each die use up the reserve long before the others: that ends the life, whatever moves \
              between channels. \"Of even wear\" is beside a device whose dies all lose their reserve at once. Within a die the least \
@@ -416,6 +546,23 @@ fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
 #[cfg(test)]
 mod test {
     use super::*;
+
+    /// The limit by hand: without a limit on imbalance and with a threshold that stays T, the loss is T / (0.9 E) + 2 / T at an
+    /// end that comes late, so it lies between the half and the whole of 2 x the root of 2 / 0.9 E. No run is above it by more
+    /// than what its few phases leave out.
+    #[test]
+    fn no_threshold_is_better_than_the_limit() {
+        for endurance in [1000, 3000, 10_000] {
+            let [free, even] = [None, Some(0.1)].map(|delta| limit_of_ideal(endurance, 16, delta));
+            let fixed = 2.0 * (2.0 / (0.9 * f64::from(endurance))).sqrt();
+            assert!(free > even && (1.0 - fixed..1.0 - fixed / 2.0 + 0.02).contains(&free), "{free} {even}");
+            for cycles in fixed_cycles(endurance) {
+                let model = fixed_at(WearModel::cnex(endurance), cycles);
+                let lives = sweep(&model, &one_writer(&model, 4), &[900, 1000, 1100]);
+                assert!(worst(&lives).of_ideal < free + 0.003, "{endurance}, {cycles}: {free}");
+            }
+        }
+    }
     use diecut_shard::control::WearChange;
     use diecut_vssd::{DieLayout, WearConfig};
 
