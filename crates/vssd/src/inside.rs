@@ -6,6 +6,7 @@
 //! One block of the pool at a time, by the machine that exchanges dies (`moving.rs`), with its rate; exchanges of dies go first.
 //! A die is looked at whole, one die for each call: a look at all would hold up a shard for milliseconds.
 
+use crate::DieLayout;
 use crate::block::State;
 use crate::exchange::Exchange;
 use crate::pool::Pool;
@@ -15,15 +16,35 @@ use std::cmp::Reverse;
 /// The least difference that is worth a copy, whatever the thresholds are. A choice.
 const LEAST_GAP_ERASES: u64 = 2;
 
+/// How far a free block of a die may be ahead of one that is full, by the thresholds in force of a channel and of a die; `None`:
+/// nothing is moved inside dies. Half of what the thresholds allow a block of one place to be ahead of those of another.
+pub fn inside_gap_erases(thresholds_erases: [u64; 2], layout: &DieLayout) -> Option<u64> {
+    let [channel, die] = thresholds_erases;
+    let per_channel = layout.blocks_per_die * layout.dies_per_channel as u64;
+    let per_block = if die > 0 { die / layout.blocks_per_die } else { channel / per_channel };
+    (channel > 0 || die > 0).then_some((per_block / 2).max(LEAST_GAP_ERASES))
+}
+
+/// What moves inside a die, if anything does: the least worn of the full blocks, to the most worn of the free ones, if that is
+/// `gap_erases` or more ahead. Blocks are erases and a number. Nothing moves if no more than `spare_blocks` are free.
+pub fn choose_inside(
+    free: impl ExactSizeIterator<Item = (u32, u32)>,
+    full: impl Iterator<Item = (u32, u32)>,
+    spare_blocks: u32,
+    gap_erases: u64,
+) -> Option<(u32, u32)> {
+    if free.len() <= spare_blocks.max(2) as usize {
+        return None;
+    }
+    let (most, copy) = free.max()?;
+    let (least, source) = full.min_by_key(|(erases, _)| *erases)?;
+    (u64::from(most) >= u64::from(least) + gap_erases).then_some((source, copy))
+}
+
 impl Pool {
-    /// How far a free block of a die may be ahead of one that is full; `None`: nothing is moved inside dies. Half of what the
-    /// thresholds of swaps allow a block of one place to be ahead of those of another.
+    /// See [`inside_gap_erases`].
     pub(crate) fn inside_gap_erases(&self) -> Option<u64> {
-        let per_die = u64::from(self.geometry.erase_blocks_per_die());
-        let per_channel = per_die * u64::from(self.geometry.dies_per_channel);
-        let [channel, die] = self.thresholds;
-        let per_block = if die > 0 { die / per_die } else { channel / per_channel };
-        (channel > 0 || die > 0).then_some((per_block / 2).max(LEAST_GAP_ERASES))
+        inside_gap_erases(self.thresholds, &DieLayout::of(&self.geometry))
     }
 
     /// Looks at the next die of those that are to be looked at, and begins to move a block there if one is due.
@@ -47,13 +68,8 @@ impl Pool {
         self.begin_copy_to(at, 1, source, copy);
     }
 
-    /// The least worn full block of a die, and the most worn free one, if that is so far ahead.
+    /// What moves inside a die; see [`choose_inside`].
     fn cold_block(&self, die: u32, gap_erases: u64) -> Option<(u32, u32)> {
-        let free = &self.dies[die as usize].free;
-        if free.len() <= self.config.spare_blocks_per_die.max(2) as usize {
-            return None;
-        }
-        let &Reverse((most, copy)) = free.iter().min()?;
         let per_die = self.geometry.erase_blocks_per_die();
         let moves = |number: &u32| {
             let block = &self.blocks[*number as usize];
@@ -63,9 +79,9 @@ impl Pool {
                 && block.erased
                 && !(block.freed || block.moving || block.failed || block.quarantined)
         };
-        let held = (die * per_die..(die + 1) * per_die).filter(moves);
-        let source = held.min_by_key(|number| self.blocks[*number as usize].erase_count)?;
-        let least = self.blocks[source as usize].erase_count;
-        (u64::from(most) >= u64::from(least) + gap_erases).then_some((source, copy))
+        let full = (die * per_die..(die + 1) * per_die).filter(moves);
+        let full = full.map(|number| (self.blocks[number as usize].erase_count, number));
+        let free = self.dies[die as usize].free.iter().map(|&Reverse(block)| block);
+        choose_inside(free, full, self.config.spare_blocks_per_die, gap_erases)
     }
 }

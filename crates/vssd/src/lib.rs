@@ -58,6 +58,7 @@ mod wear;
 
 pub use config::{DieCosts, PoolConfig, WearConfig};
 pub use exchange::ExchangeError;
+pub use inside::{choose_inside, inside_gap_erases};
 pub use level::MigrationStatus;
 pub use moving::{CopyWork, WearNews};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
