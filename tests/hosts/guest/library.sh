@@ -60,3 +60,25 @@ fio_verify() {
 # fio_reread: same arguments; checks what an earlier fio_verify left.
 fio_reread() { fio_verify "$@" --verify_only; }
 on_device="--allow_file_create=0"
+
+# keep_writing FOLDER: small files until /tmp/stop is there, each fsynced before its checksum is noted as acknowledged.
+: >/tmp/acknowledged
+keep_writing() {
+  index=0
+  while [ ! -e /tmp/stop ]; do
+    index=$((index + 1))
+    dd if=/dev/urandom of="$1/file-$index" bs=1k count=$((index % 23 + 1)) conv=fsync 2>/dev/null || { echo "write $index failed"; return 1; }
+    (cd "$1" && sha256sum file-$index) >>/tmp/acknowledged
+    # Every third is deleted again, so that deallocated space is part of the story.
+    if [ $((index % 3)) = 0 ]; then rm "$1/file-$index" && sed -i '$d' /tmp/acknowledged; fi
+  done
+  echo "$index files written"
+}
+# nothing_missing FOLDER: what keep_writing noted is there, and is more than a few files.
+nothing_missing() (
+  cd "$1" && sha256sum -c /tmp/acknowledged >/tmp/sums 2>&1; sums_code=$?
+  grep -v ': OK$' /tmp/sums
+  echo "$(grep -c ': OK$' /tmp/sums) of $(wc -l </tmp/acknowledged) files as acknowledged"
+  [ "$(wc -l </tmp/acknowledged)" -gt 10 ] && exit $sums_code
+)
+no_errors() { dmesg | grep -E 'I/O error|Buffer I/O|EXT4-fs error|Aborting journal|critical' && return 1; return 0; }

@@ -17,20 +17,8 @@ mkdir -p /mnt/b
 check mkfs-ext4 timeout 120 /usr/sbin/mkfs.ext4 -q -F "$B"
 check mount-ext4 mount -t ext4 "$B" /mnt/b
 
-# Tenant B: small files, each fsynced before its checksum is noted as acknowledged.
-: >/tmp/acknowledged
-keep_writing() {
-  index=0
-  while [ ! -e /tmp/stop ]; do
-    index=$((index + 1))
-    dd if=/dev/urandom of=/mnt/b/file-$index bs=1k count=$((index % 23 + 1)) conv=fsync 2>/dev/null || { echo "write $index failed"; return 1; }
-    (cd /mnt/b && sha256sum file-$index) >>/tmp/acknowledged
-    # Every third is deleted again, so that deallocated space is part of the story.
-    if [ $((index % 3)) = 0 ]; then rm /mnt/b/file-$index && sed -i '$d' /tmp/acknowledged; fi
-  done
-  echo "$index files written"
-}
-keep_writing >/tmp/writing.out 2>&1 & writing=$!
+# Tenant B: small files.
+keep_writing /mnt/b >/tmp/writing.out 2>&1 & writing=$!
 # Tenant A: overwrites everything, slowly enough that both deaths fall into it.
 fio_verify across "$A" 32m 22 $on_device --rate_iops=280 >/tmp/across.out 2>&1 & across=$!
 
@@ -56,14 +44,11 @@ check unmount umount /mnt/b
 echo 3 >/proc/sys/vm/drop_caches
 check fsck-ext4 timeout 120 /usr/sbin/e2fsck -f -n "$B"
 check mount-again mount -t ext4 "$B" /mnt/b
-nothing_missing() { cd /mnt/b && sha256sum -c /tmp/acknowledged >/tmp/sums 2>&1; sums_code=$?; grep -v ': OK$' /tmp/sums; echo "$(grep -c ': OK$' /tmp/sums) of $(wc -l </tmp/acknowledged) files as acknowledged"; [ "$(wc -l </tmp/acknowledged)" -gt 10 ] && return $sums_code; }
-check nothing-acknowledged-is-missing nothing_missing
-cd /
+check nothing-acknowledged-is-missing nothing_missing /mnt/b
 check unmount-again umount /mnt/b
 check fio-reread fio_reread across "$A" 32m 22 $on_device
 same_identity() { [ "$(cat "/sys/block/${A##*/}/wwid")" = "$identity" ]; }
 check identity-unchanged same_identity
-no_errors() { dmesg | grep -E 'I/O error|Buffer I/O|EXT4-fs error|Aborting journal|critical' && return 1; return 0; }
 check no-error-reached-the-file-system no_errors
 check disconnect-all nvme disconnect-all
 exit 0

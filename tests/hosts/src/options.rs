@@ -8,10 +8,12 @@ use crate::server::Launch;
 /// What `--help` and mistakes print.
 pub const USAGE: &str = "\
 usage: diecut-hosts [--kernel 6.1|6.12]... [--scenario NAME]... [--server reference|COMMAND]
-                    [--nqn-a NQN] [--nqn-b NQN] [--cache FOLDER] [--work FOLDER] [--verbose]
+                    [--administer COMMAND] [--nqn-a NQN] [--nqn-b NQN] [--cache FOLDER] [--work FOLDER] [--verbose]
 
 COMMAND is run by sh; {port} and {folder} in it are replaced by the TCP port on 127.0.0.1 to serve on and
 by a folder that survives restarts of the server. The environment variable DIECUT_HOSTS_SERVER is its default.
+The command of --administer, by default DIECUT_HOSTS_ADMINISTER, is run with what a scenario asks of an administrator
+behind it (see administer.sh); without one, or with the reference server, that is skipped.
 Run tests/hosts/prepare.sh first.";
 
 /// Kernels that prepare.sh fetches.
@@ -29,6 +31,8 @@ pub struct Options {
     pub scenarios: Vec<&'static Scenario>,
     /// How the server under test is started.
     pub launch: Launch,
+    /// Shell command that administers the server under test, with the same placeholders.
+    pub administer: Option<String>,
     /// Subsystem of the first tenant.
     pub nqn_a: String,
     /// Subsystem of the second tenant.
@@ -52,6 +56,7 @@ impl Options {
             kernels: Vec::new(),
             scenarios: Vec::new(),
             launch: std::env::var("DIECUT_HOSTS_SERVER").map_or(Launch::Reference, Launch::parse),
+            administer: std::env::var("DIECUT_HOSTS_ADMINISTER").ok(),
             nqn_a: "nqn.2026-11.org.diecut:tenant-a".into(),
             nqn_b: "nqn.2026-11.org.diecut:tenant-b".into(),
             verbose: false,
@@ -73,6 +78,7 @@ impl Options {
                     options.scenarios.push(known.ok_or_else(|| format!("no scenario {name}"))?);
                 }
                 "--server" => options.launch = Launch::parse(value()?),
+                "--administer" => options.administer = Some(value()?),
                 "--nqn-a" => options.nqn_a = value()?,
                 "--nqn-b" => options.nqn_b = value()?,
                 "--cache" => options.cache = value()?.into(),

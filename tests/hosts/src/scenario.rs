@@ -1,5 +1,5 @@
 //! What is done with a guest and a server: boots the guest on a scenario's script, reads its results, and does the
-//! host-side part of the story (killing the server under load) when the guest says that it is time.
+//! host-side part of the story (killing the server under load, administering it) when the guest says that it is time.
 
 use std::fs;
 use std::path::Path;
@@ -22,16 +22,19 @@ pub struct Scenario {
     time_limit: Duration,
     /// Checks the script makes at least; fewer means that it stopped half-way without saying so.
     check_count_min: usize,
+    /// Shards of the server, in its environment as `SHARDS`; `None`: what the environment of this driver says.
+    shards: Option<u16>,
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 2] = [
+pub static SCENARIOS: [Scenario; 3] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
         purpose: "discover, connect, identify, two tenants at once, file systems, fio verify, disconnect",
         time_limit: Duration::from_secs(420),
         check_count_min: 30,
+        shards: None,
     },
     Scenario {
         name: "restart",
@@ -39,6 +42,15 @@ pub static SCENARIOS: [Scenario; 2] = [
         purpose: "server killed with signal 9 under load, started again: the host goes on, nothing acknowledged is missing",
         time_limit: Duration::from_secs(420),
         check_count_min: 10,
+        shards: None,
+    },
+    Scenario {
+        name: "shards",
+        script: "shards.sh",
+        purpose: "two shards, a tenant on each: tenants change their shard under load, then the server is killed with signal 9",
+        time_limit: Duration::from_secs(420),
+        check_count_min: 25,
+        shards: Some(2),
     },
 ];
 
@@ -86,7 +98,7 @@ fn play(
     work: &Path,
     run: &mut Run,
 ) -> Result<(), String> {
-    let mut server = Server::new(options, work).map_err(|error| error.to_string())?;
+    let mut server = Server::new(options, work, scenario.shards).map_err(|error| error.to_string())?;
     server.start()?;
     let variables = [
         ("ADDRESS", SERVER_ADDRESS.to_string()),
@@ -141,7 +153,15 @@ fn play(
                     println!("  ..    server killed under load and started again");
                 }
                 "finished 0" => finished = true,
-                _ => {}
+                _ => {
+                    let asked = event.strip_prefix("administer ").and_then(|rest| rest.split_once(' '));
+                    if let Some((name, what)) = asked {
+                        match server.administer(what) {
+                            Some(outcome) => run.record(name, outcome.err()),
+                            None => println!("  ..    {name}: skipped, nobody can administer this server"),
+                        }
+                    }
+                }
             }
         }
     }

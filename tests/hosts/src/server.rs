@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::guest::{Guest, GuestPlan, kill_with_parent};
@@ -44,20 +44,22 @@ pub struct Server<'a> {
     options: &'a Options,
     work: PathBuf,
     port: u16,
+    shards: Option<u16>,
     process: Option<Process>,
     start_count: u32,
 }
 
 impl<'a> Server<'a> {
-    /// A server that is not running yet, with an empty data folder below `work` and a free port.
+    /// A server that is not running yet, with an empty data folder below `work`, a free port, and so many shards if that
+    /// is said.
     ///
     /// # Errors
     /// When the folder cannot be made or no port can be had.
-    pub fn new(options: &'a Options, work: &Path) -> std::io::Result<Self> {
+    pub fn new(options: &'a Options, work: &Path, shards: Option<u16>) -> std::io::Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         fs::create_dir_all(work.join("data"))?;
         let work = fs::canonicalize(work)?;
-        Ok(Self { options, work, port, process: None, start_count: 0 })
+        Ok(Self { options, work, port, shards, process: None, start_count: 0 })
     }
 
     /// TCP port on 127.0.0.1.
@@ -108,10 +110,33 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn start_command(&self, command: &str) -> std::io::Result<Process> {
-        let filled = command
+    /// Has the administrator's command do something and says what it said where it failed; `None` if there is no such
+    /// command.
+    pub fn administer(&self, what: &str) -> Option<Result<(), String>> {
+        let command = match (&self.options.launch, &self.options.administer) {
+            (Launch::Command(_), Some(command)) => self.fill_in(command),
+            (Launch::Reference | Launch::Command(_), _) => return None,
+        };
+        let output = Command::new("sh").args(["-c", &format!("exec {command} {what}")]).output();
+        Some(match output {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => {
+                let said = [output.stdout, output.stderr].concat();
+                Err(format!("{}: {}", output.status, String::from_utf8_lossy(&said).trim()))
+            }
+            Err(error) => Err(format!("the administrator's command could not be started: {error}")),
+        })
+    }
+
+    /// A command of the options with its placeholders filled in.
+    fn fill_in(&self, command: &str) -> String {
+        command
             .replace("{port}", &self.port.to_string())
-            .replace("{folder}", &self.work.join("data").display().to_string());
+            .replace("{folder}", &self.work.join("data").display().to_string())
+    }
+
+    fn start_command(&self, command: &str) -> std::io::Result<Process> {
+        let filled = self.fill_in(command);
         let log = fs::File::create(self.work.join(format!("server-{}.log", self.start_count)))?;
         let child = kill_with_parent("sh")
             // exec: the process that is killed must be the server, not a shell around it.
@@ -119,6 +144,7 @@ impl<'a> Server<'a> {
             .env("NQN_A", &self.options.nqn_a)
             .env("NQN_B", &self.options.nqn_b)
             .env("HOST_NQN", crate::scenario::HOST_NQN)
+            .envs(self.shards.map(|count| ("SHARDS", count.to_string())))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
