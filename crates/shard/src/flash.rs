@@ -140,7 +140,8 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If the store of that vSSD is open.
     pub fn put_store(&mut self, moved: MovedStore) -> StoreIndex {
-        let MovedStore { vssd, store, unseen } = moved;
+        let MovedStore { vssd, mut store, unseen } = moved;
+        store.set_ebbing(false);
         self.make_room_for(vssd);
         if !unseen.is_empty() {
             mark!("shard: answers of the medium went with their store");

@@ -20,6 +20,8 @@ pub(crate) struct Duties {
     opening: Option<u64>,
     /// vSSDs that are about to move to another shard.
     pub leaving: Vec<u32>,
+    /// Their hosts are not listened to any more.
+    pub frozen: bool,
     /// What was taken out, for the answer.
     pub left: Option<Box<MovedGroup>>,
 }

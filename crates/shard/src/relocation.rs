@@ -4,8 +4,9 @@
 //! owns, so no ring for foreign erase blocks is needed, at the price of a delay for the group while what it has under way ends.
 //! The first shard orders it, between other requests of administrators:
 //!
-//! 1. [`Step::Leave`] at the old home. The group's hosts are not listened to any more (`diecut_target`'s `freeze`), and
-//!    what namespaces have of them comes back. Then the stores are held: they see no answer and have no turn, so they start
+//! 1. [`Step::Leave`] at the old home. Stores first let ebb away what they program, while hosts are served: what waits at dies for
+//!    a program otherwise is tens of milliseconds. Then the group's hosts are not listened to any more (`diecut_target`'s `freeze`),
+//!    and what namespaces have of them comes back. Then the stores are held: they see no answer and have no turn, so they start
 //!    nothing, and what they and the pool have under way ends. What is left is values: channels, stores, namespaces.
 //! 2. [`Step::Arrive`] at the new home puts them in. Nothing is recovered: a store goes on where it was.
 //! 3. [`Step::Release`] everywhere. The old home gives the connections away, and Connects that waited; all shards learn the new
@@ -124,6 +125,7 @@ impl<M: Divide> Shard<M> {
     pub(crate) fn leave(&mut self, group: &Group) -> Progress {
         let subsystems: Vec<QualifiedName> =
             self.subsystems_of(group).iter().map(|nqn| qualified(nqn)).collect();
+        let stores: Vec<StoreIndex> = group.vssds.iter().filter_map(|&vssd| self.store_of(vssd)).collect();
         if self.duties.leaving.is_empty() {
             if self.blocks.hold_any(&group.vssds) {
                 let message = format!(
@@ -145,6 +147,16 @@ impl<M: Divide> Shard<M> {
             }
             self.flash.pool.hold_migration(true);
             self.duties.leaving.clone_from(&group.vssds);
+            for &store in &stores {
+                self.flash.store_mut(store).set_ebbing(true);
+            }
+        }
+        if !self.duties.frozen {
+            if !stores.iter().all(|&store| self.flash.store(store).has_ebbed()) {
+                mark!("shard: move waits while its hosts are served");
+                return Progress::Waits;
+            }
+            self.duties.frozen = true;
             subsystems.iter().for_each(|nqn| self.target.freeze(nqn));
         }
         let namespaces = self.namespaces_of(group);
@@ -154,7 +166,6 @@ impl<M: Divide> Shard<M> {
             mark!("shard: move waits for commands under way");
             return Progress::Waits;
         }
-        let stores: Vec<StoreIndex> = group.vssds.iter().filter_map(|&vssd| self.store_of(vssd)).collect();
         stores.iter().for_each(|&store| self.flash.hold_store(store));
         let channels = &group.channels;
         if !self.flash.pool.is_quiet(channels)
@@ -177,6 +188,7 @@ impl<M: Divide> Shard<M> {
         self.flash.pool.hold_migration(false);
         let moved = Moved::new(channels.clone(), part, &mut self.flash.media);
         self.duties.leaving.clear();
+        self.duties.frozen = false;
         self.duties.left = Some(Box::new(MovedGroup { moved, stores, namespaces, figures }));
         Progress::Done
     }

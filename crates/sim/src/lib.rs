@@ -55,6 +55,7 @@ pub mod mutants;
 pub mod network;
 pub mod oracle;
 pub mod plan;
+pub mod relocation;
 pub mod replay;
 mod replay_cli;
 pub mod repro;

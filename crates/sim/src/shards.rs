@@ -30,6 +30,8 @@ pub struct Shards {
     /// What is under way, by sender and receiver.
     queues: BTreeMap<(u16, u16), VecDeque<(Time, Carried)>>,
     random: Xoshiro256PlusPlus,
+    /// What everything takes from one shard to another, if it is the same.
+    steady: Option<Span>,
 }
 
 impl Shards {
@@ -40,7 +42,13 @@ impl Shards {
             shards: divide(device, count).into_iter().map(open).collect(),
             queues: BTreeMap::new(),
             random: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_6861_7264),
+            steady: None,
         }
+    }
+
+    /// From now on everything takes so long from one shard to another.
+    pub fn make_steady(&mut self, delay: Span) {
+        self.steady = Some(delay);
     }
 
     /// The device, with all that was on its way; everything else is gone.
@@ -125,6 +133,7 @@ impl Shards {
     /// Puts something on its way between two shards.
     pub fn carry(&mut self, from: u16, to: u16, what: Carried, now: Time) {
         let delay = match self.random.random_range(0..64) {
+            _ if self.steady.is_some() => self.steady.expect("just seen"),
             0 => Span::from_micros(self.random.random_range(100..5_000)),
             1..16 => Span::from_micros(self.random.random_range(1..100)),
             _ => Span(self.random.random_range(100..1_000)),

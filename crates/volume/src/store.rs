@@ -136,6 +136,17 @@ impl Store {
         self.opening.is_none()
     }
 
+    /// Lets what the store has under way on flash ebb away while it goes on to serve, or not any more: little is programmed at
+    /// once, and the rest waits in staging. [`Store::work`] follows.
+    pub fn set_ebbing(&mut self, ebbing: bool) {
+        self.log.set_ebbing(ebbing);
+    }
+
+    /// Whether that little is all that is programmed now.
+    pub fn has_ebbed(&self) -> bool {
+        self.log.has_ebbed()
+    }
+
     /// IUs that volumes on a space can store at the given over-provisioning, parts per thousand of what is
     /// exported. It depends on nothing that changes while the vSSD lives: a store opened with the same staging always
     /// has them.

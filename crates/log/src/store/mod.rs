@@ -201,6 +201,8 @@ pub struct Log {
     read_only: Option<&'static str>,
     gone: bool,
     filling: bool,
+    /// See [`Log::set_ebbing`].
+    ebbing: bool,
     unfinished: bool,
     free_segments: u32,
     real_segments: u32,
@@ -350,6 +352,7 @@ impl Log {
             read_only: None,
             gone: false,
             filling: false,
+            ebbing: false,
             unfinished: false,
             free_segments: 0,
             real_segments: count,
@@ -479,7 +482,27 @@ impl Log {
 
     /// Whether programs are under way.
     pub fn is_programming(&self) -> bool {
-        self.slots.iter().any(|slot| slot.chunk.as_ref().is_some_and(|chunk| chunk.pending > 0))
+        self.programming_chunks() > 0
+    }
+
+    fn programming_chunks(&self) -> u32 {
+        let programming = |slot: &&Slot| slot.chunk.as_ref().is_some_and(|chunk| chunk.pending > 0);
+        self.slots.iter().filter(programming).count() as u32
+    }
+
+    /// From now on only as many chunks are programmed at once as keep all units at work, or again as many as are sealed. Appends go
+    /// on meanwhile: chunks wait in staging instead of in the queues of dies, so that what is under way ends soon.
+    pub fn set_ebbing(&mut self, ebbing: bool) {
+        self.ebbing = ebbing;
+    }
+
+    /// Whether no more chunks are under way than [`Log::set_ebbing`] lets begin.
+    pub fn has_ebbed(&self) -> bool {
+        self.programming_chunks() <= self.ebb_chunks()
+    }
+
+    fn ebb_chunks(&self) -> u32 {
+        self.layout.width.div_ceil(self.layout.chunk_units)
     }
 
     /// Takes no more appends.

@@ -96,6 +96,8 @@ impl Log {
     /// Programs sealed chunks, and pads where durability is waited for.
     pub(super) fn push(&mut self, space: &mut dyn EraseBlockSpace) {
         let floor = self.floor(true);
+        let mut room =
+            if self.ebbing { self.ebb_chunks().saturating_sub(self.programming_chunks()) } else { u32::MAX };
         for _ in 0..self.sealed.len() {
             let index = self.sealed.pop_front().expect("counted");
             let chunk = self.slots[index].chunk.as_ref().expect("sealed");
@@ -105,7 +107,7 @@ impl Log {
                 let other = self.slots[*other].chunk.as_ref().expect("sealed");
                 other.segment == chunk.segment && other.first_unit < chunk.first_unit
             });
-            if gated || blocked {
+            if gated || blocked || room == 0 {
                 let last = self.slots[index].chunk.as_ref().expect("sealed").last_sequence;
                 if gated {
                     self.wanted = self.wanted.max(last);
@@ -113,6 +115,7 @@ impl Log {
                 self.sealed.push_back(index);
                 continue;
             }
+            room -= 1;
             self.program(index, space);
         }
         self.fill_when_starved(space);
