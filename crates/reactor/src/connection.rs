@@ -39,6 +39,12 @@ pub(crate) struct Connection {
     receives: u8,
 }
 
+/// A connection on its way to another thread.
+pub(crate) struct Moving {
+    stream: TcpStream,
+    receives: u8,
+}
+
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -65,6 +71,16 @@ impl Connection {
             listed: false,
             receives: 0,
         }
+    }
+
+    /// Takes over a connection of another thread. A host at work there is at work here.
+    pub fn adopted(moving: Moving, id: ConnectionId) -> Connection {
+        Connection { receives: moving.receives, ..Connection::new(moving.stream, id) }
+    }
+
+    /// What another thread goes on with; the stream is not watched here any more.
+    pub fn into_moving(self) -> Moving {
+        Moving { stream: self.stream, receives: self.receives }
     }
 
     /// Whether its host is only coming up. Newcomers take turns, so that a storm of them does not hold up hosts at work.
@@ -195,4 +211,23 @@ fn write_some(stream: &mut TcpStream, outbox: &Outbox) -> std::io::Result<usize>
         count += 1;
     }
     if count == 1 { stream.write(&slices[0]) } else { stream.write_vectored(&slices[..count]) }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: hosts at work are not heard one by one, as newcomers are, when their tenant changed its shard. Method: a connection that
+    /// received as often as hosts at work do, and one that did not, on their way to another thread.
+    #[test]
+    fn a_host_at_work_is_no_newcomer_on_another_thread() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let moved = |receives| {
+            let connection = Connection { receives, ..Connection::new(connect(), ConnectionId(1)) };
+            Connection::adopted(connection.into_moving(), ConnectionId(1))
+        };
+        assert!(!moved(NEWCOMER_RECEIVES).is_newcomer());
+        assert!(moved(NEWCOMER_RECEIVES - 1).is_newcomer());
+    }
 }

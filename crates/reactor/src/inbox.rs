@@ -1,6 +1,7 @@
 //! What threads send each other.
 
 use crate::blocks::Moving;
+use crate::connection;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
@@ -9,8 +10,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 /// Messages that wait for one thread; whoever has more for it keeps them, and shard threads take no new connections while they
-/// do.
-const QUEUE_MAX: usize = 32;
+/// do. As many as a thread takes in a round: the connections of a tenant that changes its shard go over in few turns of both
+/// threads, each of which may wait for a core.
+const QUEUE_MAX: usize = 256;
 
 /// Called with the answer to a request, on the shard's thread: it must be quick and must not block.
 pub type Respond = Box<dyn FnOnce(ControlResponse) + Send>;
@@ -20,7 +22,7 @@ pub(crate) enum Message {
     /// A new connection.
     Accepted(ConnectionId, TcpStream),
     /// A connection of another shard, with its state.
-    Adopted(ConnectionId, TcpStream, Box<MovedConnection>),
+    Adopted(ConnectionId, connection::Moving, Box<MovedConnection>),
     /// What another shard says.
     Told(ShardIndex, ShardMessage),
     /// An administrator's request.

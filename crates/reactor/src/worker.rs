@@ -6,7 +6,7 @@ use crate::inbox::{Address, Message, Respond, Unsent};
 use diecut_shard::control::ControlToken;
 use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
 use diecut_units::{BufferPool, Span, Time};
-use mio::net::{TcpListener, TcpStream, UnixListener};
+use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -235,12 +235,12 @@ impl<D: Drive> Worker<D> {
             worked = true;
             match message {
                 Message::Accepted(id, stream) => {
-                    if self.add(id, stream) {
+                    if self.add(Connection::new(stream, id)) {
                         self.shard.handle(Event::Accepted { connection: id }, now, &mut self.actions);
                     }
                 }
-                Message::Adopted(id, stream, state) => {
-                    if self.add(id, stream) {
+                Message::Adopted(id, moving, state) => {
+                    if self.add(Connection::adopted(moving, id)) {
                         let event = Event::Adopted { connection: id, state };
                         self.shard.handle(event, now, &mut self.actions);
                     }
@@ -333,12 +333,12 @@ impl<D: Drive> Worker<D> {
         }
     }
 
-    fn add(&mut self, id: ConnectionId, stream: TcpStream) -> bool {
+    fn add(&mut self, mut connection: Connection) -> bool {
         let number = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
         });
-        let mut connection = Connection::new(stream, id);
+        let id = connection.id;
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut connection.stream, Token(number), interest) {
             tracing::warn!("a connection cannot be watched and is closed: {error}");
@@ -521,7 +521,7 @@ impl<D: Drive> Worker<D> {
                 Action::HandOver { connection, to, state } => {
                     let Some(&number) = self.by_id.get(&connection) else { continue };
                     let Some(one) = self.forget(number) else { continue };
-                    let message = Message::Adopted(connection, one.stream, state);
+                    let message = Message::Adopted(connection, one.into_moving(), state);
                     self.send(usize::from(to.0), message);
                 }
                 Action::Tell { to, message } => {
