@@ -7,7 +7,8 @@ mod client;
 mod command;
 mod print;
 
-use clap::{Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -63,12 +64,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let is_socket_named = matches.value_source("socket") != Some(ValueSource::DefaultValue);
     if let Command::Sim(sim) = &arguments.command {
         return diecut_sim::cli::main(sim);
     }
     let command = match arguments.command {
-        Command::Serve(serve) => return serve.run(),
+        Command::Serve(serve) => return serve.run(is_socket_named.then_some(arguments.socket)),
         Command::Demo(demo) => return demo.run(arguments.json),
         Command::Repro(repro) => return repro.run(arguments.json),
         Command::Bench(bench) => return bench.run(arguments.json),

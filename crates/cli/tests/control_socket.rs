@@ -190,3 +190,39 @@ fn a_missing_server_and_a_bad_file_say_what_to_do() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("bad.toml") && text.contains("nom"), "{text}");
 }
+
+/// `--socket` means the same to the server as to those who ask it.
+#[test]
+fn a_server_listens_at_the_socket_it_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("elsewhere.sock");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_diecut"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--socket"])
+        .arg(&socket)
+        .arg("--data")
+        .arg(folder.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
+    let announced = lines.any(|line| line.unwrap().starts_with("listening"));
+    let output = diecut(&socket, &["status"]);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(announced && output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A device that cannot hold a pool: the reason reaches whoever started the server, and nothing is left at the socket.
+#[test]
+fn a_device_that_does_not_do_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("control.sock");
+    let output = Command::new(env!("CARGO_BIN_EXE_diecut"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--profile", "tiny", "--data"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("protected memory"), "{said}");
+    assert!(!socket.exists());
+}

@@ -291,6 +291,10 @@ pub fn serve(
         std::fs::set_permissions(&socket, owner_only).map_err(file_error(&socket, "cannot be protected"))?;
         let status = match port.request(ControlRequest::Status).await {
             Ok(ControlResponse::Status(status)) => status,
+            Ok(ControlResponse::Refused(error)) => {
+                let _ = std::fs::remove_file(&socket);
+                return Err(ServeError::Setup(error.message));
+            }
             _ => return Err(ServeError::Setup("the server stopped while it started".to_owned())),
         };
         announce(&announcement(&status, &listen.to_string(), &place, &socket));

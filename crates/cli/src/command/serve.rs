@@ -39,7 +39,8 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn run(self) -> ExitCode {
+    /// Serves; at this control socket instead of the set-up's, if one was named.
+    pub fn run(self, socket: Option<PathBuf>) -> ExitCode {
         let announce = |text: &str| {
             print!("{text}");
             let _ = std::io::stdout().flush();
@@ -65,6 +66,9 @@ impl Serve {
         }
         if let Some(data) = self.data {
             setup.server.data = data;
+        }
+        if socket.is_some() {
+            setup.server.socket = socket;
         }
         if let Some(profile) = self.profile {
             setup.device.profile = profile;
