@@ -196,7 +196,14 @@ fn one(arguments: &SimArgs, plan: &Plan, factory: &dyn Factory) -> Result<bool, 
         print_violations(&outcome);
     }
     if arguments.shrink && !good {
-        let small = shrink(plan, factory, 3000).ok_or("the failure did not repeat: not deterministic")?;
+        const RUNS_MAX: u32 = 3000;
+        let bar = progress_bar(RUNS_MAX.into());
+        let small = shrink(plan, factory, RUNS_MAX, |runs, best| {
+            bar.set_position(runs.into());
+            bar.set_message(format!("{} steps, {} faults", best.steps.len(), best.faults.len()));
+        });
+        bar.finish_and_clear();
+        let small = small.ok_or("the failure did not repeat: not deterministic")?;
         eprintln!(
             "shrunk to {} steps and {} faults in {} runs:",
             small.plan.steps.len(),

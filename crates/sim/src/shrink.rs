@@ -17,6 +17,7 @@ pub struct Shrunk {
 }
 
 struct Shrinker<'a> {
+    progress: &'a mut dyn FnMut(u32, &Plan),
     factory: &'a dyn Factory,
     /// What the whole plan finds first.
     first: Violation,
@@ -26,11 +27,18 @@ struct Shrinker<'a> {
     runs_max: u32,
 }
 
-/// Shrinks a plan whose run found something, within `runs_max` runs. Returns `None` if the plan does not fail.
-pub fn shrink(plan: &Plan, factory: &dyn Factory, runs_max: u32) -> Option<Shrunk> {
+/// Shrinks a plan whose run found something, within `runs_max` runs. Returns `None` if the plan does not fail. `progress` is told
+/// the runs so far and the smallest plan.
+pub fn shrink(
+    plan: &Plan,
+    factory: &dyn Factory,
+    runs_max: u32,
+    mut progress: impl FnMut(u32, &Plan),
+) -> Option<Shrunk> {
     let outcome = run_guarded(plan, factory);
     let first = outcome.violations.first()?.clone();
-    let mut shrinker = Shrinker { factory, first, best: plan.clone(), outcome, runs: 1, runs_max };
+    let (progress, best) = (&mut progress, plan.clone());
+    let mut shrinker = Shrinker { progress, factory, first, best, outcome, runs: 1, runs_max };
     loop {
         let before = (shrinker.best.steps.len(), shrinker.best.faults.len());
         shrinker.silence_lanes();
@@ -62,6 +70,7 @@ impl Shrinker<'_> {
             self.best = plan;
             self.outcome = outcome;
         }
+        (self.progress)(self.runs, &self.best);
         same
     }
 
@@ -79,6 +88,9 @@ impl Shrinker<'_> {
         plan.system.until_cleaned = false;
         self.try_plan(plan);
         let plan = Plan { saturation: None, ..self.best.clone() };
+        self.try_plan(plan);
+        let mut plan = self.best.clone();
+        plan.system.channels = None;
         self.try_plan(plan);
         for shards in [vec![1], vec![2]] {
             let mut plan = self.best.clone();

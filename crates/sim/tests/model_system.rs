@@ -66,7 +66,7 @@ fn a_failing_run_becomes_small() {
         .map(|seed| (seed, generate(seed, &shape())))
         .find(|(_, plan)| !run_guarded(plan, &bug).violations.is_empty())
         .expect("the bug is found");
-    let shrunk = shrink(&plan, &bug, 2000).expect("it fails");
+    let shrunk = shrink(&plan, &bug, 2000, |_, _| {}).expect("it fails");
     assert!(
         shrunk.plan.steps.len() <= 4 && shrunk.plan.faults.len() <= 1,
         "seed {seed}: {} steps and {} faults left after {} runs",
@@ -92,7 +92,7 @@ fn a_run_becomes_small_only_as_long_as_it_fails_the_same_way() {
         Err(if steps < 10 { format!("{steps} are few") } else { format!("{steps} are many (\"{steps}\")") })
     };
     for factory in [&panics as &dyn Factory, &refuses] {
-        let shrunk = shrink(&plan, factory, 2000).expect("it fails");
+        let shrunk = shrink(&plan, factory, 2000, |_, _| {}).expect("it fails");
         assert_eq!((shrunk.plan.steps.len(), shrunk.plan.faults.len()), (10, 0), "in {} runs", shrunk.runs);
     }
 }
