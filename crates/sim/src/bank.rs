@@ -22,6 +22,10 @@ pub struct Entry {
     /// Seed of the plan.
     #[serde(default)]
     pub seed: Option<u64>,
+    /// Further seeds of an entry with a planted bug that takes a coincidence: one of all its seeds must meet it. Which one does
+    /// depends on the timing of the whole stack.
+    #[serde(default)]
+    pub or_seeds: Vec<u64>,
     /// Shape of the plan of the seed; that of the system's sets without one.
     #[serde(default)]
     pub shape: Option<Shape>,
@@ -53,18 +57,29 @@ impl Entry {
         Ok(toml::from_str(text)?)
     }
 
-    /// The plan of the entry.
+    /// The plan of the entry, of the first of its seeds.
     ///
     /// # Errors
     /// If it has none, or one that cannot be read.
     pub fn plan(&self) -> Result<Plan, BankError> {
         match (&self.plan, self.seed) {
             (Some(text), _) => Ok(serde_json::from_str(text)?),
-            (None, Some(seed)) => {
-                let shape = self.shape.clone().unwrap_or_else(|| crate::systems::shape(&self.system));
-                Ok(generate(seed, &shape))
-            }
+            (None, Some(seed)) => Ok(self.generated(seed)),
             (None, None) => Err(BankError::Empty),
         }
+    }
+
+    /// The plans of all its seeds.
+    ///
+    /// # Errors
+    /// As [`Entry::plan`].
+    pub fn plans(&self) -> Result<Vec<Plan>, BankError> {
+        let further = self.or_seeds.iter().map(|&seed| self.generated(seed));
+        Ok([self.plan()?].into_iter().chain(further).collect())
+    }
+
+    fn generated(&self, seed: u64) -> Plan {
+        let shape = self.shape.clone().unwrap_or_else(|| crate::systems::shape(&self.system));
+        generate(seed, &shape)
     }
 }

@@ -14,17 +14,17 @@ fn every_entry_of_the_bank_keeps_its_story() {
         let path = file.expect("readable").path();
         let text = std::fs::read_to_string(&path).expect("readable");
         let entry = Entry::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let plan = entry.plan().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let plans = entry.plans().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let factory = systems::factory(&entry.system).expect("a known system");
         let planted = marks::plant_mutant(entry.mutant.as_deref());
         if entry.mutant.is_some() && !planted {
             eprintln!("{}: skipped, this build carries no planted bugs", path.display());
             continue;
         }
-        let outcome = run_twice(&plan, &*factory);
+        let mut violations = plans.iter().map(|plan| run_twice(plan, &*factory).violations);
+        let violations = violations.find(|violations| !violations.is_empty()).unwrap_or_default();
         marks::plant_mutant(None);
-        let caught = !outcome.violations.is_empty();
-        assert_eq!(caught, entry.mutant.is_some(), "{}: {:?}", path.display(), outcome.violations);
+        assert_eq!(!violations.is_empty(), entry.mutant.is_some(), "{}: {violations:?}", path.display());
         played += 1;
     }
     assert!(played > 0);
