@@ -230,7 +230,10 @@ impl<M: Divide> Shard<M> {
         if self.evenness.are_channels_due() || self.evenness.next_home().is_some() {
             // One came to its end meanwhile: first all is put back.
             self.evenness.is_due = true;
-        } else if !reports.iter().any(|report| report.is_exchanging) {
+        } else if !reports.iter().any(|report| report.is_exchanging)
+            && !self.state.pool.wear.paused.unwrap_or(false)
+        {
+            // While exchanges are paused none would begin, and this would wait for it before any request. The end of a pause is told.
             running.steps.extend(self.choose_meeting(&reports));
         }
         Progress::Done
@@ -304,9 +307,9 @@ impl<M: Divide> Shard<M> {
         }
         let visitors = self.tied_by_channel(target);
         if visitors.vssds.is_empty() {
-            if to != 0 {
+            if to != 0 || !self.flash.pool.is_free_channel(target) {
                 // Something was still under way there when its last vSSD went.
-                self.evenness.has_left_empty = true;
+                self.evenness.has_left_empty = to != 0;
                 return None;
             }
             mark!("shard: free channel lent for an exchange");

@@ -417,6 +417,30 @@ fn an_administrator_ends_a_visit() {
     assert_eq!(after[visitor], usize::from(shard), "{} stays: {before:?}, {after:?}", names[visitor]);
 }
 
+/// A pause that comes when an exchange has just become due holds up nothing but the exchange: it begins afterwards.
+#[test]
+fn a_pause_holds_up_no_request() {
+    let mut herd = Herd::new(device(16), 2, 16, Time::ZERO);
+    for name in ["a", "b", "c", "d"] {
+        herd.add_tenant(name, Isolation::Channel, 0);
+    }
+    herd.done(wear_after(0));
+    run(&mut herd, &mut [Host::new("b", 1)], 3000);
+    let pause =
+        |paused| ControlRequest::SetWear(WearChange { paused: Some(paused), ..WearChange::default() });
+    let due = herd.begin(wear_after(16));
+    herd.done(pause(true));
+    assert_eq!(herd.answer(due), Some(ControlResponse::Done));
+    for _ in 0..2000 {
+        herd.step();
+    }
+    let finished = |herd: &mut Herd| herd.status().devices[0].wear.finished;
+    assert_eq!(finished(&mut herd), 0);
+    herd.done(pause(false));
+    rest(&mut herd);
+    assert!(finished(&mut herd) > 0);
+}
+
 /// A die whose content is tied to nothing else is exchanged with one on another shard's channel, and each goes on with the
 /// shard of its channel then: shards keep as many tenants as they had.
 #[test]
