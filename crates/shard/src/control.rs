@@ -223,7 +223,7 @@ pub enum ControlRequest {
         /// Namespace identifier.
         nsid: u32,
     },
-    /// Changes settings of even wear. With several shards each evens out the wear of its own channels.
+    /// Changes settings of even wear. They hold for the whole device, whatever shards serve it.
     SetWear(WearChange),
     /// Brings a tenant, and all that shares channels with it, to another shard while it is served; its hosts notice a delay
     /// only. It stays there until the server stops: homes are chosen anew at each start.

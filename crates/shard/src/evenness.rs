@@ -121,7 +121,9 @@ impl<M: Divide> Shard<M> {
         for news in news {
             if !self.is_member() {
                 self.ledger.heard_of(news);
-                self.evenness.heard_of(news);
+                if !self.ledger.is_single() {
+                    self.evenness.heard_of(news);
+                }
                 continue;
             }
             if matches!(news, WearNews::Finished(_))
@@ -167,6 +169,7 @@ impl<M: Divide> Shard<M> {
         } else {
             return false;
         };
+        assert!(!self.ledger.is_single(), "the pool of a whole device decides by itself");
         self.begin(Reply::Evenness, self.state.clone(), steps);
         true
     }

@@ -417,6 +417,28 @@ fn an_administrator_ends_a_visit() {
     assert_eq!(after[visitor], usize::from(shard), "{} stays: {before:?}, {after:?}", names[visitor]);
 }
 
+/// With one shard the pool decides by itself, and nothing of it is a request that others would wait for.
+#[test]
+fn one_shard_levels_without_requests() {
+    let mut herd = Herd::new(device(17), 1, 17, Time::ZERO);
+    for name in ["a", "b", "c", "d"] {
+        herd.add_tenant(name, Isolation::Channel, 0);
+    }
+    herd.done(wear_after(16));
+    let mut host = Host::new("b", 1);
+    let mut began = 0;
+    for _ in 0..400_000 {
+        host.work(&mut herd, true);
+        herd.step();
+        assert!(!herd.shards[0].is_administering(), "an exchange is asked for by nobody");
+        began = herd.shards[0].pool().migration_status().finished;
+        if began > 6 {
+            break;
+        }
+    }
+    assert!(began > 6, "{began} exchanges");
+}
+
 /// A pause that comes when an exchange has just become due holds up nothing but the exchange: it begins afterwards.
 #[test]
 fn a_pause_holds_up_no_request() {
