@@ -9,6 +9,7 @@ use crate::relocation::MovedGroup;
 use crate::shard::{Phase, Shard};
 use diecut_catalog::State;
 use diecut_media::Divide;
+use diecut_nvme::QualifiedName;
 use diecut_units::{Time, mark};
 use diecut_vssd::{Share, VssdId};
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ pub(crate) struct Duties {
     pub leaving: Vec<u32>,
     /// Their hosts are not listened to any more.
     pub frozen: bool,
+    /// Subsystems that came here and may have connections on the way.
+    pub arriving: Vec<QualifiedName>,
     /// What was taken out, for the answer.
     pub left: Option<Box<MovedGroup>>,
 }
@@ -43,8 +46,14 @@ impl<M: Divide> Shard<M> {
             Message::Media(command) => self.flash.media.submit(command, now),
             Message::Wear(news) => self.heard_of(news),
             Message::MediaDone(completion) => self.flash.foreign.push(completion),
-            Message::Passed(number) if self.is_member() => self.answer_order(number, Answer::default()),
-            Message::Passed(number) => self.answered(number, Answer::default(), actions),
+            Message::Passed(number) => {
+                self.all_arrived(now);
+                if self.is_member() {
+                    self.answer_order(number, Answer::default());
+                } else {
+                    self.answered(number, Answer::default(), actions);
+                }
+            }
         }
     }
 

@@ -10,7 +10,8 @@
 //!    nothing, and what they and the pool have under way ends. What is left is values: channels, stores, namespaces.
 //! 2. [`Step::Arrive`] at the new home puts them in. Nothing is recovered: a store goes on where it was.
 //! 3. [`Step::Release`] everywhere. The old home gives the connections away, and Connects that waited; all shards learn the new
-//!    home, so a Connect that comes to any of them finds it. It is over when the last connection has arrived.
+//!    home, so a Connect that comes to any of them finds it, and waits there until the last connection has arrived. Then it is
+//!    over.
 //!
 //! A crash on the way loses nothing: on the medium and in protected memory nothing changes, and channels that are in a
 //! message are [salvaged](crate::gather) with the rest.
@@ -237,8 +238,16 @@ impl<M: Divide> Shard<M> {
         for (nqn, figures) in figures {
             let config = self.subsystem_config(&nqn).expect("a subsystem that moves exists");
             self.target.place(config, Some(figures), now, &mut self.target_actions);
+            self.duties.arriving.push(qualified(&nqn));
         }
         mark!("shard: group moved while it was served");
+    }
+
+    /// The last connection of the group that came here last has come.
+    pub(crate) fn all_arrived(&mut self, now: Time) {
+        for nqn in std::mem::take(&mut self.duties.arriving) {
+            self.target.arrived(&nqn, now, &mut self.target_actions);
+        }
     }
 
     /// Learns a group's new home, and gives its connections away, if they are here.

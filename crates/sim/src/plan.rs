@@ -362,6 +362,13 @@ pub enum When {
         /// Operations after it.
         operations: u64,
     },
+    /// So long after the administrator's n-th request.
+    After {
+        /// Which request, from 0.
+        nth: u64,
+        /// How long after it.
+        span_ns: u64,
+    },
 }
 
 /// Kinds of faults. Those of the medium by appointment name a die and count its operations of the kind.

@@ -338,7 +338,8 @@ impl Runner<'_> {
             idle_turns += 1;
             if idle_turns > IDLE_TURNS_MAX {
                 // Hosts that ask again and again whether a reset is over would make the wait for an answer long.
-                return self.found(Finding::Liveness, format!("{IDLE_TURNS_MAX} turns without an answer"));
+                let detail = format!("{IDLE_TURNS_MAX} turns without an answer\n{}", self.system.describe());
+                return self.found(Finding::Liveness, detail);
             }
             let administrated = self.administrator.as_ref().is_none_or(Administrator::is_done);
             let idle = administrated
@@ -398,7 +399,7 @@ impl Runner<'_> {
         while let Some(position) = self.faults.iter().position(|fault| match fault.when {
             When::Step(step) => step <= self.steps_issued,
             When::Time(at) => at <= self.now.0,
-            When::MediaOperation(_) | When::Change { .. } => false,
+            When::MediaOperation(_) | When::Change { .. } | When::After { .. } => false,
         }) {
             let fault = self.faults.remove(position);
             self.record(position as u64 + 1);

@@ -30,6 +30,8 @@ pub struct Shards {
     /// What is under way, by sender and receiver.
     queues: BTreeMap<(u16, u16), VecDeque<(Time, Carried)>>,
     random: Xoshiro256PlusPlus,
+    /// A shard whose messages are mostly late, as from a thread that does not get its core.
+    laggard: Option<u16>,
     /// What everything takes from one shard to another, if it is the same.
     steady: Option<Span>,
 }
@@ -38,10 +40,13 @@ impl Shards {
     /// So many shards over a device.
     pub fn new(device: Device, config: &ShardConfig, count: u16, seed: u64, now: Time) -> Shards {
         let open = |(seat, part): (Seat, Device)| Shard::seated(part, config.clone(), seat, now);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_6861_7264);
+        let laggard = (count > 1 && random.random_ratio(1, 3)).then(|| random.random_range(0..count));
         Shards {
             shards: divide(device, count).into_iter().map(open).collect(),
             queues: BTreeMap::new(),
-            random: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_6861_7264),
+            random,
+            laggard,
             steady: None,
         }
     }
@@ -134,6 +139,7 @@ impl Shards {
     pub fn carry(&mut self, from: u16, to: u16, what: Carried, now: Time) {
         let delay = match self.random.random_range(0..64) {
             _ if self.steady.is_some() => self.steady.expect("just seen"),
+            0..40 if self.laggard == Some(from) => Span::from_micros(self.random.random_range(100..5_000)),
             0 => Span::from_micros(self.random.random_range(100..5_000)),
             1..16 => Span::from_micros(self.random.random_range(1..100)),
             _ => Span(self.random.random_range(100..1_000)),

@@ -6,7 +6,7 @@ use crate::controller::{Association, Notice};
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::queue::Queue;
-use crate::target::Target;
+use crate::target::{Passage, Target};
 use diecut_nvme::fabrics::{CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, invalid_parameter};
 use diecut_nvme::property::Configuration;
 use diecut_nvme::{CNTLID_DYNAMIC, DISCOVERY_SUBSYSTEM_NQN, QualifiedName, Status};
@@ -101,8 +101,15 @@ impl Target {
                 self.hand_over(connection, command, data, shard, actions);
                 return Ok(None);
             }
-            if self.subsystem(index).frozen {
+            let passage = self.subsystem(index).passage;
+            if passage == Passage::Leaves {
                 mark!("target: connect waits for its subsystem's new home");
+            }
+            if passage == Passage::Arrives {
+                mark!("target: connect waits for what comes from the old home");
+            }
+            let is_early = passage == Passage::Arrives && mutant!("target: connect overtakes its controller");
+            if passage != Passage::None && !is_early {
                 connection.subsystem = Some(index);
                 self.park(connection, command, data);
                 return Ok(None);

@@ -6,6 +6,9 @@
 //!    placed at its new home ([`Target::place`]).
 //! 3. [`Target::release`]: connections go there, each with its queue, its unread bytes and its unsent answers; the
 //!    controller goes with its admin queue, which is the first. Connects that waited follow.
+//! 4. [`Target::arrived`] at the new home, behind them. Until then hosts are not listened to there either. A reset must find
+//!    all queues that it ends, and Connects that come to the new home by themselves must find their controller, or the one
+//!    they take the place of, whose last writes would come after theirs.
 //!
 //! A host sees nothing but the delay. A stream that ends on the way ends as it would have at home: without its admin queue
 //! a controller never arrives, and its I/O queues are hung up on.
@@ -16,7 +19,7 @@ use crate::controller::{Association, Traffic};
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::queue::Queue;
-use crate::target::Target;
+use crate::target::{Passage, Subsystem, Target};
 use crate::tcp::Receiver;
 use diecut_nvme::QualifiedName;
 use diecut_units::{Time, mark, mutant};
@@ -44,6 +47,9 @@ impl Target {
     fn index_of(&self, nqn: &QualifiedName) -> u32 {
         *self.by_nqn.get(nqn).expect("a subsystem that moves is known")
     }
+    fn known(&mut self, index: u32) -> &mut Subsystem {
+        self.subsystems[index as usize].as_mut().expect("known by its name")
+    }
 
     /// Begins to take a subsystem away from here: until [`Target::release`] nothing of its hosts is looked at.
     ///
@@ -51,7 +57,7 @@ impl Target {
     /// If there is no such subsystem.
     pub fn freeze(&mut self, nqn: &QualifiedName) {
         let index = self.index_of(nqn);
-        self.subsystems[index as usize].as_mut().expect("known by its name").frozen = true;
+        self.known(index).passage = Passage::Leaves;
         for (_, association) in self.associations.iter().filter(|(_, one)| one.subsystem == Some(index)) {
             for &number in &association.connections {
                 self.connections.get_mut(number).expect("of an association").frozen = true;
@@ -80,6 +86,7 @@ impl Target {
     }
 
     /// Says where a subsystem lives from now on, and with which namespaces. Nobody is told: nothing changed for hosts.
+    /// With figures it lives here, and its hosts are listened to from [`Target::arrived`] on.
     ///
     /// # Panics
     /// If there is no such subsystem.
@@ -92,12 +99,46 @@ impl Target {
     ) {
         self.now = now;
         let index = self.index_of(&config.nqn);
-        let subsystem = self.subsystems[index as usize].as_mut().expect("known by its name");
-        (subsystem.config, subsystem.frozen) = (config, false);
+        let subsystem = self.known(index);
+        (subsystem.config, subsystem.passage) = (config, Passage::None);
         if let Some(SubsystemFigures { health, traffic }) = figures {
+            subsystem.passage = Passage::Arrives;
             (subsystem.health, subsystem.traffic) = (health, traffic);
         }
+        self.connect_all_parked(index, now, actions);
         self.sweep(now, actions);
+    }
+
+    /// The last connection from a subsystem's old home has come: hosts are listened to again.
+    ///
+    /// # Panics
+    /// If there is no such subsystem.
+    pub fn arrived(&mut self, nqn: &QualifiedName, now: Time, actions: &mut Vec<Action>) {
+        self.now = now;
+        let index = self.index_of(nqn);
+        self.known(index).passage = Passage::None;
+        // First of all: nothing of an association lands after the one that takes its place.
+        self.connect_all_parked(index, now, actions);
+        self.sweep(now, actions);
+        let mut connections = Vec::new();
+        let mut expires = Time::NEVER;
+        for (_, association) in self.associations.iter_mut().filter(|(_, one)| one.subsystem == Some(index)) {
+            // Its host was not listened to meanwhile.
+            association.last_traffic = now;
+            expires = expires.min(association.expires());
+            connections.extend_from_slice(&association.connections);
+        }
+        self.tick_by(expires);
+        for &number in &connections {
+            self.connections.get_mut(number).expect("of an association").frozen = false;
+        }
+        for number in connections {
+            if self.connections.get(number).is_some() {
+                self.run(number, now, actions);
+            }
+            // What one of them asked for, as a reset, comes before what the next one has.
+            self.sweep(now, actions);
+        }
     }
 
     /// Gives all connections of a drained subsystem to the shard `to`; `config` is what is left to know of it here.
@@ -150,7 +191,6 @@ impl Target {
         &mut self,
         mut connection: Connection,
         moved: MovedQueue,
-        now: Time,
         actions: &mut Vec<Action>,
     ) {
         let MovedQueue { subsystem, controller_id, queue, receiver, current, association } = moved;
@@ -164,14 +204,8 @@ impl Target {
             (None, _) => None,
             (Some(index), Some(association)) => {
                 is_allowed(config(index), &association.host).then(|| {
-                    let association = Association {
-                        subsystem: Some(index),
-                        connections: Vec::new(),
-                        // Its host was not listened to meanwhile.
-                        last_traffic: now,
-                        ..association
-                    };
-                    self.tick_by(association.expires());
+                    let association =
+                        Association { subsystem: Some(index), connections: Vec::new(), ..association };
                     // Ids go round: one that was just freed is not used at once.
                     self.last_controller_id = self.last_controller_id.max(association.controller_id);
                     self.association_count += 1;
@@ -187,8 +221,7 @@ impl Target {
                 .map(|(number, _)| number),
         };
         connection.association = number;
-        // It may be on its way once more already.
-        connection.frozen = home.is_some_and(|index| self.subsystem(index).frozen);
+        connection.frozen = home.is_some();
         let index = self.add_connection(connection);
         let Some(number) = number else {
             mark!("target: connection arrived without its controller");
@@ -197,7 +230,6 @@ impl Target {
         self.associations.get_mut(number).expect("just found").connections.push(index);
         let connection = self.connections.lend(index);
         self.settle(index, connection, actions);
-        self.run(index, now, actions);
     }
 }
 

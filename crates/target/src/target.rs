@@ -20,8 +20,19 @@ pub(crate) struct Subsystem {
     pub(crate) config: SubsystemConfig,
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
-    /// It is about to change its shard.
-    pub(crate) frozen: bool,
+    pub(crate) passage: Passage,
+}
+
+/// Where a subsystem is on its way from one shard to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// It stays.
+    None,
+    /// It is about to leave: its hosts are not listened to, and Connects wait.
+    Leaves,
+    /// It lives here, and connections of it may still come. Hosts are listened to when the last one is here: a reset must
+    /// find all queues that it ends, and a Connect its controller, or the one that it takes the place of.
+    Arrives,
 }
 
 /// One connected controller, for reports.
@@ -210,10 +221,15 @@ impl Target {
         self.tick_at = self.tick_at.min(at);
     }
 
-    /// Whether a subsystem is about to change its shard.
-    fn is_frozen(&self, subsystem: Option<u32>) -> bool {
+    /// Where a subsystem is on its way to another shard; that of discovery stays.
+    fn passage(&self, subsystem: Option<u32>) -> Passage {
         let of = |index: u32| self.subsystems.get(index as usize).and_then(Option::as_ref);
-        subsystem.and_then(of).is_some_and(|one| one.frozen)
+        subsystem.and_then(of).map_or(Passage::None, |one| one.passage)
+    }
+
+    /// Whether the hosts of a subsystem are not listened to.
+    fn is_frozen(&self, subsystem: Option<u32>) -> bool {
+        self.passage(subsystem) != Passage::None
     }
 
     /// The earliest end of anyone's patience.
@@ -288,7 +304,7 @@ impl Target {
                 config,
                 health: Health::default(),
                 traffic: Traffic::default(),
-                frozen: false,
+                passage: Passage::None,
             });
         }
         let subsystem = self.subsystems[index as usize].as_ref().expect("just set");
@@ -389,7 +405,7 @@ impl Target {
         connection.outbox = moved.unsent;
         let (command, data) = match moved.arriving {
             Arriving::Connect(connect) => *connect,
-            Arriving::Live(queue) => return self.adopt_live(connection, *queue, now, actions),
+            Arriving::Live(queue) => return self.adopt_live(connection, *queue, actions),
         };
         connection.phase = Phase::Connect;
         let index = self.add_connection(connection);
@@ -625,12 +641,28 @@ impl Target {
                 self.rivals(connection.subsystem, &host, &data.host_id).next().is_none()
             });
             let Some(position) = ready else { return };
-            let index = self.parked.remove(position);
-            let mut connection = self.connections.lend(index);
-            let (command, data) = *connection.parked.take().expect("parked with its Connect");
-            connection.phase = Phase::Connect;
-            self.connect(&mut connection, command, data, now, actions);
-            self.settle(index, connection, actions);
+            self.connect_parked(position, now, actions);
+        }
+    }
+
+    /// Decides on a Connect that waited: the one at this position of those that do.
+    fn connect_parked(&mut self, position: usize, now: Time, actions: &mut Vec<Action>) {
+        let index = self.parked.remove(position);
+        let mut connection = self.connections.lend(index);
+        let (command, data) = *connection.parked.take().expect("parked with its Connect");
+        connection.phase = Phase::Connect;
+        self.connect(&mut connection, command, data, now, actions);
+        self.settle(index, connection, actions);
+    }
+
+    /// Decides on all Connects that waited while a subsystem changed its shard.
+    pub(crate) fn connect_all_parked(&mut self, subsystem: u32, now: Time, actions: &mut Vec<Action>) {
+        for index in self.parked.clone() {
+            let own = self.connections.get(index).is_some_and(|one| one.subsystem == Some(subsystem));
+            let position = self.parked.iter().position(|&parked| parked == index);
+            if let (true, Some(position)) = (own, position) {
+                self.connect_parked(position, now, actions);
+            }
         }
     }
 

@@ -12,8 +12,8 @@ fn elsewhere() -> SubsystemConfig {
     SubsystemConfig { home: Home::Elsewhere(1), namespaces: Default::default(), ..subsystem() }
 }
 
-/// Gives the subsystem of one world to another, with all connections that arrive; those of `lost` do not.
-fn relocate(from: &mut World, to: &mut World, lost: &[ConnectionId]) {
+/// Gives the subsystem of one world to another; what is on its way then, in order.
+fn leave(from: &mut World, to: &mut World) -> Vec<(ConnectionId, Box<MovedConnection>)> {
     let nqn = name(SUBSYSTEM);
     assert!(from.target.is_drained(&nqn));
     let mut actions = Vec::new();
@@ -22,14 +22,32 @@ fn relocate(from: &mut World, to: &mut World, lost: &[ConnectionId]) {
     from.target.release(elsewhere(), 1, from.now, &mut actions);
     from.act(actions);
     assert!(from.target.associations().is_empty(), "nothing stays behind");
-    for (id, shard, state) in std::mem::take(&mut from.moved) {
+    let on_the_way = std::mem::take(&mut from.moved).into_iter().map(|(id, shard, state)| {
         assert_eq!(shard, 1);
         let link = from.links.remove(&id).expect("it was here");
-        if !lost.contains(&id) {
-            to.links.insert(id, link);
+        to.links.insert(id, link);
+        (id, state)
+    });
+    on_the_way.collect()
+}
+
+/// The last one has come.
+fn arrived(to: &mut World) {
+    let mut actions = Vec::new();
+    to.target.arrived(&name(SUBSYSTEM), to.now, &mut actions);
+    to.act(actions);
+}
+
+/// Gives the subsystem of one world to another, with all connections that arrive; those of `lost` do not.
+fn relocate(from: &mut World, to: &mut World, lost: &[ConnectionId]) {
+    for (id, state) in leave(from, to) {
+        if lost.contains(&id) {
+            to.links.remove(&id);
+        } else {
             to.handle(Event::Adopted(id, state));
         }
     }
+    arrived(to);
 }
 
 /// Two worlds, the second of which does not have the subsystem; time went on alike.
@@ -167,4 +185,73 @@ fn a_controller_ends_with_its_admin_queue() {
     assert!(!there.links[&admin].closed && !there.links[&two].closed);
     let again = there.io(controller, 1, Digests::NONE);
     assert_eq!(there.read(again, 0, 1).status, Status::SUCCESS);
+}
+
+/// A Connect that comes to the new home by itself waits for its controller, which is still on the way.
+#[test]
+fn a_connect_does_not_overtake_its_controller() {
+    let (mut here, mut there) = worlds(31, 0);
+    let (_, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+    here.target.freeze(&name(SUBSYSTEM));
+    let on_the_way = leave(&mut here, &mut there);
+    let late = there.open();
+    there.initialize(late, Digests::NONE);
+    let (cid, bytes) = there.connect_bytes(late, SUBSYSTEM, 1, controller);
+    there.send(late, &bytes);
+    assert!(there.reply(late, cid).is_none(), "it waits");
+    on_the_way.into_iter().for_each(|(id, state)| there.handle(Event::Adopted(id, state)));
+    assert!(there.reply(late, cid).is_none(), "one more may be on the way");
+    arrived(&mut there);
+    assert_eq!(there.reply(late, cid).expect("answered").status, Status::SUCCESS);
+    assert_eq!(there.read(late, 0, 1).status, Status::SUCCESS);
+}
+
+/// What ends the queues of a controller finds all of them, whichever came first: a reset that was not read yet, and a new
+/// association of the same host. What they still had to say is not done after it.
+#[test]
+fn what_ends_queues_finds_those_that_come_later() {
+    for by_reset in [true, false] {
+        let (mut here, mut there) = worlds(33, 0);
+        let (admin, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+        let io = here.io(controller, 1, Digests::NONE);
+        here.target.freeze(&name(SUBSYSTEM));
+        let cid = here.next_id(admin);
+        if by_reset {
+            let mut entry = fabrics::PropertyCommand::set(0, offset::CC, 0).entry();
+            entry.command_id = cid.into();
+            let bytes = here.capsule(admin, entry, &[]);
+            here.send(admin, &bytes);
+        }
+        let mut write = here.rw(opcode::io::WRITE, 4, 1, SglDescriptor::in_capsule(LBA as u32));
+        (write.flags, write.command_id) = (0x40, 700.into());
+        let bytes = here.capsule(io, write, &vec![0x44; LBA]);
+        here.send(io, &bytes);
+
+        let on_the_way = leave(&mut here, &mut there);
+        let other = there.open();
+        there.initialize(other, Digests::NONE);
+        let connect = (!by_reset).then(|| {
+            let (cid, bytes) = there.connect_bytes(other, SUBSYSTEM, 0, 0xFFFF);
+            there.send(other, &bytes);
+            assert!(there.reply(other, cid).is_none(), "an older association may be on the way");
+            cid
+        });
+        for (id, state) in on_the_way {
+            there.handle(Event::Adopted(id, state));
+            there.handle(Event::Round);
+        }
+        arrived(&mut there);
+        there.handle(Event::Round);
+        if by_reset {
+            assert_eq!(there.reply(admin, cid).expect("reset").status, Status::SUCCESS);
+            assert_eq!(there.get_property(admin, offset::CSTS) & 1, 0);
+            assert!(!there.links[&admin].closed);
+        }
+        if let Some(cid) = connect {
+            assert_eq!(there.reply(other, cid).expect("the only one now").status, Status::SUCCESS);
+            assert!(there.links[&admin].closed);
+        }
+        assert!(there.links[&io].closed && there.reply(io, 700).is_none());
+        assert!(there.memory[4 * LBA..5 * LBA].iter().all(|byte| *byte != 0x44), "nothing lands after it");
+    }
 }

@@ -71,15 +71,37 @@ pub(super) fn add_moves(plan: &mut Plan, faults: bool) {
         let steps = [wait, Action::Change(change)].map(|action| Step { lane: Lane::ADMINISTRATOR, action });
         plan.steps.splice(at..at, steps);
     }
-    if faults && random.random_ratio(1, 2) {
-        let changes = plan.steps.iter().filter(|step| matches!(step.action, Action::Change(_)));
-        let is_move = |step: &Step| matches!(step.action, Action::Change(Change::Move { .. }));
-        let moves: Vec<u64> =
-            (0..).zip(changes).filter(|(_, step)| is_move(step)).map(|(number, _)| number).collect();
-        let nth = moves[random.random_range(0..moves.len())];
+    if !faults {
+        return;
+    }
+    let requests = plan.steps.iter().filter_map(|step| match step.action {
+        Action::Change(change) => Some(change),
+        _ => None,
+    });
+    let moves: Vec<(u64, Lane)> = (0..)
+        .zip(requests)
+        .filter_map(|(number, change)| match change {
+            Change::Move { lane, .. } => Some((number, lane)),
+            _ => None,
+        })
+        .collect();
+    if random.random_ratio(1, 2) {
+        let (nth, _) = moves[random.random_range(0..moves.len())];
         let when = When::Change { nth, operations: random.random_range(0..60) };
         let what = FaultKind::PowerCut;
         plan.faults.push(PlannedFault { when, what });
+    }
+    // Hosts that connect while their subsystem is on its way.
+    for (nth, lane) in moves {
+        if random.random_ratio(1, 2) {
+            let when = When::After { nth, span_ns: random.random_range(0..6_000_000) };
+            let what = if random.random_ratio(1, 3) {
+                FaultKind::HalfOpen { lane }
+            } else {
+                FaultKind::ConnectionLoss { lane }
+            };
+            plan.faults.push(PlannedFault { when, what });
+        }
     }
 }
 

@@ -132,6 +132,14 @@ impl Hosts {
                 // Thrown out, gone, or busy with the old association.
                 mark!("hosts: Connect refused");
                 assert!(!status.is_success());
+                let admin = self.hosts[lane].admin.as_ref();
+                let has_controller = admin.is_some_and(|(stream, admin)| {
+                    admin.facts().is_some() && !stream.vanished && !stream.closing
+                });
+                assert!(
+                    !has_controller || !status.same_code(Status::CONNECT_INVALID_PARAMETERS),
+                    "lane {lane}: an I/O queue is refused, and its controller is there"
+                );
                 let retry = self.hosts[lane].retry();
                 self.drop_connection(lane, now + retry, now);
             }

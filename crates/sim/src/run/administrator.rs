@@ -135,12 +135,16 @@ impl Runner<'_> {
                 pending.sight = Sight::Maybe;
             }
         }
-        for fault in &self.faults {
-            if let When::Change { nth, operations } = fault.when
-                && nth == number
-            {
-                mark!("run: cut armed for an administrator's request");
-                self.system.cut_power_at(self.system.media_operations() + operations);
+        for fault in &mut self.faults {
+            match fault.when {
+                When::Change { nth, operations } if nth == number => {
+                    mark!("run: cut armed for an administrator's request");
+                    self.system.cut_power_at(self.system.media_operations() + operations);
+                }
+                When::After { nth, span_ns } if nth == number => {
+                    fault.when = When::Time(self.now.0 + span_ns);
+                }
+                _ => {}
             }
         }
         self.system.control(request, self.now);
