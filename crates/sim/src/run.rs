@@ -680,7 +680,7 @@ impl Runner<'_> {
             (_, Err(_)) if unseen => {}
             (Purpose::Write { id, .. }, Err(HostError::Full)) => {
                 self.oracle.refuse_write(id);
-                self.unexpected(answer.token, error, false);
+                self.unexpected(answer.token, error, self.system.may_be_full(answer.lane));
             }
             (Purpose::Write { id, .. }, Err(_)) => {
                 self.oracle.give_up_write(id);

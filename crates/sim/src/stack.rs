@@ -65,6 +65,8 @@ pub struct Stack {
     control_answer: Option<ControlResponse>,
     status_asked: bool,
     told: Option<Existing>,
+    /// Whose volumes are larger than their vSSD, because of blocks that are bad from the start.
+    tight: Vec<Lane>,
 }
 
 /// What exchanges for even wear did.
@@ -201,6 +203,7 @@ impl Stack {
             control_answer: None,
             status_asked: false,
             told: None,
+            tight: Vec::new(),
         };
         for change in set_up(plan) {
             match change {
@@ -230,9 +233,11 @@ impl Stack {
             let spec = vssd_spec(&self.plan, lane, over_provisioning_permille);
             let name = spec.name.clone();
             self.done(ControlRequest::CreateVssd(spec))?;
-            if self.shards().lead().state().vssds[&name].exported_ius >= wanted_ius
-                || over_provisioning_permille <= 40
-            {
+            if self.shards().lead().state().vssds[&name].exported_ius >= wanted_ius {
+                return Ok(());
+            }
+            if over_provisioning_permille <= 40 {
+                self.tight.push(lane);
                 return Ok(());
             }
             over_provisioning_permille -= 40;
@@ -574,16 +579,21 @@ impl System for Stack {
         let copies = self.shards().all().map(|shard| shard.pool().copy_work());
         let (copied_ius, copy_erases) =
             copies.fold((0, 0), |sum, one| (sum.0 + one.programmed_ius, sum.1 + one.erases));
+        let former = self.shards().all().map(|shard| shard.pool().former_work());
+        let (former_ius, former_erases) = former.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         Some(Accounting {
             host_ius: self.sum(|vssd| vssd.host_written_bytes) / 4096,
-            programmed_user_ius: self.sum(|vssd| vssd.programmed_user_bytes) / 4096,
+            programmed_user_ius: self.sum(|vssd| vssd.programmed_user_bytes) / 4096 + former_ius,
             programmed_cleaner_ius: self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096,
             programmed_metadata_ius: self.sum(|vssd| vssd.programmed_metadata_bytes) / 4096 + system_ius,
             programmed_migration_ius: copied_ius,
             chip_programmed_ius: programmed - self.chip_before.0,
-            erases: self.sum(|vssd| vssd.erases) + system_erases + copy_erases,
+            erases: self.sum(|vssd| vssd.erases) + former_erases + system_erases + copy_erases,
             chip_erases: erases - self.chip_before.1,
         })
+    }
+    fn may_be_full(&self, lane: Lane) -> bool {
+        self.tight.contains(&lane)
     }
     fn reads_of_dies(&self) -> Option<Vec<u64>> {
         Some(self.shards().reads_of_dies())

@@ -189,6 +189,10 @@ pub trait System {
     fn is_at_rest(&self) -> bool;
     /// Where programs and erases came from, if the system tells.
     fn accounting(&self) -> Option<Accounting>;
+    /// Whether a lane's volumes promise more than what they are on holds, so that a write may find it full.
+    fn may_be_full(&self, _lane: Lane) -> bool {
+        false
+    }
     /// Reads that each die of the medium did since it was made or opened, if there is one.
     fn reads_of_dies(&self) -> Option<Vec<u64>> {
         None

@@ -42,6 +42,8 @@ pub struct Pool {
     pub(crate) throttled: VecDeque<VssdId>,
     pub(crate) room_changes: Vec<VssdId>,
     pub(crate) next_vssd: u32,
+    /// See [`Pool::former_work`].
+    pub(crate) former_work: (u64, u64),
     pub(crate) sequence: u64,
     pub(crate) ops: Vec<Option<Op>>,
     pub(crate) free_ops: Vec<u32>,
@@ -135,6 +137,7 @@ impl Pool {
             throttled: VecDeque::new(),
             room_changes: Vec::new(),
             next_vssd: 1,
+            former_work: (0, 0),
             sequence: 1,
             ops: Vec::new(),
             free_ops: Vec::new(),
@@ -195,6 +198,10 @@ impl Pool {
     /// IUs that the holder of a vSSD appended since the pool was opened; 0 if there is none.
     pub fn appended_ius(&self, id: VssdId) -> u64 {
         self.at_of(id).map_or(0, |at| self.vssds[at].appended_ius)
+    }
+    /// IUs appended and erases for vSSDs that were deallocated here since the pool was opened.
+    pub fn former_work(&self) -> (u64, u64) {
+        self.former_work
     }
     /// Which erase block of the device holds a block of a vSSD now, numbered over all dies: for tests, which look whether it
     /// moved. Nothing if it is not held.

@@ -138,6 +138,8 @@ impl Pool {
             return Err(DeallocError::Busy { vssd: id.0, operations });
         }
         let vssd = self.vssds.remove(at);
+        self.former_work.0 += vssd.appended_ius;
+        self.former_work.1 += vssd.erases;
         self.number_vssds();
         let (isolation, units) = (vssd.isolation, Vec::new());
         self.write_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
