@@ -105,6 +105,8 @@ impl Holding {
 pub struct Holdings {
     application: VolumeNumber,
     holdings: BTreeMap<HoldingId, Holding>,
+    /// Given back and seen to be gone; a crash before the next sync may bring them back.
+    gone: BTreeMap<HoldingId, Holding>,
     last: u32,
     stamp: u64,
     /// Whether faults of the plan may lose what must else be there.
@@ -118,8 +120,8 @@ pub struct Holdings {
 impl Holdings {
     /// Nothing is held. The number stands in the tags of what is appended.
     pub fn new(application: VolumeNumber, may_lose: bool, may_fail: bool) -> Holdings {
-        let holdings = BTreeMap::new();
-        Holdings { application, holdings, last: 0, stamp: 0, may_lose, may_fail, crashed: None }
+        let (holdings, gone) = (BTreeMap::new(), BTreeMap::new());
+        Holdings { application, holdings, gone, last: 0, stamp: 0, may_lose, may_fail, crashed: None }
     }
 
     fn tick(&mut self) -> u64 {
@@ -256,7 +258,9 @@ impl Holdings {
 
     /// It was answered: what was allocated and freed before it is durable.
     pub fn synced(&mut self, begun: u64) {
-        self.holdings.retain(|_, one| !matches!(one.freed, Freed::Answered(at) if at < begun));
+        for holdings in [&mut self.holdings, &mut self.gone] {
+            holdings.retain(|_, one| !matches!(one.freed, Freed::Answered(at) if at < begun));
+        }
         for one in self.holdings.values_mut().filter(|one| one.allocated < begun) {
             one.is_durable = true;
         }
@@ -265,12 +269,14 @@ impl Holdings {
     /// Keep was answered: what is not wanted any more is gone for good, and the rest durable.
     pub fn kept(&mut self) {
         self.holdings.retain(|_, one| one.is_wanted());
+        self.gone.clear();
         self.holdings.values_mut().for_each(|one| one.is_durable = true);
     }
 
     /// The system went away.
     pub fn crash(&mut self, crash: Crash, sizes: Option<BlockSizes>) {
         self.crashed = Some(self.crashed.map_or(crash, |before| before.max(crash)));
+        self.holdings.append(&mut self.gone);
         for one in self.holdings.values_mut() {
             let Some(sizes) = sizes else { continue };
             // Whoever took no appends since it was last looked at has nothing that a cut could tear.
@@ -334,13 +340,18 @@ impl Holdings {
         let is_whole = crashed.is_none() && !self.may_fail;
         self.holdings.retain(|id, one| {
             let Some(record) = found.get(id) else {
+                if crashed.is_none() && matches!(one.freed, Freed::Answered(_)) {
+                    self.gone.insert(*id, one.clone());
+                }
                 let is_due = one.is_durable || crashed.is_none() && one.block.is_some();
                 if is_due && one.is_wanted() && !may_lose {
                     violations.push(Violation::seen(lost, format!("{one:?} ({id:?}) is not held any more")));
                 }
                 return false;
             };
-            (one.block, one.is_durable) = (Some(record.block), true);
+            one.block = Some(record.block);
+            // What recovery found will be found again.
+            one.is_durable |= crashed.is_some();
             one.asked_units = record.written_pages.div_ceil(sizes.unit_pages);
             // What a cut tore stays so, however often one looks.
             let is_whole = is_whole && !one.is_torn;
@@ -486,6 +497,23 @@ mod test {
         holdings.synced(sync);
         holdings.crash(Crash::PowerCut, Some(SIZES));
         assert_eq!(findings(&holdings.look(&[record(id, 1)], SIZES)), [Finding::Resurrected]);
+    }
+
+    /// Seed 329 without protected memory: the application died, looked and did not see it, and then the power went.
+    #[test]
+    fn a_freed_block_may_come_back_though_it_was_seen_to_be_gone() {
+        for is_synced in [false, true] {
+            let (mut holdings, id) = holding(1);
+            holdings.begin_free(id);
+            holdings.freed(id);
+            assert_eq!(holdings.look(&[], SIZES), []);
+            if is_synced {
+                holdings.kept();
+            }
+            holdings.crash(Crash::PowerCut, Some(SIZES));
+            let found = findings(&holdings.look(&[record(id, 1)], SIZES));
+            assert_eq!(found.is_empty(), !is_synced, "{found:?}");
+        }
     }
 
     #[test]
