@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 fn content(block: LogicalBlock, purpose: u8, page: u64, len: usize) -> Vec<u8> {
@@ -102,6 +102,61 @@ fn blocks_survive_kills_of_the_server_with_any_number_of_shards() {
         });
         assert!(acked.iter().all(|acked| !acked.is_empty()), "both applications came to something");
         assert_eq!(clients[0].sync(), Err(BlockError::ServerGone));
+    }
+}
+
+/// Tenants go from shard to shard while their applications work: nothing fails, all go on, and after `kill -9` in the midst of
+/// it what was acknowledged is there.
+#[test]
+fn applications_stay_attached_while_their_tenants_move() {
+    let folder = tempfile::tempdir().unwrap();
+    write_setup(folder.path());
+    let mut acked = [Acked::new(), Acked::new()];
+    let mut server = Server::start(folder.path(), 3);
+    let clients = ["blocks-a", "blocks-b"].map(|name| server.attach(name));
+    clients.iter().for_each(|client| client.keep(&[]).map(|_| ()).unwrap());
+    let done = [AtomicU64::new(0), AtomicU64::new(0)];
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = clients
+            .iter()
+            .zip(&mut acked)
+            .zip(&done)
+            .map(|((client, acked), done)| {
+                let count = move |_, _, _| {
+                    done.fetch_add(1, Ordering::Relaxed);
+                };
+                scope.spawn(move || work(client, acked, u32::MAX, count))
+            })
+            .collect();
+        let mut turns = (0..24).map(|turn| {
+            let before = done.each_ref().map(|one| one.load(Ordering::Relaxed));
+            let (tenant, shard) = (["a", "b"][turn % 2], (turn / 2 + turn % 2) % 3);
+            let path = format!("/v1/tenants/{tenant}/home");
+            let answer = server.ask("POST", &path, &format!("{{\"shard\":{shard}}}"));
+            if !answer.starts_with("HTTP/1.1 204") {
+                return Err(format!("turn {turn}: {answer}"));
+            }
+            // One whose rings were forgotten would never go on.
+            for _ in 0..30_000 {
+                if workers.iter().any(|worker| worker.is_finished()) {
+                    return Err(format!("turn {turn}: an application was hung up on"));
+                }
+                if done.iter().zip(before).all(|(one, before)| one.load(Ordering::Relaxed) >= before + 10) {
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(format!("turn {turn}: an application is not answered any more"))
+        });
+        let outcome = turns.try_for_each(|turn| turn);
+        // First of all: applications work until the server is gone.
+        server.child.kill().unwrap();
+        assert_eq!(outcome, Ok(()));
+    });
+    server.child.wait().unwrap();
+    let server = Server::start(folder.path(), 2);
+    for (name, acked) in ["blocks-a", "blocks-b"].into_iter().zip(&acked) {
+        check(&server.attach(name), acked);
     }
 }
 

@@ -6,7 +6,9 @@
 use diecut_blockspace::ring::{Layout, ServerEnd};
 use diecut_blockspace::system;
 use diecut_blockspace::wire::{HELLO_SIZE_BYTES, Hello, Shape, Status, VERSION, Welcome};
-use diecut_shard::drive::{Action, BlockAction, BlockEvent, BlockSession, Drive, Event, ShardIndex};
+use diecut_shard::drive::{
+    Action, BlockAction, BlockEvent, BlockSession, Drive, Event, MovedEntries, ShardIndex,
+};
 use diecut_units::{BufferPool, Span, Time};
 use mio::net::{UnixListener, UnixStream};
 use mio::unix::SourceFd;
@@ -48,7 +50,14 @@ struct Client {
 pub(crate) struct Moving {
     socket: UnixStream,
     session: BlockSession,
-    hello: Hello,
+    what: MovingStage,
+}
+
+enum MovingStage {
+    /// It asks to be attached there.
+    Asks(Hello),
+    /// It is attached; its vSSD moved.
+    Attached(ServerEnd, OwnedFd, Box<MovedEntries>),
 }
 
 /// See the module.
@@ -114,7 +123,7 @@ impl BlockClients {
         true
     }
 
-    /// Takes a client of another thread and asks the shard.
+    /// Takes a client of another thread and tells the shard.
     pub fn adopt<D: Drive>(
         &mut self,
         moving: Moving,
@@ -123,14 +132,32 @@ impl BlockClients {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Moving { socket, session, hello } = moving;
-        let event = attach_event(&socket, session, &hello);
-        let stage = Stage::Asks(hello);
-        let client =
-            Client { socket, session, stage, readable: true, hello_by: Time::NEVER, answered: false };
-        if self.add(registry, client) {
-            shard.handle(event, now, actions);
+        let Moving { socket, session, what } = moving;
+        let (event, stage) = match what {
+            MovingStage::Asks(hello) => (attach_event(&socket, session, &hello), Stage::Asks(hello)),
+            MovingStage::Attached(end, doorbell, state) => {
+                (Event::Blocks(BlockEvent::Adopted { session, state }), Stage::Attached(end, doorbell))
+            }
+        };
+        // Its last answers may have come when it was on its way.
+        let client = Client { socket, session, stage, readable: true, hello_by: Time::NEVER, answered: true };
+        if !self.add(registry, client) {
+            return;
         }
+        let number = self.by_session[&session];
+        if let Some(Client { stage: Stage::Attached(_, doorbell), .. }) = &self.clients[number]
+            && let Err(error) = registry.register(
+                &mut SourceFd(&doorbell.as_raw_fd()),
+                Token(FIRST_TOKEN + 2 * number + 1),
+                Interest::READABLE,
+            )
+        {
+            // The shard takes one that does not come for one that is gone.
+            tracing::warn!("an application cannot be watched and is turned away: {error}");
+            self.hang_up(number, registry);
+            return;
+        }
+        shard.handle(event, now, actions);
     }
 
     fn hang_up(&mut self, number: usize, registry: &Registry) -> Option<Client> {
@@ -271,7 +298,17 @@ impl BlockClients {
                 else {
                     return Ok(None);
                 };
-                return Ok(Some((to, Moving { socket, session, hello })));
+                return Ok(Some((to, Moving { socket, session, what: MovingStage::Asks(hello) })));
+            }
+            BlockAction::HandOver { session, to, state } => {
+                let Some(&number) = self.by_session.get(&session) else { return Ok(None) };
+                let Some(Client { socket, session, stage: Stage::Attached(end, doorbell), .. }) =
+                    self.hang_up(number, registry)
+                else {
+                    return Ok(None);
+                };
+                let what = MovingStage::Attached(end, doorbell, state);
+                return Ok(Some((to, Moving { socket, session, what })));
             }
         }
         Ok(None)

@@ -167,6 +167,7 @@ pub(crate) mod put {
                 }
             }
             BlockEvent::Closed { session } => detached(bytes, *session),
+            BlockEvent::Adopted { .. } => unreachable!("a recording holds one shard"),
         }
     }
     /// The entry without what follows of its data.

@@ -3,6 +3,9 @@
 //! The driver has the shared memory and gives checked copies of entries (`diecut_blockspace::ring`); here each vSSD that
 //! serves blocks has at most one session. A session starts a bounded number of bytes per round, and nothing while the
 //! queues of its dies are full; no more wait here than its rings have entries.
+//!
+//! When its vSSD changes its shard (`crate::relocation`) a session goes in two parts: what it knows of its blocks with the
+//! vSSD, and what waits with the rings, which stay where they are until the new home can answer them.
 
 use crate::drive::ShardIndex;
 use crate::flash::Flash;
@@ -11,7 +14,7 @@ use diecut_blockspace::session::{Answer, Command, Session};
 use diecut_blockspace::wire::{Shape, Status};
 use diecut_catalog::Serves;
 use diecut_media::Divide;
-use diecut_units::{Time, mutant};
+use diecut_units::{Time, mark, mutant};
 use diecut_vssd::VssdId;
 use std::collections::VecDeque;
 
@@ -48,12 +51,23 @@ pub enum BlockEvent {
         /// The entry.
         command: Command,
     },
+    /// One comes from another shard, attached as it was.
+    Adopted {
+        /// The attachment.
+        session: BlockSession,
+        /// What came with [`BlockAction::HandOver`].
+        state: Box<MovedEntries>,
+    },
     /// One is gone.
     Closed {
         /// The attachment.
         session: BlockSession,
     },
 }
+
+/// Entries of an application that wait, on their way to another shard.
+#[derive(Debug)]
+pub struct MovedEntries(VecDeque<Command>);
 
 /// What a shard tells applications.
 #[derive(Debug)]
@@ -90,6 +104,16 @@ pub enum BlockAction {
         /// The answer.
         answer: Answer,
     },
+    /// Its vSSD lives on another shard now: give it and its rings to that one, as [`BlockEvent::Adopted`] with this state,
+    /// in order with messages. Nothing more of it is taken here.
+    HandOver {
+        /// The attachment.
+        session: BlockSession,
+        /// Its new home.
+        to: ShardIndex,
+        /// What waits.
+        state: Box<MovedEntries>,
+    },
     /// Its vSSD is deleted, or the server stops: hang up.
     Evicted {
         /// The attachment.
@@ -103,12 +127,33 @@ struct Open {
     vssd: VssdId,
     core: Session,
     waiting: VecDeque<Command>,
+    passage: Passage,
+}
+
+/// Where a session is on its way from one shard to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passage {
+    /// It stays.
+    None,
+    /// It is about to leave: nothing of it is started.
+    Leaves,
+    /// Its rings are still to come.
+    Arrives,
+}
+
+/// What a session knows of its blocks, on its way to another shard.
+pub(crate) struct MovedSession {
+    session: Option<BlockSession>,
+    vssd: VssdId,
+    core: Session,
 }
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Blocks {
     open: Vec<Open>,
+    /// What waits of sessions whose blocks have left.
+    left: Vec<(BlockSession, VecDeque<Command>)>,
     answers: Vec<Answer>,
     pub actions: Vec<BlockAction>,
 }
@@ -123,7 +168,18 @@ impl Blocks {
             open.session = None;
             open.waiting.clear();
         }
+        // Its new home does not wait for it either.
+        self.left.retain(|(left, _)| *left != session);
         self.forget_idle();
+    }
+
+    fn submit(&mut self, session: BlockSession, command: Command) {
+        // One that was evicted meanwhile gets no answer.
+        if let Some(open) = self.of(session) {
+            open.waiting.push_back(command);
+        } else if let Some((_, waiting)) = self.left.iter_mut().find(|(left, _)| *left == session) {
+            waiting.push_back(command);
+        }
     }
 
     fn forget_idle(&mut self) {
@@ -143,9 +199,65 @@ impl Blocks {
         !self.open.iter().any(|open| vssd.is_none_or(|vssd| open.vssd == vssd))
     }
 
-    /// Whether an application is attached to one of these vSSDs, or operations of one that is gone are waited for.
-    pub fn hold_any(&self, vssds: &[u32]) -> bool {
-        self.open.iter().any(|open| vssds.contains(&open.vssd.0))
+    /// Starts nothing more for who is attached to one of these vSSDs.
+    pub fn freeze(&mut self, vssds: &[u32]) {
+        for open in self.open.iter_mut().filter(|open| vssds.contains(&open.vssd.0)) {
+            open.passage = Passage::Leaves;
+        }
+    }
+
+    /// Whether nothing is under way for who is, or was, attached to one of these vSSDs.
+    pub fn is_drained(&self, vssds: &[u32]) -> bool {
+        self.open.iter().filter(|open| vssds.contains(&open.vssd.0)).all(|open| open.core.is_idle())
+    }
+
+    /// Takes out who is attached to one of these vSSDs. What waits stays, and what comes meanwhile, until [`Blocks::release`].
+    pub fn take_out(&mut self, vssds: &[u32]) -> Vec<MovedSession> {
+        let left = self.open.extract_if(.., |open| vssds.contains(&open.vssd.0));
+        let left = left.map(|Open { session, vssd, core, waiting, .. }| {
+            if let Some(session) = session {
+                mark!("shard: application moved while it was attached");
+                if !waiting.is_empty() {
+                    mark!("shard: application moved with entries that wait");
+                }
+                self.left.push((session, waiting));
+            }
+            MovedSession { session, vssd, core }
+        });
+        left.collect()
+    }
+
+    /// Gives away the rings of those that were taken out.
+    pub fn release(&mut self, to: ShardIndex) {
+        for (session, mut waiting) in self.left.drain(..) {
+            if mutant!("shard: entries of an application stay behind") {
+                waiting.clear();
+            }
+            self.actions.push(BlockAction::HandOver { session, to, state: Box::new(MovedEntries(waiting)) });
+        }
+    }
+
+    /// Puts in who was taken out elsewhere; nothing is started before the rings are here.
+    pub fn put_in(&mut self, moved: MovedSession) {
+        let MovedSession { session, vssd, core } = moved;
+        let (waiting, passage) = (VecDeque::new(), Passage::Arrives);
+        self.open.push(Open { session, vssd, core, waiting, passage });
+    }
+
+    fn adopt(&mut self, session: BlockSession, state: MovedEntries) {
+        match self.of(session) {
+            Some(open) => (open.waiting, open.passage) = (state.0, Passage::None),
+            None => self.actions.push(BlockAction::Evicted { session }),
+        }
+    }
+
+    /// All rings that were on their way are here: those that are not belong to applications that are gone.
+    pub fn all_arrived(&mut self) {
+        for open in self.open.iter_mut().filter(|open| open.passage == Passage::Arrives) {
+            mark!("shard: application gone while it moved");
+            (open.session, open.passage) = (None, Passage::None);
+        }
+        self.forget_idle();
     }
 
     fn tell(&mut self, at: usize) {
@@ -162,7 +274,7 @@ impl Blocks {
     pub fn admit<M: Divide>(&mut self, flash: &mut Flash<M>, now: Time) {
         for at in 0..self.open.len() {
             let mut started_bytes = 0;
-            while started_bytes < ROUND_BYTES && flash.pool.has_room(self.open[at].vssd) {
+            while started_bytes < ROUND_BYTES && self.open[at].can_start(flash) {
                 let open = &mut self.open[at];
                 let Some(command) = open.waiting.pop_front() else { break };
                 started_bytes += ENTRY_BYTES + command.data.as_ref().map_or(0, |data| data.len());
@@ -186,7 +298,13 @@ impl Blocks {
     /// Whether [`Blocks::admit`] has something to do.
     pub fn has_work<M: Divide>(&self, flash: &Flash<M>) -> bool {
         !self.actions.is_empty()
-            || self.open.iter().any(|open| !open.waiting.is_empty() && flash.pool.has_room(open.vssd))
+            || self.open.iter().any(|open| !open.waiting.is_empty() && open.can_start(flash))
+    }
+}
+
+impl Open {
+    fn can_start<M: Divide>(&self, flash: &Flash<M>) -> bool {
+        self.passage == Passage::None && flash.pool.has_room(self.vssd)
     }
 }
 
@@ -197,12 +315,8 @@ impl<M: Divide> Shard<M> {
                 let action = self.attach_blocks(session, &vssd, uid, is_privileged, now);
                 self.blocks.actions.push(action);
             }
-            BlockEvent::Submitted { session, command } => {
-                // One that was evicted meanwhile gets no answer.
-                if let Some(open) = self.blocks.of(session) {
-                    open.waiting.push_back(command);
-                }
-            }
+            BlockEvent::Submitted { session, command } => self.blocks.submit(session, command),
+            BlockEvent::Adopted { session, state } => self.blocks.adopt(session, *state),
             BlockEvent::Closed { session } => self.blocks.close(session),
         }
     }
@@ -260,7 +374,8 @@ impl<M: Divide> Shard<M> {
         let space = self.flash.pool.space(vssd, &mut self.flash.media, now);
         let layout = Session::layout_for(&space);
         let (shape, core) = (Session::shape_of(&space), Session::new(&space, layout.slot_size_bytes));
-        self.blocks.open.push(Open { session: Some(session), vssd, core, waiting: VecDeque::new() });
+        let (waiting, passage) = (VecDeque::new(), Passage::None);
+        self.blocks.open.push(Open { session: Some(session), vssd, core, waiting, passage });
         BlockAction::Attached { session, shape, layout }
     }
 }

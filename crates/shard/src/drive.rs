@@ -1,6 +1,6 @@
 //! What a driver (`reactor` or `sim`) exchanges with a shard.
 
-pub use crate::blocks::{BlockAction, BlockEvent, BlockSession};
+pub use crate::blocks::{BlockAction, BlockEvent, BlockSession, MovedEntries};
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
 pub use crate::peer::ShardMessage;
 use crate::shard::Shard;

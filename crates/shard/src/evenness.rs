@@ -6,8 +6,7 @@
 //!    dies, and decides ([`diecut_vssd::choose_exchanges`]).
 //! 2. If both channels are one shard's, that shard exchanges what lies there. If nobody uses the other channel it is lent. Else
 //!    what lies on it visits: its group of tenants moves to the shard of the source (`relocation.rs`); the quiet content does,
-//!    because the hot one's hosts would feel it more. Where that cannot be (an application is attached), the source's group goes
-//!    to the other shard instead, and where that cannot be either, the next best exchange is looked for.
+//!    because the hot one's hosts would feel it more, and the applications that are attached go with it.
 //! 3. The exchange goes on for as long as it takes; requests are carried out meanwhile. When it is over a channel that nothing
 //!    lies on any more goes back to the first shard, and visitors go home, unless something ties them to those they visited.
 //!    Otherwise all tenants would end on one shard.
@@ -38,9 +37,6 @@ pub(crate) struct WearReport {
     is_exchanging: bool,
 }
 
-/// Two channels that were to be brought together: the source, and the target.
-type Meeting = [u16; 2];
-
 /// A group that is on another shard for an exchange.
 #[derive(Clone, Debug, PartialEq)]
 struct Visit {
@@ -57,7 +53,7 @@ struct Visit {
 /// What is being tried.
 #[derive(Clone, Debug, PartialEq)]
 enum Attempt {
-    Meet(Meeting, Visit),
+    Meet(Visit),
     GoHome(Visit),
 }
 
@@ -71,8 +67,6 @@ pub(crate) struct Evenness {
     under_way: Vec<[u32; 2]>,
     visits: Vec<Visit>,
     attempt: Option<Attempt>,
-    /// Meetings that were refused, and how often: the second time is the other way round.
-    refused: BTreeMap<Meeting, u32>,
     reports: Vec<WearReport>,
     /// Those in force over the whole device, when something was looked at.
     pub thresholds_erases: Option<[u64; 2]>,
@@ -178,12 +172,9 @@ impl<M: Divide> Shard<M> {
     pub(crate) fn evenness_done(&mut self, is_refused: bool) {
         let Some(attempt) = self.evenness.attempt.take() else { return };
         match attempt {
-            Attempt::Meet(meeting, _) if is_refused => {
-                mark!("shard: meeting for an exchange refused");
-                *self.evenness.refused.entry(meeting).or_default() += 1;
-                self.evenness.is_due = true;
-            }
-            Attempt::Meet(_, visit) => self.evenness.visits.push(visit),
+            // Wear is looked at again when something is erased.
+            Attempt::Meet(_) if is_refused => {}
+            Attempt::Meet(visit) => self.evenness.visits.push(visit),
             Attempt::GoHome(visit) if is_refused => {
                 self.evenness.visits.push(Visit { is_kept: true, ..visit });
             }
@@ -261,28 +252,18 @@ impl<M: Divide> Shard<M> {
         let holdings: Vec<Holding> = held.collect();
         let config = *self.flash.pool.wear_config();
         let thresholds = config.thresholds(&layout, DeviceAge::of(&layout, &dies));
-        let meeting = |one: usize, other: usize| [one as u16, other as u16];
-        let is_refused =
-            |meeting: Meeting| self.evenness.refused.get(&meeting).is_some_and(|times| *times > 1);
-        let apart = |one: usize, other: usize| {
-            are_apart(&holdings, &layout, one, other) && !is_refused(meeting(one, other))
-        };
+        let apart = |one: usize, other: usize| are_apart(&holdings, &layout, one, other);
         let broken = |channel: usize| is_broken(&holdings, &layout, channel);
         let can = |one: usize, other: usize| {
             let on = |vssd: &Holding, die: usize| vssd.dies.contains(&(die as u32));
-            let channels = meeting(layout.channel_of(one), layout.channel_of(other));
             one != other
                 && !holdings.iter().any(|vssd| on(vssd, one) && on(vssd, other))
                 && (owner(one) == owner(other)
                     || self.is_alone_on(one as u32) && self.is_alone_on(other as u32))
-                && !is_refused(channels)
         };
         let chosen = choose_exchanges(config.rule, thresholds, &layout, &dies, apart, broken, can);
         self.evenness.thresholds_erases = Some(thresholds);
-        let Some(chosen) = chosen else {
-            self.evenness.refused.clear();
-            return Vec::new();
-        };
+        let Some(chosen) = chosen else { return Vec::new() };
         let whole = matches!(chosen, Chosen::Channels(_));
         let pairs = chosen.into_dies();
         let [source, target] = pairs[0].map(|die| layout.channel_of(die as usize) as u16);
@@ -303,7 +284,7 @@ impl<M: Divide> Shard<M> {
     }
 
     /// What has two channels on one shard; `None` if that cannot be now.
-    fn bring_together(&mut self, [source, target]: Meeting, whole: bool) -> Option<Vec<Step>> {
+    fn bring_together(&mut self, [source, target]: [u16; 2], whole: bool) -> Option<Vec<Step>> {
         let [from, to] = [source, target].map(|channel| self.ledger.owners[usize::from(channel)]);
         if from == to {
             return Some(Vec::new());
@@ -322,29 +303,19 @@ impl<M: Divide> Shard<M> {
             self.order(from, Order::Channels(moved));
             return Some(Vec::new());
         }
-        let meeting = [source, target];
-        let other_way = self.evenness.refused.contains_key(&meeting);
-        let (channel, goes_to, group, home, host) = if other_way {
-            (source, target, self.tied_by_channel(source), from, to)
-        } else {
-            (target, source, visitors, to, from)
-        };
-        if other_way {
-            mark!("shard: source of an exchange visits its target");
-        } else {
-            mark!("shard: content visits another shard for an exchange");
-        }
+        mark!("shard: content visits another shard for an exchange");
+        let (group, home, host) = (visitors, to, from);
         let mut channels = group.channels.clone();
         // Whole channels are exchanged with all that lies there; what shares a channel with others stays on it, but for a die.
         let channel = if whole {
-            channels.remove(&channel);
-            channels.insert(goes_to);
-            goes_to
+            channels.remove(&target);
+            channels.insert(source);
+            source
         } else {
-            channel
+            target
         };
         let visit = Visit { channel, channels, home, host, is_kept: false };
-        self.evenness.attempt = Some(Attempt::Meet(meeting, visit));
+        self.evenness.attempt = Some(Attempt::Meet(visit));
         Some(self.moving_steps(Group::of(group, home, host)))
     }
 

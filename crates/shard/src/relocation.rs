@@ -6,10 +6,10 @@
 //!
 //! 1. [`Step::Leave`] at the old home. Stores first let ebb away what they program, while hosts are served: what waits at dies for
 //!    a program otherwise is tens of milliseconds. Then the group's hosts are not listened to any more (`diecut_target`'s `freeze`),
-//!    and what namespaces have of them comes back. Then the stores are held: they see no answer and have no turn, so they start
+//!    nothing more is started for applications, and what is under way for both comes back. Then the stores are held: they see no answer and have no turn, so they start
 //!    nothing, and what they and the pool have under way ends. What is left is values: channels, stores, namespaces.
 //! 2. [`Step::Arrive`] at the new home puts them in. Nothing is recovered: a store goes on where it was.
-//! 3. [`Step::Release`] everywhere. The old home gives the connections away, and Connects that waited; all shards learn the new
+//! 3. [`Step::Release`] everywhere. The old home gives the connections away, Connects that waited, and applications' rings; all shards learn the new
 //!    home, so a Connect that comes to any of them finds it, and waits there until the last connection has arrived. Then it is
 //!    over.
 //!
@@ -17,6 +17,7 @@
 //! message are [salvaged](crate::gather) with the rest.
 
 use crate::admission::TenantIndex;
+use crate::blocks::MovedSession;
 use crate::control::{ControlError, ControlErrorKind};
 use crate::drive::ShardIndex;
 use crate::execute::{Progress, Running};
@@ -63,6 +64,8 @@ pub(crate) struct MovedGroup {
     stores: Vec<MovedStore>,
     /// With the vSSD of each.
     namespaces: Vec<(VssdId, NamespaceId, MovedNamespace)>,
+    /// Of applications.
+    sessions: Vec<MovedSession>,
     figures: Vec<(String, SubsystemFigures)>,
 }
 
@@ -128,14 +131,6 @@ impl<M: Divide> Shard<M> {
             self.subsystems_of(group).iter().map(|nqn| qualified(nqn)).collect();
         let stores: Vec<StoreIndex> = group.vssds.iter().filter_map(|&vssd| self.store_of(vssd)).collect();
         if self.duties.leaving.is_empty() {
-            if self.blocks.hold_any(&group.vssds) {
-                let message = format!(
-                    "tenant \"{}\" stays on shard {}: an application is attached to a vSSD that would move; end it first",
-                    group.tenants.join("\", \""),
-                    group.from
-                );
-                return refuse(ControlErrorKind::Busy, message);
-            }
             // The first shard may not have heard of the last exchange when it named the group.
             if !self.flash.pool.holds_just(&group.channels, &group.vssds) {
                 mark!("shard: move of a group that is being exchanged");
@@ -159,10 +154,12 @@ impl<M: Divide> Shard<M> {
             }
             self.duties.frozen = true;
             subsystems.iter().for_each(|nqn| self.target.freeze(nqn));
+            self.blocks.freeze(&group.vssds);
         }
         let namespaces = self.namespaces_of(group);
         let drained = subsystems.iter().all(|nqn| self.target.is_drained(nqn))
-            && namespaces.iter().all(|(_, id)| self.namespaces.is_idle(*id));
+            && namespaces.iter().all(|(_, id)| self.namespaces.is_idle(*id))
+            && self.blocks.is_drained(&group.vssds);
         if !drained {
             mark!("shard: move waits for commands under way");
             return Progress::Waits;
@@ -184,13 +181,14 @@ impl<M: Divide> Shard<M> {
             self.flash.take_store(store)
         };
         let stores = stores.into_iter().map(take).collect();
+        let sessions = self.blocks.take_out(&group.vssds);
         self.note_exchanges_elsewhere(channels);
         let part = self.flash.pool.detach(channels);
         self.flash.pool.hold_migration(false);
         let moved = Moved::new(channels.clone(), part, &mut self.flash.media);
         self.duties.leaving.clear();
         self.duties.frozen = false;
-        self.duties.left = Some(Box::new(MovedGroup { moved, stores, namespaces, figures }));
+        self.duties.left = Some(Box::new(MovedGroup { moved, stores, namespaces, sessions, figures }));
         Progress::Done
     }
 
@@ -221,7 +219,7 @@ impl<M: Divide> Shard<M> {
 
     /// Puts a group in and serves it.
     pub(crate) fn arrive(&mut self, moved: MovedGroup, group: &Group, now: Time) {
-        let MovedGroup { moved, stores, namespaces, figures } = moved;
+        let MovedGroup { moved, stores, namespaces, sessions, figures } = moved;
         let part = moved.unpack(&mut self.flash.media);
         self.flash.pool.attach(part);
         for store in stores {
@@ -234,6 +232,7 @@ impl<M: Divide> Shard<M> {
             self.seat_namespace(id, TenantIndex(store.0));
             self.namespaces.put_in(id, namespace, store);
         }
+        sessions.into_iter().for_each(|session| self.blocks.put_in(session));
         self.ledger.homes.extend(group.tenants.iter().map(|tenant| (tenant.clone(), group.to)));
         for (nqn, figures) in figures {
             let config = self.subsystem_config(&nqn).expect("a subsystem that moves exists");
@@ -243,11 +242,12 @@ impl<M: Divide> Shard<M> {
         mark!("shard: group moved while it was served");
     }
 
-    /// The last connection of the group that came here last has come.
+    /// The last connection of the group that came here last has come, and the last application.
     pub(crate) fn all_arrived(&mut self, now: Time) {
         for nqn in std::mem::take(&mut self.duties.arriving) {
             self.target.arrived(&nqn, now, &mut self.target_actions);
         }
+        self.blocks.all_arrived();
     }
 
     /// Learns a group's new home, and gives its connections away, if they are here.
@@ -269,6 +269,7 @@ impl<M: Divide> Shard<M> {
             }
         }
         if is_old_home {
+            self.blocks.release(ShardIndex(group.to));
             // Behind the connections, on the same way.
             self.outgoing.push((ShardIndex(group.to), ShardMessage(Message::Passed(passed))));
         }

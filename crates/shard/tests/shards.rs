@@ -2,11 +2,15 @@
 
 mod herd;
 
+use diecut_blockspace::session::Command as BlockCommand;
+use diecut_blockspace::wire::{Opcode, Status, Submission};
 use diecut_emulator::Backing;
 use diecut_shard::control::*;
 use diecut_shard::drive::{BlockAction, BlockEvent, BlockSession, Event};
-use diecut_units::Time;
+use diecut_units::{BufferMut, IU_SIZE_BYTES, Time};
+use diecut_vssd::LogicalBlock;
 use herd::{Herd, Host, device, device_with, subsystem, volume, vssd};
+use std::collections::BTreeMap;
 
 const TENANTS: [(&str, Isolation, u32); 4] = [
     ("a", Isolation::Channel, 0),
@@ -254,34 +258,168 @@ fn a_tenant_moves_with_its_neighbours() {
     assert_eq!(herd.status().devices[0].free_channels, 4);
 }
 
-/// A vSSD that an application holds stays where it is, with all that is tied to it; when the application is gone it goes,
-/// and the next one attaches at its new home.
-#[test]
-fn an_application_keeps_its_tenant_where_it_is() {
-    let mut herd = Herd::new(device_with(3, Backing::Memory), 2, 3, Time::ZERO);
+/// An application at a vSSD that serves erase blocks, and what it may expect to read.
+struct Application {
+    session: BlockSession,
+    block: LogicalBlock,
+    next_token: u64,
+    /// IUs that it appended.
+    written: u32,
+    under_way: BTreeMap<u64, Opcode>,
+}
+
+impl Application {
+    /// Attaches and allocates a block, or says why not.
+    fn attach(herd: &mut Herd, at: usize, number: u64, vssd: &str) -> Result<Application, BlockAction> {
+        let session = BlockSession(number);
+        let event = BlockEvent::Attach { session, vssd: vssd.to_owned(), uid: 0, is_privileged: true };
+        herd.tell(at, Event::Blocks(event));
+        match herd.told_applications.pop().expect("answered at once") {
+            BlockAction::Attached { .. } => {}
+            other => return Err(other),
+        }
+        let mut one = Application {
+            session,
+            block: LogicalBlock::default(),
+            next_token: 0,
+            written: 0,
+            under_way: BTreeMap::new(),
+        };
+        let keep = Submission { flag: 1, ..Submission::new(Opcode::Keep, one.block) };
+        one.submit(herd, keep, Some(BufferMut::copy_from(&[])));
+        one.submit(herd, Submission::new(Opcode::Allocate, one.block), None);
+        one.finish(herd);
+        Ok(one)
+    }
+
+    fn submit(&mut self, herd: &mut Herd, entry: Submission, data: Option<BufferMut>) {
+        let home = herd.applications[&self.session].expect("it does not move");
+        self.next_token += 1;
+        self.under_way.insert(self.next_token, entry.opcode);
+        let command = BlockCommand { entry: Ok(Submission { token: self.next_token, ..entry }), data };
+        herd.tell(home, Event::Blocks(BlockEvent::Submitted { session: self.session, command }));
+    }
+
+    /// Takes answers: each once, and content that was appended.
+    fn hear(&mut self, herd: &mut Herd) {
+        for action in std::mem::take(&mut herd.told_applications) {
+            let BlockAction::Answered { session, answer } = action else { panic!("{action:?}") };
+            assert_eq!(session, self.session);
+            let opcode = self.under_way.remove(&answer.completion.token).expect("answered once");
+            assert_eq!(answer.completion.status, Status::Done, "{opcode:?}");
+            match opcode {
+                Opcode::Allocate => self.block = answer.completion.block,
+                Opcode::Read => {
+                    let (_, data) = answer.data.expect("with content");
+                    assert!(data.iter().all(|byte| *byte == 7));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn finish(&mut self, herd: &mut Herd) {
+        for _ in 0..1_000_000 {
+            self.hear(herd);
+            if self.under_way.is_empty() {
+                return;
+            }
+            herd.step();
+        }
+        panic!("never answered: {:?}", self.under_way);
+    }
+
+    /// Appends a little, then reads; more only where its rings are.
+    fn work(&mut self, herd: &mut Herd) {
+        self.hear(herd);
+        if herd.applications[&self.session].is_none() || self.under_way.len() > 8 {
+            return;
+        }
+        let iu_count = 8;
+        let mut entry = Submission { count: iu_count, ..Submission::new(Opcode::Read, self.block) };
+        let mut data = None;
+        if self.written < 4 * iu_count {
+            (entry.opcode, entry.first) = (Opcode::Append, self.written);
+            data = Some(BufferMut::copy_from(&vec![7; iu_count as usize * IU_SIZE_BYTES]));
+            self.written += iu_count;
+        }
+        self.submit(herd, entry, data);
+    }
+
+    fn hang_up(self, herd: &mut Herd) {
+        for _ in 0..100_000 {
+            if let Some(Some(home)) = herd.applications.get(&self.session).copied() {
+                herd.applications.remove(&self.session);
+                herd.tell(home, Event::Blocks(BlockEvent::Closed { session: self.session }));
+                herd.told_applications.clear();
+                return;
+            }
+            herd.step();
+        }
+        panic!("a hand-over never ends");
+    }
+}
+
+fn with_blocks(seed: u64) -> (Herd, String) {
+    let mut herd = Herd::new(device_with(seed, Backing::Memory), 2, seed, Time::ZERO);
     herd.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
     let held = VssdSpec { serves: Serves::Blocks { uid: None }, ..vssd("a", "a", Isolation::Channel, 0) };
     let name = held.name.clone();
     herd.done(ControlRequest::CreateVssd(held));
-    let attach = |herd: &mut Herd, at: usize, number: u64| {
-        let session = BlockSession(number);
-        let event = BlockEvent::Attach { session, vssd: name.clone(), uid: 0, is_privileged: true };
-        herd.tell(at, Event::Blocks(event));
-        herd.told_applications.pop().expect("answered at once")
-    };
-    assert!(matches!(attach(&mut herd, 0, 1), BlockAction::Attached { .. }));
-    let go = ControlRequest::MoveTenant { tenant: "a".to_owned(), shard: 1 };
-    match herd.ask(go.clone()) {
-        ControlResponse::Refused(error) => assert_eq!(error.kind, ControlErrorKind::Busy, "{error}"),
-        other => panic!("{other:?}"),
+    (herd, name)
+}
+
+/// An application stays attached while its vSSD goes from shard to shard, and each of its entries is answered once.
+#[test]
+fn an_application_moves_with_its_vssd() {
+    let (mut herd, name) = with_blocks(3);
+    let mut one = Application::attach(&mut herd, 0, 1, &name).unwrap_or_else(|said| panic!("{said:?}"));
+    for turn in 0..20u16 {
+        let go = ControlRequest::MoveTenant { tenant: "a".to_owned(), shard: 1 - turn % 2 };
+        let token = herd.begin(go);
+        let answer = loop {
+            one.work(&mut herd);
+            herd.step();
+            if let Some(answer) = herd.answer(token) {
+                break answer;
+            }
+        };
+        assert!(matches!(answer, ControlResponse::Done), "{answer:?}");
+        assert_eq!(herd.home(&name), usize::from(1 - turn % 2));
+        one.finish(&mut herd);
     }
-    assert_eq!(herd.home(&name), 0);
-    herd.tell(0, Event::Blocks(BlockEvent::Closed { session: BlockSession(1) }));
-    herd.done(go);
-    assert_eq!(herd.home(&name), 1);
-    let elsewhere = attach(&mut herd, 0, 2);
-    assert!(matches!(elsewhere, BlockAction::Elsewhere { to, .. } if to.0 == 1), "{elsewhere:?}");
-    assert!(matches!(attach(&mut herd, 1, 2), BlockAction::Attached { .. }));
+    assert!(one.next_token > 100, "it worked meanwhile: {}", one.next_token);
+}
+
+/// Whenever an application dies on the way, the next one attaches at the new home.
+#[test]
+fn an_application_may_die_while_it_moves() {
+    let (mut herd, name) = with_blocks(5);
+    for turn in 0..120u64 {
+        let to = 1 - herd.home(&name);
+        // What its predecessor had under way ends first.
+        let attached = (0..100_000).find_map(|_| {
+            herd.step();
+            Application::attach(&mut herd, 1 - to, turn, &name).ok()
+        });
+        let mut one = attached.expect("nobody has it any more");
+        one.work(&mut herd);
+        let token = herd.begin(ControlRequest::MoveTenant { tenant: "a".to_owned(), shard: to as u16 });
+        for _ in 0..turn {
+            herd.step();
+            one.hear(&mut herd);
+        }
+        one.hang_up(&mut herd);
+        let answer = loop {
+            herd.step();
+            if let Some(answer) = herd.answer(token) {
+                break answer;
+            }
+        };
+        assert!(matches!(answer, ControlResponse::Done), "turn {turn}: {answer:?}");
+        assert_eq!(herd.home(&name), to);
+        herd.told_applications.clear();
+    }
 }
 
 fn wear_after(channel_threshold_erases: u64) -> ControlRequest {

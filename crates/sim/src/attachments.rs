@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// See the module.
 #[derive(Default)]
 pub struct Attachments {
-    /// The shard that each came to last.
-    shards: BTreeMap<BlockSession, u16>,
+    /// The shard that each came to last; none while it moves.
+    shards: BTreeMap<BlockSession, Option<u16>>,
     /// What was asked, in case it is sent on.
     asked: BTreeMap<BlockSession, (String, u32)>,
     /// What shards have not been told yet.
@@ -27,26 +27,39 @@ impl Attachments {
 
     /// Whether there is something for the shards.
     pub fn has_due(&self) -> bool {
-        !self.due.is_empty()
+        self.due.iter().any(|event| !self.moves(event))
+    }
+
+    /// Whether what it is told waits until it is at its new home.
+    fn moves(&self, event: &BlockEvent) -> bool {
+        let (BlockEvent::Submitted { session, .. } | BlockEvent::Closed { session }) = event else {
+            return false;
+        };
+        self.shards[session].is_none()
     }
 
     /// What shards are told now, and which.
     pub fn take_due(&mut self) -> Vec<(u16, BlockEvent)> {
         let mut due = Vec::new();
-        for event in self.due.drain(..) {
+        for event in std::mem::take(&mut self.due) {
+            if self.moves(&event) {
+                self.due.push(event);
+                continue;
+            }
             let at = match &event {
                 BlockEvent::Attach { session, vssd, uid, .. } => {
                     self.asked.insert(*session, (vssd.clone(), *uid));
-                    self.shards.insert(*session, 0);
-                    0
+                    self.shards.insert(*session, Some(0));
+                    Some(0)
                 }
                 BlockEvent::Submitted { session, .. } => self.shards[session],
                 BlockEvent::Closed { session } => {
                     self.asked.remove(session);
                     self.shards.remove(session).expect("applications leave once")
                 }
+                BlockEvent::Adopted { .. } => unreachable!("between shards"),
             };
-            due.push((at, event));
+            due.push((at.expect("it does not move"), event));
         }
         due
     }
@@ -55,21 +68,31 @@ impl Attachments {
     pub fn act(&mut self, at: u16, actions: &mut Vec<Action>, shards: &mut Shards, now: Time) {
         for action in actions.extract_if(.., |action| matches!(action, Action::Blocks(_))) {
             let Action::Blocks(action) = action else { unreachable!("asked for") };
-            let BlockAction::Elsewhere { session, to } = action else {
-                self.told.push(action);
-                continue;
+            let (event, to) = match action {
+                BlockAction::Elsewhere { session, to } => {
+                    mark!("stack: application attaches at another shard");
+                    let (vssd, uid) = self.asked[&session].clone();
+                    (BlockEvent::Attach { session, vssd, uid, is_privileged: false }, to)
+                }
+                BlockAction::HandOver { session, to, state } => {
+                    // It may have left meanwhile.
+                    let Some(shard) = self.shards.get_mut(&session) else { continue };
+                    *shard = None;
+                    (BlockEvent::Adopted { session, state }, to)
+                }
+                other => {
+                    self.told.push(other);
+                    continue;
+                }
             };
-            mark!("stack: application attaches at another shard");
-            let (vssd, uid) = self.asked[&session].clone();
-            let event = BlockEvent::Attach { session, vssd, uid, is_privileged: false };
             shards.carry(at, to.0, Carried::Attaching(event), now);
         }
     }
 
-    /// An application that was sent on has arrived.
+    /// An application that was sent on, or that moved, has arrived.
     pub fn arrived(&mut self, event: &BlockEvent, to: u16) {
-        if let BlockEvent::Attach { session, .. } = event {
-            self.shards.insert(*session, to);
+        if let BlockEvent::Attach { session, .. } | BlockEvent::Adopted { session, .. } = event {
+            self.shards.insert(*session, Some(to));
         }
     }
 

@@ -64,6 +64,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "the shard that a tenant left takes new connections of its hosts itself",
     },
     Mutant {
+        name: "shard: entries of an application stay behind",
+        system: "stack",
+        story: "what an application had submitted while its vSSD left the shard is never answered",
+    },
+    Mutant {
         name: "target: connect overtakes its controller",
         system: "stack",
         story: "a tenant's new shard answers a Connect while the controller that it is for is still on the way",

@@ -6,7 +6,8 @@
 use diecut_emulator::Device;
 use diecut_media::Media;
 use diecut_shard::drive::{
-    Action, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex, ShardMessage,
+    Action, BlockAction, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex,
+    ShardMessage,
 };
 use diecut_shard::{Seat, Shard, ShardConfig, divide, gather};
 use diecut_units::{Span, Time};
@@ -20,7 +21,7 @@ pub enum Carried {
     Told(ShardMessage),
     /// A connection on its way home.
     Adopted(ConnectionId, Box<MovedConnection>),
-    /// An application that wants to attach, on its way to the shard of its vSSD.
+    /// An application that wants to attach, or that is attached, on its way to the shard of its vSSD.
     Attaching(BlockEvent),
 }
 
@@ -126,8 +127,11 @@ impl Shards {
     }
 
     fn send(&mut self, from: u16, now: Time, actions: &mut Vec<Action>) {
-        // What is said after a connection was given away arrives after it.
-        let given = actions.iter().position(|action| matches!(action, Action::HandOver { .. }));
+        // What is said after a connection or an application was given away arrives after it.
+        let is_given = |action: &Action| {
+            matches!(action, Action::HandOver { .. } | Action::Blocks(BlockAction::HandOver { .. }))
+        };
+        let given = actions.iter().position(is_given);
         let until = given.unwrap_or(actions.len());
         for action in actions.extract_if(..until, |action| matches!(action, Action::Tell { .. })) {
             let Action::Tell { to, message } = action else { unreachable!("asked for") };

@@ -36,6 +36,7 @@ struct Stream {
 enum Carried {
     Told(usize, ShardMessage),
     Adopted(ConnectionId, Box<MovedConnection>),
+    Application(BlockSession, Box<MovedEntries>),
 }
 
 pub struct Herd {
@@ -53,6 +54,8 @@ pub struct Herd {
     actions: Vec<Action>,
     /// What shards said to applications at erase blocks.
     pub told_applications: Vec<BlockAction>,
+    /// Where applications are attached; nowhere while they move.
+    pub applications: BTreeMap<BlockSession, Option<usize>>,
     /// Of everything that happened.
     pub trace: u64,
 }
@@ -87,6 +90,7 @@ impl Herd {
             handed_over: 0,
             actions: Vec::new(),
             told_applications: Vec::new(),
+            applications: BTreeMap::new(),
             trace: 0,
         };
         for _ in 0..200_000 {
@@ -108,7 +112,7 @@ impl Herd {
         }
         let told = self.links.into_values().flatten().filter_map(|(_, carried)| match carried {
             Carried::Told(_, message) => Some(message),
-            Carried::Adopted(..) => None,
+            Carried::Adopted(..) | Carried::Application(..) => None,
         });
         let mut device = gather(shards, told);
         if power_cut {
@@ -138,7 +142,19 @@ impl Herd {
                     self.handed_over += 1;
                     self.carry(at, to.0.into(), Carried::Adopted(connection, state));
                 }
-                Action::Blocks(action) => self.told_applications.push(action),
+                Action::Blocks(BlockAction::HandOver { session, to, state }) => {
+                    // One that hung up has no rings to give away.
+                    if let Some(home) = self.applications.get_mut(&session) {
+                        assert_eq!(home.take(), Some(at), "only its shard gives an application away");
+                        self.carry(at, to.0.into(), Carried::Application(session, state));
+                    }
+                }
+                Action::Blocks(action) => {
+                    if let BlockAction::Attached { session, .. } = &action {
+                        self.applications.insert(*session, Some(at));
+                    }
+                    self.told_applications.push(action);
+                }
                 Action::Tell { to, message } => self.carry(at, to.0.into(), Carried::Told(at, message)),
                 Action::Answer { token, response } => {
                     assert!(self.answers.insert(token.0, *response).is_none(), "answered once");
@@ -193,6 +209,10 @@ impl Herd {
                 Carried::Adopted(connection, state) => {
                     self.streams.get_mut(&connection.0).unwrap().shard = Some(to);
                     Event::Adopted { connection, state }
+                }
+                Carried::Application(session, state) => {
+                    self.applications.insert(session, Some(to));
+                    Event::Blocks(BlockEvent::Adopted { session, state })
                 }
             };
             self.tell(to, event);

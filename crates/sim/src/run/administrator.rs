@@ -209,12 +209,6 @@ impl Runner<'_> {
                 mark!("run: no such shard to move to");
                 Some(before)
             }
-            (ControlResponse::Refused(error), Ok(_))
-                if may_miss && error.kind == ControlErrorKind::Busy && !self.plan.applications.is_empty() =>
-            {
-                mark!("run: an application keeps a tenant on its shard");
-                Some(before)
-            }
             _ => None,
         };
         let told = self.system.existing().unwrap_or_default();

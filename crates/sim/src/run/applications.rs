@@ -516,6 +516,7 @@ impl Runner<'_> {
         let (BlockAction::Attached { session, .. }
         | BlockAction::Refused { session, .. }
         | BlockAction::Elsewhere { session, .. }
+        | BlockAction::HandOver { session, .. }
         | BlockAction::Answered { session, .. }
         | BlockAction::Evicted { session }) = action;
         let has_it = |one: &Application| match one.attachment {
