@@ -121,18 +121,8 @@ fn start(settings: &IsolationSettings, isolation: Isolation) -> Outcome<Server> 
     let server = server.map_err(|error| error.to_string())?;
     for name in NAMES.map(str::to_owned) {
         server.ask(ControlRequest::CreateTenant(TenantSpec { name: name.clone() }))?;
-        server.ask(ControlRequest::CreateVssd(VssdSpec {
-            name: name.clone(),
-            tenant: name,
-            isolation,
-            throughput_level: 1,
-            capacity_bytes: 1 << 20,
-            over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
-            weight: 100,
-            rate_limit_bytes_per_second: 0,
-            sharing: Sharing::WorkConserving,
-            serves: Default::default(),
-        }))?;
+        let vssd = VssdSpec::new(&name, &name, isolation, OVER_PROVISIONING_PERMILLE);
+        server.ask(ControlRequest::CreateVssd(vssd))?;
     }
     Ok(server)
 }

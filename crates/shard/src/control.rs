@@ -78,6 +78,25 @@ pub struct VssdSpec {
     pub serves: Serves,
 }
 
+impl VssdSpec {
+    /// A vSSD for volumes at throughput level 1, at least 1 MiB large, which shares like any other of its kind and has no
+    /// limit. What else it should be is said with `..VssdSpec::new(...)`.
+    pub fn new(name: &str, tenant: &str, isolation: Isolation, over_provisioning_permille: u32) -> VssdSpec {
+        VssdSpec {
+            name: name.to_owned(),
+            tenant: tenant.to_owned(),
+            isolation,
+            throughput_level: 1,
+            capacity_bytes: 1 << 20,
+            over_provisioning_permille,
+            weight: 100,
+            rate_limit_bytes_per_second: 0,
+            sharing: Sharing::WorkConserving,
+            serves: Serves::Volumes,
+        }
+    }
+}
+
 /// Definition of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSpec {

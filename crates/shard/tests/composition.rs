@@ -122,18 +122,7 @@ impl Rig {
 }
 
 fn vssd(name: &str, isolation: Isolation, throughput_level: u32) -> VssdSpec {
-    VssdSpec {
-        name: format!("vssd-{name}"),
-        tenant: name.to_owned(),
-        isolation,
-        throughput_level,
-        capacity_bytes: 1 << 20,
-        over_provisioning_permille: 280,
-        weight: 100,
-        rate_limit_bytes_per_second: 0,
-        sharing: Sharing::WorkConserving,
-        serves: Default::default(),
-    }
+    VssdSpec { throughput_level, ..VssdSpec::new(&format!("vssd-{name}"), name, isolation, 280) }
 }
 
 fn subsystem(name: &str) -> SubsystemSpec {
@@ -223,7 +212,6 @@ fn refusals_name_the_object_and_change_nothing() {
             ControlRequest::CreateVssd(VssdSpec {
                 tenant: "a".to_owned(),
                 sharing: Sharing::Strict,
-                serves: Default::default(),
                 ..vssd("z", Isolation::Software, 0)
             }),
             "needs a rate limit",

@@ -132,34 +132,23 @@ fn isolation(level: IsolationLevel) -> Isolation {
 
 /// Definition of the vSSD of an application.
 pub fn application_spec(lane: Lane, application: &ApplicationPlan) -> VssdSpec {
+    let (name, isolation) = (tenant_name(lane), isolation(application.isolation));
     VssdSpec {
-        name: tenant_name(lane),
-        tenant: tenant_name(lane),
-        isolation: isolation(application.isolation),
         throughput_level: 0,
         capacity_bytes: application.capacity_bytes,
-        over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
-        weight: 100,
         serves: Serves::Blocks { uid: Some(APPLICATION_UID) },
-        rate_limit_bytes_per_second: 0,
-        sharing: Sharing::WorkConserving,
+        ..VssdSpec::new(&name, &name, isolation, OVER_PROVISIONING_PERMILLE)
     }
 }
 
 /// Definition of a lane's vSSD.
 pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> VssdSpec {
     let tenant = &plan.tenants[usize::from(lane.0)];
-    VssdSpec {
-        name: tenant_name(lane),
-        tenant: tenant_name(lane),
-        isolation: isolation(tenant.isolation),
-        throughput_level: if tenant.capacity_bytes.is_some() { 0 } else { 1 },
-        capacity_bytes: tenant.capacity_bytes.unwrap_or(1 << 20),
-        over_provisioning_permille,
-        weight: 100,
-        serves: Default::default(),
-        rate_limit_bytes_per_second: 0,
-        sharing: Sharing::WorkConserving,
+    let name = tenant_name(lane);
+    let plain = VssdSpec::new(&name, &name, isolation(tenant.isolation), over_provisioning_permille);
+    match tenant.capacity_bytes {
+        Some(capacity_bytes) => VssdSpec { throughput_level: 0, capacity_bytes, ..plain },
+        None => plain,
     }
 }
 

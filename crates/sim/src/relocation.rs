@@ -168,18 +168,8 @@ impl Scene {
         };
         let name = || TENANT.to_owned();
         scene.ask(ControlRequest::CreateTenant(TenantSpec { name: name() }))?;
-        scene.ask(ControlRequest::CreateVssd(VssdSpec {
-            name: name(),
-            tenant: name(),
-            isolation: Isolation::Channel,
-            throughput_level: 1,
-            capacity_bytes: 1 << 20,
-            over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
-            weight: 100,
-            rate_limit_bytes_per_second: 0,
-            sharing: Sharing::WorkConserving,
-            serves: Default::default(),
-        }))?;
+        let vssd = VssdSpec::new(TENANT, TENANT, Isolation::Channel, OVER_PROVISIONING_PERMILLE);
+        scene.ask(ControlRequest::CreateVssd(vssd))?;
         scene.ask(ControlRequest::CreateVolume(VolumeSpec {
             name: name(),
             vssd: name(),

@@ -69,21 +69,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
     let listen = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let reactor = Reactor::start(&listen, vec![make]).unwrap();
     done(&reactor, ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
-    done(
-        &reactor,
-        ControlRequest::CreateVssd(VssdSpec {
-            name: "a".to_owned(),
-            tenant: "a".to_owned(),
-            isolation: Isolation::Channel,
-            throughput_level: 1,
-            capacity_bytes: 1 << 20,
-            over_provisioning_permille: 280,
-            weight: 100,
-            rate_limit_bytes_per_second: 0,
-            sharing: Sharing::WorkConserving,
-            serves: Default::default(),
-        }),
-    );
+    done(&reactor, ControlRequest::CreateVssd(VssdSpec::new("a", "a", Isolation::Channel, 280)));
     let ControlResponse::Status(status) = ask(&reactor, ControlRequest::Status) else { panic!("a status") };
     done(
         &reactor,
@@ -270,16 +256,8 @@ fn record_application() -> Vec<u8> {
     done(
         &reactor,
         ControlRequest::CreateVssd(VssdSpec {
-            name: "db".to_owned(),
-            tenant: "db".to_owned(),
-            isolation: Isolation::Die,
-            throughput_level: 1,
-            capacity_bytes: 1 << 20,
-            over_provisioning_permille: 280,
-            weight: 100,
-            rate_limit_bytes_per_second: 0,
-            sharing: Sharing::WorkConserving,
             serves: Serves::Blocks { uid: None },
+            ..VssdSpec::new("db", "db", Isolation::Die, 280)
         }),
     );
     for round in 0..3u8 {

@@ -8,7 +8,7 @@ use super::row::Row;
 use super::servers::{Server, stack_shard};
 use crate::affinity::pin_this_thread;
 use diecut_blockspace::{Attach, Client, Purpose, UnitIndex, system};
-use diecut_shard::control::{ControlRequest, Isolation, Serves, Sharing, TenantSpec, VssdSpec};
+use diecut_shard::control::{ControlRequest, Isolation, Serves, TenantSpec, VssdSpec};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -147,16 +147,8 @@ pub(super) fn rows(settings: &SuiteSettings) -> Outcome<Vec<Row>> {
     let name = || NAME.to_owned();
     server.ask(ControlRequest::CreateTenant(TenantSpec { name: name() }))?;
     server.ask(ControlRequest::CreateVssd(VssdSpec {
-        name: name(),
-        tenant: name(),
-        isolation: Isolation::Channel,
-        throughput_level: 1,
-        capacity_bytes: 1,
-        over_provisioning_permille: 70,
-        weight: 100,
-        rate_limit_bytes_per_second: 0,
-        sharing: Sharing::WorkConserving,
         serves: Serves::Blocks { uid: None },
+        ..VssdSpec::new(NAME, NAME, Isolation::Channel, 70)
     }))?;
     pin_this_thread(settings.load_core)?;
     let client = Client::attach(Attach { socket: &socket, vssd: NAME })?;

@@ -179,16 +179,9 @@ pub(crate) fn stack_requests(part: u32) -> [ControlRequest; 4] {
     let name = || "bench".to_owned();
     let size_bytes = STACK_BYTES / u64::from(part);
     let vssd = VssdSpec {
-        name: name(),
-        tenant: name(),
-        isolation: Isolation::Channel,
         throughput_level: 4,
         capacity_bytes: size_bytes + size_bytes / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE),
-        over_provisioning_permille: STACK_OVER_PROVISIONING_PERMILLE,
-        weight: 100,
-        rate_limit_bytes_per_second: 0,
-        sharing: Sharing::WorkConserving,
-        serves: Default::default(),
+        ..VssdSpec::new(&name(), &name(), Isolation::Channel, STACK_OVER_PROVISIONING_PERMILLE)
     };
     let volume = VolumeSpec { name: name(), vssd: name(), size_bytes, uuid: None, nguid: None };
     let subsystem = SubsystemSpec {

@@ -367,16 +367,9 @@ impl Herd {
 
 pub fn vssd(name: &str, tenant: &str, isolation: Isolation, throughput_level: u32) -> VssdSpec {
     VssdSpec {
-        name: format!("vssd-{name}"),
-        tenant: tenant.to_owned(),
-        serves: Default::default(),
-        isolation,
         throughput_level,
         capacity_bytes: 4 << 20,
-        over_provisioning_permille: 280,
-        weight: 100,
-        rate_limit_bytes_per_second: 0,
-        sharing: Sharing::WorkConserving,
+        ..VssdSpec::new(&format!("vssd-{name}"), tenant, isolation, 280)
     }
 }
 

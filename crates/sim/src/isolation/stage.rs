@@ -108,16 +108,8 @@ impl Stage {
         {
             stage.ask(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }))?;
             stage.ask(ControlRequest::CreateVssd(VssdSpec {
-                name: name.to_owned(),
-                tenant: name.to_owned(),
-                isolation,
                 throughput_level,
-                capacity_bytes: 1 << 20,
-                over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
-                weight: 100,
-                rate_limit_bytes_per_second: 0,
-                sharing: Sharing::WorkConserving,
-                serves: Default::default(),
+                ..VssdSpec::new(name, name, isolation, OVER_PROVISIONING_PERMILLE)
             }))?;
         }
         Ok(stage)

@@ -153,16 +153,11 @@ impl Stage {
             stage.ask(ControlRequest::CreateTenant(TenantSpec { name: name.clone() }))?;
             let strict = part.strict_bytes_per_s > 0;
             stage.ask(ControlRequest::CreateVssd(VssdSpec {
-                tenant: name.clone(),
-                name,
-                isolation: part.isolation,
                 throughput_level: part.level,
-                capacity_bytes: 1 << 20,
-                over_provisioning_permille: OVER_PROVISIONING_PERMILLE,
                 weight: part.weight,
                 rate_limit_bytes_per_second: part.strict_bytes_per_s,
                 sharing: if strict { Sharing::Strict } else { Sharing::WorkConserving },
-                serves: Default::default(),
+                ..VssdSpec::new(&name, &name, part.isolation, OVER_PROVISIONING_PERMILLE)
             }))?;
         }
         Ok(stage)
