@@ -353,7 +353,7 @@ impl<M: Divide> Shard<M> {
             return BlockAction::Elsewhere { session, to: home };
         }
         if !self.flash.pool.vssd_ids().any(|id| id == vssd) {
-            return refuse(Status::Refused, format!("vSSD \"{name}\" is being deleted, or moved; try again"));
+            return refuse(Status::Held, format!("vSSD \"{name}\" is being deleted, or moved; try again"));
         }
         if self.duties.leaving.contains(&vssd.0) {
             return refuse(Status::Held, format!("vSSD \"{name}\" is being moved; try again"));
