@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand};
 use comfy_table::Table;
 use diecut_bench::costs;
 use diecut_bench::isolation::{self, IsolationSettings};
-use diecut_bench::raw::{self, RawResult, RawSettings, RawShape};
+use diecut_bench::raw::{self, FarReads, RawResult, RawSettings, RawShape};
 use diecut_bench::suite::{self, SuiteSettings};
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
@@ -128,6 +128,12 @@ struct RawArguments {
     /// The server copies the content of its responses from random places of so much memory; 0: it sends the same bytes.
     #[arg(long, default_value_t = 0)]
     far_mib: usize,
+    /// That content is sent from where it is, without a copy into the send buffer.
+    #[arg(long, requires = "far_mib")]
+    in_place: bool,
+    /// The checksum of that content is calculated.
+    #[arg(long, requires = "far_mib")]
+    checked: bool,
     /// Measured time in milliseconds.
     #[arg(long, default_value_t = 1000)]
     duration_ms: u64,
@@ -149,6 +155,7 @@ impl RawArguments {
             connections,
             depth,
             far_bytes: self.far_mib << 20,
+            far_reads: FarReads { in_place: self.in_place, checked: self.checked },
             duration_ms: self.duration_ms,
             server_core: Some(self.server_core),
             load_core: Some(self.load_core),

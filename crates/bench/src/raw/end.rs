@@ -3,8 +3,12 @@
 use super::RECEIVE_BYTES;
 use super::far::FarMemory;
 use mio::{Events, Interest, Poll, Token};
-use std::io::{self, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Read, Write};
 use std::time::Duration;
+
+/// Most pieces of memory that one system call takes (IOV_MAX).
+const PIECES_MAX: usize = 1024;
 
 /// What an end did so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,9 +27,35 @@ struct Connection {
     owed_bytes: usize,
     /// Bytes sent of the message that is being sent.
     sent_of_message_bytes: usize,
+    /// Where the contents of owed messages are, if they are sent from there; of the first a part may be sent.
+    owed_places: VecDeque<usize>,
     readable: bool,
     writable: bool,
     closed: bool,
+}
+
+/// Headers and contents of messages from `places`, as many as a system call takes, but the first `sent_bytes`.
+fn pieces<'a>(
+    places: &VecDeque<usize>,
+    sent_bytes: usize,
+    far: &'a FarMemory,
+    send: &'a [u8],
+    message_bytes: usize,
+) -> Vec<IoSlice<'a>> {
+    let mut pieces = Vec::with_capacity(2 * places.len().min(PIECES_MAX / 2));
+    let mut skipped_bytes = sent_bytes;
+    for &place in places.iter().take(PIECES_MAX / 2) {
+        let content = far.content(place);
+        let header = &send[..message_bytes - content.len()];
+        if skipped_bytes < header.len() {
+            pieces.push(IoSlice::new(&header[skipped_bytes..]));
+            pieces.push(IoSlice::new(content));
+        } else {
+            pieces.push(IoSlice::new(&content[skipped_bytes - header.len()..]));
+        }
+        skipped_bytes = 0;
+    }
+    pieces
 }
 
 /// One end of all connections of a run.
@@ -92,6 +122,7 @@ impl End {
             partial_bytes: 0,
             owed_bytes: first_messages * self.outgoing_bytes,
             sent_of_message_bytes: 0,
+            owed_places: VecDeque::new(),
             readable: false,
             writable: true,
             closed: false,
@@ -152,7 +183,11 @@ impl End {
                 let messages = bytes / self.incoming_bytes;
                 connection.partial_bytes = bytes % self.incoming_bytes;
                 connection.owed_bytes += messages * self.outgoing_bytes;
-                if let Some(far) = &mut self.far {
+                if let Some(far) = &mut self.far
+                    && far.is_sent_in_place(self.outgoing_bytes)
+                {
+                    far.choose(messages, &mut connection.owed_places);
+                } else if let Some(far) = &mut self.far {
                     far.fill(&mut self.send, self.outgoing_bytes, messages);
                 }
                 self.counters.messages += messages as u64;
@@ -172,11 +207,22 @@ impl End {
         let start = connection.sent_of_message_bytes;
         let end = (start + connection.owed_bytes).min(self.send.len());
         self.counters.system_calls += 1;
-        match connection.stream.write(&self.send[start..end]) {
+        let (outcome, asked_bytes) = match &self.far {
+            Some(far) if far.is_sent_in_place(self.outgoing_bytes) => {
+                let places = &connection.owed_places;
+                let pieces = pieces(places, start, far, &self.send, self.outgoing_bytes);
+                let asked_bytes = pieces.iter().map(|piece| piece.len()).sum();
+                (connection.stream.write_vectored(&pieces), asked_bytes)
+            }
+            _ => (connection.stream.write(&self.send[start..end]), end - start),
+        };
+        match outcome {
             Ok(sent) => {
-                connection.writable = sent == end - start;
+                connection.writable = sent == asked_bytes;
                 connection.owed_bytes -= sent;
                 connection.sent_of_message_bytes = (start + sent) % self.outgoing_bytes;
+                let whole_messages = (start + sent) / self.outgoing_bytes;
+                connection.owed_places.drain(..whole_messages.min(connection.owed_places.len()));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.writable = false,
             Err(error)
@@ -187,5 +233,32 @@ impl End {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::raw::FarReads;
+
+    /// Whatever part of a message was sent, the rest follows.
+    #[test]
+    fn pieces_go_on_where_the_last_call_stopped() {
+        let mut far = FarMemory::new(1 << 20, FarReads { in_place: true, checked: true });
+        let send: Vec<u8> = (0..4120u32).map(|at| at as u8).collect();
+        let mut places = VecDeque::new();
+        far.choose(3, &mut places);
+        let bytes = |sent_bytes: usize| -> Vec<u8> {
+            pieces(&places, sent_bytes, &far, &send, 4120)
+                .iter()
+                .flat_map(|piece| piece.iter().copied())
+                .collect()
+        };
+        let whole = bytes(0);
+        assert_eq!(whole.len(), 3 * 4120);
+        assert_eq!((&whole[..24], &whole[4120 + 24..2 * 4120]), (&send[..24], far.content(places[1])));
+        for sent_bytes in [1, 23, 24, 25, 4119] {
+            assert!(bytes(sent_bytes) == whole[sent_bytes..], "{sent_bytes}");
+        }
     }
 }

@@ -11,14 +11,15 @@
 //! | write | 4168 (capsule 72 + 4096 in-capsule) | 24 (response capsule) |
 //!
 //! With [`RawSettings::far_bytes`] the server copies the content of each response from a random place of so much memory
-//! ([`FarMemory`]): what any server pays that keeps its data in memory which caches cannot hold.
+//! ([`FarMemory`]): what any server pays that keeps its data in memory which caches cannot hold. With [`FarReads`] it sends
+//! them from where they are, or looks at them for a checksum: what a server without any other work would reach.
 
 mod end;
 mod far;
 mod run;
 
 pub use end::{End, EndCounters};
-pub use far::FarMemory;
+pub use far::{FarMemory, FarReads};
 pub use run::{RawError, RawResult, RawSettings, RawShape, load, run, serve};
 
 /// Most bytes taken by one receive. 256 KiB was the best of 64 KiB to 1 MiB at depth 128.

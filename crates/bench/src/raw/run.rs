@@ -1,7 +1,7 @@
 //! Runs of the raw loop: both ends in one process, or one end per process.
 
 use super::end::{End, EndCounters};
-use super::far::FarMemory;
+use super::far::{FarMemory, FarReads};
 use crate::affinity::pin_this_thread;
 use serde::Serialize;
 use std::io;
@@ -48,6 +48,8 @@ pub struct RawSettings {
     pub duration_ms: u64,
     /// Memory that the server reads the content of its responses from, in bytes; 0 to send the same bytes again and again.
     pub far_bytes: usize,
+    /// What becomes of that content.
+    pub far_reads: FarReads,
     /// Core of the server, or none to leave it to the scheduler.
     pub server_core: Option<usize>,
     /// Core of the load.
@@ -57,7 +59,7 @@ pub struct RawSettings {
 impl RawSettings {
     /// The memory that the server reads from, if it does. It takes a while to fill: before a client can connect.
     pub fn far_memory(&self) -> Option<FarMemory> {
-        (self.far_bytes > 0).then(|| FarMemory::new(self.far_bytes))
+        (self.far_bytes > 0).then(|| FarMemory::new(self.far_bytes, self.far_reads))
     }
 }
 
@@ -197,11 +199,18 @@ mod test {
     /// Goal: every request is answered once, with one and with several connections, and the calls are counted.
     #[test]
     fn both_shapes_move_messages() {
-        for (shape, connections, far_bytes) in
+        for (shape, connections, far_bytes, far_reads) in
             [(RawShape::Read, 1, 0), (RawShape::Write, 3, 0), (RawShape::Read, 2, 1 << 20)]
+                .into_iter()
+                .flat_map(|(shape, connections, far_bytes)| {
+                    let copied = FarReads::default();
+                    [copied, FarReads { in_place: true, checked: true }]
+                        .map(|reads| (shape, connections, far_bytes, reads))
+                })
         {
             let settings = RawSettings {
                 far_bytes,
+                far_reads,
                 shape,
                 connections,
                 depth: 4,

@@ -6,7 +6,7 @@ use super::row::{Row, Suite, Target, median};
 use super::servers::{STACK_BYTES, Server};
 use crate::affinity::pin_this_thread;
 use crate::counted;
-use crate::raw::{self, RawSettings, RawShape};
+use crate::raw::{self, FarReads, RawSettings, RawShape};
 use diecut_load::drive::{DriveSettings, Endpoint, run as run_load};
 use diecut_load::{LoadSpec, Pattern, Report};
 use std::time::Duration;
@@ -188,6 +188,7 @@ impl SuiteSettings {
             connections: usize::from(case.connections),
             depth: usize::from(case.depth),
             far_bytes,
+            far_reads: FarReads::default(),
             duration_ms: self.duration_ms,
             server_core: Some(self.server_core),
             load_core: Some(self.load_core),
