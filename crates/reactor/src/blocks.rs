@@ -146,11 +146,7 @@ impl BlockClients {
         }
         let number = self.by_session[&session];
         if let Some(Client { stage: Stage::Attached(_, doorbell), .. }) = &self.clients[number]
-            && let Err(error) = registry.register(
-                &mut SourceFd(&doorbell.as_raw_fd()),
-                Token(FIRST_TOKEN + 2 * number + 1),
-                Interest::READABLE,
-            )
+            && let Err(error) = watch_doorbell(registry, number, doorbell)
         {
             // The shard takes one that does not come for one that is gone.
             tracing::warn!("an application cannot be watched and is turned away: {error}");
@@ -325,8 +321,7 @@ impl BlockClients {
         let memory = system::create_memory(layout.size_bytes())?;
         let doorbell = system::create_doorbell()?;
         let end = ServerEnd::new(system::map_memory(&memory, layout.size_bytes())?, layout);
-        let token = Token(FIRST_TOKEN + 2 * number + 1);
-        registry.register(&mut SourceFd(&doorbell.as_raw_fd()), token, Interest::READABLE)?;
+        watch_doorbell(registry, number, &doorbell)?;
         let welcome = Welcome {
             status: Status::Done,
             shape,
@@ -417,6 +412,12 @@ impl Client {
             return (false, Some(event));
         }
     }
+}
+
+/// Watches the doorbell of a client by its number.
+fn watch_doorbell(registry: &Registry, number: usize, doorbell: &OwnedFd) -> std::io::Result<()> {
+    let token = Token(FIRST_TOKEN + 2 * number + 1);
+    registry.register(&mut SourceFd(&doorbell.as_raw_fd()), token, Interest::READABLE)
 }
 
 fn attach_event(socket: &UnixStream, session: BlockSession, hello: &Hello) -> Event {

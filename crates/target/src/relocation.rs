@@ -105,7 +105,6 @@ impl Target {
             subsystem.passage = Passage::Arrives;
             (subsystem.health, subsystem.traffic) = (health, traffic);
         }
-        self.connect_all_parked(index, now, actions);
         self.sweep(now, actions);
     }
 

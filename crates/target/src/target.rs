@@ -221,15 +221,10 @@ impl Target {
         self.tick_at = self.tick_at.min(at);
     }
 
-    /// Where a subsystem is on its way to another shard; that of discovery stays.
-    fn passage(&self, subsystem: Option<u32>) -> Passage {
-        let of = |index: u32| self.subsystems.get(index as usize).and_then(Option::as_ref);
-        subsystem.and_then(of).map_or(Passage::None, |one| one.passage)
-    }
-
-    /// Whether the hosts of a subsystem are not listened to.
+    /// Whether the hosts of a subsystem are not listened to, because it changes its shard.
     fn is_frozen(&self, subsystem: Option<u32>) -> bool {
-        self.passage(subsystem) != Passage::None
+        let of = |index: u32| self.subsystems.get(index as usize).and_then(Option::as_ref);
+        subsystem.and_then(of).is_some_and(|one| one.passage != Passage::None)
     }
 
     /// The earliest end of anyone's patience.
@@ -631,7 +626,7 @@ impl Target {
                     }
                 }
             }
-            let ready = self.parked.iter().position(|&index| {
+            let ready = self.parked.iter().copied().find(|&index| {
                 let connection = self.connections.get(index).expect("parked ones are closed by name");
                 let (_, data) = connection.parked.as_deref().expect("parked with its Connect");
                 if self.is_frozen(connection.subsystem) {
@@ -640,14 +635,14 @@ impl Target {
                 let Ok(host) = data.host() else { return true };
                 self.rivals(connection.subsystem, &host, &data.host_id).next().is_none()
             });
-            let Some(position) = ready else { return };
-            self.connect_parked(position, now, actions);
+            let Some(index) = ready else { return };
+            self.connect_parked(index, now, actions);
         }
     }
 
-    /// Decides on a Connect that waited: the one at this position of those that do.
-    fn connect_parked(&mut self, position: usize, now: Time, actions: &mut Vec<Action>) {
-        let index = self.parked.remove(position);
+    /// Decides on the Connect of a connection that waited with it.
+    fn connect_parked(&mut self, index: u32, now: Time, actions: &mut Vec<Action>) {
+        self.parked.retain(|&parked| parked != index);
         let mut connection = self.connections.lend(index);
         let (command, data) = *connection.parked.take().expect("parked with its Connect");
         connection.phase = Phase::Connect;
@@ -657,12 +652,13 @@ impl Target {
 
     /// Decides on all Connects that waited while a subsystem changed its shard.
     pub(crate) fn connect_all_parked(&mut self, subsystem: u32, now: Time, actions: &mut Vec<Action>) {
-        for index in self.parked.clone() {
-            let own = self.connections.get(index).is_some_and(|one| one.subsystem == Some(subsystem));
-            let position = self.parked.iter().position(|&parked| parked == index);
-            if let (true, Some(position)) = (own, position) {
-                self.connect_parked(position, now, actions);
-            }
+        let own = |index: &u32| {
+            let connection = self.connections.get(*index).expect("parked ones are closed by name");
+            connection.subsystem == Some(subsystem)
+        };
+        let own: Vec<u32> = self.parked.iter().copied().filter(own).collect();
+        for index in own {
+            self.connect_parked(index, now, actions);
         }
     }
 

@@ -27,7 +27,7 @@ pub struct FarMemory {
     /// Of a generator of random numbers (xorshift).
     state: u64,
     /// Places of one batch.
-    places: Vec<usize>,
+    places: VecDeque<usize>,
     /// Message of the send buffer that is filled next.
     message: usize,
 }
@@ -41,7 +41,7 @@ impl FarMemory {
         bytes.extend(
             (0..size_bytes / 8).flat_map(|word| (word as u64).wrapping_mul(0x9E37_79B9).to_le_bytes()),
         );
-        FarMemory { bytes, reads, state: 0x2545_F491_4F6C_DD1D, places: Vec::new(), message: 0 }
+        FarMemory { bytes, reads, state: 0x2545_F491_4F6C_DD1D, places: VecDeque::new(), message: 0 }
     }
 
     /// Whether the content of messages of this size is sent from where it is; small ones have none.
@@ -54,9 +54,8 @@ impl FarMemory {
         &self.bytes[place..place + CONTENT_BYTES]
     }
 
-    /// Adds places for the content of the next `messages` messages. All are announced first, so that misses overlap.
-    pub(super) fn choose(&mut self, messages: usize, places: &mut VecDeque<usize>) {
-        let first = places.len();
+    /// Adds places for `messages` messages. All are announced before the first is read, so that misses overlap.
+    fn announce(&mut self, messages: usize, places: &mut VecDeque<usize>) {
         for _ in 0..messages {
             let place = self.place();
             for line in 0..PREFETCHED_LINES {
@@ -64,6 +63,12 @@ impl FarMemory {
             }
             places.push_back(place);
         }
+    }
+
+    /// Adds places for the content of the next `messages` messages.
+    pub(super) fn choose(&mut self, messages: usize, places: &mut VecDeque<usize>) {
+        let first = places.len();
+        self.announce(messages, places);
         if self.reads.checked {
             for &place in places.range(first..) {
                 black_box(checksum(self.content(place)));
@@ -82,14 +87,9 @@ impl FarMemory {
     /// Writes the content of the next `messages` messages into `send`, which holds whole messages and is gone round. All
     /// places are announced first, so that misses overlap.
     pub(super) fn fill(&mut self, send: &mut [u8], message_bytes: usize, messages: usize) {
-        for _ in 0..messages {
-            let place = self.place();
-            for line in 0..PREFETCHED_LINES {
-                prefetch(&self.bytes, place + line * LINE_BYTES);
-            }
-            self.places.push(place);
-        }
-        for place in self.places.drain(..) {
+        let mut places = std::mem::take(&mut self.places);
+        self.announce(messages, &mut places);
+        for place in places.drain(..) {
             let end = (self.message + 1) * message_bytes;
             let content = CONTENT_BYTES.min(message_bytes);
             if self.reads.checked {
@@ -98,6 +98,7 @@ impl FarMemory {
             send[end - content..end].copy_from_slice(&self.bytes[place..place + content]);
             self.message = (self.message + 1) % (send.len() / message_bytes);
         }
+        self.places = places;
     }
 }
 
