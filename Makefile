@@ -1,4 +1,4 @@
-.PHONY: setup run demo test night check bench install rocksdb
+.PHONY: setup run demo test night check bench install rocksdb leveldb
 
 # Packages and toolchain components on a fresh machine, without asking.
 setup:
@@ -15,7 +15,7 @@ demo: setup
 
 # Everything that must hold: check, unit and model tests, real Linux hosts. Ends with a table of minutes.
 test:
-	@scripts/setup.sh rocksdb vlfs
+	@scripts/setup.sh rocksdb leveldb vlfs
 	cargo xtask ci
 
 # Long seeds of the simulated stack, then every fuzz target for FUZZ_MINUTES. FIRST_SEED=N starts elsewhere.
@@ -49,4 +49,10 @@ install: setup
 rocksdb:
 	@scripts/setup.sh rocksdb
 	cargo build --release --quiet -p diecut-blockfile-abi
-	@scripts/rocksdb.sh target/release
+	@scripts/plugin.sh rocksdb target/release
+
+# LevelDB's: target/release/libdiecut_leveldb.so, for LD_PRELOAD or for linking.
+leveldb:
+	@scripts/setup.sh leveldb
+	cargo build --release --quiet -p diecut-blockfile-abi
+	@scripts/plugin.sh leveldb target/release

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes a fresh Debian or Ubuntu machine ready: system packages and toolchain components. Asks nothing, repeats safely,
-# and needs no root when all is there already. With "bench", what the benchmark counts instructions with too; with "rocksdb", RocksDB,
-# which only the plug-in for it and its tests need; with "vlfs", what only the tests of the file system need. Several words are
-# taken, too.
+# and needs no root when all is there already. With "bench", what the benchmark counts instructions with too; with "rocksdb" or
+# "leveldb", these databases, which only the plug-ins for them and their tests need; with "vlfs", what only the tests of the file
+# system need. Several words are taken, too.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 cd "$(dirname "$0")/.."
@@ -36,6 +36,15 @@ if wants rocksdb &&
   { timeout 300 apt-get update -qq &&
     timeout 900 apt-get install -y -qq --no-install-recommends librocksdb-dev rocksdb-tools >/dev/null; } ||
     echo "setup: ROCKSDB CANNOT BE INSTALLED (apt-get install librocksdb-dev rocksdb-tools); the tests of apps/rocksdb will fail" >&2
+fi
+
+# Only the tests of apps/leveldb and `make leveldb` need it; they fail without, and say so. The binding is that of Debian's Python,
+# whichever other one is first in the PATH.
+if wants leveldb &&
+  ! { /usr/bin/python3 -c 'import plyvel' && echo '#include <leveldb/db.h>' | c++ -E -x c++ -; } >/dev/null 2>&1; then
+  { timeout 300 apt-get update -qq &&
+    timeout 900 apt-get install -y -qq --no-install-recommends libleveldb-dev python3-plyvel >/dev/null; } ||
+    echo "setup: LEVELDB CANNOT BE INSTALLED (apt-get install libleveldb-dev python3-plyvel); the tests of apps/leveldb will fail" >&2
 fi
 
 # Only the tests of apps/vlfs need it; they fail without, and say so. Who is root mounts without fusermount3.

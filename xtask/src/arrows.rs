@@ -22,6 +22,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("blockfile", &["blockspace"]),
     ("blockfile-abi", &["blockfile", "blockspace"]),
     ("rocksdb", &["blockfile-abi"]),
+    ("leveldb", &["blockfile-abi"]),
     ("sqlite", &["blockfile", "blockspace"]),
     ("vlfs", &["blockfile", "blockspace"]),
     (

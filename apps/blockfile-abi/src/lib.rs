@@ -1,7 +1,7 @@
 //! The C interface of files on erase blocks: what `include/diecut_files.h` promises, over [`diecut_blockfile`].
 //!
 //! Place in the flow: in the process of an application, between a plug-in in C or C++ (RocksDB's `FileSystem` in
-//! `apps/rocksdb`) and the store of files, which appends to erase blocks over rings in shared memory.
+//! `apps/rocksdb`, LevelDB's `Env` in `apps/leveldb`) and the store of files, which appends to erase blocks over rings in shared memory.
 //!
 //! Invariants: no panic crosses the border, and pointers that may not be NULL are checked for it. A handle is a box that C code
 //! holds.

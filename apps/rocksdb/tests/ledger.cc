@@ -1,8 +1,7 @@
-// A load for tests to kill: every write is a function of its number, so what a database must hold after any of them is known.
+// The load of ledger.hpp on RocksDB.
 //
-//   ledger URI run    opens the database, writes on from where it is, and says "acked N" when write N and all before it are synced
-//   ledger URI copy   makes a checkpoint (links to its files) and a backup beside it, checks both, and removes them
-//   ledger URI check  reads all of it, with RocksDB's checksums, and says "found N" if it holds exactly what N writes leave
+//   rocksdb-ledger URI run|check   as there
+//   rocksdb-ledger URI copy        makes a checkpoint (links to its files) and a backup beside it, checks both, and removes them
 //
 // Small buffers and levels: flushes and compactions run all the time, and files come and go.
 
@@ -16,121 +15,20 @@
 #include <rocksdb/write_batch.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <ctime>
-#include <map>
-#include <memory>
-#include <string>
 #include <vector>
 
+namespace kv = ROCKSDB_NAMESPACE;
+#include "ledger.hpp"
+
 using namespace ROCKSDB_NAMESPACE;
+using namespace ledger;
 
 namespace {
 
-const uint64_t kKeys = 3000;
-const char* const kLast = "last";
-
-uint64_t Mix(uint64_t word) {
-  word += 0x9e3779b97f4a7c15ull;
-  word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9ull;
-  word = (word ^ (word >> 27)) * 0x94d049bb133111ebull;
-  return word ^ (word >> 31);
-}
-
-struct Step {
-  std::string key;
-  bool is_delete;
-  std::string value;
-};
-
-Step StepOf(uint64_t number) {
-  Step step;
-  step.key = "key-" + std::to_string(Mix(number) % kKeys);
-  step.is_delete = Mix(number + 1000000007) % 10 == 0;
-  if (!step.is_delete) {
-    uint64_t word = number;
-    const size_t size = 100 + Mix(number + 7) % 1500;
-    while (step.value.size() < size) {
-      word = Mix(word);
-      step.value.append(reinterpret_cast<const char*>(&word), sizeof(word));
-    }
-  }
-  return step;
-}
-
-[[noreturn]] void Fail(const std::string& what) {
-  printf("ended %s\n", what.c_str());
-  fflush(stdout);
-  // Not through destructors: the database may wait for a server that is gone.
-  _Exit(3);
-}
-
-void Must(const Status& status, const char* what) {
-  if (!status.ok()) Fail(std::string(what) + ": " + status.ToString());
-}
-
-uint64_t Last(DB* db) {
-  std::string last;
-  const Status status = db->Get(ReadOptions(), kLast, &last);
-  if (status.IsNotFound()) return 0;
-  Must(status, "last");
-  return std::stoull(last);
-}
-
-void Run(DB* db) {
-  for (uint64_t number = Last(db) + 1;; ++number) {
-    const Step step = StepOf(number);
-    WriteBatch batch;
-    Must(step.is_delete ? batch.Delete(step.key) : batch.Put(step.key, step.value), "batch");
-    Must(batch.Put(kLast, std::to_string(number)), "batch");
-    WriteOptions options;
-    options.sync = number % 16 == 0;
-    Must(db->Write(options, &batch), "write");
-    if (options.sync) {
-      printf("acked %llu\n", static_cast<unsigned long long>(number));
-      fflush(stdout);
-    }
-    if (number % 64 == 0) {
-      // Reads beside flushes and compactions.
-      std::string value;
-      const Status status = db->Get(ReadOptions(), step.key, &value);
-      if (step.is_delete ? !status.IsNotFound() : !status.ok() || value != step.value) Fail("a read is wrong");
-    }
-  }
-}
-
-void Check(DB* db) {
-  const uint64_t last = Last(db);
-  std::map<std::string, std::string> expected;
-  for (uint64_t number = 1; number <= last; ++number) {
-    Step step = StepOf(number);
-    if (step.is_delete) {
-      expected.erase(step.key);
-    } else {
-      expected[step.key] = std::move(step.value);
-    }
-  }
-  if (last > 0) expected[kLast] = std::to_string(last);
+void CheckAll(DB* db) {
   Must(db->VerifyChecksum(), "checksums");
-  ReadOptions options;
-  options.verify_checksums = true;
-  std::unique_ptr<Iterator> iterator(db->NewIterator(options));
-  auto next = expected.begin();
-  for (iterator->SeekToFirst(); iterator->Valid(); iterator->Next(), ++next) {
-    if (next == expected.end()) Fail("more keys than were written: " + iterator->key().ToString());
-    if (iterator->key() != next->first) Fail(iterator->key().ToString() + " instead of " + next->first);
-    if (iterator->value() != next->second) Fail("another value of " + next->first);
-  }
-  Must(iterator->status(), "iterator");
-  if (next != expected.end()) Fail("missing: " + next->first);
-  printf("found %llu\n", static_cast<unsigned long long>(last));
-}
-
-std::unique_ptr<DB> OpenAt(const Options& options, const std::string& path) {
-  DB* opened = nullptr;
-  Must(DB::Open(options, path, &opened), path.c_str());
-  return std::unique_ptr<DB>(opened);
+  Check(db);
 }
 
 void Copy(DB* db, const Options& options) {
@@ -158,7 +56,7 @@ void Copy(DB* db, const Options& options) {
   Must(backup->VerifyBackup(1, true), "backup");
   Must(backup->RestoreDBFromLatestBackup("/copies-restored", "/copies-restored"), "restore");
   for (const char* path : {"/copies-checkpoint", "/copies-restored"}) {
-    Check(OpenAt(options, path).get());
+    CheckAll(OpenAt(options, path).get());
     Must(DestroyDB(path, options), "destroy");
   }
   Must(backup->DeleteBackup(1), "backup");
@@ -189,12 +87,10 @@ int main(int count, char** arguments) {
     options.use_direct_io_for_flush_and_compaction = true;
     options.use_direct_reads = true;
   }
-  std::unique_ptr<DB> db = OpenAt(options, "/ledger");
-  if (std::string(arguments[2]) == "run") {
-    Run(db.get());
-  }
+  std::unique_ptr<DB> db = OpenAt(options, kPath);
+  if (std::string(arguments[2]) == "run") Run(db.get());
   if (std::string(arguments[2]) == "copy") Copy(db.get(), options);
-  Check(db.get());
+  CheckAll(db.get());
   db.reset();
   return 0;
 }
