@@ -4,7 +4,6 @@
 //! appends to erase blocks of a vSSD. `make leveldb` builds it. Programs that are linked with a distribution's LevelDB load it with
 //! `LD_PRELOAD` and name the vSSD in `DIECUT_LEVELDB`; others link with it (`include/diecut_leveldb.h`).
 //!
-//! Invariants: what LevelDB synced is durable, with all that came before. Logs, tables and the rest share erase blocks among
-//! themselves only.
+//! Invariants: what LevelDB synced is durable, with all that came before.
 //!
 //! What it does not know: erase blocks; no line of it touches their interface.

@@ -2,7 +2,8 @@
 //
 //   leveldb-ledger URI run|check    as there; check says "compacted N", too: what the info LOGs know of, this one's and the last one's
 //   leveldb-ledger URI files        calls what LevelDB's own use of an Env leaves out
-//   leveldb-ledger URI fillrandom   300,000 values of 800 bytes at random keys of 20, in an empty database, with LevelDB's defaults
+//   leveldb-ledger URI fillrandom   300,000 values of 800 bytes at random keys of 20, in an empty database, with LevelDB's defaults,
+//                                   or with buffers and tables of LEDGER_MIB
 //   leveldb-ledger URI overwrite    the same into the one that is there
 //
 // The load has small buffers: flushes and compactions run all the time, and files come and go.
@@ -140,6 +141,9 @@ int main(int count, char** arguments) {
   options.create_if_missing = true;
   options.compression = kNoCompression;
   if (is_bench) {
+    if (const char* mib = getenv("LEDGER_MIB")) {
+      options.write_buffer_size = options.max_file_size = std::stoul(mib) << 20;
+    }
     if (what == "fillrandom") Must(DestroyDB("/bench", options), "destroy");
     Bench(OpenAt(options, "/bench").get(), what == "fillrandom" ? 0 : 1000000);
     return 0;
