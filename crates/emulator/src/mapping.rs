@@ -97,14 +97,19 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr().add(place), len) }
     }
 
-    /// Copies within the mapping; the places do not overlap.
+    /// Stores bytes past the caches (see [`copy_past_caches`]).
+    #[inline]
+    pub(crate) fn store(&mut self, place: usize, bytes: &[u8]) {
+        copy_past_caches(bytes, self.bytes_mut(place, bytes.len()));
+    }
+
+    /// Copies within the mapping, past the caches; the places do not overlap.
     #[inline]
     pub(crate) fn copy(&mut self, from: usize, to: usize, len: usize) {
         assert!(from.abs_diff(to) >= len, "places of a copy do not overlap");
-        let source = self.bytes(from, len).as_ptr();
-        let destination = self.bytes_mut(to, len).as_mut_ptr();
-        // SAFETY: both were checked to lie inside, and apart.
-        unsafe { std::ptr::copy_nonoverlapping(source, destination, len) };
+        let destination: *mut [u8] = self.bytes_mut(to, len);
+        // SAFETY: both places are inside, and apart, so the one reference to write does not touch what is read.
+        copy_past_caches(self.bytes(from, len), unsafe { &mut *destination });
     }
 
     /// Asks the processor for cache lines from `place` on that will be read soon. Only advice.
@@ -128,9 +133,62 @@ impl Mapping {
     }
 }
 
+/// Copies to where nobody will look soon. Content is programmed once and rarely read while it is still in a cache, and a cache
+/// would fetch each line from memory only to have all of it overwritten, which takes half as long again as the copy.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+fn copy_past_caches(source: &[u8], destination: &mut [u8]) {
+    assert_eq!(source.len(), destination.len(), "a copy is as long as its source");
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        // SAFETY: any bytes are a vector.
+        let (front, vectors, back) = unsafe { destination.align_to_mut::<__m128i>() };
+        let (source_front, source) = source.split_at(front.len());
+        let (source_vectors, source_back) = source.split_at(vectors.len() * size_of::<__m128i>());
+        front.copy_from_slice(source_front);
+        back.copy_from_slice(source_back);
+        for (vector, bytes) in
+            vectors.iter_mut().zip(source_vectors.as_chunks::<{ size_of::<__m128i>() }>().0)
+        {
+            // SAFETY: 16 bytes are loaded from as many, and stored at an aligned place that is ours.
+            unsafe { _mm_stream_si128(vector, _mm_loadu_si128(bytes.as_ptr().cast())) };
+        }
+        // Stores past the caches are not ordered with others: whoever learns of this copy by those finds it whole.
+        // SAFETY: every processor of this architecture has it.
+        unsafe { _mm_sfence() };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    destination.copy_from_slice(source);
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: mapped by us with this size, unmapped once.
         unsafe { libc::munmap(self.bytes.as_ptr().cast(), self.size_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Whatever the places and lengths are: vectors, and what lies before and behind them.
+    #[test]
+    fn copies_past_the_caches_are_whole() {
+        let source: Vec<u8> = (0..300u32).map(|byte| (byte * 7 + 1) as u8).collect();
+        for from in [0, 1, 5, 16] {
+            for to in 0..17 {
+                for len in [0, 1, 15, 16, 17, 31, 64, 200] {
+                    let mut destination = vec![0; 300];
+                    copy_past_caches(&source[from..from + len], &mut destination[to..to + len]);
+                    assert_eq!(destination[to..to + len], source[from..from + len], "{from} to {to}: {len}");
+                    let around = destination[..to].iter().chain(&destination[to + len..]);
+                    assert!(around.copied().all(|byte| byte == 0), "{from} to {to}: {len}");
+                }
+            }
+        }
     }
 }

@@ -6,6 +6,15 @@ const SIZE_MIN_BYTES: usize = 8 << 20;
 /// touched already stays on small pages. Nothing happens where the operating system has no such advice, or refuses it.
 pub fn prefer_huge_pages<T>(table: &mut Vec<T>) {
     let size_bytes = table.capacity() * size_of::<T>();
+    // SAFETY: the range belongs to the vector.
+    unsafe { prefer_huge_pages_at(table.as_mut_ptr().cast(), size_bytes) };
+}
+
+/// The same for memory that is no vector's.
+///
+/// # Safety
+/// `bytes..bytes + size_bytes` belongs to the caller.
+pub(crate) unsafe fn prefer_huge_pages_at(bytes: *mut u8, size_bytes: usize) {
     if size_bytes < SIZE_MIN_BYTES {
         return;
     }
@@ -13,9 +22,9 @@ pub fn prefer_huge_pages<T>(table: &mut Vec<T>) {
     {
         // Pages that lie within the allocation as a whole.
         let page = 4096;
-        let start = (table.as_mut_ptr() as usize).next_multiple_of(page);
-        let end = (table.as_mut_ptr() as usize + size_bytes) / page * page;
-        // SAFETY: advice changes no content, and the range belongs to the vector.
+        let start = (bytes as usize).next_multiple_of(page);
+        let end = (bytes as usize + size_bytes) / page * page;
+        // SAFETY: advice changes no content, and the range is the caller's.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
 }

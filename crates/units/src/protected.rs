@@ -1,4 +1,5 @@
 use crate::BufferMut;
+use crate::huge_pages::prefer_huge_pages_at;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -53,8 +54,14 @@ impl ProtectedMemory {
         // Page aligned, as a mapping would be.
         let layout = std::alloc::Layout::from_size_align(size_bytes.max(1), 4096).expect("size fits");
         // SAFETY: the layout has a size above zero.
-        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
+        let bytes = unsafe { std::alloc::alloc(layout) };
         let Some(bytes) = NonNull::new(bytes) else { std::alloc::handle_alloc_error(layout) };
+        // Every write is staged here. Zeroed memory of the allocator would be touched, on small pages, before the advice.
+        // SAFETY: just allocated with this size.
+        unsafe {
+            prefer_huge_pages_at(bytes.as_ptr(), layout.size());
+            bytes.write_bytes(0, layout.size());
+        }
         struct Owner(usize, std::alloc::Layout);
         impl Drop for Owner {
             fn drop(&mut self) {

@@ -60,7 +60,7 @@ impl MemoryStore {
     #[inline]
     pub(crate) fn program(&mut self, block: u64, first_iu: u32, bytes: &[u8]) {
         let place = self.place(block, first_iu);
-        self.data.bytes_mut(place, bytes.len()).copy_from_slice(bytes);
+        self.data.store(place, bytes);
     }
 
     pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) {
