@@ -5,18 +5,19 @@
 //! slab may be split into disjoint ranges, each with its own kind of handle. When the last handle goes, the
 //! slab returns to the pool it came from, whichever thread that happens on.
 
-use crate::pool::PoolShared;
+use crate::pool::{Returns, give_back};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where the bytes of a slab live and what happens when its last handle goes.
 pub(crate) enum Home {
-    /// Memory of a pool; free slabs carry no reference to the pool, or the two would keep each other alive.
-    Pool(Option<Arc<PoolShared>>),
+    /// Memory of a pool, and where it goes back to; that place lives until the last slab that was taken is back.
+    Pool(NonNull<Returns>),
+    /// Memory too large for a pool to keep.
+    Own,
     /// Memory of somebody else, kept alive by the boxed owner (protected memory).
     Foreign(#[allow(dead_code, reason = "held for its Drop")] Box<dyn Send + Sync>),
 }
@@ -74,11 +75,17 @@ fn retain(slab: NonNull<Slab>) {
 
 fn release(slab: NonNull<Slab>) {
     // SAFETY: the caller gives up a handle, so the slab is alive until this count drops.
-    if unsafe { slab.as_ref() }.references.fetch_sub(1, Ordering::Release) == 1 {
+    let references = unsafe { &slab.as_ref().references };
+    // Who holds the only handle needs no locked instruction to give it up: nobody is left who could take another. Such an
+    // instruction waits until all stores before it are done, also those that a copy has on their way to memory.
+    if references.load(Ordering::Acquire) != 1 {
+        if references.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
         std::sync::atomic::fence(Ordering::Acquire);
-        // SAFETY: that was the last handle: the slab is ours alone now.
-        unsafe { PoolShared::take_back(slab) };
     }
+    // SAFETY: that was the last handle: the slab is ours alone now.
+    unsafe { give_back(slab) };
 }
 
 impl BufferMut {

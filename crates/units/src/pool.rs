@@ -2,8 +2,7 @@ use crate::buffer::{BufferMut, Home, Slab};
 use crate::prefetch::prefetch_pointer;
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 
 /// Smallest slab: 256 bytes (an OOB area or a header).
 const CLASS_MIN_LOG2: u32 = 8;
@@ -16,19 +15,27 @@ const CLASS_NONE: u8 = u8::MAX;
 const ALIGNMENT_LARGE_BYTES: usize = 4096;
 const ALIGNMENT_SMALL_BYTES: usize = 64;
 
-/// Slabs that came back, one lock-free stack per class. Anyone pushes; only the pool's owner takes, and takes
-/// the whole stack at once, so there is no ABA problem.
-pub(crate) struct PoolShared {
-    returned: [AtomicPtr<Slab>; CLASSES],
+/// Where slabs go back to: one lock-free stack per class. Anyone pushes; only the pool's owner takes, and takes the whole
+/// stack at once, so there is no ABA problem. It outlives the pool if slabs are out: a stack that was closed takes no more, and
+/// who brings back the last slab frees the place.
+pub(crate) struct Returns {
+    stacks: [AtomicPtr<Slab>; CLASSES],
+    /// Slabs that were out when the pool went, less those that came back since; below zero while the pool still counts.
+    missing: AtomicIsize,
 }
+
+/// In place of the first slab of a stack: its pool is gone.
+const CLOSED: *mut Slab = ptr::without_provenance_mut(align_of::<Slab>());
 
 /// A pool of buffers for one owner (a shard). Buffers may travel to other threads and come back by themselves.
 ///
 /// Bytes of a buffer that was used before are *not* cleared: whoever takes one fills all of it before anyone
 /// else sees it ([`BufferPool::take_zeroed`] otherwise).
 pub struct BufferPool {
-    shared: Arc<PoolShared>,
+    returns: NonNull<Returns>,
     free: [*mut Slab; CLASSES],
+    /// Slabs of this pool, wherever they are.
+    slabs: isize,
 }
 
 // SAFETY: the free lists are owned by the pool alone; what is shared is atomic.
@@ -37,10 +44,11 @@ unsafe impl Send for BufferPool {}
 impl BufferPool {
     /// An empty pool; it grows to the most that was ever in use at once.
     pub fn new() -> BufferPool {
-        BufferPool {
-            shared: Arc::new(PoolShared { returned: [const { AtomicPtr::new(ptr::null_mut()) }; CLASSES] }),
-            free: [ptr::null_mut(); CLASSES],
-        }
+        let returns = Box::new(Returns {
+            stacks: [const { AtomicPtr::new(ptr::null_mut()) }; CLASSES],
+            missing: AtomicIsize::new(0),
+        });
+        BufferPool { returns: NonNull::from(Box::leak(returns)), free: [ptr::null_mut(); CLASSES], slabs: 0 }
     }
 
     /// A buffer of `len` bytes with unspecified (but initialized) content.
@@ -52,12 +60,10 @@ impl BufferPool {
         let log2 = usize::BITS - len.max(1).saturating_sub(1).leading_zeros();
         let log2 = log2.max(CLASS_MIN_LOG2);
         if log2 > CLASS_MAX_LOG2 {
-            return self.adopt(allocate(CLASS_NONE, len32), len32);
+            return hand_out(allocate(CLASS_NONE, len32, Home::Own), len32);
         }
         let class = (log2 - CLASS_MIN_LOG2) as usize;
-        if self.free[class].is_null() {
-            self.free[class] = self.shared.returned[class].swap(ptr::null_mut(), Ordering::Acquire);
-        }
+        self.gather(class);
         let slab = match NonNull::new(self.free[class]) {
             Some(slab) => {
                 // SAFETY: slabs on the free list are alive and ours.
@@ -67,9 +73,31 @@ impl BufferPool {
                 self.free[class] = next;
                 slab
             }
-            None => allocate(class as u8, 1 << log2),
+            None => {
+                self.slabs += 1;
+                allocate(class as u8, 1 << log2, Home::Pool(self.returns))
+            }
         };
-        self.adopt(slab, len32)
+        hand_out(slab, len32)
+    }
+
+    /// Puts slabs that came back before those that were free: what was used last is used next, while it is in a cache.
+    fn gather(&mut self, class: usize) {
+        // SAFETY: the place lives as long as the pool.
+        let stack = unsafe { &self.returns.as_ref().stacks[class] };
+        if stack.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        let first = stack.swap(ptr::null_mut(), Ordering::Acquire);
+        let mut last = first;
+        // SAFETY: slabs of the list are alive and ours.
+        unsafe {
+            while !(*last).next.is_null() {
+                last = (*last).next;
+            }
+            (*last).next = self.free[class];
+        }
+        self.free[class] = first;
     }
 
     /// A buffer of `len` zeros.
@@ -91,19 +119,6 @@ impl BufferPool {
         buffer.copy_from_slice(bytes);
         buffer
     }
-
-    fn adopt(&mut self, mut slab: NonNull<Slab>, len: u32) -> BufferMut {
-        // SAFETY: the slab is ours alone until the handle below takes it over.
-        unsafe {
-            let slab = slab.as_mut();
-            slab.next = ptr::null_mut();
-            slab.references = AtomicU32::new(1);
-            slab.home = Home::Pool(Some(Arc::clone(&self.shared)));
-            assert!(len <= slab.capacity);
-        }
-        // SAFETY: one reference, length within capacity, bytes initialized by `allocate`.
-        unsafe { BufferMut::from_slab(slab, len) }
-    }
 }
 
 impl Default for BufferPool {
@@ -114,61 +129,69 @@ impl Default for BufferPool {
 
 impl Drop for BufferPool {
     fn drop(&mut self) {
-        for list in &mut self.free {
-            // SAFETY: the free list is ours alone.
-            unsafe { free_list(std::mem::replace(list, ptr::null_mut())) };
+        // SAFETY: the place lives as long as the pool, and while slabs are out.
+        let returns = unsafe { self.returns.as_ref() };
+        let mut back = 0;
+        for (list, stack) in self.free.iter().zip(&returns.stacks) {
+            // SAFETY: the free list is the pool's alone, and so is what was in the stack.
+            back += unsafe { free_list(*list) + free_list(stack.swap(CLOSED, Ordering::Acquire)) };
+        }
+        let missing = self.slabs - back;
+        if returns.missing.fetch_add(missing, Ordering::AcqRel) + missing == 0 {
+            // SAFETY: no slab is out, so nobody knows the place any more.
+            drop(unsafe { Box::from_raw(self.returns.as_ptr()) });
         }
     }
 }
 
-impl PoolShared {
-    /// Takes a slab whose last handle is gone.
-    ///
-    /// # Safety
-    /// Nobody else refers to the slab.
-    pub(crate) unsafe fn take_back(mut slab: NonNull<Slab>) {
-        // SAFETY: ours alone, by the contract.
-        let (home, class) = unsafe {
-            let slab = slab.as_mut();
-            (std::mem::replace(&mut slab.home, Home::Pool(None)), slab.class)
-        };
-        match home {
-            Home::Foreign(owner) => {
-                // SAFETY: foreign slabs are boxed headers made by `from_foreign`; the bytes belong to `owner`.
-                drop(unsafe { Box::from_raw(slab.as_ptr()) });
-                drop(owner);
-            }
-            Home::Pool(Some(shared)) if class != CLASS_NONE => {
-                let stack = &shared.returned[class as usize];
-                let mut head = stack.load(Ordering::Relaxed);
-                loop {
-                    // SAFETY: still ours until the exchange below succeeds.
-                    unsafe { slab.as_mut() }.next = head;
-                    match stack.compare_exchange_weak(
-                        head,
-                        slab.as_ptr(),
-                        Ordering::Release,
-                        Ordering::Relaxed,
-                    ) {
-                        Ok(_) => break,
-                        Err(current) => head = current,
-                    }
-                }
-            }
-            Home::Pool(_) => {
-                // SAFETY: allocated by `allocate`, ours alone.
-                unsafe { deallocate(slab) };
-            }
-        }
+/// The first handle of a slab that has none.
+fn hand_out(mut slab: NonNull<Slab>, len: u32) -> BufferMut {
+    // SAFETY: the slab is the caller's alone until the handle below takes it over.
+    let header = unsafe { slab.as_mut() };
+    header.references = AtomicU32::new(1);
+    assert!(len <= header.capacity);
+    // SAFETY: one reference, length within capacity, bytes initialized by `allocate`.
+    unsafe { BufferMut::from_slab(slab, len) }
+}
+
+/// Takes a slab whose last handle is gone to where it came from.
+///
+/// # Safety
+/// Nobody else refers to the slab.
+pub(crate) unsafe fn give_back(slab: NonNull<Slab>) {
+    // SAFETY: ours alone, by the contract.
+    match unsafe { &slab.as_ref().home } {
+        // SAFETY: the slab is out, so the place is there.
+        &Home::Pool(returns) => unsafe { push(slab, returns) },
+        // SAFETY: allocated by `allocate`, ours alone.
+        Home::Own => unsafe { deallocate(slab) },
+        // SAFETY: foreign slabs are boxed headers made by `from_foreign`; the bytes belong to the owner in it.
+        Home::Foreign(_) => drop(unsafe { Box::from_raw(slab.as_ptr()) }),
     }
 }
 
-impl Drop for PoolShared {
-    fn drop(&mut self) {
-        for stack in &mut self.returned {
-            // SAFETY: the last owner of the pool is gone, so the stack is ours alone.
-            unsafe { free_list(*stack.get_mut()) };
+/// # Safety
+/// The slab is one of the pool's, and nobody else refers to it.
+unsafe fn push(mut slab: NonNull<Slab>, returns: NonNull<Returns>) {
+    // SAFETY: the slab is out until it is pushed or counted below.
+    let place = unsafe { returns.as_ref() };
+    // SAFETY: ours alone.
+    let stack = &place.stacks[unsafe { slab.as_ref() }.class as usize];
+    let mut head = stack.load(Ordering::Relaxed);
+    while head != CLOSED {
+        // SAFETY: still ours until the exchange below succeeds.
+        unsafe { slab.as_mut() }.next = head;
+        match stack.compare_exchange_weak(head, slab.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+            // Whoever owns the pool may have freed the place by now.
+            Ok(_) => return,
+            Err(current) => head = current,
         }
+    }
+    // SAFETY: allocated by `allocate`, ours alone.
+    unsafe { deallocate(slab) };
+    if place.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+        // SAFETY: the pool is gone, and this was the last slab.
+        drop(unsafe { Box::from_raw(returns.as_ptr()) });
     }
 }
 
@@ -181,19 +204,12 @@ fn layout(class: u8, capacity: u32) -> Layout {
     Layout::from_size_align(capacity.max(1) as usize, alignment).expect("capacity fits")
 }
 
-fn allocate(class: u8, capacity: u32) -> NonNull<Slab> {
+fn allocate(class: u8, capacity: u32, home: Home) -> NonNull<Slab> {
     let layout = layout(class, capacity);
     // SAFETY: the layout has a size above zero.
     let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
     let Some(bytes) = NonNull::new(bytes) else { std::alloc::handle_alloc_error(layout) };
-    let slab = Slab {
-        references: AtomicU32::new(0),
-        class,
-        capacity,
-        bytes,
-        next: ptr::null_mut(),
-        home: Home::Pool(None),
-    };
+    let slab = Slab { references: AtomicU32::new(0), class, capacity, bytes, next: ptr::null_mut(), home };
     NonNull::from(Box::leak(Box::new(slab)))
 }
 
@@ -206,16 +222,21 @@ unsafe fn deallocate(slab: NonNull<Slab>) {
     unsafe { std::alloc::dealloc(slab.bytes.as_ptr(), layout(slab.class, slab.capacity)) };
 }
 
+/// Frees the slabs of a list and says how many there were.
+///
 /// # Safety
-/// The list is ours alone and holds slabs from `allocate`.
-unsafe fn free_list(mut head: *mut Slab) {
+/// The list is the caller's alone and holds slabs from `allocate`.
+unsafe fn free_list(mut head: *mut Slab) -> isize {
+    let mut count = 0;
     while let Some(slab) = NonNull::new(head) {
         // SAFETY: by the contract.
         unsafe {
             head = slab.as_ref().next;
             deallocate(slab);
         }
+        count += 1;
     }
+    count
 }
 
 #[cfg(test)]
@@ -242,6 +263,28 @@ mod test {
         std::thread::scope(|scope| {
             scope.spawn(move || assert!(buffer.iter().all(|&byte| byte == 7)));
         });
+    }
+
+    /// A pool goes while its buffers come back from other threads: before, beside and after it, and none twice.
+    #[test]
+    fn a_pool_may_go_while_buffers_come_back() {
+        for round in 0..200 {
+            let mut pool = BufferPool::new();
+            let buffers: Vec<_> = (0..24).map(|number| pool.take(100 << (number % 3 * 4)).freeze()).collect();
+            let shared: Vec<_> = buffers.iter().map(|buffer| buffer.slice(1..)).collect();
+            let start = std::sync::Barrier::new(3);
+            std::thread::scope(|scope| {
+                for held in [buffers, shared] {
+                    scope.spawn(|| {
+                        start.wait();
+                        drop(held);
+                    });
+                }
+                start.wait();
+                (0..round % 20).for_each(|_| drop(pool.take(100)));
+                drop(pool);
+            });
+        }
     }
 
     #[test]
