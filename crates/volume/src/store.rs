@@ -64,9 +64,19 @@ struct Queued {
     change: Change,
 }
 
+/// What the parts of a read fill.
+enum Target {
+    /// The part has all of it, and brings it back.
+    Whole,
+    /// Each part has a piece that was lent.
+    Pieces(BufferLoan),
+    /// Nobody wants the content.
+    Nothing,
+}
+
 struct ReadOperation {
     token: VolumeToken,
-    loan: Option<BufferLoan>,
+    target: Target,
     pending: u32,
     lost: Option<u64>,
     gone: bool,
@@ -87,6 +97,8 @@ pub struct Store {
     pub(crate) opening: Option<Box<Opening>>,
     early: Vec<VolumeCommand>,
     queue: VecDeque<Queued>,
+    /// Changes of the queue that were made, until all are: giving a payload back waits for the copies of it that were made just before.
+    made: Vec<Queued>,
     promised_ius: u64,
     waiting: VecDeque<(u64, VolumeToken)>,
     pad_at: Time,
@@ -116,6 +128,7 @@ impl Store {
             opening: Some(Box::default()),
             early: Vec::new(),
             queue: VecDeque::new(),
+            made: Vec::new(),
             promised_ius: 0,
             waiting: VecDeque::new(),
             pad_at: Time::NEVER,
@@ -408,6 +421,18 @@ impl Store {
             "the destination is as long as the range"
         );
         let operation = take_slot(&mut self.reads, &mut self.free_reads);
+        let first = self.maps.get(volume, first_iu);
+        if first.is_place()
+            && self.log.staged(first).is_none()
+            && self.run_len(volume, first_iu, first, iu_count) == iu_count
+        {
+            let part = Part { operation, address: first, first_iu };
+            self.read_part(part, iu_count, destination, space);
+            let target = if verify { Target::Nothing } else { Target::Whole };
+            self.reads[operation] =
+                Some(ReadOperation { token, target, pending: 1, lost: None, gone: false });
+            return;
+        }
         let (loan, mut rest) = destination.lend();
         let mut pending = 0;
         let mut lost = None;
@@ -431,20 +456,9 @@ impl Store {
                 done += 1;
                 continue;
             }
-            let limit = self.log.run_limit(address).min(iu_count - done);
-            let mut count = 1;
-            while count < limit {
-                let next = LogAddress(address.0 + count);
-                if self.maps.get(volume, iu + u64::from(count)) != next || self.log.staged(next).is_some() {
-                    break;
-                }
-                count += 1;
-            }
-            let part = take_slot(&mut self.parts, &mut self.free_parts);
+            let count = self.run_len(volume, iu, address, iu_count - done);
             let buffer = rest.split_to(count as usize * iu_bytes);
-            let space_token = SpaceToken(TOKEN_USER | part as u64);
-            self.log.read(space_token, address, count, buffer, IoClass::HostRead, space);
-            self.parts[part] = Some(Part { operation, address, first_iu: iu });
+            self.read_part(Part { operation, address, first_iu: iu }, count, buffer, space);
             pending += 1;
             done += count;
         }
@@ -456,8 +470,31 @@ impl Store {
             completions.push(VolumeCompletion { token, result, destination });
             return;
         }
-        let loan = (!verify).then_some(loan);
-        self.reads[operation] = Some(ReadOperation { token, loan, pending, lost, gone: false });
+        let target = if verify { Target::Nothing } else { Target::Pieces(loan) };
+        self.reads[operation] = Some(ReadOperation { token, target, pending, lost, gone: false });
+    }
+
+    /// How many IUs from `iu` on, at most `limit`, lie on flash one behind the other from `address` on.
+    fn run_len(&self, volume: u16, iu: u64, address: LogAddress, limit: u32) -> u32 {
+        let limit = self.log.run_limit(address).min(limit);
+        let follows = |count: &u32| {
+            let next = LogAddress(address.0 + count);
+            self.maps.get(volume, iu + u64::from(*count)) == next && self.log.staged(next).is_none()
+        };
+        (1..limit).find(|count| !follows(count)).unwrap_or(limit)
+    }
+
+    fn read_part(
+        &mut self,
+        part: Part,
+        iu_count: u32,
+        destination: BufferMut,
+        space: &mut dyn EraseBlockSpace,
+    ) {
+        let index = take_slot(&mut self.parts, &mut self.free_parts);
+        let token = SpaceToken(TOKEN_USER | index as u64);
+        self.log.read(token, part.address, iu_count, destination, IoClass::HostRead, space);
+        self.parts[index] = Some(part);
     }
 
     /// Takes a completion of the space.
@@ -467,7 +504,7 @@ impl Store {
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) {
-        let Some(completion) = self.log.complete(completion, &mut self.maps) else { return };
+        let Some(mut completion) = self.log.complete(completion, &mut self.maps) else { return };
         if self.opening.is_some() {
             self.opening_step(completion, space);
             if self.opening.is_none() {
@@ -494,6 +531,7 @@ impl Store {
             (Err(diecut_vssd::space::SpaceError::PowerLost), ..) => operation.gone = true,
             _ => operation.lost = Some(operation.lost.unwrap_or(u64::MAX).min(part.first_iu)),
         }
+        let whole = completion.destination.take_if(|_| matches!(operation.target, Target::Whole));
         drop(completion);
         if operation.pending == 0 {
             let operation = self.reads[part.operation].take().expect("pending");
@@ -503,8 +541,12 @@ impl Store {
                 (_, Some(iu)) => Err(VolumeError::Unrecovered { iu }),
                 _ => Ok(()),
             };
-            let destination =
-                operation.loan.and_then(|loan| loan.try_reclaim().ok()).filter(|_| result.is_ok());
+            let destination = match operation.target {
+                Target::Whole => whole,
+                Target::Pieces(loan) => loan.try_reclaim().ok(),
+                Target::Nothing => None,
+            };
+            let destination = destination.filter(|_| result.is_ok());
             completions.push(VolumeCompletion { token: operation.token, result, destination });
         }
     }
@@ -593,9 +635,10 @@ impl Store {
         while let Some(queued) = queue.front_mut()
             && self.try_change(queued, now, space, completions)
         {
-            queue.pop_front();
+            self.made.extend(queue.pop_front());
         }
         self.queue = queue;
+        self.made.clear();
         // Before anyone sees the completions.
         self.log.publish();
     }
