@@ -148,6 +148,19 @@ impl Blocks {
 
     /// Appends all, at work side by side; fills in places.
     pub fn append_all(&mut self, batches: &mut [Batch]) -> Result<(), FileError> {
+        // A ticket keeps its entry of the ring until it is waited for: more of them than entries would wait for each other.
+        let side_by_side = self.client.entries().div_ceil(2) as usize;
+        for some in batches.chunks_mut(side_by_side) {
+            self.append_some(some)?;
+        }
+        for batch in batches.iter_mut().filter(|batch| batch.place.is_none()) {
+            self.append_again(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Appends batches for which the ring has entries. What failed has no place after it.
+    fn append_some(&mut self, batches: &mut [Batch]) -> Result<(), FileError> {
         let client = Arc::clone(&self.client);
         let mut under_way = Vec::with_capacity(batches.len());
         for batch in batches.iter_mut() {
@@ -171,9 +184,6 @@ impl Blocks {
                 }
                 Err(error) => return Err(error.into()),
             }
-        }
-        for batch in batches.iter_mut().filter(|batch| batch.place.is_none()) {
-            self.append_again(batch)?;
         }
         Ok(())
     }

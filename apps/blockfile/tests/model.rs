@@ -12,6 +12,7 @@ use diecut_blockfile::{
 };
 use diecut_blockspace::embedded::{Embedded, Ending};
 use diecut_blockspace::{BlockError, Purpose, UnitIndex};
+use diecut_emulator::Profile;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
@@ -254,6 +255,43 @@ fn files_of_one_hint_share_erase_blocks_that_are_freed_without_a_copy() {
     let statistics = files.statistics().unwrap();
     assert!(statistics.freed_blocks > 60, "{statistics:?}");
     assert_eq!(statistics.cleaned_bytes, 0, "{statistics:?}");
+}
+
+/// The cleaner of large erase blocks copies more batches in a round than the ring to the server has entries: it waited for ever.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test that waits for ever is to fail")]
+fn a_round_of_the_cleaner_may_have_more_batches_than_the_ring_has_entries() {
+    let tiny = include_str!("../../../crates/emulator/profiles/tiny.toml");
+    let pages = tiny.lines().find(|line| line.starts_with("pages_per_block")).unwrap();
+    let large =
+        tiny.replace(pages, "pages_per_block = 64").replace("blocks_per_plane = 40", "blocks_per_plane = 24");
+    let profile = Profile::from_toml(&large).unwrap();
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let device = Embedded::of_profile(&profile, 1).unwrap();
+        let client = Arc::new(device.attach().unwrap());
+        let files = Files::open_or_format(Arc::clone(&client)).unwrap();
+        let file = files.create("file", 0).unwrap();
+        let capacity = files.statistics().unwrap().capacity_bytes;
+        let ius = capacity / 4096 * 4 / 5;
+        let mut random = Random::seed_from_u64(3);
+        for iu in 0..ius {
+            files.write(file, iu * 4096, &[1; 4096]).unwrap();
+        }
+        let mut most = 0;
+        let enough = u64::from(client.entries()) * client.append_max_bytes() as u64;
+        for _ in 0..ius * 2 {
+            let before = files.statistics().unwrap().cleaned_bytes;
+            files.write(file, random.random_range(0..ius) * 4096, &[2; 4096]).unwrap();
+            most = most.max(files.statistics().unwrap().cleaned_bytes - before);
+            if most > enough {
+                break;
+            }
+        }
+        done.send((most, enough)).unwrap();
+    });
+    let (most, enough) = wait.recv_timeout(std::time::Duration::from_secs(120)).expect("the cleaner goes on");
+    assert!(most > enough, "a round of {most} bytes is what fits into the ring ({enough})");
 }
 
 #[test]

@@ -166,6 +166,12 @@ impl Client {
         &self.shape
     }
 
+    /// Operations that can be under way: each has its entry of the ring until its ticket was waited for or dropped, so who begins
+    /// more of them than this before it waits for one waits for ever.
+    pub fn entries(&self) -> u32 {
+        self.lock().places.len() as u32
+    }
+
     /// Most bytes of one [`Client::begin_append`]: whole program units.
     pub fn append_max_bytes(&self) -> usize {
         let unit = self.shape.unit_of_append_bytes();

@@ -65,9 +65,19 @@ impl Embedded {
     /// # Panics
     /// As [`Embedded::new`].
     pub fn with_seed(profile: &str, seed: u64) -> Result<Embedded, AttachError> {
-        let profile = Profile::named(profile).map_err(std::io::Error::other)?;
+        Embedded::of_profile(&Profile::named(profile).map_err(std::io::Error::other)?, seed)
+    }
+
+    /// The same of a profile that need not come with diecut.
+    ///
+    /// # Errors
+    /// If the system has no thread or memory for it.
+    ///
+    /// # Panics
+    /// If the device cannot hold a vSSD.
+    pub fn of_profile(profile: &Profile, seed: u64) -> Result<Embedded, AttachError> {
         let options = Options { seed, ..Options::default() };
-        let mut device = Device::create(&profile, options).map_err(std::io::Error::other)?;
+        let mut device = Device::create(profile, options).map_err(std::io::Error::other)?;
         let mut config = PoolConfig::suited_to(device.geometry());
         config.levels.channels = vec![device.geometry().channels.into()];
         let mut pool = open(&device, &config);
