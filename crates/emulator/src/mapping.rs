@@ -147,7 +147,7 @@ fn copy_past_caches(source: &[u8], destination: &mut [u8]) {
         // SAFETY: any bytes are a vector.
         let (front, vectors, back) = unsafe { destination.align_to_mut::<__m128i>() };
         let (source_front, source) = source.split_at(front.len());
-        let (source_vectors, source_back) = source.split_at(vectors.len() * size_of::<__m128i>());
+        let (source_vectors, source_back) = source.split_at(size_of_val(vectors));
         front.copy_from_slice(source_front);
         back.copy_from_slice(source_back);
         for (vector, bytes) in
