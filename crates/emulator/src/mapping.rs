@@ -144,18 +144,23 @@ fn copy_past_caches(source: &[u8], destination: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-        // SAFETY: any bytes are a vector.
-        let (front, vectors, back) = unsafe { destination.align_to_mut::<__m128i>() };
-        let (source_front, source) = source.split_at(front.len());
-        let (source_vectors, source_back) = source.split_at(size_of_val(vectors));
-        front.copy_from_slice(source_front);
-        back.copy_from_slice(source_back);
-        for (vector, bytes) in
-            vectors.iter_mut().zip(source_vectors.as_chunks::<{ size_of::<__m128i>() }>().0)
-        {
-            // SAFETY: 16 bytes are loaded from as many, and stored at an aligned place that is ours.
-            unsafe { _mm_stream_si128(vector, _mm_loadu_si128(bytes.as_ptr().cast())) };
+        // Whole lines: a buffer that gathers stores past the caches is one.
+        const LINE: usize = 64;
+        const VECTORS: usize = LINE / size_of::<__m128i>();
+        let front = destination.as_ptr().align_offset(LINE).min(destination.len());
+        let (destination_front, destination) = destination.split_at_mut(front);
+        let (source_front, source) = source.split_at(front);
+        destination_front.copy_from_slice(source_front);
+        let (destination, destination_back) = destination.as_chunks_mut::<LINE>();
+        let (source, source_back) = source.as_chunks::<LINE>();
+        for (line, bytes) in destination.iter_mut().zip(source) {
+            let (line, bytes) = (line.as_mut_ptr().cast::<__m128i>(), bytes.as_ptr().cast::<__m128i>());
+            for vector in 0..VECTORS {
+                // SAFETY: within lines, of which the one that is written is ours and aligned.
+                unsafe { _mm_stream_si128(line.add(vector), _mm_loadu_si128(bytes.add(vector))) };
+            }
         }
+        destination_back.copy_from_slice(source_back);
         // Stores past the caches are not ordered with others: whoever learns of this copy by those finds it whole.
         // SAFETY: every processor of this architecture has it.
         unsafe { _mm_sfence() };
