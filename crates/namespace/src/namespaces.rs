@@ -4,7 +4,7 @@ use crate::contract::{
 };
 use crate::definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
 use crate::pending::{Pending, PendingSlab, Rest};
-use crate::piece::{READ_PIECE_LBAS, cut};
+use crate::piece::{READ_PIECE_LBAS, is_one_piece};
 use crate::statistics::{Kind, NamespaceStatistics};
 use diecut_units::{Buffer, BufferMut, BufferPool, Payload, Time};
 use diecut_volume::contract::{
@@ -297,9 +297,18 @@ impl Namespaces {
             other => other,
         };
         namespace.under_way += 1;
-        pending.rest = Some(Rest { store, volume, operation, ranges: ranges_left });
+        let (piece, rest) = if ranges_left.is_empty() && is_one_piece(&operation, namespace.whole_writes) {
+            (operation, None)
+        } else {
+            let all = Rest { store, volume, operation, ranges: ranges_left };
+            all.cut(namespace.definition.content_mode, namespace.whole_writes)
+        };
+        let more = rest.is_some();
+        pending.remaining = 1;
+        pending.rest = rest;
         let token = self.pending.insert(pending);
-        self.issue(token, outputs).then_some(token)
+        outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
+        more.then_some(token)
     }
 
     /// Gives the next piece of a command to its volume. Returns whether there are more. A command that failed meanwhile
@@ -309,33 +318,23 @@ impl Namespaces {
     /// If nothing of the command was left.
     pub fn go_on(&mut self, token: VolumeToken, now: Time, outputs: &mut Outputs) -> bool {
         let pending = self.pending.get_mut(token);
-        assert!(pending.rest.is_some(), "nothing of {token:?} is left");
+        let rest = pending.rest.take().unwrap_or_else(|| panic!("nothing of {token:?} is left"));
         if pending.error.is_none() {
-            return self.issue(token, outputs);
+            let namespace = self.namespaces[pending.namespace.0 as usize]
+                .as_ref()
+                .expect("a namespace with commands under way stays open");
+            let Rest { store, volume, .. } = rest;
+            let (piece, rest) = rest.cut(namespace.definition.content_mode, namespace.whole_writes);
+            pending.remaining += 1;
+            pending.rest = rest;
+            let more = pending.rest.is_some();
+            outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
+            return more;
         }
-        pending.rest = None;
         if pending.remaining == 0 {
             self.finish(token, None, now, outputs);
         }
         false
-    }
-
-    fn issue(&mut self, token: VolumeToken, outputs: &mut Outputs) -> bool {
-        let pending = self.pending.get_mut(token);
-        let Rest { store, volume, operation, mut ranges } = pending.rest.take().expect("something is left");
-        let namespace = self.namespaces[pending.namespace.0 as usize]
-            .as_ref()
-            .expect("a namespace with commands under way stays open");
-        let (piece, left) = cut(operation, namespace.definition.content_mode, namespace.whole_writes);
-        let next = left.or_else(|| {
-            let range = ranges.pop()?;
-            Some(VolumeOperation::Deallocate { first_iu: range.first_lba, iu_count: range.lba_count.into() })
-        });
-        pending.remaining += 1;
-        pending.rest = next.map(|operation| Rest { store, volume, operation, ranges });
-        let more = pending.rest.is_some();
-        outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
-        more
     }
 
     /// Takes the answer of a volume.

@@ -1,7 +1,8 @@
 use crate::contract::{CommandToken, LbaRange, NamespaceError, NamespaceId, SourceId};
 use crate::definition::StoreIndex;
+use crate::piece;
 use crate::statistics::Kind;
-use diecut_units::{Buffer, BufferLoan, Time};
+use diecut_units::{Buffer, BufferLoan, ContentMode, Time};
 use diecut_volume::contract::{VolumeIndex, VolumeOperation, VolumeToken};
 use smallvec::SmallVec;
 
@@ -14,6 +15,24 @@ pub(crate) struct Rest {
     pub(crate) operation: VolumeOperation,
     /// Ranges of a deallocation that come after it, the next one last.
     pub(crate) ranges: SmallVec<[LbaRange; 2]>,
+}
+
+impl Rest {
+    /// Cuts the next piece off; the second value is what comes after it, if anything does.
+    #[inline]
+    pub(crate) fn cut(
+        self,
+        content_mode: ContentMode,
+        whole_writes: bool,
+    ) -> (VolumeOperation, Option<Rest>) {
+        let Rest { store, volume, operation, mut ranges } = self;
+        let (piece, left) = piece::cut(operation, content_mode, whole_writes);
+        let next = left.or_else(|| {
+            let range = ranges.pop()?;
+            Some(VolumeOperation::Deallocate { first_iu: range.first_lba, iu_count: range.lba_count.into() })
+        });
+        (piece, next.map(|operation| Rest { store, volume, operation, ranges }))
+    }
 }
 
 /// A command that waits for its volume.

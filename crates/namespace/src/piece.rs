@@ -12,14 +12,32 @@ pub const WRITE_PIECE_LBAS: u32 = 16;
 /// record of its own, so they are few.
 pub const MAP_PIECE_LBAS: u64 = 4096;
 
+/// Whether nothing would be left after the first piece.
+#[inline]
+pub(crate) fn is_one_piece(operation: &VolumeOperation, whole_writes: bool) -> bool {
+    match operation {
+        VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => {
+            *iu_count <= READ_PIECE_LBAS
+        }
+        VolumeOperation::Write { payload, .. } => whole_writes || payload.iu_count() <= WRITE_PIECE_LBAS,
+        VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
+            *iu_count <= MAP_PIECE_LBAS
+        }
+        VolumeOperation::Flush => true,
+    }
+}
+
 /// Cuts the first piece off; the second value is what is left, if anything.
 pub(crate) fn cut(
     operation: VolumeOperation,
     content_mode: ContentMode,
     whole_writes: bool,
 ) -> (VolumeOperation, Option<VolumeOperation>) {
+    if is_one_piece(&operation, whole_writes) {
+        return (operation, None);
+    }
     match operation {
-        VolumeOperation::Read { first_iu, iu_count, mut destination } if iu_count > READ_PIECE_LBAS => {
+        VolumeOperation::Read { first_iu, iu_count, mut destination } => {
             let front = destination.split_to(READ_PIECE_LBAS as usize * content_mode.bytes_per_iu());
             let destination = if iu_count <= 2 * READ_PIECE_LBAS { destination.apart() } else { destination };
             let (next_iu, left) = (first_iu + u64::from(READ_PIECE_LBAS), iu_count - READ_PIECE_LBAS);
@@ -28,16 +46,14 @@ pub(crate) fn cut(
                 Some(VolumeOperation::Read { first_iu: next_iu, iu_count: left, destination }),
             )
         }
-        VolumeOperation::Verify { first_iu, iu_count } if iu_count > READ_PIECE_LBAS => {
+        VolumeOperation::Verify { first_iu, iu_count } => {
             let (next_iu, left) = (first_iu + u64::from(READ_PIECE_LBAS), iu_count - READ_PIECE_LBAS);
             (
                 VolumeOperation::Verify { first_iu, iu_count: READ_PIECE_LBAS },
                 Some(VolumeOperation::Verify { first_iu: next_iu, iu_count: left }),
             )
         }
-        VolumeOperation::Write { first_iu, payload, force_unit_access }
-            if payload.iu_count() > WRITE_PIECE_LBAS && !whole_writes =>
-        {
+        VolumeOperation::Write { first_iu, payload, force_unit_access } => {
             let front = payload.slice(0, WRITE_PIECE_LBAS);
             let left = payload.slice(WRITE_PIECE_LBAS, payload.iu_count() - WRITE_PIECE_LBAS);
             let next_iu = first_iu + u64::from(WRITE_PIECE_LBAS);
@@ -46,22 +62,20 @@ pub(crate) fn cut(
                 Some(VolumeOperation::Write { first_iu: next_iu, payload: left, force_unit_access }),
             )
         }
-        VolumeOperation::Deallocate { first_iu, iu_count } if iu_count > MAP_PIECE_LBAS => {
+        VolumeOperation::Deallocate { first_iu, iu_count } => {
             let (next_iu, left) = (first_iu + MAP_PIECE_LBAS, iu_count - MAP_PIECE_LBAS);
             (
                 VolumeOperation::Deallocate { first_iu, iu_count: MAP_PIECE_LBAS },
                 Some(VolumeOperation::Deallocate { first_iu: next_iu, iu_count: left }),
             )
         }
-        VolumeOperation::WriteZeroes { first_iu, iu_count, force_unit_access }
-            if iu_count > MAP_PIECE_LBAS =>
-        {
+        VolumeOperation::WriteZeroes { first_iu, iu_count, force_unit_access } => {
             let (next_iu, left) = (first_iu + MAP_PIECE_LBAS, iu_count - MAP_PIECE_LBAS);
             (
                 VolumeOperation::WriteZeroes { first_iu, iu_count: MAP_PIECE_LBAS, force_unit_access },
                 Some(VolumeOperation::WriteZeroes { first_iu: next_iu, iu_count: left, force_unit_access }),
             )
         }
-        small => (small, None),
+        VolumeOperation::Flush => (operation, None),
     }
 }
