@@ -319,22 +319,22 @@ impl Namespaces {
     pub fn go_on(&mut self, token: VolumeToken, now: Time, outputs: &mut Outputs) -> bool {
         let pending = self.pending.get_mut(token);
         let rest = pending.rest.take().unwrap_or_else(|| panic!("nothing of {token:?} is left"));
-        if pending.error.is_none() {
-            let namespace = self.namespaces[pending.namespace.0 as usize]
-                .as_ref()
-                .expect("a namespace with commands under way stays open");
-            let Rest { store, volume, .. } = rest;
-            let (piece, rest) = rest.cut(namespace.definition.content_mode, namespace.whole_writes);
-            pending.remaining += 1;
-            pending.rest = rest;
-            let more = pending.rest.is_some();
-            outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
-            return more;
+        if pending.error.is_some() {
+            if pending.remaining == 0 {
+                self.finish(token, None, now, outputs);
+            }
+            return false;
         }
-        if pending.remaining == 0 {
-            self.finish(token, None, now, outputs);
-        }
-        false
+        let namespace = self.namespaces[pending.namespace.0 as usize]
+            .as_ref()
+            .expect("a namespace with commands under way stays open");
+        let Rest { store, volume, .. } = rest;
+        let (piece, rest) = rest.cut(namespace.definition.content_mode, namespace.whole_writes);
+        let more = rest.is_some();
+        pending.remaining += 1;
+        pending.rest = rest;
+        outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
+        more
     }
 
     /// Takes the answer of a volume.
