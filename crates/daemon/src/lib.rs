@@ -10,5 +10,6 @@ pub mod apply;
 pub mod control_port;
 mod convert;
 pub mod http;
+pub mod log;
 pub mod null;
 pub mod serve;

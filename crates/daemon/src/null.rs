@@ -50,7 +50,9 @@ pub fn serve_null(
         text += &format!("    diecut bench {listen} --nqn {nqn}\n");
     }
     announce(&text);
+    tracing::info!(address = %listen, namespaces = nqns.len(), "listening, NVMe over TCP, null namespaces");
     signals.forever().next();
+    tracing::info!("stopping");
     reactor.stop();
     Ok(())
 }

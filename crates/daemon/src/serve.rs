@@ -14,6 +14,7 @@ use diecut_units::{Geometry, Time};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Why the server cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -222,6 +223,7 @@ pub(crate) fn check_shards(shards: u16, channels: u16) -> Result<(), ServeError>
 ///
 /// # Errors
 /// Names the file, field or address and what to do.
+#[expect(clippy::disallowed_methods, reason = "times of the start and the end are for the log")]
 pub fn serve(
     setup: &Setup,
     recording: Option<&Recording>,
@@ -233,11 +235,13 @@ pub fn serve(
             "a recording holds one shard, but the server shall have {shards}; record with one (--shards 1)"
         )));
     }
+    let started_at = Instant::now();
     let data = &setup.server.data;
     std::fs::create_dir_all(data).map_err(file_error(data, "cannot be made"))?;
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
     let Opened { device, options, place } = open_device(setup)?;
     let profile = device.profile().clone();
+    tracing::info!(place, profile = profile.name, shards, "opening the device");
     check_shards(shards, profile.geometry.channels)?;
     check_volatile_cache(setup, profile.protected_memory_bytes)?;
     let mut config = ShardConfig {
@@ -297,6 +301,22 @@ pub fn serve(
             }
             _ => return Err(ServeError::Setup("the server stopped while it started".to_owned())),
         };
+        tracing::info!(
+            opened_ms = started_at.elapsed().as_millis() as u64,
+            vssds = status.vssds.len(),
+            volumes = status.volumes.len(),
+            subsystems = status.subsystems.len(),
+            "serving"
+        );
+        for address in reactor.addresses() {
+            tracing::info!(%address, "listening, NVMe over TCP");
+        }
+        tracing::info!(path = %socket.display(), "listening, administrators");
+        for vssd in &status.vssds {
+            if let Some(reason) = &vssd.read_only_reason {
+                tracing::error!(vssd = vssd.spec.name, reason, "the vSSD takes no writes");
+            }
+        }
         announce(&announcement(&status, &listen.to_string(), &place, &socket));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
@@ -310,10 +330,12 @@ pub fn serve(
             result = async { axum::serve(listener, routes).await } => result?,
             _ = stopped => {}
         }
+        let stopping_at = Instant::now();
         tracing::info!("stopping");
         if let Ok(ControlResponse::Refused(error)) = port.request(ControlRequest::Shutdown).await {
             tracing::warn!("not everything could be written down at the end: {error}");
         }
+        tracing::info!(stopped_ms = stopping_at.elapsed().as_millis() as u64, "stopped");
         let _ = std::fs::remove_file(&socket);
         Ok(())
     });

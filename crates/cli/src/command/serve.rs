@@ -1,6 +1,7 @@
 use clap::Args;
 use diecut_api::setup::Setup;
 use diecut_api::size::Size;
+use diecut_daemon::log::{self, LogConfig, LogFormat};
 use diecut_daemon::serve::Recording;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -36,11 +37,35 @@ pub struct Serve {
     /// measuring the network path; may be repeated.
     #[arg(long, value_name = "NQN", conflicts_with_all = ["setup", "data", "profile"])]
     null: Vec<String>,
+    /// What is logged to standard error: a level (error, warn, info, debug, trace), or a filter such as
+    /// info,diecut_reactor=debug. Without it, RUST_LOG; without that, info.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// How lines of the log look.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    log_format: Format,
+}
+
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 impl Serve {
     /// Serves; at this control socket instead of the set-up's, if one was named.
     pub fn run(self, socket: Option<PathBuf>) -> ExitCode {
+        let format = match self.log_format {
+            Format::Text => LogFormat::Text,
+            Format::Json => LogFormat::Json,
+        };
+        let _log = match log::start(&LogConfig { filter: self.log.clone(), format }) {
+            Ok(log) => log,
+            Err(error) => return report(Err(error)),
+        };
         let announce = |text: &str| {
             print!("{text}");
             let _ = std::io::stdout().flush();

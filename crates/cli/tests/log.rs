@@ -1,0 +1,101 @@
+//! Goal: the server says on standard error what an operator asks about: that it started and how long that took, where it
+//! listens, that it stops. Method: the real binary on a small device, its standard error in a file, ended by a signal.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts a server whose log goes to a file, and waits until it listens.
+    fn start(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Server {
+        std::fs::write(
+            folder.join("setup.toml"),
+            "[device]\nprofile = \"tiny\"\nbacking = \"memory\"\nprotected_memory = \"64 MiB\"\n",
+        )
+        .unwrap();
+        let log = folder.join("log");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_diecut"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--setup"])
+            .arg(folder.join("setup.toml"))
+            .arg("--data")
+            .arg(folder)
+            .args(arguments)
+            .env_remove("RUST_LOG")
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        while !lines.next().expect("the server says where it listens").unwrap().starts_with("listening") {}
+        // The rest fits into the pipe.
+        std::mem::forget(lines);
+        Server { child, log }
+    }
+
+    /// Ends it as Ctrl-C does, and gives its log.
+    fn interrupt(mut self) -> String {
+        let kill = format!("kill -INT {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn start_and_end_are_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = Server::start(folder.path(), &[], &[]).interrupt();
+    for word in [
+        "opening the device",
+        "opened_ms=",
+        "NVMe over TCP",
+        "127.0.0.1:",
+        "control.sock",
+        "stopping",
+        "stopped_ms=",
+    ] {
+        assert!(text.contains(word), "{word} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn json_lines_are_objects_with_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = Server::start(folder.path(), &["--log-format", "json"], &[]).interrupt();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let serving = lines.iter().find(|line| line["fields"]["message"] == "serving").expect(&text);
+    assert!(serving["fields"]["opened_ms"].is_u64(), "{serving}");
+    assert_eq!(serving["level"], "INFO");
+}
+
+/// Goal: `--log` wins over `RUST_LOG`, which wins over the default.
+#[test]
+fn what_is_logged_can_be_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = Server::start(folder.path(), &[], &[("RUST_LOG", "error")]).interrupt();
+    assert_eq!(text, "");
+    let text = Server::start(folder.path(), &["--log", "info"], &[("RUST_LOG", "error")]).interrupt();
+    assert!(text.contains("stopping"), "{text}");
+}
+
+#[test]
+fn a_filter_that_cannot_be_read_is_refused() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_diecut")).args(["serve", "--log", "diecut=loud"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && text.contains("--log \"diecut=loud\""), "{text}");
+}
