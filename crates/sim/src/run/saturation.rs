@@ -11,7 +11,7 @@ use crate::plan::{Lane, Range};
 use crate::run::administrator::Sight;
 use crate::system::{HostCommand, HostToken};
 use crate::tag::VolumeNumber;
-use diecut_units::{Span, mark};
+use diecut_units::{Span, Time, mark};
 use std::collections::BTreeMap;
 
 /// What the least served gets of what the best served gets, at least, in parts per thousand: turns are not endlessly
@@ -67,14 +67,22 @@ impl Runner<'_> {
                 if self.system.power_is_lost() {
                     return None;
                 }
+                let mut failed = false;
                 for answer in answers.drain(..) {
-                    is_answered |= answer.token == token && answer.result.is_ok();
+                    is_answered |= answer.token == token;
+                    failed |= answer.result.is_err();
                     self.take_answer(answer);
                 }
-                if self.stop || is_answered || !self.system.is_connected(lane) {
+                if failed {
+                    // A read by appointment that finds nothing is an answer, too; what was lost is no place to read at.
+                    mark!("run: read of a place failed");
+                    return None;
+                }
+                let next = self.system.next_event();
+                if self.stop || is_answered || !self.system.is_connected(lane) || next == Time::NEVER {
                     break;
                 }
-                self.now = self.system.next_event().max(self.now);
+                self.now = next.max(self.now);
             }
             if self.stop || !is_answered {
                 return None;
@@ -168,6 +176,10 @@ impl Runner<'_> {
             }
             if !moved {
                 let next = self.system.next_event();
+                if self.now >= end && next == Time::NEVER {
+                    let detail = format!("{} saturated commands unanswered", owners.len());
+                    return self.found(Finding::Liveness, detail);
+                }
                 self.now = if self.now < end { next.min(end) } else { next }.max(self.now);
             }
         }
