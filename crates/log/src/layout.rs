@@ -1,6 +1,7 @@
 use crate::divisor::Divisor;
 use diecut_units::ContentMode;
 use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
+use zerocopy::FromZeros;
 
 /// Place of one IU in the log: segment and offset within it. `LogAddress::NONE` means "nowhere".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +17,30 @@ impl LogAddress {
     #[inline]
     pub fn is_place(self) -> bool {
         self.0 < LogAddress::LOST.0
+    }
+}
+
+/// A place as large tables keep it: complemented, so that memory as the operating system hands it out, all zeros, says
+/// [`LogAddress::NONE`]. A table of any size comes into being without a page of it being touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(transparent)]
+pub struct StoredAddress(u32);
+
+impl StoredAddress {
+    /// No place.
+    pub const NONE: StoredAddress = StoredAddress(!LogAddress::NONE.0);
+
+    /// The place.
+    #[inline]
+    pub fn get(self) -> LogAddress {
+        LogAddress(!self.0)
+    }
+}
+
+impl From<LogAddress> for StoredAddress {
+    #[inline]
+    fn from(address: LogAddress) -> StoredAddress {
+        StoredAddress(!address.0)
     }
 }
 

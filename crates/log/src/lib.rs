@@ -25,7 +25,7 @@ mod staging;
 mod store;
 pub mod walk;
 
-pub use layout::{Layout, LogAddress, SegmentIndex};
+pub use layout::{Layout, LogAddress, SegmentIndex, StoredAddress};
 pub use owner::Owner;
 pub use recovered::RecoveredChunk;
 pub use staging::SLOT_HEADER_SIZE_BYTES;

@@ -18,7 +18,7 @@
 use crate::Store;
 use crate::map::{self, GROUP_LEAVES, LEAF_VOLUME, OpenGroup};
 use diecut_log::anchor::Anchor;
-use diecut_log::{LogAddress, STREAM_MAP};
+use diecut_log::{LogAddress, STREAM_MAP, StoredAddress};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::EraseBlockSpace;
 
@@ -118,10 +118,10 @@ impl Store {
         let map = &self.maps.volumes[usize::from(open.volume)];
         let scratch = &mut self.checkpoint.scratch;
         let entries = map.leaf(leaf);
-        let empty = entries.iter().all(|entry| *entry == LogAddress::NONE.0);
+        let empty = entries.iter().all(|entry| *entry == StoredAddress::NONE);
         scratch.resize(IU_SIZE_BYTES, 0xff);
         for (bytes, entry) in scratch.as_chunks_mut().0.iter_mut().zip(entries) {
-            *bytes = entry.to_le_bytes();
+            *bytes = entry.get().0.to_le_bytes();
         }
         scratch[entries.len() * 4..].fill(0xff);
         let mut place = LogAddress::NONE;
@@ -132,10 +132,10 @@ impl Store {
             }
         }
         let map = &mut self.maps.volumes[usize::from(open.volume)];
-        let old = std::mem::replace(&mut map.leaves[leaf], place.0);
+        let old = std::mem::replace(&mut map.leaves[leaf], place.into()).get();
         map.dirty[open.group] &= !(1 << bit);
-        if LogAddress(old).is_place() {
-            self.log.invalidate(LogAddress(old));
+        if old.is_place() {
+            self.log.invalidate(old);
         }
         if let Some(open) = &mut self.maps.open_group {
             open.left &= !(1 << bit);
@@ -158,7 +158,8 @@ impl Store {
             }
             return;
         }
-        let leaves: usize = self.maps.volumes.iter().map(|v| v.leaves.len()).sum();
+        let existing = self.maps.volumes.iter().filter(|map| map.exists);
+        let leaves: usize = existing.map(|map| map.leaves.len()).sum();
         let owner_bytes = 4 + 12 * self.maps.volumes.len() + 4 * leaves;
         let pace = self.config.checkpoint;
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
@@ -188,7 +189,7 @@ impl Store {
             bytes.extend((volume as u16).to_le_bytes());
             bytes.extend([0; 2]);
             bytes.extend(map.size_ius.to_le_bytes());
-            map.leaves.iter().for_each(|leaf| bytes.extend(leaf.to_le_bytes()));
+            map.leaves.iter().for_each(|leaf| bytes.extend(leaf.get().0.to_le_bytes()));
         }
         bytes
     }

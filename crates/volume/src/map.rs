@@ -1,11 +1,13 @@
-use diecut_log::{LogAddress, Owner};
+use diecut_log::{LogAddress, Owner, StoredAddress};
 use diecut_units::IU_SIZE_BYTES;
+use std::collections::VecDeque;
+use std::ops::Range;
+use zerocopy::FromZeros;
 
 /// Notes of a store: kind in the low byte of the first word, volume above it; first IU; number of IUs.
 pub(crate) const NOTE_DEALLOCATE: u64 = 1;
 pub(crate) const NOTE_CREATE: u64 = 2;
 pub(crate) const NOTE_DELETE: u64 = 3;
-const NONE: u32 = u32::MAX;
 /// Entries of a leaf: it fills one IU.
 pub(crate) const LEAF_ENTRIES: usize = IU_SIZE_BYTES / 4;
 /// Leaves of a group: the bits of a word. A group is what the writer of leaves goes through in one step.
@@ -27,15 +29,23 @@ pub(crate) fn note(kind: u64, volume: u16, first: u64, count: u64) -> [u64; 3] {
     [kind | u64::from(volume) << 8, first, count]
 }
 
-/// The page map of one volume.
+/// Entries that a step of the end of a volume lets go, at most: less than a millisecond, also where none is in a cache.
+const END_ENTRIES: usize = 16 * LEAF_ENTRIES;
+/// Leaves without entries that such a step passes over, at most.
+const END_LEAVES: usize = 16 * 1024;
+/// Memory of a map that ends is given back in pieces of so many entries: a huge page.
+const END_PIECE_ENTRIES: usize = (2 << 20) / size_of::<StoredAddress>();
+
+/// The page map of one volume. A volume that was deleted keeps its map until all of it has ended: till then the log counts its
+/// places as live, and the cleaner may ask for them.
 #[derive(Default)]
 pub(crate) struct VolumeMap {
     pub exists: bool,
     pub size_ius: u64,
     pub used_ius: u64,
-    pub entries: Vec<u32>,
+    pub entries: Vec<StoredAddress>,
     /// Where each leaf was last written; `NONE` if it has no entries, or never was.
-    pub leaves: Vec<u32>,
+    pub leaves: Vec<StoredAddress>,
     /// One bit for each leaf that changed since it was written, one word for each group.
     pub dirty: Vec<u64>,
     /// For each group: every change before this sequence is in its leaves.
@@ -43,16 +53,56 @@ pub(crate) struct VolumeMap {
 }
 
 impl VolumeMap {
-    /// Gives the volume its size; what is new is empty, and was so at `sequence`.
+    /// Gives the volume its size; what is new is empty, and was so at `sequence`. A map that had no entries takes memory only
+    /// as it is written: a volume of any size is made in one step.
     pub fn resize(&mut self, size_ius: u64, sequence: u64) {
         self.size_ius = size_ius;
-        self.entries.reserve_exact((size_ius as usize).saturating_sub(self.entries.len()));
-        diecut_units::prefer_huge_pages(&mut self.entries);
-        self.entries.resize(size_ius as usize, NONE);
-        let leaves = self.entries.len().div_ceil(LEAF_ENTRIES);
-        self.leaves.resize(leaves, NONE);
+        let leaves = (size_ius as usize).div_ceil(LEAF_ENTRIES);
+        grow(&mut self.entries, size_ius as usize);
+        grow(&mut self.leaves, leaves);
         self.dirty.resize(leaves.div_ceil(GROUP_LEAVES), 0);
         self.visited.resize(leaves.div_ceil(GROUP_LEAVES), sequence);
+    }
+    /// Whether a leaf may have entries: it does on flash, or it changed since. Others are all `NONE`, and nobody needs to look.
+    fn may_have_entries(&self, leaf: usize) -> bool {
+        self.leaves[leaf] != StoredAddress::NONE
+            || self.dirty[leaf / GROUP_LEAVES] >> (leaf % GROUP_LEAVES) & 1 != 0
+    }
+    /// Where entries may be, as ranges of entries.
+    pub fn written_parts(&self) -> Vec<Range<usize>> {
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        for leaf in (0..self.leaves.len()).filter(|leaf| self.may_have_entries(*leaf)) {
+            let (from, end) = (leaf * LEAF_ENTRIES, self.entries.len().min((leaf + 1) * LEAF_ENTRIES));
+            match parts.last_mut() {
+                Some(last) if last.end == from => last.end = end,
+                _ => parts.push(from..end),
+            }
+        }
+        parts
+    }
+    /// Lets a step's worth of entries go, the last ones first, and hands their places to `invalidate`. Returns whether all
+    /// are gone.
+    fn end_step(&mut self, mut invalidate: impl FnMut(LogAddress)) -> bool {
+        let (mut entries, mut leaves) = (END_ENTRIES, END_LEAVES);
+        while !self.entries.is_empty() && entries > 0 && leaves > 0 {
+            let leaf = (self.entries.len() - 1) / LEAF_ENTRIES;
+            let from = leaf * LEAF_ENTRIES;
+            if self.may_have_entries(leaf) {
+                let places = self.entries[from..].iter().map(|entry| entry.get());
+                places.filter(|place| place.is_place()).for_each(&mut invalidate);
+                entries -= LEAF_ENTRIES;
+            }
+            let place = std::mem::replace(&mut self.leaves[leaf], StoredAddress::NONE).get();
+            if place.is_place() {
+                invalidate(place);
+            }
+            leaves -= 1;
+            self.entries.truncate(from);
+            if from.is_multiple_of(END_PIECE_ENTRIES) {
+                self.entries.shrink_to_fit();
+            }
+        }
+        self.entries.is_empty()
     }
     #[inline]
     pub fn mark_dirty(&mut self, iu: usize) {
@@ -60,10 +110,23 @@ impl VolumeMap {
         self.dirty[leaf / GROUP_LEAVES] |= 1 << (leaf % GROUP_LEAVES);
     }
     /// Entries of a leaf.
-    pub fn leaf(&self, leaf: usize) -> &[u32] {
+    pub fn leaf(&self, leaf: usize) -> &[StoredAddress] {
         let end = self.entries.len().min((leaf + 1) * LEAF_ENTRIES);
         &self.entries[leaf * LEAF_ENTRIES..end]
     }
+}
+
+/// Lengthens a table of places by ones that name nothing.
+fn grow(table: &mut Vec<StoredAddress>, len: usize) {
+    if table.is_empty() {
+        // Memory as it comes from the operating system: no page of it is touched.
+        *table = StoredAddress::new_vec_zeroed(len).expect("a map finds room");
+        diecut_units::prefer_huge_pages(table);
+        return;
+    }
+    table.reserve_exact(len.saturating_sub(table.len()));
+    diecut_units::prefer_huge_pages(table);
+    table.resize(len, StoredAddress::NONE);
 }
 
 /// A group whose leaves are being written.
@@ -82,6 +145,8 @@ pub(crate) struct OpenGroup {
 pub(crate) struct Maps {
     pub volumes: Vec<VolumeMap>,
     pub open_group: Option<OpenGroup>,
+    /// Volumes that were deleted and whose maps have not ended.
+    ending: VecDeque<u16>,
 }
 
 impl Maps {
@@ -100,16 +165,44 @@ impl Maps {
     }
     #[inline]
     pub fn get(&self, volume: u16, iu: u64) -> LogAddress {
-        LogAddress(self.volumes[usize::from(volume)].entries[iu as usize])
+        self.volumes[usize::from(volume)].entries[iu as usize].get()
     }
     #[inline]
     pub fn set(&mut self, volume: u16, iu: u64, address: LogAddress) -> LogAddress {
         let volume = &mut self.volumes[usize::from(volume)];
-        let old = std::mem::replace(&mut volume.entries[iu as usize], address.0);
+        let old = std::mem::replace(&mut volume.entries[iu as usize], address.into()).get();
         volume.mark_dirty(iu as usize);
-        volume.used_ius += u64::from(old == NONE);
-        volume.used_ius -= u64::from(address.0 == NONE);
-        LogAddress(old)
+        volume.used_ius += u64::from(old == LogAddress::NONE);
+        volume.used_ius -= u64::from(address == LogAddress::NONE);
+        old
+    }
+    /// Deletes a volume: from now on it does not exist, and its map ends step by step.
+    pub fn delete(&mut self, volume: u16) {
+        let map = self.volume(volume);
+        assert!(map.exists, "only what exists is deleted");
+        (map.exists, map.used_ius) = (false, 0);
+        self.open_group = None;
+        self.ending.push_back(volume);
+    }
+    /// Whether a deleted volume of this number still has a map.
+    pub fn is_ending(&self, volume: u16) -> bool {
+        self.ending.contains(&volume)
+    }
+    /// Whether there is something for [`Maps::end_step`].
+    pub fn has_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+    /// Lets a bounded part of the map of a deleted volume go; its places are handed to `invalidate`.
+    pub fn end_step(&mut self, invalidate: impl FnMut(LogAddress)) {
+        let Some(volume) = self.ending.front().copied() else { return };
+        let map = &mut self.volumes[usize::from(volume)];
+        assert!(!map.exists, "only a deleted volume ends");
+        if map.end_step(invalidate) {
+            *map = VolumeMap::default();
+            self.ending.pop_front();
+        } else {
+            diecut_units::mark!("volume: the end of a map took several steps");
+        }
     }
     /// The group at `cursor`, or the next one of a volume that exists, round and round; the cursor moves behind it.
     pub fn next_group(&self, cursor: &mut (usize, usize)) -> Option<(u16, usize)> {
@@ -138,7 +231,7 @@ impl Maps {
         let end = first.saturating_add(count).min(entries.len() as u64);
         let mut start = None;
         for iu in first..end {
-            if entries[iu as usize] == NONE {
+            if entries[iu as usize] == StoredAddress::NONE {
                 start.get_or_insert(iu);
             } else if let Some(start) = start.take() {
                 found.push(note(NOTE_DEALLOCATE, volume, start, iu - start));
@@ -148,7 +241,7 @@ impl Maps {
             found.push(note(NOTE_DEALLOCATE, volume, start, end - start));
         }
     }
-    fn entry(&mut self, tag: u64) -> Option<&mut u32> {
+    fn entry(&mut self, tag: u64) -> Option<&mut StoredAddress> {
         match leaf_of(tag) {
             Some((volume, leaf)) => self.volumes.get_mut(usize::from(volume))?.leaves.get_mut(leaf),
             None => {
@@ -163,23 +256,25 @@ impl Owner for Maps {
     fn live(&mut self, entries: &[(u64, LogAddress)], live: &mut Vec<bool>) {
         live.clear();
         if entries.first().is_some_and(|(tag, _)| leaf_of(*tag).is_some()) {
-            live.extend(entries.iter().map(|(tag, place)| self.entry(*tag).is_some_and(|e| *e == place.0)));
+            live.extend(
+                entries.iter().map(|(tag, place)| self.entry(*tag).is_some_and(|e| e.get() == *place)),
+            );
             return;
         }
         // Independent loads: the processor overlaps their misses.
         live.extend(entries.iter().map(|(tag, place)| {
             let volume = self.volumes.get((tag >> 48) as usize);
-            volume.and_then(|v| v.entries.get((tag & ((1 << 48) - 1)) as usize)) == Some(&place.0)
+            volume.and_then(|v| v.entries.get((tag & ((1 << 48) - 1)) as usize)) == Some(&(*place).into())
         }));
     }
 
     fn is_live(&mut self, tag: u64, place: LogAddress) -> bool {
-        self.entry(tag).is_some_and(|entry| *entry == place.0)
+        self.entry(tag).is_some_and(|entry| entry.get() == place)
     }
 
     fn moved(&mut self, tag: u64, old: LogAddress, new: LogAddress, sequence: u64) -> bool {
         match self.entry(tag) {
-            Some(entry) if *entry == old.0 => *entry = new.0,
+            Some(entry) if entry.get() == old => *entry = new.into(),
             _ => return false,
         }
         if leaf_of(tag).is_none() {
@@ -210,5 +305,70 @@ impl Owner for Maps {
             _ if exists => self.holes(volume, words[1], words[2], renewed),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn resident_bytes() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+        let pages: u64 = status.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a number");
+        pages * 4096
+    }
+
+    /// Goal: a volume is made in one short step, whatever its size. Method: the map of 4 TiB, which is 4 GiB of entries, is made
+    /// and looked at in a few places; next to no memory becomes resident.
+    #[test]
+    fn a_map_takes_memory_as_it_is_written() {
+        let before = resident_bytes();
+        let mut maps = Maps::default();
+        maps.volume(1).exists = true;
+        maps.volume(1).resize(1 << 30, 1);
+        for iu in [0, 1 << 29, (1 << 30) - 1] {
+            assert_eq!(maps.get(1, iu), LogAddress::NONE);
+            assert_eq!(maps.set(1, iu, LogAddress(7)), LogAddress::NONE);
+            assert_eq!(maps.get(1, iu), LogAddress(7));
+        }
+        // Other tests of this process take some, too.
+        let taken = resident_bytes().saturating_sub(before);
+        assert!(taken < 256 << 20, "{taken} bytes are resident");
+        assert_eq!(maps.volume(1).used_ius, 3);
+    }
+
+    /// Goal: no step of a deletion goes through more than a bounded number of entries, and each place is given back once. Method:
+    /// a map with written parts of several lengths ends, and every step is counted.
+    #[test]
+    fn a_map_ends_in_bounded_steps() {
+        let leaves = 3 * END_LEAVES;
+        let mut maps = Maps::default();
+        maps.volume(3).exists = true;
+        maps.volume(3).resize((leaves * LEAF_ENTRIES - 5) as u64, 1);
+        let mut expected = std::collections::BTreeSet::new();
+        let ranges = [0..1, 2 * LEAF_ENTRIES..9 * LEAF_ENTRIES, 5 << 20..(5 << 20) + 3 * END_ENTRIES];
+        for (place, iu) in ranges.into_iter().flatten().enumerate() {
+            maps.set(3, iu as u64, LogAddress(place as u32));
+            expected.insert(place as u32);
+        }
+        // One leaf is on flash and not dirty, one was lost.
+        maps.volume(3).leaves[5] = LogAddress(u32::MAX / 2).into();
+        expected.insert(u32::MAX / 2);
+        maps.volume(3).dirty[0] &= !(1 << 5);
+        maps.set(3, (leaves * LEAF_ENTRIES - 6) as u64, LogAddress::LOST);
+        maps.delete(3);
+        let mut steps = 0;
+        while maps.has_ending() {
+            let mut given_back = 0;
+            maps.end_step(|place| {
+                given_back += 1;
+                assert!(expected.remove(&place.0), "{place:?} is given back twice, or was never there");
+            });
+            assert!(given_back <= END_ENTRIES + END_ENTRIES / LEAF_ENTRIES, "{given_back} in one step");
+            steps += 1;
+        }
+        assert_eq!(expected.len(), 0, "all places are given back");
+        assert!(steps >= 4, "{steps} steps");
+        assert_eq!(maps.volume(3).entries.capacity(), 0);
     }
 }

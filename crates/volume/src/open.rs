@@ -10,7 +10,8 @@ use diecut_log::anchor::{Anchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::head::Head;
 use diecut_log::walk::{Run, SEQUENCE_MAX};
 use diecut_log::{
-    LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_MAP, SegmentIndex, TOKEN_USER, mark,
+    LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_MAP, SegmentIndex, StoredAddress,
+    TOKEN_USER, mark,
 };
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{
@@ -150,7 +151,7 @@ impl Store {
                         let volume = self.maps.volume(number);
                         volume.exists = true;
                         volume.resize(size_ius, anchor.sequence);
-                        volume.leaves = leaves;
+                        volume.leaves = leaves.into_iter().map(|leaf| LogAddress(leaf).into()).collect();
                     }
                 }
                 None => opening.records_lost = true,
@@ -535,12 +536,12 @@ impl Store {
                 };
                 let volume = self.maps.volumes.get_mut(usize::from(volume));
                 if let Some(place) = volume.and_then(|volume| volume.leaves.get_mut(leaf)) {
-                    *place = opening.places[*index].0 + 1 + record;
+                    *place = LogAddress(opening.places[*index].0 + 1 + record).into();
                 }
             }
         }
         for (volume, map) in self.maps.volumes.iter().enumerate() {
-            for (leaf, place) in map.leaves.iter().map(|place| LogAddress(*place)).enumerate() {
+            for (leaf, place) in map.leaves.iter().map(|place| place.get()).enumerate() {
                 if !place.is_place() {
                     continue;
                 }
@@ -602,8 +603,9 @@ impl Store {
             let from = leaf * LEAF_ENTRIES;
             let end = self.log.places_end();
             for (entry, word) in entries[from..].iter_mut().zip(data.as_chunks().0) {
-                let place = u32::from_le_bytes(*word);
-                *entry = if place >= end && place != LogAddress::NONE.0 { LogAddress::LOST.0 } else { place };
+                let place = LogAddress(u32::from_le_bytes(*word));
+                let is_lost = place.0 >= end && place != LogAddress::NONE;
+                *entry = if is_lost { LogAddress::LOST } else { place }.into();
             }
         } else if count > 1 || !again {
             // Each by itself, and that twice.
@@ -626,20 +628,27 @@ impl Store {
         let map = self.maps.volume(run.volume);
         let first = run.leaf * LEAF_ENTRIES;
         let end = map.entries.len().min(first + run.count as usize * LEAF_ENTRIES);
-        map.entries[first..end].fill(LogAddress::LOST.0);
-        map.leaves[run.leaf..run.leaf + run.count as usize].fill(LogAddress::NONE.0);
+        map.entries[first..end].fill(LogAddress::LOST.into());
+        for leaf in run.leaf..run.leaf + run.count as usize {
+            map.leaves[leaf] = StoredAddress::NONE;
+            map.mark_dirty(leaf * LEAF_ENTRIES);
+        }
     }
 
     /// Records are replayed over the leaves, and what lives is counted.
     fn finish(&mut self) {
         let Opening { chunks, places, order, records_lost, anchor, .. } =
             *self.opening.take().expect("opening");
+        let remains = self.volumes_that_remain(&order);
         let mut room = self.log.map_ius_max();
         let mut records_lost = records_lost;
-        for volume in &self.maps.volumes {
+        for (number, volume) in self.maps.volumes.iter_mut().enumerate() {
+            if !remains.contains(&(number as u16)) {
+                *volume = Default::default();
+            }
             room = room.saturating_sub(volume.entries.len() as u64);
         }
-        records_lost |= !self.replay_records(&chunks, &places, order, &anchor, room);
+        records_lost |= !self.replay_records(&chunks, &places, order, &anchor, &remains, room);
         if records_lost {
             // What the lost records said cannot be known: older data may show. No write may build on that.
             self.log
@@ -652,11 +661,12 @@ impl Store {
                 continue;
             }
             volume.resize(volume.size_ius, anchor.sequence);
-            let (used_ius, lost_here) = self.log.adopt_places(&mut volume.entries);
+            let parts = volume.written_parts();
+            let (used_ius, lost_here) = self.log.adopt_places(&mut volume.entries, &parts);
             volume.used_ius = used_ius;
             lost |= lost_here;
-            for leaf in volume.leaves.iter().filter(|leaf| **leaf != LogAddress::NONE.0) {
-                self.log.validate(LogAddress(*leaf));
+            for leaf in volume.leaves.iter().filter(|leaf| **leaf != StoredAddress::NONE) {
+                self.log.validate(leaf.get());
             }
         }
         if lost {
@@ -664,6 +674,25 @@ impl Store {
             self.log.set_read_only("the medium lost a part of the map: reads of what lay there fail");
         }
     }
+    /// Volumes that exist once all notes are replayed. Whatever is recorded of others is not looked at: a note that got a new
+    /// place comes later than what it was about, so records and deletions of a volume that is gone come in any order, and its map
+    /// would take room that was given to others since.
+    fn volumes_that_remain(&self, order: &[(u64, usize, Entry)]) -> BTreeSet<u16> {
+        let volumes = self.maps.volumes.iter().enumerate();
+        let mut remains: BTreeSet<u16> =
+            volumes.filter(|(_, map)| map.exists).map(|(number, _)| number as u16).collect();
+        for (_, _, entry) in order {
+            let Entry::Note(words) = entry else { continue };
+            let volume = (words[0] >> 8) as u16;
+            match words[0] & 0xff {
+                NOTE_CREATE => remains.insert(volume),
+                NOTE_DELETE => remains.remove(&volume),
+                _ => continue,
+            };
+        }
+        remains
+    }
+
     /// Replays records over the leaves. `false` if one asks for more map than the store can have, or for no volume: it is
     /// passed over. `room` is how many entries maps may still grow by.
     fn replay_records(
@@ -672,6 +701,7 @@ impl Store {
         places: &[LogAddress],
         order: Vec<(u64, usize, Entry)>,
         anchor: &Anchor,
+        remains: &BTreeSet<u16>,
         mut room: u64,
     ) -> bool {
         let mut sound = true;
@@ -692,6 +722,9 @@ impl Store {
                             continue;
                         }
                         let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
+                        if !remains.contains(&volume) {
+                            continue;
+                        }
                         let volume = self.maps.volume(volume);
                         if iu >= volume.entries.len() as u64 {
                             // Before the size of a volume is known, its map grows with its records.
@@ -703,7 +736,7 @@ impl Store {
                             room -= more;
                             volume.resize(iu + 1, 0);
                         }
-                        volume.entries[iu as usize] = places[index].0 + 1 + record;
+                        volume.entries[iu as usize] = LogAddress(places[index].0 + 1 + record).into();
                         volume.mark_dirty(iu as usize);
                     }
                 }
@@ -712,13 +745,17 @@ impl Store {
                         sound = false;
                         continue;
                     }
-                    let volume = self.maps.volume((words[0] >> 8) as u16);
+                    let volume = (words[0] >> 8) as u16;
+                    if !remains.contains(&volume) {
+                        continue;
+                    }
+                    let volume = self.maps.volume(volume);
                     match words[0] & 0xff {
                         NOTE_DEALLOCATE => {
                             let len = volume.entries.len() as u64;
                             let end = words[1].saturating_add(words[2]).min(len) as usize;
                             let first = words[1].min(len) as usize;
-                            volume.entries[first..end].fill(LogAddress::NONE.0);
+                            volume.entries[first..end].fill(StoredAddress::NONE);
                             for leaf in first / LEAF_ENTRIES..end.div_ceil(LEAF_ENTRIES) {
                                 volume.mark_dirty(leaf * LEAF_ENTRIES);
                             }

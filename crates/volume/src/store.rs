@@ -4,7 +4,7 @@ use crate::contract::{
 };
 use crate::map::{self, Maps, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
 use crate::open::Opening;
-use diecut_log::{Log, LogAddress, LogConfig, LogStatistics, STREAM_USER, TOKEN_USER};
+use diecut_log::{Log, LogAddress, LogConfig, LogStatistics, STREAM_USER, StoredAddress, TOKEN_USER};
 use diecut_units::{BufferLoan, BufferMut, Payload, ProtectedRegion, Span, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
 use std::collections::VecDeque;
@@ -306,7 +306,7 @@ impl Store {
                 if *promised == u64::MAX {
                     let entries = &self.maps.volumes[usize::from(volume)].entries;
                     let range = &entries[first as usize..first as usize + count as usize];
-                    let new = range.iter().filter(|e| **e == LogAddress::NONE.0).count() as u64;
+                    let new = range.iter().filter(|e| **e == StoredAddress::NONE).count() as u64;
                     if new > 0 && self.used_ius() + self.promised_ius + new > self.config.exported_ius {
                         completions.push(VolumeCompletion {
                             token: queued.token,
@@ -353,7 +353,12 @@ impl Store {
                 let others =
                     self.maps.volumes.iter().enumerate().filter(|(at, _)| *at != usize::from(volume));
                 let others: u64 = others.map(|(_, map)| map.entries.len() as u64).sum();
-                if others + size_ius > self.log.map_ius_max() {
+                let is_too_much = others + size_ius > self.log.map_ius_max();
+                if self.maps.is_ending(volume) || is_too_much && self.maps.has_ending() {
+                    // What was deleted gives its part of the maps back in a moment.
+                    return false;
+                }
+                if is_too_much {
                     let result = Err(VolumeError::Full);
                     completions.push(VolumeCompletion { token: queued.token, result, destination: None });
                     return true;
@@ -376,13 +381,7 @@ impl Store {
                     if self.log.note(map::note(NOTE_DELETE, volume, 0, 0), space).is_none() {
                         return false;
                     }
-                    let deleted = std::mem::take(self.maps.volume(volume));
-                    for entry in deleted.entries.into_iter().chain(deleted.leaves).map(LogAddress) {
-                        if entry.is_place() {
-                            self.log.invalidate(entry);
-                        }
-                    }
-                    self.maps.open_group = None;
+                    self.maps.delete(volume);
                 }
             }
         }
@@ -573,6 +572,7 @@ impl Store {
         if self.opening.is_some() {
             return;
         }
+        self.maps.end_step(|place| self.log.invalidate(place));
         self.make_changes(now, space, completions);
         if let Some((last, _)) = self.waiting.back()
             && now >= self.pad_at
@@ -645,7 +645,9 @@ impl Store {
 
     /// When [`Store::work`] has something to do without an event.
     pub fn deadline(&self) -> Time {
-        if self.opening.is_none() && self.log.is_unfinished() {
+        if self.opening.is_none()
+            && (self.log.is_unfinished() || self.maps.has_ending() && !self.log.is_gone())
+        {
             return Time::ZERO;
         }
         if self.waiting.is_empty() { Time::NEVER } else { self.pad_at }
@@ -665,16 +667,16 @@ impl Store {
         let mut counts = vec![0u32; self.log.segment_count() as usize];
         for volume in &self.maps.volumes {
             let mut used = 0;
-            for entry in volume.entries.iter().filter(|e| **e != LogAddress::NONE.0) {
-                used += 1;
-                if LogAddress(*entry).is_place() {
-                    counts[self.log.layout().segment_of(LogAddress(*entry)).0 as usize] += 1;
+            for entry in volume.written_parts().into_iter().flat_map(|part| &volume.entries[part]) {
+                used += u64::from(*entry != StoredAddress::NONE);
+                if entry.get().is_place() {
+                    counts[self.log.layout().segment_of(entry.get()).0 as usize] += 1;
                 }
             }
-            for leaf in volume.leaves.iter().map(|leaf| LogAddress(*leaf)).filter(|leaf| leaf.is_place()) {
+            for leaf in volume.leaves.iter().map(|leaf| leaf.get()).filter(|leaf| leaf.is_place()) {
                 counts[self.log.layout().segment_of(leaf).0 as usize] += 1;
             }
-            assert_eq!(used, volume.used_ius, "used IUs");
+            assert_eq!(if volume.exists { used } else { 0 }, volume.used_ius, "used IUs");
         }
         assert_eq!(counts, self.log.valid_counts(), "live IUs of each segment");
     }

@@ -1,6 +1,8 @@
 //! Anchors: recovery begins there, and notes before them are not needed any more.
 
 use super::*;
+use crate::StoredAddress;
+use std::ops::Range;
 
 impl Log {
     /// Sequence of the newest anchor that holds; 1 without one.
@@ -96,40 +98,44 @@ impl Log {
         segment.last_sequence = self.anchored - 1;
     }
 
-    /// Counts the places of a map as live. One without a block behind it becomes [`LogAddress::LOST`]. Gives the number of
-    /// entries that are not [`LogAddress::NONE`], and whether one is lost.
-    pub fn adopt_places(&mut self, entries: &mut [u32]) -> (u64, bool) {
+    /// Counts the places in `parts` of a map as live; the rest of the map has none. One without a block behind it becomes
+    /// [`LogAddress::LOST`]. Gives the number of entries that are not [`LogAddress::NONE`], and whether one is lost.
+    ///
+    /// # Panics
+    /// If a part goes beyond the map.
+    pub fn adopt_places(&mut self, entries: &mut [StoredAddress], parts: &[Range<usize>]) -> (u64, bool) {
         // A map is large: what holds for all places of a segment is looked up once, and the rest goes through them again.
         // Chunks found in staging were told by their records only: see [`Log::places_end`].
         let is_whole =
             |segment: &Segment| segment.state != SegmentState::Absent && !segment.blocks.contains(&NO_BLOCK);
         let (shift, segment_ius) = (self.layout.segment_shift, self.layout.segment_ius);
         let mut counts = vec![0u32; self.segments.len()];
-        let (mut none, mut odd) = (0, false);
-        for entry in entries.iter() {
+        let (mut used, mut odd) = (0, false);
+        for entry in parts.iter().flat_map(|part| &entries[part.clone()]).map(|entry| entry.get().0) {
+            used += u64::from(entry != LogAddress::NONE.0);
             match counts.get_mut((entry >> shift) as usize) {
                 Some(count) => {
                     *count += 1;
                     odd |= entry & ((1 << shift) - 1) >= segment_ius;
                 }
-                None if *entry == LogAddress::NONE.0 => none += 1,
-                None => odd = true,
+                None => odd |= entry != LogAddress::NONE.0,
             }
         }
-        let used = entries.len() as u64 - none;
         odd |= counts.iter().zip(&self.segments).any(|(count, segment)| *count > 0 && !is_whole(segment));
         if !odd {
             self.valid.iter_mut().zip(&counts).for_each(|(valid, count)| *valid += count);
             return (used, false);
         }
         let mut lost = false;
-        for entry in entries.iter_mut().filter(|entry| **entry != LogAddress::NONE.0) {
-            let place = LogAddress(*entry);
-            if place.is_place() && (self.is_present(place) || self.staged(place).is_some()) {
-                self.validate(LogAddress(*entry));
-            } else {
-                *entry = LogAddress::LOST.0;
-                lost = true;
+        for part in parts {
+            for entry in entries[part.clone()].iter_mut().filter(|entry| **entry != StoredAddress::NONE) {
+                let place = entry.get();
+                if place.is_place() && (self.is_present(place) || self.staged(place).is_some()) {
+                    self.validate(place);
+                } else {
+                    *entry = LogAddress::LOST.into();
+                    lost = true;
+                }
             }
         }
         (used, lost)
