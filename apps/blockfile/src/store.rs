@@ -165,6 +165,15 @@ impl Files {
         })
     }
 
+    /// Hands everything written so far, to all files, to the server: from then on it survives the end of this process and of the
+    /// server's. A power cut may still take the last of it; see [`Files::sync`]. Nothing is done if nothing was written.
+    ///
+    /// # Errors
+    /// As [`Files::sync`].
+    pub fn hand_over(&self) -> Result<(), FileError> {
+        self.try_with(State::flush)
+    }
+
     /// Waits until everything written so far, to all files, is durable.
     ///
     /// # Errors

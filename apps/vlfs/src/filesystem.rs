@@ -15,6 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+/// What was written, and names, are with the server at the latest after this time: a `kill -9` takes away no more. The kernel does
+/// not tell this kind of file system of `sync` and `syncfs`, so nothing may wait for them.
+pub const HAND_OVER_PERIOD: Duration = Duration::from_millis(100);
+
 /// What was written is durable at the latest after this time, if nobody asks for it before.
 pub const FLUSH_PERIOD: Duration = Duration::from_secs(5);
 

@@ -4,7 +4,7 @@
 //! blocks of a vSSD over rings in shared memory.
 //!
 //! Invariants: what `fsync` was called for is durable; of the rest a prefix is (see [`diecut_blockfile`]), and [`FLUSH_PERIOD`] later all
-//! of it. What the kernel knows is held: a file that is removed while it is open stays. Who may do what is checked by the kernel
+//! of it. [`HAND_OVER_PERIOD`] after it was written, it survives the end of this process. What the kernel knows is held: a file that is removed while it is open stays. Who may do what is checked by the kernel
 //! (`default_permissions`).
 //!
 //! What it does not know: erase blocks, batches, the cleaner. One process mounts a vSSD. After an error of the server every call is
@@ -14,7 +14,7 @@ mod attributes;
 mod filesystem;
 mod folders;
 
-pub use filesystem::{FLUSH_PERIOD, FileSystem};
+pub use filesystem::{FLUSH_PERIOD, FileSystem, HAND_OVER_PERIOD};
 
 use diecut_blockfile::{Attributes, FileError, Files, ROOT};
 use diecut_blockspace::wire::Status;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use diecut_blockfile::Files;
 use diecut_blockspace::embedded::Embedded;
-use diecut_vlfs::{FLUSH_PERIOD, FileSystem, attach, open_or_format};
+use diecut_vlfs::{FLUSH_PERIOD, FileSystem, HAND_OVER_PERIOD, attach, open_or_format};
 use fuser::{Config, MountOption, Session, SessionACL};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -123,10 +123,18 @@ fn serve(
                 }
             }
         });
-        // What nobody syncs goes out now and then.
+        // What nobody syncs goes out soon, and is made safe from power cuts now and then.
         scope.spawn(|| {
             let over = over;
-            while over.recv_timeout(FLUSH_PERIOD) == Err(RecvTimeoutError::Timeout) && files.sync().is_ok() {}
+            let periods = FLUSH_PERIOD.as_millis() / HAND_OVER_PERIOD.as_millis();
+            for period in 1.. {
+                let waited = over.recv_timeout(HAND_OVER_PERIOD);
+                let is_sync_due = period % periods == 0;
+                let outcome = if is_sync_due { files.sync() } else { files.hand_over() };
+                if waited != Err(RecvTimeoutError::Timeout) || outcome.is_err() {
+                    break;
+                }
+            }
         });
         let outcome = session.run();
         drop(is_over);
