@@ -116,6 +116,88 @@ pub enum Sharing {
     Strict,
 }
 
+/// No vSSD can be smaller, in bytes: less than a few erase blocks.
+pub const CAPACITY_MIN: Size = Size(1 << 20);
+/// No limit in bytes per second can be lower: a command of a host and what the cleaner does for it would take seconds.
+pub const RATE_MIN: Size = Size(1 << 20);
+/// No volume can be smaller, in bytes: one block of a host.
+pub const VOLUME_SIZE_MIN: Size = Size(4096);
+/// More than ten times what volumes can store, in thousandths, is a slip.
+pub const OVER_PROVISIONING_PERMILLE_MAX: u32 = 10_000;
+
+/// What somebody may have meant who left the unit out.
+fn perhaps(size: Size, unit: &str) -> String {
+    let number = size.bytes();
+    if (1..1024).contains(&number) {
+        format!("; a number without a unit is bytes: if you mean {number} {unit}iB, write {number}{unit}")
+    } else {
+        String::new()
+    }
+}
+
+fn check_rate(what: &str, rate: Size) -> Result<(), String> {
+    if rate == Size(0) || rate >= RATE_MIN {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} of {} a second is below {RATE_MIN}, the least that makes sense{}; 0 is no limit",
+        rate.exact(),
+        perhaps(rate, "M")
+    ))
+}
+
+impl Vssd {
+    /// Whether its numbers can be meant; what the device can give is the server's to say.
+    ///
+    /// # Errors
+    /// Names the vSSD, the value, and what to write.
+    pub fn check(&self) -> Result<(), String> {
+        let name = &self.name;
+        if self.capacity < CAPACITY_MIN {
+            return Err(format!(
+                "vSSD \"{name}\": a capacity of {} is below {CAPACITY_MIN}, the least there is{}",
+                self.capacity.exact(),
+                perhaps(self.capacity, "G")
+            ));
+        }
+        if self.over_provisioning_permille > OVER_PROVISIONING_PERMILLE_MAX {
+            return Err(format!(
+                "vSSD \"{name}\": over-provisioning of {} thousandths; use {OVER_PROVISIONING_PERMILLE_MAX} or less (280 is 28 %)",
+                self.over_provisioning_permille
+            ));
+        }
+        check_rate("a rate limit", self.rate_limit).map_err(|error| format!("vSSD \"{name}\": {error}"))
+    }
+}
+
+impl Volume {
+    /// Whether its size can be meant; what the vSSD can give is the server's to say.
+    ///
+    /// # Errors
+    /// Names the volume, the value, and what to write.
+    pub fn check(&self) -> Result<(), String> {
+        if self.size >= VOLUME_SIZE_MIN {
+            return Ok(());
+        }
+        let (name, size) = (&self.name, self.size.exact());
+        Err(format!(
+            "volume \"{name}\": a size of {size} is below {VOLUME_SIZE_MIN}, the least there is{}",
+            perhaps(self.size, "G")
+        ))
+    }
+}
+
+impl WearChange {
+    /// Whether its numbers can be meant.
+    ///
+    /// # Errors
+    /// Names the value and what to write.
+    pub fn check(&self) -> Result<(), String> {
+        let rate = self.rate.unwrap_or_default();
+        check_rate("a rate", rate).map_err(|error| format!("even wear: {error}"))
+    }
+}
+
 /// Level 1 of the server's table.
 pub fn default_throughput_level() -> u32 {
     1
@@ -236,6 +318,39 @@ mod test {
         for bad in ["", "0123", "+123456789abcdef0123456789abcdef", "g123456789abcdef0123456789abcdef"] {
             assert!(bad.parse::<Nguid>().is_err(), "{bad}");
         }
+    }
+
+    fn vssd(capacity: u64, rate_limit: u64, permille: u32) -> Result<(), String> {
+        let text = format!(
+            r#"{{"name":"a","tenant":"b","isolation":"die","capacity":{capacity},"rate_limit":{rate_limit},
+                "over_provisioning_permille":{permille}}}"#
+        );
+        serde_json::from_str::<Vssd>(&text).unwrap().check()
+    }
+
+    /// `--capacity 32` once took a channel for 32 bytes, and 200 bytes a second held a server up for hours.
+    #[test]
+    fn numbers_that_cannot_be_meant_are_refused_with_what_may_be_meant() {
+        assert_eq!(vssd(1 << 20, 0, 280), Ok(()));
+        assert_eq!(vssd(1 << 20, 1 << 20, 10_000), Ok(()));
+        let says = |outcome: Result<(), String>, words: &[&str]| {
+            let error = outcome.unwrap_err();
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        };
+        says(vssd(32, 0, 280), &["vSSD \"a\"", "32 bytes", "write 32G"]);
+        says(vssd((1 << 20) - 1, 0, 280), &["1048575 bytes", "below 1 MiB"]);
+        says(vssd(1 << 20, 200, 280), &["vSSD \"a\"", "200 bytes a second", "write 200M"]);
+        says(vssd(1 << 20, 0, u32::MAX), &["4294967295", "10000 or less"]);
+        let volume =
+            |size| Volume { name: "v".into(), vssd: "a".into(), size: Size(size), uuid: None, nguid: None };
+        assert_eq!(volume(4096).check(), Ok(()));
+        says(volume(16).check(), &["volume \"v\"", "write 16G"]);
+        let wear = |rate| WearChange { rate: Some(Size(rate)), ..WearChange::default() };
+        assert_eq!(
+            (wear(0).check(), wear(1 << 20).check(), WearChange::default().check()),
+            (Ok(()), Ok(()), Ok(()))
+        );
+        says(wear(80).check(), &["even wear", "80 bytes", "write 80M"]);
     }
 
     #[test]

@@ -199,6 +199,9 @@ pub enum SetupError {
         /// Name it refers to.
         refers_to: String,
     },
+    /// A number that cannot be meant; the message names the object and what to write.
+    #[error("{0}")]
+    Value(String),
     /// Two objects of one kind have the same name.
     #[error("{kind} `{name}` is declared twice; remove one or rename it")]
     Twice {
@@ -225,10 +228,13 @@ impl Setup {
         let vssds = names("vssd", self.vssds.iter().map(|vssd| &vssd.name))?;
         let volumes = names("volume", self.volumes.iter().map(|volume| &volume.name))?;
         names("subsystem", self.subsystems.iter().map(|subsystem| &subsystem.nqn))?;
+        self.wear.check().map_err(SetupError::Value)?;
         for vssd in &self.vssds {
+            vssd.check().map_err(SetupError::Value)?;
             declared("vssd", &vssd.name, "tenant", &vssd.tenant, &tenants)?;
         }
         for volume in &self.volumes {
+            volume.check().map_err(SetupError::Value)?;
             declared("volume", &volume.name, "vssd", &volume.vssd, &vssds)?;
         }
         for subsystem in &self.subsystems {

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "diecut", version, about)]
 struct Arguments {
-    /// Control socket of the server.
+    /// Control socket of the server. The variable is for commands that ask a server: `serve` does not look at it.
     #[arg(long, global = true, env = "DIECUT_SOCKET", default_value = "diecut-data/control.sock")]
     socket: PathBuf,
     /// Print JSON for programs.
@@ -49,7 +49,7 @@ enum Command {
     Host(command::host::Host),
     /// Even wear: what was erased, exchanges of dies, and their settings.
     Wear(command::wear::Wear),
-    /// Create everything a set-up file declares; applying it again changes nothing.
+    /// Create what a set-up file declares and the server lacks, and name what differs; what exists is left as it is.
     Apply(command::apply::Apply),
     /// Load a subsystem over NVMe/TCP and measure it, in fio's vocabulary.
     Bench(command::bench::Bench),
@@ -66,7 +66,8 @@ enum Command {
 fn main() -> ExitCode {
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let is_socket_named = matches.value_source("socket") != Some(ValueSource::DefaultValue);
+    // A server must not take the socket that a variable names to those who ask another server.
+    let is_socket_named = matches.value_source("socket") == Some(ValueSource::CommandLine);
     if let Command::Sim(sim) = &arguments.command {
         return diecut_sim::cli::main(sim);
     }
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Wear(wear) => wear.run(&client, arguments.json).await,
-            Command::Apply(apply) => apply.run(&client).await,
+            Command::Apply(apply) => apply.run(&client, arguments.json).await,
             Command::Sim(_)
             | Command::Serve(_)
             | Command::Demo(_)

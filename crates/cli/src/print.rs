@@ -1,28 +1,65 @@
 //! Tables for people, JSON for programs.
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use serde::Serialize;
+use std::io::{ErrorKind, Write};
+
+/// Columns of a table that goes to no terminal, whose width would be known.
+const WIDTH: u16 = 120;
+
+/// Prints a line, or several. If whoever read it is gone (`| head`), the program ends as programs do then.
+pub fn line(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        if error.kind() != ErrorKind::BrokenPipe {
+            eprintln!("error: the output cannot be written: {error}");
+            std::process::exit(1);
+        }
+        // What a shell sees of a program that SIGPIPE ended.
+        std::process::exit(141);
+    }
+}
 
 /// Prints rows under a header.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) {
-    println!("{}", table_text(header, rows));
+    line(&table_text(header, rows));
 }
 
-/// Rows under a header, as text.
+/// Rows under a header, as text. It is as wide as the terminal at most; cells are broken into lines where they must.
 pub fn table_text(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    if !table.is_tty() {
+        table.set_width(WIDTH);
+    }
     table.set_header(header);
     for row in rows {
         table.add_row(row);
+    }
+    // An identity is copied as a whole.
+    if let Some(column) =
+        header.iter().position(|name| *name == "uuid").and_then(|index| table.column_mut(index))
+    {
+        column.set_constraint(ColumnConstraint::ContentWidth);
     }
     table.to_string()
 }
 
 /// Prints a value as JSON.
 pub fn json(value: &impl Serialize) {
-    println!("{}", serde_json::to_string_pretty(value).expect("answers are plain data"));
+    line(&serde_json::to_string_pretty(value).expect("answers are plain data"));
+}
+
+/// Says what was done: `created volume "disk"`, or an object with the same words.
+pub fn done(as_json: bool, done: &str, kind: &str, name: &str, detail: &str) {
+    if as_json {
+        let kind = kind.to_lowercase();
+        return json(&serde_json::json!({ "done": done, "kind": kind, "name": name, "detail": detail }));
+    }
+    let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+    let name = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+    line(&format!("{done} {kind}{name}{detail}"));
 }
 
 /// A latency in the unit that reads best.

@@ -3,8 +3,8 @@
 
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_shard::control::{
-    ControlError, ControlErrorKind, ControlRequest, ControlResponse, Isolation, Status, SubsystemStatus,
-    WearChange,
+    ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceStatus, Isolation, Status,
+    SubsystemStatus, VolumeStatus, VssdStatus, WearChange,
 };
 use std::path::Path;
 use std::process::{Command, Output};
@@ -17,14 +17,7 @@ impl ControlPort for Recorder {
     fn request(&self, request: ControlRequest) -> Answer {
         let response = match &request {
             ControlRequest::Status => {
-                let mut status = Status::default();
-                for recorded in self.0.lock().unwrap().iter() {
-                    if let ControlRequest::CreateSubsystem(spec) = recorded {
-                        let spec = spec.clone();
-                        status.subsystems.push(SubsystemStatus { spec, controllers: Vec::new() });
-                    }
-                }
-                ControlResponse::Status(Box::new(status))
+                ControlResponse::Status(Box::new(status_after(&self.0.lock().unwrap())))
             }
             ControlRequest::DeleteTenant(name) => ControlResponse::Refused(ControlError {
                 kind: ControlErrorKind::InUse,
@@ -35,6 +28,53 @@ impl ControlPort for Recorder {
         self.0.lock().unwrap().push(request);
         Box::pin(async move { Ok(response) })
     }
+}
+
+/// What a server says of itself that did all of it.
+fn status_after(requests: &[ControlRequest]) -> Status {
+    let mut status = Status { devices: vec![DeviceStatus::default()], ..Status::default() };
+    for request in requests {
+        match request.clone() {
+            ControlRequest::SetWear(change) => {
+                let wear = &mut status.devices[0].wear;
+                wear.follow_age = change.follow_age.unwrap_or(wear.follow_age);
+                wear.rate_bytes_per_second =
+                    change.rate_bytes_per_second.unwrap_or(wear.rate_bytes_per_second);
+            }
+            ControlRequest::CreateTenant(spec) => status.tenants.push(spec),
+            ControlRequest::CreateVssd(spec) => status.vssds.push(VssdStatus {
+                spec,
+                placement: "channel 0".to_owned(),
+                units: 1,
+                physical_bytes: 0,
+                exported_bytes: 0,
+                used_bytes: 0,
+                host_written_bytes: 0,
+                programmed_user_bytes: 0,
+                programmed_cleaner_bytes: 0,
+                programmed_metadata_bytes: 0,
+                erases: 0,
+                erase_blocks: 0,
+                free_erase_blocks: 0,
+                read_only_reason: None,
+            }),
+            ControlRequest::CreateVolume(spec) => status.volumes.push(VolumeStatus {
+                spec,
+                used_bytes: 0,
+                reads: 0,
+                writes: 0,
+                read_bytes: 0,
+                written_bytes: 0,
+                read_latency_ns: [0; 4],
+                write_latency_ns: [0; 4],
+            }),
+            ControlRequest::CreateSubsystem(spec) => {
+                status.subsystems.push(SubsystemStatus { spec, controllers: Vec::new() });
+            }
+            _ => {}
+        }
+    }
+    status
 }
 
 /// Runs `scenario` with a server behind the socket it is given.
@@ -86,13 +126,13 @@ fn names_with_reserved_characters_survive_the_way() {
 #[test]
 fn a_refusal_is_told_in_words_and_as_json() {
     with_server(|socket, _| {
-        let output = diecut(socket, &["tenant", "delete", "a"]);
+        let output = diecut(socket, &["tenant", "delete", "a", "--yes"]);
         assert!(!output.status.success());
         assert_eq!(
             String::from_utf8(output.stderr).unwrap(),
             "error: tenant `a` owns vssd `x`; delete that first\n"
         );
-        let output = diecut(socket, &["--json", "tenant", "delete", "a"]);
+        let output = diecut(socket, &["--json", "tenant", "delete", "a", "--yes"]);
         let problem: diecut_api::problem::Problem = serde_json::from_slice(&output.stderr).unwrap();
         assert_eq!(problem.kind, diecut_api::problem::ProblemKind::InUse);
     });
@@ -134,6 +174,7 @@ fn a_file_is_applied_in_the_order_of_need_and_shown() {
             .lock()
             .unwrap()
             .iter()
+            .filter(|request| !matches!(request, ControlRequest::Status))
             .map(|request| match request {
                 ControlRequest::SetWear(change) => {
                     let (follow_age, rate) = (Some(true), Some(20_000_000));
@@ -217,12 +258,14 @@ fn a_server_listens_at_the_socket_it_is_given() {
 fn a_device_that_does_not_do_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("control.sock");
+    // As it stands in a file: the built-in one is served with as much as a server needs.
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml");
     let output = Command::new(env!("CARGO_BIN_EXE_diecut"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--profile", "tiny", "--data"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--profile", profile, "--data"])
         .arg(folder.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("protected memory"), "{said}");
-    assert!(!socket.exists());
+    assert!(!socket.exists() && !folder.path().join("device.img").exists());
 }

@@ -1,58 +1,51 @@
-//! Brings a server to what a set-up file declares. Creation is idempotent in the shard, so applying a file
-//! again changes nothing, and an apply that was interrupted is finished by the next one.
+//! Brings a server what a set-up declares and the server lacks. What exists is left as it is, so an apply that was
+//! interrupted is finished by the next one.
 
 use crate::control_port::ControlPort;
 use crate::convert;
-use diecut_api::object::WearChange;
+use diecut_api::difference::{Lacking, lacking};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::setup::Setup;
+use diecut_api::status::Status;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 
-/// Creates everything the set-up declares, in the order in which one needs the other.
-///
-/// # Errors
-/// The first refusal, with the object it concerns. What was created before stays.
-pub async fn apply(setup: &Setup, port: &dyn ControlPort) -> Result<(), Problem> {
-    for (what, request) in requests(setup) {
-        match port.request(request).await {
+/// Asks for all that `status` lacks, in the order in which one needs the other, and gives the refusals, each with the object it
+/// concerns.
+pub async fn apply(setup: &Setup, status: &Status, port: &dyn ControlPort) -> Vec<Problem> {
+    let mut refused = Vec::new();
+    for what in lacking(setup, status) {
+        match port.request(request(what)).await {
             Ok(ControlResponse::Refused(error)) => {
                 let mut problem = convert::problem(error);
                 problem.message = format!("{what}: {}", problem.message);
-                return Err(problem);
+                refused.push(problem);
             }
             Ok(_) => {}
-            Err(gone) => return Err(Problem::new(ProblemKind::Unavailable, gone.to_string())),
+            Err(gone) => {
+                refused.push(Problem::new(ProblemKind::Unavailable, gone.to_string()));
+                break;
+            }
         }
     }
-    Ok(())
+    refused
 }
 
-fn requests(setup: &Setup) -> Vec<(String, ControlRequest)> {
-    let mut requests = Vec::new();
-    if setup.wear != WearChange::default() {
-        requests.push(("wear".to_owned(), ControlRequest::SetWear(convert::wear_change(setup.wear))));
+fn request(what: Lacking<'_>) -> ControlRequest {
+    match what {
+        Lacking::Wear(change) => ControlRequest::SetWear(convert::wear_change(*change)),
+        Lacking::Tenant(tenant) => ControlRequest::CreateTenant(convert::tenant_spec(tenant.clone())),
+        Lacking::Vssd(vssd) => ControlRequest::CreateVssd(convert::vssd_spec(vssd.clone())),
+        Lacking::Volume(volume) => ControlRequest::CreateVolume(convert::volume_spec(volume.clone())),
+        Lacking::Subsystem(subsystem) => {
+            ControlRequest::CreateSubsystem(convert::subsystem_spec(subsystem.clone()))
+        }
+        Lacking::Host { subsystem, host } => {
+            ControlRequest::AllowHost { subsystem: subsystem.to_owned(), host: host.to_owned() }
+        }
+        Lacking::Namespace { subsystem, namespace } => ControlRequest::AttachNamespace {
+            subsystem: subsystem.to_owned(),
+            nsid: namespace.nsid,
+            volume: namespace.volume.clone(),
+        },
     }
-    for tenant in setup.tenants.iter().cloned() {
-        requests.push((
-            format!("tenant `{}`", tenant.name),
-            ControlRequest::CreateTenant(convert::tenant_spec(tenant)),
-        ));
-    }
-    for vssd in setup.vssds.iter().cloned() {
-        requests
-            .push((format!("vssd `{}`", vssd.name), ControlRequest::CreateVssd(convert::vssd_spec(vssd))));
-    }
-    for volume in setup.volumes.iter().cloned() {
-        requests.push((
-            format!("volume `{}`", volume.name),
-            ControlRequest::CreateVolume(convert::volume_spec(volume)),
-        ));
-    }
-    for subsystem in setup.subsystems.iter().cloned() {
-        requests.push((
-            format!("subsystem `{}`", subsystem.nqn),
-            ControlRequest::CreateSubsystem(convert::subsystem_spec(subsystem)),
-        ));
-    }
-    requests
 }

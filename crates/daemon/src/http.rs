@@ -117,7 +117,13 @@ async fn delete_tenant(
     server.change(ControlRequest::DeleteTenant(name)).await
 }
 
+/// Numbers that cannot be meant.
+fn sound(checked: Result<(), String>) -> Result<(), Refusal> {
+    checked.map_err(|message| Refusal(Problem::new(ProblemKind::Invalid, message)))
+}
+
 async fn create_vssd(State(server): State<Server>, Body(vssd): Body<Vssd>) -> Result<StatusCode, Refusal> {
+    sound(vssd.check())?;
     server.change(ControlRequest::CreateVssd(convert::vssd_spec(vssd))).await
 }
 
@@ -129,6 +135,7 @@ async fn create_volume(
     State(server): State<Server>,
     Body(volume): Body<Volume>,
 ) -> Result<StatusCode, Refusal> {
+    sound(volume.check())?;
     server.change(ControlRequest::CreateVolume(convert::volume_spec(volume))).await
 }
 
@@ -194,6 +201,7 @@ async fn set_wear(
     State(server): State<Server>,
     Body(change): Body<diecut_api::object::WearChange>,
 ) -> Result<StatusCode, Refusal> {
+    sound(change.check())?;
     server.change(ControlRequest::SetWear(convert::wear_change(change))).await
 }
 

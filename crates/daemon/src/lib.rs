@@ -9,7 +9,9 @@
 pub mod apply;
 pub mod control_port;
 mod convert;
+pub mod folder;
 pub mod http;
 pub mod log;
 pub mod null;
 pub mod serve;
+pub mod socket;

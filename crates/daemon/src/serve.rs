@@ -3,7 +3,11 @@
 
 use crate::apply::apply;
 use crate::control_port::{Answer, ControlPort, Gone};
+use crate::convert;
+use crate::folder::{DataFolder, Unfinished, looseness};
 use crate::http::router;
+use crate::socket::{self, SocketName};
+use diecut_api::difference::{Difference, differences};
 use diecut_api::setup::{Backing, Durability, Setup};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
@@ -11,7 +15,7 @@ use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile};
 use diecut_shard::{PoolConfig, Shard, ShardConfig, divide};
 use diecut_units::{Geometry, Time};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +23,7 @@ use std::time::Instant;
 /// Why the server cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The set-up asks for what this version cannot do.
+    /// The set-up asks for what cannot be; the message says what and what to do.
     #[error("{0}")]
     Setup(String),
     /// A file or folder.
@@ -87,7 +91,9 @@ impl Recording {
                 image.display()
             )));
         }
-        let file = std::fs::File::create_new(&self.path);
+        use std::os::unix::fs::OpenOptionsExt;
+        // It tells of names and addresses.
+        let file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&self.path);
         file.map_err(file_error(&self.path, "a recording cannot be made there"))
     }
 }
@@ -96,12 +102,39 @@ fn image_path(setup: &Setup) -> PathBuf {
     setup.server.data.join("device.img")
 }
 
+/// A set-up is being brought onto a new device, and was not yet in whole: the file is there until it was.
+fn pending_path(setup: &Setup) -> PathBuf {
+    setup.server.data.join("setup.pending")
+}
+
+/// How a server is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServeOptions<'a> {
+    /// Write down what enters the shard.
+    pub recording: Option<&'a Recording>,
+    /// Bring what the set-up declares and an existing device lacks. A new device gets it in any case.
+    pub apply: bool,
+    /// The set-up's file, for messages; none if there is no file.
+    pub file: Option<&'a Path>,
+}
+
 /// A device that was opened.
 struct Opened {
     device: Device,
     options: Options,
     /// For people: where its content is.
     place: String,
+    /// What this process made of it: removed unless the server starts.
+    made: [Unfinished; 2],
+    /// It holds nothing yet.
+    is_new: bool,
+    /// How it differs from what the set-up says of it.
+    differences: Vec<Difference>,
+}
+
+/// Tells people what is no reason not to start.
+fn warn(text: &str) {
+    tracing::warn!("{text}");
 }
 
 /// A cache in front of memory that survives a cut anyway would only make hosts flush.
@@ -115,7 +148,7 @@ fn check_volatile_cache(setup: &Setup, protected_memory_bytes: u64) -> Result<()
     )))
 }
 
-fn open_device(setup: &Setup) -> Result<Opened, ServeError> {
+fn open_device(setup: &Setup, file: Option<&Path>) -> Result<Opened, ServeError> {
     let wanted = &setup.device;
     if wanted.durability == Durability::Machine {
         return Err(ServeError::Setup(
@@ -124,36 +157,79 @@ fn open_device(setup: &Setup) -> Result<Opened, ServeError> {
                 .to_owned(),
         ));
     }
-    let mut profile = Profile::named_or_file(&wanted.profile).map_err(DeviceError::Profile)?;
-    if let Some(size) = wanted.protected_memory {
-        profile.protected_memory_bytes = size.bytes();
-    }
+    let profile = wanted_profile(wanted);
     let pacing = if wanted.pacing { Pacing::Modelled } else { Pacing::Unpaced };
     let options = |backing| Options { backing, pacing, seed: wanted.seed, ..Options::default() };
     if wanted.backing == Backing::Memory {
         let options = options(emulator::Backing::Memory);
-        let device = Device::create(&profile, options.clone())?;
+        let device = Device::create(&profile?, options.clone())?;
         let place = "memory (gone when the server stops)".to_owned();
-        return Ok(Opened { device, options, place });
+        let made = [Unfinished::none(), Unfinished::none()];
+        return Ok(Opened { device, options, place, made, is_new: true, differences: Vec::new() });
     }
     let path = image_path(setup);
     let options = options(emulator::Backing::File(path.clone()));
-    let device = if !path.exists() {
-        Device::create(&profile, options.clone())?
-    } else {
+    let place = path.display().to_string();
+    if path.exists() {
         let device = Device::open(&path, options.clone())?;
-        if device.profile() != &profile {
-            return Err(ServeError::Setup(format!(
-                "{} was made with profile \"{}\", or with other values in it, but the set-up says \"{}\"; name the \
-                 profile it was made with, or another data folder",
-                path.display(),
-                device.profile().name,
-                profile.name
-            )));
+        // Without a file, the profile is a default that nobody wrote.
+        let is_said = file.is_some() || wanted.profile != diecut_api::setup::Device::default().profile;
+        let differences = if is_said { device_differences(&device, profile, &place) } else { Vec::new() };
+        let made = [Unfinished::none(), Unfinished::none()];
+        return Ok(Opened { device, options, place, made, is_new: false, differences });
+    }
+    let profile = profile?;
+    let gib = profile.geometry.raw_capacity_bytes() >> 30;
+    warn(&format!("a new device is made in {place} ({gib} GiB, profile {})", profile.name));
+    let pending = pending_path(setup);
+    // In front of the image: whatever happens on the way, the next start knows that the set-up is not on it.
+    std::fs::write(&pending, "").map_err(file_error(&pending, "cannot be made"))?;
+    let made = [Unfinished::new(path), Unfinished::new(pending)];
+    let device = Device::create(&profile, options.clone())?;
+    Ok(Opened { device, options, place, made, is_new: true, differences: Vec::new() })
+}
+
+/// The least protected memory a built-in profile is served with, in bytes: block states and vSSDs need it.
+const PROTECTED_MEMORY_MIN_BYTES: u64 = 64 << 20;
+
+fn wanted_profile(wanted: &diecut_api::setup::Device) -> Result<Profile, DeviceError> {
+    let mut profile = Profile::named_or_file(&wanted.profile).map_err(DeviceError::Profile)?;
+    match wanted.protected_memory {
+        Some(size) => profile.protected_memory_bytes = size.bytes(),
+        // Those for tests have less than a server needs; a file's profile is as it says.
+        None if Profile::named(&wanted.profile).is_ok() && profile.protected_memory_bytes > 0 => {
+            profile.protected_memory_bytes = profile.protected_memory_bytes.max(PROTECTED_MEMORY_MIN_BYTES);
         }
-        device
+        None => {}
+    }
+    Ok(profile)
+}
+
+/// What exists wins; a profile that cannot be read is a difference, too.
+fn device_differences(device: &Device, wanted: Result<Profile, DeviceError>, place: &str) -> Vec<Difference> {
+    let exists = device.profile();
+    let difference = |field: &str, declared: String, exists: String| {
+        let remedy =
+            "the device stays as it was made: write that into the set-up, or name another data folder"
+                .to_owned();
+        let (kind, name) = ("device".to_owned(), place.to_owned());
+        vec![Difference { kind, name, field: Some(field.to_owned()), declared, exists: Some(exists), remedy }]
     };
-    Ok(Opened { device, options, place: path.display().to_string() })
+    let size = |profile: &Profile| diecut_api::size::Size(profile.protected_memory_bytes).exact();
+    match wanted {
+        Err(error) => {
+            difference("profile", format!("another one, which cannot be read ({error})"), exists.name.clone())
+        }
+        Ok(wanted) if wanted.name != exists.name => difference("profile", wanted.name, exists.name.clone()),
+        Ok(wanted) if wanted.protected_memory_bytes != exists.protected_memory_bytes => {
+            difference("protected_memory", size(&wanted), size(exists))
+        }
+        Ok(wanted) if wanted != *exists => {
+            let name = &exists.name;
+            difference("profile", format!("{name} with other values"), format!("{name} as it was made"))
+        }
+        Ok(_) => Vec::new(),
+    }
 }
 
 fn random_uuid() -> Result<[u8; 16], ServeError> {
@@ -218,28 +294,90 @@ pub(crate) fn check_shards(shards: u16, channels: u16) -> Result<(), ServeError>
     Ok(())
 }
 
-/// Serves until SIGINT or SIGTERM, and writes down what enters the shard if `recording` says where. `announce` is called
-/// once, with lines for people, when hosts can connect.
+/// Sockets of a server, in front of its device.
+struct Sockets {
+    control: UnixListener,
+    control_name: SocketName,
+    blocks: Option<UnixListener>,
+    _blocks_name: Option<SocketName>,
+}
+
+/// Makes both sockets; both are gone again when the names are dropped. A recording has no applications at erase blocks.
+fn listen_locally(setup: &Setup, has_blocks: bool) -> Result<Sockets, ServeError> {
+    let (control, control_name) = socket::listen(&setup.server.socket_path(), 0o600)?;
+    // Other users are let in where an administrator chose a place for them; the shard looks at who they are.
+    let mode = if setup.server.blocks_socket.is_some() { 0o666 } else { 0o600 };
+    let blocks = has_blocks.then(|| socket::listen(&setup.server.blocks_socket_path(), mode)).transpose()?;
+    let (blocks, _blocks_name) = blocks.unzip();
+    Ok(Sockets { control, control_name, blocks, _blocks_name })
+}
+
+async fn status_of(port: &dyn ControlPort) -> Result<diecut_shard::control::Status, ServeError> {
+    match port.request(ControlRequest::Status).await {
+        Ok(ControlResponse::Status(status)) => Ok(*status),
+        Ok(ControlResponse::Refused(error)) => Err(ServeError::Setup(error.message)),
+        _ => Err(ServeError::Setup("the server stopped while it started".to_owned())),
+    }
+}
+
+/// Brings the set-up onto a device that is new, or where it was asked for. Otherwise what exists wins, and what differs is said.
+async fn settle(
+    setup: &Setup,
+    options: ServeOptions<'_>,
+    opened: (bool, &[Difference]),
+    listen: &str,
+    port: &dyn ControlPort,
+) -> Result<diecut_shard::control::Status, ServeError> {
+    let (is_new, of_device) = opened;
+    let told = |status: &diecut_shard::control::Status| convert::status(status.clone(), listen);
+    let mut status = status_of(port).await?;
+    // A first start that was cut goes on where it was.
+    let pending = pending_path(setup);
+    let is_pending = !is_new && setup.device.backing == Backing::File && pending.exists();
+    if is_new || is_pending || options.apply {
+        let refused = apply(setup, &told(&status), port).await;
+        refused.iter().skip(usize::from(is_new)).for_each(|problem| warn(&problem.message));
+        if is_new && let Some(problem) = refused.into_iter().next() {
+            return Err(ServeError::Setup(problem.message));
+        }
+        status = status_of(port).await?;
+    }
+    if is_pending {
+        std::fs::remove_file(&pending).map_err(file_error(&pending, "cannot be removed"))?;
+    }
+    let file = options.file.map_or("FILE".to_owned(), |file| file.display().to_string());
+    let differences = differences(setup, &told(&status), &file);
+    of_device.iter().chain(&differences).for_each(|difference| warn(&difference.to_string()));
+    Ok(status)
+}
+
+/// Serves until SIGINT or SIGTERM. `announce` is called once, with lines for people, when hosts can connect; warnings go to stderr
+/// before. What exists on the device wins over the set-up, which is brought onto a new device only, or if it is asked for.
 ///
 /// # Errors
-/// Names the file, field or address and what to do.
+/// Names the file, field or address and what to do. A device that was new is removed again.
 #[expect(clippy::disallowed_methods, reason = "times of the start and the end are for the log")]
 pub fn serve(
     setup: &Setup,
-    recording: Option<&Recording>,
+    serve_options: ServeOptions<'_>,
     announce: impl FnOnce(&str),
 ) -> Result<(), ServeError> {
     let shards = setup.server.shards;
+    let recording = serve_options.recording;
     if recording.is_some() && shards != 1 {
         return Err(ServeError::Setup(format!(
             "a recording holds one shard, but the server shall have {shards}; record with one (--shards 1)"
         )));
     }
     let started_at = Instant::now();
-    let data = &setup.server.data;
-    std::fs::create_dir_all(data).map_err(file_error(data, "cannot be made"))?;
+    let mut folder = DataFolder::take(&setup.server.data, &setup.server.socket_path())?;
+    let Sockets { control, control_name, blocks, _blocks_name } = listen_locally(setup, recording.is_none())?;
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
-    let Opened { device, options, place } = open_device(setup)?;
+    let Opened { device, options, place, made: [mut image, pending], is_new, differences } =
+        open_device(setup, serve_options.file)?;
+    let image_file = (setup.device.backing == Backing::File).then(|| image_path(setup));
+    let private = [Some(setup.server.data.clone()), image_file];
+    private.iter().flatten().filter_map(|path| looseness(path)).for_each(|text| warn(&text));
     let profile = device.profile().clone();
     tracing::info!(place, profile = profile.name, shards, "opening the device");
     check_shards(shards, profile.geometry.channels)?;
@@ -256,8 +394,6 @@ pub fn serve(
     // Signals are blocked in the shard's thread only if they are caught before it starts.
     let mut signals =
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
-    // A recording has no applications at erase blocks. The device is locked: a socket that is left there is a dead server's.
-    let blocks = recording.is_none().then(|| setup.server.blocks_socket_path());
     let reactor_config = ReactorConfig { listen: vec![setup.server.listen], blocks };
     let reactor = match recording.zip(record_to) {
         None => {
@@ -282,25 +418,22 @@ pub fn serve(
     let port: Arc<dyn ControlPort> = Arc::new(ReactorPort(reactor.handle()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listen = reactor.addresses()[0];
+    for address in reactor.addresses().iter().filter(|address| !address.ip().is_loopback()) {
+        warn(&format!(
+            "listening on {address}: whoever reaches this address can claim to be any host (there is no authentication yet), and \
+             reads and writes what that host may; keep it within a network that you trust"
+        ));
+    }
     let outcome = runtime.block_on(async {
-        apply(setup, &*port).await.map_err(|problem| ServeError::Setup(problem.message))?;
-        let socket = setup.server.socket_path();
-        // The device is locked, so a socket that is left here is a dead server's.
-        if socket.exists() {
-            std::fs::remove_file(&socket).map_err(file_error(&socket, "cannot be removed"))?;
-        }
-        let listener =
-            tokio::net::UnixListener::bind(&socket).map_err(file_error(&socket, "cannot be made"))?;
-        let owner_only = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(&socket, owner_only).map_err(file_error(&socket, "cannot be protected"))?;
-        let status = match port.request(ControlRequest::Status).await {
-            Ok(ControlResponse::Status(status)) => status,
-            Ok(ControlResponse::Refused(error)) => {
-                let _ = std::fs::remove_file(&socket);
-                return Err(ServeError::Setup(error.message));
-            }
-            _ => return Err(ServeError::Setup("the server stopped while it started".to_owned())),
-        };
+        let status =
+            settle(setup, serve_options, (is_new, &differences), &listen.to_string(), &*port).await?;
+        // All of it is there now.
+        image.keep();
+        folder.keep();
+        drop(pending);
+        control.set_nonblocking(true)?;
+        let listener = tokio::net::UnixListener::from_std(control)?;
+        let socket = control_name.path();
         tracing::info!(
             opened_ms = started_at.elapsed().as_millis() as u64,
             vssds = status.vssds.len(),
@@ -317,7 +450,7 @@ pub fn serve(
                 tracing::error!(vssd = vssd.spec.name, reason, "the vSSD takes no writes");
             }
         }
-        announce(&announcement(&status, &listen.to_string(), &place, &socket));
+        announce(&announcement(&status, &listen.to_string(), &place, socket));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
         std::thread::spawn(move || {
@@ -336,7 +469,6 @@ pub fn serve(
             tracing::warn!("not everything could be written down at the end: {error}");
         }
         tracing::info!(stopped_ms = stopping_at.elapsed().as_millis() as u64, "stopped");
-        let _ = std::fs::remove_file(&socket);
         Ok(())
     });
     reactor.stop();

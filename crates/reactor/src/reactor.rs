@@ -7,20 +7,18 @@ use diecut_shard::drive::Drive;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// What a reactor is told at its start.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct ReactorConfig {
     /// Addresses to listen on; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
-    /// Unix socket where applications attach to erase blocks. One that is there already is replaced: whoever starts a
-    /// server makes sure that it is nobody's. Every user may connect; the shard says who may attach.
-    pub blocks: Option<PathBuf>,
+    /// Unix socket where applications attach to erase blocks, which does not block. Whoever may connect by its mode can ask; the
+    /// shard says who may attach.
+    pub blocks: Option<std::os::unix::net::UnixListener>,
 }
 
 /// Why a reactor cannot start.
@@ -34,14 +32,6 @@ pub enum ReactorError {
         /// Why.
         source: std::io::Error,
     },
-    /// The socket for erase blocks cannot be made.
-    #[error("cannot listen on {path}: {source}")]
-    Blocks {
-        /// The socket.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
     /// Threads or epoll sets cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
@@ -52,17 +42,6 @@ pub struct Reactor {
     common: Arc<Common>,
     threads: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
-}
-
-fn listen_for_blocks(path: &Path) -> Result<UnixListener, ReactorError> {
-    let error = |source| ReactorError::Blocks { path: path.to_owned(), source };
-    match std::fs::remove_file(path) {
-        Err(problem) if problem.kind() != std::io::ErrorKind::NotFound => return Err(error(problem)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(error)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(error)?;
-    Ok(listener)
 }
 
 /// Ends the process when a shard's thread panics: its state is only whole on the media.
@@ -101,7 +80,8 @@ impl Reactor {
             addresses.push(listener.local_addr().map_err(listen)?);
             listeners.push(listener);
         }
-        let mut blocks = config.blocks.as_deref().map(listen_for_blocks).transpose()?;
+        let blocks = config.blocks.as_ref().map(|listener| listener.try_clone()).transpose()?;
+        let mut blocks = blocks.map(UnixListener::from_std);
         let mut polls = Vec::new();
         let (mut senders, mut receivers): (Vec<Address>, Vec<_>) = (Vec::new(), Vec::new());
         for _ in &shards {

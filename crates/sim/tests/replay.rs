@@ -250,7 +250,9 @@ fn record_application() -> Vec<u8> {
     };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("blocks.sock");
-    let config = ReactorConfig { blocks: Some(socket.clone()), ..ReactorConfig::default() };
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let config = ReactorConfig { blocks: Some(listener), ..ReactorConfig::default() };
     let reactor = Reactor::start(&config, vec![make]).unwrap();
     done(&reactor, ControlRequest::CreateTenant(TenantSpec { name: "db".to_owned() }));
     done(

@@ -52,7 +52,12 @@ impl Server {
         make: impl FnOnce((Instant, Time)) -> D + Send + 'static,
     ) -> Result<Server, ReactorError> {
         let listen = vec![([127, 0, 0, 1], 0).into()];
-        let config = ReactorConfig { listen, blocks };
+        let blocks = blocks.map(|path| {
+            let listener = std::os::unix::net::UnixListener::bind(path)?;
+            listener.set_nonblocking(true)?;
+            Ok::<_, std::io::Error>(listener)
+        });
+        let config = ReactorConfig { listen, blocks: blocks.transpose()? };
         let (sender, receiver) = channel();
         let make = move |now| {
             // The reactor's clock as an instant, before anything takes time.

@@ -1,7 +1,9 @@
 use crate::client::{Client, ClientError};
+use crate::print;
 use clap::Args;
-use diecut_api::object::WearChange;
-use diecut_api::problem::Problem;
+use diecut_api::difference::{Difference, Lacking, differences, lacking};
+use diecut_api::object::Host;
+use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Setup;
 use serde::Serialize;
@@ -13,45 +15,80 @@ pub struct Apply {
     file: PathBuf,
 }
 
+/// What came of it.
+#[derive(Serialize)]
+struct Outcome {
+    created: Vec<String>,
+    refused: Vec<Problem>,
+    /// What is not as declared afterwards.
+    differences: Vec<Difference>,
+}
+
 impl Apply {
-    pub async fn run(self, client: &Client) -> Result<(), ClientError> {
-        let name = self.file.display();
+    pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
+        let name = self.file.display().to_string();
         let text = std::fs::read_to_string(&self.file)
             .map_err(|error| ClientError::Usage(format!("{name} cannot be read: {error}")))?;
         let setup =
             Setup::from_toml(&text).map_err(|error| ClientError::Usage(format!("{name}: {error}")))?;
-        if setup.wear != WearChange::default() {
-            client.create(route::WEAR, &setup.wear).await?;
+        let status = client.status().await?;
+        let (mut created, mut refused) = (Vec::new(), Vec::new());
+        for what in lacking(&setup, &status) {
+            match create(client, what).await {
+                Ok(()) => {
+                    if !json {
+                        print::line(&format!("created {what}"));
+                    }
+                    created.push(what.to_string());
+                }
+                Err(ClientError::Refused(Problem { kind, message })) => {
+                    let message = format!("{what}: {message}");
+                    if !json {
+                        eprintln!("error: {message}");
+                    }
+                    refused.push(Problem { kind, message });
+                }
+                Err(other) => return Err(other),
+            }
         }
-        // In the order in which one needs the other.
-        for tenant in &setup.tenants {
-            create(client, route::TENANTS, "tenant", &tenant.name, tenant).await?;
+        let differences = differences(&setup, &client.status().await?, &name);
+        let is_as_declared = refused.is_empty() && differences.is_empty();
+        let outcome = Outcome { created, refused, differences };
+        if json {
+            print::json(&outcome);
+        } else {
+            // What was refused was told already.
+            outcome
+                .differences
+                .iter()
+                .filter(|one| one.field.is_some())
+                .for_each(|one| eprintln!("warning: {one}"));
+            if is_as_declared {
+                print::line(&format!("everything is as {name} declares it"));
+            }
         }
-        for vssd in &setup.vssds {
-            create(client, route::VSSDS, "vssd", &vssd.name, vssd).await?;
+        if is_as_declared {
+            return Ok(());
         }
-        for volume in &setup.volumes {
-            create(client, route::VOLUMES, "volume", &volume.name, volume).await?;
-        }
-        for subsystem in &setup.subsystems {
-            create(client, route::SUBSYSTEMS, "subsystem", &subsystem.nqn, subsystem).await?;
-        }
-        Ok(())
+        let count = outcome.differences.len();
+        let message =
+            format!("{count} things are not as {name} declares them; what exists was left as it is");
+        Err(ClientError::Refused(Problem::new(ProblemKind::Exists, message)))
     }
 }
 
-async fn create(
-    client: &Client,
-    path: &str,
-    kind: &str,
-    name: &str,
-    object: &impl Serialize,
-) -> Result<(), ClientError> {
-    client.create(path, object).await.map_err(|error| match error {
-        ClientError::Refused(problem) => ClientError::Refused(Problem {
-            kind: problem.kind,
-            message: format!("{kind} `{name}`: {}", problem.message),
-        }),
-        other => other,
-    })
+async fn create(client: &Client, what: Lacking<'_>) -> Result<(), ClientError> {
+    match what {
+        Lacking::Wear(change) => client.create(route::WEAR, change).await,
+        Lacking::Tenant(tenant) => client.create(route::TENANTS, tenant).await,
+        Lacking::Vssd(vssd) => client.create(route::VSSDS, vssd).await,
+        Lacking::Volume(volume) => client.create(route::VOLUMES, volume).await,
+        Lacking::Subsystem(subsystem) => client.create(route::SUBSYSTEMS, subsystem).await,
+        Lacking::Host { subsystem, host } => {
+            client.create(&route::list_within(subsystem, "hosts"), &Host { nqn: host.to_owned() }).await
+        }
+        Lacking::Namespace { subsystem, namespace } => {
+            client.create(&route::list_within(subsystem, "namespaces"), namespace).await
+        }
+    }
 }

@@ -29,9 +29,16 @@ impl Host {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
             Host::Allow { nqn, subsystem } => {
-                client.create(&route::list_within(&subsystem, "hosts"), &object::Host { nqn }).await
+                let host = object::Host { nqn };
+                client.create(&route::list_within(&subsystem, "hosts"), &host).await?;
+                print::done(json, "allowed", "host", &host.nqn, &format!("at subsystem {subsystem}"));
+                Ok(())
             }
-            Host::Deny { nqn, subsystem } => client.delete(&route::within(&subsystem, "hosts", &nqn)).await,
+            Host::Deny { nqn, subsystem } => {
+                client.delete(&route::within(&subsystem, "hosts", &nqn)).await?;
+                print::done(json, "denied", "host", &nqn, &format!("at subsystem {subsystem}"));
+                Ok(())
+            }
             Host::List => {
                 let status = client.status().await?;
                 let pairs: Vec<(String, String)> = status
@@ -46,7 +53,8 @@ impl Host {
                     })
                     .collect();
                 if json {
-                    print::json(&pairs);
+                    let object = |(host, subsystem): &(String, String)| serde_json::json!({ "host": host, "subsystem": subsystem });
+                    print::json(&pairs.iter().map(object).collect::<Vec<_>>());
                 } else {
                     let rows = pairs.into_iter().map(|(host, nqn)| vec![host, nqn]).collect();
                     print::table(&["host", "subsystem"], rows);

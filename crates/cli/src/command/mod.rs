@@ -15,10 +15,43 @@ pub mod vssd;
 pub mod wear;
 
 use crate::client::ClientError;
+use clap::Args;
 use diecut_api::problem::{Problem, ProblemKind};
+use std::io::{IsTerminal, Write};
 
 /// The refusal for a name that is not there.
 fn not_found(kind: &str, name: &str) -> ClientError {
     let message = format!("{kind} `{name}` does not exist; `diecut {kind} list` shows what does");
     ClientError::Refused(Problem::new(ProblemKind::NotFound, message))
+}
+
+/// What destroys something asks first.
+#[derive(Args)]
+pub struct Consent {
+    /// Do not ask. Without a terminal to ask at, nothing is done unless this is given.
+    #[arg(long, short)]
+    yes: bool,
+}
+
+impl Consent {
+    /// Whether to go on: `what` is deleted, with `loss`.
+    ///
+    /// # Errors
+    /// If whoever was asked did not agree, or cannot be asked.
+    fn ask(&self, what: &str, loss: &str) -> Result<(), ClientError> {
+        if self.yes {
+            return Ok(());
+        }
+        let mut stderr = std::io::stderr();
+        if !(std::io::stdin().is_terminal() && stderr.is_terminal()) {
+            let message = format!("this would delete {what}: {loss}. Nothing was done; add --yes to do it");
+            return Err(ClientError::Usage(message));
+        }
+        let mut answer = String::new();
+        let asked = write!(stderr, "Delete {what}? {loss}. [y/N] ").and_then(|()| stderr.flush());
+        match asked.and_then(|()| std::io::stdin().read_line(&mut answer)) {
+            Ok(_) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => Ok(()),
+            _ => Err(ClientError::Usage("nothing was done".to_owned())),
+        }
+    }
 }

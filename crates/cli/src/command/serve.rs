@@ -2,7 +2,7 @@ use clap::Args;
 use diecut_api::setup::Setup;
 use diecut_api::size::Size;
 use diecut_daemon::log::{self, LogConfig, LogFormat};
-use diecut_daemon::serve::Recording;
+use diecut_daemon::serve::{Recording, ServeOptions};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,9 +10,13 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Serve {
-    /// Set-up file (TOML): server, device, and what shall exist on it. Applying it again changes nothing.
+    /// Set-up file (TOML): server, device, and what shall exist on it. A new device gets all of it. On a device that is there
+    /// already what exists stays as it is, and what differs is said.
     #[arg(long)]
     setup: Option<PathBuf>,
+    /// Create what the set-up declares and the device lacks, also on a device that is there already.
+    #[arg(long, requires = "setup")]
+    apply: bool,
     /// Address to listen on, instead of the set-up's.
     #[arg(long)]
     listen: Option<SocketAddr>,
@@ -56,7 +60,7 @@ enum Format {
 }
 
 impl Serve {
-    /// Serves; at this control socket instead of the set-up's, if one was named.
+    /// Serves; at this control socket instead of the set-up's, if one was named on the command line.
     pub fn run(self, socket: Option<PathBuf>) -> ExitCode {
         let format = match self.log_format {
             Format::Text => LogFormat::Text,
@@ -67,8 +71,9 @@ impl Serve {
             Err(error) => return report(Err(error)),
         };
         let announce = |text: &str| {
-            print!("{text}");
-            let _ = std::io::stdout().flush();
+            // Nobody may read it; the server goes on.
+            let mut stdout = std::io::stdout();
+            let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
         };
         if !self.null.is_empty() {
             let listen = self.listen.unwrap_or_else(|| Setup::default().server.listen);
@@ -103,7 +108,9 @@ impl Serve {
         }
         let size_max_bytes = self.record_limit.bytes();
         let recording = self.record.map(|path| Recording { path, size_max_bytes });
-        report(diecut_daemon::serve::serve(&setup, recording.as_ref(), announce))
+        let options =
+            ServeOptions { recording: recording.as_ref(), apply: self.apply, file: self.setup.as_deref() };
+        report(diecut_daemon::serve::serve(&setup, options, announce))
     }
 
     fn setup_file(&self) -> Result<Setup, String> {

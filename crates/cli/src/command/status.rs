@@ -53,7 +53,7 @@ async fn live(client: &Client, every: Duration, json: bool) -> Result<(), Client
 }
 
 fn show(status: &status::Status) {
-    println!("hosts connect to {}", status.listen);
+    print::line(&format!("hosts connect to {}", status.listen));
     let devices = status
         .devices
         .iter()
@@ -84,9 +84,12 @@ fn show(status: &status::Status) {
         devices,
     );
     for reason in status.devices.iter().flat_map(|device| &device.quarantined) {
-        println!("warning: {reason}");
+        print::line(&format!("warning: {reason}"));
     }
     print::table(vssd::header(), status.vssds.iter().map(vssd::row).collect());
-    print::table(volume::header(), status.volumes.iter().map(volume::row).collect());
+    // Identities make it too wide; `diecut volume list` has them.
+    let columns = volume::header().len() - 1;
+    let volumes = status.volumes.iter().map(|volume| volume::row(volume)[..columns].to_vec());
+    print::table(&volume::header()[..columns], volumes.collect());
     print::table(subsystem::header(), status.subsystems.iter().map(subsystem::row).collect());
 }

@@ -1,4 +1,5 @@
 use crate::client::{Client, ClientError};
+use crate::command::Consent;
 use crate::print;
 use clap::{Args, Subcommand};
 use diecut_api::object::Namespace;
@@ -20,6 +21,8 @@ pub enum Subsystem {
     Delete {
         /// Its NQN.
         nqn: String,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// Show a volume as a namespace; connected hosts are told.
     Attach {
@@ -88,14 +91,32 @@ impl Subsystem {
                     allowed_hosts: hosts,
                     namespaces,
                 };
-                client.create(route::SUBSYSTEMS, &subsystem).await
+                client.create(route::SUBSYSTEMS, &subsystem).await?;
+                print::done(json, "created", "subsystem", &subsystem.nqn, "");
+                Ok(())
             }
-            Subsystem::Delete { nqn } => client.delete(&route::of(route::SUBSYSTEMS, &nqn)).await,
+            Subsystem::Delete { nqn, consent } => {
+                let status = client.status().await?;
+                let found = status.subsystems.iter().find(|one| one.subsystem.nqn == nqn);
+                let loss = found.map_or("its hosts are disconnected".to_owned(), |one| {
+                    let (hosts, volumes) = (one.controllers.len(), one.subsystem.namespaces.len());
+                    format!("{hosts} controllers of hosts are disconnected, {volumes} volumes stay but are shown no longer")
+                });
+                consent.ask(&format!("subsystem {nqn}"), &loss)?;
+                client.delete(&route::of(route::SUBSYSTEMS, &nqn)).await?;
+                print::done(json, "deleted", "subsystem", &nqn, "");
+                Ok(())
+            }
             Subsystem::Attach { nqn, nsid, volume } => {
-                client.create(&route::list_within(&nqn, "namespaces"), &Namespace { nsid, volume }).await
+                let detail = format!("namespace {nsid} is volume \"{volume}\"");
+                client.create(&route::list_within(&nqn, "namespaces"), &Namespace { nsid, volume }).await?;
+                print::done(json, "attached", "subsystem", &nqn, &detail);
+                Ok(())
             }
             Subsystem::Detach { nqn, nsid } => {
-                client.delete(&route::within(&nqn, "namespaces", &nsid.to_string())).await
+                client.delete(&route::within(&nqn, "namespaces", &nsid.to_string())).await?;
+                print::done(json, "detached", "subsystem", &nqn, &format!("namespace {nsid} is gone"));
+                Ok(())
             }
             Subsystem::List => {
                 let status = client.status().await?;

@@ -1,4 +1,5 @@
 use crate::client::{Client, ClientError};
+use crate::command::Consent;
 use crate::print;
 use clap::Subcommand;
 use diecut_api::{object, route};
@@ -31,17 +32,31 @@ pub enum Tenant {
     Delete {
         /// Its name.
         name: String,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
 impl Tenant {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
-            Tenant::Create { name } => client.create(route::TENANTS, &object::Tenant { name }).await,
-            Tenant::Delete { name } => client.delete(&route::of(route::TENANTS, &name)).await,
+            Tenant::Create { name } => {
+                let tenant = object::Tenant { name };
+                client.create(route::TENANTS, &tenant).await?;
+                print::done(json, "created", "tenant", &tenant.name, "");
+                Ok(())
+            }
+            Tenant::Delete { name, consent } => {
+                consent.ask(&format!("tenant \"{name}\""), "it must own nothing, so no data is lost")?;
+                client.delete(&route::of(route::TENANTS, &name)).await?;
+                print::done(json, "deleted", "tenant", &name, "");
+                Ok(())
+            }
             Tenant::Move { name, shard } => {
                 let path = format!("{}/home", route::of(route::TENANTS, &name));
-                client.create(&path, &object::Home { shard }).await
+                client.create(&path, &object::Home { shard }).await?;
+                print::done(json, "moved", "tenant", &name, &format!("to shard {shard}"));
+                Ok(())
             }
             Tenant::List => {
                 let status = client.status().await?;

@@ -1,4 +1,5 @@
 use crate::client::{Client, ClientError};
+use crate::command::Consent;
 use crate::print;
 use clap::{Args, Subcommand};
 use diecut_api::object::Nguid;
@@ -22,6 +23,8 @@ pub enum Volume {
     Delete {
         /// Its name.
         name: String,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
@@ -50,9 +53,22 @@ impl Volume {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
             Volume::Create(Create { name, vssd, size, uuid, nguid }) => {
-                client.create(route::VOLUMES, &object::Volume { name, vssd, size, uuid, nguid }).await
+                let volume = object::Volume { name, vssd, size, uuid, nguid };
+                client.create(route::VOLUMES, &volume).await?;
+                print::done(json, "created", "volume", &volume.name, &size.to_string());
+                Ok(())
             }
-            Volume::Delete { name } => client.delete(&route::of(route::VOLUMES, &name)).await,
+            Volume::Delete { name, consent } => {
+                let status = client.status().await?;
+                let volume = status.volumes.iter().find(|volume| volume.volume.name == name);
+                let used = volume.map_or("what it stores".to_owned(), |volume| {
+                    format!("{} of data (of {})", volume.used, volume.volume.size)
+                });
+                consent.ask(&format!("volume \"{name}\""), &format!("{used} is lost"))?;
+                client.delete(&route::of(route::VOLUMES, &name)).await?;
+                print::done(json, "deleted", "volume", &name, "");
+                Ok(())
+            }
             Volume::List => {
                 let status = client.status().await?;
                 if json {

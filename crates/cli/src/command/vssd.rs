@@ -1,4 +1,5 @@
 use crate::client::{Client, ClientError};
+use crate::command::Consent;
 use crate::print;
 use clap::{Args, Subcommand, ValueEnum};
 use diecut_api::size::Size;
@@ -20,6 +21,8 @@ pub enum Vssd {
     Delete {
         /// Its name.
         name: String,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
@@ -93,8 +96,25 @@ const HEADER: [&str; 9] =
 impl Vssd {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
-            Vssd::Create(create) => client.create(route::VSSDS, &create.object()).await,
-            Vssd::Delete { name } => client.delete(&route::of(route::VSSDS, &name)).await,
+            Vssd::Create(create) => {
+                let vssd = create.object();
+                client.create(route::VSSDS, &vssd).await?;
+                print::done(json, "created", "vSSD", &vssd.name, "");
+                Ok(())
+            }
+            Vssd::Delete { name, consent } => {
+                let status = client.status().await?;
+                let vssd = status.vssds.iter().find(|vssd| vssd.vssd.name == name);
+                let loss = match vssd.map(|vssd| vssd.vssd.serves) {
+                    Some(object::Use::Blocks) => "all that an application keeps on its erase blocks is lost",
+                    _ => "its erase blocks are erased",
+                };
+                let loss = vssd.map_or(loss.to_owned(), |vssd| format!("{} of flash, {loss}", vssd.physical));
+                consent.ask(&format!("vSSD \"{name}\""), &loss)?;
+                client.delete(&route::of(route::VSSDS, &name)).await?;
+                print::done(json, "deleted", "vSSD", &name, "");
+                Ok(())
+            }
             Vssd::List => {
                 let status = client.status().await?;
                 if json {

@@ -74,7 +74,14 @@ impl Wear {
                 literal_rule: set.rule.map(|rule| rule == "literal"),
             },
         };
-        client.create(route::WEAR, &change).await
+        client.create(route::WEAR, &change).await?;
+        // Only what was named.
+        let said = serde_json::to_value(change).expect("settings are plain data");
+        let said =
+            said.as_object().expect("a struct is an object").iter().filter(|(_, value)| !value.is_null());
+        let said: Vec<String> = said.map(|(name, value)| format!("{name} = {value}")).collect();
+        print::done(json, "set", "even wear", "", &said.join(", "));
+        Ok(())
     }
 }
 
@@ -89,7 +96,7 @@ fn show(device: &status::Device) {
         row.extend([channel.content_erases.to_string(), format!("{:.1}", channel.content_erases_per_day)]);
         row
     };
-    println!("{}", device.name);
+    print::line(&device.name);
     print::table(&header, wear.channels.iter().enumerate().map(row).collect());
     let rule = if wear.literal_rule {
         "when a channel's content erased as many since it moved, the paper's literal rule"
@@ -104,21 +111,24 @@ fn show(device: &status::Device) {
     } else {
         String::new()
     };
-    println!(
+    print::line(&format!(
         "swaps at a threshold of {} erases (of a single die: {}){age}: {rule}",
         wear.channel_threshold_erases, wear.die_threshold_erases
-    );
+    ));
     let paused = if wear.paused { ", paused" } else { "" };
-    println!(
+    print::line(&format!(
         "{} exchanges of dies finished, {} wait{paused}; {} erase blocks moved, {} pages lost on the way, at most {} a second",
         wear.finished, wear.waiting, wear.moved_blocks, wear.lost_pages, wear.rate
-    );
+    ));
     for one in &wear.exchanges {
         match &one.trouble {
-            Some(trouble) => println!("warning: the exchange of dies {} does not go on: {trouble}", one.dies),
-            None => {
-                println!("dies {} are being exchanged: {} erase blocks to move", one.dies, one.blocks_left)
+            Some(trouble) => {
+                print::line(&format!("warning: the exchange of dies {} does not go on: {trouble}", one.dies));
             }
+            None => print::line(&format!(
+                "dies {} are being exchanged: {} erase blocks to move",
+                one.dies, one.blocks_left
+            )),
         }
     }
 }

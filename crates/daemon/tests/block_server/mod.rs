@@ -88,7 +88,8 @@ fn server_to_be_killed() {
     setup.server.listen = "127.0.0.1:0".parse().unwrap();
     setup.server.data = folder;
     setup.server.shards = std::env::var("DIECUT_TEST_SHARDS").unwrap().parse().unwrap();
-    diecut_daemon::serve::serve(&setup, None, |text| println!("\n{text}")).unwrap();
+    let options = diecut_daemon::serve::ServeOptions::default();
+    diecut_daemon::serve::serve(&setup, options, |text| println!("\n{text}")).unwrap();
 }
 
 /// A small device with two tenants, whose vSSDs `blocks-a` and `blocks-b` serve erase blocks.

@@ -94,7 +94,9 @@ impl FileStore {
         if PROFILE_OFFSET + text.len() > HEADER_SIZE_BYTES {
             return Err(DeviceError::ProfileTooLong { len_bytes: text.len() });
         }
-        let file = File::options().read(true).write(true).create_new(true).open(path);
+        // The owner's alone from the start: it holds what tenants write.
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(failed("cannot be created"))?;
         let places = Places::of(profile);
         file.set_len(places.file_size).map_err(failed("cannot be made that large"))?;

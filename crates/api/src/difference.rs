@@ -1,0 +1,493 @@
+//! What a set-up declares beside what exists. What exists is never changed to fit a file unasked: a server tells its
+//! administrator what differs when it starts, and `diecut apply` after it did what it can.
+
+use crate::object::{Isolation, Namespace, Sharing, Subsystem, Tenant, Use, Volume, Vssd, WearChange};
+use crate::setup::Setup;
+use crate::status::{Status, Wear};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Something that is not as a set-up declares it. What only exists, and is not declared, is no difference: other files or
+/// an administrator may have made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Kind of the object: `tenant`, `vssd`, `volume`, `subsystem`, `wear`, `device`.
+    pub kind: String,
+    /// Its name; empty for even wear.
+    pub name: String,
+    /// The field, as the file calls it; absent if the object does not exist.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub field: Option<String>,
+    /// What the file declares.
+    pub declared: String,
+    /// What exists; absent if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exists: Option<String>,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { kind, name, field, declared, exists, remedy } = self;
+        let object = if name.is_empty() { kind.clone() } else { format!("{kind} \"{name}\"") };
+        match (field, exists) {
+            (Some(field), Some(exists)) => {
+                write!(f, "{object}: {field} is {exists}, the set-up says {declared}; {remedy}")
+            }
+            (Some(field), None) => {
+                write!(f, "{object}: {field} lacks {declared}, which the set-up names; {remedy}")
+            }
+            (None, _) => write!(f, "{object} does not exist, the set-up declares it; {remedy}"),
+        }
+    }
+}
+
+/// Gathers the differences of one object.
+struct Object<'a> {
+    kind: &'static str,
+    name: &'a str,
+    found: &'a mut Vec<Difference>,
+}
+
+impl Object<'_> {
+    fn push(&mut self, field: &str, declared: &str, exists: Option<&str>, remedy: String) {
+        self.found.push(Difference {
+            kind: self.kind.to_owned(),
+            name: self.name.to_owned(),
+            field: Some(field.to_owned()),
+            declared: declared.to_owned(),
+            exists: exists.map(str::to_owned),
+            remedy,
+        });
+    }
+
+    /// A field that no command changes.
+    fn fixed(&mut self, field: &str, declared: impl fmt::Display, exists: impl fmt::Display) {
+        let (declared, exists) = (declared.to_string(), exists.to_string());
+        if declared == exists {
+            return;
+        }
+        let (kind, name) = (self.kind, self.name);
+        let remedy = format!(
+            "it stays as it is: write what exists into the file, or delete it with all it holds (`diecut {kind} delete {name}`) \
+             and apply the file"
+        );
+        self.push(field, &declared, Some(&exists), remedy);
+    }
+
+    fn missing(&mut self, file: &str) {
+        self.found.push(Difference {
+            kind: self.kind.to_owned(),
+            name: self.name.to_owned(),
+            field: None,
+            declared: self.name.to_owned(),
+            exists: None,
+            remedy: format!("`diecut apply {file}` creates it"),
+        });
+    }
+}
+
+/// Everything that is not as `setup` declares it, in the order of the file's kinds. `file` is named in remedies.
+pub fn differences(setup: &Setup, status: &Status, file: &str) -> Vec<Difference> {
+    let mut found = Vec::new();
+    if let Some(device) = status.devices.first() {
+        of_wear(&setup.wear, &device.wear, &mut found);
+    }
+    for tenant in &setup.tenants {
+        if !status.tenants.contains(tenant) {
+            Object { kind: "tenant", name: &tenant.name, found: &mut found }.missing(file);
+        }
+    }
+    for declared in &setup.vssds {
+        let mut object = Object { kind: "vssd", name: &declared.name, found: &mut found };
+        let exists = status.vssds.iter().map(|vssd| &vssd.vssd).find(|vssd| vssd.name == declared.name);
+        let Some(exists) = exists else {
+            object.missing(file);
+            continue;
+        };
+        object.fixed("tenant", &declared.tenant, &exists.tenant);
+        object.fixed("isolation", isolation(declared.isolation), isolation(exists.isolation));
+        object.fixed("throughput_level", declared.throughput_level, exists.throughput_level);
+        object.fixed("capacity", declared.capacity.exact(), exists.capacity.exact());
+        object.fixed(
+            "over_provisioning_permille",
+            declared.over_provisioning_permille,
+            exists.over_provisioning_permille,
+        );
+        object.fixed("weight", declared.weight, exists.weight);
+        object.fixed("rate_limit", declared.rate_limit.exact(), exists.rate_limit.exact());
+        object.fixed("sharing", sharing(declared.sharing), sharing(exists.sharing));
+        object.fixed("use", serves(declared.serves), serves(exists.serves));
+        let user = |uid: Option<u32>| uid.map_or("absent".to_owned(), |uid| uid.to_string());
+        object.fixed("uid", user(declared.uid), user(exists.uid));
+    }
+    for declared in &setup.volumes {
+        let mut object = Object { kind: "volume", name: &declared.name, found: &mut found };
+        let exists =
+            status.volumes.iter().map(|volume| &volume.volume).find(|volume| volume.name == declared.name);
+        let Some(exists) = exists else {
+            object.missing(file);
+            continue;
+        };
+        object.fixed("vssd", &declared.vssd, &exists.vssd);
+        object.fixed("size", declared.size.exact(), exists.size.exact());
+        // The server made what was not chosen.
+        if let (Some(declared), Some(exists)) = (declared.uuid, exists.uuid) {
+            object.fixed("uuid", declared, exists);
+        }
+        if let (Some(declared), Some(exists)) = (declared.nguid, exists.nguid) {
+            object.fixed("nguid", declared, exists);
+        }
+    }
+    for declared in &setup.subsystems {
+        let mut object = Object { kind: "subsystem", name: &declared.nqn, found: &mut found };
+        let exists = status.subsystems.iter().map(|one| &one.subsystem).find(|one| one.nqn == declared.nqn);
+        match exists {
+            Some(exists) => of_subsystem(declared, exists, &mut object),
+            None => object.missing(file),
+        }
+    }
+    found
+}
+
+/// Something that a set-up declares and a server lacks, which one request brings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lacking<'a> {
+    /// Settings of even wear.
+    Wear(&'a WearChange),
+    /// A tenant.
+    Tenant(&'a Tenant),
+    /// A vSSD.
+    Vssd(&'a Vssd),
+    /// A volume.
+    Volume(&'a Volume),
+    /// A subsystem with its hosts and namespaces.
+    Subsystem(&'a Subsystem),
+    /// A host's permission in a subsystem that exists.
+    Host {
+        /// NQN of the subsystem.
+        subsystem: &'a str,
+        /// NQN of the host.
+        host: &'a str,
+    },
+    /// A namespace in a subsystem that exists.
+    Namespace {
+        /// NQN of the subsystem.
+        subsystem: &'a str,
+        /// What it is to show.
+        namespace: &'a Namespace,
+    },
+}
+
+impl fmt::Display for Lacking<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lacking::Wear(_) => f.write_str("settings of even wear"),
+            Lacking::Tenant(tenant) => write!(f, "tenant \"{}\"", tenant.name),
+            Lacking::Vssd(vssd) => write!(f, "vSSD \"{}\"", vssd.name),
+            Lacking::Volume(volume) => write!(f, "volume \"{}\"", volume.name),
+            Lacking::Subsystem(subsystem) => write!(f, "subsystem {}", subsystem.nqn),
+            Lacking::Host { subsystem, host } => write!(f, "host {host} of subsystem {subsystem}"),
+            Lacking::Namespace { subsystem, namespace: Namespace { nsid, volume } } => {
+                write!(f, "namespace {nsid} of subsystem {subsystem}, volume \"{volume}\"")
+            }
+        }
+    }
+}
+
+/// What a server lacks of `setup`, in the order in which one needs the other. Nothing of it takes anything away.
+pub fn lacking<'a>(setup: &'a Setup, status: &Status) -> Vec<Lacking<'a>> {
+    let mut found = Vec::new();
+    let mut wear = Vec::new();
+    if let Some(device) = status.devices.first() {
+        of_wear(&setup.wear, &device.wear, &mut wear);
+    }
+    if !wear.is_empty() {
+        found.push(Lacking::Wear(&setup.wear));
+    }
+    let tenants = setup.tenants.iter().filter(|one| !status.tenants.contains(one));
+    found.extend(tenants.map(Lacking::Tenant));
+    let has = |name: &str| status.vssds.iter().any(|vssd| vssd.vssd.name == name);
+    found.extend(setup.vssds.iter().filter(|one| !has(&one.name)).map(Lacking::Vssd));
+    let has = |name: &str| status.volumes.iter().any(|volume| volume.volume.name == name);
+    found.extend(setup.volumes.iter().filter(|one| !has(&one.name)).map(Lacking::Volume));
+    for declared in &setup.subsystems {
+        let subsystem = declared.nqn.as_str();
+        let Some(exists) =
+            status.subsystems.iter().map(|one| &one.subsystem).find(|one| one.nqn == subsystem)
+        else {
+            found.push(Lacking::Subsystem(declared));
+            continue;
+        };
+        let hosts = declared.allowed_hosts.iter().filter(|host| !exists.allowed_hosts.contains(host));
+        found.extend(hosts.map(|host| Lacking::Host { subsystem, host }));
+        let shown = |nsid| exists.namespaces.iter().any(|one| one.nsid == nsid);
+        let namespaces = declared.namespaces.iter().filter(|namespace| !shown(namespace.nsid));
+        found.extend(namespaces.map(|namespace| Lacking::Namespace { subsystem, namespace }));
+    }
+    found
+}
+
+fn of_subsystem(declared: &Subsystem, exists: &Subsystem, object: &mut Object<'_>) {
+    let nqn = &declared.nqn;
+    object.fixed("tenant", &declared.tenant, &exists.tenant);
+    if let (Some(declared), Some(exists)) = (&declared.serial, &exists.serial) {
+        object.fixed("serial", declared, exists);
+    }
+    if let (Some(declared), Some(exists)) = (&declared.model, &exists.model) {
+        object.fixed("model", declared, exists);
+    }
+    object.fixed("allow_any_host", declared.allow_any_host, exists.allow_any_host);
+    let field = "allowed_hosts";
+    for host in declared.allowed_hosts.iter().filter(|host| !exists.allowed_hosts.contains(host)) {
+        object.push(field, host, None, format!("to let it in: `diecut host allow {host} --subsystem {nqn}`"));
+    }
+    for host in exists.allowed_hosts.iter().filter(|host| !declared.allowed_hosts.contains(host)) {
+        let remedy = format!(
+            "add it to the file, or take the permission back: `diecut host deny {host} --subsystem {nqn}`"
+        );
+        object.push(field, "nothing of it", Some(&format!("also {host}")), remedy);
+    }
+    let field = "namespaces";
+    let shown = |list: &Subsystem, nsid| {
+        list.namespaces.iter().find(|one| one.nsid == nsid).map(|one| one.volume.clone())
+    };
+    for one in &declared.namespaces {
+        let (nsid, volume) = (one.nsid, &one.volume);
+        let attach = format!("diecut subsystem attach {nqn} --nsid {nsid} --volume {volume}");
+        match shown(exists, nsid) {
+            Some(other) if other != *volume => {
+                let remedy = format!(
+                    "write what exists into the file, or: `diecut subsystem detach {nqn} --nsid {nsid}`, then `{attach}`"
+                );
+                object.push(field, &format!("{nsid}={volume}"), Some(&format!("{nsid}={other}")), remedy);
+            }
+            Some(_) => {}
+            None => object.push(field, &format!("{nsid}={volume}"), None, format!("to show it: `{attach}`")),
+        }
+    }
+    for one in exists.namespaces.iter().filter(|one| shown(declared, one.nsid).is_none()) {
+        let (nsid, volume) = (one.nsid, &one.volume);
+        let remedy =
+            format!("add it to the file, or take it away: `diecut subsystem detach {nqn} --nsid {nsid}`");
+        object.push(field, "nothing of it", Some(&format!("also {nsid}={volume}")), remedy);
+    }
+}
+
+fn of_wear(declared: &WearChange, exists: &Wear, found: &mut Vec<Difference>) {
+    let mut object = Object { kind: "wear", name: "", found };
+    let mut setting = |field: &str, command: &str, declared: Option<String>, exists: String| {
+        if let Some(declared) = declared.filter(|declared| *declared != exists) {
+            object.push(field, &declared, Some(&exists), format!("to set it: `diecut wear {command}`"));
+        }
+    };
+    let text = |value: &dyn fmt::Display| value.to_string();
+    let paused = declared.paused.map(|paused| text(&paused));
+    let command = if declared.paused == Some(true) { "pause" } else { "resume" };
+    setting("paused", command, paused, text(&exists.paused));
+    let rate = declared.rate.map(crate::size::Size::exact);
+    let command = format!("set --rate {}", declared.rate.unwrap_or_default().bytes());
+    setting("rate", &command, rate, exists.rate.exact());
+    let follow_age = declared.follow_age.map(|follow| text(&follow));
+    let command = format!("set --follow-age {}", declared.follow_age.unwrap_or_default());
+    setting("follow_age", &command, follow_age, text(&exists.follow_age));
+    for (field, option, declared, exists_erases) in [
+        (
+            "channel_threshold_erases",
+            "channel-threshold",
+            declared.channel_threshold_erases,
+            exists.channel_threshold_erases,
+        ),
+        ("die_threshold_erases", "die-threshold", declared.die_threshold_erases, exists.die_threshold_erases),
+    ] {
+        // What follows the age is not what was set, but for 0.
+        let declared = declared.filter(|erases| !exists.follow_age || *erases == 0);
+        let command = format!("set --{option} {}", declared.unwrap_or_default());
+        setting(field, &command, declared.map(|erases| text(&erases)), text(&exists_erases));
+    }
+    let command = format!("set --endurance {}", declared.endurance_cycles.unwrap_or_default());
+    let cycles = declared.endurance_cycles.map(|cycles| text(&cycles));
+    setting("endurance_cycles", &command, cycles, text(&exists.endurance_cycles));
+    let command = format!("set --delta {}", declared.delta_permille.unwrap_or_default());
+    let delta = declared.delta_permille.map(|delta| text(&delta));
+    setting("delta_permille", &command, delta, text(&exists.delta_permille));
+    let rule = if declared.literal_rule == Some(true) { "literal" } else { "quiet" };
+    let literal = declared.literal_rule.map(|literal| text(&literal));
+    setting("literal_rule", &format!("set --rule {rule}"), literal, text(&exists.literal_rule));
+}
+
+fn isolation(level: Isolation) -> &'static str {
+    match level {
+        Isolation::Channel => "channel",
+        Isolation::Die => "die",
+        Isolation::Software => "software",
+        Isolation::None => "none",
+    }
+}
+
+fn sharing(sharing: Sharing) -> &'static str {
+    match sharing {
+        Sharing::WorkConserving => "work-conserving",
+        Sharing::Strict => "strict",
+    }
+}
+
+fn serves(serves: Use) -> &'static str {
+    match serves {
+        Use::Volumes => "volumes",
+        Use::Blocks => "blocks",
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::size::Size;
+    use crate::status::{Device, SubsystemStatus, VolumeStatus, VssdStatus};
+
+    const FILE: &str = r#"
+        [wear]
+        rate = "20M"
+        follow_age = false
+        channel_threshold_erases = 9
+        [[tenant]]
+        name = "a"
+        [[vssd]]
+        name = "flash"
+        tenant = "a"
+        isolation = "channel"
+        capacity = "1G"
+        [[volume]]
+        name = "disk"
+        vssd = "flash"
+        size = "512M"
+        [[subsystem]]
+        nqn = "nqn.x:a"
+        tenant = "a"
+        allowed_hosts = ["nqn.x:one"]
+        namespaces = [{ nsid = 1, volume = "disk" }]
+    "#;
+
+    /// A server that has what the file declares.
+    fn exactly(setup: &Setup) -> Status {
+        let vssds = setup.vssds.iter().map(|vssd| {
+            let figures = serde_json::json!({
+                "name": "", "tenant": "", "isolation": "none", "throughput_level": 0, "capacity": 0,
+                "over_provisioning_permille": 0, "weight": 0, "rate_limit": 0, "sharing": "strict", "placement": "",
+                "units": 1, "physical": 0, "exported": 0, "used": 0, "host_written": 0, "programmed_user": 0,
+                "programmed_cleaner": 0, "programmed_metadata": 0, "erases": 0
+            });
+            let status: VssdStatus = serde_json::from_value(figures).unwrap();
+            VssdStatus { vssd: vssd.clone().into(), ..status }
+        });
+        let volumes = setup.volumes.iter().map(|volume| VolumeStatus {
+            volume: volume.clone(),
+            used: Size(0),
+            reads: 0,
+            writes: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            read_latency: Default::default(),
+            write_latency: Default::default(),
+        });
+        let subsystems = setup
+            .subsystems
+            .iter()
+            .map(|subsystem| SubsystemStatus { subsystem: subsystem.clone(), controllers: Vec::new() });
+        let device = serde_json::json!({
+            "name": "tiny", "channels": 1, "dies_per_channel": 1, "raw_capacity": 0, "free_channels": 0,
+            "free_dies": 0, "bad_erase_blocks": 0, "erases_per_channel": []
+        });
+        let mut device: Device = serde_json::from_value(device).unwrap();
+        device.wear.rate = setup.wear.rate.unwrap_or_default();
+        device.wear.channel_threshold_erases = setup.wear.channel_threshold_erases.unwrap_or_default();
+        Status {
+            devices: vec![device],
+            tenants: setup.tenants.clone(),
+            vssds: vssds.collect(),
+            volumes: volumes.collect(),
+            subsystems: subsystems.collect(),
+            ..Status::default()
+        }
+    }
+
+    fn texts(setup: &Setup, status: &Status) -> Vec<String> {
+        differences(setup, status, "my.toml").iter().map(Difference::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_as_declared_does_not_differ() {
+        let setup = Setup::from_toml(FILE).unwrap();
+        let mut status = exactly(&setup);
+        assert_eq!(texts(&setup, &status), [""; 0]);
+        assert_eq!(lacking(&setup, &status), []);
+        // The server fills identities in, and others make what no file declares.
+        status.volumes[0].volume.uuid = Some(uuid::Uuid::nil());
+        status.subsystems[0].subsystem.serial = Some("0".to_owned());
+        status.tenants.push(crate::object::Tenant { name: "other".to_owned() });
+        assert_eq!(texts(&setup, &status), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_the_command_that_creates_it() {
+        let setup = Setup::from_toml(FILE).unwrap();
+        let mut empty = exactly(&setup);
+        (empty.tenants, empty.vssds, empty.volumes, empty.subsystems) = Default::default();
+        let lacking: Vec<String> = lacking(&setup, &empty).iter().map(Lacking::to_string).collect();
+        assert_eq!(lacking, ["tenant \"a\"", "vSSD \"flash\"", "volume \"disk\"", "subsystem nqn.x:a"]);
+        let texts = texts(&setup, &empty);
+        assert_eq!(texts.len(), 4, "{texts:?}");
+        for (text, object) in
+            texts.iter().zip(["tenant \"a\"", "vssd \"flash\"", "volume \"disk\"", "subsystem \"nqn.x:a\""])
+        {
+            assert!(text.contains(object) && text.contains("`diecut apply my.toml` creates it"), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_field_that_differs_is_named_with_both_values_and_what_to_do() {
+        let setup = Setup::from_toml(FILE).unwrap();
+        let mut status = exactly(&setup);
+        status.vssds[0].vssd.capacity = Size(2 << 30);
+        status.vssds[0].vssd.weight = 7;
+        status.volumes[0].volume.size = Size((512 << 20) + 4096);
+        let subsystem = &mut status.subsystems[0].subsystem;
+        subsystem.allowed_hosts = vec!["nqn.x:two".to_owned()];
+        subsystem.namespaces = vec![
+            crate::object::Namespace { nsid: 1, volume: "else".to_owned() },
+            crate::object::Namespace { nsid: 2, volume: "more".to_owned() },
+        ];
+        status.devices[0].wear.paused = true;
+        status.devices[0].wear.rate = Size(0);
+        let lacking: Vec<String> = lacking(&setup, &status).iter().map(Lacking::to_string).collect();
+        assert_eq!(lacking, ["settings of even wear", "host nqn.x:one of subsystem nqn.x:a"]);
+        let texts = texts(&setup, &status);
+        for words in [
+            &["wear: rate is 0 bytes", "says 20 MiB", "diecut wear set --rate 20971520"][..],
+            &[
+                "vssd \"flash\": capacity is 2 GiB",
+                "says 1 GiB",
+                "stays as it is",
+                "diecut vssd delete flash",
+            ],
+            &["vssd \"flash\": weight is 7", "says 100"],
+            &["volume \"disk\": size is 524292 KiB", "says 512 MiB"],
+            &["allowed_hosts lacks nqn.x:one", "diecut host allow nqn.x:one --subsystem nqn.x:a"],
+            &["allowed_hosts is also nqn.x:two", "diecut host deny nqn.x:two --subsystem nqn.x:a"],
+            &[
+                "namespaces is 1=else",
+                "says 1=disk",
+                "detach nqn.x:a --nsid 1",
+                "attach nqn.x:a --nsid 1 --volume disk",
+            ],
+            &["namespaces is also 2=more", "diecut subsystem detach nqn.x:a --nsid 2"],
+        ] {
+            assert!(
+                texts.iter().any(|text| words.iter().all(|word| text.contains(word))),
+                "{words:?} in {texts:#?}"
+            );
+        }
+        assert_eq!(texts.len(), 8, "{texts:#?}");
+    }
+}

@@ -1,0 +1,271 @@
+//! Goal: what an administrator made, changed or deleted stays so, whatever a set-up file says; nothing that a path names is
+//! destroyed; two servers are never in each other's way. Method: the shipped binary as server over a small device, and as client.
+//! Not timed.
+#![allow(clippy::disallowed_methods, reason = "drives real processes")]
+
+mod served;
+
+use serde_json::Value;
+use served::{NQN, SETUP, Server, command, diecut, done, folder, is_served, refused};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const SERVE: [&str; 4] = ["--setup", "setup.toml", "--data", "diecut-data"];
+
+fn status(folder: &Path) -> Value {
+    serde_json::from_str(&done(folder, &["--json", "status"])).unwrap()
+}
+
+fn assert_says(text: &str, words: &[&str]) {
+    assert!(
+        text.lines().any(|line| words.iter().all(|word| line.contains(word))),
+        "no line with {words:?} in:\n{text}"
+    );
+}
+
+/// Each of these once kept all tenants down: "exists with another definition; delete it first".
+#[test]
+fn a_server_starts_whatever_was_changed_since_its_set_up_was_applied() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    assert_says(&server.said(), &["WARN", "a new device is made in", "device.img", "GiB"]);
+    assert_eq!(server.said().matches("WARN").count(), 1, "{}", server.said());
+    done(folder, &["volume", "create", "more", "--vssd", "flash", "--size", "1M"]);
+    done(folder, &["subsystem", "attach", NQN, "--nsid", "2", "--volume", "more"]);
+    done(folder, &["host", "allow", "nqn.2026-11.org.diecut:other", "--subsystem", NQN]);
+    server.stop();
+    let edited =
+        SETUP.replace("size = \"1M\"", "size = \"2M\"").replace("capacity = \"24M\"", "capacity = \"25M\"");
+    assert_ne!(edited, SETUP);
+    std::fs::write(folder.join("setup.toml"), edited).unwrap();
+    let server = Server::start(folder, &SERVE);
+    let said = server.said();
+    assert_says(&said, &["WARN", "volume \"disk\"", "size is 1 MiB", "2 MiB"]);
+    assert_says(&said, &["vssd \"flash\"", "capacity is 24 MiB", "25 MiB"]);
+    assert_says(&said, &[NQN, "2=more", &format!("diecut subsystem detach {NQN} --nsid 2")]);
+    assert_says(&said, &["allowed_hosts", "diecut host deny nqn.2026-11.org.diecut:other"]);
+    assert_eq!(said.matches("WARN").count(), 4, "{said}");
+    let now = status(folder);
+    assert_eq!(now["volumes"].as_array().unwrap().len(), 2);
+    assert_eq!(now["subsystems"][0]["subsystem"]["namespaces"].as_array().unwrap().len(), 2);
+    server.kill();
+    Server::start(folder, &SERVE).stop();
+}
+
+/// It once came back, empty.
+#[test]
+fn what_was_deleted_does_not_come_back_unless_it_is_asked_for() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    done(folder, &["subsystem", "delete", NQN, "--yes"]);
+    done(folder, &["volume", "delete", "disk", "--yes"]);
+    server.stop();
+    let server = Server::start(folder, &SERVE);
+    assert_says(&server.said(), &["volume \"disk\" does not exist", "`diecut apply setup.toml` creates it"]);
+    assert_says(&server.said(), &[NQN, "does not exist"]);
+    assert_eq!(status(folder)["volumes"], Value::Array(Vec::new()));
+    // Asked for of the running server.
+    let text = done(folder, &["apply", "setup.toml"]);
+    assert!(
+        text.contains("created volume \"disk\"") && text.contains(&format!("created subsystem {NQN}")),
+        "{text}"
+    );
+    assert_eq!(status(folder)["volumes"][0]["volume"]["name"], "disk");
+    assert_eq!(done(folder, &["apply", "setup.toml"]), "everything is as setup.toml declares it\n");
+    // All of it, so that the device is as empty as a new one.
+    done(folder, &["subsystem", "delete", NQN, "--yes"]);
+    done(folder, &["volume", "delete", "disk", "--yes"]);
+    done(folder, &["vssd", "delete", "flash", "--yes"]);
+    done(folder, &["tenant", "delete", "a", "--yes"]);
+    server.stop();
+    let server = Server::start(folder, &SERVE);
+    assert_eq!(status(folder)["tenants"], Value::Array(Vec::new()));
+    server.stop();
+    // Asked for at the start.
+    let server = Server::start(folder, &[&SERVE[..], &["--apply"]].concat());
+    assert!(!server.said().contains("WARN"), "{}", server.said());
+    assert_eq!(status(folder)["volumes"][0]["volume"]["name"], "disk");
+    server.stop();
+}
+
+/// It creates what it can and names the rest, also for programs; it fails if something is not as declared.
+#[test]
+fn apply_brings_what_it_can_and_names_what_it_cannot() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    let edited = SETUP
+        .replace("size = \"1M\"", "size = \"2M\"")
+        .replace("allowed_hosts = [", "allowed_hosts = [\"nqn.2026-11.org.diecut:new\", ")
+        + "[[volume]]\nname = \"huge\"\nvssd = \"flash\"\nsize = \"900T\"\n\
+         [[tenant]]\nname = \"b\"\n\
+         [[volume]]\nname = \"more\"\nvssd = \"flash\"\nsize = \"1M\"\n";
+    std::fs::write(folder.join("edited.toml"), edited).unwrap();
+    let output = diecut(folder, &["apply", "edited.toml"]);
+    assert!(!output.status.success());
+    let (text, errors) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_says(&text, &["created tenant \"b\""]);
+    assert_says(&text, &["created volume \"more\""]);
+    assert_says(&text, &["created host nqn.2026-11.org.diecut:new of subsystem"]);
+    assert_says(&errors, &["volume \"huge\""]);
+    assert_says(&errors, &["volume \"disk\"", "size is 1 MiB", "2 MiB"]);
+    let output = diecut(folder, &["--json", "apply", "edited.toml"]);
+    assert!(!output.status.success());
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["created"], Value::Array(Vec::new()), "{json}");
+    assert!(json["refused"].to_string().contains("huge"), "{json}");
+    let fields: Vec<_> =
+        json["differences"].as_array().unwrap().iter().map(|one| one["field"].as_str()).collect();
+    assert_eq!(fields, [Some("size"), None], "{json}");
+    server.stop();
+}
+
+#[test]
+fn a_first_start_that_was_cut_is_finished_by_the_next_one() {
+    let folder = folder();
+    let folder = folder.path();
+    Server::start(folder, &SERVE).stop();
+    // As a start leaves it that was killed before it had created the second tenant.
+    std::fs::write(folder.join("diecut-data/setup.pending"), "").unwrap();
+    std::fs::write(folder.join("setup.toml"), SETUP.to_owned() + "[[tenant]]\nname = \"b\"\n").unwrap();
+    Server::start(folder, &SERVE).stop();
+    assert!(!folder.join("diecut-data/setup.pending").exists());
+    let server = Server::start(folder, &SERVE);
+    assert_eq!(status(folder)["tenants"].as_array().unwrap().len(), 2);
+    done(folder, &["tenant", "delete", "b", "--yes"]);
+    server.stop();
+    let server = Server::start(folder, &SERVE);
+    assert_eq!(status(folder)["tenants"].as_array().unwrap().len(), 1);
+    server.stop();
+}
+
+#[test]
+fn a_first_start_that_fails_leaves_nothing_behind() {
+    let folder = folder();
+    let folder = folder.path();
+    std::fs::write(folder.join("setup.toml"), SETUP.replace("24M", "900T")).unwrap();
+    let said = refused(folder, &[&["serve", "--listen", "127.0.0.1:0"], &SERVE[..]].concat());
+    assert!(said.contains("flash"), "{said}");
+    assert!(!folder.join("diecut-data").exists());
+    // A port that is taken.
+    std::fs::write(folder.join("setup.toml"), SETUP).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = refused(folder, &[&["serve", "--listen", &address], &SERVE[..]].concat());
+    assert!(said.contains(&address), "{said}");
+    assert!(!folder.join("diecut-data").exists());
+    Server::start(folder, &SERVE).stop();
+}
+
+/// What a device was made as wins over what a set-up says of it.
+#[test]
+fn a_device_is_served_as_it_was_made() {
+    let folder = folder();
+    let folder = folder.path();
+    Server::start(folder, &SERVE).stop();
+    for (from, to, words) in [
+        ("profile = \"small.toml\"", "profile = \"slc\"", ["profile is", "the set-up says slc"]),
+        ("profile = \"small.toml\"", "profile = \"none.toml\"", ["profile is", "cannot be read"]),
+        ("\"64M\"", "\"65M\"", ["protected_memory is 64 MiB", "65 MiB"]),
+    ] {
+        std::fs::write(folder.join("setup.toml"), SETUP.replace(from, to)).unwrap();
+        let server = Server::start(folder, &SERVE);
+        assert_says(&server.said(), &words);
+        assert_eq!(status(folder)["volumes"][0]["volume"]["name"], "disk");
+        server.stop();
+    }
+}
+
+/// `--socket` once removed whatever it named, and `DIECUT_SOCKET` took a server's socket away.
+#[test]
+fn a_server_takes_nothing_away() {
+    let folder = folder();
+    let folder = folder.path();
+    let serve = |data: &str, more: &[&str]| {
+        let mut serve = command(folder);
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml", "--data", data]).args(more);
+        serve
+    };
+    std::fs::write(folder.join("precious.txt"), "a year's work").unwrap();
+    let said = Server::try_start(folder, serve("one", &["--socket", "precious.txt"])).err().unwrap();
+    assert!(said.contains("precious.txt") && said.contains("no socket"), "{said}");
+    assert_eq!(std::fs::read_to_string(folder.join("precious.txt")).unwrap(), "a year's work");
+
+    let first = Server::start_as(folder, serve("one", &[]));
+    let socket = folder.join("one/control.sock");
+    let pid = format!("process {}", first.pid());
+    // Another server from the same folder, with another image in it, from another folder, and with the variable.
+    let said = Server::try_start(folder, serve("one", &[])).err().unwrap();
+    assert!(said.contains("another server") && said.contains(&pid), "{said}");
+    std::fs::rename(folder.join("one/device.img"), folder.join("one/replaced.img")).unwrap();
+    let said = Server::try_start(folder, serve("one", &["--socket", "else.sock"])).err().unwrap();
+    assert!(said.contains("another server"), "{said}");
+    assert!(!folder.join("one/device.img").exists() && !folder.join("else.sock").exists());
+    std::fs::rename(folder.join("one/replaced.img"), folder.join("one/device.img")).unwrap();
+    let said = Server::try_start(folder, serve("two", &["--socket", "one/control.sock"])).err().unwrap();
+    assert!(said.contains("another server") && said.contains(&pid), "{said}");
+    let mut with_variable = serve("two", &[]);
+    with_variable.env("DIECUT_SOCKET", &socket);
+    let second = Server::start_as(folder, with_variable);
+    assert!(is_served(&folder.join("two/control.sock")));
+    second.stop();
+    assert!(!folder.join("two/control.sock").exists() && !folder.join("two/blocks.sock").exists());
+    // A client goes where the variable says.
+    let asked =
+        command(folder).env("DIECUT_SOCKET", &socket).args(["volume", "show", "disk"]).output().unwrap();
+    assert!(asked.status.success());
+    // What a dead server left is replaced.
+    first.kill();
+    assert!(socket.exists() && !is_served(&socket));
+    Server::start_as(folder, serve("one", &[])).stop();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn image_folder_and_sockets_are_their_owners_alone() {
+    let folder = folder();
+    let folder = folder.path();
+    let mode = |name: &str| {
+        let path = folder.join("diecut-data").join(name);
+        std::fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777
+    };
+    let mut serve = std::process::Command::new("sh");
+    serve.current_dir(folder).env_remove("DIECUT_SOCKET").env_remove("RUST_LOG").env("NO_COLOR", "1");
+    serve.args([
+        "-c",
+        "umask 0; exec \"$0\" serve --listen 127.0.0.1:0 --setup setup.toml --data diecut-data",
+    ]);
+    serve.arg(served::BINARY);
+    let server = Server::start_as(folder, serve);
+    assert_eq!(mode(""), 0o700);
+    for name in ["device.img", "control.sock", "blocks.sock"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+    server.stop();
+    // Those of an earlier version.
+    for (name, loose) in [("", 0o755), ("device.img", 0o644)] {
+        let path = folder.join("diecut-data").join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(loose)).unwrap();
+    }
+    let server = Server::start(folder, &SERVE);
+    assert_says(&server.said(), &["WARN", "mode 755", "chmod 700"]);
+    assert_says(&server.said(), &["WARN", "mode 644", "chmod 600"]);
+    server.stop();
+}
+
+#[test]
+fn listening_for_others_is_said_with_what_it_means() {
+    let folder = folder();
+    let folder = folder.path();
+    let mut serve = command(folder);
+    serve.args(["serve", "--listen", "0.0.0.0:0"]).args(SERVE);
+    let server = Server::start_as(folder, serve);
+    assert_says(&server.said(), &["WARN", "listening on 0.0.0.0:", "any host", "no authentication"]);
+    server.stop();
+    let server = Server::start(folder, &SERVE);
+    assert!(!server.said().contains("any host"), "{}", server.said());
+    server.stop();
+}
