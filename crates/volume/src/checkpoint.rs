@@ -125,7 +125,9 @@ impl Store {
         }
         scratch[entries.len() * 4..].fill(0xff);
         let mut place = LogAddress::NONE;
-        if !empty {
+        // A leaf that became empty is written, too: only its record tells recovery that the anchor's is not needed any more.
+        let is_named = map.leaves[leaf].get().is_place();
+        if !empty || is_named && !mutant!("volume: empty leaf not recorded") {
             match self.log.append(STREAM_MAP, map::leaf_tag(open.volume, leaf), scratch, space) {
                 Some(address) => place = address,
                 None => return false,

@@ -28,6 +28,10 @@ pub(crate) fn leaf_of(tag: u64) -> Option<(u16, usize)> {
 pub(crate) fn note(kind: u64, volume: u16, first: u64, count: u64) -> [u64; 3] {
     [kind | u64::from(volume) << 8, first, count]
 }
+/// Volume of a note, if it can be one's.
+pub(crate) fn volume_of_note(words: [u64; 3]) -> Option<u16> {
+    u16::try_from(words[0] >> 8).ok().filter(|volume| *volume != LEAF_VOLUME)
+}
 
 /// Entries that a step of the end of a volume lets go, at most: less than a millisecond, also where none is in a cache.
 const END_ENTRIES: usize = 16 * LEAF_ENTRIES;
@@ -227,15 +231,24 @@ impl Maps {
     }
     /// Of the range, what reads as zeros, as runs.
     fn holes(&self, volume: u16, first: u64, count: u64, found: &mut Vec<[u64; 3]>) {
-        let entries = &self.volumes[usize::from(volume)].entries;
-        let end = first.saturating_add(count).min(entries.len() as u64);
+        let map = &self.volumes[usize::from(volume)];
+        let end = first.saturating_add(count).min(map.entries.len() as u64);
         let mut start = None;
-        for iu in first..end {
-            if entries[iu as usize] == StoredAddress::NONE {
+        let mut iu = first;
+        while iu < end {
+            let leaf = iu as usize / LEAF_ENTRIES;
+            if !map.may_have_entries(leaf) {
+                // Memory that nobody touched stays so.
+                start.get_or_insert(iu);
+                iu = ((leaf + 1) * LEAF_ENTRIES) as u64;
+                continue;
+            }
+            if map.entries[iu as usize] == StoredAddress::NONE {
                 start.get_or_insert(iu);
             } else if let Some(start) = start.take() {
                 found.push(note(NOTE_DEALLOCATE, volume, start, iu - start));
             }
+            iu += 1;
         }
         if let Some(start) = start {
             found.push(note(NOTE_DEALLOCATE, volume, start, end - start));

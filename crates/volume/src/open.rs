@@ -38,6 +38,7 @@ enum Phase {
 }
 
 /// Leaves that lie one behind the other in a program unit.
+#[derive(Clone, Copy)]
 struct LeafRun {
     volume: u16,
     leaf: usize,
@@ -63,6 +64,8 @@ pub(crate) struct Opening {
     places: Vec<LogAddress>,
     leaf_runs: Vec<LeafRun>,
     next_leaf_run: usize,
+    /// For each volume whose deletion is replayed: its sequence. What came before concerns nobody any more.
+    deleted_at: BTreeMap<u16, u64>,
     blocks: Vec<HeldBlock>,
     marks: Vec<Option<mark::Mark>>,
     outstanding: usize,
@@ -306,7 +309,9 @@ impl Store {
             if mark.generation < entry.0 {
                 unused.push(held.block);
             } else {
-                entry.2[usize::from(mark.member)] = held.block;
+                // The one that was allocated last: a free that was not durable brings the other back.
+                let older = std::mem::replace(&mut entry.2[usize::from(mark.member)], held.block);
+                unused.extend(Some(older).filter(|older| *older != NO_BLOCK));
             }
         }
         for block in unused {
@@ -514,13 +519,76 @@ impl Store {
             }
         }
         order.sort_unstable_by_key(|(sequence, index, _)| (*sequence, *index));
+        self.find_volumes();
         self.find_leaves();
         self.read_leaves(space);
+    }
+
+    /// Which volumes there will be when all records are replayed, and how large they are. Of a volume that was deleted the
+    /// cleaner may have freed anything, its leaves too, before the next anchor: nothing of it is looked for.
+    fn find_volumes(&mut self) {
+        let opening = self.opening.as_mut().expect("opening");
+        let mut sizes: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
+        for (sequence, _, entry) in &opening.order {
+            let Entry::Note(words) = entry else { continue };
+            let Some(volume) = map::volume_of_note(*words) else {
+                opening.records_lost = true;
+                continue;
+            };
+            match words[0] & 0xff {
+                NOTE_CREATE => drop(sizes.insert(volume, (*sequence, words[2]))),
+                NOTE_DELETE => drop(opening.deleted_at.insert(volume, *sequence)),
+                _ => {}
+            }
+        }
+        if mutant!("volume: deletion not replayed") {
+            opening.deleted_at.clear();
+        }
+        for (volume, sequence) in &opening.deleted_at {
+            diecut_units::mark!("volume: deletion replayed");
+            *self.maps.volume(*volume) = Default::default();
+            sizes.retain(|created, (at, _)| created != volume || *at > *sequence);
+        }
+        let mut room = self.log.map_ius_max();
+        for volume in &self.maps.volumes {
+            room = room.saturating_sub(volume.entries.len() as u64);
+        }
+        for (volume, (_, size_ius)) in sizes {
+            let map = self.maps.volume(volume);
+            let more = size_ius.saturating_sub(map.entries.len() as u64);
+            if more > room {
+                opening.records_lost = true;
+                continue;
+            }
+            room -= more;
+            map.exists = true;
+            map.resize(size_ius, opening.anchor.sequence);
+        }
+    }
+
+    /// Whether what lies at a place is the leaf that the anchor or a record says: a place whose leaf is not needed any more
+    /// can hold anything by now. `leaves` are the leaves of segments that the anchor does not cover, in order of their places.
+    fn is_leaf(&self, place: LogAddress, tag: u64, leaves: &[(u32, u64)]) -> bool {
+        let segment = self.log.layout().segment_of(place);
+        let anchor = &self.opening.as_ref().expect("opening").anchor;
+        let is_covered = anchor
+            .segments
+            .get(&segment)
+            .is_some_and(|(generation, _)| self.log.generation(segment.0) == Some(*generation));
+        is_covered || leaves.binary_search(&(place.0, tag)).is_ok()
     }
 
     /// Leaves that were written since the anchor was taken, or moved, are where their records say.
     fn find_leaves(&mut self) {
         let opening = self.opening.as_mut().expect("opening");
+        let mut leaves = Vec::new();
+        for (chunk, place) in opening.chunks.iter().zip(&opening.places) {
+            if usize::from(chunk.head.stream) == STREAM_MAP {
+                let records = 0..u32::from(chunk.head.data_count);
+                leaves.extend(records.map(|record| (place.0 + 1 + record, chunk.record(record))));
+            }
+        }
+        leaves.sort_unstable();
         for (sequence, index, entry) in &opening.order {
             let chunk = &opening.chunks[*index];
             let Entry::Run(run) = entry else { continue };
@@ -528,39 +596,49 @@ impl Store {
                 continue;
             }
             for record in run.first..run.first + run.count {
-                if sequence + u64::from(record - run.first) < opening.anchor.taken_at {
+                let written_at = sequence + u64::from(record - run.first);
+                if written_at < opening.anchor.taken_at {
                     continue;
                 }
                 let Some((volume, leaf)) = map::leaf_of(chunk.record(record)) else {
                     continue;
                 };
+                if opening.deleted_at.get(&volume).is_some_and(|deleted_at| written_at < *deleted_at) {
+                    continue;
+                }
                 let volume = self.maps.volumes.get_mut(usize::from(volume));
                 if let Some(place) = volume.and_then(|volume| volume.leaves.get_mut(leaf)) {
                     *place = LogAddress(opening.places[*index].0 + 1 + record).into();
                 }
             }
         }
+        let mut runs: Vec<LeafRun> = Vec::new();
+        let mut lost = Vec::new();
         for (volume, map) in self.maps.volumes.iter().enumerate() {
             for (leaf, place) in map.leaves.iter().map(|place| place.get()).enumerate() {
                 if !place.is_place() {
                     continue;
                 }
-                match opening.leaf_runs.last_mut() {
+                let volume = volume as u16;
+                if !self.is_leaf(place, map::leaf_tag(volume, leaf), &leaves) {
+                    lost.push(LeafRun { volume, leaf, count: 1, place, again: true });
+                    continue;
+                }
+                match runs.last_mut() {
                     Some(run)
-                        if usize::from(run.volume) == volume
+                        if run.volume == volume
                             && run.leaf + run.count as usize == leaf
                             && run.place.0 + run.count == place.0
                             && run.count < self.log.run_limit(run.place) =>
                     {
                         run.count += 1;
                     }
-                    _ => {
-                        let volume = volume as u16;
-                        opening.leaf_runs.push(LeafRun { volume, leaf, count: 1, place, again: false });
-                    }
+                    _ => runs.push(LeafRun { volume, leaf, count: 1, place, again: false }),
                 }
             }
         }
+        lost.iter().for_each(|run| self.leaves_lost(run));
+        self.opening.as_mut().expect("opening").leaf_runs = runs;
     }
 
     fn read_leaves(&mut self, space: &mut dyn EraseBlockSpace) {
@@ -573,7 +651,8 @@ impl Store {
             opening.next_leaf_run += 1;
             let LeafRun { place, count, .. } = opening.leaf_runs[index];
             if !self.log.is_present(place) {
-                self.leaves_lost(index);
+                let run = opening.leaf_runs[index];
+                self.leaves_lost(&run);
                 continue;
             }
             opening.outstanding += 1;
@@ -614,17 +693,15 @@ impl Store {
                 opening.leaf_runs.push(LeafRun { volume, leaf, count: 1, place, again: count == 1 });
             }
         } else {
-            self.leaves_lost(index);
+            let run = *run;
+            self.leaves_lost(&run);
         }
         self.read_leaves(space);
     }
 
-    /// Nobody knows any more where the data of these leaves is.
-    fn leaves_lost(&mut self, index: usize) {
+    /// Only records that are replayed tell where the data of these leaves is. Where none does nobody knows it any more.
+    fn leaves_lost(&mut self, run: &LeafRun) {
         diecut_units::mark!("volume: leaf lost");
-        let opening = self.opening.as_mut().expect("opening");
-        opening.records_lost = true;
-        let run = &opening.leaf_runs[index];
         let map = self.maps.volume(run.volume);
         let first = run.leaf * LEAF_ENTRIES;
         let end = map.entries.len().min(first + run.count as usize * LEAF_ENTRIES);
@@ -637,18 +714,9 @@ impl Store {
 
     /// Records are replayed over the leaves, and what lives is counted.
     fn finish(&mut self) {
-        let Opening { chunks, places, order, records_lost, anchor, .. } =
+        let Opening { chunks, places, order, mut records_lost, anchor, deleted_at, .. } =
             *self.opening.take().expect("opening");
-        let remains = self.volumes_that_remain(&order);
-        let mut room = self.log.map_ius_max();
-        let mut records_lost = records_lost;
-        for (number, volume) in self.maps.volumes.iter_mut().enumerate() {
-            if !remains.contains(&(number as u16)) {
-                *volume = Default::default();
-            }
-            room = room.saturating_sub(volume.entries.len() as u64);
-        }
-        records_lost |= !self.replay_records(&chunks, &places, order, &anchor, &remains, room);
+        records_lost |= !self.replay_records(&chunks, &places, order, &deleted_at);
         if records_lost {
             // What the lost records said cannot be known: older data may show. No write may build on that.
             self.log
@@ -674,38 +742,20 @@ impl Store {
             self.log.set_read_only("the medium lost a part of the map: reads of what lay there fail");
         }
     }
-    /// Volumes that exist once all notes are replayed. Whatever is recorded of others is not looked at: a note that got a new
-    /// place comes later than what it was about, so records and deletions of a volume that is gone come in any order, and its map
-    /// would take room that was given to others since.
-    fn volumes_that_remain(&self, order: &[(u64, usize, Entry)]) -> BTreeSet<u16> {
-        let volumes = self.maps.volumes.iter().enumerate();
-        let mut remains: BTreeSet<u16> =
-            volumes.filter(|(_, map)| map.exists).map(|(number, _)| number as u16).collect();
-        for (_, _, entry) in order {
-            let Entry::Note(words) = entry else { continue };
-            let volume = (words[0] >> 8) as u16;
-            match words[0] & 0xff {
-                NOTE_CREATE => remains.insert(volume),
-                NOTE_DELETE => remains.remove(&volume),
-                _ => continue,
-            };
-        }
-        remains
-    }
 
-    /// Replays records over the leaves. `false` if one asks for more map than the store can have, or for no volume: it is
-    /// passed over. `room` is how many entries maps may still grow by.
+    /// Replays records over the leaves of the volumes that there are. `false` if one cannot be a record.
     fn replay_records(
         &mut self,
         chunks: &[RecoveredChunk],
         places: &[LogAddress],
         order: Vec<(u64, usize, Entry)>,
-        anchor: &Anchor,
-        remains: &BTreeSet<u16>,
-        mut room: u64,
+        deleted_at: &BTreeMap<u16, u64>,
     ) -> bool {
         let mut sound = true;
-        for (_, index, entry) in order {
+        let is_over = |volume: u16, sequence: u64| {
+            deleted_at.get(&volume).is_some_and(|deleted_at| sequence < *deleted_at)
+        };
+        for (sequence, index, entry) in order {
             match entry {
                 Entry::Run(run) => {
                     if usize::from(chunks[index].head.stream) == STREAM_MAP {
@@ -717,65 +767,33 @@ impl Store {
                         self.maps.prefetch((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
                     }
                     for record in records {
-                        if (tag(record) >> 48) as u16 == LEAF_VOLUME {
+                        let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
+                        if volume == LEAF_VOLUME {
                             sound = false;
                             continue;
                         }
-                        let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
-                        if !remains.contains(&volume) {
+                        if is_over(volume, sequence + u64::from(record - run.first)) {
                             continue;
                         }
-                        let volume = self.maps.volume(volume);
-                        if iu >= volume.entries.len() as u64 {
-                            // Before the size of a volume is known, its map grows with its records.
-                            let more = iu + 1 - volume.entries.len() as u64;
-                            if more > room {
-                                sound = false;
-                                continue;
-                            }
-                            room -= more;
-                            volume.resize(iu + 1, 0);
-                        }
-                        volume.entries[iu as usize] = LogAddress(places[index].0 + 1 + record).into();
+                        let Some(volume) = self.maps.volumes.get_mut(usize::from(volume)) else { continue };
+                        // What lies beyond the end is of a volume that had the number before, and was larger.
+                        let Some(entry) = volume.entries.get_mut(iu as usize) else { continue };
+                        *entry = LogAddress(places[index].0 + 1 + record).into();
                         volume.mark_dirty(iu as usize);
                     }
                 }
                 Entry::Note(words) => {
-                    if (words[0] >> 8) >= u64::from(LEAF_VOLUME) {
-                        sound = false;
+                    let Some(volume) = map::volume_of_note(words) else { continue };
+                    if words[0] & 0xff != NOTE_DEALLOCATE || is_over(volume, sequence) {
                         continue;
                     }
-                    let volume = (words[0] >> 8) as u16;
-                    if !remains.contains(&volume) {
-                        continue;
-                    }
-                    let volume = self.maps.volume(volume);
-                    match words[0] & 0xff {
-                        NOTE_DEALLOCATE => {
-                            let len = volume.entries.len() as u64;
-                            let end = words[1].saturating_add(words[2]).min(len) as usize;
-                            let first = words[1].min(len) as usize;
-                            volume.entries[first..end].fill(StoredAddress::NONE);
-                            for leaf in first / LEAF_ENTRIES..end.div_ceil(LEAF_ENTRIES) {
-                                volume.mark_dirty(leaf * LEAF_ENTRIES);
-                            }
-                        }
-                        NOTE_CREATE => {
-                            let more = words[2].saturating_sub(volume.entries.len() as u64);
-                            if more > room {
-                                sound = false;
-                                continue;
-                            }
-                            room -= more;
-                            volume.exists = true;
-                            volume.resize(words[2].max(volume.entries.len() as u64), anchor.sequence);
-                            volume.size_ius = words[2];
-                        }
-                        NOTE_DELETE => {
-                            room += volume.entries.len() as u64;
-                            *volume = Default::default();
-                        }
-                        _ => {}
+                    let Some(volume) = self.maps.volumes.get_mut(usize::from(volume)) else { continue };
+                    let len = volume.entries.len() as u64;
+                    let end = words[1].saturating_add(words[2]).min(len) as usize;
+                    let first = words[1].min(len) as usize;
+                    volume.entries[first..end.max(first)].fill(StoredAddress::NONE);
+                    for leaf in first / LEAF_ENTRIES..end.div_ceil(LEAF_ENTRIES) {
+                        volume.mark_dirty(leaf * LEAF_ENTRIES);
                     }
                 }
             }
