@@ -53,6 +53,10 @@ pub struct Server {
     pub blocks_socket: Option<PathBuf>,
     /// Shards, one thread each.
     pub shards: u16,
+    /// Anonymous memory that the server may hold: maps of volumes and the like first, hosts' connections what is left. If absent,
+    /// hosts' connections hold 1 GiB at most, and the rest what it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<Size>,
     /// Pin shard threads to cores.
     pub pin_cores: bool,
     /// How long a shard polls after its last work before it sleeps, in microseconds.
@@ -67,6 +71,7 @@ impl Default for Server {
             socket: None,
             blocks_socket: None,
             shards: 1,
+            memory_limit: None,
             pin_cores: false,
             busy_poll_us: 50,
         }

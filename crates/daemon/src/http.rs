@@ -12,7 +12,12 @@ use diecut_api::object::{Home, Host, Namespace, Subsystem, Tenant, Volume, Vssd}
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_shard::control::{ControlRequest, ControlResponse};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixListener;
 
 /// The routes of [`diecut_api::route`], answered by the shards behind `port`. `listen` is told to whoever asks
 /// where hosts connect.
@@ -41,6 +46,35 @@ pub fn router(port: Arc<dyn ControlPort>, listen: String) -> Router {
         .with_state(server)
 }
 
+/// Answers whoever connects to the socket. Who does not send a whole head, or a whole body, in time is hung up on or refused, and
+/// takes nobody else's turn.
+pub async fn serve(listener: UnixListener, routes: Router) -> Infallible {
+    let service = TowerToHyperService::new(routes);
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!("an administrator's connection cannot be accepted: {error}; trying again");
+                tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
+                continue;
+            }
+        };
+        let mut connection = hyper::server::conn::http1::Builder::new();
+        connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+        let connection = connection.serve_connection(TokioIo::new(stream), service.clone());
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("an administrator's connection ended: {error}");
+            }
+        });
+    }
+}
+
+/// For a whole head, and for a whole body.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// When accepting failed.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 #[derive(Clone)]
 struct Server {
     port: Arc<dyn ControlPort>,
@@ -63,7 +97,12 @@ struct Body<T>(T);
 impl<T: serde::de::DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
     async fn from_request(request: Request, state: &S) -> Result<Body<T>, Refusal> {
-        match axum::Json::<T>::from_request(request, state).await {
+        let read = axum::Json::<T>::from_request(request, state);
+        let Ok(read) = tokio::time::timeout(PATIENCE, read).await else {
+            let text = format!("the object did not come within {} seconds", PATIENCE.as_secs());
+            return Err(Refusal(Problem::new(ProblemKind::Invalid, text)));
+        };
+        match read {
             Ok(axum::Json(value)) => Ok(Body(value)),
             Err(JsonRejection::MissingJsonContentType(_)) => {
                 Err(Refusal(Problem::new(ProblemKind::Invalid, "send the object as `application/json`")))

@@ -13,5 +13,6 @@ pub mod folder;
 pub mod http;
 pub mod log;
 pub mod null;
+mod resources;
 pub mod serve;
 pub mod socket;

@@ -1,5 +1,6 @@
 //! A server without a device: null namespaces, for measuring what the network path costs.
 
+use crate::resources;
 use crate::serve::{ServeError, check_shards};
 use diecut_reactor::{Reactor, ReactorConfig};
 use diecut_shard::drive::ShardIndex;
@@ -42,8 +43,10 @@ pub fn serve_null(
             NullShard::seated(config, &names, SIZE_LBAS, NullReads::SharedZeros, seat)
         }
     });
-    let reactor =
-        Reactor::start(&ReactorConfig { listen: vec![listen], ..ReactorConfig::default() }, make.collect())?;
+    let connections =
+        resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
+    let reactor_config = ReactorConfig { listen: vec![listen], connections, ..ReactorConfig::default() };
+    let reactor = Reactor::start(&reactor_config, make.collect())?;
     let listen = reactor.addresses()[0];
     let mut text = format!("listening  {listen}, NVMe over TCP, null namespaces: nothing is stored\n");
     for nqn in nqns {

@@ -5,7 +5,8 @@ use crate::apply::apply;
 use crate::control_port::{Answer, ControlPort, Gone};
 use crate::convert;
 use crate::folder::{DataFolder, Unfinished, looseness};
-use crate::http::router;
+use crate::http::{self, router};
+use crate::resources::{self, MemoryPlan};
 use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
 use diecut_api::setup::{Backing, Durability, Setup};
@@ -391,10 +392,14 @@ pub fn serve(
     };
     config.pool.wear.endurance_cycles = profile.cell.endurance_cycles.max(1);
     config.target.advertised = vec![setup.server.listen];
+    let memory = MemoryPlan::new(setup.server.memory_limit.map(|size| size.bytes()), shards);
+    config.target.memory_bytes = memory.at_start();
     // Signals are blocked in the shard's thread only if they are caught before it starts.
     let mut signals =
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
-    let reactor_config = ReactorConfig { listen: vec![setup.server.listen], blocks };
+    let connections =
+        resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
+    let reactor_config = ReactorConfig { listen: vec![setup.server.listen], blocks, connections };
     let reactor = match recording.zip(record_to) {
         None => {
             let make = divide(device, shards).into_iter().map(|(seat, part)| {
@@ -427,6 +432,11 @@ pub fn serve(
     let outcome = runtime.block_on(async {
         let status =
             settle(setup, serve_options, (is_new, &differences), &listen.to_string(), &*port).await?;
+        resources::trim();
+        let rest_bytes = resources::rest_bytes(&reactor.handle());
+        memory.check(rest_bytes).map_err(ServeError::Setup)?;
+        reactor.handle().set_memory(memory.beside(rest_bytes));
+        let looking = tokio::spawn(resources::look_after_memory(reactor.handle(), memory));
         // All of it is there now.
         image.keep();
         folder.keep();
@@ -450,7 +460,8 @@ pub fn serve(
                 tracing::error!(vssd = vssd.spec.name, reason, "the vSSD takes no writes");
             }
         }
-        announce(&announcement(&status, &listen.to_string(), &place, socket));
+        let memory = memory.describe(rest_bytes);
+        announce(&announcement(&status, &listen.to_string(), &place, &memory, socket));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
         std::thread::spawn(move || {
@@ -460,10 +471,11 @@ pub fn serve(
         });
         let routes = router(Arc::clone(&port), listen.to_string());
         tokio::select! {
-            result = async { axum::serve(listener, routes).await } => result?,
+            never = http::serve(listener, routes) => match never {},
             _ = stopped => {}
         }
         let stopping_at = Instant::now();
+        looking.abort();
         tracing::info!("stopping");
         if let Ok(ControlResponse::Refused(error)) = port.request(ControlRequest::Shutdown).await {
             tracing::warn!("not everything could be written down at the end: {error}");
@@ -475,7 +487,13 @@ pub fn serve(
     outcome
 }
 
-fn announcement(status: &diecut_shard::control::Status, listen: &str, place: &str, socket: &Path) -> String {
+fn announcement(
+    status: &diecut_shard::control::Status,
+    listen: &str,
+    place: &str,
+    memory: &str,
+    socket: &Path,
+) -> String {
     use std::fmt::Write;
     let mut text = String::new();
     let (address, port) = listen.rsplit_once(':').unwrap_or((listen, "4420"));
@@ -488,6 +506,7 @@ fn announcement(status: &diecut_shard::control::Status, listen: &str, place: &st
         let size = vssd.exported_bytes >> 20;
         let _ = writeln!(text, "vSSD       {}: {}, {size} MiB for volumes", vssd.spec.name, vssd.placement);
     }
+    let _ = writeln!(text, "memory     {memory}");
     let _ = writeln!(text, "listening  {listen}, NVMe over TCP");
     let _ = writeln!(text, "\nOn a Linux host, as root:\n\n    modprobe nvme-tcp");
     for subsystem in &status.subsystems {

@@ -22,6 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const FIRST_TOKEN: usize = usize::MAX / 2;
 /// Clients of one thread. Each has a socket, a doorbell and a data area.
 const CLIENTS_MAX: usize = 64;
+/// Of them, those of users other than root and the server's own: one such user, and all together. Whoever keeps the server can
+/// always attach.
+const CLIENTS_PER_USER_MAX: usize = 16;
+const CLIENTS_OF_USERS_MAX: usize = 48;
 /// Entries taken from one client in one round, and bytes of data with them; one entry always may be.
 const ENTRIES_PER_ROUND: usize = 16;
 const BYTES_PER_ROUND: usize = 256 << 10;
@@ -38,6 +42,7 @@ enum Stage {
 
 struct Client {
     socket: UnixStream,
+    uid: u32,
     session: BlockSession,
     stage: Stage,
     readable: bool,
@@ -102,6 +107,10 @@ impl BlockClients {
 
     /// Takes a client of the socket, or one of another thread.
     fn add(&mut self, registry: &Registry, mut client: Client) -> bool {
+        if let Some(why) = self.full_for(client.uid) {
+            tracing::warn!("an application of user {} is turned away: {why}", client.uid);
+            return false;
+        }
         let number = match self.clients.iter().position(Option::is_none) {
             Some(free) => free,
             None if self.clients.len() < CLIENTS_MAX => {
@@ -123,6 +132,18 @@ impl BlockClients {
         true
     }
 
+    /// Why no more applications of a user are taken, if so.
+    fn full_for(&self, uid: u32) -> Option<&'static str> {
+        if is_privileged(uid) {
+            return None;
+        }
+        let others = self.clients.iter().flatten().filter(|one| !is_privileged(one.uid));
+        if others.clone().filter(|one| one.uid == uid).count() >= CLIENTS_PER_USER_MAX {
+            return Some("it has as many as one user may have");
+        }
+        (others.count() >= CLIENTS_OF_USERS_MAX).then_some("users have as many as they may have together")
+    }
+
     /// Takes a client of another thread and tells the shard.
     pub fn adopt<D: Drive>(
         &mut self,
@@ -140,7 +161,8 @@ impl BlockClients {
             }
         };
         // Its last answers may have come when it was on its way.
-        let client = Client { socket, session, stage, readable: true, hello_by: Time::NEVER, answered: true };
+        let (uid, hello_by) = (uid_of(&socket), Time::NEVER);
+        let client = Client { socket, uid, session, stage, readable: true, hello_by, answered: true };
         if !self.add(registry, client) {
             return;
         }
@@ -236,10 +258,10 @@ impl BlockClients {
             Ok((socket, _)) => {
                 let session = BlockSession(next_session.fetch_add(1, Ordering::Relaxed));
                 let stage = Stage::Greets([0; HELLO_SIZE_BYTES], 0);
-                let hello_by = now + HELLO_PATIENCE;
+                let (uid, hello_by) = (uid_of(&socket), now + HELLO_PATIENCE);
                 self.add(
                     registry,
-                    Client { socket, session, stage, readable: true, hello_by, answered: false },
+                    Client { socket, uid, session, stage, readable: true, hello_by, answered: false },
                 );
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.accepting = false,
@@ -420,11 +442,19 @@ fn watch_doorbell(registry: &Registry, number: usize, doorbell: &OwnedFd) -> std
     registry.register(&mut SourceFd(&doorbell.as_raw_fd()), token, Interest::READABLE)
 }
 
+/// Whoever the kernel does not know is nobody.
+fn uid_of(socket: &UnixStream) -> u32 {
+    system::peer_uid(socket).unwrap_or(u32::MAX)
+}
+
+/// Root, and the user whose server this is.
+fn is_privileged(uid: u32) -> bool {
+    uid == 0 || uid == system::own_uid()
+}
+
 fn attach_event(socket: &UnixStream, session: BlockSession, hello: &Hello) -> Event {
-    let own = system::own_uid();
-    // Whoever the kernel does not know is nobody.
-    let uid = system::peer_uid(socket).unwrap_or(u32::MAX);
-    let is_privileged = uid == 0 || uid == own;
+    let uid = uid_of(socket);
+    let is_privileged = is_privileged(uid);
     Event::Blocks(BlockEvent::Attach { session, vssd: hello.vssd.clone(), uid, is_privileged })
 }
 
@@ -433,4 +463,36 @@ fn refuse(socket: &UnixStream, status: Status, message: String) {
         Welcome { status, shape: Shape::default(), entries: 0, slots: 0, slot_size_bytes: 0, message };
     // Whoever is gone does not need to know why.
     let _ = system::send_with(socket, &welcome.encode(), &[]);
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: users who fill the table with connections that say nothing lock neither each other nor root out. Method: silent clients of
+    /// one user, of several, then root's.
+    #[test]
+    fn users_cannot_take_all_places() {
+        let poll = mio::Poll::new().unwrap();
+        let mut clients = BlockClients::new(None);
+        let mut next = 0;
+        let mut peers = Vec::new();
+        let mut come = |clients: &mut BlockClients, uid| {
+            next += 1;
+            let (socket, peer) = UnixStream::pair().unwrap();
+            peers.push(peer);
+            let stage = Stage::Greets([0; HELLO_SIZE_BYTES], 0);
+            let (session, hello_by) = (BlockSession(next), Time::NEVER);
+            let client = Client { socket, uid, session, stage, readable: false, hello_by, answered: false };
+            clients.add(poll.registry(), client)
+        };
+        let stranger = |number: u32| system::own_uid() + 1000 + number;
+        let taken = |clients: &mut BlockClients,
+                     come: &mut dyn FnMut(&mut BlockClients, u32) -> bool,
+                     uid| { (0..CLIENTS_MAX).filter(|_| come(clients, uid)).count() };
+        assert_eq!(taken(&mut clients, &mut come, stranger(0)), CLIENTS_PER_USER_MAX);
+        let others: usize = (1..9).map(|number| taken(&mut clients, &mut come, stranger(number))).sum();
+        assert_eq!(others, CLIENTS_OF_USERS_MAX - CLIENTS_PER_USER_MAX);
+        assert_eq!(taken(&mut clients, &mut come, 0), CLIENTS_MAX - CLIENTS_OF_USERS_MAX);
+    }
 }

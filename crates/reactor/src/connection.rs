@@ -1,5 +1,6 @@
 //! One TCP connection of a shard's thread.
 
+use crate::doors::Place;
 use diecut_shard::drive::{ConnectionId, Drive, Event, Outbox};
 use diecut_units::{BufferPool, Time};
 use mio::net::TcpStream;
@@ -10,8 +11,6 @@ pub const BYTES_PER_TURN: usize = 256 << 10;
 /// Bytes after which a connection with output left waits for its next turn: about a round's worth of commands, so that
 /// a small answer of somebody else, or a command that just arrived, does not wait for a long one.
 const BYTES_WRITTEN_PER_TURN: usize = 256 << 10;
-/// Size of a receive buffer; commands with data in their capsule keep it until they are done.
-const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
 /// Receives after which a connection is no newcomer any more: coming up takes a host a dozen messages or two.
 const NEWCOMER_RECEIVES: u8 = 32;
 /// Slices given to one `writev`.
@@ -37,11 +36,14 @@ pub(crate) struct Connection {
     pub listed: bool,
     /// Receives so far, up to [`NEWCOMER_RECEIVES`].
     receives: u8,
+    /// Free when the stream is closed.
+    place: Place,
 }
 
 /// A connection on its way to another thread.
 pub(crate) struct Moving {
     stream: TcpStream,
+    place: Place,
     receives: u8,
 }
 
@@ -57,7 +59,7 @@ pub(crate) enum Turn {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, id: ConnectionId) -> Connection {
+    pub fn new(stream: TcpStream, id: ConnectionId, place: Place) -> Connection {
         Connection {
             stream,
             id,
@@ -70,17 +72,18 @@ impl Connection {
             lingering: false,
             listed: false,
             receives: 0,
+            place,
         }
     }
 
     /// Takes over a connection of another thread. A host at work there is at work here.
     pub fn adopted(moving: Moving, id: ConnectionId) -> Connection {
-        Connection { receives: moving.receives, ..Connection::new(moving.stream, id) }
+        Connection { receives: moving.receives, ..Connection::new(moving.stream, id, moving.place) }
     }
 
     /// What another thread goes on with; the stream is not watched here any more.
     pub fn into_moving(self) -> Moving {
-        Moving { stream: self.stream, receives: self.receives }
+        Moving { stream: self.stream, place: self.place, receives: self.receives }
     }
 
     /// Whether its host is only coming up. Newcomers take turns, so that a storm of them does not hold up hosts at work.
@@ -108,10 +111,12 @@ impl Connection {
                 let len_bytes = *read.as_ref().unwrap_or(&0);
                 (read, asked, Event::ReceivedInWindow { connection, len_bytes })
             } else {
-                let mut buffer = pool.take(RECEIVE_BUFFER_BYTES);
+                // Commands with data in their capsule may keep the buffer until they are done.
+                let asked = shard.receive_bytes();
+                let mut buffer = pool.take(asked);
                 let read = self.stream.read(&mut buffer);
                 buffer.truncate(*read.as_ref().unwrap_or(&0));
-                (read, RECEIVE_BUFFER_BYTES, Event::Received { connection, bytes: buffer.freeze() })
+                (read, asked, Event::Received { connection, bytes: buffer.freeze() })
             };
             match read {
                 Ok(0) => return Turn::Gone,
@@ -223,8 +228,10 @@ mod test {
     fn a_host_at_work_is_no_newcomer_on_another_thread() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let doors = std::sync::Arc::new(crate::doors::Doors::new(Default::default()));
         let moved = |receives| {
-            let connection = Connection { receives, ..Connection::new(connect(), ConnectionId(1)) };
+            let place = doors.enter(std::net::IpAddr::from([127, 0, 0, 1])).unwrap();
+            let connection = Connection { receives, ..Connection::new(connect(), ConnectionId(1), place) };
             Connection::adopted(connection.into_moving(), ConnectionId(1))
         };
         assert!(!moved(NEWCOMER_RECEIVES).is_newcomer());

@@ -2,6 +2,7 @@
 
 use crate::blocks::Moving;
 use crate::connection;
+use crate::doors::Place;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
@@ -20,7 +21,7 @@ pub type Respond = Box<dyn FnOnce(ControlResponse) + Send>;
 /// A message to a shard's thread.
 pub(crate) enum Message {
     /// A new connection.
-    Accepted(ConnectionId, TcpStream),
+    Accepted(ConnectionId, TcpStream, Place),
     /// A connection of another shard, with its state.
     Adopted(ConnectionId, connection::Moving, Box<MovedConnection>),
     /// What another shard says.

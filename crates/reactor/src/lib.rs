@@ -15,10 +15,12 @@
 
 mod blocks;
 mod connection;
+mod doors;
 mod inbox;
 mod reactor;
 mod worker;
 
 pub use connection::BYTES_PER_TURN;
+pub use doors::ConnectionLimits;
 pub use inbox::Respond;
-pub use reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
+pub use reactor::{MemoryUse, Reactor, ReactorConfig, ReactorError, ReactorHandle};

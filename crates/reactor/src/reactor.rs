@@ -1,5 +1,6 @@
 //! Starting and stopping the threads.
 
+use crate::doors::{ConnectionLimits, Doors};
 use crate::inbox::{Address, Message, Respond, queue};
 use crate::worker::{Common, WAKER, Worker};
 use diecut_shard::control::ControlRequest;
@@ -8,7 +9,7 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// What a reactor is told at its start.
@@ -19,6 +20,17 @@ pub struct ReactorConfig {
     /// Unix socket where applications attach to erase blocks, which does not block. Whoever may connect by its mode can ask; the
     /// shard says who may attach.
     pub blocks: Option<std::os::unix::net::UnixListener>,
+    /// Connections of hosts that may be open at once.
+    pub connections: ConnectionLimits,
+}
+
+/// Memory of the connections of all shards, as far as they told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// What connections take in fact, with free buffers, in bytes.
+    pub used_bytes: usize,
+    /// Bytes that were given up since the threads started.
+    pub given_up_bytes: u64,
 }
 
 /// Why a reactor cannot start.
@@ -98,6 +110,10 @@ impl Reactor {
             next_connection: AtomicU64::new(1),
             addresses: senders,
             system_calls: AtomicU64::new(0),
+            doors: Arc::new(Doors::new(config.connections)),
+            memory_bytes: AtomicUsize::new(0),
+            used_bytes: shards.iter().map(|_| AtomicUsize::new(0)).collect(),
+            given_up_bytes: AtomicU64::new(0),
         });
         let mut threads = Vec::new();
         for (number, ((make, poll), inbox)) in shards.into_iter().zip(polls).zip(receivers).enumerate() {
@@ -158,5 +174,16 @@ impl ReactorHandle {
     /// Gives a request to the first shard; `respond` is called on its thread. `false` if the threads are gone.
     pub fn request(&self, request: ControlRequest, respond: Respond) -> bool {
         self.common.addresses[0].send(Message::Control(Box::new(request), respond))
+    }
+
+    /// Sets the memory for the connections of each shard; they follow within a second of their next work.
+    pub fn set_memory(&self, memory_bytes: usize) {
+        self.common.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+    }
+
+    /// What connections take, a second late at most.
+    pub fn memory(&self) -> MemoryUse {
+        let used_bytes = self.common.used_bytes.iter().map(|one| one.load(Ordering::Relaxed)).sum();
+        MemoryUse { used_bytes, given_up_bytes: self.common.given_up_bytes.load(Ordering::Relaxed) }
     }
 }

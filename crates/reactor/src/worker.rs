@@ -2,6 +2,7 @@
 
 use crate::blocks::{self, BlockClients};
 use crate::connection::{Connection, Turn};
+use crate::doors::{Doors, Full};
 use crate::inbox::{Address, Message, Respond, Unsent};
 use diecut_shard::control::ControlToken;
 use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
@@ -11,7 +12,7 @@ use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,15 @@ const CLOSE_PATIENCE: Span = Span::from_secs(5);
 const RETRY_AFTER: Span = Span::from_millis(2);
 /// A deadline this near is waited for without sleeping: the kernel's timer counts milliseconds.
 const SPIN_BELOW: Span = Span::from_micros(1_500);
+/// How often memory that is not needed is given up, how often while there is more of it, and how many buffers at once: a
+/// round must stay short.
+const SHRINK_EVERY: Span = Span::from_secs(1);
+const SHRINK_AGAIN_AFTER: Span = Span::from_millis(2);
+const SHRINK_SLABS_MAX: u32 = 256;
+/// Looks after the last work: the first one only sees what the next one may give up.
+const SHRINK_LOOKS: u32 = 3;
+/// How often it is said that hosts are turned away.
+const TURNED_AWAY_SAID_EVERY: Span = Span::from_secs(10);
 /// Rounds without work before the thread sleeps: the next request of a busy host is usually on its way.
 const IDLE_ROUNDS: u32 = 32;
 
@@ -45,6 +55,12 @@ pub(crate) struct Common {
     pub addresses: Vec<Address>,
     /// Made by the threads on sockets and epoll.
     pub system_calls: AtomicU64,
+    pub doors: Arc<Doors>,
+    /// What each shard's connections may hold; 0: what they were told at the start.
+    pub memory_bytes: AtomicUsize,
+    /// What they take, by shard.
+    pub used_bytes: Vec<AtomicUsize>,
+    pub given_up_bytes: AtomicU64,
 }
 
 impl Common {
@@ -82,6 +98,13 @@ pub(crate) struct Worker<D: Drive> {
     actions: Vec<Action>,
     pool: BufferPool,
     blocks: BlockClients,
+    /// When memory is looked at next, and how many looks there are until there is work again, or one of them gives something up.
+    shrink_at: Time,
+    looks_left: u32,
+    memory_bytes: usize,
+    /// Hosts turned away since it was last said, and when it may be said again.
+    turned_away: u64,
+    say_turned_away_at: Time,
     stopping: bool,
 }
 
@@ -125,6 +148,11 @@ impl<D: Drive> Worker<D> {
             actions: Vec::new(),
             pool: BufferPool::new(),
             blocks,
+            shrink_at: Time::ZERO,
+            looks_left: 0,
+            memory_bytes: 0,
+            turned_away: 0,
+            say_turned_away_at: Time::ZERO,
             stopping: false,
         })
     }
@@ -205,6 +233,12 @@ impl<D: Drive> Worker<D> {
                 self.read_connections(now, true, &mut system_calls);
             }
             self.close_late(now);
+            if worked {
+                self.looks_left = SHRINK_LOOKS;
+            }
+            if self.looks_left > 0 && self.shrink_at <= now {
+                self.keep_memory(now);
+            }
             self.common.system_calls.fetch_add(system_calls, Ordering::Relaxed);
             idle_rounds = if worked { 0 } else { idle_rounds.saturating_add(1) };
         }
@@ -220,6 +254,7 @@ impl<D: Drive> Worker<D> {
             .deadline()
             .min(closing.unwrap_or(Time::NEVER))
             .min(self.accept_again_at)
+            .min(if self.looks_left > 0 { self.shrink_at } else { Time::NEVER })
             .min(self.blocks.deadline());
         if next == Time::NEVER {
             return None;
@@ -228,14 +263,49 @@ impl<D: Drive> Worker<D> {
         if left < SPIN_BELOW { Some(Duration::ZERO) } else { Some(Duration::from_nanos(left.0)) }
     }
 
+    /// Gives up what was not needed of late, and follows the memory that connections may hold.
+    fn keep_memory(&mut self, now: Time) {
+        let wanted = self.common.memory_bytes.load(Ordering::Relaxed);
+        if wanted != 0 && wanted != self.memory_bytes {
+            self.memory_bytes = wanted;
+            self.shard.set_memory(wanted);
+        }
+        let given_up = self.shard.shrink(SHRINK_SLABS_MAX) + self.pool.shrink(SHRINK_SLABS_MAX);
+        let used = self.shard.memory().used_bytes + self.pool.size_bytes();
+        self.common.used_bytes[usize::from(self.index.0)].store(used, Ordering::Relaxed);
+        self.common.given_up_bytes.fetch_add(given_up as u64, Ordering::Relaxed);
+        self.looks_left = if given_up > 0 { SHRINK_LOOKS } else { self.looks_left.saturating_sub(1) };
+        let is_much = given_up > 1 << 20;
+        self.shrink_at = now + if is_much { SHRINK_AGAIN_AFTER } else { SHRINK_EVERY };
+    }
+
+    /// A host is hung up on at once: there are too many connections.
+    fn turn_away(&mut self, peer: std::net::IpAddr, full: Full, now: Time) {
+        self.turned_away += 1;
+        if now < self.say_turned_away_at {
+            return;
+        }
+        self.say_turned_away_at = now + TURNED_AWAY_SAID_EVERY;
+        let turned_away = std::mem::take(&mut self.turned_away);
+        match full {
+            Full::All => tracing::warn!(
+                "as many connections are open as descriptors allow; {turned_away} turned away since this was last said, the last \
+                 from {peer}; a higher limit of open files (ulimit -n) lets more in"
+            ),
+            Full::Peer => tracing::warn!(
+                "{peer} has as many connections as one address may have; {turned_away} turned away since this was last said"
+            ),
+        }
+    }
+
     fn read_inbox(&mut self, now: Time) -> bool {
         let mut worked = false;
         for _ in 0..MESSAGES_PER_ROUND {
             let Ok(message) = self.inbox.try_recv() else { return worked };
             worked = true;
             match message {
-                Message::Accepted(id, stream) => {
-                    if self.add(Connection::new(stream, id)) {
+                Message::Accepted(id, stream, place) => {
+                    if self.add(Connection::new(stream, id, place)) {
                         self.shard.handle(Event::Accepted { connection: id }, now, &mut self.actions);
                     }
                 }
@@ -304,7 +374,14 @@ impl<D: Drive> Worker<D> {
                     break;
                 }
                 match self.listeners[listener].accept() {
-                    Ok((stream, _)) => {
+                    Ok((stream, peer)) => {
+                        let place = match self.common.doors.enter(peer.ip().to_canonical()) {
+                            Ok(place) => place,
+                            Err(full) => {
+                                self.turn_away(peer.ip(), full, now);
+                                continue;
+                            }
+                        };
                         // A small answer must not wait for more of it.
                         if let Err(error) = stream.set_nodelay(true) {
                             tracing::debug!("TCP_NODELAY: {error}");
@@ -312,7 +389,7 @@ impl<D: Drive> Worker<D> {
                         let id = ConnectionId(self.common.next_connection.fetch_add(1, Ordering::Relaxed));
                         let shard = self.next_shard;
                         self.next_shard = (shard + 1) % self.common.addresses.len();
-                        self.send(shard, Message::Accepted(id, stream));
+                        self.send(shard, Message::Accepted(id, stream, place));
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         drained = true;

@@ -6,7 +6,7 @@ use crate::start::Start;
 use crate::summary::Summary;
 use crate::writer::RecordingWriter;
 use diecut_shard::Shard;
-use diecut_shard::drive::{Action, ConnectionId, Drive, Event, Outbox};
+use diecut_shard::drive::{Action, ConnectionId, Drive, Event, MemoryFigures, Outbox};
 use diecut_shard::emulator::Device;
 use diecut_units::{Span, Time};
 use std::collections::BTreeMap;
@@ -197,5 +197,19 @@ impl<W: Write> Drive for Recorded<W> {
 
     fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
         self.shard.receive_window(connection)
+    }
+
+    // The memory for connections stays as it was at the start: a replay has the same.
+
+    fn receive_bytes(&self) -> usize {
+        self.shard.receive_bytes()
+    }
+
+    fn memory(&self) -> MemoryFigures {
+        self.shard.memory()
+    }
+
+    fn shrink(&mut self, slabs_max: u32) -> usize {
+        self.shard.shrink(slabs_max)
     }
 }

@@ -10,6 +10,8 @@ use diecut_units::{Buffer, Time};
 /// A byte stream between a host and the server, numbered by the driver, unique over all shards and never used
 /// again while the process lives.
 pub use diecut_target::ConnectionId;
+/// Memory of a shard's connections.
+pub use diecut_target::MemoryFigures;
 /// State of a connection on its way to another shard: agreed parameters, its Connect command or its queue, unread bytes,
 /// unsent output.
 pub use diecut_target::MovedConnection;
@@ -155,6 +157,25 @@ pub trait Drive {
 
     /// Where the next bytes of the stream may be received to without a copy, if there is such a place now.
     fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]>;
+
+    /// How many bytes of a stream should be received at once where there is no such place: fewer when memory is short.
+    fn receive_bytes(&self) -> usize {
+        64 << 10
+    }
+
+    /// Sets the memory for connections, in bytes.
+    fn set_memory(&mut self, _memory_bytes: usize) {}
+
+    /// Memory of connections.
+    fn memory(&self) -> MemoryFigures {
+        MemoryFigures::default()
+    }
+
+    /// Gives up free buffers that were not needed since the last call, `slabs_max` of each pool at most, and says how many bytes
+    /// that were. Called once a second or so.
+    fn shrink(&mut self, _slabs_max: u32) -> usize {
+        0
+    }
 }
 
 impl<M: Divide> Shard<M> {

@@ -91,6 +91,11 @@ impl<M: Media> Flash<M> {
         self.seat(vssd, store)
     }
 
+    /// Gives up free buffers of the stores that were not needed since the last call; see [`diecut_units::BufferPool::shrink`].
+    pub fn shrink(&mut self, slabs_max: u32) -> usize {
+        self.stores.iter_mut().flatten().map(|slot| slot.store.shrink(slabs_max)).sum()
+    }
+
     /// A store of this vSSD comes; it has none.
     fn make_room_for(&mut self, vssd: VssdId) {
         let number = vssd.0 as usize;

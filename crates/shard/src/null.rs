@@ -174,4 +174,20 @@ impl Drive for NullShard {
     fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
         self.target.receive_window(connection)
     }
+
+    fn receive_bytes(&self) -> usize {
+        self.target.receive_bytes()
+    }
+
+    fn set_memory(&mut self, memory_bytes: usize) {
+        self.target.set_memory(memory_bytes);
+    }
+
+    fn memory(&self) -> drive::MemoryFigures {
+        self.target.memory()
+    }
+
+    fn shrink(&mut self, slabs_max: u32) -> usize {
+        self.target.shrink(slabs_max)
+    }
 }

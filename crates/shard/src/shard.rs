@@ -479,6 +479,14 @@ impl<M: Divide> Shard<M> {
         !self.control.is_idle() || self.evenness.has_work()
     }
 
+    /// Checks that the budget of hosts' connections is what they hold.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check_budget(&self) {
+        self.target.check_budget();
+    }
+
     /// The pool, for checkers and reports.
     pub fn pool(&self) -> &Pool {
         &self.flash.pool
@@ -715,5 +723,21 @@ impl<M: Divide> Drive for Shard<M> {
 
     fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
         self.target.receive_window(connection)
+    }
+
+    fn receive_bytes(&self) -> usize {
+        self.target.receive_bytes()
+    }
+
+    fn set_memory(&mut self, memory_bytes: usize) {
+        self.target.set_memory(memory_bytes);
+    }
+
+    fn memory(&self) -> drive::MemoryFigures {
+        self.target.memory()
+    }
+
+    fn shrink(&mut self, slabs_max: u32) -> usize {
+        self.target.shrink(slabs_max) + self.flash.shrink(slabs_max)
     }
 }

@@ -25,10 +25,30 @@ pub struct TargetConfig {
     pub output_bytes_max: usize,
     /// Bytes of buffers that R2Ts of one connection may have open; further writes wait for their R2T.
     pub gather_bytes_max: usize,
+    /// Memory for connections: queues, buffers of commands, unsent answers, unread bytes. Each subsystem can count on its part of half
+    /// of it; see `budget.rs`. [`Target::set_memory`](crate::Target::set_memory) changes it.
+    pub memory_bytes: usize,
+    /// What of it each queue always has for itself: so many bytes of commands never wait for those of others.
+    pub queue_reserve_bytes: usize,
+    /// When memory is short, a host that takes none of its answers and sends none of the data asked for is hung up on after this.
+    pub stall_time: Span,
     /// From accepting a connection to its Connect; slower hosts are hung up on.
     pub connect_time: Span,
-    /// Controllers at once; further hosts are told that the controller is busy.
+    /// From Connect to CC.EN; controllers that are not enabled by then end.
+    pub enable_time: Span,
+    /// Controllers at once, without those of discovery; further hosts are told that the controller is busy. A subsystem that has few
+    /// always gets its next one: up to `associations_kept`, or its part of half of all.
     pub associations_max: usize,
+    /// See `associations_max`.
+    pub associations_kept: usize,
+    /// Controllers of one host in one subsystem.
+    pub associations_per_host_max: usize,
+    /// Discovery controllers at once.
+    pub discoveries_max: usize,
+    /// Discovery controllers of one host.
+    pub discoveries_per_host_max: usize,
+    /// A discovery controller whose host gave no keep-alive timeout ends after this silence: two minutes (Base 2.0 section 3.1.2.3).
+    pub discovery_keep_alive_ms: u32,
     /// Firmware revision, at most 8 ASCII characters.
     pub firmware: String,
 }
@@ -45,14 +65,28 @@ impl Default for TargetConfig {
             commands_per_round: 64,
             output_bytes_max: 8 << 20,
             gather_bytes_max: 8 << 20,
+            memory_bytes: 1 << 30,
+            queue_reserve_bytes: 64 << 10,
+            stall_time: Span::from_secs(30),
             connect_time: Span::from_secs(10),
+            enable_time: Span::from_secs(30),
             associations_max: 1024,
+            associations_kept: 16,
+            associations_per_host_max: 256,
+            discoveries_max: 256,
+            discoveries_per_host_max: 64,
+            discovery_keep_alive_ms: 120_000,
             firmware: "0.1".to_owned(),
         }
     }
 }
 
 impl TargetConfig {
+    /// The least [`TargetConfig::memory_bytes`] that a few hosts can work with.
+    pub fn memory_bytes_min(transfer_bytes_max: u32) -> usize {
+        16 * transfer_bytes_max as usize
+    }
+
     /// # Panics
     /// If a limit cannot be kept: the composer's bug.
     pub(crate) fn assert_sound(&self) {
@@ -63,6 +97,7 @@ impl TargetConfig {
         assert!(self.io_queues_max >= 1 && self.commands_per_round >= 1);
         assert!(self.gather_bytes_max >= self.transfer_bytes_max as usize);
         assert!(self.output_bytes_max >= self.transfer_bytes_max as usize);
+        assert!(self.memory_bytes >= TargetConfig::memory_bytes_min(self.transfer_bytes_max));
     }
 }
 

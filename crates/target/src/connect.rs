@@ -155,9 +155,30 @@ impl Target {
             self.park(connection, command, data);
             return Ok(None);
         }
-        if self.association_count >= self.config.associations_max {
-            return Err(Refusal(Status::CONNECT_CONTROLLER_BUSY, 0));
+        let busy = Refusal(Status::CONNECT_CONTROLLER_BUSY, 0);
+        if let Some(full) = self.table_full(connection.subsystem, &host) {
+            self.note_refusal(&host, full);
+            return Err(busy);
         }
+        let known = self.associations.iter().find(|(_, one)| {
+            one.subsystem == connection.subsystem && one.host == host && !one.is_discovery()
+        });
+        let host_account = match known.map(|(_, one)| one.host_account) {
+            Some(account) => {
+                self.budget.join_host(account);
+                account
+            }
+            None => self.budget.add_host(),
+        };
+        if !self.open_queue(connection, &queue, host_account) {
+            self.budget.leave_host(host_account);
+            self.note_refusal(&host, "its subsystem has no memory left for another controller");
+            return Err(busy);
+        }
+        let keep_alive_ms = match command.keep_alive_ms.get() {
+            0 if connection.subsystem.is_none() => self.config.discovery_keep_alive_ms,
+            ms => ms,
+        };
         let controller_id = self.free_controller_id(connection.subsystem);
         let association = Association {
             subsystem: connection.subsystem,
@@ -165,8 +186,10 @@ impl Target {
             host_id: data.host_id,
             controller_id,
             configuration: Configuration::default(),
-            keep_alive_ms: command.keep_alive_ms.get(),
+            host_account,
+            keep_alive_ms,
             last_traffic: now,
+            enable_by: now + self.config.enable_time,
             connections: vec![connection.index],
             dying: false,
             flushes: 0,
@@ -186,6 +209,45 @@ impl Target {
         connection.queue = Some(queue);
         connection.phase = Phase::Live;
         Ok(Some(controller_id))
+    }
+
+    /// Why there is no room for another controller, if so. Discovery has a table of its own; in the other each subsystem has a part
+    /// that is kept for it.
+    fn table_full(&self, subsystem: Option<u32>, host: &QualifiedName) -> Option<&'static str> {
+        let config = &self.config;
+        let own_host = |one: &Association| one.subsystem == subsystem && one.host == *host;
+        let of_host = self.associations.iter().filter(|(_, one)| own_host(one)).count();
+        let discoveries = self.associations.iter().filter(|(_, one)| one.is_discovery()).count();
+        if subsystem.is_none() {
+            if discoveries >= config.discoveries_max {
+                return Some("there are as many discovery controllers as may be");
+            }
+            return (of_host >= config.discoveries_per_host_max)
+                .then_some("the host has as many discovery controllers as it may have");
+        }
+        if of_host >= config.associations_per_host_max {
+            return Some("the host has as many controllers in this subsystem as it may have");
+        }
+        let mut counts = vec![0; self.subsystems.len()];
+        for (_, one) in self.associations.iter() {
+            if let Some(index) = one.subsystem {
+                counts[index as usize] += 1;
+            }
+        }
+        let here = |index: usize| self.subsystems[index].as_ref().is_some_and(|one| one.tenant.is_some());
+        let present = (0..counts.len()).filter(|&index| here(index));
+        let kept_each =
+            config.associations_kept.min(config.associations_max / 2 / present.clone().count().max(1));
+        let kept_each = if mutant!("target: places of subsystems not kept") { 0 } else { kept_each };
+        let others = present.filter(|&index| Some(index as u32) != subsystem);
+        let kept: usize = others.map(|index| kept_each.saturating_sub(counts[index])).sum();
+        (self.association_count - discoveries + kept >= config.associations_max)
+            .then_some("there are as many controllers as may be, but for those kept for other subsystems")
+    }
+
+    /// A refusal that an administrator would ask about.
+    fn note_refusal(&self, _host: &QualifiedName, _why: &str) {
+        mark!("target: host told that the controller is busy");
     }
 
     fn connect_io(
@@ -219,6 +281,11 @@ impl Target {
         });
         if queue.id > self.config.io_queues_max || taken {
             return Err(wrong_command(offset_of!(ConnectCommand, queue_id)));
+        }
+        let host_account = association.host_account;
+        if !self.open_queue(connection, &queue, host_account) {
+            self.note_refusal(host, "its subsystem has no memory left for another queue");
+            return Err(Refusal(Status::CONNECT_CONTROLLER_BUSY, 0));
         }
         let association = self.associations.get_mut(number).expect("just found");
         association.connections.push(connection.index);

@@ -1,3 +1,4 @@
+use crate::budget::{Account, Budget};
 use crate::event::{Action, ConnectionId};
 use crate::queue::{Queue, SlotIndex};
 use crate::relocation::MovedQueue;
@@ -102,6 +103,26 @@ pub(crate) struct Connection {
     pub(crate) stream_gone: bool,
     /// Its subsystem is about to change its shard: what it sends is kept and not looked at.
     pub(crate) frozen: bool,
+    pub(crate) account: Account,
+    /// What of it is for unsent headers.
+    pub(crate) scratch_held: usize,
+    /// It holds something for unread bytes.
+    pub(crate) has_unread: bool,
+    /// It waits for memory: in the target's list of those that do.
+    pub(crate) short: bool,
+    /// The header of a command whose data are next was read, and there is no room for these.
+    pub(crate) data_wait: bool,
+    /// Times it was read, and what it had consumed and been read when it was last looked at for a stall.
+    pub(crate) runs: u64,
+    pub(crate) seen: (u64, u64),
+}
+
+fn adjust(budget: &mut Budget, account: &mut Account, held: &mut usize, wanted: usize) {
+    match wanted > *held {
+        true => budget.force(account, wanted - *held),
+        false => budget.release(account, *held - wanted),
+    }
+    *held = wanted;
 }
 
 impl Connection {
@@ -128,6 +149,13 @@ impl Connection {
             ending: false,
             stream_gone: false,
             frozen: false,
+            account: Account::default(),
+            has_unread: false,
+            scratch_held: 0,
+            short: false,
+            data_wait: false,
+            runs: 0,
+            seen: (0, 0),
         }
     }
 
@@ -150,10 +178,39 @@ impl Connection {
         !self.ending && !self.frozen && !matches!(self.phase, Phase::Parked | Phase::Closing)
     }
 
-    /// Whether parsing could go on.
+    /// Whether parsing could go on, but for memory.
     #[inline]
     pub(crate) fn can_run(&self, output_bytes_max: usize) -> bool {
-        !self.backlog.is_empty() && self.is_open() && !self.is_output_full(output_bytes_max)
+        !self.backlog.is_empty()
+            && self.is_open()
+            && !self.data_wait
+            && !self.is_output_full(output_bytes_max)
+    }
+
+    /// Brings the account to what is held: what commands gave back, unread bytes, unsent headers. `pins` are receive buffers that
+    /// commands keep.
+    #[inline]
+    pub(crate) fn balance(&mut self, budget: &mut Budget, pins: &mut usize) {
+        let before = self.account.held_bytes();
+        if let Some(queue) = &mut self.queue
+            && queue.released_bytes > 0
+        {
+            budget.release(&mut self.account, std::mem::take(&mut queue.released_bytes));
+            *pins -= std::mem::take(&mut queue.released_pins);
+        }
+        let scratch = self.outbox.scratch_bytes();
+        if scratch != self.scratch_held {
+            adjust(budget, &mut self.account, &mut self.scratch_held, scratch);
+        }
+        if self.has_unread || !self.backlog.is_empty() {
+            let unread = self.backlog.iter().map(Buffer::slab_bytes).sum();
+            budget.hold_unread(&mut self.account, unread);
+            self.has_unread = unread > 0;
+        }
+        if self.short && self.account.held_bytes() < before {
+            // It may go on with what was its own.
+            budget.set_gave_back();
+        }
     }
 
     /// Tells the driver of output, once.
@@ -179,9 +236,9 @@ impl Connection {
         self.outbox.put_header(response.as_bytes(), self.digests);
     }
 
-    /// Answers with data and success.
+    /// Answers with data and success. The account holds `held_bytes` for the data.
     #[inline]
-    pub(crate) fn answer_with_data(&mut self, command_id: u16, data: Buffer) {
+    pub(crate) fn answer_with_data(&mut self, command_id: u16, data: Buffer, held_bytes: u32) {
         // Without flow control nobody needs SQHD, so the last data PDU can carry success (TCP 1.0 section 3.6.2.8).
         let with_success = self.queue.as_ref().is_some_and(|queue| !queue.flow_control);
         let flags = if with_success { flag::LAST | flag::SUCCESS } else { flag::LAST };
@@ -192,7 +249,7 @@ impl Connection {
             let padding = DataToHost::padding_bytes(self.digests, self.host_alignment);
             self.outbox.put_bytes(&[0; 128][..padding]);
         }
-        self.outbox.put_payload(data, self.digests);
+        self.outbox.put_payload(data, held_bytes, self.digests);
         if !with_success {
             self.answer(command_id, Status::SUCCESS, 0);
         }

@@ -15,10 +15,13 @@
 //!   in a namespace: late writes cannot land behind a new association's back.
 //! - What one connection may hold is bounded: commands by its queue size, bytes by [`TargetConfig`]. Beyond that its
 //!   stream is paused; nobody else waits.
+//! - What all connections hold together is bounded, too, and asked for before it is allocated (`budget`): a read or a transfer
+//!   for which there is no room waits, and each subsystem has a part that is kept for it.
 //! - Bytes from outside never panic; a broken promise of the driver does.
 //!
 //! It does not know: media, vSSDs, volumes, tenants' names, time of day.
 
+mod budget;
 mod config;
 mod connect;
 mod connection;
@@ -40,6 +43,6 @@ pub use config::{Health, Home, NamespaceConfig, SubsystemConfig, TargetConfig};
 pub use connection::MovedConnection;
 pub use event::{Action, ConnectionId, Event};
 pub use relocation::SubsystemFigures;
-pub use target::{AssociationStatus, Target};
+pub use target::{AssociationStatus, MemoryFigures, Target};
 pub use tcp::Outbox;
 pub use watch::{CommandOutline, OperationOutline};

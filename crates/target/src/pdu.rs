@@ -1,10 +1,11 @@
 //! What a PDU does: the way from a received header to a command in a namespace.
 
+use crate::budget::{Account, Budget};
 use crate::connection::{Connection, Current, Phase};
 use crate::controller::{Answer, EVENT_REQUESTS_MAX, Surroundings, Turn};
 use crate::event::Action;
 use crate::io::{self, Plan};
-use crate::queue::{SlotIndex, SlotState, TakeError};
+use crate::queue::{Slot, SlotIndex, SlotState, TakeError};
 use crate::target::Target;
 use crate::tcp::{Destination, Step};
 use crate::token::{command_token, shutdown_token};
@@ -19,7 +20,7 @@ use diecut_nvme::tcp::{
     PduError, ReadyToTransfer, pdu_type,
 };
 use diecut_nvme::{SglKind, Status, SubmissionEntry};
-use diecut_units::{Buffer, BufferMut, Time, mark, mutant};
+use diecut_units::{Buffer, BufferMut, BufferPool, Time, mark, mutant};
 use zerocopy::IntoBytes;
 
 impl Target {
@@ -32,12 +33,17 @@ impl Target {
             association.last_traffic = now;
         }
         let mut budget = self.config.commands_per_round;
+        if !connection.backlog.is_empty() && !self.budget.may_go_on(&connection.account) {
+            budget = 0;
+            self.wait_for_room(&mut connection);
+        }
         let data_length_max =
             self.config.h2c_data_bytes_max.max(self.config.in_capsule_bytes).max(ADMIN_IN_CAPSULE_BYTES);
         while budget > 0 && connection.can_run(self.config.output_bytes_max) {
             let bytes = connection.backlog.front().expect("it can run").clone();
             while budget > 0
                 && connection.is_open()
+                && !connection.data_wait
                 && !connection.is_output_full(self.config.output_bytes_max)
             {
                 let digests = connection.digests;
@@ -198,17 +204,49 @@ impl Target {
         slot.data_bytes = plan.from_host_bytes.max(plan.to_host_bytes);
         if plan.from_host_bytes == 0 {
             connection.receiver.finish_header();
-            self.execute(connection, slot_index, None, now, actions);
+            if plan.to_host_bytes == 0 || charge_slot(&mut self.budget, &mut connection.account, slot) {
+                self.execute(connection, slot_index, None, now, actions);
+            } else {
+                slot.state = SlotState::WaitingForSpace;
+                queue.waiting_reads.push_back(slot_index);
+                self.wait_for_room(connection);
+            }
         } else if frame.data_length > 0 {
             connection.current = Current::Command(slot_index);
-            connection.receiver.take_data(Destination::Anywhere);
+            if charge_slot(&mut self.budget, &mut connection.account, slot) {
+                connection.receiver.take_data(Destination::Anywhere);
+            } else {
+                // Its data are next in the stream, so the stream waits.
+                connection.data_wait = true;
+                self.wait_for_room(connection);
+            }
         } else {
             slot.state = SlotState::WaitingForSpace;
             queue.waiting_for_space.push_back(slot_index);
             connection.receiver.finish_header();
-            self.grant_space(connection);
+            self.grant_space(connection, now, actions);
         }
         Ok(())
+    }
+
+    /// Another try of a connection that waited for memory.
+    pub(crate) fn go_on(&mut self, connection: &mut Connection, now: Time, actions: &mut Vec<Action>) {
+        if connection.data_wait {
+            let Current::Command(slot_index) = connection.current else {
+                unreachable!("the data of a command wait")
+            };
+            let queue = connection.queue.as_mut().expect("it has commands");
+            let slot = &mut queue.slots[usize::from(slot_index)];
+            if !charge_slot(&mut self.budget, &mut connection.account, slot) {
+                return self.wait_for_room(connection);
+            }
+            connection.data_wait = false;
+            connection.receiver.take_data(Destination::Anywhere);
+        }
+        self.grant_space(connection, now, actions);
+        if !connection.backlog.is_empty() && !self.budget.may_go_on(&connection.account) {
+            self.wait_for_room(connection);
+        }
     }
 
     /// Checks a command before its data move.
@@ -247,8 +285,19 @@ impl Target {
         }
     }
 
-    /// Sends R2Ts while there is space for what they ask.
-    pub(crate) fn grant_space(&mut self, connection: &mut Connection) {
+    /// Executes reads that waited for memory, and sends R2Ts while there is space for what they ask.
+    pub(crate) fn grant_space(&mut self, connection: &mut Connection, now: Time, actions: &mut Vec<Action>) {
+        while let Some(queue) = &mut connection.queue
+            && let Some(&slot_index) = queue.waiting_reads.front()
+        {
+            let slot = &mut queue.slots[usize::from(slot_index)];
+            if !charge_slot(&mut self.budget, &mut connection.account, slot) {
+                self.wait_for_room(connection);
+                break;
+            }
+            queue.waiting_reads.pop_front();
+            self.execute(connection, slot_index, None, now, actions);
+        }
         let queue = connection.queue.as_mut().expect("it has commands");
         while let Some(&slot_index) = queue.waiting_for_space.front() {
             let slot = &mut queue.slots[usize::from(slot_index)];
@@ -256,6 +305,9 @@ impl Target {
             if queue.gather_bytes + needed > self.config.gather_bytes_max {
                 mark!("target: write waits for buffer space");
                 return;
+            }
+            if !charge_slot(&mut self.budget, &mut connection.account, slot) {
+                return self.wait_for_room(connection);
             }
             queue.waiting_for_space.pop_front();
             queue.gather_bytes += needed;
@@ -318,7 +370,14 @@ impl Target {
     ) -> Result<(), PduError> {
         let current = std::mem::replace(&mut connection.current, Current::Nothing);
         match (step, current) {
-            (Step::Data(data, true), Current::Command(slot)) => {
+            (Step::Data(mut data, true), Current::Command(slot)) => {
+                let queue = connection.queue.as_mut().expect("live connections have a queue");
+                if queue.id > 0 && data.slab_bytes() > BufferPool::slab_bytes(data.len()) {
+                    match self.may_pin() {
+                        true => queue.slots[usize::from(slot)].pins = true,
+                        false => data = self.pool.copy_of(&data).freeze(),
+                    }
+                }
                 self.execute(connection, slot, Some(data), now, actions);
             }
             (Step::Data(_, false), Current::Command(slot)) => self.digest_failed(connection, slot),
@@ -381,7 +440,7 @@ impl Target {
         } else if slot.digest_failed {
             drop(buffer);
             self.digest_failed(connection, slot_index);
-            self.grant_space(connection);
+            self.grant_space(connection, now, actions);
         } else {
             self.execute(connection, slot_index, Some(buffer.freeze()), now, actions);
         }
@@ -488,7 +547,11 @@ impl Target {
             self.execute_controller(number, entry, data.as_deref(), now)
         };
         let queue = connection.queue.as_mut().expect("the admin queue");
-        let room = queue.slots[usize::from(slot_index)].data_bytes as usize;
+        let slot = &mut queue.slots[usize::from(slot_index)];
+        let room = slot.data_bytes as usize;
+        let is_page = matches!(&answer, Answer::Data(page) if !page.is_empty() && room > 0);
+        // What was asked for with the command is held until the answer is sent.
+        let held_bytes = if is_page { std::mem::take(&mut slot.account_held) } else { 0 };
         queue.release(slot_index);
         match answer {
             Answer::Result(result) => connection.answer(command_id, Status::SUCCESS, result),
@@ -497,7 +560,7 @@ impl Target {
                 if page.is_empty() {
                     connection.answer(command_id, Status::SUCCESS, 0);
                 } else {
-                    connection.answer_with_data(command_id, self.pool.copy_of(&page).freeze());
+                    connection.answer_with_data(command_id, self.pool.copy_of(&page).freeze(), held_bytes);
                 }
             }
             Answer::Fail(status) => {
@@ -641,6 +704,7 @@ impl Target {
             }
             if !mutant!("target: aborted command goes on") {
                 queue.waiting_for_space.retain(|&waiting| waiting != slot);
+                queue.waiting_reads.retain(|&waiting| waiting != slot);
                 queue.release(slot);
             }
             mark!("target: command aborted");
@@ -650,6 +714,17 @@ impl Target {
         }
         not_aborted
     }
+}
+
+/// Takes memory for the data of a command from its connection's account, if there is room.
+#[inline]
+fn charge_slot(budget: &mut Budget, account: &mut Account, slot: &mut Slot) -> bool {
+    let bytes = BufferPool::slab_bytes(slot.data_bytes as usize);
+    let has_room = budget.charge(account, bytes);
+    if has_room {
+        slot.account_held = bytes as u32;
+    }
+    has_room
 }
 
 /// Answers a command that is not taken; in-capsule data are skipped first.

@@ -11,7 +11,7 @@ pub(crate) enum SlotState {
     Free,
     /// Its data come in the capsule.
     Receiving,
-    /// It waits for buffer space before its R2T.
+    /// It waits for memory: before its R2T, or before it is executed if its data go to the host.
     WaitingForSpace,
     /// R2T sent: data of `asked_end` bytes in all were asked for.
     Transferring,
@@ -36,6 +36,10 @@ pub(crate) struct Slot {
     /// What it holds of the queue's `gather_bytes` and `read_bytes`.
     pub(crate) gather_held: u32,
     pub(crate) read_held: u32,
+    /// What its connection's account holds for it.
+    pub(crate) account_held: u32,
+    /// Its data keep a whole receive buffer.
+    pub(crate) pins: bool,
     /// A data digest was wrong; the command fails when its data are over.
     pub(crate) digest_failed: bool,
 }
@@ -52,9 +56,14 @@ pub(crate) struct Queue {
     /// One bit per command id: hosts may choose any 16 bits.
     taken_ids: Box<[u64; 1024]>,
     pub(crate) waiting_for_space: VecDeque<SlotIndex>,
+    /// Commands whose data go to the host, before they are executed.
+    pub(crate) waiting_reads: VecDeque<SlotIndex>,
     pub(crate) gather_bytes: usize,
     pub(crate) submitted: u32,
     pub(crate) read_bytes: usize,
+    /// What commands that are over held of the account, and how many receive buffers, to be given back.
+    pub(crate) released_bytes: usize,
+    pub(crate) released_pins: usize,
 }
 
 /// Why a command cannot be taken.
@@ -79,6 +88,8 @@ impl Queue {
                 asked_end: 0,
                 gather_held: 0,
                 read_held: 0,
+                account_held: 0,
+                pins: false,
                 digest_failed: false,
             })
             .collect();
@@ -91,10 +102,27 @@ impl Queue {
             free: (0..entries).rev().collect(),
             taken_ids: Box::new([0; 1024]),
             waiting_for_space: VecDeque::new(),
+            waiting_reads: VecDeque::new(),
             gather_bytes: 0,
             submitted: 0,
             read_bytes: 0,
+            released_bytes: 0,
+            released_pins: 0,
         }
+    }
+
+    /// Memory that a queue of so many entries takes.
+    pub(crate) fn size_bytes(entries: u16) -> usize {
+        size_of::<[u64; 1024]>()
+            + usize::from(entries) * (size_of::<Slot>() + 2 * size_of::<SlotIndex>())
+            + size_of::<Queue>()
+    }
+
+    /// What commands under way hold of the account, and of receive buffers.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let bytes: usize = self.slots.iter().map(|slot| slot.account_held as usize).sum();
+        let pins = self.slots.iter().filter(|slot| slot.pins).count();
+        (bytes + self.released_bytes, pins + self.released_pins)
     }
 
     #[inline]
@@ -126,6 +154,8 @@ impl Queue {
         slot.gathered = None;
         self.gather_bytes -= std::mem::take(&mut slot.gather_held) as usize;
         self.read_bytes -= std::mem::take(&mut slot.read_held) as usize;
+        self.released_bytes += std::mem::take(&mut slot.account_held) as usize;
+        self.released_pins += usize::from(std::mem::take(&mut slot.pins));
         let id = slot.entry.command_id.get();
         self.taken_ids[usize::from(id / 64)] &= !(1 << (id % 64));
         self.free.push(index);

@@ -39,6 +39,8 @@ pub(crate) struct MovedQueue {
     queue: Queue,
     receiver: Receiver,
     current: Current,
+    /// The data of the command it is at wait for memory.
+    data_wait: bool,
     /// With the admin queue.
     association: Option<Association>,
 }
@@ -105,6 +107,7 @@ impl Target {
             subsystem.passage = Passage::Arrives;
             (subsystem.health, subsystem.traffic) = (health, traffic);
         }
+        self.seat_tenant(index);
         self.sweep(now, actions);
     }
 
@@ -131,6 +134,8 @@ impl Target {
         for &number in &connections {
             self.connections.get_mut(number).expect("of an association").frozen = false;
         }
+        // What waited for memory there may find some here.
+        self.budget.set_gave_back();
         for number in connections {
             if self.connections.get(number).is_some() {
                 self.run(number, now, actions);
@@ -153,12 +158,15 @@ impl Target {
         for number in own {
             let mut association = self.associations.remove(number);
             self.association_count -= 1;
+            let host_account = association.host_account;
             let controller_id = association.controller_id;
             let connections = std::mem::take(&mut association.connections);
             let mut association = Some(association);
             for number in connections {
                 let mut connection = self.connections.remove(number);
                 self.by_id.remove(&connection.id);
+                connection.balance(&mut self.budget, &mut self.pins);
+                self.budget.close(std::mem::take(&mut connection.account));
                 let queue = connection.queue.take().expect("of an association");
                 let is_admin = queue.id == 0;
                 let moved = MovedQueue {
@@ -167,6 +175,7 @@ impl Target {
                     queue,
                     receiver: std::mem::replace(&mut connection.receiver, Receiver::new()),
                     current: std::mem::replace(&mut connection.current, Current::Nothing),
+                    data_wait: connection.data_wait,
                     association: if is_admin { association.take() } else { None },
                 };
                 mark!("target: connection at work handed over");
@@ -180,6 +189,7 @@ impl Target {
                 }
                 actions.push(Action::HandOver(connection.id, to, Box::new(moved)));
             }
+            self.budget.leave_host(host_account);
             assert!(association.is_none(), "a controller that does not end has its admin queue");
         }
         self.place(config, None, now, actions);
@@ -192,7 +202,7 @@ impl Target {
         moved: MovedQueue,
         actions: &mut Vec<Action>,
     ) {
-        let MovedQueue { subsystem, controller_id, queue, receiver, current, association } = moved;
+        let MovedQueue { subsystem, controller_id, queue, receiver, current, data_wait, association } = moved;
         let config = |index: u32| &self.subsystem(index).config;
         // It may have been removed since.
         let home = self.by_nqn.get(&subsystem).copied().filter(|&index| config(index).home == Home::Here);
@@ -203,8 +213,10 @@ impl Target {
             (None, _) => None,
             (Some(index), Some(association)) => {
                 is_allowed(config(index), &association.host).then(|| {
+                    let host_account = self.budget.add_host();
+                    let connections = Vec::new();
                     let association =
-                        Association { subsystem: Some(index), connections: Vec::new(), ..association };
+                        Association { subsystem: Some(index), host_account, connections, ..association };
                     // Ids go round: one that was just freed is not used at once.
                     self.last_controller_id = self.last_controller_id.max(association.controller_id);
                     self.association_count += 1;
@@ -221,13 +233,19 @@ impl Target {
         };
         connection.association = number;
         connection.frozen = home.is_some();
+        connection.data_wait = data_wait;
+        if let Some(number) = number {
+            let host_account = self.associations.get(number).expect("just found").host_account;
+            self.reopen_queue(&mut connection, host_account);
+        }
         let index = self.add_connection(connection);
         let Some(number) = number else {
             mark!("target: connection arrived without its controller");
             return self.close_connection(index, actions);
         };
         self.associations.get_mut(number).expect("just found").connections.push(index);
-        let connection = self.connections.lend(index);
+        let mut connection = self.connections.lend(index);
+        self.wait_for_room(&mut connection);
         self.settle(index, connection, actions);
     }
 }

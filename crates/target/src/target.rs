@@ -1,8 +1,9 @@
+use crate::budget::{Account, Budget, NEWCOMERS};
 use crate::config::{Health, Home, SubsystemConfig, TargetConfig};
 use crate::connection::{Arriving, Connection, Current, MovedConnection, Phase};
 use crate::controller::{Association, Traffic};
 use crate::event::{Action, ConnectionId, Event};
-use crate::queue::SlotState;
+use crate::queue::{Queue, SlotState};
 use crate::slab::Slab;
 use crate::status::status_of;
 use crate::tcp::Outbox;
@@ -21,6 +22,8 @@ pub(crate) struct Subsystem {
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
     pub(crate) passage: Passage,
+    /// Its account's tenant, where it lives here.
+    pub(crate) tenant: Option<u32>,
 }
 
 /// Where a subsystem is on its way from one shard to another.
@@ -48,6 +51,37 @@ pub struct AssociationStatus {
     pub io_queues: u16,
 }
 
+/// A receive buffer that a command may keep for its data; a copy of the data is smaller and costs more.
+const PIN_BYTES: usize = 64 << 10;
+/// Memory of a connection that is no queue yet: what it says, what it is answered, and its Connect.
+const NEWCOMER_BYTES: usize = 8 << 10;
+/// Memory of a queue besides its slots, and of a controller besides its queues.
+const QUEUE_BYTES: usize = 16 << 10;
+const CONTROLLER_BYTES: usize = 16 << 10;
+/// Connections that wait for memory looked at in one round.
+const SHORT_TURNS_PER_ROUND: usize = 32;
+/// What a driver should receive at once when memory is plenty, and when it is not.
+const RECEIVE_BYTES: usize = 64 << 10;
+const RECEIVE_SHORT_BYTES: usize = 8 << 10;
+
+/// Of the memory of connections, the part that accounts share out; the rest is for receive buffers that commands keep.
+fn budget_of(memory_bytes: usize) -> usize {
+    memory_bytes / 8 * 7
+}
+
+/// Memory of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFigures {
+    /// What they may hold, in bytes.
+    pub limit_bytes: usize,
+    /// What they hold, with their reserves, in bytes.
+    pub held_bytes: usize,
+    /// What there is of it in fact: queues and other state of connections, and buffers in use and free, in bytes.
+    pub used_bytes: usize,
+    /// Connections that wait for memory.
+    pub waiting: usize,
+}
+
 /// The target of one shard. See the crate's documentation.
 pub struct Target {
     pub(crate) config: TargetConfig,
@@ -68,6 +102,16 @@ pub struct Target {
     pub(crate) closing: Vec<u32>,
     /// Connections that got output while another one was handled.
     pub(crate) told_later: Vec<u32>,
+    /// What connections may hold.
+    pub(crate) budget: Budget,
+    /// Receive buffers that commands keep.
+    pub(crate) pins: usize,
+    /// Connections that wait for memory, in the order of their turns.
+    pub(crate) short: VecDeque<u32>,
+    /// How many of them have another try before something is given back again.
+    tries_left: usize,
+    /// When those that hold much and do nothing are looked for.
+    stall_at: Time,
     /// GENCTR of the discovery log page.
     pub(crate) generation: u64,
     pub(crate) last_controller_id: u16,
@@ -86,7 +130,14 @@ impl Target {
     /// If a limit of `config` cannot be kept.
     pub fn new(config: TargetConfig) -> Target {
         config.assert_sound();
+        let mut pool = BufferPool::new();
+        pool.set_limit(config.memory_bytes);
         Target {
+            budget: Budget::new(budget_of(config.memory_bytes)),
+            pins: 0,
+            short: VecDeque::new(),
+            tries_left: 0,
+            stall_at: Time::NEVER,
             config,
             subsystems: Vec::new(),
             by_nqn: BTreeMap::new(),
@@ -94,7 +145,7 @@ impl Target {
             association_count: 0,
             connections: Slab::new(),
             by_id: BTreeMap::new(),
-            pool: BufferPool::new(),
+            pool,
             runnable: VecDeque::new(),
             parked: Vec::new(),
             doomed: Vec::new(),
@@ -117,7 +168,15 @@ impl Target {
         match event {
             Event::Accepted(id) => {
                 let connection = Connection::new(id, now + self.config.connect_time);
-                self.add_connection(connection);
+                match self.budget.open(NEWCOMERS, None, NEWCOMER_BYTES, 0, 0) {
+                    Some(account) => {
+                        self.add_connection(Connection { account, ..connection });
+                    }
+                    None => {
+                        mark!("target: no memory for another connection");
+                        actions.push(Action::Close(id));
+                    }
+                }
             }
             Event::Adopted(id, moved) => self.adopt(id, *moved, now, actions),
             Event::Received(id, bytes) => {
@@ -146,6 +205,7 @@ impl Target {
             }
             Event::Completed(completion) => self.complete(completion, now, actions),
             Event::Round => {
+                self.relieve(now, actions);
                 for _ in 0..self.runnable.len() {
                     let Some(index) = self.runnable.pop_front() else { break };
                     if let Some(connection) = self.connections.get_mut(index) {
@@ -162,6 +222,123 @@ impl Target {
     /// Whether an [`Event::Round`] would do something.
     pub fn has_work(&self) -> bool {
         !self.runnable.is_empty()
+            || self.tries_left > 0
+            || (!self.short.is_empty() && self.budget.has_given_back())
+    }
+
+    /// Sets the memory for connections. What they hold beyond it stays until it is done with.
+    ///
+    /// # Panics
+    /// If it is less than [`TargetConfig::memory_bytes_min`].
+    pub fn set_memory(&mut self, memory_bytes: usize) {
+        assert!(memory_bytes >= TargetConfig::memory_bytes_min(self.config.transfer_bytes_max));
+        self.config.memory_bytes = memory_bytes;
+        self.budget.set_limit(budget_of(memory_bytes));
+        self.pool.set_limit(memory_bytes);
+    }
+
+    /// Memory for connections, and what of it they hold, in bytes.
+    pub fn memory(&self) -> MemoryFigures {
+        MemoryFigures {
+            limit_bytes: self.config.memory_bytes,
+            held_bytes: self.budget.held_bytes() + self.pins * PIN_BYTES,
+            used_bytes: self.pool.size_bytes() + self.budget.own_bytes(),
+            waiting: self.short.len(),
+        }
+    }
+
+    /// Checks that the budget is what connections take, and their accounts what they hold. For checkers.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check_budget(&self) {
+        let (mut taken, mut pins) = (0, 0);
+        for (_, one) in self.connections.iter() {
+            let (commands, pinned) = one.queue.as_ref().map_or((0, 0), Queue::held);
+            let held = commands + one.outbox.payload_held_bytes() + one.scratch_held;
+            assert_eq!(held, one.account.held_bytes(), "held by {:?}, and its account", one.id);
+            taken += one.account.taken_bytes();
+            pins += pinned;
+        }
+        assert_eq!(
+            (taken, pins),
+            (self.budget.held_bytes(), self.pins),
+            "taken by connections, and the budget"
+        );
+    }
+
+    /// Gives memory back that was not needed since the last call, and says how many bytes that were. For drivers, once in a while.
+    pub fn shrink(&mut self, slabs_max: u32) -> usize {
+        self.pool.shrink(slabs_max)
+    }
+
+    /// How many bytes of a stream a driver should receive at once.
+    #[inline]
+    pub fn receive_bytes(&self) -> usize {
+        if self.budget.is_short() { RECEIVE_SHORT_BYTES } else { RECEIVE_BYTES }
+    }
+
+    /// Whether a command may keep the buffer that its data were received in; it counts as kept then.
+    #[inline]
+    pub(crate) fn may_pin(&mut self) -> bool {
+        let may = (self.pins + 1) * PIN_BYTES <= self.config.memory_bytes / 8;
+        self.pins += usize::from(may);
+        may
+    }
+
+    /// Puts a connection among those that wait for memory.
+    pub(crate) fn wait_for_room(&mut self, connection: &mut Connection) {
+        if !std::mem::replace(&mut connection.short, true) {
+            mark!("target: connection waits for memory");
+            self.short.push_back(connection.index);
+            if self.stall_at == Time::NEVER {
+                self.stall_at = self.now + self.config.stall_time;
+                self.tick_by(self.stall_at);
+            }
+        }
+    }
+
+    /// Memory was given back: those that wait for some have another try, each in its turn.
+    fn relieve(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if self.budget.take_gave_back() {
+            self.tries_left = self.short.len();
+        }
+        let turns = self.tries_left.min(SHORT_TURNS_PER_ROUND);
+        self.tries_left -= turns;
+        for _ in 0..turns {
+            let index = self.short.pop_front().expect("counted");
+            // Its place may be somebody else's by now, who waits for nothing.
+            let waits = self.connections.get_mut(index).is_some_and(|one| std::mem::take(&mut one.short));
+            if !waits {
+                continue;
+            }
+            let mut connection = self.connections.lend(index);
+            if connection.frozen {
+                connection.short = true;
+                self.short.push_back(index);
+            } else if connection.phase == Phase::Live && connection.is_open() {
+                self.go_on(&mut connection, now, actions);
+            }
+            self.settle(index, connection, actions);
+        }
+        if self.short.is_empty() {
+            self.stall_at = Time::NEVER;
+        }
+    }
+
+    /// While others wait for memory: connections that hold some, and did nothing with it since this was last called.
+    fn stalled(&mut self) -> Vec<u32> {
+        let mut stalled = Vec::new();
+        for (index, one) in self.connections.iter_mut() {
+            let asked = one.queue.as_ref().is_some_and(|queue| queue.gather_bytes > 0);
+            let deaf = !one.outbox.is_empty() && one.seen.0 == one.outbox.consumed_bytes();
+            let mute = (asked || !one.receiver.is_between_pdus()) && one.seen.1 == one.runs && !one.data_wait;
+            one.seen = (one.outbox.consumed_bytes(), one.runs);
+            if one.phase == Phase::Live && !one.frozen && !one.account.is_within_reserve() && (deaf || mute) {
+                stalled.push(index);
+            }
+        }
+        stalled
     }
 
     /// The source of a connection's commands.
@@ -181,7 +358,15 @@ impl Target {
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, actions: &mut Vec<Action>) {
         let Some(&index) = self.by_id.get(&id) else { return };
         let connection = self.connections.get_mut(index).expect("known by its id");
-        connection.outbox.consume(bytes);
+        let released = connection.outbox.consume(bytes);
+        if released > 0 {
+            self.budget.release(&mut connection.account, released);
+            if connection.short {
+                // It may go on with what was its own.
+                self.budget.set_gave_back();
+            }
+        }
+        connection.balance(&mut self.budget, &mut self.pins);
         if connection.outbox.is_empty() {
             connection.transmit_told = false;
         }
@@ -237,7 +422,7 @@ impl Target {
             .iter()
             .filter(|(_, one)| !matches!(one.phase, Phase::Live | Phase::Parked))
             .map(|(_, one)| one.deadline);
-        expiries.chain(patience).min().unwrap_or(Time::NEVER)
+        expiries.chain(patience).chain([self.stall_at]).min().unwrap_or(Time::NEVER)
     }
 
     /// Connected controllers.
@@ -300,8 +485,10 @@ impl Target {
                 health: Health::default(),
                 traffic: Traffic::default(),
                 passage: Passage::None,
+                tenant: None,
             });
         }
+        self.seat_tenant(index);
         let subsystem = self.subsystems[index as usize].as_ref().expect("just set");
         let mut told = Vec::new();
         for (number, association) in self.associations.iter_mut() {
@@ -354,8 +541,62 @@ impl Target {
         if self.by_nqn.get(nqn) != Some(&index)
             && !self.associations.iter().any(|(_, one)| one.subsystem == Some(index))
         {
-            self.subsystems[index as usize] = None;
+            let removed = self.subsystems[index as usize].take();
+            if let Some(tenant) = removed.and_then(|one| one.tenant) {
+                self.budget.leave_tenant(tenant);
+            }
         }
+    }
+
+    /// A subsystem has its part of the memory where it lives.
+    pub(crate) fn seat_tenant(&mut self, index: u32) {
+        let subsystem = self.subsystems[index as usize].as_mut().expect("known");
+        match (subsystem.config.home, subsystem.tenant) {
+            (Home::Here, None) => subsystem.tenant = Some(self.budget.add_tenant()),
+            (Home::Elsewhere(_), Some(tenant)) => {
+                self.budget.leave_tenant(tenant);
+                subsystem.tenant = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// What a queue takes before it has a command: itself, and with the admin queue its controller.
+    fn own_bytes(queue: &Queue) -> usize {
+        QUEUE_BYTES + Queue::size_bytes(queue.entries) + usize::from(queue.id == 0) * CONTROLLER_BYTES
+    }
+
+    /// Makes the account of a newcomer that of a queue, if there is room for one and for its largest command.
+    pub(crate) fn open_queue(&mut self, connection: &mut Connection, queue: &Queue, host: u32) -> bool {
+        let tenant = self.tenant_of(connection.subsystem);
+        let (own, reserve) = (Target::own_bytes(queue), self.config.queue_reserve_bytes);
+        let spare = self.config.transfer_bytes_max as usize;
+        let Some(account) = self.budget.open(tenant, Some(host), own, reserve, spare) else { return false };
+        self.change_account(connection, account);
+        true
+    }
+
+    /// The same for one that was a queue on another shard.
+    pub(crate) fn reopen_queue(&mut self, connection: &mut Connection, host: u32) {
+        let tenant = self.tenant_of(connection.subsystem);
+        let queue = connection.queue.as_ref().expect("it is a queue");
+        let (own, reserve) = (Target::own_bytes(queue), self.config.queue_reserve_bytes);
+        let (held, pins) = queue.held();
+        self.pins += pins;
+        let mut account = self.budget.open_anyway(tenant, Some(host), own, reserve);
+        self.budget.force(&mut account, held + connection.outbox.payload_held_bytes());
+        self.change_account(connection, account);
+    }
+
+    fn tenant_of(&self, subsystem: Option<u32>) -> u32 {
+        subsystem.and_then(|index| self.subsystem(index).tenant).unwrap_or(NEWCOMERS)
+    }
+
+    fn change_account(&mut self, connection: &mut Connection, account: Account) {
+        let old = std::mem::replace(&mut connection.account, account);
+        self.budget.force(&mut connection.account, old.held_bytes());
+        self.budget.close(old);
+        connection.has_unread = true; // they are counted anew
     }
 
     /// Sets what the SMART log of a subsystem tells of its media.
@@ -393,6 +634,8 @@ impl Target {
 
     fn adopt(&mut self, id: ConnectionId, moved: MovedConnection, now: Time, actions: &mut Vec<Action>) {
         let mut connection = Connection::new(id, now + self.config.connect_time);
+        // It was let in where it came from.
+        connection.account = self.budget.open_anyway(NEWCOMERS, None, NEWCOMER_BYTES, 0);
         connection.digests = moved.digests;
         connection.host_alignment = moved.host_alignment;
         connection.backlog = moved.unread;
@@ -413,8 +656,9 @@ impl Target {
     /// Puts a connection back and tells the driver what changed.
     pub(crate) fn settle(&mut self, index: u32, mut connection: Box<Connection>, actions: &mut Vec<Action>) {
         connection.tell_output(actions);
+        connection.balance(&mut self.budget, &mut self.pins);
         if connection.phase != Phase::Closing {
-            let wants_pause = !connection.backlog.is_empty();
+            let wants_pause = !connection.backlog.is_empty() || connection.data_wait;
             if wants_pause != connection.paused {
                 mark!("target: stream paused or resumed");
                 connection.paused = wants_pause;
@@ -431,7 +675,7 @@ impl Target {
     pub(crate) fn make_runnable(&mut self, index: u32) {
         let output_bytes_max = self.config.output_bytes_max;
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if !connection.runnable && connection.can_run(output_bytes_max) {
+        if !connection.runnable && !connection.short && connection.can_run(output_bytes_max) {
             connection.runnable = true;
             self.runnable.push_back(index);
         }
@@ -459,12 +703,21 @@ impl Target {
         let connection =
             self.connections.get_mut(index).expect("a connection stays until its commands are back");
         let queue = connection.queue.as_mut().expect("it had submitted");
-        let slot = &queue.slots[usize::from(slot_index)];
+        let slot = &mut queue.slots[usize::from(slot_index)];
         assert!(slot.state == SlotState::Submitted, "{:?} was submitted", completion.token);
         queue.submitted -= 1;
+        let is_answer = completion.result.is_ok() && completion.data.is_some();
+        // The data of a read are held until they are sent.
+        let held_bytes =
+            if is_answer && connection.phase != Phase::Closing && slot.entry.opcode == opcode::READ {
+                std::mem::take(&mut slot.account_held)
+            } else {
+                0
+            };
         let entry = queue.release(slot_index);
         if connection.phase == Phase::Closing {
             mark!("target: completion after its connection");
+            connection.balance(&mut self.budget, &mut self.pins);
             self.quiet_if_done(index);
             self.forget_if_done(index);
             return;
@@ -472,7 +725,7 @@ impl Target {
         let command_id = entry.command_id.get();
         match (&completion.result, completion.data) {
             (Ok(()), Some(data)) if entry.opcode == opcode::READ => {
-                connection.answer_with_data(command_id, data);
+                connection.answer_with_data(command_id, data, held_bytes);
             }
             (Ok(()), _) => connection.answer(command_id, Status::SUCCESS, 0),
             (Err(error), _) => {
@@ -488,9 +741,11 @@ impl Target {
         }
         let connection = self.connections.get_mut(index).expect("still there");
         connection.tell_output(actions);
+        connection.balance(&mut self.budget, &mut self.pins);
         if connection.queue.as_ref().is_some_and(|queue| !queue.waiting_for_space.is_empty()) {
             let mut connection = self.connections.lend(index);
-            self.grant_space(&mut connection);
+            self.grant_space(&mut connection, now, actions);
+            connection.balance(&mut self.budget, &mut self.pins);
             connection.tell_output(actions);
             self.connections.put_back(index, connection);
         }
@@ -498,7 +753,6 @@ impl Target {
         if !connection.backlog.is_empty() {
             self.make_runnable(index);
         }
-        let _ = now;
     }
 
     fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
@@ -509,6 +763,14 @@ impl Target {
             mark!("target: keep-alive expired");
         }
         self.doomed.extend(expired);
+        if self.stall_at <= now {
+            let stalled = if self.short.is_empty() { Vec::new() } else { self.stalled() };
+            for index in stalled {
+                mark!("target: host that holds memory and does nothing is hung up on");
+                self.lose_connection(index, actions);
+            }
+            self.stall_at = if self.short.is_empty() { Time::NEVER } else { now + self.config.stall_time };
+        }
         let impatient: Vec<u32> = self
             .connections
             .iter()
@@ -557,6 +819,8 @@ impl Target {
                 actions.push(Action::Close(connection.id));
             }
         }
+        let connection = self.connections.get_mut(index).expect("known");
+        connection.balance(&mut self.budget, &mut self.pins);
         self.quiet_if_done(index);
         self.forget_if_done(index);
     }
@@ -579,6 +843,7 @@ impl Target {
         if association.dying && association.connections.is_empty() {
             let association = self.associations.remove(number);
             self.association_count -= 1;
+            self.budget.leave_host(association.host_account);
             if let Some(subsystem) = association.subsystem {
                 self.free_subsystem_if_quiet(subsystem);
             }
@@ -593,8 +858,10 @@ impl Target {
             && connection.submitted() == 0
             && (connection.stream_gone || connection.outbox.is_empty());
         if done {
-            let connection = self.connections.remove(index);
+            let mut connection = self.connections.remove(index);
             self.by_id.remove(&connection.id);
+            connection.balance(&mut self.budget, &mut self.pins);
+            self.budget.close(connection.account);
         }
     }
 

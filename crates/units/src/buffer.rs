@@ -194,6 +194,11 @@ impl Buffer {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+    /// Memory that is kept for as long as any part of it is.
+    pub fn slab_bytes(&self) -> usize {
+        // SAFETY: this handle keeps the slab alive.
+        unsafe { self.slab.as_ref() }.capacity as usize
+    }
     /// A part of it, sharing the bytes.
     ///
     /// # Panics

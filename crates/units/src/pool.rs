@@ -34,21 +34,102 @@ const CLOSED: *mut Slab = ptr::without_provenance_mut(align_of::<Slab>());
 pub struct BufferPool {
     returns: NonNull<Returns>,
     free: [*mut Slab; CLASSES],
+    /// Slabs of each free list, and the fewest there were since the pool last shrank: so many were not needed.
+    free_count: [u32; CLASSES],
+    unneeded: [u32; CLASSES],
     /// Slabs of this pool, wherever they are.
     slabs: isize,
+    /// Bytes of them.
+    size_bytes: usize,
+    /// Free slabs of other sizes are given up before the pool grows beyond this.
+    limit_bytes: usize,
 }
 
 // SAFETY: the free lists are owned by the pool alone; what is shared is atomic.
 unsafe impl Send for BufferPool {}
 
 impl BufferPool {
-    /// An empty pool; it grows to the most that was ever in use at once.
+    /// An empty pool; it grows to the most that is in use at once, until it [shrinks](BufferPool::shrink).
     pub fn new() -> BufferPool {
         let returns = Box::new(Returns {
             stacks: [const { AtomicPtr::new(ptr::null_mut()) }; CLASSES],
             missing: AtomicIsize::new(0),
         });
-        BufferPool { returns: NonNull::from(Box::leak(returns)), free: [ptr::null_mut(); CLASSES], slabs: 0 }
+        BufferPool {
+            returns: NonNull::from(Box::leak(returns)),
+            free: [ptr::null_mut(); CLASSES],
+            free_count: [0; CLASSES],
+            unneeded: [0; CLASSES],
+            slabs: 0,
+            size_bytes: 0,
+            limit_bytes: usize::MAX,
+        }
+    }
+
+    /// Memory that a buffer of `len` bytes takes up.
+    #[inline]
+    pub fn slab_bytes(len: usize) -> usize {
+        if len > 1 << CLASS_MAX_LOG2 { len } else { len.next_power_of_two().max(1 << CLASS_MIN_LOG2) }
+    }
+
+    /// Bytes of slabs that the pool has, in use and free. Larger buffers than it keeps are not among them.
+    pub fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// From now on free slabs are given up before the pool grows beyond `limit_bytes`. Who takes buffers sees to it that no more are
+    /// in use: a buffer is handed out in any case.
+    pub fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+    }
+
+    /// Gives up half of the free slabs that were not needed since the last call, `slabs_max` at most, and says how many bytes that
+    /// are. Called once in a while it brings an idle pool back to nothing, and leaves one at work what it works with.
+    pub fn shrink(&mut self, slabs_max: u32) -> usize {
+        let (before, mut left) = (self.size_bytes, slabs_max);
+        for class in (0..CLASSES).rev() {
+            self.gather(class);
+            let surplus = self.unneeded[class].div_ceil(2).min(left);
+            left -= surplus;
+            self.give_up(class, surplus);
+            self.unneeded[class] = self.free_count[class];
+        }
+        before - self.size_bytes
+    }
+
+    /// Frees slabs of a free list.
+    fn give_up(&mut self, class: usize, slabs: u32) {
+        for _ in 0..slabs {
+            let Some(slab) = NonNull::new(self.free[class]) else { return };
+            // SAFETY: slabs on the free list are alive and ours alone.
+            unsafe {
+                self.free[class] = slab.as_ref().next;
+                deallocate(slab);
+            }
+            self.free_count[class] -= 1;
+            self.slabs -= 1;
+            self.size_bytes -= 1 << (class as u32 + CLASS_MIN_LOG2);
+        }
+    }
+
+    /// A slab of a class whose free list is empty; slabs of other classes make room for it.
+    #[cold]
+    fn grow(&mut self, class: usize) -> NonNull<Slab> {
+        let bytes = 1 << (class as u32 + CLASS_MIN_LOG2);
+        for other in (0..CLASSES).rev() {
+            let over = (self.size_bytes + bytes).saturating_sub(self.limit_bytes);
+            if over == 0 {
+                break;
+            }
+            if other != class {
+                self.gather(other);
+                let slabs = over.div_ceil(1 << (other as u32 + CLASS_MIN_LOG2));
+                self.give_up(other, slabs.min(self.free_count[other] as usize) as u32);
+            }
+        }
+        self.slabs += 1;
+        self.size_bytes += bytes;
+        allocate(class as u8, bytes as u32, Home::Pool(self.returns))
     }
 
     /// A buffer of `len` bytes with unspecified (but initialized) content.
@@ -71,12 +152,11 @@ impl BufferPool {
                 // Slabs that were out together come back together: the next one is wanted soon, and far away.
                 prefetch_pointer(next);
                 self.free[class] = next;
+                self.free_count[class] -= 1;
+                self.unneeded[class] = self.unneeded[class].min(self.free_count[class]);
                 slab
             }
-            None => {
-                self.slabs += 1;
-                allocate(class as u8, 1 << log2, Home::Pool(self.returns))
-            }
+            None => self.grow(class),
         };
         hand_out(slab, len32)
     }
@@ -90,14 +170,17 @@ impl BufferPool {
         }
         let first = stack.swap(ptr::null_mut(), Ordering::Acquire);
         let mut last = first;
+        let mut count = 1;
         // SAFETY: slabs of the list are alive and ours.
         unsafe {
             while !(*last).next.is_null() {
                 last = (*last).next;
+                count += 1;
             }
             (*last).next = self.free[class];
         }
         self.free[class] = first;
+        self.free_count[class] += count;
     }
 
     /// A buffer of `len` zeros.
@@ -284,6 +367,36 @@ mod test {
                 (0..round % 20).for_each(|_| drop(pool.take(100)));
                 drop(pool);
             });
+        }
+    }
+
+    /// Goal: memory goes back when it is not needed, and what is at work stays. Method: a crowd of buffers comes and goes; then one at a
+    /// time is in use while the pool shrinks.
+    #[test]
+    fn a_pool_gives_back_what_it_does_not_need() {
+        let mut pool = BufferPool::new();
+        let crowd: Vec<_> = (0..1000).map(|number| pool.take(4096 << (number % 3))).collect();
+        let most = pool.size_bytes();
+        assert_eq!(most, crowd.iter().map(|one| BufferPool::slab_bytes(one.len())).sum::<usize>());
+        drop(crowd);
+        let mut given_up = 0;
+        for _ in 0..40 {
+            drop(pool.take(4096));
+            given_up += pool.shrink(64);
+        }
+        assert_eq!((pool.size_bytes(), given_up), (4096, most - 4096));
+    }
+
+    /// Goal: sizes that came into fashion do not add up with those that went out of it. Method: a limit, and one size after the other
+    /// up to it.
+    #[test]
+    fn free_slabs_make_room_for_other_sizes() {
+        let mut pool = BufferPool::new();
+        pool.set_limit(1 << 20);
+        for size in [256, 4096, 64 << 10, 1 << 20, 8192] {
+            let crowd: Vec<_> = (0..(1 << 20) / size).map(|_| pool.take(size)).collect();
+            assert_eq!(pool.size_bytes(), 1 << 20, "at {size}");
+            drop(crowd);
         }
     }
 

@@ -111,6 +111,11 @@ pub struct Store {
 }
 
 impl Store {
+    /// Gives up free buffers that were not needed since the last call; see [`diecut_units::BufferPool::shrink`].
+    pub fn shrink(&mut self, slabs_max: u32) -> usize {
+        self.log.pool().shrink(slabs_max)
+    }
+
     /// Opens a store: empty on an empty space, else it recovers what is there. Commands are accepted at once and
     /// served when recovery is done.
     ///

@@ -57,7 +57,7 @@ impl Server {
             listener.set_nonblocking(true)?;
             Ok::<_, std::io::Error>(listener)
         });
-        let config = ReactorConfig { listen, blocks: blocks.transpose()? };
+        let config = ReactorConfig { listen, blocks: blocks.transpose()?, ..ReactorConfig::default() };
         let (sender, receiver) = channel();
         let make = move |now| {
             // The reactor's clock as an instant, before anything takes time.

@@ -37,10 +37,14 @@ pub(crate) struct Association {
     pub(crate) subsystem: Option<u32>,
     pub(crate) host: QualifiedName,
     pub(crate) host_id: [u8; 16],
+    /// Its host in the budget.
+    pub(crate) host_account: u32,
     pub(crate) controller_id: u16,
     pub(crate) configuration: Configuration,
     pub(crate) keep_alive_ms: u32,
     pub(crate) last_traffic: Time,
+    /// It ends if it is not enabled by then.
+    pub(crate) enable_by: Time,
     /// Connections with commands under way or to come, the admin queue first while it is there.
     pub(crate) connections: Vec<u32>,
     /// It ends; nothing new is taken.
@@ -108,12 +112,13 @@ impl Association {
         self.subsystem.is_none()
     }
 
-    /// When silence ends the association: KATO rounded up to the granularity of 100 ms told in KAS.
+    /// When silence ends the association: KATO rounded up to the granularity of 100 ms told in KAS; or that it was never enabled.
     pub(crate) fn expires(&self) -> Time {
-        match self.keep_alive_ms {
+        let silent = match self.keep_alive_ms {
             0 => Time::NEVER,
             ms => self.last_traffic + Span::from_millis(u64::from(ms).next_multiple_of(100)),
-        }
+        };
+        silent.min(self.enable_by)
     }
 
     /// Property Get. `io_quiet`: no I/O command is left in a namespace.
@@ -166,6 +171,9 @@ impl Association {
             }
         }
         self.configuration = new;
+        if new.enabled() {
+            self.enable_by = Time::NEVER;
+        }
         let reset = old.enabled() && !new.enabled();
         let shut = old.shutdown() == shutdown::NONE && new.shutdown() != shutdown::NONE;
         if reset {

@@ -81,6 +81,11 @@ impl Receiver {
         &self.header[..length.min(self.header_received)]
     }
 
+    /// Whether nothing of a PDU has come yet.
+    pub(crate) fn is_between_pdus(&self) -> bool {
+        self.header_received == 0
+    }
+
     /// The header of the current PDU as a fixed structure.
     #[inline]
     pub(crate) fn header_as<T: FromBytes>(&self) -> T {

@@ -80,6 +80,7 @@ pub struct World {
     pub deaf: bool,
     pub flow_control: bool,
     pub keep_alive_ms: u32,
+    pub host: String,
     pub host_id: [u8; 16],
     pub use_window: bool,
 }
@@ -142,6 +143,7 @@ impl World {
             deaf: false,
             flow_control: true,
             keep_alive_ms: 0,
+            host: HOST.to_owned(),
             host_id: [9; 16],
             use_window: false,
         };
@@ -161,7 +163,7 @@ impl World {
             self.target.handle(Event::Round, self.now, &mut actions);
             self.act(actions);
             rounds += 1;
-            assert!(rounds < 10_000, "rounds end");
+            assert!(rounds < 10_000, "rounds end: {:?}", self.target.memory());
         }
     }
 
@@ -420,7 +422,7 @@ impl World {
         if !self.flow_control {
             connect.attributes = 4;
         }
-        let data = ConnectData::new(self.host_id, controller, &name(nqn), &name(HOST));
+        let data = ConnectData::new(self.host_id, controller, &name(nqn), &name(&self.host));
         let bytes = self.capsule(id, connect.entry(), data.as_bytes());
         (cid, bytes)
     }

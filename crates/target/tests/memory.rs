@@ -1,0 +1,246 @@
+//! Hosts that take what they can: what a target holds stays within its budget, others get their part, and all is given back.
+
+mod world;
+
+use diecut_nvme::opcode::io as opcode;
+use diecut_nvme::tcp::Digests;
+use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, SglDescriptor, Status};
+use diecut_target::*;
+use diecut_units::{Span, Time};
+use world::*;
+
+const NONE: Digests = Digests::NONE;
+const OTHER: &str = "nqn.2026-11.example:tenant-b";
+const LIMIT_BYTES: usize = 16 << 20;
+
+/// A target with little memory and two subsystems that any host may use.
+fn small_world(seed: u64, config: TargetConfig) -> World {
+    let mut world = World::with(seed, TargetConfig { memory_bytes: LIMIT_BYTES, ..config });
+    let open = SubsystemConfig { allow_any_host: true, ..subsystem() };
+    let mut actions = Vec::new();
+    world.target.set_subsystem(open.clone(), world.now, &mut actions);
+    world.target.set_subsystem(SubsystemConfig { nqn: name(OTHER), ..open }, world.now, &mut actions);
+    world
+}
+
+/// Connects a queue: an admin queue answers its controller's id. `None`: refused because the target is busy.
+fn queue(world: &mut World, nqn: &str, number: u16, controller: u16) -> Option<(ConnectionId, u16)> {
+    let id = world.open();
+    world.initialize(id, NONE);
+    let reply = world.connect(id, nqn, number, controller).expect("answered");
+    if reply.status == Status::CONNECT_CONTROLLER_BUSY {
+        return None;
+    }
+    assert_eq!(reply.status, Status::SUCCESS);
+    if number == 0 {
+        world.enable(id);
+    }
+    Some((id, reply.result as u16))
+}
+
+/// A host with an I/O queue on a subsystem.
+fn host(world: &mut World, nqn: &str, number: u8) -> Option<ConnectionId> {
+    (world.host_id, world.host) = ([number; 16], format!("{HOST}-{number}"));
+    let (_, controller) = queue(world, nqn, 0, 0xFFFF)?;
+    queue(world, nqn, 1, controller).map(|(id, _)| id)
+}
+
+fn send_read(world: &mut World, id: ConnectionId, blocks: u32) {
+    let mut entry = world.rw(opcode::READ, 0, blocks, SglDescriptor::transport(blocks * LBA as u32));
+    entry.flags |= 0x40;
+    entry.command_id = world.next_id(id).into();
+    let bytes = world.capsule(id, entry, &[]);
+    world.send(id, &bytes);
+}
+
+/// Hosts of one subsystem, as many as it lets in, that ask for much and take nothing.
+fn greedy(world: &mut World) -> Vec<ConnectionId> {
+    let hosts: Vec<ConnectionId> = (1..60).map_while(|number| host(world, SUBSYSTEM, number)).collect();
+    world.deaf = true;
+    for &id in &hosts {
+        (0..30).for_each(|_| send_read(world, id, 64));
+        assert!(world.target.memory().held_bytes <= LIMIT_BYTES, "{:?}", world.target.memory());
+    }
+    world.deaf = false;
+    hosts
+}
+
+fn hang_up_all(world: &mut World) {
+    let ids: Vec<ConnectionId> = world.links.keys().copied().collect();
+    ids.into_iter().for_each(|id| world.handle(Event::Closed(id)));
+}
+
+/// Goal: hosts that read nothing hold no more than the budget, a host of another subsystem is served as if they were not there, and
+/// what they held is given back: when others wait for it, the target hangs up on them by itself. Method: see the names.
+#[test]
+fn hosts_that_read_nothing_hold_a_part_only() {
+    let mut world = small_world(1, TargetConfig::default());
+    let greedy = greedy(&mut world);
+    assert!(greedy.len() > 10, "{} hosts", greedy.len());
+    world.target.check_budget();
+    let figures = world.target.memory();
+    assert!(figures.waiting > 0 && figures.used_bytes <= LIMIT_BYTES, "{figures:?}");
+
+    let good = host(&mut world, OTHER, 100).expect("a part of the memory is kept for each subsystem");
+    for round in 0..20 {
+        let data = vec![round; 64 * LBA];
+        assert_eq!(world.write(good, 0, &data, false).status, Status::SUCCESS);
+        assert_eq!(world.read(good, 0, 64).data, data);
+        assert_eq!(world.write(good, 70, &data[..LBA], true).status, Status::SUCCESS);
+    }
+
+    for _ in 0..3 {
+        world.now += Span::from_secs(31);
+        world.handle(Event::Tick);
+    }
+    assert!(greedy.iter().any(|id| world.links[id].closed), "somebody waits for what they hold");
+    assert!(!world.links[&good].closed);
+
+    hang_up_all(&mut world);
+    let figures = world.target.memory();
+    assert_eq!((figures.held_bytes, figures.waiting), (0, 0), "{figures:?}");
+    for _ in 0..30 {
+        world.target.shrink(1000);
+    }
+    assert_eq!(world.target.memory().used_bytes, 0, "{:?}", world.target.memory());
+}
+
+/// Goal: hosts that let themselves be asked for data and never send them hold a part only, and others' writes go on. Method: as
+/// above, with writes.
+#[test]
+fn hosts_that_never_send_their_data_hold_a_part_only() {
+    let mut world = small_world(2, TargetConfig { h2c_data_bytes_max: 1 << 20, ..TargetConfig::default() });
+    let silent: Vec<ConnectionId> = (1..9).filter_map(|number| host(&mut world, SUBSYSTEM, number)).collect();
+    for &id in &silent {
+        for _ in 0..30 {
+            let mut entry = world.rw(opcode::WRITE, 0, 128, SglDescriptor::transport(128 * LBA as u32));
+            entry.flags |= 0x40;
+            entry.command_id = world.next_id(id).into();
+            let bytes = world.capsule(id, entry, &[]);
+            world.send(id, &bytes);
+        }
+        assert!(world.target.memory().used_bytes <= LIMIT_BYTES, "{:?}", world.target.memory());
+    }
+    let good = host(&mut world, OTHER, 100).expect("a part of the memory is kept for each subsystem");
+    let data = vec![7; 128 * LBA];
+    assert_eq!(world.write(good, 0, &data, false).status, Status::SUCCESS);
+    hang_up_all(&mut world);
+    assert_eq!(world.target.memory().held_bytes, 0);
+}
+
+/// Goal: a write whose data are in its capsule waits in its stream when there is no room for them, and nothing is lost. Method: the
+/// budget is full, and the namespace keeps what it has: the reserve carries a few writes, the rest waits; then all are done.
+#[test]
+fn a_stream_waits_when_there_is_no_room_for_its_data() {
+    let mut world = small_world(3, TargetConfig::default());
+    let writer = host(&mut world, SUBSYSTEM, 200).unwrap();
+    greedy(&mut world);
+    world.hold = true;
+    let mut ids = Vec::new();
+    for number in 0..24u8 {
+        let sgl = SglDescriptor::in_capsule(2 * LBA as u32);
+        let mut entry = world.rw(opcode::WRITE, u64::from(number) * 2, 2, sgl);
+        entry.flags |= 0x40;
+        ids.push(world.next_id(writer));
+        entry.command_id = ids[usize::from(number)].into();
+        let bytes = world.capsule(writer, entry, &vec![number + 1; 2 * LBA]);
+        world.send(writer, &bytes);
+    }
+    world.target.check_budget();
+    assert!(world.links[&writer].paused, "{:?}", world.target.memory());
+    assert!((8..24).contains(&world.held.len()), "{} writes are under way", world.held.len());
+    world.release_held();
+    for (number, id) in (0..24u8).zip(ids) {
+        assert_eq!(
+            world.reply(writer, id).map(|reply| reply.status),
+            Some(Status::SUCCESS),
+            "write {number}"
+        );
+        assert_eq!(world.memory[usize::from(number) * 2 * LBA], number + 1);
+    }
+    assert!(!world.links[&writer].paused);
+    hang_up_all(&mut world);
+    assert_eq!(world.target.memory().held_bytes, 0);
+}
+
+/// Goal: discovery controllers, which anybody may have, take nobody else's place, and go when their host is silent or never enables
+/// them. Method: a flood with keep-alive off, of one host and of many.
+#[test]
+fn discovery_has_places_of_its_own() {
+    let mut world = World::with(4, TargetConfig { memory_bytes: 1 << 30, ..TargetConfig::default() });
+    let discover = |world: &mut World| {
+        let id = world.open();
+        world.initialize(id, NONE);
+        (id, world.connect(id, DISCOVERY_SUBSYSTEM_NQN, 0, 0xFFFF).expect("answered").status)
+    };
+    let flood = |world: &mut World| (0..100).filter(|_| discover(world).1 == Status::SUCCESS).count();
+    assert_eq!(flood(&mut world), 64, "of one host");
+    for number in 0..11 {
+        world.host = format!("{HOST}-{number}");
+        flood(&mut world);
+    }
+    assert_eq!(world.target.associations().len(), 256, "of all hosts");
+    world.host = HOST.to_owned();
+    let (admin, _) = world.admin(SUBSYSTEM, NONE);
+    world.keep_alive_ms = 0;
+
+    // Those that were never enabled go first.
+    world.now += Span::from_secs(31);
+    world.handle(Event::Tick);
+    assert_eq!(world.target.associations().len(), 1);
+    assert!(!world.links[&admin].closed);
+    let (id, status) = discover(&mut world);
+    assert_eq!(status, Status::SUCCESS);
+    world.enable(id);
+    world.now += Span::from_secs(119);
+    world.handle(Event::Tick);
+    assert!(!world.links[&id].closed);
+    world.now += Span::from_secs(2);
+    world.handle(Event::Tick);
+    assert!(world.links[&id].closed, "two minutes of silence end it");
+}
+
+/// Goal: hosts of one subsystem cannot take all controllers. Method: a table of eight, and hosts that come until they are refused.
+#[test]
+fn subsystems_have_places_that_are_kept_for_them() {
+    let config =
+        TargetConfig { associations_max: 8, associations_per_host_max: 3, ..TargetConfig::default() };
+    let mut world = small_world(5, config);
+    let admins = |world: &mut World, nqn: &str| {
+        let mut count = 0;
+        for number in 0..40u8 {
+            world.host_id = [number; 16];
+            count += usize::from(queue(world, nqn, 0, 0xFFFF).is_some());
+        }
+        count
+    };
+    assert_eq!(admins(&mut world, SUBSYSTEM), 3, "of one host");
+    for number in 0..4 {
+        world.host = format!("{HOST}-{number}");
+        admins(&mut world, SUBSYSTEM);
+    }
+    assert_eq!(world.target.associations().len(), 6);
+    assert_eq!(admins(&mut world, OTHER), 2);
+    hang_up_all(&mut world);
+    assert_eq!(world.target.memory().held_bytes, 0);
+    world.now += Span::from_secs(100);
+    world.handle(Event::Tick);
+    assert_eq!(world.target.deadline(), Time::NEVER);
+}
+
+/// The canary of the tests above: planted bugs must be noticed.
+#[test]
+fn planted_bugs_are_noticed() {
+    let scenarios: [(&str, fn()); 3] = [
+        ("target: budget not given back", hosts_that_read_nothing_hold_a_part_only),
+        ("target: reserve of tenants not kept", hosts_that_read_nothing_hold_a_part_only),
+        ("target: places of subsystems not kept", subsystems_have_places_that_are_kept_for_them),
+    ];
+    for (name, scenario) in scenarios {
+        assert!(diecut_units::marks::plant_mutant(Some(name)));
+        let noticed = std::panic::catch_unwind(scenario).is_err();
+        assert!(diecut_units::marks::mutant_reached_count() > 0, "{name} was reached");
+        diecut_units::marks::plant_mutant(None);
+        assert!(noticed, "{name}");
+    }
+}
