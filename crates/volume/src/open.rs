@@ -286,7 +286,7 @@ impl Store {
     }
 
     fn marks_done(&mut self, space: &mut dyn EraseBlockSpace) {
-        let width = self.log.layout().width as usize;
+        let (width, shape) = (self.log.layout().width as usize, self.log.layout().shape);
         let opening = self.opening.as_mut().expect("opening");
         opening.phase = Phase::Heads;
         let mut found: BTreeMap<u32, (u32, u16, Vec<LogicalBlock>)> = BTreeMap::new();
@@ -295,7 +295,14 @@ impl Store {
             let Some(mark) = mark.filter(|m| {
                 m.segment < self.log.flash_segment_count() && usize::from(m.member) < width && m.stream < 3
             }) else {
-                unused.push(held.block);
+                let written = held.written_pages / shape.program_unit_pages;
+                if shape.is_settled(0, written) && !mutant!("volume: blocks without marks given back") {
+                    // No cut takes marks that were safe: the medium lost them, and what the block holds is not given back.
+                    diecut_units::mark!("volume: marks lost");
+                    opening.records_lost = true;
+                } else {
+                    unused.push(held.block);
+                }
                 continue;
             };
             let entry = found

@@ -197,6 +197,24 @@ impl Store {
         self.maps.volumes.get(usize::from(volume.0)).filter(|v| v.exists).map(|v| v.size_ius)
     }
 
+    /// A volume that was made, and of which recovery found nothing: the medium lost it. Reads of it fail, and the store takes
+    /// no writes.
+    ///
+    /// # Panics
+    /// If recovery is not done, or the volume exists.
+    pub fn volume_lost(&mut self, volume: VolumeIndex, size_ius: u64) {
+        assert!(self.opening.is_none(), "recovery tells what there is");
+        let sequence = self.log.next_sequence();
+        self.log.set_read_only("the medium lost all of a volume that was made: reads of it fail");
+        let map = self.maps.volume(volume.0);
+        assert!(!map.exists, "what was found is not lost");
+        map.exists = true;
+        map.resize(size_ius, sequence);
+        map.entries.fill(LogAddress::LOST.into());
+        (0..map.leaves.len()).for_each(|leaf| map.mark_dirty(leaf * map::LEAF_ENTRIES));
+        map.used_ius = size_ius;
+    }
+
     /// IUs of a volume that hold data.
     pub fn volume_used_ius(&self, volume: VolumeIndex) -> u64 {
         self.maps.volumes.get(usize::from(volume.0)).map_or(0, |v| v.used_ius)

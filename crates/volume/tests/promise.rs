@@ -9,6 +9,7 @@ use common::{
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Time};
 use diecut_volume::contract::*;
 use diecut_volume::{CheckpointPace, Store, StoreConfig};
+use diecut_vssd::space::EraseBlockSpace;
 
 fn write(token: u64, first_iu: u64, count: usize) -> VolumeCommand {
     let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&vec![7; 8 * count]).freeze());
@@ -296,6 +297,66 @@ fn volumes_as_large_as_can_be_come_and_go() {
             }
             assert!(out.is_empty());
             deleted = Some(volume);
+        }
+    }
+}
+
+/// Goal: a store whose page marks are all gone says so, gives nothing back and never reads as zeros. Method: the OOB of all
+/// pages becomes zeros after the death of the process. Seen to fail: the blocks were freed, and reads gave zeros with success.
+#[test]
+fn a_store_that_lost_all_its_segments_refuses() {
+    for seed in 0..4 {
+        let mut space = FakeSpace::new(shape(ContentMode::Tags, (seed % 3) as u32), 3, 30);
+        let mut random = Random(seed + 5);
+        let memory = ProtectedMemory::in_memory(6 * 5248);
+        let region = || Some(memory.region(0..memory.size_bytes()));
+        let mut out = Vec::new();
+        let mut now = Time::ZERO;
+        let mut store = Store::open(StoreConfig::default(), &mut space, region());
+        store.create_volume(VolumeToken(1), VolumeIndex(0), 600);
+        for round in 0..60 {
+            store.submit(write(2, round * 9, 9), &mut space, &mut out);
+            for _ in 0..100 {
+                now += diecut_units::Span::from_micros(100);
+                if let Some(completion) = space.step(&mut random) {
+                    store.complete(completion, &mut space, &mut out);
+                }
+                store.work(now, &mut space, &mut out);
+            }
+        }
+        drop(store);
+        space.process_death(&mut random);
+        for nth in 0..space.unit_sum() {
+            space.bend(nth, |_, oob| oob.fill(0));
+        }
+        let settled = |space: &FakeSpace| {
+            let units = |pages| pages / space.shape.program_unit_pages;
+            let held = space.held_blocks().into_iter();
+            held.filter(|held| space.shape.is_settled(0, units(held.written_pages))).count()
+        };
+        let held = settled(&space);
+        assert!(held > 3, "seed {seed}: there is something to lose");
+        for _ in 0..2 {
+            let mut store = Store::open(StoreConfig::default(), &mut space, region());
+            for _ in 0..1000 {
+                if let Some(completion) = space.step(&mut random) {
+                    store.complete(completion, &mut space, &mut out);
+                }
+            }
+            assert!(store.is_ready());
+            assert!(store.read_only_reason().is_some_and(|reason| reason.contains("lost")), "seed {seed}");
+            assert_eq!(settled(&space), held, "seed {seed}: what cannot be read is not given back");
+            if store.volume_size_ius(VolumeIndex(0)).is_none() {
+                // Who knows that it was made says so.
+                store.volume_lost(VolumeIndex(0), 600);
+            }
+            out.clear();
+            let destination = BufferMut::copy_from(&[1; 8]);
+            let operation = VolumeOperation::Read { first_iu: 0, iu_count: 1, destination };
+            let command = VolumeCommand { token: VolumeToken(7), volume: VolumeIndex(0), operation };
+            store.submit(command, &mut space, &mut out);
+            let answered = out.pop().expect("what is lost needs no medium");
+            assert_eq!(answered.result, Err(VolumeError::Unrecovered { iu: 0 }), "seed {seed}");
         }
     }
 }
