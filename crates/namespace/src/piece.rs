@@ -1,7 +1,7 @@
 //! Pieces of large commands: what one volume command may ask for, so that whoever schedules them can let others go
 //! between. A piece is a whole number of logical blocks, which is all that AWUN = 0 promises to be atomic.
 
-use diecut_units::ContentMode;
+use diecut_units::{ContentMode, mark, mutant};
 use diecut_volume::contract::VolumeOperation;
 
 /// Logical blocks of one piece of a read, compare or verify.
@@ -63,7 +63,10 @@ pub(crate) fn cut(
             )
         }
         VolumeOperation::Deallocate { first_iu, iu_count } => {
-            let (next_iu, left) = (first_iu + MAP_PIECE_LBAS, iu_count - MAP_PIECE_LBAS);
+            mark!("namespace: deallocation of several pieces");
+            let skipped = u64::from(mutant!("namespace: block skipped between pieces"));
+            let next_iu = first_iu + MAP_PIECE_LBAS + skipped;
+            let left = iu_count - MAP_PIECE_LBAS - skipped;
             (
                 VolumeOperation::Deallocate { first_iu, iu_count: MAP_PIECE_LBAS },
                 Some(VolumeOperation::Deallocate { first_iu: next_iu, iu_count: left }),

@@ -145,7 +145,10 @@ pub fn application_spec(lane: Lane, application: &ApplicationPlan) -> VssdSpec {
 pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> VssdSpec {
     let tenant = &plan.tenants[usize::from(lane.0)];
     let name = tenant_name(lane);
-    let plain = VssdSpec::new(&name, &name, isolation(tenant.isolation), over_provisioning_permille);
+    let plain = VssdSpec {
+        weight: tenant.weight(),
+        ..VssdSpec::new(&name, &name, isolation(tenant.isolation), over_provisioning_permille)
+    };
     match tenant.capacity_bytes {
         Some(capacity_bytes) => VssdSpec { throughput_level: 0, capacity_bytes, ..plain },
         None => plain,

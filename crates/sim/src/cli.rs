@@ -17,6 +17,9 @@ use diecut_units::{Span, marks};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Arguments of `diecut sim`.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,6 +42,10 @@ pub struct SimArgs {
     /// Makes every server level wear, on one shard: blocks change places in almost every seed.
     #[arg(long)]
     pub exchanges: bool,
+    /// Leaves out what makes seeds wide: restarts in a row, stores that become empty, thin volumes, weights, media without protected
+    /// memory. Planted bugs that wide seeds do not meet are hunted with plain ones.
+    #[arg(long)]
+    pub plain: bool,
     /// Gives the medium no memory that survives a power cut.
     #[arg(long)]
     pub no_protected_memory: bool,
@@ -74,7 +81,13 @@ pub struct SimArgs {
     /// coverage marks were hit (needs a build with the feature `marks`).
     #[arg(long, requires = "seeds")]
     pub complete: bool,
-    /// Threads for --seeds.
+    /// Begins no further seed of --seeds after so many minutes of the real clock.
+    #[arg(long, requires = "seeds", conflicts_with = "mutants")]
+    pub minutes: Option<u64>,
+    /// Fails when fewer seeds than this ran within --minutes.
+    #[arg(long, requires = "minutes", default_value_t = 1)]
+    pub floor: u64,
+    /// Threads for --seeds and for --mutants.
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
     /// Prints JSON.
@@ -111,6 +124,9 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
         return Err("this build carries no planted bugs; build with --features mutants".to_owned());
     }
     let mut shape = Shape { steps_max: arguments.ops, ..systems::shape(&arguments.system) };
+    if arguments.plain {
+        shape = plain(shape);
+    }
     if arguments.no_protected_memory {
         shape.protected_memory = Some(false);
     }
@@ -138,6 +154,11 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     }
 }
 
+/// The shape without what makes its seeds wide.
+fn plain(shape: Shape) -> Shape {
+    Shape { wide: false, protected_memory: Shape::default().protected_memory, ..shape }
+}
+
 fn replay_command(arguments: &SimArgs, seed: u64) -> String {
     let mut command = format!("diecut sim --system {} --seed {seed}", arguments.system);
     if arguments.ops > 0 {
@@ -148,6 +169,9 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
     }
     if arguments.exchanges {
         command += " --exchanges";
+    }
+    if arguments.plain {
+        command += " --plain";
     }
     if arguments.no_protected_memory {
         command += " --no-protected-memory";
@@ -231,11 +255,16 @@ fn progress_bar(length: u64) -> ProgressBar {
     ProgressBar::new(length).with_style(style)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a budget of the real clock says how many seeds run, not what they do"
+)]
 fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Factory) -> bool {
     let options = SetOptions {
         threads: arguments.threads,
         twice: arguments.twice,
         mutant: arguments.mutant.clone(),
+        deadline: arguments.minutes.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes)),
         ..SetOptions::default()
     };
     let bar = progress_bar(seeds.1 - seeds.0);
@@ -253,8 +282,17 @@ fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Fac
     } else {
         print_report(arguments, &report);
     }
+    let mut enough = true;
+    if let Some(minutes) = arguments.minutes {
+        enough = report.seeds >= arguments.floor || !report.failures.is_empty();
+        let few = if enough { "" } else { ": too few" };
+        println!(
+            "{} seeds ran within {minutes} minutes; at least {} must{few}",
+            report.seeds, arguments.floor
+        );
+    }
     if !arguments.complete {
-        return report.failures.is_empty();
+        return report.failures.is_empty() && enough;
     }
     let shortcomings = crate::complete::shortcomings(&report);
     for line in &shortcomings {
@@ -265,7 +303,7 @@ fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Fac
         report.seeds - report.lacking.len() as u64,
         report.seeds
     );
-    report.failures.is_empty() && shortcomings.is_empty()
+    report.failures.is_empty() && enough && shortcomings.is_empty()
 }
 
 fn print_report(arguments: &SimArgs, report: &SetReport) {
@@ -319,13 +357,29 @@ fn hunt_all(arguments: &SimArgs, shape: &Shape, factory: &dyn Factory) -> bool {
         MUTANTS.iter().filter(|mutant| mutant.system == arguments.system).copied().collect()
     };
     let bar = progress_bar(mutants.len() as u64);
-    let mut verdicts: Vec<Verdict> = Vec::new();
-    for mutant in &mutants {
-        bar.set_message(mutant.name);
-        verdicts.push(hunt(mutant, first..end, shape, factory));
-        bar.inc(1);
-    }
+    // Each thread plants its own; which of them hunts what does not matter.
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.max(1) {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    bar.set_message(mutant.name);
+                    let mut verdict = hunt(mutant, first..end, shape, factory);
+                    if verdict.caught.is_none() && shape.wide {
+                        let again = hunt(mutant, first..end, &plain(shape.clone()), factory);
+                        let (seeds, reached) =
+                            (verdict.seeds + again.seeds, verdict.reached || again.reached);
+                        verdict = Verdict { seeds, reached, is_plain: true, ..again };
+                    }
+                    found.lock().expect("no thread panics with it").push(verdict);
+                    bar.inc(1);
+                }
+            });
+        }
+    });
     bar.finish_and_clear();
+    let mut verdicts: Vec<Verdict> = found.into_inner().expect("no thread panicked");
+    verdicts.sort_by_key(|verdict| mutants.iter().position(|mutant| mutant.name == verdict.name));
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&verdicts).expect("verdicts are plain data"));
     } else {
@@ -333,7 +387,10 @@ fn hunt_all(arguments: &SimArgs, shape: &Shape, factory: &dyn Factory) -> bool {
         table.set_header(["mutant", "caught by seed", "as", "seeds tried", "reached"]);
         for verdict in &verdicts {
             let (seed, finding) = match verdict.caught {
-                Some((seed, finding)) => (seed.to_string(), format!("{finding:?}")),
+                Some((seed, finding)) => {
+                    let plain = if verdict.is_plain { " --plain" } else { "" };
+                    (format!("{seed}{plain}"), format!("{finding:?}"))
+                }
                 None => ("NOT CAUGHT".to_owned(), String::new()),
             };
             let reached = if verdict.reached { "yes" } else { "no" };

@@ -2,6 +2,7 @@
 
 mod applications;
 mod changes;
+mod wide;
 
 use crate::plan::*;
 use crate::tag::VolumeNumber;
@@ -39,6 +40,9 @@ pub struct Shape {
     pub exchanges: bool,
     /// Whether some vSSDs are used by applications at erase blocks.
     pub applications: bool,
+    /// Whether there are restarts in a row, stores that become empty, thin volumes, weights, hosts that ask late for events, and
+    /// cuts right after a flush.
+    pub wide: bool,
 }
 
 impl Default for Shape {
@@ -57,6 +61,7 @@ impl Default for Shape {
             controls: false,
             exchanges: false,
             applications: false,
+            wide: false,
         }
     }
 }
@@ -78,11 +83,13 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         smooth_network: random.random_ratio(1, 4),
         hosts: shape.hosts,
         slow_core: false,
+        slow_writes: false,
         until_cleaned: shape.hosts && shape.changes && shape.steps_max == 0,
         leveling_erases: 0,
         shards: vec![1],
     };
-    let mut plan = Plan { seed, system, tenants, applications: Vec::new(), steps, faults, saturation: None };
+    let (applications, saturation, aftermath) = (Vec::new(), None, None);
+    let mut plan = Plan { seed, system, tenants, applications, steps, faults, saturation, aftermath };
     if shape.hosts {
         add_hosts(&mut plan, shape);
     }
@@ -106,6 +113,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     }
     if shape.applications {
         applications::add(&mut plan, shape);
+    }
+    if shape.hosts && shape.wide {
+        wide::add(&mut plan, shape.faults);
     }
     plan
 }
@@ -144,7 +154,7 @@ fn add_saturation(plan: &mut Plan, random: &mut impl Rng) {
     if !plan.system.smooth_network || !(share_dies || random.random_ratio(1, 2)) {
         return;
     }
-    let flow = |lane, connection, depth| SaturatedFlow { lane: Lane(lane), connection, depth };
+    let flow = |lane, connection, depth| SaturatedFlow { lane: Lane(lane), connection, depth, write_ius: 0 };
     plan.system.slow_core = !share_dies || random.random_ratio(1, 2);
     let flows = if plan.system.slow_core && random.random_ratio(1, 2) {
         plan.tenants[0].io_queues = 2;
@@ -202,7 +212,16 @@ fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
                 })
                 .collect();
             let depth = *pick(random, &[1, 2, 4, 8, 16]);
-            TenantPlan { isolation, volumes, depth, io_queues: 1, guest: false, capacity_bytes: None }
+            TenantPlan {
+                isolation,
+                volumes,
+                depth,
+                io_queues: 1,
+                guest: false,
+                capacity_bytes: None,
+                weight: None,
+                asks_for_events_after_ns: 0,
+            }
         })
         .collect()
 }

@@ -92,6 +92,7 @@ pub fn cut_at_every_operation(
 ) -> (u64, Vec<(u64, Outcome)>) {
     let mut base = plan.clone();
     base.faults.retain(|fault| !matches!(fault.what, FaultKind::PowerCut | FaultKind::ProcessDeath));
+    base.aftermath = None;
     let whole = run_guarded(&base, factory);
     let mut failures = Vec::new();
     if !whole.violations.is_empty() {

@@ -331,7 +331,7 @@ impl Holdings {
             }
         }
         let sequences: Vec<u64> = found.values().map(|record| record.allocation_sequence).collect();
-        if !sequences.is_sorted() {
+        if !sequences.is_sorted_by(|one, next| one < next) {
             let detail = format!("allocations come in another order: {found:?}");
             violations.push(Violation::seen(Finding::WrongAnswer, detail));
         }

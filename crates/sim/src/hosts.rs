@@ -96,6 +96,8 @@ struct Host {
     keep_alive_ms: u32,
     /// From host to target, and back.
     latency: Span,
+    /// See [`Watch::late_by`].
+    asks_for_events_after: Span,
     /// Refusals and failed bring-ups since it was last connected.
     refusals: u32,
 }
@@ -174,7 +176,8 @@ impl Host {
             return true;
         };
         let quiet = stream.to_host.is_empty() && stream.to_target.is_empty();
-        self.stage != Stage::Ready || quiet && self.wish.is_none() && self.watch.known().is_some()
+        let told = self.watch.is_armed() && self.watch.known().is_some();
+        self.stage != Stage::Ready || quiet && self.wish.is_none() && told
     }
     /// Whether it waits for something, so that its patience can end. A wish waits too: for the answer to a keep-alive, which
     /// never comes when the connection is half open.
@@ -220,7 +223,8 @@ impl Hosts {
                 stage: Stage::Down(Time::ZERO),
                 admin: None,
                 io: Vec::new(),
-                watch: Watch::default(),
+                watch: Watch::late_by(Span(tenant.asks_for_events_after_ns)),
+                asks_for_events_after: Span(tenant.asks_for_events_after_ns),
                 wish: None,
                 under_way: BTreeMap::new(),
                 stalled_until: Time::ZERO,
@@ -406,7 +410,9 @@ impl Entrance for Hosts {
             }
             let keep_alive = host.admin.as_ref().map_or(Time::NEVER, |(_, admin)| admin.deadline());
             let patience = if host.is_waiting() { host.heard_at + PATIENCE } else { Time::NEVER };
-            next = next.min(keep_alive.min(patience).max(host.stalled_until));
+            let asks = host.stage == Stage::Ready && host.wish.is_none();
+            let event = if asks { host.watch.deadline() } else { Time::NEVER };
+            next = next.min(keep_alive.min(patience).min(event).max(host.stalled_until));
         }
         for orphan in &self.orphans {
             let at = if orphan.to_target.is_empty() || orphan.paused {
@@ -484,7 +490,7 @@ impl Entrance for Hosts {
             host.admin = None;
             host.io.clear();
             host.under_way.clear();
-            (host.watch, host.wish) = (Watch::default(), None);
+            (host.watch, host.wish) = (Watch::late_by(host.asks_for_events_after), None);
             (host.stalled_until, host.silent_until) = (Time::ZERO, Time::ZERO);
             host.stage = Stage::Down(Time::NEVER);
         }

@@ -27,6 +27,8 @@ pub struct Verdict {
     pub seeds: u64,
     /// Whether any run passed the place of the bug.
     pub reached: bool,
+    /// Whether only seeds that are not wide were left to catch it.
+    pub is_plain: bool,
 }
 
 /// The planted bugs of the rooms, all of them; a room that plants one adds a line. Those that only a hostile host reaches
@@ -240,6 +242,36 @@ pub const MUTANTS: &[Mutant] = &[
         story: "an application attaches while operations of its dead predecessor are under way, and gets their answers",
     },
     Mutant {
+        name: "namespace: block skipped between pieces",
+        system: "stack",
+        story: "a deallocation of several pieces leaves a block out where one ends",
+    },
+    Mutant {
+        name: "target: event lost without a parked request",
+        system: "stack",
+        story: "a namespace changes while the host has no request for events with the controller, and it is never told",
+    },
+    Mutant {
+        name: "volume: flush answered one sequence early",
+        system: "stack",
+        story: "a flush of a volatile cache is answered while the last record before it is still to be programmed",
+    },
+    Mutant {
+        name: "vssd: weights inverted",
+        system: "stack",
+        story: "a vSSD of twice the weight gets half of a die's time",
+    },
+    Mutant {
+        name: "shard: writes cost the same whatever their size",
+        system: "stack",
+        story: "whoever writes in large commands gets more of the shard's core",
+    },
+    Mutant {
+        name: "vssd: newest allocation sequence used twice",
+        system: "stack",
+        story: "the first block allocated after a start has the number of the last one before it",
+    },
+    Mutant {
         name: "catalog: oldest frame wins",
         system: "stack",
         story: "after a crash the catalog's oldest state comes back",
@@ -270,7 +302,7 @@ pub fn model_mutants() -> Vec<Mutant> {
 /// Looks for a seed that catches the mutant, among `seeds`.
 pub fn hunt(mutant: &Mutant, seeds: std::ops::Range<u64>, shape: &Shape, factory: &dyn Factory) -> Verdict {
     let options = SetOptions { mutant: Some(mutant.name.to_owned()), ..SetOptions::default() };
-    let mut verdict = Verdict { name: mutant.name, caught: None, seeds: 0, reached: false };
+    let mut verdict = Verdict { name: mutant.name, caught: None, seeds: 0, reached: false, is_plain: false };
     for seed in seeds {
         let outcome = run_seed(seed, shape, factory, &options);
         verdict.seeds += 1;

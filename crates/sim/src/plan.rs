@@ -2,6 +2,7 @@
 //! ([`crate::generate`]), stored as JSON, replayed, and shrunk; nothing random happens after it is made.
 
 use crate::administration::Change;
+use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
 use serde::{Deserialize, Serialize};
 
@@ -65,19 +66,46 @@ pub struct Plan {
     /// What is saturated in the calm, to see whether everyone gets the same.
     #[serde(default)]
     pub saturation: Option<Saturation>,
+    /// What comes after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aftermath: Option<Aftermath>,
 }
 
-/// Reads without end, of some in larger numbers than of others, that equal shares are due to.
+/// The end of a run: stores that become empty, restarts in a row without a write between, and new volumes on the same stores.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Aftermath {
+    /// Lanes whose volumes are all deleted.
+    pub emptied: Vec<Lane>,
+    /// Restarts after that.
+    pub restarts: Vec<Restart>,
+    /// Volumes that are made on the emptied vSSDs then, and written.
+    pub refilled: Vec<VolumeNumber>,
+    /// Restarts after that.
+    pub restarts_of_refilled: Vec<Restart>,
+}
+
+/// One restart of several in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restart {
+    /// How long after what was before, the start of the server included.
+    pub after_ns: u64,
+    /// How the server goes.
+    pub crash: Crash,
+}
+
+/// Commands without end, of some in larger numbers than of others; shares of what they compete for are due by weight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Saturation {
     /// How long.
     pub span_ns: u64,
-    /// Who reads.
+    /// Who asks.
     pub flows: Vec<SaturatedFlow>,
 }
 
-/// One who reads.
+/// One who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SaturatedFlow {
@@ -85,8 +113,11 @@ pub struct SaturatedFlow {
     pub lane: Lane,
     /// On which of its I/O connections; absent: on all.
     pub connection: Option<u16>,
-    /// Reads under way at once.
+    /// Commands under way at once.
     pub depth: u32,
+    /// IUs of each write; 0: it reads single IUs.
+    #[serde(default)]
+    pub write_ius: u32,
 }
 
 /// The device and its policy.
@@ -112,6 +143,9 @@ pub struct SystemPlan {
     /// Whether the shard's core is so slow that commands wait for it rather than for dies.
     #[serde(default)]
     pub slow_core: bool,
+    /// Whether that core's time goes by the size of writes rather than by the number of commands.
+    #[serde(default)]
+    pub slow_writes: bool,
     /// Whether small writes all over the volumes follow the steps until the device was overwritten and a cleaner had to
     /// move something.
     #[serde(default)]
@@ -157,6 +191,19 @@ pub struct TenantPlan {
     /// tiny device between two tenants.
     #[serde(default)]
     pub capacity_bytes: Option<u64>,
+    /// Weight of its vSSD; absent: 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// How long after an event its host asks for the next one; 0: at once.
+    #[serde(default)]
+    pub asks_for_events_after_ns: u64,
+}
+
+impl TenantPlan {
+    /// Weight of its vSSD.
+    pub fn weight(&self) -> u32 {
+        self.weight.unwrap_or(100)
+    }
 }
 
 /// An application at erase blocks.
@@ -182,6 +229,20 @@ pub struct VolumePlan {
     /// Whether it does not exist when the run begins.
     #[serde(default)]
     pub later: bool,
+}
+
+/// Volumes with more IUs than this are thin: far larger than what is ever written to them.
+const THIN_IUS: u64 = 4096;
+
+impl VolumePlan {
+    /// Whether it is larger than what is ever written to it.
+    pub fn is_thin(&self) -> bool {
+        self.iu_count > THIN_IUS
+    }
+    /// IUs that hold something at once, at most.
+    pub fn used_ius(&self) -> u64 {
+        if self.is_thin() { 512 } else { self.iu_count }
+    }
 }
 
 /// One step of one lane.
@@ -368,6 +429,16 @@ pub enum When {
         nth: u64,
         /// How long after it.
         span_ns: u64,
+    },
+    /// So long after the fault before it in the list, once the server starts again if that was its end.
+    Following {
+        /// How long.
+        span_ns: u64,
+    },
+    /// When the n-th flush was answered, at once.
+    Flush {
+        /// Which, from 0.
+        nth: u64,
     },
 }
 

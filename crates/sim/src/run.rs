@@ -5,6 +5,7 @@
 //! within bounded time; at last the power is cut once more and everything is read again.
 
 mod administrator;
+mod aftermath;
 mod applications;
 mod saturation;
 
@@ -147,6 +148,11 @@ struct Runner<'a> {
     administrator: Option<Administrator>,
     applications: Applications,
     steps_issued: u64,
+    flushes_answered: u64,
+    /// Something was written since the server started.
+    has_written: bool,
+    /// Playing goes on until then, though everything is answered.
+    until: Option<Time>,
     token_next: u64,
     failed_restarts: u32,
     trace: u64,
@@ -209,6 +215,9 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         administrator,
         applications: Applications::of(plan),
         steps_issued: 0,
+        flushes_answered: 0,
+        has_written: true,
+        until: None,
         token_next: 1,
         failed_restarts: 0,
         trace: 0xcbf2_9ce4_8422_2325,
@@ -253,6 +262,9 @@ impl Runner<'_> {
         self.change_in_calm();
         self.check_conservation();
         self.saturate();
+        if !self.stop {
+            self.empty_and_restart();
+        }
         if self.stop {
             return;
         }
@@ -309,7 +321,7 @@ impl Runner<'_> {
     fn drive(&mut self) {
         let mut answers = Vec::new();
         let (mut turns, mut turn_time, mut idle_turns) = (0, self.now, 0);
-        while !self.stop {
+        while !self.stop && self.until.is_none_or(|until| self.now < until) {
             self.strike_faults();
             if self.system.power_is_lost() {
                 self.crash(Crash::PowerCut);
@@ -346,10 +358,11 @@ impl Runner<'_> {
                 && self.applications.are_done()
                 && self.pending.is_empty()
                 && self.lanes.iter().all(|lane| lane.next().is_none());
-            if idle {
+            if idle && self.until.is_none() {
                 return;
             }
             let mut next = self.system.next_event().min(self.applications.next_event(self.now));
+            next = next.min(self.until.unwrap_or(Time::NEVER));
             if let Some(administrator) = &self.administrator {
                 next = next.min(administrator.next_event().max(self.now));
             }
@@ -399,10 +412,21 @@ impl Runner<'_> {
         while let Some(position) = self.faults.iter().position(|fault| match fault.when {
             When::Step(step) => step <= self.steps_issued,
             When::Time(at) => at <= self.now.0,
-            When::MediaOperation(_) | When::Change { .. } | When::After { .. } => false,
+            When::Flush { nth } => nth < self.flushes_answered,
+            When::MediaOperation(_) | When::Change { .. } | When::After { .. } | When::Following { .. } => {
+                false
+            }
         }) {
             let fault = self.faults.remove(position);
             self.record(position as u64 + 1);
+            if let Some(next) = self.faults.get_mut(position)
+                && let When::Following { span_ns } = next.when
+            {
+                next.when = When::Time(self.now.0 + span_ns);
+            }
+            if matches!(fault.when, When::Flush { .. }) {
+                mark!("run: cut right after a flush");
+            }
             match fault.what {
                 FaultKind::PowerCut => return self.crash(Crash::PowerCut),
                 FaultKind::ProcessDeath => return self.crash(Crash::ProcessDeath),
@@ -428,6 +452,9 @@ impl Runner<'_> {
         match crash {
             Crash::PowerCut => self.outcome.power_cuts += 1,
             Crash::ProcessDeath => self.outcome.process_deaths += 1,
+        }
+        if !std::mem::take(&mut self.has_written) {
+            mark!("run: restarted without a write between");
         }
         self.system.crash(crash, self.now);
         self.oracle.crash(crash);
@@ -466,10 +493,11 @@ impl Runner<'_> {
                 .filter(|volume| self.sight(Lane(index as u8), volume.number) == Sight::Yes)
                 .collect();
             let lane = &mut self.lanes[index];
-            let chunk = self.system.transfer_max_ius().min(32);
+            let transfer_max_ius = self.system.transfer_max_ius();
             // Reads that an earlier crash asked for and that were not issued yet are the same reads.
             lane.read_back.clear();
             for volume in seen {
+                let chunk = if volume.is_thin() { transfer_max_ius } else { transfer_max_ius.min(32) };
                 let mut first = 0;
                 while first < volume.iu_count {
                     let count = u64::from(chunk).min(volume.iu_count - first) as u32;
@@ -588,6 +616,7 @@ impl Runner<'_> {
             },
             Action::Verify { range } => (Purpose::Verify, HostCommand::Verify(range)),
         };
+        self.has_written |= matches!(purpose, Purpose::Write { .. });
         let token = self.pend(lane, purpose, volume, sight);
         self.system.submit(lane, token, command, self.now);
     }
@@ -694,7 +723,10 @@ impl Runner<'_> {
                 self.oracle.give_up_read(range.volume, id);
                 self.unexpected(answer.token, error, self.plan.may_lose_data());
             }
-            (Purpose::Flush { volume, issued }, Ok(_)) => self.oracle.acknowledge_flush(volume, issued),
+            (Purpose::Flush { volume, issued }, Ok(_)) => {
+                self.flushes_answered += 1;
+                self.oracle.acknowledge_flush(volume, issued);
+            }
             (Purpose::Compare { range, expected, wrong }, result) => {
                 let still = self.certain(range) == Some(expected);
                 match result {
@@ -747,6 +779,19 @@ impl Runner<'_> {
     /// Takes a namespace away and shows it again: hosts hear of both.
     fn change_in_calm(&mut self) {
         let volume = self.plan.tenants[0].volumes[0].number;
+        let late_ns = self.plan.tenants[0].asks_for_events_after_ns;
+        if late_ns > 0
+            && self.sight(Lane(0), volume) == Sight::Yes
+            && let Some(administrator) = &mut self.administrator
+        {
+            // The second change comes when the host has looked, and has not asked to be told again.
+            administrator.ask(Change::Detach(volume));
+            administrator.wait(late_ns / 2);
+            administrator.ask(Change::Attach(volume));
+            self.drive();
+            self.come_to_rest();
+            return self.check_known_namespaces();
+        }
         for change in [Change::Detach(volume), Change::Attach(volume)] {
             let must = if matches!(change, Change::Detach(_)) { Sight::Yes } else { Sight::No };
             if self.stop || self.sight(Lane(0), volume) != must {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::time::Instant;
 
 /// What a set of seeds showed.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -65,11 +66,23 @@ pub struct SetOptions {
     pub failures_max: usize,
     /// A planted bug for every run, by name.
     pub mutant: Option<String>,
+    /// No further seed is begun then.
+    pub deadline: Option<Instant>,
 }
 
 impl Default for SetOptions {
     fn default() -> SetOptions {
-        SetOptions { threads: 1, twice: false, failures_max: 5, mutant: None }
+        SetOptions { threads: 1, twice: false, failures_max: 5, mutant: None, deadline: None }
+    }
+}
+
+impl SetOptions {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how many seeds run may depend on the real clock; what they do does not"
+    )]
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
@@ -100,7 +113,7 @@ pub fn run_set(
             let sender = sender.clone();
             let (next, stop, end) = (&next, &stop, seeds.end);
             scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) && !options.is_over() {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= end || sender.send((seed, run_seed(seed, shape, factory, options))).is_err() {
                         return;

@@ -3,7 +3,7 @@
 
 use crate::guard::{Factory, run_guarded};
 use crate::oracle::Violation;
-use crate::plan::{Action, Plan};
+use crate::plan::{Action, Aftermath, Plan};
 use crate::run::Outcome;
 
 /// A smaller plan that fails the same way, and how many runs it took.
@@ -52,6 +52,15 @@ pub fn shrink(
     Some(Shrunk { plan: shrinker.best, outcome: shrinker.outcome, runs: shrinker.runs })
 }
 
+/// Removes what stands there; whether there was anything.
+fn remove<T>(list: &mut Vec<T>, at: usize) -> bool {
+    let is_there = at < list.len();
+    if is_there {
+        list.remove(at);
+    }
+    is_there
+}
+
 impl Shrinker<'_> {
     fn spent(&self) -> bool {
         self.runs >= self.runs_max
@@ -89,6 +98,7 @@ impl Shrinker<'_> {
         self.try_plan(plan);
         let plan = Plan { saturation: None, ..self.best.clone() };
         self.try_plan(plan);
+        self.shrink_aftermath();
         let mut plan = self.best.clone();
         plan.system.channels = None;
         self.try_plan(plan);
@@ -105,6 +115,30 @@ impl Shrinker<'_> {
             plan.faults.remove(index);
             if !self.try_plan(plan) {
                 index += 1;
+            }
+        }
+    }
+
+    /// Without it, or with fewer restarts and fewer stores that become empty.
+    fn shrink_aftermath(&mut self) {
+        let plan = Plan { aftermath: None, ..self.best.clone() };
+        if self.best.aftermath.is_none() || self.try_plan(plan) {
+            return;
+        }
+        let lists: [fn(&mut Aftermath, usize) -> bool; 4] = [
+            |one, at| remove(&mut one.restarts_of_refilled, at),
+            |one, at| remove(&mut one.refilled, at),
+            |one, at| remove(&mut one.restarts, at),
+            |one, at| remove(&mut one.emptied, at),
+        ];
+        for without in lists {
+            let mut at = 0;
+            loop {
+                let mut plan = self.best.clone();
+                if !plan.aftermath.as_mut().is_some_and(|one| without(one, at)) || self.spent() {
+                    break;
+                }
+                at += usize::from(!self.try_plan(plan));
             }
         }
     }

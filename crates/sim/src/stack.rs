@@ -104,14 +104,16 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
         staging_bytes_per_vssd: STAGING_BYTES_PER_VSSD,
         volatile_cache: plan.system.volatile_cache,
         checkpoint: pace(plan),
-        cost_model: plan.system.slow_core.then(slow_core),
+        cost_model: plan.system.slow_core.then(|| slow_core(plan.system.slow_writes)),
         ..ShardConfig::default()
     }
 }
 
-/// A core that takes longer for a command than a die for a page.
-fn slow_core() -> CostModel {
-    CostModel { command_ns: 60_000, ..CostModel::default() }
+/// A core that takes longer for a command than a die for a page, or longer for a block written than a die for its part of a
+/// program: then twice as long for each as for a command, which is what turns at the core are counted by.
+fn slow_core(slow_writes: bool) -> CostModel {
+    let plain = CostModel { command_ns: 60_000, ..CostModel::default() };
+    if slow_writes { CostModel { command_ns: 150_000, write_block_ns: 300_000, ..plain } } else { plain }
 }
 
 /// Every third plan runs with the pace of a real store; in the others checkpoints are frequent, to meet cuts and faults.
@@ -227,7 +229,7 @@ impl Stack {
     /// over-provisioning.
     fn create_vssd(&mut self, lane: Lane) -> Result<(), String> {
         let volumes = &self.plan.tenants[usize::from(lane.0)].volumes;
-        let wanted_ius: u64 = volumes.iter().map(|volume| volume.iu_count).sum();
+        let wanted_ius: u64 = volumes.iter().map(|volume| volume.used_ius()).sum();
         let mut over_provisioning_permille = OVER_PROVISIONING_PERMILLE;
         loop {
             let spec = vssd_spec(&self.plan, lane, over_provisioning_permille);
@@ -666,6 +668,8 @@ pub fn shape() -> crate::generate::Shape {
         shards: true,
         controls: true,
         applications: true,
+        wide: true,
+        protected_memory: None,
         ..crate::generate::Shape::default()
     }
 }

@@ -7,7 +7,7 @@ use diecut_nvme::feature::{EVENT_NAMESPACE_ATTRIBUTE, SetFeatures, fid};
 use diecut_nvme::identify::{CSI_NVM, IDENTIFY_SIZE_BYTES, cns, parse_namespace_list};
 use diecut_nvme::log_page::{CHANGED_NAMESPACES_LENGTH, lid};
 use diecut_nvme::{SubmissionEntry, opcode};
-use diecut_units::mark;
+use diecut_units::{Span, Time, mark};
 use std::collections::BTreeSet;
 
 const CONFIGURE: Token = Token(1 << 62);
@@ -21,6 +21,10 @@ const ABORT: Token = Token(1 << 62 | 4);
 pub struct Watch {
     /// A request for events is with the controller.
     is_armed: bool,
+    /// How long after an event, and after the start, it asks for the next one.
+    delay: Span,
+    /// When it asks for the next one.
+    arms_at: Time,
     begun: bool,
     /// Commands under way, the request for events apart.
     under_way: u32,
@@ -52,6 +56,18 @@ fn entry(opcode: u8) -> SubmissionEntry {
 }
 
 impl Watch {
+    /// One that asks for the next event so long after it was told of one.
+    pub fn late_by(delay: Span) -> Watch {
+        Watch { delay, ..Watch::default() }
+    }
+    /// Whether a request for events is with the controller.
+    pub fn is_armed(&self) -> bool {
+        self.is_armed
+    }
+    /// When it goes on by itself.
+    pub fn deadline(&self) -> Time {
+        if self.begun && !self.is_armed && self.is_quiet() { self.arms_at } else { Time::NEVER }
+    }
     /// Namespaces that the host knows of, if it is not just looking.
     pub fn known(&self) -> Option<&BTreeSet<u32>> {
         self.known.as_ref().filter(|_| self.is_quiet() && !self.wants_log && !self.wants_list)
@@ -62,7 +78,7 @@ impl Watch {
     }
     /// The controller was reset: it forgot what was configured, and kept the request for events.
     pub fn reset(&mut self) {
-        *self = Watch { is_armed: self.is_armed, ..Watch::default() };
+        *self = Watch { is_armed: self.is_armed, ..Watch::late_by(self.delay) };
     }
 
     /// Takes what a stream brought to the admin queue.
@@ -73,17 +89,17 @@ impl Watch {
         &mut self,
         admin: &mut Admin,
         bytes: &[u8],
-        now: diecut_units::Time,
+        now: Time,
     ) -> Result<(), diecut_initiator::HostError> {
         let mut heard = Heard { page: &mut self.page, completions: Vec::new() };
         admin.receive(bytes, now, &mut heard)?;
         for completion in heard.completions {
-            self.ended(&completion);
+            self.ended(&completion, now);
         }
         Ok(())
     }
 
-    fn ended(&mut self, completion: &Completion) {
+    fn ended(&mut self, completion: &Completion, now: Time) {
         if completion.token == ABORT {
             self.under_way -= 1;
             return;
@@ -93,6 +109,7 @@ impl Watch {
             EVENT => {
                 mark!("hosts: told of changed namespaces");
                 (self.is_armed, self.wants_log) = (false, true);
+                self.arms_at = now + self.delay;
                 return;
             }
             CONFIGURE | CHANGED => self.wants_list = true,
@@ -107,12 +124,13 @@ impl Watch {
     }
 
     /// Goes on; `admin` is ready. Whether it sent anything.
-    pub fn go_on(&mut self, admin: &mut Admin) -> bool {
+    pub fn go_on(&mut self, admin: &mut Admin, now: Time) -> bool {
         if !self.is_quiet() || admin.facts().is_none() {
             return false;
         }
         if !self.begun {
             self.begun = true;
+            self.arms_at = now + self.delay;
             let mut configure = entry(opcode::admin::SET_FEATURES);
             let value = EVENT_NAMESPACE_ATTRIBUTE;
             let feature = fid::ASYNCHRONOUS_EVENT_CONFIGURATION;
@@ -120,7 +138,7 @@ impl Watch {
             self.send(admin, CONFIGURE, configure, 0);
             return true;
         }
-        if !self.is_armed {
+        if !self.is_armed && self.arms_at <= now {
             self.is_armed = true;
             admin.submit_entry(EVENT, entry(opcode::admin::ASYNCHRONOUS_EVENT_REQUEST), None, 0);
             return true;

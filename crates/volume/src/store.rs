@@ -280,7 +280,7 @@ impl Store {
             }
             VolumeOperation::Flush => {
                 let sequence = self.log.next_sequence();
-                if mutant!("volume: flush answered early") || self.log.host_durable_before() >= sequence {
+                if mutant!("volume: flush answered early") || self.host_durable_before() >= sequence {
                     completions.push(VolumeCompletion { token, result: Ok(()), destination: None });
                 } else {
                     self.log.want_durable(sequence);
@@ -631,7 +631,7 @@ impl Store {
             }
         }
         if !self.waiting.is_empty() {
-            let durable = self.log.host_durable_before();
+            let durable = self.host_durable_before();
             while let Some((sequence, token)) = self.waiting.front()
                 && durable >= *sequence
             {
@@ -654,6 +654,11 @@ impl Store {
                 self.pad_at = Time::NEVER;
             }
         }
+    }
+
+    /// What hosts did before this sequence survives a power cut.
+    fn host_durable_before(&self) -> u64 {
+        self.log.host_durable_before() + u64::from(mutant!("volume: flush answered one sequence early"))
     }
 
     fn make_changes(

@@ -381,6 +381,9 @@ impl Pool {
         let pages = || u64::from(op.end_page.saturating_sub(op.first_iu / self.shape.ius_per_page()));
         let cost_ns = match op.kind {
             Kind::Read => pages() * costs.read_page_ns,
+            Kind::Append if mutant!("vssd: writes cost the same whatever their size") => {
+                costs.program_unit_ns
+            }
             Kind::Append => {
                 (pages() / u64::from(self.shape.program_unit_pages)).max(1) * costs.program_unit_ns
             }
@@ -390,7 +393,8 @@ impl Pool {
         own.used = if mutant!("vssd: time of a die costs nothing") {
             start
         } else {
-            start + cost_ns * 100 / own.weight
+            let weight = if mutant!("vssd: weights inverted") { 10_000 / own.weight } else { own.weight };
+            start + cost_ns * 100 / weight
         };
         die.in_flight += 1;
         die.programs += u16::from(op.kind != Kind::Read);

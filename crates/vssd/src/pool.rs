@@ -235,6 +235,15 @@ impl Pool {
     /// If anything does not add up.
     pub fn check_invariants(&self) {
         for vssd in &self.vssds {
+            let mapped = vssd.units.iter().flat_map(|unit| &unit.map).filter(|number| **number != u32::MAX);
+            let mut sequences: Vec<u64> =
+                mapped.map(|number| self.blocks[*number as usize].sequence).collect();
+            sequences.sort_unstable();
+            assert!(
+                sequences.is_sorted_by(|one, next| one < next),
+                "vSSD {}: two allocations are one",
+                vssd.id.0
+            );
             for unit in &vssd.units {
                 for (index, &number) in unit.map.iter().enumerate().filter(|(_, number)| **number != u32::MAX)
                 {

@@ -138,7 +138,8 @@ impl Pool {
             if entry.sequence >= u64::MAX / 2 || entry.erase_count >= u32::MAX / 2 {
                 return Err(OpenError::Entry(format!("erase block {number} has a count that cannot be")));
             }
-            self.sequence = self.sequence.max(entry.sequence + 1);
+            let next = entry.sequence + u64::from(!mutant!("vssd: newest allocation sequence used twice"));
+            self.sequence = self.sequence.max(next);
             let die = self.die_of(number);
             self.blocks[number as usize].erase_count = entry.erase_count;
             self.dies[die].erases += u64::from(entry.erase_count);

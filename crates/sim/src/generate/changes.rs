@@ -171,6 +171,8 @@ impl Changes<'_> {
             io_queues: self.random.random_range(1..=2),
             guest: true,
             capacity_bytes: None,
+            weight: None,
+            asks_for_events_after_ns: 0,
         });
         for _ in 0..self.random.random_range(1..=2) {
             let volume = self.new_volume(lane);

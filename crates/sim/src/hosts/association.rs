@@ -27,7 +27,7 @@ impl Hosts {
             let (lane, result) = (Lane(lane as u8), Err(HostError::ConnectionLost));
             self.answers.push(HostAnswer { lane, token, result });
         }
-        host.watch = Watch::default();
+        host.watch = Watch::late_by(host.asks_for_events_after);
         let streams = host.admin.take().map(|(stream, _)| stream).into_iter();
         for mut stream in streams.chain(host.io.drain(..).map(|(stream, _)| stream)) {
             stream.told_at = if stream.vanished { now + VANISHED_UNTIL } else { now };
@@ -111,7 +111,7 @@ impl Hosts {
         let host = &mut self.hosts[lane];
         let (_, admin) = host.admin.as_mut().expect("a host that is not down has an admin queue");
         if !host.watch.is_quiet() || host.wish.is_none() {
-            return host.watch.go_on(admin);
+            return host.watch.go_on(admin, now);
         }
         match host.wish {
             Some(Wish::Reset) if admin.reset() => {

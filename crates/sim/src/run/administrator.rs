@@ -2,7 +2,7 @@
 //! has exactly what it said it has. A request that a crash cut off is there whole or not at all.
 
 use super::{ANSWER_TIME_MAX, Pending, Runner};
-use crate::administration::{Change, host_name, subsystem_name};
+use crate::administration::{Change, host_name, subsystem_name, tenant_name};
 use crate::existing::Existing;
 use crate::oracle::Finding;
 use crate::plan::{Action, Lane, Plan, When};
@@ -54,6 +54,19 @@ impl Administrator {
     /// Gives it something more to ask.
     pub(super) fn ask(&mut self, change: Change) {
         self.steps.push_back(Action::Change(change));
+    }
+
+    /// Lets it wait before the next.
+    pub(super) fn wait(&mut self, span_ns: u64) {
+        self.steps.push_back(Action::Wait { span_ns });
+    }
+
+    /// Whether the vSSD of a lane is there and has no volume.
+    pub(super) fn has_no_volume(&self, lane: Lane) -> bool {
+        let vssd = tenant_name(lane);
+        self.is_done()
+            && self.existing.vssds.contains_key(&vssd)
+            && self.existing.volumes.values().all(|volume| volume.vssd != vssd)
     }
 
     pub(super) fn is_done(&self) -> bool {

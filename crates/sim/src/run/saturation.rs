@@ -1,5 +1,5 @@
 //! Fairness: in the calm, hosts ask for more than dies or core can give, some with more commands under way than others,
-//! and everyone must get the same.
+//! and everyone must get the same, or what its weight says.
 //!
 //! Where dies are the narrow place, each tenant gets half of each die, so a tenant whose pages lie on few dies, or in
 //! staging, is served less or more than its neighbour by a fair system. So the runner first learns where each block lies, by
@@ -10,7 +10,7 @@ use crate::oracle::Finding;
 use crate::plan::{Lane, Range};
 use crate::run::administrator::Sight;
 use crate::system::{HostCommand, HostToken};
-use crate::tag::VolumeNumber;
+use crate::tag::{Tag, VolumeNumber};
 use diecut_units::{Span, Time, mark};
 use std::collections::BTreeMap;
 
@@ -35,8 +35,19 @@ struct Flow {
     next: usize,
     in_flight: u32,
     answered: u64,
+    /// IUs of each write; 0: it reads.
+    write_ius: u32,
+    /// What is due to it of what they compete for, beside the others.
+    weight: u64,
     /// Only this connection of the lane, or all in turn.
     connection: Option<u16>,
+}
+
+impl Flow {
+    /// What it got, for comparison: a command counts one, each block that it writes two, as at the core.
+    fn got(&self) -> u64 {
+        self.answered * (1 + 2 * u64::from(self.write_ius)) * 100 / self.weight
+    }
 }
 
 impl Runner<'_> {
@@ -128,6 +139,12 @@ impl Runner<'_> {
                 next: 0,
                 in_flight: 0,
                 answered: 0,
+                write_ius: flow.write_ius,
+                // Turns at the core are the same for all; a die's time goes by weight.
+                weight: match self.plan.system.slow_core {
+                    true => 100,
+                    false => self.plan.tenants[usize::from(flow.lane.0)].weight().into(),
+                },
                 connection: flow.connection,
             })
             .collect();
@@ -166,7 +183,7 @@ impl Runner<'_> {
             }
             for (index, flow) in flows.iter_mut().enumerate() {
                 while self.now < end && flow.in_flight < flow.depth && self.system.is_connected(flow.lane) {
-                    let token = self.read_next(flow);
+                    let token = if flow.write_ius > 0 { self.write_next(flow) } else { self.read_next(flow) };
                     owners.insert(token, index);
                     moved = true;
                 }
@@ -183,8 +200,14 @@ impl Runner<'_> {
                 self.now = if self.now < end { next.min(end) } else { next }.max(self.now);
             }
         }
-        let most = flows.iter().map(|flow| flow.answered).max().expect("a saturation has flows");
-        let least = flows.iter().map(|flow| flow.answered).min().expect("a saturation has flows");
+        let most = flows.iter().map(Flow::got).max().expect("a saturation has flows");
+        let least = flows.iter().map(Flow::got).min().expect("a saturation has flows");
+        if flows.iter().any(|flow| flow.weight != flows[0].weight) {
+            mark!("run: shares compared by weight");
+        }
+        if flows.iter().any(|flow| flow.write_ius != flows[0].write_ius) {
+            mark!("run: shares compared by size");
+        }
         let share = least * 1000 / most.max(1);
         mark!("run: shares compared");
         self.outcome.least_share_permille = Some(share);
@@ -193,14 +216,14 @@ impl Runner<'_> {
                 .iter()
                 .map(|flow| {
                     format!(
-                        "lane {} {:?} at depth {}: {}",
-                        flow.lane.0, flow.connection, flow.depth, flow.answered
+                        "lane {} {:?} at depth {}: {} (weight {}, writes of {} IUs)",
+                        flow.lane.0, flow.connection, flow.depth, flow.answered, flow.weight, flow.write_ius
                     )
                 })
                 .collect();
             self.found(
                 Finding::Fairness,
-                format!("equal shares are due, but reads came to {}", got.join(", ")),
+                format!("shares by weight are due, but commands came to {}", got.join(", ")),
             );
         }
     }
@@ -213,6 +236,24 @@ impl Runner<'_> {
         let place = places[(round + 1) * 7919 % places.len()];
         flow.in_flight += 1;
         self.read_place(flow.lane, flow.connection.map(|wanted| (wanted, flow.connections)), place)
+    }
+
+    /// Writes the next blocks of the lane's first volume, round and round.
+    fn write_next(&mut self, flow: &mut Flow) -> HostToken {
+        let volume = self.plan.tenants[usize::from(flow.lane.0)].volumes[0];
+        let count = flow.write_ius;
+        let places = (volume.iu_count / u64::from(count)).max(1);
+        let first = flow.next as u64 % places * u64::from(count);
+        flow.next += 1;
+        flow.in_flight += 1;
+        let range = Range { volume: volume.number, first, count };
+        let id = self.oracle.begin_write(flow.lane, range, false);
+        let data = self.content(range, |lba| Some(Tag { volume: range.volume, lba, version: id.version }));
+        self.has_written = true;
+        let purpose = Purpose::Write { id, fua: false };
+        let token = self.pend(flow.lane, purpose, Some(volume.number), Sight::Yes);
+        self.system.submit(flow.lane, token, HostCommand::Write(range, data, false), self.now);
+        token
     }
 
     /// Reads a block, over one connection of so many or over any.

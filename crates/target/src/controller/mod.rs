@@ -13,7 +13,7 @@ use diecut_nvme::log_page::ErrorEntry;
 use diecut_nvme::opcode::admin as opcode;
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_0, offset, shutdown};
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
-use diecut_units::{Span, Time, mutant};
+use diecut_units::{Span, Time, mark, mutant};
 use std::collections::VecDeque;
 
 /// Asynchronous Event Requests a controller keeps (AERL + 1); Linux sends one.
@@ -272,6 +272,12 @@ impl Association {
         }
         let enabled = self.event_configuration & diecut_nvme::feature::EVENT_NAMESPACE_ATTRIBUTE != 0;
         if enabled && self.namespace_notice == Notice::Quiet {
+            if self.parked_events.is_empty() {
+                mark!("target: event held without a parked request");
+                if mutant!("target: event lost without a parked request") {
+                    return;
+                }
+            }
             self.namespace_notice = Notice::Pending;
         }
     }

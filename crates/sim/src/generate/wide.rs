@@ -1,0 +1,196 @@
+//! What seeds of the whole stack have beyond traffic and single faults, from a generator of its own: restarts in a row, stores
+//! that become empty, volumes and commands of several pieces, weights, hosts that ask late for events, and cuts right after a
+//! flush.
+
+use super::pick;
+use crate::oracle::Crash;
+use crate::plan::*;
+use crate::tag::VolumeNumber;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// IUs of a deallocation or of zeroes that the volume gets at once ([`diecut_namespace::MAP_PIECE_LBAS`]).
+const PIECE_IUS: u64 = diecut_namespace::MAP_PIECE_LBAS;
+/// Where commands of several pieces begin.
+const STARTS: [u64; 4] = [0, 100, 1000, 3001];
+/// IUs on both sides of the places where their pieces end that hold data.
+const MARGIN_IUS: u64 = 8;
+/// IUs at the front of a thin volume that commands of many blocks go to.
+const FRONT_IUS: u64 = 192;
+/// Pauses between restarts in a row: none, while the server opens, when it is just open, and when all is at rest.
+const PAUSES_NS: [u64; 6] = [0, 0, 50_000, 3_000_000, 40_000_000, 700_000_000];
+
+/// Adds all of it.
+pub(super) fn add(plan: &mut Plan, faults: bool) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x7769_6465);
+    add_weights(plan, &mut random);
+    add_late_requests(plan, &mut random);
+    add_thin_volume(plan, &mut random);
+    saturate_with_writes(plan, &mut random);
+    if faults {
+        add_restarts(plan, &mut random);
+        add_cuts_after_flushes(plan, &mut random);
+        add_aftermath(plan, &mut random);
+    }
+}
+
+/// Half of the tenants that share dies have another weight than the others.
+fn add_weights(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    for tenant in plan.tenants.iter_mut().filter(|one| one.isolation == IsolationLevel::Software) {
+        if random.random_ratio(1, 2) {
+            tenant.weight = Some(*pick(random, &[50, 150, 200, 300]));
+        }
+    }
+}
+
+/// Half of the hosts ask for the next event a while after they were told of one.
+fn add_late_requests(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    for tenant in &mut plan.tenants {
+        if random.random_ratio(1, 2) {
+            tenant.asks_for_events_after_ns = random.random_range(10..300) * 1_000_000;
+        }
+    }
+}
+
+/// Every second plan without bytes has a volume far larger than what its store holds, and commands of several pieces on it.
+fn add_thin_volume(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    if plan.system.content != ContentKind::Tags || random.random_ratio(1, 2) {
+        return;
+    }
+    let residents = plan.tenants.iter().filter(|tenant| !tenant.guest).count();
+    let lane = Lane(random.random_range(0..residents) as u8);
+    let number = VolumeNumber(plan.volumes().count() as u8 + 1);
+    let iu_count = 3 * PIECE_IUS + random.random_range(0..PIECE_IUS);
+    plan.tenants[usize::from(lane.0)].volumes.push(VolumePlan { number, iu_count, later: false });
+    let mut actions = Vec::new();
+    for _ in 0..random.random_range(2..=5) {
+        let first = *pick(random, &STARTS);
+        let range = |first, count| Range { volume: number, first, count };
+        let ends = [first + PIECE_IUS, first + 2 * PIECE_IUS];
+        let around = ends.map(|end| range(end - MARGIN_IUS, 2 * MARGIN_IUS as u32));
+        actions.extend(around.map(|range| Action::Write { range, fua: false }));
+        for _ in 0..random.random_range(0..4) {
+            let count = random.random_range(17..=96);
+            let range = range(random.random_range(0..FRONT_IUS - u64::from(count)), count);
+            actions.push(match random.random_range(0..4) {
+                0 => Action::Read { range },
+                1 => Action::Compare { range, wrong: false },
+                _ => Action::Write { range, fua: random.random_ratio(1, 4) },
+            });
+        }
+        actions.push(Action::Drain);
+        let count = random.random_range(PIECE_IUS + 1..=iu_count - first) as u32;
+        let whole = range(first, count);
+        actions.push(match random.random_range(0..3) {
+            0 => Action::WriteZeroes { range: whole, fua: false },
+            _ => Action::Deallocate { range: whole },
+        });
+        actions.push(Action::Drain);
+        actions.extend(around.map(|range| Action::Read { range }));
+    }
+    insert(plan, lane, actions, random);
+}
+
+/// Spreads actions of a lane over the steps, in their order.
+fn insert(plan: &mut Plan, lane: Lane, actions: Vec<Action>, random: &mut Xoshiro256PlusPlus) {
+    let mut places: Vec<usize> = actions.iter().map(|_| random.random_range(0..=plan.steps.len())).collect();
+    places.sort_unstable();
+    // From the back, so that places in front stay where they are.
+    for (at, action) in places.into_iter().zip(actions).rev() {
+        plan.steps.insert(at, Step { lane, action });
+    }
+}
+
+/// Half of the comparisons of two tenants on a slow core are of writes, of one block and of many.
+fn saturate_with_writes(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    let SystemPlan { slow_core, protected_memory, .. } = plan.system;
+    let Some(saturation) = &mut plan.saturation else { return };
+    let two = saturation.flows[0].lane != saturation.flows[1].lane;
+    if !slow_core || !protected_memory || !two || random.random_ratio(1, 2) {
+        return;
+    }
+    plan.system.slow_writes = true;
+    saturation.span_ns = 600_000_000;
+    for (flow, write_ius) in saturation.flows.iter_mut().zip([1, 12]) {
+        flow.write_ius = write_ius;
+    }
+}
+
+/// A server that went goes again, up to four times, before anybody has written: in every plan.
+fn add_restarts(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    let is_cut =
+        |fault: &PlannedFault| fault.what == FaultKind::PowerCut && matches!(fault.when, When::Step(_));
+    let Some(at) = plan.faults.iter().position(is_cut) else { return };
+    for _ in 0..random.random_range(0..=4) {
+        let when = When::Following { span_ns: *pick(random, &PAUSES_NS) };
+        let what = *pick(random, &[FaultKind::PowerCut, FaultKind::ProcessDeath]);
+        plan.faults.insert(at + 1, PlannedFault { when, what });
+    }
+}
+
+/// With a volatile cache the power goes right after some flushes were answered.
+fn add_cuts_after_flushes(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    if !plan.system.volatile_cache {
+        return;
+    }
+    let flushes = plan.steps.iter().filter(|step| matches!(step.action, Action::Flush { .. })).count() as u64;
+    for _ in 0..random.random_range(2..=5) {
+        let when = When::Flush { nth: random.random_range(0..flushes.max(1)) };
+        plan.faults.push(PlannedFault { when, what: FaultKind::PowerCut });
+    }
+}
+
+/// At the end restarts in a row, in three of four plans of stores that became empty, and often new volumes on them.
+fn add_aftermath(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
+    let residents = plan.tenants.iter().filter(|tenant| !tenant.guest).count() as u8;
+    let emptied: Vec<Lane> = match random.random_range(0..4) {
+        0 => Vec::new(),
+        1 => vec![Lane(random.random_range(0..residents))],
+        _ => (0..residents).map(Lane).collect(),
+    };
+    let mut restarts = || {
+        let restart = |random: &mut Xoshiro256PlusPlus| Restart {
+            after_ns: *pick(random, &PAUSES_NS),
+            crash: *pick(random, &[Crash::PowerCut, Crash::ProcessDeath]),
+        };
+        (0..random.random_range(0..=4)).map(|_| restart(random)).collect()
+    };
+    let (restarts, restarts_of_refilled) = (restarts(), restarts());
+    let mut refilled = Vec::new();
+    for lane in &emptied {
+        let number = VolumeNumber(plan.volumes().count() as u8 + 1);
+        let volume = VolumePlan { number, iu_count: random.random_range(32..256), later: true };
+        plan.tenants[usize::from(lane.0)].volumes.push(volume);
+        refilled.push(number);
+    }
+    plan.aftermath = Some(Aftermath { emptied, restarts, refilled, restarts_of_refilled });
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::generate::{Shape, generate};
+
+    #[test]
+    fn wide_plans_have_all_of_it_and_the_rest_is_as_without() {
+        let shape = crate::stack::shape();
+        let plain = Shape { wide: false, ..shape.clone() };
+        let plans: Vec<Plan> = (0..200).map(|seed| generate(seed, &shape)).collect();
+        let of = |what: fn(&Plan) -> bool| plans.iter().filter(|plan| what(plan)).count();
+        let follows = |fault: &PlannedFault| matches!(fault.when, When::Following { .. });
+        for plan in &plans {
+            let before = generate(plan.seed, &plain);
+            let kept = plan.faults.iter().filter(|fault| before.faults.contains(fault)).count();
+            assert_eq!(kept, before.faults.len(), "seed {}", plan.seed);
+            assert!(plan.aftermath.is_some(), "seed {}", plan.seed);
+            assert!(plan.faults.iter().filter(|fault| follows(fault)).count() <= 4, "seed {}", plan.seed);
+        }
+        assert!(of(|plan| plan.faults.iter().any(|f| matches!(f.when, When::Following { .. }))) > 120);
+        assert!(of(|plan| plan.aftermath.as_ref().is_some_and(|one| one.emptied.len() > 1)) > 60);
+        assert!(of(|plan| plan.volumes().any(|volume| volume.is_thin())) > 30);
+        assert!(of(|plan| plan.tenants.iter().any(|tenant| tenant.weight.is_some())) > 60);
+        assert!(of(|plan| plan.tenants[0].asks_for_events_after_ns > 0) > 60);
+        assert!(of(|plan| plan.system.slow_writes) > 2);
+        assert!(of(|plan| plan.faults.iter().any(|f| matches!(f.when, When::Flush { .. }))) > 5);
+    }
+}
