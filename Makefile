@@ -20,8 +20,8 @@ test:
 
 # Long seeds of the simulated stack, then every fuzz target for FUZZ_MINUTES. FIRST_SEED=N starts elsewhere.
 FUZZ_MINUTES ?= 10
-SEEDS ?= 20000
-FIRST_SEED ?= 1000
+SEEDS ?= 3000
+FIRST_SEED ?= 2000
 night: setup
 	cargo xtask night --fuzz-minutes $(FUZZ_MINUTES) --seeds $(SEEDS) --first-seed $(FIRST_SEED)
 

@@ -25,19 +25,19 @@ static STAGES: [(&str, Work); 9] = [
     (
         "whole stack",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000 --complete",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..2000 --minutes 6 --floor 600 --complete",
         ),
     ),
     (
         "no protected memory",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..200",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..1000 --minutes 2 --floor 150",
         ),
     ),
     (
         "exchanges for even wear",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..300",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..1000 --minutes 2 --floor 150",
         ),
     ),
     (
@@ -81,7 +81,7 @@ struct Night {
 
 impl Night {
     fn parse(arguments: &[&str]) -> Result<Night, Vec<String>> {
-        let mut night = Night { fuzz_minutes: 10, seeds: 20_000, first_seed: 1000 };
+        let mut night = Night { fuzz_minutes: 10, seeds: 3000, first_seed: 2000 };
         for pair in arguments.chunks(2) {
             let number: Option<u64> = pair.get(1).and_then(|text| text.parse().ok());
             match (pair[0], number) {
@@ -94,7 +94,7 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 3] {
+    fn stages(&self) -> [(&'static str, Work); 4] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
@@ -102,6 +102,7 @@ impl Night {
         };
         [
             ("whole stack, long", seeds("stack")),
+            ("no protected memory, long", seeds("stack --no-protected-memory")),
             ("exchanges for even wear, long", seeds("stack --exchanges")),
             ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None)),
         ]
@@ -161,8 +162,11 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, exchanges, fuzz] = night.stages();
+        let [stack, unprotected, exchanges, fuzz] = night.stages();
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
+        assert!(
+            matches!(unprotected.1, Work::RunOwned(line) if line.ends_with("--no-protected-memory --seeds 7..57"))
+        );
         assert!(matches!(exchanges.1, Work::RunOwned(line) if line.ends_with("--exchanges --seeds 7..57")));
         assert!(matches!(fuzz.1, Work::Fuzz(120, None)));
         for wrong in [&["--seeds"][..], &["--seeds", "0"], &["--hours", "3"]] {
