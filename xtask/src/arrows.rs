@@ -63,6 +63,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     ("load", &["initiator", "nvme"]),
+    ("hostile", &["load", "nvme"]),
     ("cli", &["api", "daemon", "sim", "initiator", "load"]),
     (
         "bench",
