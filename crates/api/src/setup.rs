@@ -5,7 +5,7 @@ use crate::object::{Subsystem, Tenant, Volume, Vssd, WearChange};
 use crate::size::Size;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A whole set-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -228,6 +228,17 @@ impl Setup {
         Ok(setup)
     }
 
+    /// Takes paths as they are meant in a file in `folder`: relative ones begin there.
+    pub fn relative_to(&mut self, folder: &Path) {
+        let Server { data, socket, blocks_socket, .. } = &mut self.server;
+        for path in [Some(data), socket.as_mut(), blocks_socket.as_mut()].into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
+        if self.device.profile.ends_with(".toml") {
+            self.device.profile = folder.join(&self.device.profile).display().to_string();
+        }
+    }
+
     fn check(&self) -> Result<(), SetupError> {
         let tenants = names("tenant", self.tenants.iter().map(|tenant| &tenant.name))?;
         let vssds = names("vssd", self.vssds.iter().map(|vssd| &vssd.name))?;
@@ -318,6 +329,127 @@ mod test {
             WearChange { follow_age: Some(true), rate: Some(Size(20_000_000)), ..WearChange::default() };
         assert_eq!(setup.wear, wear);
         assert_eq!(setup.server.socket_path(), PathBuf::from("diecut-data/control.sock"));
+    }
+
+    #[test]
+    fn paths_begin_at_the_file() {
+        let text = "[server]\nsocket = \"/run/c\"\nblocks_socket = \"b\"\n[device]\nprofile = \"p.toml\"\n";
+        let mut setup = Setup::from_toml(text).unwrap();
+        setup.relative_to(Path::new("/etc/diecut"));
+        let Server { data, socket, blocks_socket, .. } = setup.server;
+        assert_eq!(data, Path::new("/etc/diecut/diecut-data"));
+        assert_eq!((socket, blocks_socket), (Some("/run/c".into()), Some("/etc/diecut/b".into())));
+        assert_eq!(setup.device.profile, "/etc/diecut/p.toml");
+        let mut built_in = Setup::default();
+        built_in.relative_to(Path::new(""));
+        assert_eq!(
+            (built_in.device.profile.as_str(), built_in.server.data),
+            ("cnex-1tb", "diecut-data".into())
+        );
+    }
+
+    /// Paths of all keys of a value.
+    fn keys(prefix: &str, value: &serde_json::Value, found: &mut Vec<String>) {
+        for (key, value) in value.as_object().unwrap() {
+            let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            match value {
+                serde_json::Value::Object(_) if prefix.is_empty() || key == "levels" => {
+                    keys(&path, value, found)
+                }
+                serde_json::Value::Array(all) if prefix.is_empty() => keys(&path, &all[0], found),
+                _ => found.push(path),
+            }
+        }
+    }
+
+    /// Goal: docs/setup.md names each key there is, in its section, and no other. Method: a set-up with every field set, written out
+    /// without `..`, so that a new field cannot be forgotten here.
+    #[test]
+    fn every_key_is_documented() {
+        let file = || Some(PathBuf::from("x"));
+        let setup = Setup {
+            server: Server {
+                listen: Server::default().listen,
+                data: "x".into(),
+                socket: file(),
+                blocks_socket: file(),
+                shards: 1,
+                memory_limit: Some(Size(1)),
+                pin_cores: false,
+                busy_poll_us: 0,
+            },
+            device: Device {
+                profile: String::new(),
+                backing: Backing::File,
+                durability: Durability::Process,
+                pacing: true,
+                seed: 1,
+                protected_memory: Some(Size(1)),
+                volatile_cache: false,
+            },
+            pool: Pool {
+                die_queue_depth: Some(1),
+                soft_planes_per_die: Some(1),
+                die_placement: DiePlacement::Pack,
+                levels: Levels { channels: vec![1], dies: vec![1], soft_planes: vec![1] },
+            },
+            wear: WearChange {
+                paused: Some(true),
+                rate: Some(Size(1)),
+                channel_threshold_erases: Some(1),
+                die_threshold_erases: Some(1),
+                follow_age: Some(true),
+                endurance_cycles: Some(1),
+                delta_permille: Some(1),
+                literal_rule: Some(true),
+            },
+            tenants: vec![Tenant { name: String::new() }],
+            vssds: vec![Vssd {
+                name: String::new(),
+                tenant: String::new(),
+                isolation: crate::object::Isolation::Die,
+                throughput_level: 1,
+                capacity: Size(1),
+                over_provisioning_permille: 1,
+                weight: 1,
+                rate_limit: Size(1),
+                sharing: crate::object::Sharing::Strict,
+                serves: crate::object::Use::Blocks,
+                uid: Some(1),
+            }],
+            volumes: vec![Volume {
+                name: String::new(),
+                vssd: String::new(),
+                size: Size(1),
+                uuid: Some(uuid::Uuid::nil()),
+                nguid: Some(crate::object::Nguid([0; 16])),
+            }],
+            subsystems: vec![Subsystem {
+                nqn: String::new(),
+                tenant: String::new(),
+                serial: Some(String::new()),
+                model: Some(String::new()),
+                allow_any_host: true,
+                allowed_hosts: Vec::new(),
+                namespaces: Vec::new(),
+            }],
+        };
+        let mut known = Vec::new();
+        keys("", &serde_json::to_value(setup).unwrap(), &mut known);
+        let page = include_str!("../../../docs/setup.md");
+        let (mut section, mut documented) = (String::new(), Vec::new());
+        for line in page.lines() {
+            if let Some(title) = line.strip_prefix("## ") {
+                section = title.trim_matches(['[', ']']).to_owned();
+            } else if let Some(row) = line.strip_prefix("| `") {
+                let cell = row.split(" |").next().unwrap();
+                let names = cell.split([',', '`']).map(str::trim).filter(|name| !name.is_empty());
+                documented.extend(names.map(|name| format!("{section}.{name}")));
+            }
+        }
+        known.sort();
+        documented.sort();
+        assert_eq!(documented, known);
     }
 
     #[test]

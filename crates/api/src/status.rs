@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct Status {
     /// Where hosts connect to, as `address:port`.
     pub listen: String,
+    /// Emulated flash takes as long as the NAND would (`device.pacing`), or no time; absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pacing: Option<bool>,
     /// Devices of the pool.
     pub devices: Vec<Device>,
     /// Tenants.
@@ -250,4 +253,13 @@ pub struct Controller {
     pub controller_id: u16,
     /// I/O queues.
     pub io_queues: u16,
+}
+
+/// What emulated timing means, for people.
+pub fn timing(pacing: bool) -> &'static str {
+    if pacing {
+        "flash takes as long as the profile's NAND would"
+    } else {
+        "off: flash takes no time (device.pacing = true turns it on)"
+    }
 }

@@ -68,6 +68,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A server must not take the socket that a variable names to those who ask another server.
     let is_socket_named = matches.value_source("socket") == Some(ValueSource::CommandLine);
+    if matches!(arguments.command, Command::Sim(_) | Command::Demo(_) | Command::Repro(_)) {
+        // They have no sockets, so that the signal can only be of a reader that is gone (`| head`).
+        // SAFETY: no other thread runs yet, and the default action is no function of ours.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
     if let Command::Sim(sim) = &arguments.command {
         return diecut_sim::cli::main(sim);
     }
@@ -75,7 +80,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => return serve.run(is_socket_named.then_some(arguments.socket)),
         Command::Demo(demo) => return demo.run(arguments.json),
         Command::Repro(repro) => return repro.run(arguments.json),
-        Command::Bench(bench) => return bench.run(arguments.json),
+        Command::Bench(bench) => return bench.run(&client::Client::new(arguments.socket), arguments.json),
         command => command,
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {

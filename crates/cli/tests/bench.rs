@@ -31,14 +31,18 @@ impl Drop for Server {
 }
 
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_diecut")).arg("bench").args(arguments).output().unwrap()
+    // Nobody serves at the socket, wherever the test runs.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_diecut"));
+    command.env("DIECUT_SOCKET", "/nonexistent/control.sock").arg("bench").args(arguments).output().unwrap()
 }
 
 #[test]
 fn a_live_server_is_measured() {
     let server = Server::start();
     let short = ["--runtime", "0.05", "--ramp-time", "0.01", "--nqn", NQN, &server.1];
-    let output = bench(&[&short[..], &["--json", "--rw", "randrw", "--bs", "8k", "--numjobs", "2"]].concat());
+    let output = bench(
+        &[&short[..], &["--json", "--overwrite", "--rw", "randrw", "--bs", "8k", "--numjobs", "2"]].concat(),
+    );
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["load"]["block_bytes"], &json["load"]["jobs"]), (&Value::from(8192), &Value::from(2)));
@@ -72,6 +76,8 @@ fn mistakes_say_what_to_do() {
     says(&["--nqn", NQN, "--bs", "5000", &address], "choose one that is");
     says(&["--nqn", NQN, "--random-distribution", "pareto", &address], "write random, or zipf:1.2");
     says(&["--nqn", NQN, "nowhere"], "write HOST:PORT");
+    says(&["--nqn", NQN, "--rw", "randwrite", &address], "add --overwrite");
+    says(&["--nqn", NQN], "name the server's HOST:PORT");
     drop(server);
     says(&["--nqn", NQN, &address], "is the server running there?");
 }

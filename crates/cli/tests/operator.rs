@@ -269,3 +269,184 @@ fn listening_for_others_is_said_with_what_it_means() {
     assert!(!server.said().contains("any host"), "{}", server.said());
     server.stop();
 }
+
+/// Writes to a volume through its subsystem.
+fn write_some(folder: &Path, more: &[&str]) -> std::process::Output {
+    let load = ["bench", "--nqn", NQN, "--rw", "write", "--bs", "64k", "--iodepth", "4"];
+    let short = ["--number-ios", "16", "--ramp-time", "0", "--runtime", "20"];
+    diecut(folder, &[&load[..], &short[..], more].concat())
+}
+
+/// It once went to 127.0.0.1:4420 whatever `--socket` said, and wrote over what it found.
+#[test]
+fn a_load_goes_to_the_server_that_is_named_and_writes_over_nothing_unasked() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    // Nothing is there yet, and the address comes from the control socket.
+    let output = write_some(folder, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(write_some(folder, &[]).stderr).unwrap();
+    assert_says(&said, &["volume \"disk\"", "1 MiB of data", "--overwrite"]);
+    let written = |folder: &Path| status(folder)["volumes"][0]["writes"].as_u64().unwrap();
+    assert_eq!(written(folder), 16);
+    assert!(write_some(folder, &["--overwrite"]).status.success());
+    assert_eq!(written(folder), 32);
+    // The same server by its address; one that cannot be asked; and one that is another than that behind the socket.
+    let said = String::from_utf8(write_some(folder, &[server.address()]).stderr).unwrap();
+    assert_says(&said, &["volume \"disk\"", "--overwrite"]);
+    let said =
+        String::from_utf8(write_some(folder, &[server.address(), "--socket", "none.sock"]).stderr).unwrap();
+    assert_says(&said, &["cannot be asked", "--overwrite"]);
+    let said = String::from_utf8(write_some(folder, &["127.0.0.1:9"]).stderr).unwrap();
+    assert_says(&said, &["127.0.0.1:9", "cannot be asked", "--overwrite"]);
+    // Reads lose nothing.
+    done(folder, &["bench", "--nqn", NQN, "--runtime", "0.05", "--ramp-time", "0"]);
+    assert_eq!(written(folder), 32);
+    server.stop();
+}
+
+#[test]
+fn a_load_that_is_interrupted_prints_what_it_measured() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    let mut load = command(folder);
+    load.args(["--json", "bench", "--nqn", NQN, "--ramp-time", "0", "--runtime", "3600"]);
+    let load = load.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    while status(folder)["volumes"][0]["reads"].as_u64().unwrap() < 1000 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let pid = load.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = load.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (operations, rate) = (&report["read"]["operations"], &report["read"]["operations_per_second"]);
+    assert!(operations.as_u64().unwrap() >= 1000, "{report}");
+    // Over the time that it ran, not over an hour.
+    assert!(rate.as_f64().unwrap() > 100.0, "{report}");
+    server.stop();
+}
+
+/// `| head` once ended in a panic.
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    let bench = ["bench", "--nqn", NQN, "--runtime", "0.05", "--ramp-time", "0"];
+    for arguments in [
+        &["status"][..],
+        &["--json", "status"],
+        &["vssd", "list"],
+        &["wear"],
+        &["repro", "list"],
+        &["host", "list"],
+        &bench,
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(folder).args(arguments).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.is_empty() && !output.status.success(), "{arguments:?}: {said}");
+    }
+    server.stop();
+}
+
+#[test]
+fn changes_say_what_they_did_and_destruction_asks() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    assert_eq!(done(folder, &["tenant", "create", "b"]), "created tenant \"b\"\n");
+    let json: Value =
+        serde_json::from_str(&done(folder, &["--json", "tenant", "delete", "b", "--yes"])).unwrap();
+    assert_eq!(
+        (&json["done"], &json["kind"], &json["name"]),
+        (&"deleted".into(), &"tenant".into(), &"b".into())
+    );
+    assert!(write_some(folder, &[]).status.success());
+    for (arguments, words) in [
+        (["subsystem", "delete", NQN], ["volumes stay", "--yes"]),
+        (["volume", "delete", "disk"], ["1 MiB of data (of 1 MiB) is lost", "--yes"]),
+        (["vssd", "delete", "flash"], ["erased", "--yes"]),
+        (["tenant", "delete", "a"], ["Nothing was done", "--yes"]),
+    ] {
+        assert_says(&refused(folder, &arguments), &words);
+    }
+    let now = status(folder);
+    assert_eq!(now["volumes"].as_array().unwrap().len() + now["subsystems"].as_array().unwrap().len(), 2);
+    let hosts: Value = serde_json::from_str(&done(folder, &["--json", "host", "list"])).unwrap();
+    assert_eq!(hosts[0]["host"], "nqn.2026-11.org.diecut:bench");
+    assert_eq!(hosts[0]["subsystem"], NQN);
+    server.stop();
+}
+
+/// One parser: `1G` was refused by `volume create` and 1 GiB for `bench`; `--capacity 32` took a channel for 32 bytes.
+#[test]
+fn sizes_mean_the_same_everywhere() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    done(folder, &["volume", "create", "more", "--vssd", "flash", "--size", "2M"]);
+    assert_eq!(status(folder)["volumes"][1]["volume"]["size"], 2 << 20);
+    let new = ["vssd", "create", "x", "--tenant", "a", "--isolation", "software"];
+    let create = |more: &[&str]| refused(folder, &[&new[..], more].concat());
+    assert_says(&create(&["--capacity", "32"]), &["vSSD \"x\"", "32 bytes", "write 32G"]);
+    assert_says(
+        &create(&["--capacity", "24M", "--rate-limit", "200"]),
+        &["200 bytes a second", "write 200M"],
+    );
+    assert_says(&create(&["--capacity", "99999999999999999999"]), &["too large"]);
+    assert_says(
+        &create(&["--capacity", "24M", "--over-provisioning-permille", "4294967295"]),
+        &["10000 or less"],
+    );
+    assert_eq!(status(folder)["vssds"].as_array().unwrap().len(), 1);
+    server.stop();
+}
+
+#[test]
+fn status_fits_a_terminal_and_tells_of_timing() {
+    let folder = folder();
+    let folder = folder.path();
+    for (pacing, json, word) in [("false", false, "takes no time"), ("true", true, "as long as")] {
+        let setup = SETUP.replace("[device]", &format!("[device]\npacing = {pacing}"));
+        std::fs::write(folder.join("setup.toml"), setup).unwrap();
+        let server = Server::start(folder, &SERVE);
+        assert_says(&server.announced, &["timing", word]);
+        let text = done(folder, &["status"]);
+        assert_says(&text, &["timing", word]);
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 120, "{widest} columns:\n{text}");
+        assert_eq!(status(folder)["pacing"], json);
+        server.stop();
+    }
+}
+
+/// Started from another folder, a set-up means the same device; it once silently made a new one.
+#[test]
+fn a_set_up_means_the_same_wherever_a_server_is_started() {
+    let folder = folder();
+    let folder = folder.path();
+    Server::start(folder, &["--setup", "setup.toml"]).stop();
+    let elsewhere = folder.join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let server = Server::start(&elsewhere, &["--setup", "../setup.toml"]);
+    assert!(!server.said().contains("WARN") && !elsewhere.join("diecut-data").exists(), "{}", server.said());
+    server.stop();
+}
+
+#[test]
+fn built_in_profiles_for_tests_can_be_served() {
+    for profile in ["tiny", "tiny-one-shot"] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        for _ in 0..2 {
+            let server = Server::start(folder, &["--profile", profile]);
+            done(folder, &["tenant", "create", "a"]);
+            server.stop();
+        }
+    }
+}

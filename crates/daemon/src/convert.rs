@@ -79,6 +79,7 @@ pub(crate) fn problem(error: control::ControlError) -> Problem {
 pub(crate) fn status(status: control::Status, listen: &str) -> status::Status {
     status::Status {
         listen: listen.to_string(),
+        pacing: None,
         devices: status.devices.into_iter().map(device).collect(),
         tenants: status.tenants.into_iter().map(|tenant| Tenant { name: tenant.name }).collect(),
         vssds: status.vssds.into_iter().map(vssd).collect(),

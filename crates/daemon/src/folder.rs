@@ -94,39 +94,3 @@ pub fn looseness(path: &Path) -> Option<String> {
         format!("{name} is open to other users of this machine (mode {mode:o}); to close it: chmod {right:o} {name}")
     })
 }
-
-#[cfg(test)]
-mod test {
-    use super::*;
-
-    #[test]
-    fn a_folder_is_its_owners_alone_and_one_servers_at_a_time() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("a/b");
-        let control = path.join("control.sock");
-        let mut held = DataFolder::take(&path, &control).unwrap();
-        assert_eq!(looseness(&path), None);
-        let error = DataFolder::take(&path, &control).unwrap_err().to_string();
-        assert!(error.contains("another server is serving from") && !error.contains("process"), "{error}");
-        let (_listener, _name) = crate::socket::listen(&control, 0o600).unwrap();
-        let error = DataFolder::take(&path, &control).unwrap_err().to_string();
-        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
-        held.keep();
-        drop(held);
-        DataFolder::take(&path, &control).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(looseness(&path).unwrap().contains("chmod 700"));
-    }
-
-    #[test]
-    fn a_start_that_failed_leaves_nothing() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("new");
-        let folder = DataFolder::take(&path, &path.join("control.sock")).unwrap();
-        let file = path.join("device.img");
-        std::fs::write(&file, "").unwrap();
-        let unfinished = Unfinished::new(file.clone());
-        drop((unfinished, folder));
-        assert!(!path.exists());
-    }
-}

@@ -22,7 +22,15 @@ use tokio::net::UnixListener;
 /// The routes of [`diecut_api::route`], answered by the shards behind `port`. `listen` is told to whoever asks
 /// where hosts connect.
 pub fn router(port: Arc<dyn ControlPort>, listen: String) -> Router {
-    let server = Server { port, listen: listen.into() };
+    routes(Server { port, listen: listen.into(), pacing: None })
+}
+
+/// [`router`] of a server whose flash takes as long as the NAND would, or no time.
+pub fn router_paced(port: Arc<dyn ControlPort>, listen: String, pacing: bool) -> Router {
+    routes(Server { port, listen: listen.into(), pacing: Some(pacing) })
+}
+
+fn routes(server: Server) -> Router {
     Router::new()
         .route(route::STATUS, get(status))
         .route(route::TENANTS, post(create_tenant))
@@ -79,6 +87,8 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 struct Server {
     port: Arc<dyn ControlPort>,
     listen: Arc<str>,
+    /// Whether flash takes as long as the NAND would, if it is known.
+    pacing: Option<bool>,
 }
 
 /// A refusal as an HTTP response.
@@ -128,7 +138,9 @@ impl Server {
 async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
     match server.ask(ControlRequest::Status).await? {
         ControlResponse::Status(status) => {
-            Ok(axum::Json(convert::status(*status, &server.listen)).into_response())
+            let mut status = convert::status(*status, &server.listen);
+            status.pacing = server.pacing;
+            Ok(axum::Json(status).into_response())
         }
         other => panic!("a status request was answered with {other:?}"),
     }

@@ -5,11 +5,12 @@ use crate::apply::apply;
 use crate::control_port::{Answer, ControlPort, Gone};
 use crate::convert;
 use crate::folder::{DataFolder, Unfinished, looseness};
-use crate::http::{self, router};
+use crate::http::{self, router_paced};
 use crate::resources::{self, MemoryPlan};
 use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
 use diecut_api::setup::{Backing, Durability, Setup};
+use diecut_api::size::Size;
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
 use diecut_shard::control::{ControlRequest, ControlResponse};
@@ -216,7 +217,7 @@ fn device_differences(device: &Device, wanted: Result<Profile, DeviceError>, pla
         let (kind, name) = ("device".to_owned(), place.to_owned());
         vec![Difference { kind, name, field: Some(field.to_owned()), declared, exists: Some(exists), remedy }]
     };
-    let size = |profile: &Profile| diecut_api::size::Size(profile.protected_memory_bytes).exact();
+    let size = |profile: &Profile| Size(profile.protected_memory_bytes).exact();
     match wanted {
         Err(error) => {
             difference("profile", format!("another one, which cannot be read ({error})"), exists.name.clone())
@@ -461,7 +462,7 @@ pub fn serve(
             }
         }
         let memory = memory.describe(rest_bytes);
-        announce(&announcement(&status, &listen.to_string(), &place, &memory, socket));
+        announce(&announcement(&status, &listen.to_string(), &place, &memory, socket, setup.device.pacing));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
         std::thread::spawn(move || {
@@ -469,7 +470,7 @@ pub fn serve(
                 let _ = stop.send(());
             }
         });
-        let routes = router(Arc::clone(&port), listen.to_string());
+        let routes = router_paced(Arc::clone(&port), listen.to_string(), setup.device.pacing);
         tokio::select! {
             never = http::serve(listener, routes) => match never {},
             _ = stopped => {}
@@ -493,18 +494,20 @@ fn announcement(
     place: &str,
     memory: &str,
     socket: &Path,
+    pacing: bool,
 ) -> String {
     use std::fmt::Write;
     let mut text = String::new();
     let (address, port) = listen.rsplit_once(':').unwrap_or((listen, "4420"));
     let address = address.trim_matches(['[', ']']);
     for device in &status.devices {
-        let gib = device.raw_capacity_bytes >> 30;
-        let _ = writeln!(text, "device     {} in {place}: {gib} GiB raw, emulated", device.name);
+        let raw = Size(device.raw_capacity_bytes);
+        let _ = writeln!(text, "device     {} in {place}: {raw} raw, emulated", device.name);
     }
+    let _ = writeln!(text, "timing     {}", diecut_api::status::timing(pacing));
     for vssd in &status.vssds {
-        let size = vssd.exported_bytes >> 20;
-        let _ = writeln!(text, "vSSD       {}: {}, {size} MiB for volumes", vssd.spec.name, vssd.placement);
+        let size = Size(vssd.exported_bytes);
+        let _ = writeln!(text, "vSSD       {}: {}, {size} for volumes", vssd.spec.name, vssd.placement);
     }
     let _ = writeln!(text, "memory     {memory}");
     let _ = writeln!(text, "listening  {listen}, NVMe over TCP");

@@ -18,6 +18,7 @@ use diecut_units::{Buffer, Span, Time};
 use mio::{Events, Interest, Poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -57,6 +58,9 @@ pub struct DriveSettings<'a> {
     pub threads: u16,
     /// Never sleep.
     pub busy_poll: bool,
+    /// Once it is set nothing more is issued, and the load ends with what was measured until then. Threads look at least once in
+    /// a second.
+    pub stop: Option<&'a AtomicBool>,
     /// Called on each thread before it begins, with its number: pins it, for example.
     pub on_thread: &'a (dyn Fn(usize) -> io::Result<()> + Sync),
 }
@@ -64,7 +68,7 @@ pub struct DriveSettings<'a> {
 impl Default for DriveSettings<'_> {
     /// One thread, which sleeps when it can.
     fn default() -> Self {
-        DriveSettings { threads: 1, busy_poll: false, on_thread: &|_| Ok(()) }
+        DriveSettings { threads: 1, busy_poll: false, stop: None, on_thread: &|_| Ok(()) }
     }
 }
 
@@ -172,7 +176,7 @@ pub fn run(endpoint: &Endpoint, spec: &LoadSpec, settings: DriveSettings<'_>) ->
                 scope.spawn(move || {
                     (settings.on_thread)(number)?;
                     let mut share = Share { lanes, namespace, content, system_calls: 0, operations: 0 };
-                    share.run(endpoint.address, clock, settings.busy_poll)?;
+                    share.run(endpoint.address, clock, settings)?;
                     Ok(share)
                 })
             })
@@ -357,7 +361,13 @@ impl Sink for JobSink<'_> {
 }
 
 impl Share<'_> {
-    fn run(&mut self, address: SocketAddr, clock: &Clock, busy_poll: bool) -> Result<(), LoadError> {
+    fn run(
+        &mut self,
+        address: SocketAddr,
+        clock: &Clock,
+        settings: DriveSettings<'_>,
+    ) -> Result<(), LoadError> {
+        let DriveSettings { busy_poll, stop, .. } = settings;
         let mut poll = Poll::new()?;
         let mut events = Events::with_capacity(256);
         for (number, lane) in self.lanes.iter_mut().enumerate() {
@@ -382,6 +392,10 @@ impl Share<'_> {
                     lane.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
                     lane.writable |= event.is_writable();
                 }
+            }
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                let now = clock.now();
+                self.lanes.iter_mut().for_each(|lane| lane.job.end_at(now));
             }
             let mut worked = false;
             let mut over = true;

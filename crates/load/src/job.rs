@@ -146,6 +146,11 @@ impl Job {
         }
     }
 
+    /// Ends it at `now` if it would go on longer: nothing more is issued, and what completes later is not counted.
+    pub fn end_at(&mut self, now: Time) {
+        self.end = self.end.min(now);
+    }
+
     /// Commands under way.
     pub fn under_way(&self) -> usize {
         self.started.len() - self.free.len()

@@ -166,7 +166,7 @@ impl SuiteSettings {
         busy_poll: bool,
     ) -> Outcome<Measured> {
         let pin = |_: usize| pin_this_thread(self.load_core);
-        let settings = DriveSettings { threads: 1, busy_poll, on_thread: &pin };
+        let settings = DriveSettings { threads: 1, busy_poll, on_thread: &pin, ..DriveSettings::default() };
         let instructions = || server.instructions.as_ref().as_ref().ok().and_then(|one| one.count().ok());
         let (calls, retired) = (server.reactor.system_calls(), instructions());
         let report = run_load(endpoint, spec, settings)?;

@@ -1,9 +1,13 @@
+use crate::client::Client;
 use clap::{Args, ValueEnum};
 use diecut_api::size::Size;
+use diecut_api::status::Status;
 use diecut_load::drive::{Digests, DriveSettings, Endpoint, QualifiedName, run};
 use diecut_load::{Arrival, LoadSpec, Pattern, Report};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What is asked, in fio's words.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -27,15 +31,17 @@ enum RateProcess {
 
 #[derive(Args)]
 pub struct Bench {
-    /// Address of the server.
-    #[arg(default_value = "127.0.0.1:4420")]
-    address: String,
-    /// NQN of the subsystem (`diecut subsystem list`). Writes destroy what its namespace holds.
+    /// Address of the server, HOST:PORT. Without it the server is asked at its control socket (`--socket`).
+    address: Option<String>,
+    /// NQN of the subsystem (`diecut subsystem list`).
     #[arg(long)]
     nqn: String,
     /// Namespace; the first one without it.
     #[arg(long)]
     nsid: Option<u32>,
+    /// Write over data. Needed for writes, unless the server says at its control socket that the volume is empty.
+    #[arg(long)]
+    overwrite: bool,
     /// What is asked.
     #[arg(long, value_enum, default_value = "randread")]
     rw: ReadWrite,
@@ -43,7 +49,7 @@ pub struct Bench {
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     rwmixread: u8,
     /// Bytes of a command.
-    #[arg(long, visible_alias = "block-size", default_value = "4k", value_parser = size)]
+    #[arg(long, visible_alias = "block-size", default_value = "4k")]
     bs: Size,
     /// Commands under way per job.
     #[arg(long, visible_alias = "depth", default_value_t = 32)]
@@ -73,10 +79,10 @@ pub struct Bench {
     #[arg(long, default_value_t = 0)]
     number_ios: u64,
     /// First byte that is used.
-    #[arg(long, default_value = "0", value_parser = size)]
+    #[arg(long, default_value = "0")]
     offset: Size,
     /// Bytes that are used; all without it.
-    #[arg(long, default_value = "0", value_parser = size)]
+    #[arg(long, default_value = "0")]
     size: Size,
     /// Seed of blocks, directions and arrivals.
     #[arg(long, default_value_t = 1)]
@@ -98,29 +104,40 @@ pub struct Bench {
     busy_poll: bool,
 }
 
-/// fio's `4k` is 4096; everything else as in the other commands.
-fn size(text: &str) -> Result<Size, String> {
-    let shift = match text.to_ascii_lowercase().chars().last() {
-        Some('k') => 10,
-        Some('m') => 20,
-        Some('g') => 30,
-        Some('t') => 40,
-        _ => return text.parse(),
-    };
-    match text[..text.len() - 1].parse::<u64>() {
-        Ok(number) if number <= u64::MAX >> shift => Ok(Size(number << shift)),
-        _ => text.parse(),
-    }
+/// What the server behind the control socket says of itself.
+fn ask(client: &Client) -> Result<Status, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("the asynchronous runtime cannot start: {error}"))?;
+    runtime.block_on(client.status()).map_err(|error| error.to_string())
+}
+
+/// Where this machine reaches a server; an address of all interfaces is reached over loopback.
+fn listening(status: &Status) -> impl Iterator<Item = SocketAddr> {
+    status.listen.parse::<SocketAddr>().ok().into_iter().map(|mut address| {
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        address
+    })
+}
+
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port()
+        && (one.ip() == other.ip() || one.ip().is_loopback() && other.ip().is_loopback())
 }
 
 impl Bench {
-    pub fn run(self, json: bool) -> ExitCode {
-        match self.measure() {
+    /// Measures the server behind `client`, or one at another address.
+    pub fn run(self, client: &Client, json: bool) -> ExitCode {
+        match self.measure(client) {
             Ok(report) => {
                 if json {
                     crate::print::json(&report);
                 } else {
-                    println!("{report}");
+                    crate::print::line(&report.to_string());
                 }
                 if report.errors() > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
             }
@@ -135,18 +152,64 @@ impl Bench {
         }
     }
 
-    fn measure(self) -> Result<Report, String> {
+    fn measure(self, client: &Client) -> Result<Report, String> {
         let spec = self.spec()?;
+        let server = ask(client);
+        let endpoint = self.endpoint(&server)?;
+        if spec.read_percent < 100 && !self.overwrite {
+            self.check_empty(&endpoint, &server)?;
+        }
+        // The first Ctrl-C ends the load, the second one the program.
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+                .map_err(|error| format!("signals cannot be caught: {error}"))?;
+        }
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(1024)) as u16;
         let settings = DriveSettings {
             threads: self.threads.unwrap_or(spec.jobs.min(cores)).max(1),
             busy_poll: self.busy_poll,
+            stop: Some(&stop),
             ..DriveSettings::default()
         };
-        run(&self.endpoint()?, &spec, settings).map_err(|error| error.to_string())
+        run(&endpoint, &spec, settings).map_err(|error| error.to_string())
     }
 
-    fn endpoint(&self) -> Result<Endpoint, String> {
+    /// Whether the server says that nothing is lost if its namespace is written.
+    fn check_empty(&self, endpoint: &Endpoint, server: &Result<Status, String>) -> Result<(), String> {
+        let Ok(status) = server.as_ref() else {
+            return Err("writes destroy what the namespace holds, and this server cannot be asked whether it is empty (it has no \
+                 control socket here, see --socket): add --overwrite to write all the same"
+                .to_owned());
+        };
+        if !listening(status).any(|address| is_same(address, endpoint.address)) {
+            return Err(format!(
+                "writes destroy what the namespace holds, and the server at {} is not the one behind the control socket, so it \
+                 cannot be asked whether it is empty: add --overwrite to write all the same",
+                endpoint.address
+            ));
+        }
+        let subsystem = status.subsystems.iter().find(|one| one.subsystem.nqn == self.nqn);
+        let namespaces = subsystem.map_or(&[][..], |one| &one.subsystem.namespaces);
+        let namespace = match self.nsid {
+            Some(nsid) => namespaces.iter().find(|one| one.nsid == nsid),
+            None => namespaces.iter().min_by_key(|one| one.nsid),
+        };
+        // What is not there is told when it is connected to.
+        let shown = namespace.map(|one| (one.nsid, one.volume.as_str()));
+        let volume = shown.and_then(|(_, name)| status.volumes.iter().find(|one| one.volume.name == name));
+        match volume.filter(|volume| volume.used.bytes() > 0) {
+            None => Ok(()),
+            Some(volume) => Err(format!(
+                "volume \"{}\", which {} shows, holds {} of data, and writes destroy it: add --overwrite, or name another \
+                 volume's subsystem",
+                volume.volume.name, self.nqn, volume.used
+            )),
+        }
+    }
+
+    fn endpoint(&self, server: &Result<Status, String>) -> Result<Endpoint, String> {
         let name = |what: &str, text: &str| {
             QualifiedName::new(text).map_err(|error| format!("{what} `{text}` is no NQN: {error}"))
         };
@@ -154,7 +217,7 @@ impl Bench {
         let mut host_id = *b"diecut bench\0\0\0\0";
         host_id[12..].copy_from_slice(&std::process::id().to_le_bytes());
         Ok(Endpoint {
-            address: self.resolve()?,
+            address: self.resolve(server)?,
             subsystem: name("subsystem", &self.nqn)?,
             host: name("host", &self.hostnqn)?,
             host_id,
@@ -163,8 +226,13 @@ impl Bench {
         })
     }
 
-    fn resolve(&self) -> Result<SocketAddr, String> {
-        let address = &self.address;
+    fn resolve(&self, server: &Result<Status, String>) -> Result<SocketAddr, String> {
+        let Some(address) = &self.address else {
+            let status = server.as_ref().map_err(|error| {
+                format!("no address was named, and {error}; name the server's HOST:PORT, or its control socket with --socket")
+            })?;
+            return listening(status).next().ok_or_else(|| "the server listens nowhere".to_owned());
+        };
         let mut found = address.to_socket_addrs().map_err(|error| {
             format!("`{address}` is no address: {error}; write HOST:PORT, as in 127.0.0.1:4420")
         })?;

@@ -119,12 +119,8 @@ impl Serve {
         let text =
             std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
         let mut setup = Setup::from_toml(&text).map_err(|error| format!("{name}: {error}"))?;
-        // A profile file is named relative to the set-up that names it.
-        if setup.device.profile.ends_with(".toml")
-            && let Some(folder) = path.parent()
-        {
-            setup.device.profile = folder.join(&setup.device.profile).display().to_string();
-        }
+        // Whatever folder the server is started from, the file means the same.
+        setup.relative_to(path.parent().unwrap_or(std::path::Path::new("")));
         Ok(setup)
     }
 }

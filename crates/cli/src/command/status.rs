@@ -54,6 +54,9 @@ async fn live(client: &Client, every: Duration, json: bool) -> Result<(), Client
 
 fn show(status: &status::Status) {
     print::line(&format!("hosts connect to {}", status.listen));
+    if let Some(pacing) = status.pacing {
+        print::line(&format!("timing: {}", status::timing(pacing)));
+    }
     let devices = status
         .devices
         .iter()
