@@ -18,6 +18,8 @@ pub enum ProblemKind {
     Exhausted,
     /// Not now: something else must come to its end before; the same may be asked again (409).
     Busy,
+    /// Not done in the time that was given (504); what was begun goes on.
+    Unfinished,
     /// The medium failed (500).
     Media,
     /// The server is not ready or going away (503).
@@ -32,6 +34,7 @@ impl ProblemKind {
             ProblemKind::Exists | ProblemKind::InUse | ProblemKind::Busy => 409,
             ProblemKind::Invalid => 422,
             ProblemKind::Exhausted => 507,
+            ProblemKind::Unfinished => 504,
             ProblemKind::Media => 500,
             ProblemKind::Unavailable => 503,
         }

@@ -12,7 +12,12 @@
 //! | `POST /v1/wear` | [`crate::object::WearChange`] | 204 |
 //! | `POST /v1/shutdown` | - | 204 |
 //!
+//! Every change takes the header [`TIMEOUT_HEADER`].
 //! A refusal has the status of its [`crate::problem::ProblemKind`] and a [`crate::problem::Problem`] as body.
+
+/// Header of a change: whole seconds after which it is answered, done or not (504); 0 for as long as it takes. What is not done goes on.
+/// Without it the server chooses (60 s).
+pub const TIMEOUT_HEADER: &str = "diecut-timeout";
 
 /// Figures and everything that exists.
 pub const STATUS: &str = "/v1/status";

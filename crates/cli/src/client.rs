@@ -53,12 +53,14 @@ impl ClientError {
 /// A server's control interface.
 pub struct Client {
     socket: PathBuf,
+    timeout_s: Option<u64>,
 }
 
 impl Client {
-    /// The server behind `socket`; nothing is connected yet.
-    pub fn new(socket: PathBuf) -> Client {
-        Client { socket }
+    /// The server behind `socket`; nothing is connected yet. A change is answered after so many seconds, done or not; `None`
+    /// leaves it to the server, 0 waits for as long as it takes.
+    pub fn new(socket: PathBuf, timeout_s: Option<u64>) -> Client {
+        Client { socket, timeout_s }
     }
 
     /// Everything that exists.
@@ -103,6 +105,9 @@ impl Client {
             .map_err(|error| broken(&error))?;
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header("host", "diecut");
+        if let Some(seconds) = self.timeout_s {
+            request = request.header(route::TIMEOUT_HEADER, seconds);
+        }
         if body.is_some() {
             request = request.header("content-type", "application/json");
         }

@@ -22,6 +22,10 @@ struct Arguments {
     /// Print JSON for programs.
     #[arg(long, global = true)]
     json: bool,
+    /// Answer a change after so many seconds, done or not; 0 waits for as long as it takes. What is not done is said with what it
+    /// waits for, and goes on. Without it the server waits 60 s.
+    #[arg(long, global = true, value_name = "SECONDS")]
+    timeout: Option<u64>,
     #[command(subcommand)]
     command: Command,
 }
@@ -80,7 +84,9 @@ fn main() -> ExitCode {
         Command::Serve(serve) => return serve.run(is_socket_named.then_some(arguments.socket)),
         Command::Demo(demo) => return demo.run(arguments.json),
         Command::Repro(repro) => return repro.run(arguments.json),
-        Command::Bench(bench) => return bench.run(&client::Client::new(arguments.socket), arguments.json),
+        Command::Bench(bench) => {
+            return bench.run(&client::Client::new(arguments.socket, arguments.timeout), arguments.json);
+        }
         command => command,
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -90,7 +96,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let client = client::Client::new(arguments.socket);
+    let client = client::Client::new(arguments.socket, arguments.timeout);
     let outcome = runtime.block_on(async {
         match command {
             Command::Status(status) => status.run(&client, arguments.json).await,

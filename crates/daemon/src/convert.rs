@@ -71,6 +71,7 @@ pub(crate) fn problem(error: control::ControlError) -> Problem {
         control::ControlErrorKind::Invalid => ProblemKind::Invalid,
         control::ControlErrorKind::Exhausted => ProblemKind::Exhausted,
         control::ControlErrorKind::Busy => ProblemKind::Busy,
+        control::ControlErrorKind::Unfinished => ProblemKind::Unfinished,
         control::ControlErrorKind::Media => ProblemKind::Media,
     };
     Problem::new(kind, error.message)

@@ -6,6 +6,7 @@ use axum::Router;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use diecut_api::object::{Home, Host, Namespace, Subsystem, Tenant, Volume, Vssd};
@@ -51,6 +52,7 @@ fn routes(server: Server) -> Router {
         .fallback(|| async {
             Refusal(Problem::new(ProblemKind::NotFound, "no such route; see `diecut --help`"))
         })
+        .layer(axum::middleware::from_fn(with_patience))
         .with_state(server)
 }
 
@@ -101,6 +103,23 @@ impl IntoResponse for Refusal {
     }
 }
 
+tokio::task_local! {
+    /// How long whoever sent the request of this task waits for its end.
+    static PATIENCE_MS: u64;
+}
+
+/// Takes the header that says how long a request may take.
+async fn with_patience(request: Request, next: Next) -> Response {
+    let Some(value) = request.headers().get(route::TIMEOUT_HEADER) else { return next.run(request).await };
+    match value.to_str().ok().and_then(|text| text.parse::<u64>().ok()) {
+        Some(seconds) => PATIENCE_MS.scope(seconds.saturating_mul(1000), next.run(request)).await,
+        None => {
+            let message = format!("header {}: write whole seconds, 0 for no limit", route::TIMEOUT_HEADER);
+            Refusal(Problem::new(ProblemKind::Invalid, message)).into_response()
+        }
+    }
+}
+
 /// A JSON body whose mistakes are answered like every other refusal.
 struct Body<T>(T);
 
@@ -131,7 +150,21 @@ impl Server {
         }
     }
     async fn change(&self, request: ControlRequest) -> Result<StatusCode, Refusal> {
-        self.ask(request).await.map(|_| StatusCode::NO_CONTENT)
+        let title = request.title();
+        let request = match PATIENCE_MS.try_with(|patience_ms| *patience_ms) {
+            Ok(patience_ms) => ControlRequest::Within { patience_ms, request: Box::new(request) },
+            Err(_) => request,
+        };
+        match self.ask(request).await {
+            Ok(_) => {
+                tracing::info!("{title}: done");
+                Ok(StatusCode::NO_CONTENT)
+            }
+            Err(refusal) => {
+                tracing::warn!("{title} is refused: {}", refusal.0.message);
+                Err(refusal)
+            }
+        }
     }
 }
 

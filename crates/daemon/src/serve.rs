@@ -20,7 +20,11 @@ use diecut_units::{Geometry, Time};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a stop may take before the server ends and says what was not written down. What was acknowledged is safe then, too: in
+/// protected memory, or as the device's volatile cache promises.
+const STOP_PATIENCE_MS: u64 = 10_000;
 
 /// Why the server cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -353,7 +357,7 @@ async fn settle(
     Ok(status)
 }
 
-/// Serves until SIGINT or SIGTERM. `announce` is called once, with lines for people, when hosts can connect; warnings go to stderr
+/// Serves until SIGINT or SIGTERM; a second one ends the process at once. `announce` is called once, with lines for people, when hosts can connect; warnings go to stderr
 /// before. What exists on the device wins over the set-up, which is brought onto a new device only, or if it is asked for.
 ///
 /// # Errors
@@ -466,8 +470,15 @@ pub fn serve(
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
         std::thread::spawn(move || {
-            if signals.forever().next().is_some() {
+            let mut signals = signals.forever();
+            if signals.next().is_some() {
                 let _ = stop.send(());
+            }
+            if signals.next().is_some() {
+                eprintln!(
+                    "stopped at once: what was acknowledged is in the device's protected memory or on flash"
+                );
+                std::process::exit(130);
             }
         });
         let routes = router_paced(Arc::clone(&port), listen.to_string(), setup.device.pacing);
@@ -478,8 +489,16 @@ pub fn serve(
         let stopping_at = Instant::now();
         looking.abort();
         tracing::info!("stopping");
-        if let Ok(ControlResponse::Refused(error)) = port.request(ControlRequest::Shutdown).await {
-            tracing::warn!("not everything could be written down at the end: {error}");
+        let request = Box::new(ControlRequest::Shutdown);
+        let stop = port.request(ControlRequest::Within { patience_ms: STOP_PATIENCE_MS, request });
+        // The shard answers in time; if it cannot, nobody waits for it.
+        let longest = Duration::from_millis(STOP_PATIENCE_MS + 2_000);
+        match tokio::time::timeout(longest, stop).await {
+            Ok(Ok(ControlResponse::Refused(error))) => {
+                tracing::warn!("not everything could be written down at the end: {error}");
+            }
+            Ok(_) => {}
+            Err(_) => tracing::error!("the first shard does not answer; the server ends without it"),
         }
         tracing::info!(stopped_ms = stopping_at.elapsed().as_millis() as u64, "stopped");
         Ok(())

@@ -127,6 +127,9 @@ impl Start {
             checkpoint,
             device_name,
             new_pool_uuid,
+            // The same in every server.
+            control_patience: _,
+            rate_limit_min_bytes_per_second: _,
             cost_model,
         } = config;
         let PoolConfig {

@@ -254,8 +254,51 @@ pub enum ControlRequest {
     },
     /// Everything that exists, with figures.
     Status,
+    /// A request whose answer comes in this time: if it is not done, it is refused with what it waits for
+    /// ([`ControlErrorKind::Unfinished`]), and goes on.
+    Within {
+        /// Milliseconds from its arrival; 0: for as long as it takes.
+        patience_ms: u64,
+        /// Any other request.
+        request: Box<ControlRequest>,
+    },
     /// Makes everything durable and stops accepting commands; answered when a restart needs no recovery.
     Shutdown,
+}
+
+impl ControlRequest {
+    /// For people: what is done to which object.
+    pub fn title(&self) -> String {
+        match self {
+            ControlRequest::CreateTenant(spec) => format!("creation of tenant \"{}\"", spec.name),
+            ControlRequest::DeleteTenant(name) => format!("deletion of tenant \"{name}\""),
+            ControlRequest::CreateVssd(spec) => format!("creation of vSSD \"{}\"", spec.name),
+            ControlRequest::DeleteVssd(name) => format!("deletion of vSSD \"{name}\""),
+            ControlRequest::CreateVolume(spec) => format!("creation of volume \"{}\"", spec.name),
+            ControlRequest::DeleteVolume(name) => format!("deletion of volume \"{name}\""),
+            ControlRequest::CreateSubsystem(spec) => format!("creation of subsystem {}", spec.nqn),
+            ControlRequest::DeleteSubsystem(nqn) => format!("deletion of subsystem {nqn}"),
+            ControlRequest::AllowHost { subsystem, host } => {
+                format!("permission of host {host} at subsystem {subsystem}")
+            }
+            ControlRequest::DenyHost { subsystem, host } => {
+                format!("end of the permission of host {host} at subsystem {subsystem}")
+            }
+            ControlRequest::AttachNamespace { subsystem, nsid, volume } => {
+                format!("attachment of volume \"{volume}\" as namespace {nsid} of subsystem {subsystem}")
+            }
+            ControlRequest::DetachNamespace { subsystem, nsid } => {
+                format!("detachment of namespace {nsid} of subsystem {subsystem}")
+            }
+            ControlRequest::SetWear(_) => "change of even wear".to_owned(),
+            ControlRequest::MoveTenant { tenant, shard } => {
+                format!("move of tenant \"{tenant}\" to shard {shard}")
+            }
+            ControlRequest::Status => "status".to_owned(),
+            ControlRequest::Within { request, .. } => request.title(),
+            ControlRequest::Shutdown => "stop of the server".to_owned(),
+        }
+    }
 }
 
 /// The answer to one request.
@@ -293,6 +336,8 @@ pub enum ControlErrorKind {
     Exhausted,
     /// Not now: something else must come to its end before.
     Busy,
+    /// Not done in the time that was given. What was begun goes on.
+    Unfinished,
     /// The medium failed.
     Media,
 }

@@ -1,6 +1,11 @@
-//! Carrying out what administrators ask, one request after the other, and opening what a pool holds.
+//! Carrying out what administrators ask, and opening what a pool holds.
+//!
+//! Requests that change different objects are carried out side by side ([`crate::claims`]); what waits for a vSSD holds up
+//! nothing else. While a request waits for what a vSSD has under way, that vSSD's rate limit is lifted: an end is never as slow as
+//! the limit. A request that is not done in time is answered with what it waits for, and goes on.
 
 use crate::admission::TenantIndex;
+use crate::claims::{Claims, merged};
 use crate::control::*;
 use crate::drive;
 use crate::plan::{Plan, Step, plan};
@@ -13,23 +18,37 @@ use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
 use diecut_nvme::QualifiedName;
 use diecut_target::{Home, NamespaceConfig, SubsystemConfig};
-use diecut_units::{IU_SIZE_BYTES, Time};
+use diecut_units::{IU_SIZE_BYTES, Span, Time, mark, mutant};
 use diecut_volume::StoreConfig;
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation, VolumeToken};
 use diecut_vssd::{DeallocError, Places, Share, VssdId};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Set in tokens of volume commands that administration gives; namespaces number theirs from 0.
 pub(crate) const CONTROL_TOKEN_BIT: u64 = 1 << 63;
 
-/// Requests waiting, and the one that is carried out.
+/// Requests waiting, and those that are carried out.
 #[derive(Default)]
 pub(crate) struct Control {
-    waiting: VecDeque<(ControlToken, ControlRequest)>,
-    running: Option<Running>,
-    /// Answers of stores to administration: token and whether it worked.
-    pub answers: Vec<(u64, bool)>,
+    /// In the order they came.
+    waiting: VecDeque<Waiting>,
+    /// In the order they began.
+    running: Vec<Running>,
+    /// Answers of stores to administration: whether it worked, by token.
+    answers: BTreeMap<u64, bool>,
     next_token: u64,
+    /// Numbers of namespaces that were given to requests, carried out or not.
+    namespaces_given: u32,
+    /// vSSDs of this shard whose rate limits do not count now, because something waits for their end.
+    lifted: BTreeSet<u32>,
+}
+
+/// A request that was not begun.
+struct Waiting {
+    token: ControlToken,
+    request: ControlRequest,
+    since: Time,
+    deadline: Time,
 }
 
 /// Whom the end of an execution is told to.
@@ -45,10 +64,19 @@ pub(crate) enum Reply {
 
 pub(crate) struct Running {
     reply: Reply,
+    /// For people.
+    title: String,
+    claims: Claims,
+    since: Time,
+    /// When whoever asked is told what it waits for.
+    deadline: Time,
+    /// What existed when it was planned.
+    base: State,
     pub next: State,
     pub steps: VecDeque<Step>,
-    /// The step that was done last.
+    /// The step that was done last, and how many were.
     last: Option<Step>,
+    steps_done: u32,
     /// What the first step waits for.
     waits: Waits,
     /// Other shards were told of the first step; answers that are still awaited, what they refused, and whether this shard
@@ -63,11 +91,34 @@ pub(crate) struct Running {
 enum Waits {
     No,
     /// The catalog's state of this number.
-    Catalog(u64),
+    Catalog(u64, Box<State>),
     /// Answers of stores.
     Stores(Vec<u64>),
     /// Exchanges that begin.
     Exchanges,
+}
+
+impl Running {
+    /// One that runs alone and has all the time there is.
+    fn new(reply: Reply, base: State, next: State, steps: Vec<Step>) -> Running {
+        Running {
+            reply,
+            title: "a change of the server's own".to_owned(),
+            claims: Claims::everything(),
+            since: Time::ZERO,
+            deadline: Time::NEVER,
+            base,
+            next,
+            steps: steps.into(),
+            last: None,
+            steps_done: 0,
+            waits: Waits::No,
+            is_ordered: false,
+            awaited: Vec::new(),
+            refusal: None,
+            is_done_here: false,
+        }
+    }
 }
 
 pub(crate) enum Progress {
@@ -77,14 +128,36 @@ pub(crate) enum Progress {
 }
 
 impl Control {
-    /// Whether something can be tried again now.
+    /// Whether there is nothing to carry out.
     pub fn is_idle(&self) -> bool {
-        self.running.is_none() && self.waiting.is_empty()
+        self.running.is_empty() && self.waiting.is_empty()
     }
+
     /// Whether a group of tenants is between two shards: neither would tell of it.
     fn is_moving(&self) -> bool {
-        let step = self.running.as_ref().and_then(|running| running.steps.front());
-        matches!(step, Some(Step::Leave(_) | Step::Arrive(_) | Step::Release(..)))
+        let mut steps = self.running.iter().filter_map(|running| running.steps.front());
+        steps.any(|step| matches!(step, Step::Leave(_) | Step::Arrive(_) | Step::Release(..)))
+    }
+
+    /// Whether the catalog is being written for a request.
+    fn is_persisting(&self) -> bool {
+        self.running.iter().any(|running| matches!(running.waits, Waits::Catalog(..)))
+    }
+
+    /// Whether channels may be on their way between shards for a request.
+    fn is_giving_channels(&self) -> bool {
+        let under_way = |running: &Running| {
+            let step = running.steps.front();
+            step.is_some_and(Step::gives_channels) && (running.is_ordered || !running.awaited.is_empty())
+        };
+        self.running.iter().any(under_way)
+    }
+
+    /// When somebody is to be told that his request is not done.
+    pub fn deadline(&self) -> Time {
+        let waiting = self.waiting.iter().map(|waiting| waiting.deadline);
+        let running = self.running.iter().map(|running| running.deadline);
+        waiting.chain(running).fold(Time::NEVER, Time::min)
     }
 
     fn token(&mut self) -> VolumeToken {
@@ -118,40 +191,104 @@ impl<M: Divide> Shard<M> {
             let response = Box::new(ControlResponse::Status(Box::new(self.status())));
             return actions.push(drive::Action::Answer { token, response });
         }
-        self.control.waiting.push_back((token, request));
+        let (patience, request) = match request {
+            ControlRequest::Within { patience_ms, request } => (Span::from_millis(patience_ms), *request),
+            request => (self.config.control_patience, request),
+        };
+        let deadline = if patience == Span(0) { Time::NEVER } else { now + patience };
+        self.control.waiting.push_back(Waiting { token, request, since: now, deadline });
         self.work_control(now, actions);
     }
 
     /// Lets administration go on as far as it can.
     pub(crate) fn work_control(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
-        if self.phase != Phase::Ready && self.control.running.is_none() && !self.is_member() {
+        if self.phase != Phase::Ready && self.control.running.is_empty() && !self.is_member() {
             return;
         }
         loop {
-            if self.control.running.is_none() && self.is_member() {
-                if !self.begin_order(now, actions) {
-                    return;
-                }
-            } else if self.control.running.is_none() {
-                let Some((token, request)) = self.control.waiting.pop_front() else {
-                    if self.begin_evenness() {
-                        continue;
+            let mut goes_on = if self.is_member() {
+                self.begin_orders(now, actions)
+            } else if self.phase == Phase::Ready {
+                self.begin_requests(actions)
+            } else {
+                false
+            };
+            let mut at = 0;
+            while at < self.control.running.len() {
+                let running = self.control.running.remove(at);
+                let done = running.steps_done;
+                match self.go_on(running, now, actions) {
+                    Some(running) => {
+                        // Others may wait for just this step.
+                        goes_on |= running.steps_done > done;
+                        self.control.running.insert(at, running);
+                        at += 1;
                     }
-                    return;
-                };
-                if request == ControlRequest::Status {
-                    self.gather_status(token);
-                    continue;
-                }
-                match plan(&self.state, &request) {
-                    Ok(Plan { next, steps }) => self.begin(Reply::Administrator(token), next, steps),
-                    Err(error) => {
-                        answer(actions, token, ControlResponse::Refused(error));
-                        continue;
-                    }
+                    None => goes_on = true,
                 }
             }
-            let mut running = self.control.running.take().expect("one is carried out");
+            if !goes_on {
+                break;
+            }
+        }
+        self.answer_late(now, actions);
+        self.lift_limits(now);
+    }
+
+    /// Begins what meets nothing that is carried out, and nothing that came before it. Says whether it did.
+    fn begin_requests(&mut self, actions: &mut Vec<drive::Action>) -> bool {
+        let mut has_begun = false;
+        let mut before: Vec<Claims> = Vec::new();
+        let mut at = 0;
+        while at < self.control.waiting.len() {
+            let request = &self.control.waiting[at].request;
+            let claims = Claims::of(&self.state, request);
+            let is_status = *request == ControlRequest::Status;
+            let mut others = self.control.running.iter().map(|running| &running.claims).chain(&before);
+            let meets =
+                others.any(|other| claims.meet(other) || mutant!("shard: one request after the other"));
+            if if is_status { self.control.is_moving() } else { meets } {
+                before.push(claims);
+                at += 1;
+                continue;
+            }
+            let waiting = self.control.waiting.remove(at).expect("looked at");
+            has_begun = true;
+            if is_status {
+                self.gather_status(waiting.token);
+                continue;
+            }
+            if !self.control.running.is_empty() {
+                mark!("shard: requests of administrators carried out side by side");
+            }
+            let mut base = self.state.clone();
+            base.pool.namespaces_given = base.pool.namespaces_given.max(self.control.namespaces_given);
+            match plan(&base, &waiting.request, self.config.rate_limit_min_bytes_per_second) {
+                Ok(Plan { next, steps }) => {
+                    self.control.namespaces_given = next.pool.namespaces_given;
+                    self.control.running.push(Running {
+                        title: waiting.request.title(),
+                        claims,
+                        since: waiting.since,
+                        deadline: waiting.deadline,
+                        ..Running::new(Reply::Administrator(waiting.token), base, next, steps)
+                    });
+                }
+                Err(error) => answer(actions, waiting.token, ControlResponse::Refused(error)),
+            }
+        }
+        let is_idle = self.control.running.is_empty() && self.control.waiting.is_empty();
+        has_begun || is_idle && self.begin_evenness()
+    }
+
+    /// Carries out steps as far as that goes; `None`: it is over.
+    fn go_on(
+        &mut self,
+        mut running: Running,
+        now: Time,
+        actions: &mut Vec<drive::Action>,
+    ) -> Option<Running> {
+        loop {
             let Some(step) = running.steps.front().cloned() else {
                 match running.reply {
                     Reply::Nobody => {}
@@ -159,7 +296,7 @@ impl<M: Divide> Shard<M> {
                     Reply::Order(number) => self.order_done(number, running.last.as_ref(), None),
                     Reply::Evenness => self.evenness_done(false),
                 }
-                continue;
+                return None;
             };
             let progress = if self.is_member() {
                 self.step_here(&step, &mut running, now)
@@ -169,37 +306,187 @@ impl<M: Divide> Shard<M> {
             match progress {
                 Progress::Done => {
                     running.last = running.steps.pop_front();
+                    running.steps_done += 1;
                     running.waits = Waits::No;
                     (running.is_ordered, running.is_done_here) = (false, false);
-                    self.control.running = Some(running);
                 }
-                Progress::Waits => {
-                    self.control.running = Some(running);
-                    return;
+                Progress::Waits => return Some(running),
+                Progress::Refused(error) => {
+                    match running.reply {
+                        Reply::Nobody => {}
+                        Reply::Administrator(token) => {
+                            answer(actions, token, ControlResponse::Refused(error))
+                        }
+                        Reply::Order(number) => self.order_done(number, None, Some(error)),
+                        Reply::Evenness => self.evenness_done(true),
+                    }
+                    return None;
                 }
-                Progress::Refused(error) => match running.reply {
-                    Reply::Nobody => {}
-                    Reply::Administrator(token) => answer(actions, token, ControlResponse::Refused(error)),
-                    Reply::Order(number) => self.order_done(number, None, Some(error)),
-                    Reply::Evenness => self.evenness_done(true),
-                },
             }
         }
     }
 
-    /// Begins to carry out steps.
+    /// Tells those whose requests are not done in time what these wait for. What was begun goes on.
+    fn answer_late(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
+        if self.control.deadline() > now {
+            return;
+        }
+        let late = |message: String| {
+            ControlResponse::Refused(ControlError { kind: ControlErrorKind::Unfinished, message })
+        };
+        for at in 0..self.control.running.len() {
+            let running = &self.control.running[at];
+            if running.deadline > now {
+                continue;
+            }
+            mark!("shard: request not done in time");
+            // After a stop there is nobody left to go on.
+            let goes_on = if running.next.pool.closed { "" } else { "; it goes on" };
+            let message = format!(
+                "{}: not done after {} s, it waits for {}{goes_on}",
+                running.title,
+                now.since(running.since).0 / 1_000_000_000,
+                self.waits_for(running)
+            );
+            let running = &mut self.control.running[at];
+            running.deadline = Time::NEVER;
+            if let Reply::Administrator(token) = std::mem::replace(&mut running.reply, Reply::Nobody) {
+                answer(actions, token, late(message));
+            }
+        }
+        let mut at = 0;
+        while at < self.control.waiting.len() {
+            if self.control.waiting[at].deadline > now {
+                at += 1;
+                continue;
+            }
+            let waiting = self.control.waiting.remove(at).expect("looked at");
+            let claims = Claims::of(&self.state, &waiting.request);
+            let is_in_front = |running: &&Running| running.claims.meet(&claims);
+            let in_front = match self.control.running.iter().find(is_in_front) {
+                Some(running) => format!("{}, which waits for {}", running.title, self.waits_for(running)),
+                None => "requests that came before it".to_owned(),
+            };
+            let message = format!(
+                "{}: not begun after {} s, nothing was changed; in front of it is {in_front}",
+                waiting.request.title(),
+                now.since(waiting.since).0 / 1_000_000_000
+            );
+            answer(actions, waiting.token, late(message));
+        }
+    }
+
+    /// For people: what a request waits for.
+    fn waits_for(&self, running: &Running) -> String {
+        let Some(step) = running.steps.front() else { return "nothing".to_owned() };
+        let elsewhere = match running.awaited.len() {
+            0 => String::new(),
+            shards => format!(" (answers of other shards: {shards})"),
+        };
+        let vssd = |number: u32| {
+            let name = self.state.vssds.iter();
+            let mut named = name.filter(|(_, record)| record.number == number);
+            named.next().map_or(format!("vSSD number {number}"), |(name, _)| format!("vSSD \"{name}\""))
+        };
+        let what = match step {
+            Step::AllocVssd { name } => format!("room for vSSD \"{name}\""),
+            Step::SyncPool => "the block states to be durable".to_owned(),
+            Step::CreateVolume { name } => format!("volume \"{name}\" to be durable in its vSSD"),
+            Step::Persist => "the catalog to be written".to_owned(),
+            Step::OpenNamespace { name } => format!("the namespace of volume \"{name}\""),
+            Step::ApplySubsystem { nqn } => format!("subsystem {nqn} to be shown"),
+            Step::RemoveSubsystem { nqn, .. } => format!("commands of hosts of subsystem {nqn}"),
+            Step::CloseNamespace { vssd: number, .. } => {
+                format!("commands under way in the volume, on {}", vssd(*number))
+            }
+            Step::DeleteVolume { vssd: number, .. } => {
+                format!("the deletion to be durable in {}", vssd(*number))
+            }
+            Step::DeallocVssd { .. } => "flash operations under way on its dies".to_owned(),
+            Step::FlushStores => {
+                let unflushed = match &running.waits {
+                    Waits::Stores(tokens) => format!("{} vSSDs to write down what they staged", tokens.len()),
+                    _ => "applications at erase blocks to let go".to_owned(),
+                };
+                unflushed
+            }
+            Step::ApplyWear | Step::LevelWear => "what shards say of wear".to_owned(),
+            Step::Exchange(_) => "an exchange for even wear to begin".to_owned(),
+            Step::ReturnChannels => "channels to come back".to_owned(),
+            Step::MoveTenant { tenant, .. } => format!("tenant \"{tenant}\" to be looked at"),
+            Step::Leave(group) | Step::Arrive(group) | Step::Release(group, _) => {
+                format!("the move of tenant \"{}\"", group.tenants.join("\", \""))
+            }
+        };
+        what + &elsewhere
+    }
+
+    /// Lifts the rate limits of vSSDs that something waits for, and puts them back where nothing does any more.
+    fn lift_limits(&mut self, now: Time) {
+        let mut wanted = BTreeSet::new();
+        let is_stopping =
+            self.control.waiting.iter().any(|waiting| waiting.request == ControlRequest::Shutdown);
+        for step in self.control.running.iter().filter_map(|running| running.steps.front()) {
+            match step {
+                Step::CreateVolume { .. } | Step::AllocVssd { .. } => {}
+                Step::RemoveSubsystem { vssds, .. } => wanted.extend(vssds),
+                Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => {
+                    wanted.insert(*vssd);
+                }
+                Step::DeallocVssd { number } => {
+                    wanted.insert(*number);
+                }
+                Step::Leave(group) => wanted.extend(&group.vssds),
+                _ => {}
+            }
+        }
+        for running in &self.control.running {
+            match running.steps.front() {
+                Some(Step::CreateVolume { name }) => {
+                    wanted.insert(running.next.vssds[&running.next.volumes[name].vssd].number);
+                }
+                Some(Step::FlushStores) => wanted.extend(self.flash.pool.vssd_ids().map(|id| id.0)),
+                _ => {}
+            }
+        }
+        if is_stopping {
+            wanted.extend(self.flash.pool.vssd_ids().map(|id| id.0));
+        }
+        if wanted == self.control.lifted {
+            return;
+        }
+        if mutant!("shard: an end waits for the rate limit") {
+            return;
+        }
+        let changed: Vec<u32> = wanted.symmetric_difference(&self.control.lifted).copied().collect();
+        for number in changed {
+            if !wanted.contains(&number) && mutant!("shard: a limit stays lifted") {
+                continue;
+            }
+            // Of vSSDs that were deleted nothing is left to be limited, nor here of those that moved away.
+            let Some(share) = self.share_of_vssd(number, wanted.contains(&number)) else { continue };
+            self.flash.pool.set_share(VssdId(number), share, now);
+        }
+        self.control.lifted = wanted;
+    }
+
+    /// The share that a vSSD of this shard has, with or without its limit.
+    fn share_of_vssd(&self, number: u32, is_lifted: bool) -> Option<Share> {
+        if !self.flash.pool.vssd_ids().any(|id| id.0 == number) {
+            return None;
+        }
+        let record = self.state.vssds.values().find(|record| record.number == number);
+        match record {
+            Some(record) if is_lifted => Some(Share { weight: record.weight, ..Share::default() }),
+            Some(record) => Some(share_of(record)),
+            // It is being deleted.
+            None => is_lifted.then(Share::default),
+        }
+    }
+
+    /// Begins to carry out steps; nothing else is carried out meanwhile but orders.
     pub(crate) fn begin(&mut self, reply: Reply, next: State, steps: Vec<Step>) {
-        self.control.running = Some(Running {
-            reply,
-            next,
-            steps: steps.into(),
-            last: None,
-            waits: Waits::No,
-            is_ordered: false,
-            awaited: Vec::new(),
-            refusal: None,
-            is_done_here: false,
-        });
+        self.control.running.push(Running::new(reply, self.state.clone(), next, steps));
     }
 
     /// Carries out this shard's part of a step.
@@ -258,11 +545,10 @@ impl<M: Divide> Shard<M> {
                 Progress::Done
             }
             Step::ApplySubsystem { nqn } => {
-                self.state = running.next.clone();
                 self.apply_subsystem(nqn, now);
                 Progress::Done
             }
-            Step::RemoveSubsystem { nqn } => {
+            Step::RemoveSubsystem { nqn, .. } => {
                 let nqn = QualifiedName::new(nqn).expect("checked when it was made");
                 self.target.remove_subsystem(&nqn, now, &mut self.target_actions);
                 if self.target.is_quiet(&nqn) { Progress::Done } else { Progress::Waits }
@@ -337,10 +623,13 @@ impl<M: Divide> Shard<M> {
     fn stores_answered(&mut self, running: &mut Running, message: impl Fn() -> String) -> Progress {
         let Waits::Stores(tokens) = &mut running.waits else { return Progress::Done };
         let mut failed = false;
-        for (token, worked) in self.control.answers.drain(..) {
-            tokens.retain(|waited| *waited != token);
-            failed |= !worked;
-        }
+        tokens.retain(|token| match self.control.answers.remove(token) {
+            Some(worked) => {
+                failed |= !worked;
+                false
+            }
+            None => true,
+        });
         if failed {
             return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message: message() });
         }
@@ -352,23 +641,27 @@ impl<M: Divide> Shard<M> {
             let message = format!("nothing was changed: {error}");
             return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });
         }
-        let number = match running.waits {
-            Waits::Catalog(number) => number,
-            _ => {
-                let mut reach = Reach {
-                    own: &mut self.flash.media,
-                    owners: &self.ledger.owners,
-                    outgoing: &mut self.outgoing,
-                };
-                let number = self.catalog.put(&running.next, &mut reach, now);
-                running.waits = Waits::Catalog(number);
-                number
+        if !matches!(running.waits, Waits::Catalog(..)) {
+            // One state after the other; and a command of the catalog would meet channels that are on their way.
+            let gives = !self.ledger.is_single() && self.control.is_giving_channels();
+            if self.control.is_persisting() || gives {
+                return Progress::Waits;
             }
-        };
-        if self.catalog.durable() < number {
+            let state = merged(&self.state, &running.base, &running.next);
+            let mut reach = Reach {
+                own: &mut self.flash.media,
+                owners: &self.ledger.owners,
+                outgoing: &mut self.outgoing,
+            };
+            let number = self.catalog.put(&state, &mut reach, now);
+            running.waits = Waits::Catalog(number, Box::new(state));
+        }
+        let Waits::Catalog(number, state) = &running.waits else { unreachable!("just set") };
+        if self.catalog.durable() < *number {
             return Progress::Waits;
         }
-        self.state = running.next.clone();
+        self.state = State::clone(state);
+        running.base.clone_from(&running.next);
         Progress::Done
     }
 
@@ -519,11 +812,11 @@ impl<M: Divide> Shard<M> {
 
     /// A store answered administration.
     pub(crate) fn store_answered(&mut self, completion: &VolumeCompletion) {
-        self.control.answers.push((completion.token.0, completion.result.is_ok()));
+        self.control.answers.insert(completion.token.0, completion.result.is_ok());
     }
 
     pub(crate) fn is_carrying_out(&self) -> bool {
-        self.control.running.is_some()
+        !self.control.running.is_empty()
     }
 
     /// What opening has to put right: vSSDs of which the catalog knows nothing were never acknowledged, or were

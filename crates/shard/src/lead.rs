@@ -168,15 +168,7 @@ impl<M: Divide> Shard<M> {
     /// Carries out a step wherever it belongs.
     pub(crate) fn step(&mut self, step: &Step, running: &mut Running, now: Time) -> Progress {
         // A command of the catalog would meet channels that are on their way.
-        let gives_channels = matches!(
-            step,
-            Step::AllocVssd { .. }
-                | Step::DeallocVssd { .. }
-                | Step::Leave(_)
-                | Step::LevelWear
-                | Step::ReturnChannels
-        );
-        if gives_channels && !self.ledger.is_single() && !self.catalog.is_idle() {
+        if step.gives_channels() && !self.ledger.is_single() && !self.catalog.is_idle() {
             return Progress::Waits;
         }
         match step {

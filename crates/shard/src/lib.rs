@@ -31,6 +31,7 @@
 
 mod admission;
 pub mod blocks;
+mod claims;
 pub mod control;
 mod cost;
 pub mod drive;

@@ -1,4 +1,4 @@
-//! What shards other than the first do: they carry out its orders, one after the other.
+//! What shards other than the first do: they carry out its orders.
 
 use crate::control::{ControlError, ControlErrorKind};
 use crate::drive::{self, ShardIndex};
@@ -61,19 +61,21 @@ impl<M: Divide> Shard<M> {
         self.outgoing.push((ShardIndex(0), ShardMessage(Message::Answer(number, Box::new(answer)))));
     }
 
-    /// Begins the next order if none is carried out; says whether there is something to carry out.
-    pub(crate) fn begin_order(&mut self, now: Time, actions: &mut Vec<drive::Action>) -> bool {
+    /// Begins orders in the order they came; those of steps are carried out side by side, as the first shard says. Says whether
+    /// there is something new to carry out.
+    pub(crate) fn begin_orders(&mut self, now: Time, actions: &mut Vec<drive::Action>) -> bool {
+        let mut has_begun = false;
         loop {
             if let Some(number) = self.duties.opening {
                 if !self.flash.stores().all(|(_, _, store)| store.is_ready()) {
-                    return false;
+                    return has_begun;
                 }
                 self.duties.opening = None;
                 let steps = self.leftover_volumes();
                 self.begin(Reply::Order(number), self.state.clone(), steps);
-                return true;
+                has_begun = true;
             }
-            let Some((number, order)) = self.duties.waiting.pop_front() else { return false };
+            let Some((number, order)) = self.duties.waiting.pop_front() else { return has_begun };
             match order {
                 Order::Channels(moved) => {
                     let part = moved.unpack(&mut self.flash.media);
@@ -107,7 +109,7 @@ impl<M: Divide> Shard<M> {
                 }
                 Order::Step(step, next) => {
                     self.begin(Reply::Order(number), State::clone(&next), vec![step]);
-                    return true;
+                    has_begun = true;
                 }
                 Order::Status | Order::Wear => unreachable!("answered at once"),
             }

@@ -22,8 +22,8 @@ pub(crate) enum Step {
     OpenNamespace { name: String },
     /// Tells the target what a subsystem looks like now.
     ApplySubsystem { nqn: String },
-    /// Takes a subsystem from the target and waits until its commands came back.
-    RemoveSubsystem { nqn: String },
+    /// Takes a subsystem from the target and waits until its commands, which these vSSDs serve, came back.
+    RemoveSubsystem { nqn: String, vssds: Vec<u32> },
     /// Waits until no command is under way in a namespace, and closes it.
     CloseNamespace { vssd: u32, namespace: u32 },
     /// Deletes a volume from its store and waits until that is durable.
@@ -49,6 +49,20 @@ pub(crate) enum Step {
     /// Everywhere: connections of the group go to its new home, and new ones, too. Ends with the answer to the order of this
     /// number, when all have arrived.
     Release(Group, u64),
+}
+
+impl Step {
+    /// Whether channels are on their way between shards while it is carried out.
+    pub fn gives_channels(&self) -> bool {
+        matches!(
+            self,
+            Step::AllocVssd { .. }
+                | Step::DeallocVssd { .. }
+                | Step::Leave(_)
+                | Step::LevelWear
+                | Step::ReturnChannels
+        )
+    }
 }
 
 /// Why the pool gives no place to a vSSD, in words of administrators.
@@ -160,7 +174,11 @@ pub(crate) fn subsystem_spec(nqn: &str, record: &SubsystemRecord) -> SubsystemSp
 ///
 /// # Errors
 /// Names the object and what to do.
-pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, ControlError> {
+pub(crate) fn plan(
+    state: &State,
+    request: &ControlRequest,
+    rate_limit_min_bytes_per_second: u64,
+) -> Result<Plan, ControlError> {
     let mut plan = Plan { next: state.clone(), steps: Vec::new() };
     match request {
         ControlRequest::CreateTenant(spec) => {
@@ -192,7 +210,9 @@ pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, Cont
             }
             plan.steps.push(Step::MoveTenant { tenant: tenant.clone(), shard: *shard });
         }
-        ControlRequest::CreateVssd(spec) => create_vssd(state, spec, &mut plan)?,
+        ControlRequest::CreateVssd(spec) => {
+            create_vssd(state, spec, rate_limit_min_bytes_per_second, &mut plan)?
+        }
         ControlRequest::DeleteVssd(name) => {
             let Some(vssd) = state.vssds.get(name) else { return missing("vSSD", name) };
             if let Some((volume, _)) = state.volumes.iter().find(|(_, volume)| volume.vssd == *name) {
@@ -224,7 +244,7 @@ pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, Cont
             if plan.next.subsystems.remove(nqn).is_none() {
                 return missing("subsystem", nqn);
             }
-            plan.steps = vec![Step::Persist, Step::RemoveSubsystem { nqn: nqn.clone() }];
+            plan.steps = vec![Step::Persist, remove_subsystem(state, nqn)];
         }
         ControlRequest::AllowHost { subsystem, host } => {
             check_nqn("host", host)?;
@@ -268,14 +288,21 @@ pub(crate) fn plan(state: &State, request: &ControlRequest) -> Result<Plan, Cont
         })?,
         ControlRequest::Shutdown => {
             plan.next.pool.closed = true;
-            let subsystems = state.subsystems.keys().map(|nqn| Step::RemoveSubsystem { nqn: nqn.clone() });
+            let subsystems = state.subsystems.keys().map(|nqn| remove_subsystem(state, nqn));
             plan.steps = subsystems.collect();
             plan.steps.extend([Step::FlushStores, Step::Persist]);
         }
         ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
         ControlRequest::Status => {}
+        ControlRequest::Within { .. } => unreachable!("taken off when it came"),
     }
     Ok(plan)
+}
+
+fn remove_subsystem(state: &State, nqn: &str) -> Step {
+    let volumes = state.subsystems[nqn].namespaces.values().map(|volume| &state.volumes[volume]);
+    let vssds = volumes.map(|volume| state.vssds[&volume.vssd].number).collect();
+    Step::RemoveSubsystem { nqn: nqn.to_owned(), vssds }
 }
 
 fn set_wear(change: &WearChange, plan: &mut Plan) -> Result<(), ControlError> {
@@ -329,7 +356,12 @@ fn edit(
     Ok(())
 }
 
-fn create_vssd(state: &State, spec: &VssdSpec, plan: &mut Plan) -> Result<(), ControlError> {
+fn create_vssd(
+    state: &State,
+    spec: &VssdSpec,
+    rate_limit_min_bytes_per_second: u64,
+    plan: &mut Plan,
+) -> Result<(), ControlError> {
     check_name("vSSD", &spec.name)?;
     if let Some(existing) = state.vssds.get(&spec.name) {
         return if vssd_spec(&spec.name, existing) == *spec { Ok(()) } else { differs("vSSD", &spec.name) };
@@ -346,6 +378,14 @@ fn create_vssd(state: &State, spec: &VssdSpec, plan: &mut Plan) -> Result<(), Co
         let message = format!(
             "vSSD \"{}\": strict sharing needs a rate limit; give one, or use work-conserving sharing",
             spec.name
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    if (1..rate_limit_min_bytes_per_second).contains(&spec.rate_limit_bytes_per_second) {
+        let message = format!(
+            "vSSD \"{}\": a rate limit of {} bytes per second would keep hosts waiting longer than they wait for a command; \
+             use {rate_limit_min_bytes_per_second} or more, or 0 for no limit",
+            spec.name, spec.rate_limit_bytes_per_second
         );
         return refuse(ControlErrorKind::Invalid, message);
     }

@@ -20,7 +20,7 @@ use crate::admission::TenantIndex;
 use crate::blocks::MovedSession;
 use crate::control::{ControlError, ControlErrorKind};
 use crate::drive::ShardIndex;
-use crate::execute::{Progress, Running};
+use crate::execute::{Progress, Running, share_of};
 use crate::flash::MovedStore;
 use crate::ledger::Tied;
 use crate::peer::{Message, Moved, Order, ShardMessage};
@@ -222,6 +222,10 @@ impl<M: Divide> Shard<M> {
         let MovedGroup { moved, stores, namespaces, sessions, figures } = moved;
         let part = moved.unpack(&mut self.flash.media);
         self.flash.pool.attach(part);
+        // Limits were lifted for the move.
+        for record in self.own_vssds().iter().filter(|record| group.vssds.contains(&record.number)) {
+            self.flash.pool.set_share(VssdId(record.number), share_of(record), now);
+        }
         for store in stores {
             let vssd = store.vssd;
             let store = self.flash.put_store(store);

@@ -21,7 +21,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId};
 use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
-use diecut_units::{ProtectedMemory, ProtectedRegion, Time};
+use diecut_units::{ProtectedMemory, ProtectedRegion, Span, Time};
 use diecut_volume::CheckpointPace;
 use diecut_vssd::{Places, Pool, PoolConfig, Share, VssdId};
 use std::collections::BTreeMap;
@@ -50,6 +50,11 @@ pub struct ShardConfig {
     pub device_name: String,
     /// Identity of a pool that is made new; an existing one keeps its own.
     pub new_pool_uuid: [u8; 16],
+    /// How long an administrator's request may take before it is answered with what it waits for; 0: for ever.
+    pub control_patience: Span,
+    /// The lowest rate limit of a new vSSD, in bytes per second: below it a chunk of the log takes longer than hosts wait for a
+    /// command. Those that exist keep what they have.
+    pub rate_limit_min_bytes_per_second: u64,
     /// What commands cost the core in virtual time; `None` on the real clock, where they cost what they cost.
     pub cost_model: Option<CostModel>,
 }
@@ -65,6 +70,8 @@ impl Default for ShardConfig {
             checkpoint: CheckpointPace::default(),
             device_name: "device".to_owned(),
             new_pool_uuid: [0x0d; 16],
+            control_patience: Span::from_secs(60),
+            rate_limit_min_bytes_per_second: 1 << 20,
             cost_model: None,
         }
     }
@@ -706,7 +713,7 @@ impl<M: Divide> Drive for Shard<M> {
         }
         let waits = self.admission.has_work() || self.cpu.has_arrivals() || !self.cpu.answers.is_empty();
         let admission = if waits { self.cpu.free_at() } else { Time::NEVER };
-        admission.min(self.flash.deadline()).min(self.target.deadline())
+        admission.min(self.flash.deadline()).min(self.target.deadline()).min(self.control.deadline())
     }
 
     fn goes_on(&self, connection: ConnectionId) -> bool {

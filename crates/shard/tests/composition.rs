@@ -15,6 +15,9 @@ struct Rig {
     now: Time,
     actions: Vec<Action>,
     next_token: u64,
+    /// Token of the first write of a flood, and what was answered of it when its test began.
+    flood_from: u64,
+    answered_before: Vec<NamespaceCompletion>,
 }
 
 fn config(device: &Device) -> ShardConfig {
@@ -42,7 +45,14 @@ impl Rig {
     }
     fn with(device: Device, config: ShardConfig, now: Time) -> Rig {
         let shard = Shard::new(device, config, now);
-        let mut rig = Rig { shard, now, actions: Vec::new(), next_token: 0 };
+        let mut rig = Rig {
+            shard,
+            now,
+            actions: Vec::new(),
+            next_token: 0,
+            flood_from: 0,
+            answered_before: Vec::new(),
+        };
         for _ in 0..100_000 {
             if rig.shard.is_ready() {
                 return rig;
@@ -224,6 +234,15 @@ fn refusals_name_the_object_and_change_nothing() {
             }),
             "first come first served",
         ),
+        (
+            ControlRequest::CreateVssd(VssdSpec {
+                tenant: "a".to_owned(),
+                rate_limit_bytes_per_second: 200,
+                sharing: Sharing::Strict,
+                ..vssd("z", Isolation::Software, 0)
+            }),
+            "use 1048576 or more",
+        ),
         (ControlRequest::CreateVolume(VolumeSpec { name: "z".to_owned(), ..volume("a", 5000) }), "4096"),
         (
             ControlRequest::AttachNamespace {
@@ -274,7 +293,7 @@ fn everything_can_be_deleted_and_made_again() {
 /// what its rate says, also after a restart, and those of its neighbour take none.
 #[test]
 fn a_strict_rate_is_kept_by_the_deadline() {
-    const RATE: u64 = 1_000_000;
+    const RATE: u64 = 1 << 20;
     let mut rig = Rig::over(device(Pacing::Unpaced), Time::ZERO);
     for name in ["a", "b"] {
         let limited = name == "b";
@@ -311,6 +330,210 @@ fn a_strict_rate_is_kept_by_the_deadline() {
         let mut device = rig.shard.into_media();
         device.process_death(now);
         rig = Rig::over(device, now);
+    }
+}
+
+impl Rig {
+    /// Begins a request; its token.
+    fn begin(&mut self, request: ControlRequest) -> u64 {
+        self.next_token += 1;
+        let token = self.next_token;
+        let event = Event::Control { token: ControlToken(token), request: Box::new(request) };
+        self.shard.handle(event, self.now, &mut self.actions);
+        token
+    }
+    /// Answers so far, in order.
+    fn answers(&mut self) -> Vec<(u64, ControlResponse)> {
+        let answered = self.actions.drain(..).filter_map(|action| match action {
+            Action::Answer { token, response } => Some((token.0, *response)),
+            _ => None,
+        });
+        answered.collect()
+    }
+    /// Goes on until so many requests are answered, or so much time is gone.
+    fn answers_within(&mut self, count: usize, span_ns: u64) -> Vec<(u64, ControlResponse)> {
+        let until = Time(self.now.0 + span_ns);
+        let mut answers = Vec::new();
+        while answers.len() < count && self.now < until {
+            self.step();
+            answers.extend(self.answers());
+        }
+        answers
+    }
+    /// Writes single blocks, and does not wait for them.
+    fn flood(&mut self, namespace: u32, count: u64) {
+        self.flood_from = self.next_token + 1;
+        for lba in 0..count {
+            self.next_token += 1;
+            let range = LbaRange { first_lba: lba % 512, lba_count: 1 };
+            let data = Buffer::copy_from(&lba.to_le_bytes());
+            self.shard.submit(NamespaceCommand {
+                token: CommandToken(self.next_token),
+                namespace: NamespaceId(namespace),
+                source: SourceId(DOOR_SOURCE_BIT | namespace),
+                arrived: self.now,
+                operation: NamespaceOperation::Write { range, data, force_unit_access: false },
+            });
+        }
+    }
+}
+
+/// A store made when any limit was accepted: tenant "b" has 200 bytes per second, and far more writes under way than that.
+fn with_a_rate_of_nearly_nothing(volatile_cache: bool) -> Rig {
+    let device = device_with(Pacing::Unpaced, if volatile_cache { 0 } else { 8 << 20 });
+    let config = ShardConfig { rate_limit_min_bytes_per_second: 1, volatile_cache, ..config(&device) };
+    let mut rig = Rig::with(device, config, Time::ZERO);
+    for name in ["a", "b"] {
+        let limited = name == "b";
+        rig.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
+        rig.done(ControlRequest::CreateVssd(VssdSpec {
+            rate_limit_bytes_per_second: if limited { 200 } else { 0 },
+            sharing: if limited { Sharing::Strict } else { Sharing::WorkConserving },
+            ..vssd(name, Isolation::Software, 0)
+        }));
+        rig.done(ControlRequest::CreateVolume(volume(name, 2 << 20)));
+    }
+    rig.flood(2, 2000);
+    let until = Time(rig.now.0 + 2_000_000_000);
+    while rig.now < until {
+        rig.step();
+    }
+    rig.shard.take_completions(&mut rig.answered_before);
+    let answered = rig.answered_before.len();
+    assert!(answered < 1500, "the limit keeps {} of 2000 writes", 2000 - answered);
+    rig
+}
+
+/// Goal: ends do not wait for a rate limit, whatever it is, and requests for other objects do not wait for an end. Method: a vSSD
+/// of 200 bytes per second whose queues are full; its volume is deleted, then it, and another tenant's objects change
+/// meanwhile; then the limit holds for nobody else.
+#[test]
+fn an_end_does_not_wait_for_a_rate_limit() {
+    let mut rig = with_a_rate_of_nearly_nothing(false);
+    let deletion = rig.begin(ControlRequest::DeleteVolume("volume-b".to_owned()));
+    let tenant = rig.begin(ControlRequest::CreateTenant(TenantSpec { name: "c".to_owned() }));
+    let other =
+        rig.begin(ControlRequest::CreateVolume(VolumeSpec { name: "a2".to_owned(), ..volume("a", 1 << 20) }));
+    let mut answers = rig.answers_within(3, 1_000_000_000);
+    answers.sort_by_key(|(token, _)| *token);
+    let done = [deletion, tenant, other].map(|token| (token, ControlResponse::Done));
+    assert_eq!(answers, done);
+    let vssd = rig.begin(ControlRequest::DeleteVssd("vssd-b".to_owned()));
+    assert_eq!(rig.answers_within(1, 1_000_000_000), [(vssd, ControlResponse::Done)]);
+    rig.shard.pool().check_invariants();
+}
+
+/// Goal: a limit that was lifted for an end holds again afterwards. Method: the volume of the slow vSSD is deleted, another
+/// one made and written to.
+#[test]
+fn a_rate_limit_holds_again_after_an_end() {
+    let mut rig = with_a_rate_of_nearly_nothing(false);
+    rig.done(ControlRequest::DeleteVolume("volume-b".to_owned()));
+    rig.done(ControlRequest::CreateVolume(volume("b", 2 << 20)));
+    let namespace = rig.shard.state().volumes["volume-b"].namespace;
+    let mut answered = Vec::new();
+    rig.shard.take_completions(&mut answered);
+    rig.flood(namespace, 2000);
+    let until = Time(rig.now.0 + 2_000_000_000);
+    while rig.now < until {
+        rig.step();
+    }
+    answered.clear();
+    rig.shard.take_completions(&mut answered);
+    assert!(answered.len() < 1500, "{} of 2000 writes passed", answered.len());
+}
+
+/// Goal: stopping ignores limits, and what was acknowledged is there afterwards. Method: the cache is volatile, so a stop
+/// programs what it holds.
+#[test]
+fn a_stop_does_not_wait_for_a_rate_limit() {
+    let mut rig = with_a_rate_of_nearly_nothing(true);
+    let stop = rig.begin(ControlRequest::Shutdown);
+    assert_eq!(rig.answers_within(1, 1_000_000_000), [(stop, ControlResponse::Done)]);
+    // What this door is answered during the stop, which closes no door but the target, is in the volatile cache.
+    let answered = rig.answered_before;
+    let acknowledged: Vec<u64> = answered.iter().map(|one| one.token.0 - rig.flood_from).collect();
+    let newest = |lba| acknowledged.iter().copied().filter(|number| number % 512 == lba).max();
+    let now = rig.now;
+    let mut device = rig.shard.into_media();
+    device.process_death(now);
+    let config = ShardConfig { volatile_cache: true, ..config(&device) };
+    let mut rig = Rig::with(device, config, now);
+    for lba in 0..512 {
+        assert!(Some(rig.read(2, lba)) >= newest(lba), "the last acknowledged write of block {lba}");
+    }
+}
+
+/// Goal: requests for different objects are carried out side by side, those for the same one in their order; one that is not
+/// done in time is answered with what it waits for, and goes on. Method: a vSSD is deleted whose dies have thousands of
+/// writes under way and take their time.
+#[test]
+fn requests_for_different_objects_do_not_wait_for_each_other() {
+    let mut rig = Rig::over(device(Pacing::Modelled), Time::ZERO);
+    rig.set_up();
+    rig.done(ControlRequest::DeleteSubsystem("nqn.2026-11.org.diecut:a".to_owned()));
+    rig.flood(1, 3000);
+    rig.step();
+    rig.done(ControlRequest::DeleteVolume("volume-a".to_owned()));
+    let within = |patience_ms, request| ControlRequest::Within { patience_ms, request: Box::new(request) };
+    let deletion = rig.begin(within(100, ControlRequest::DeleteVssd("vssd-a".to_owned())));
+    // Both are about room on the device.
+    let another = VssdSpec { tenant: "b".to_owned(), ..vssd("z", Isolation::Software, 0) };
+    let behind = rig.begin(within(130, ControlRequest::CreateVssd(another)));
+    let tenant = rig.begin(ControlRequest::CreateTenant(TenantSpec { name: "c".to_owned() }));
+    let host = ControlRequest::AllowHost {
+        subsystem: "nqn.2026-11.org.diecut:b".to_owned(),
+        host: "nqn.2026-11.org.diecut:h".to_owned(),
+    };
+    let host = rig.begin(host);
+    let answers = rig.answers_within(4, 10_000_000_000);
+    let order: Vec<u64> = answers.iter().map(|(token, _)| *token).collect();
+    assert_eq!(order, [tenant, host, deletion, behind], "{answers:?}");
+    let late = |at: usize| match &answers[at].1 {
+        ControlResponse::Refused(error) if error.kind == ControlErrorKind::Unfinished => {
+            error.message.clone()
+        }
+        other => panic!("{other:?}"),
+    };
+    let (deletion, behind) = (late(2), late(3));
+    assert!(
+        deletion.contains("deletion of vSSD \"vssd-a\"") && deletion.contains("flash operations"),
+        "{deletion}"
+    );
+    assert!(behind.contains("not begun") && behind.contains("deletion of vSSD \"vssd-a\""), "{behind}");
+    let until = Time(rig.now.0 + 5_000_000_000);
+    while rig.shard.is_administering() && rig.now < until {
+        rig.step();
+    }
+    assert!(!rig.shard.is_administering(), "what was begun goes on and ends");
+    assert_eq!(rig.shard.pool().free_resources().1, 3, "the dies of the vSSD are free");
+    // Everything that was answered is written down, and the deletion, but nothing that was not begun.
+    let (now, before) = (rig.now, rig.shard.state().clone());
+    let mut device = rig.shard.into_media();
+    device.process_death(now);
+    let rig = Rig::over(device, now);
+    let state = rig.shard.state();
+    assert_eq!((&state.vssds, &state.subsystems), (&before.vssds, &before.subsystems));
+    assert!(state.tenants.contains_key("c"));
+    assert_eq!(state.vssds.keys().collect::<Vec<_>>(), ["vssd-b"]);
+    assert_eq!(state.subsystems["nqn.2026-11.org.diecut:b"].allowed_hosts.len(), 1);
+}
+
+/// The canary of the tests above: planted bugs must be noticed.
+#[test]
+fn planted_bugs_of_administration_are_noticed() {
+    let scenarios: [(&str, fn()); 4] = [
+        ("shard: an end waits for the rate limit", an_end_does_not_wait_for_a_rate_limit),
+        ("shard: an end waits for the rate limit", a_stop_does_not_wait_for_a_rate_limit),
+        ("shard: a limit stays lifted", a_rate_limit_holds_again_after_an_end),
+        ("shard: one request after the other", requests_for_different_objects_do_not_wait_for_each_other),
+    ];
+    for (name, scenario) in scenarios {
+        assert!(diecut_units::marks::plant_mutant(Some(name)));
+        let noticed = std::panic::catch_unwind(scenario).is_err();
+        assert!(diecut_units::marks::mutant_reached_count() > 0, "{name} was reached");
+        diecut_units::marks::plant_mutant(None);
+        assert!(noticed, "{name}");
     }
 }
 

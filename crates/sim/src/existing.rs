@@ -126,6 +126,7 @@ impl Existing {
             }
             ControlRequest::MoveTenant { tenant, .. } => found(self.tenants.contains(tenant))?,
             ControlRequest::SetWear(_) | ControlRequest::Status | ControlRequest::Shutdown => {}
+            ControlRequest::Within { request, .. } => return self.after(request),
         }
         fn found(there: bool) -> Result<(), ControlErrorKind> {
             if there { Ok(()) } else { Err(NotFound) }

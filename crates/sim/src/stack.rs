@@ -38,6 +38,12 @@ const PAUSE: Span = Span::from_millis(50);
 const REQUEST: ControlToken = ControlToken(1);
 /// The question what exists, after a request and after a start.
 const STATUS: ControlToken = ControlToken(2);
+/// The request of a second administrator, beside each of the first's.
+const ASIDE: ControlToken = ControlToken(3);
+/// The tenant that the second administrator makes and deletes in turn.
+const ASIDE_TENANT: &str = "aside";
+/// The second administrator is answered in this time, whatever the first one waits for.
+const ASIDE_TIME_MAX: Span = Span::from_secs(60);
 
 /// See the module.
 pub struct Stack {
@@ -65,6 +71,11 @@ pub struct Stack {
     control_answer: Option<ControlResponse>,
     status_asked: bool,
     told: Option<Existing>,
+    /// Whether the second administrator's tenant exists, if that is known, and since when a request for it is under way.
+    aside_exists: Option<bool>,
+    aside_since: Option<Time>,
+    /// None was when the status was asked for.
+    is_aside_quiet: bool,
     /// Whose volumes are larger than their vSSD, because of blocks that are bad from the start.
     tight: Vec<Lane>,
 }
@@ -205,6 +216,9 @@ impl Stack {
             control_answer: None,
             status_asked: false,
             told: None,
+            aside_exists: Some(false),
+            aside_since: None,
+            is_aside_quiet: true,
             tight: Vec::new(),
         };
         for change in set_up(plan) {
@@ -320,14 +334,42 @@ impl Stack {
             let Action::Answer { token, response } = action else { continue };
             match (token, *response) {
                 (STATUS, ControlResponse::Status(status)) => {
-                    (self.told, self.status_asked) = (Some(existing(&status)), false);
+                    let mut told = existing(&status);
+                    let aside_exists = told.tenants.remove(ASIDE_TENANT);
+                    if self.is_aside_quiet {
+                        let known = self.aside_exists.is_none_or(|exists| exists == aside_exists);
+                        assert!(known, "the second administrator's tenant came or went by itself");
+                        self.aside_exists = Some(aside_exists);
+                    }
+                    (self.told, self.status_asked) = (Some(told), false);
                     self.control_answer = self.control_held.take();
                     self.entrance.nudge(now);
                 }
                 (STATUS, other) => panic!("status: {other:?}"),
+                (ASIDE, ControlResponse::Done) => {
+                    self.aside_since = None;
+                    self.aside_exists = self.aside_exists.map(|exists| !exists);
+                }
+                (ASIDE, other) => panic!("the second administrator is answered with {other:?}"),
                 (_, response) => (self.control_held, self.told) = (Some(response), None),
             }
         }
+    }
+
+    /// The second administrator asks for something of his own at the same time; nothing of the first's keeps it up.
+    fn ask_aside(&mut self) {
+        if let Some(since) = self.aside_since {
+            assert!(self.now.since(since) < ASIDE_TIME_MAX, "the second administrator is not answered");
+            return;
+        }
+        let Some(exists) = self.aside_exists else { return };
+        self.aside_since = Some(self.now);
+        let request = if exists {
+            ControlRequest::DeleteTenant(ASIDE_TENANT.to_owned())
+        } else {
+            ControlRequest::CreateTenant(TenantSpec { name: ASIDE_TENANT.to_owned() })
+        };
+        self.tell(0, Event::Control { token: ASIDE, request: Box::new(request) });
     }
 
     fn tell(&mut self, at: u16, event: Event) {
@@ -342,6 +384,7 @@ impl Stack {
         let is_due = self.told.is_none() && !self.status_asked && self.shards().lead().is_ready();
         if is_due {
             self.status_asked = true;
+            self.is_aside_quiet = self.aside_since.is_none();
             self.tell(0, Event::Control { token: STATUS, request: Box::new(ControlRequest::Status) });
         }
     }
@@ -424,6 +467,7 @@ impl System for Stack {
         let now = self.now;
         if let Some(request) = self.control_asked.take() {
             self.tell(0, Event::Control { token: REQUEST, request: Box::new(request) });
+            self.ask_aside();
         }
         for (at, event) in self.attachments.take_due() {
             self.tell(at, Event::Blocks(event));
@@ -504,6 +548,9 @@ impl System for Stack {
         self.attachments = Attachments::default();
         (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
         (self.status_asked, self.told) = (false, None);
+        if self.aside_since.take().is_some() {
+            self.aside_exists = None;
+        }
     }
     fn power_is_lost(&self) -> bool {
         !self.shards().is_powered()

@@ -1,0 +1,198 @@
+//! Which requests of administrators can be carried out side by side.
+//!
+//! A request claims what it changes alone, and what it relies on together with others. Two requests whose claims meet nowhere
+//! change different objects: each is planned against what exists, and puts its own changes into what exists when it is
+//! written down ([`merged`]). One that waits for a vSSD holds up nobody else.
+
+use crate::control::ControlRequest;
+use diecut_catalog::{PoolRecord, State};
+use std::collections::BTreeMap;
+
+/// Something that can be claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Object {
+    /// All there is: who claims it runs alone.
+    Everything,
+    /// Free dies, channels and parts of protected memory.
+    Room,
+    /// Settings of even wear.
+    Wear,
+    Tenant(String),
+    Vssd(String),
+    Volume(String),
+    Subsystem(String),
+    /// A UUID or NGUID that an administrator chose.
+    Identity([u8; 16]),
+}
+
+/// What a request claims.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claims {
+    alone: Vec<Object>,
+    shared: Vec<Object>,
+}
+
+impl Claims {
+    /// Of who runs alone.
+    pub fn everything() -> Claims {
+        Claims { alone: vec![Object::Everything], shared: Vec::new() }
+    }
+
+    /// Of a request, as things are.
+    pub fn of(state: &State, request: &ControlRequest) -> Claims {
+        let mut claims = Claims::default();
+        let volumes_of = |nqn: &str| {
+            let shown = state.subsystems.get(nqn).into_iter();
+            shown.flat_map(|subsystem| subsystem.namespaces.values().cloned().map(Object::Volume))
+        };
+        match request {
+            ControlRequest::Within { request, .. } => return Claims::of(state, request),
+            ControlRequest::CreateTenant(spec) => claims.alone.push(Object::Tenant(spec.name.clone())),
+            ControlRequest::DeleteTenant(name) => claims.alone.push(Object::Tenant(name.clone())),
+            ControlRequest::CreateVssd(spec) => {
+                let (tenant, vssd) = (Object::Tenant(spec.tenant.clone()), Object::Vssd(spec.name.clone()));
+                claims.alone.extend([Object::Room, tenant, vssd]);
+            }
+            ControlRequest::DeleteVssd(name) => {
+                claims.alone.extend([Object::Room, Object::Vssd(name.clone())]);
+                let vssd = state.vssds.get(name);
+                claims.shared.extend(vssd.map(|vssd| Object::Tenant(vssd.tenant.clone())));
+            }
+            ControlRequest::CreateVolume(spec) => {
+                claims.alone.extend([Object::Volume(spec.name.clone()), Object::Vssd(spec.vssd.clone())]);
+                claims.alone.extend(spec.uuid.into_iter().chain(spec.nguid).map(Object::Identity));
+            }
+            ControlRequest::DeleteVolume(name) => {
+                claims.alone.push(Object::Volume(name.clone()));
+                // Its place in the store is free for another one only when it is gone.
+                let volume = state.volumes.get(name);
+                claims.alone.extend(volume.map(|volume| Object::Vssd(volume.vssd.clone())));
+            }
+            ControlRequest::CreateSubsystem(spec) => {
+                claims.alone.push(Object::Subsystem(spec.nqn.clone()));
+                claims.alone.extend(spec.namespaces.iter().map(|(_, volume)| Object::Volume(volume.clone())));
+                claims.shared.push(Object::Tenant(spec.tenant.clone()));
+            }
+            ControlRequest::DeleteSubsystem(nqn) => {
+                claims.alone.push(Object::Subsystem(nqn.clone()));
+                claims.alone.extend(volumes_of(nqn));
+                let subsystem = state.subsystems.get(nqn);
+                claims.shared.extend(subsystem.map(|subsystem| Object::Tenant(subsystem.tenant.clone())));
+            }
+            ControlRequest::AllowHost { subsystem, .. } | ControlRequest::DenyHost { subsystem, .. } => {
+                claims.alone.push(Object::Subsystem(subsystem.clone()));
+            }
+            ControlRequest::AttachNamespace { subsystem, volume, .. } => {
+                claims.alone.extend([Object::Subsystem(subsystem.clone()), Object::Volume(volume.clone())]);
+            }
+            ControlRequest::DetachNamespace { subsystem, .. } => {
+                claims.alone.push(Object::Subsystem(subsystem.clone()));
+                claims.alone.extend(volumes_of(subsystem));
+            }
+            ControlRequest::SetWear(_) => claims.alone.push(Object::Wear),
+            ControlRequest::MoveTenant { .. } | ControlRequest::Shutdown => return Claims::everything(),
+            ControlRequest::Status => {}
+        }
+        claims
+    }
+
+    /// Whether the two cannot be carried out side by side.
+    pub fn meet(&self, other: &Claims) -> bool {
+        let is_all = |claims: &Claims| claims.alone.contains(&Object::Everything);
+        let meets = |one: &[Object], other: &[Object]| one.iter().any(|object| other.contains(object));
+        is_all(self)
+            || is_all(other)
+            || meets(&self.alone, &other.alone)
+            || meets(&self.alone, &other.shared)
+            || meets(&self.shared, &other.alone)
+    }
+}
+
+/// What exists, with the changes from `base` to `next`: others have changed other objects since `base`.
+pub(crate) fn merged(current: &State, base: &State, next: &State) -> State {
+    State {
+        pool: merged_pool(&current.pool, &base.pool, &next.pool),
+        tenants: merged_map(&current.tenants, &base.tenants, &next.tenants),
+        vssds: merged_map(&current.vssds, &base.vssds, &next.vssds),
+        volumes: merged_map(&current.volumes, &base.volumes, &next.volumes),
+        subsystems: merged_map(&current.subsystems, &base.subsystems, &next.subsystems),
+    }
+}
+
+fn merged_map<T: Clone + PartialEq>(
+    current: &BTreeMap<String, T>,
+    base: &BTreeMap<String, T>,
+    next: &BTreeMap<String, T>,
+) -> BTreeMap<String, T> {
+    let mut merged = current.clone();
+    merged.retain(|name, _| next.contains_key(name) || !base.contains_key(name));
+    let changed = next.iter().filter(|(name, value)| base.get(*name) != Some(*value));
+    merged.extend(changed.map(|(name, value)| (name.clone(), value.clone())));
+    merged
+}
+
+fn merged_pool(current: &PoolRecord, base: &PoolRecord, next: &PoolRecord) -> PoolRecord {
+    fn pick<T: Copy + PartialEq>(current: T, base: T, next: T) -> T {
+        if next == base { current } else { next }
+    }
+    PoolRecord {
+        uuid: pick(current.uuid, base.uuid, next.uuid),
+        starts: pick(current.starts, base.starts, next.starts),
+        unclean_starts: pick(current.unclean_starts, base.unclean_starts, next.unclean_starts),
+        closed: pick(current.closed, base.closed, next.closed),
+        // Numbers are given when a request begins and never again.
+        namespaces_given: current.namespaces_given.max(next.namespaces_given),
+        wear: pick(current.wear, base.wear, next.wear),
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::control::{TenantSpec, VolumeSpec};
+    use diecut_catalog::TenantRecord;
+
+    fn volume(name: &str, vssd: &str) -> ControlRequest {
+        let (uuid, nguid) = (None, None);
+        ControlRequest::CreateVolume(VolumeSpec {
+            name: name.to_owned(),
+            vssd: vssd.to_owned(),
+            size_bytes: 4096,
+            uuid,
+            nguid,
+        })
+    }
+
+    #[test]
+    fn what_changes_the_same_object_meets() {
+        let claims = |request: &ControlRequest| Claims::of(&State::default(), request);
+        let meet = |one: &ControlRequest, other: &ControlRequest| {
+            assert_eq!(claims(one).meet(&claims(other)), claims(other).meet(&claims(one)));
+            claims(one).meet(&claims(other))
+        };
+        let tenant = ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() });
+        let gone = ControlRequest::DeleteTenant("a".to_owned());
+        assert!(meet(&tenant, &gone) && !meet(&tenant, &ControlRequest::DeleteTenant("b".to_owned())));
+        // Two volumes of one vSSD could get the same place in its store.
+        assert!(meet(&volume("x", "v"), &volume("y", "v")) && !meet(&volume("x", "v"), &volume("y", "w")));
+        assert!(meet(&volume("x", "v"), &ControlRequest::DeleteVssd("v".to_owned())));
+        assert!(meet(&tenant, &ControlRequest::Shutdown) && !meet(&tenant, &ControlRequest::Status));
+    }
+
+    #[test]
+    fn changes_of_several_are_kept() {
+        let names = |names: &[&str]| {
+            let tenants = names.iter().map(|name| ((*name).to_owned(), TenantRecord {}));
+            State { tenants: tenants.collect(), ..State::default() }
+        };
+        let base = names(&["a", "b", "c"]);
+        let one = merged(&base, &base, &names(&["a", "c", "d"]));
+        let both = merged(&one, &base, &names(&["b", "c", "e"]));
+        assert_eq!(both, names(&["c", "d", "e"]));
+        let mut next = base.clone();
+        next.pool.namespaces_given = 7;
+        let mut current = base.clone();
+        current.pool.namespaces_given = 9;
+        assert_eq!(merged(&current, &base, &next).pool.namespaces_given, 9);
+    }
+}
