@@ -148,6 +148,11 @@ impl Catalog {
         matches!(self.phase, Phase::Idle | Phase::Failed(_)) && self.wanted.is_none()
     }
 
+    /// Copies that cannot be written any more.
+    pub fn lost_copies(&self) -> usize {
+        self.copies.iter().filter(|copy| copy.is_dead()).count()
+    }
+
     /// IUs programmed and erases asked for since it was opened.
     pub fn work(&self) -> (u64, u64) {
         (self.programmed_ius, self.erases)

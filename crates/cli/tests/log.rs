@@ -92,6 +92,40 @@ fn what_is_logged_can_be_chosen() {
     assert!(text.contains("stopping"), "{text}");
 }
 
+/// Goal: who connects, goes or is refused is in the log, and a flood of refused hosts is a few lines. Method: the server of a null
+/// namespace, and the load program under its right and under wrong names.
+#[test]
+fn hosts_are_logged_and_a_flood_is_a_few_lines() {
+    const NQN: &str = "nqn.2026-11.org.diecut:null";
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_diecut"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--null", NQN])
+        .env_remove("RUST_LOG")
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split_whitespace().nth(1).unwrap().trim_end_matches(',').to_owned();
+    let server = Server { child, log };
+    let bench = |nqn: &str| {
+        let short = ["bench", "--runtime", "0.05", "--ramp-time", "0.01", "--nqn", nqn, &address];
+        Command::new(env!("CARGO_BIN_EXE_diecut")).args(short).output().unwrap().status.success()
+    };
+    assert!(bench(NQN));
+    for _ in 0..30 {
+        assert!(!bench("nqn.2026-11.org.diecut:other"));
+    }
+    let text = server.interrupt();
+    for word in ["host connected", "host gone", "diecut:null"] {
+        assert!(text.contains(word), "{word} is missing in\n{text}");
+    }
+    let refused = text.lines().filter(|line| line.contains("host refused")).count();
+    assert!((1..=20).contains(&refused), "{refused} lines\n{text}");
+}
+
 #[test]
 fn a_filter_that_cannot_be_read_is_refused() {
     let output =

@@ -17,6 +17,7 @@ mod blocks;
 mod connection;
 mod doors;
 mod inbox;
+mod log;
 mod reactor;
 mod worker;
 

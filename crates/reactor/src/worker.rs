@@ -4,6 +4,7 @@ use crate::blocks::{self, BlockClients};
 use crate::connection::{Connection, Turn};
 use crate::doors::{Doors, Full};
 use crate::inbox::{Address, Message, Respond, Unsent};
+use crate::log::NoticeLog;
 use diecut_shard::control::ControlToken;
 use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
 use diecut_units::{BufferPool, Span, Time};
@@ -98,6 +99,7 @@ pub(crate) struct Worker<D: Drive> {
     actions: Vec<Action>,
     pool: BufferPool,
     blocks: BlockClients,
+    notices: NoticeLog,
     /// When memory is looked at next, and how many looks there are until there is work again, or one of them gives something up.
     shrink_at: Time,
     looks_left: u32,
@@ -148,6 +150,7 @@ impl<D: Drive> Worker<D> {
             actions: Vec::new(),
             pool: BufferPool::new(),
             blocks,
+            notices: NoticeLog::default(),
             shrink_at: Time::ZERO,
             looks_left: 0,
             memory_bytes: 0,
@@ -239,6 +242,9 @@ impl<D: Drive> Worker<D> {
             if self.looks_left > 0 && self.shrink_at <= now {
                 self.keep_memory(now);
             }
+            if self.notices.deadline() <= now {
+                self.notices.work(now);
+            }
             self.common.system_calls.fetch_add(system_calls, Ordering::Relaxed);
             idle_rounds = if worked { 0 } else { idle_rounds.saturating_add(1) };
         }
@@ -255,7 +261,8 @@ impl<D: Drive> Worker<D> {
             .min(closing.unwrap_or(Time::NEVER))
             .min(self.accept_again_at)
             .min(if self.looks_left > 0 { self.shrink_at } else { Time::NEVER })
-            .min(self.blocks.deadline());
+            .min(self.blocks.deadline())
+            .min(self.notices.deadline());
         if next == Time::NEVER {
             return None;
         }
@@ -614,6 +621,7 @@ impl<D: Drive> Worker<D> {
                         self.shard.handle(event, now, &mut self.actions);
                     }
                 },
+                Action::Notice(notice) => self.notices.tell(&notice, self.index, now),
                 Action::Answer { token, response } => {
                     if let Some(respond) = self.answers.remove(&token) {
                         respond(*response);

@@ -2,6 +2,7 @@
 
 pub use crate::blocks::{BlockAction, BlockEvent, BlockSession, MovedEntries};
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
+use crate::notice::Notice;
 pub use crate::peer::ShardMessage;
 use crate::shard::Shard;
 use diecut_media::Divide;
@@ -127,6 +128,8 @@ pub enum Action {
     },
     /// Something for an application at erase blocks.
     Blocks(BlockAction),
+    /// Something happened that an operator would ask about.
+    Notice(Box<Notice>),
 }
 
 /// What a driver needs of a shard. A driver's loop: hand over the events of a batch with [`Drive::handle`], call

@@ -17,6 +17,7 @@
 use crate::drive::ShardIndex;
 use crate::execute::{Progress, Reply, Running, pool_isolation};
 use crate::ledger::Tied;
+use crate::notice::Notice;
 use crate::peer::{Message, Moved, Order, ShardMessage};
 use crate::plan::Step;
 use crate::relocation::Group;
@@ -113,6 +114,13 @@ impl<M: Divide> Shard<M> {
     pub(crate) fn tell_wear(&mut self) {
         let news: Vec<WearNews> = self.flash.pool.take_wear_news().collect();
         for news in news {
+            let notice = match news {
+                WearNews::Due => None,
+                WearNews::Begun(dies) => Some(Notice::ExchangeBegun(dies)),
+                WearNews::Finished(dies) => Some(Notice::ExchangeFinished(dies)),
+                WearNews::Dropped(dies) => Some(Notice::ExchangeFailed(dies)),
+            };
+            self.notices.extend(notice);
             if !self.is_member() {
                 self.ledger.heard_of(news);
                 if !self.ledger.is_single() {

@@ -8,6 +8,7 @@ use crate::admission::TenantIndex;
 use crate::claims::{Claims, merged};
 use crate::control::*;
 use crate::drive;
+use crate::notice::Notice;
 use crate::plan::{Plan, Step, plan};
 use crate::reach::Reach;
 use crate::shard::{Phase, Shard};
@@ -348,6 +349,7 @@ impl<M: Divide> Shard<M> {
                 now.since(running.since).0 / 1_000_000_000,
                 self.waits_for(running)
             );
+            self.notices.push(Notice::RequestLate { title: self.control.running[at].title.clone() });
             let running = &mut self.control.running[at];
             running.deadline = Time::NEVER;
             if let Reply::Administrator(token) = std::mem::replace(&mut running.reply, Reply::Nobody) {
@@ -647,7 +649,11 @@ impl<M: Divide> Shard<M> {
             if self.control.is_persisting() || gives {
                 return Progress::Waits;
             }
-            let state = merged(&self.state, &running.base, &running.next);
+            let state = if mutant!("shard: changes of others are forgotten") {
+                running.next.clone()
+            } else {
+                merged(&self.state, &running.base, &running.next)
+            };
             let mut reach = Reach {
                 own: &mut self.flash.media,
                 owners: &self.ledger.owners,

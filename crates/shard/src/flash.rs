@@ -16,6 +16,8 @@ struct StoreSlot {
     vssd: VssdId,
     store: Store,
     has_work: bool,
+    /// That it takes no writes was told.
+    is_read_only_told: bool,
     /// Answers that are kept from a store that is held: it starts nothing then.
     held: Option<Vec<SpaceCompletion>>,
 }
@@ -47,6 +49,8 @@ pub(crate) struct Flash<M: Media> {
     space_completions: Vec<(VssdId, SpaceCompletion)>,
     volume_completions: Vec<VolumeCompletion>,
     room_changes: Vec<VssdId>,
+    /// vSSDs whose stores came to take no writes, and why.
+    pub read_only: Vec<(VssdId, &'static str)>,
     /// Answers of the medium to others than the pool; whoever they belong to takes them.
     pub foreign: Vec<Completion>,
     /// Answers of the pool for vSSDs without a store: applications at erase blocks.
@@ -68,6 +72,7 @@ impl<M: Media> Flash<M> {
             space_completions: Vec::new(),
             volume_completions: Vec::new(),
             room_changes: Vec::new(),
+            read_only: Vec::new(),
             foreign: Vec::new(),
             block_completions: Vec::new(),
             completions: Vec::new(),
@@ -113,7 +118,8 @@ impl<M: Media> Flash<M> {
                 self.stores.len() - 1
             }
         };
-        self.stores[index] = Some(StoreSlot { vssd, store, has_work: false, held: None });
+        self.stores[index] =
+            Some(StoreSlot { vssd, store, has_work: false, is_read_only_told: false, held: None });
         self.by_vssd[vssd.0 as usize] = index as u16;
         let index = StoreIndex(index as u16);
         self.mark_busy(index);
@@ -308,6 +314,12 @@ impl<M: Media> Flash<M> {
             }
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
             slot.store.work(now, &mut space, &mut self.volume_completions);
+            if let Some(reason) = slot.store.read_only_reason()
+                && !slot.is_read_only_told
+            {
+                slot.is_read_only_told = true;
+                self.read_only.push((slot.vssd, reason));
+            }
             let index = StoreIndex(number);
             self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
         }

@@ -41,6 +41,7 @@ mod flash;
 mod lead;
 mod ledger;
 mod member;
+pub mod notice;
 pub mod null;
 mod peer;
 mod plan;

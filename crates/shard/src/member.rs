@@ -3,6 +3,7 @@
 use crate::control::{ControlError, ControlErrorKind};
 use crate::drive::{self, ShardIndex};
 use crate::execute::Reply;
+use crate::notice::Notice;
 use crate::peer::{Alloc, Answer, Message, Moved, Order, ShardMessage};
 use crate::plan::Step;
 use crate::relocation::MovedGroup;
@@ -194,6 +195,12 @@ impl<M: Divide> Shard<M> {
         self.apply_wear();
         self.flash.pool.begin_migration();
         self.phase = Phase::Ready;
+        if !self.is_member() {
+            let pool = &self.state.pool;
+            let (starts, unclean_starts) = (pool.starts, pool.unclean_starts);
+            let was_unclean = self.was_unclean;
+            self.notices.push(Notice::Opened { starts, was_unclean, unclean_starts });
+        }
         for event in self.take_early() {
             drive::Drive::handle(self, event, now, actions);
         }

@@ -2,6 +2,7 @@
 //! smallest thing a driver can be tried with.
 
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
+use crate::notice::Notice;
 use crate::shard::Seat;
 pub use diecut_namespace::NullReads;
 use diecut_namespace::contract::NamespaceId;
@@ -121,6 +122,7 @@ pub(crate) fn translate(action: target::Action) -> drive::Action {
         target::Action::HandOver(connection, to, state) => {
             drive::Action::HandOver { connection, to: ShardIndex(to), state }
         }
+        target::Action::Notice(notice) => drive::Action::Notice(Box::new(Notice::Host(*notice))),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::flash::Flash;
 use crate::lead::Orders;
 use crate::ledger::Ledger;
 use crate::member::Duties;
+use crate::notice::Notice;
 use crate::null::translate;
 use crate::peer::{Message, Order, ShardMessage};
 use crate::plan::Step;
@@ -21,7 +22,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId};
 use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
-use diecut_units::{ProtectedMemory, ProtectedRegion, Span, Time};
+use diecut_units::{ProtectedMemory, ProtectedRegion, Span, Time, mutant};
 use diecut_volume::CheckpointPace;
 use diecut_vssd::{Places, Pool, PoolConfig, Share, VssdId};
 use std::collections::BTreeMap;
@@ -134,6 +135,13 @@ pub struct Shard<M: Divide> {
     /// Orders that opening waits for.
     opening: Vec<u64>,
     pub(crate) outgoing: Vec<(ShardIndex, ShardMessage)>,
+    /// For the driver.
+    pub(crate) notices: Vec<Notice>,
+    lost_catalog_copies: usize,
+    /// The last end of the pool was none.
+    pub(crate) was_unclean: bool,
+    /// Blocks retired, by die, as far as that was told.
+    retired_told: Vec<u32>,
 }
 
 /// A shard's place among those of one server.
@@ -278,6 +286,10 @@ impl<M: Divide> Shard<M> {
             duties: Duties::default(),
             opening: Vec::new(),
             outgoing: Vec::new(),
+            notices: Vec::new(),
+            lost_catalog_copies: 0,
+            was_unclean: false,
+            retired_told: vec![0; geometry.dies() as usize],
             failure,
             early: Vec::new(),
             config,
@@ -406,6 +418,7 @@ impl<M: Divide> Shard<M> {
                     let mut steps = self.leftovers();
                     let mut next = self.state.clone();
                     next.pool.starts += 1;
+                    self.was_unclean = !next.pool.closed;
                     next.pool.unclean_starts += u64::from(!next.pool.closed);
                     next.pool.closed = false;
                     steps.push(Step::Persist);
@@ -550,9 +563,33 @@ impl<M: Divide> Shard<M> {
             }
         }
         self.spare_actions = batch;
+        if !self.notices.is_empty() {
+            actions.extend(self.notices.drain(..).map(|notice| drive::Action::Notice(Box::new(notice))));
+        }
         actions.extend(self.blocks.actions.drain(..).map(drive::Action::Blocks));
         for (to, message) in self.outgoing.drain(..) {
             actions.push(drive::Action::Tell { to, message });
+        }
+    }
+
+    /// Says what happened below: stores that take no writes, blocks that failed, the catalog.
+    fn notice_flash(&mut self) {
+        for (vssd, reason) in std::mem::take(&mut self.flash.read_only) {
+            let named = self.state.vssds.iter().find(|(_, record)| record.number == vssd.0);
+            let vssd = named.map_or_else(|| format!("number {}", vssd.0), |(name, _)| name.clone());
+            if !mutant!("shard: a read-only vSSD is not told of") {
+                self.notices.push(Notice::ReadOnly { vssd, reason });
+            }
+        }
+        if self.flash.pool.take_retired() {
+            for (die, told) in (0..).zip(&mut self.retired_told) {
+                let retired = self.flash.pool.retired_of(die);
+                // Dies that came with a tenant bring what they retired elsewhere.
+                if retired > *told {
+                    self.notices.push(Notice::BlocksRetired { die, retired });
+                }
+                *told = retired;
+            }
         }
     }
 
@@ -659,6 +696,7 @@ impl<M: Divide> Drive for Shard<M> {
             self.blocks.admit(&mut self.flash, now);
             self.flash.run(now);
             self.tell_wear();
+            self.notice_flash();
             self.blocks.complete(&mut self.flash);
             let admission = &mut self.admission;
             self.flash.take_room_changes(|store, has_room| admission.hold(TenantIndex(store.0), !has_room));
@@ -673,6 +711,10 @@ impl<M: Divide> Drive for Shard<M> {
                     outgoing: &mut self.outgoing,
                 };
                 self.catalog.complete(completion, &mut reach, now);
+                let lost = self.catalog.lost_copies();
+                if lost > std::mem::replace(&mut self.lost_catalog_copies, lost) {
+                    self.notices.push(Notice::CatalogCopyLost);
+                }
             }
             let mut completions = std::mem::take(&mut self.flash.completions);
             for (_, completion) in completions.drain(..) {

@@ -22,6 +22,7 @@ use diecut_initiator::{
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::{QualifiedName, Status};
 use diecut_shard::drive::{Action, ConnectionId, Event};
+use diecut_shard::notice::{HostNotice, Notice};
 use diecut_units::{Buffer, ContentMode, Span, Time, mark};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -348,8 +349,13 @@ impl Entrance for Hosts {
     }
 
     fn act(&mut self, shard: u16, actions: &mut Vec<Action>, shards: &mut Shards, now: Time) {
-        // Answers to administrators are not the hosts'.
-        for action in actions.extract_if(.., |action| !matches!(action, Action::Answer { .. })) {
+        // Answers to administrators are not the hosts', nor is what their operator is told.
+        let is_ours = |action: &mut Action| match action {
+            Action::Answer { .. } => false,
+            Action::Notice(notice) => matches!(**notice, Notice::Host(_)),
+            _ => true,
+        };
+        for action in actions.extract_if(.., is_ours) {
             match action {
                 Action::Transmit { connection } => self.transmit(connection, shards, now),
                 Action::Close { connection } => {
@@ -378,6 +384,11 @@ impl Entrance for Hosts {
                 }
                 Action::Tell { to, message } => shards.carry(shard, to.0, Carried::Told(message), now),
                 Action::Blocks(_) => unreachable!("the applications'"),
+                Action::Notice(notice) => match *notice {
+                    Notice::Host(HostNotice::Expired(_)) => mark!("hosts: told of a silent host"),
+                    Notice::Host(HostNotice::Refused { .. }) => mark!("hosts: told of a refused host"),
+                    _ => {}
+                },
                 Action::Answer { .. } => unreachable!("left where it was"),
             }
         }

@@ -272,6 +272,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "the first block allocated after a start has the number of the last one before it",
     },
     Mutant {
+        name: "shard: changes of others are forgotten",
+        system: "stack",
+        story: "what one administrator changed is gone when another one's change, begun before, is written down",
+    },
+    Mutant {
         name: "catalog: oldest frame wins",
         system: "stack",
         story: "after a crash the catalog's oldest state comes back",

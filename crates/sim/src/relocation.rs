@@ -223,6 +223,7 @@ impl Scene {
                 Action::Tell { to, message } => {
                     self.shards.carry(shard, to.0, Carried::Told(message), self.now);
                 }
+                Action::Notice(_) => {}
                 other => panic!("a shard wants {other:?} of nobody"),
             }
         }

@@ -18,6 +18,7 @@ use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKin
 use diecut_media::{Divide, Media};
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, BlockAction, BlockEvent, Event};
+use diecut_shard::notice::Notice;
 use diecut_shard::{CheckpointPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
 use diecut_target::TargetConfig;
 use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
@@ -74,6 +75,8 @@ pub struct Stack {
     /// Whether the second administrator's tenant exists, if that is known, and since when a request for it is under way.
     aside_exists: Option<bool>,
     aside_since: Option<Time>,
+    /// vSSDs of which the system said, since its start, that they take no writes.
+    told_read_only: BTreeSet<String>,
     /// None was when the status was asked for.
     is_aside_quiet: bool,
     /// Whose volumes are larger than their vSSD, because of blocks that are bad from the start.
@@ -219,6 +222,7 @@ impl Stack {
             aside_exists: Some(false),
             aside_since: None,
             is_aside_quiet: true,
+            told_read_only: BTreeSet::new(),
             tight: Vec::new(),
         };
         for change in set_up(plan) {
@@ -293,6 +297,7 @@ impl Stack {
             for at in shards.order() {
                 shards.work(at, now, &mut actions);
             }
+            actions.retain(|action| !matches!(action, Action::Notice(_)));
             assert!(actions.is_empty(), "nobody asked anything");
             let next = shards.deadline().min(shards.next_arrival());
             self.now = next.clamp(now, until);
@@ -303,7 +308,8 @@ impl Stack {
     fn ask(&mut self, request: ControlRequest) -> Result<ControlResponse, String> {
         let mut actions = Vec::new();
         let mut now = self.now;
-        let shards = self.shards_mut();
+        let Stack { shards, told_read_only, .. } = self;
+        let shards = shards.as_mut().expect("shards stand except while they restart");
         let event = Event::Control { token: REQUEST, request: Box::new(request) };
         shards.handle(0, event, now, &mut actions);
         for _ in 0..TURNS_MAX {
@@ -313,11 +319,21 @@ impl Stack {
             for at in shards.order() {
                 shards.work(at, now, &mut actions);
             }
+            let mut answer = None;
             for action in actions.drain(..) {
-                if let Action::Answer { response, .. } = action {
-                    self.now = now;
-                    return Ok(*response);
+                match action {
+                    Action::Answer { response, .. } => answer = Some(*response),
+                    Action::Notice(notice) => {
+                        if let Notice::ReadOnly { vssd, .. } = *notice {
+                            told_read_only.insert(vssd);
+                        }
+                    }
+                    _ => {}
                 }
+            }
+            if let Some(answer) = answer {
+                self.now = now;
+                return Ok(answer);
             }
             now = now.max(shards.deadline().min(shards.next_arrival()));
         }
@@ -331,9 +347,31 @@ impl Stack {
         self.attachments.act(at, actions, shards, now);
         self.entrance.act(at, actions, shards, now);
         for action in actions.drain(..) {
-            let Action::Answer { token, response } = action else { continue };
+            let (token, response) = match action {
+                Action::Answer { token, response } => (token, response),
+                Action::Notice(notice) => {
+                    match *notice {
+                        Notice::Opened { was_unclean: true, .. } => mark!("stack: told of an unclean end"),
+                        Notice::ReadOnly { vssd, .. } => {
+                            mark!("stack: told of a read-only vSSD");
+                            self.told_read_only.insert(vssd);
+                        }
+                        Notice::BlocksRetired { .. } => mark!("stack: told of retired blocks"),
+                        _ => {}
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
             match (token, *response) {
                 (STATUS, ControlResponse::Status(status)) => {
+                    for vssd in status.vssds.iter().filter(|vssd| vssd.read_only_reason.is_some()) {
+                        let name = &vssd.spec.name;
+                        assert!(
+                            self.told_read_only.contains(name),
+                            "nobody was told that {name} takes no writes"
+                        );
+                    }
                     let mut told = existing(&status);
                     let aside_exists = told.tenants.remove(ASIDE_TENANT);
                     if self.is_aside_quiet {
@@ -548,6 +586,7 @@ impl System for Stack {
         self.attachments = Attachments::default();
         (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
         (self.status_asked, self.told) = (false, None);
+        self.told_read_only.clear();
         if self.aside_since.take().is_some() {
             self.aside_exists = None;
         }

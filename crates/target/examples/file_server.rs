@@ -82,6 +82,7 @@ impl Server {
                     Action::Pause(id) => drop(self.paused.insert(id)),
                     Action::Resume(id) => drop(self.paused.remove(&id)),
                     Action::HandOver(..) => unreachable!("one shard"),
+                    Action::Notice(_) => {}
                 }
             }
         }

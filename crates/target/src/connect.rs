@@ -5,6 +5,7 @@ use crate::connection::{Arriving, Connection, Phase};
 use crate::controller::{Association, Notice};
 use crate::discovery::is_allowed;
 use crate::event::Action;
+use crate::notice::{HostAt, HostNotice};
 use crate::queue::Queue;
 use crate::target::{Passage, Target};
 use diecut_nvme::fabrics::{CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, invalid_parameter};
@@ -57,14 +58,34 @@ impl Target {
         let command_id = command.command_id.get();
         match self.decide(connection, &command, &data, now, actions) {
             Ok(Some(controller_id)) => {
+                if command.queue_id.get() == 0
+                    && let Some(at) = connection.association.and_then(|number| self.host_at(number))
+                {
+                    actions.push(Action::Notice(Box::new(HostNotice::Came(at))));
+                }
                 connection.answer(command_id, Status::SUCCESS, u64::from(controller_id));
             }
             Ok(None) => {}
             Err(Refusal(status, dword)) => {
+                let refused = HostNotice::Refused {
+                    subsystem: data.subsystem().ok(),
+                    host: data.host().ok(),
+                    queue_id: command.queue_id.get(),
+                    status,
+                };
+                actions.push(Action::Notice(Box::new(refused)));
                 // The connection stays for another try until its patience ends.
                 connection.answer(command_id, status, u64::from(dword));
             }
         }
+    }
+
+    /// Who has an association, and where.
+    pub(crate) fn host_at(&self, number: u32) -> Option<HostAt> {
+        let association = self.associations.get(number)?;
+        let subsystem = association.subsystem.map(|index| self.subsystem(index).config.nqn.clone());
+        let (host, controller_id) = (association.host.clone(), association.controller_id);
+        Some(HostAt { subsystem, host, controller_id })
     }
 
     /// The controller's id, or nothing if the answer comes later or elsewhere.

@@ -1,4 +1,5 @@
 use crate::connection::MovedConnection;
+use crate::notice::HostNotice;
 use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion};
 use diecut_units::Buffer;
 
@@ -45,4 +46,6 @@ pub enum Action {
     Resume(ConnectionId),
     /// Give the stream to the shard of this index as [`Event::Adopted`].
     HandOver(ConnectionId, u16, Box<MovedConnection>),
+    /// Something happened that an operator would ask about.
+    Notice(Box<HostNotice>),
 }

@@ -3,6 +3,7 @@ use crate::config::{Health, Home, SubsystemConfig, TargetConfig};
 use crate::connection::{Arriving, Connection, Current, MovedConnection, Phase};
 use crate::controller::{Association, Traffic};
 use crate::event::{Action, ConnectionId, Event};
+use crate::notice::HostNotice;
 use crate::queue::{Queue, SlotState};
 use crate::slab::Slab;
 use crate::status::status_of;
@@ -762,6 +763,8 @@ impl Target {
         if !expired.is_empty() {
             mark!("target: keep-alive expired");
         }
+        let named = expired.iter().filter_map(|&number| self.host_at(number));
+        actions.extend(named.map(|at| Action::Notice(Box::new(HostNotice::Expired(at)))));
         self.doomed.extend(expired);
         if self.stall_at <= now {
             let stalled = if self.short.is_empty() { Vec::new() } else { self.stalled() };
@@ -884,6 +887,10 @@ impl Target {
             while let Some(number) = self.doomed.pop() {
                 let Some(association) = self.associations.get_mut(number) else { continue };
                 if !std::mem::replace(&mut association.dying, true) {
+                    if let Some(at) = self.host_at(number) {
+                        actions.push(Action::Notice(Box::new(HostNotice::Went(at))));
+                    }
+                    let association = self.associations.get(number).expect("just found");
                     let connections = association.connections.clone();
                     if connections.is_empty() {
                         self.end_if_quiet(number);

@@ -55,6 +55,15 @@ fn connect_is_refused_with_the_offset_of_what_is_wrong() {
     // A command before Connect.
     let reply = world.command(id, world.rw(2, 0, 1, SglDescriptor::transport(4096)), &[]);
     assert!(reply.status.same_code(Status::COMMAND_SEQUENCE_ERROR));
+    // All of it was said.
+    let at = HostAt { subsystem: Some(name(SUBSYSTEM)), host: name(HOST), controller_id: controller };
+    assert_eq!(world.notices.first(), Some(&HostNotice::Came(at.clone())));
+    assert!(world.notices.contains(&HostNotice::Went(at)));
+    let is_refusal = |notice: &&HostNotice| {
+        matches!(notice, HostNotice::Refused { host: Some(host), status, queue_id: 0, .. }
+            if *host == name(HOST) && status.same_code(Status::CONNECT_INVALID_HOST))
+    };
+    assert_eq!(world.notices.iter().filter(is_refusal).count(), 1);
 }
 
 /// Goal: no write of an old association lands after a new one's Connect was answered.

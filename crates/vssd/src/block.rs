@@ -177,6 +177,7 @@ impl Pool {
         if failed {
             block.state = State::Excluded;
             self.dies[die].retired += 1;
+            self.has_retired = true;
         } else {
             block.state = State::Free;
             self.dies[die].free.push(Reverse((block.erase_count, number)));

@@ -46,6 +46,16 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether a block failed and was retired since the last call.
+    pub fn take_retired(&mut self) -> bool {
+        std::mem::take(&mut self.has_retired)
+    }
+
+    /// Erase blocks of a die, by number, that are retired.
+    pub fn retired_of(&self, die: u32) -> u32 {
+        self.dies[die as usize].retired
+    }
+
     /// What happened to even wear since the last call, in order.
     pub fn take_wear_news(&mut self) -> impl Iterator<Item = WearNews> + '_ {
         self.migration.news.drain(..)

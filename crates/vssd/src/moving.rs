@@ -363,6 +363,7 @@ impl Pool {
         if block.failed {
             block.state = State::Excluded;
             self.dies[die].retired += 1;
+            self.has_retired = true;
             self.record(number, BlockState::Retired);
         } else {
             block.state = State::Free;

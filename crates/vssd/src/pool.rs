@@ -41,6 +41,8 @@ pub struct Pool {
     /// vSSDs with flows that wait for tokens, each once.
     pub(crate) throttled: VecDeque<VssdId>,
     pub(crate) room_changes: Vec<VssdId>,
+    /// A block failed and was retired since somebody asked.
+    pub(crate) has_retired: bool,
     pub(crate) next_vssd: u32,
     /// See [`Pool::former_work`].
     pub(crate) former_work: (u64, u64),
@@ -136,6 +138,7 @@ impl Pool {
             vssd_numbers: Vec::new(),
             throttled: VecDeque::new(),
             room_changes: Vec::new(),
+            has_retired: false,
             next_vssd: 1,
             former_work: (0, 0),
             sequence: 1,

@@ -96,6 +96,7 @@ impl<D: Drive> Wire<D> {
                 Action::Answer { response, .. } => self.answer = Some(*response),
                 Action::Close { connection } => panic!("the server closes {connection:?}"),
                 Action::HandOver { .. } | Action::Tell { .. } => panic!("there is one shard"),
+                Action::Notice(_) => {}
                 Action::Blocks(_) => panic!("no application is attached"),
             }
         }

@@ -156,6 +156,7 @@ impl Herd {
                     self.told_applications.push(action);
                 }
                 Action::Tell { to, message } => self.carry(at, to.0.into(), Carried::Told(at, message)),
+                Action::Notice(_) => {}
                 Action::Answer { token, response } => {
                     assert!(self.answers.insert(token.0, *response).is_none(), "answered once");
                 }

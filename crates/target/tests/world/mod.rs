@@ -76,6 +76,8 @@ pub struct World {
     pub hold: bool,
     pub held: Vec<NamespaceCommand>,
     pub moved: Vec<(ConnectionId, u16, Box<MovedConnection>)>,
+    /// What an operator was told.
+    pub notices: Vec<diecut_target::HostNotice>,
     /// Output is not taken.
     pub deaf: bool,
     pub flow_control: bool,
@@ -140,6 +142,7 @@ impl World {
             hold: false,
             held: Vec::new(),
             moved: Vec::new(),
+            notices: Vec::new(),
             deaf: false,
             flow_control: true,
             keep_alive_ms: 0,
@@ -183,6 +186,7 @@ impl World {
                 Action::Pause(id) => self.links.get_mut(&id).unwrap().paused = true,
                 Action::Resume(id) => self.links.get_mut(&id).unwrap().paused = false,
                 Action::HandOver(id, shard, moved) => self.moved.push((id, shard, moved)),
+                Action::Notice(notice) => self.notices.push(*notice),
             }
         }
     }

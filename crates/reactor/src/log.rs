@@ -1,0 +1,96 @@
+//! Notices of a shard as events of `tracing`, limited by cause.
+
+use diecut_shard::drive::ShardIndex;
+use diecut_shard::notice::{HostAt, HostNotice, Limiter, Notice};
+use diecut_units::Time;
+
+/// The log of one shard's thread.
+#[derive(Default)]
+pub(crate) struct NoticeLog {
+    limiter: Limiter,
+}
+
+impl NoticeLog {
+    /// When [`NoticeLog::work`] has something to say.
+    pub fn deadline(&self) -> Time {
+        self.limiter.deadline()
+    }
+
+    /// Says how many notices were only counted, where their time is over.
+    pub fn work(&mut self, now: Time) {
+        while let Some((cause, more)) = self.limiter.take_over(now) {
+            tracing::warn!(cause = cause.name(), more, "more of these in the last 10 s");
+        }
+    }
+
+    /// Tells a notice, or counts it.
+    pub fn tell(&mut self, notice: &Notice, shard: ShardIndex, now: Time) {
+        self.work(now);
+        if notice.cause().is_none_or(|cause| self.limiter.admit(cause, now)) {
+            tell(notice, shard.0);
+        }
+    }
+}
+
+fn tell(notice: &Notice, shard: u16) {
+    match notice {
+        Notice::Opened { starts, was_unclean: true, unclean_starts } => {
+            tracing::warn!(
+                starts,
+                unclean_starts,
+                "opened after an unclean end: what was staged was recovered"
+            );
+        }
+        Notice::Opened { starts, .. } => tracing::info!(starts, "opened after a clean end"),
+        Notice::Host(notice) => tell_of_host(notice, shard),
+        Notice::ReadOnly { vssd, reason } => tracing::error!(shard, vssd, reason, "the vSSD takes no writes"),
+        Notice::BlocksRetired { die, retired } => {
+            tracing::warn!(shard, die, retired, "an erase block failed and was retired");
+        }
+        Notice::ExchangeBegun([one, other]) => {
+            tracing::info!(shard, one, other, "even wear: what lies on two dies changes places");
+        }
+        Notice::ExchangeFinished([one, other]) => {
+            tracing::info!(shard, one, other, "even wear: what lay on two dies has changed places");
+        }
+        Notice::ExchangeFailed([one, other]) => {
+            tracing::warn!(
+                shard,
+                one,
+                other,
+                "even wear: what lies on two dies cannot change places any more"
+            );
+        }
+        Notice::CatalogCopyLost => {
+            tracing::error!(
+                "a copy of the catalog cannot be written any more; with the last one nothing can be changed"
+            );
+        }
+        Notice::RequestLate { title } => {
+            tracing::warn!(title, "an administrator's request is not done in time")
+        }
+    }
+}
+
+fn tell_of_host(notice: &HostNotice, shard: u16) {
+    let name = |at: &HostAt| at.subsystem.as_ref().map_or("discovery".to_owned(), ToString::to_string);
+    match notice {
+        HostNotice::Came(at) => {
+            tracing::info!(shard, subsystem = name(at), host = %at.host, controller = at.controller_id, "host connected");
+        }
+        HostNotice::Went(at) => {
+            tracing::info!(shard, subsystem = name(at), host = %at.host, controller = at.controller_id, "host gone");
+        }
+        HostNotice::Expired(at) => {
+            tracing::warn!(
+                shard, subsystem = name(at), host = %at.host, controller = at.controller_id, "host silent: its keep-alive expired"
+            );
+        }
+        HostNotice::Refused { subsystem, host, queue_id, status } => {
+            let name = |nqn: &Option<_>| nqn.as_ref().map_or("no valid name".to_owned(), ToString::to_string);
+            tracing::warn!(
+                shard, subsystem = name(subsystem), host = name(host), queue = queue_id, why = ?status, "host refused"
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What an operator would ask about, as plain data: a shard tells its driver, which writes a log, or counts. And the limiter that
+//! keeps hostile clients from filling a disk with it: sans-IO, time is a value.
+
+pub use diecut_target::{HostAt, HostNotice};
+use diecut_units::{Span, Time};
+use std::collections::BTreeMap;
+
+/// Something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The device is open, and hosts are served.
+    Opened {
+        /// Starts of the pool so far, this one included.
+        starts: u64,
+        /// The last end was none: what was staged was recovered.
+        was_unclean: bool,
+        /// Starts of that kind so far.
+        unclean_starts: u64,
+    },
+    /// Of a host.
+    Host(HostNotice),
+    /// A vSSD takes no more writes.
+    ReadOnly {
+        /// Its name; its number if it has none yet.
+        vssd: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// Erase blocks of a die failed and are not used any more.
+    BlocksRetired {
+        /// The die, by number in the device.
+        die: u32,
+        /// How many of it are retired by now.
+        retired: u32,
+    },
+    /// What lies on each of two dies is on its way to the other, for even wear.
+    ExchangeBegun([u32; 2]),
+    /// They have changed places.
+    ExchangeFinished([u32; 2]),
+    /// They were to change places, and cannot any more.
+    ExchangeFailed([u32; 2]),
+    /// One of the two copies of the catalog cannot be written any more.
+    CatalogCopyLost,
+    /// A request of an administrator was not done in time.
+    RequestLate {
+        /// What was asked.
+        title: String,
+    },
+}
+
+/// What lines of the log are limited by: so many of one cause say no more than a few and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Hosts that connect.
+    HostCame,
+    /// Hosts that go.
+    HostWent,
+    /// Hosts that fell silent.
+    HostExpired,
+    /// Connects that are refused.
+    HostRefused,
+    /// Media.
+    Media,
+    /// Even wear.
+    Wear,
+    /// Starts and administrators.
+    Server,
+}
+
+impl Cause {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::HostCame => "host connected",
+            Cause::HostWent => "host gone",
+            Cause::HostExpired => "keep-alive expired",
+            Cause::HostRefused => "host refused",
+            Cause::Media => "medium",
+            Cause::Wear => "even wear",
+            Cause::Server => "server",
+        }
+    }
+}
+
+impl Notice {
+    /// What it is limited by; `None`: it is always told.
+    pub fn cause(&self) -> Option<Cause> {
+        match self {
+            Notice::Opened { .. } | Notice::ReadOnly { .. } | Notice::CatalogCopyLost => None,
+            Notice::Host(HostNotice::Came(_)) => Some(Cause::HostCame),
+            Notice::Host(HostNotice::Went(_)) => Some(Cause::HostWent),
+            Notice::Host(HostNotice::Expired(_)) => Some(Cause::HostExpired),
+            Notice::Host(HostNotice::Refused { .. }) => Some(Cause::HostRefused),
+            Notice::BlocksRetired { .. } => Some(Cause::Media),
+            Notice::ExchangeBegun(_) | Notice::ExchangeFinished(_) | Notice::ExchangeFailed(_) => {
+                Some(Cause::Wear)
+            }
+            Notice::RequestLate { .. } => Some(Cause::Server),
+        }
+    }
+}
+
+/// Lines of one cause that are told in a window.
+const TOLD_MAX: u32 = 10;
+/// How long what follows is only counted.
+const WINDOW: Span = Span::from_secs(10);
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    ends: Time,
+    told: u32,
+    more: u64,
+}
+
+/// Lets a few notices of a cause through in each ten seconds, and counts the rest.
+#[derive(Clone, Debug, Default)]
+pub struct Limiter {
+    windows: BTreeMap<Cause, Window>,
+}
+
+impl Limiter {
+    /// Whether a notice of this cause is told now.
+    pub fn admit(&mut self, cause: Cause, now: Time) -> bool {
+        let fresh = Window { ends: now + WINDOW, told: 0, more: 0 };
+        let window = self.windows.entry(cause).or_insert(fresh);
+        // What was counted is told by `take_over`; a driver calls it first.
+        if window.ends <= now && window.more == 0 {
+            *window = fresh;
+        }
+        if window.told < TOLD_MAX {
+            window.told += 1;
+            return true;
+        }
+        window.more += 1;
+        false
+    }
+
+    /// Takes what was counted in a window that is over: a cause, and how many more there were. Once for each.
+    pub fn take_over(&mut self, now: Time) -> Option<(Cause, u64)> {
+        let over = self.windows.iter().find(|(_, window)| window.ends <= now)?;
+        let (cause, more) = (*over.0, over.1.more);
+        self.windows.remove(&cause);
+        if more > 0 { Some((cause, more)) } else { self.take_over(now) }
+    }
+
+    /// When [`Limiter::take_over`] has something; [`Time::NEVER`] if nothing is counted.
+    pub fn deadline(&self) -> Time {
+        let counted = self.windows.values().filter(|window| window.more > 0);
+        counted.map(|window| window.ends).fold(Time::NEVER, Time::min)
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: however many notices come, a cause has ten lines and a number in ten seconds, nothing is counted twice or
+    /// forgotten, and causes do not hide each other.
+    #[test]
+    fn a_flood_is_a_few_lines_and_a_number() {
+        let mut limiter = Limiter::default();
+        let (mut told, mut counted) = (0, 0);
+        // A refused Connect each millisecond for a minute.
+        for ms in 0..60_000u64 {
+            let now = Time(ms * 1_000_000);
+            while let Some((cause, more)) = limiter.take_over(now) {
+                assert_eq!(cause, Cause::HostRefused);
+                counted += more;
+            }
+            told += u64::from(limiter.admit(Cause::HostRefused, now));
+        }
+        let end = Time(80_000_000_000);
+        assert!(limiter.deadline() <= end);
+        assert!(limiter.admit(Cause::HostCame, Time(60_000_000_000)), "another cause");
+        while let Some((_, more)) = limiter.take_over(end) {
+            counted += more;
+        }
+        assert_eq!(told, 60);
+        assert_eq!(told + counted, 60_000);
+        assert_eq!(limiter.deadline(), Time::NEVER);
+    }
+
+    #[test]
+    fn what_is_seldom_is_always_told() {
+        let mut limiter = Limiter::default();
+        for second in 0..1000 {
+            assert!(limiter.admit(Cause::HostWent, Time(second * 1_100_000_000)));
+        }
+        assert_eq!(limiter.deadline(), Time::NEVER);
+    }
+}

@@ -1,0 +1,36 @@
+//! What an operator would ask about hosts, as plain data: the driver decides who hears of it.
+
+use diecut_nvme::{QualifiedName, Status};
+
+/// Something happened to a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostNotice {
+    /// A host has a controller.
+    Came(HostAt),
+    /// Its controller ends: it hung up, was replaced or is not allowed any more.
+    Went(HostAt),
+    /// Its keep-alive expired; that its controller ends follows.
+    Expired(HostAt),
+    /// A Connect was refused.
+    Refused {
+        /// The subsystem it named; `None` where that is no name.
+        subsystem: Option<QualifiedName>,
+        /// The name it gave itself; `None` where that is no name.
+        host: Option<QualifiedName>,
+        /// The queue it asked for; 0 for a controller.
+        queue_id: u16,
+        /// Why.
+        status: Status,
+    },
+}
+
+/// A host and its controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostAt {
+    /// The subsystem; `None` for discovery.
+    pub subsystem: Option<QualifiedName>,
+    /// The host's name.
+    pub host: QualifiedName,
+    /// The controller's number in its subsystem.
+    pub controller_id: u16,
+}
