@@ -72,6 +72,8 @@ enum diecut_code {
     DIECUT_HELD = 14,
     /* Attach: the server speaks another version. */
     DIECUT_VERSION = 15,
+    /* The device has no room for the block at present: the file system it lies on is full. */
+    DIECUT_NO_ROOM = 16,
     /* The server is gone. Detach, and attach again when it is back. */
     DIECUT_SERVER_GONE = 100,
     /* Attach: whatever listens at the socket is no diecut server. */

@@ -46,9 +46,25 @@ pub struct Device {
     pub quarantined: Vec<String>,
     /// Erases of each channel since the device was made.
     pub erases_per_channel: Vec<u64>,
+    /// Where its content lies, if that is a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<DeviceFile>,
     /// Even wear.
     #[serde(default)]
     pub wear: Wear,
+}
+
+/// The file of an emulated device, and what its file system has left.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceFile {
+    /// Where it is.
+    pub path: String,
+    /// Bytes of the file system that it takes now.
+    pub taken: Size,
+    /// Bytes that it can grow to.
+    pub grows_to: Size,
+    /// Bytes that the file system has free.
+    pub free: Size,
 }
 
 /// Even wear: what was erased, and what is being done about it.

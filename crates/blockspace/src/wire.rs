@@ -74,6 +74,8 @@ pub enum Status {
     Held = 14,
     /// Attach: the server speaks another version.
     Version = 15,
+    /// The device has no room for the block at present: the file system it lies on is full.
+    NoRoom = 16,
 }
 
 impl Status {
@@ -97,6 +99,7 @@ impl Status {
             Refused,
             Held,
             Version,
+            NoRoom,
         ];
         all.get(usize::from(code)).copied()
     }
@@ -119,6 +122,7 @@ impl Status {
             Status::BlockBusy => "the erase block has appends under way",
             Status::Refused => "there is no such vSSD for this user",
             Status::Held => "another application holds the vSSD",
+            Status::NoRoom => "the device has no room at present: the file system it lies on is full",
             Status::Version => "the server speaks another version",
         }
     }
@@ -134,6 +138,7 @@ impl From<&SpaceError> for Status {
             SpaceError::AppendFailed { .. } => Status::AppendFailed,
             SpaceError::UnitOffline { .. } => Status::UnitOffline,
             SpaceError::ReadOnly => Status::ReadOnly,
+            SpaceError::NoRoom => Status::NoRoom,
             SpaceError::PowerLost => Status::PowerLost,
         }
     }

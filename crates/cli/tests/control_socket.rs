@@ -57,6 +57,7 @@ fn status_after(requests: &[ControlRequest]) -> Status {
                 erase_blocks: 0,
                 free_erase_blocks: 0,
                 read_only_reason: None,
+                lacks_room: false,
             }),
             ControlRequest::CreateVolume(spec) => status.volumes.push(VolumeStatus {
                 spec,
@@ -84,7 +85,7 @@ fn with_server(scenario: impl FnOnce(&Path, &Recorder)) {
     let recorder = Arc::new(Recorder::default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let listener = runtime.block_on(async { tokio::net::UnixListener::bind(&socket) }).unwrap();
-    let router = diecut_daemon::http::router(recorder.clone(), "127.0.0.1:4420".to_string());
+    let router = diecut_daemon::http::router(recorder.clone(), "127.0.0.1:4420".to_string(), None);
     runtime.spawn(async move { axum::serve(listener, router).await });
     scenario(&socket, &recorder);
 }

@@ -5,6 +5,8 @@ use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::size::Size;
 use diecut_api::status;
 use diecut_shard::control;
+use diecut_shard::emulator::Room;
+use std::path::Path;
 use uuid::Uuid;
 
 pub(crate) fn tenant_spec(tenant: Tenant) -> control::TenantSpec {
@@ -77,11 +79,28 @@ pub(crate) fn problem(error: control::ControlError) -> Problem {
     Problem::new(kind, error.message)
 }
 
-pub(crate) fn status(status: control::Status, listen: &str) -> status::Status {
+/// `image` is the file that the device lies on, if any.
+pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>) -> status::Status {
+    let file = image.and_then(|path| Some((path, Room::of(path).ok()?)));
+    let full = file.map(|(path, room)| format!("{}: {} bytes free", path.display(), room.free_bytes));
+    let file = file.map(|(path, room)| status::DeviceFile {
+        path: path.display().to_string(),
+        taken: Size(room.taken_bytes),
+        grows_to: Size(room.size_bytes),
+        free: Size(room.free_bytes),
+    });
+    let vssd = |one: control::VssdStatus| {
+        let lacks_room = one.lacks_room;
+        let mut one = vssd(one);
+        if let (true, Some(reason), Some(full)) = (lacks_room, &mut one.read_only_reason, &full) {
+            *reason += &format!(" ({full}); it takes writes again when there is room");
+        }
+        one
+    };
     status::Status {
         listen: listen.to_string(),
         pacing: None,
-        devices: status.devices.into_iter().map(device).collect(),
+        devices: status.devices.into_iter().map(|one| device(one, file.clone())).collect(),
         tenants: status.tenants.into_iter().map(|tenant| Tenant { name: tenant.name }).collect(),
         vssds: status.vssds.into_iter().map(vssd).collect(),
         volumes: status.volumes.into_iter().map(volume).collect(),
@@ -89,7 +108,7 @@ pub(crate) fn status(status: control::Status, listen: &str) -> status::Status {
     }
 }
 
-fn device(device: control::DeviceStatus) -> status::Device {
+fn device(device: control::DeviceStatus, file: Option<status::DeviceFile>) -> status::Device {
     status::Device {
         name: device.name,
         channels: device.channels,
@@ -100,6 +119,7 @@ fn device(device: control::DeviceStatus) -> status::Device {
         bad_erase_blocks: device.bad_erase_blocks,
         quarantined: device.quarantined,
         erases_per_channel: device.erases_per_channel,
+        file,
         wear: wear(device.wear),
     }
 }

@@ -16,19 +16,25 @@ use diecut_shard::control::{ControlRequest, ControlResponse};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 
 /// The routes of [`diecut_api::route`], answered by the shards behind `port`. `listen` is told to whoever asks
-/// where hosts connect.
-pub fn router(port: Arc<dyn ControlPort>, listen: String) -> Router {
-    routes(Server { port, listen: listen.into(), pacing: None })
+/// where hosts connect, and how much room there is for `image`, the file of the device.
+pub fn router(port: Arc<dyn ControlPort>, listen: String, image: Option<PathBuf>) -> Router {
+    routes(Server { port, listen: listen.into(), image: image.map(Arc::from), pacing: None })
 }
 
 /// [`router`] of a server whose flash takes as long as the NAND would, or no time.
-pub fn router_paced(port: Arc<dyn ControlPort>, listen: String, pacing: bool) -> Router {
-    routes(Server { port, listen: listen.into(), pacing: Some(pacing) })
+pub fn router_paced(
+    port: Arc<dyn ControlPort>,
+    listen: String,
+    image: Option<PathBuf>,
+    pacing: bool,
+) -> Router {
+    routes(Server { port, listen: listen.into(), image: image.map(Arc::from), pacing: Some(pacing) })
 }
 
 fn routes(server: Server) -> Router {
@@ -91,6 +97,8 @@ struct Server {
     listen: Arc<str>,
     /// Whether flash takes as long as the NAND would, if it is known.
     pacing: Option<bool>,
+    /// The file of the device, if it has one.
+    image: Option<Arc<std::path::Path>>,
 }
 
 /// A refusal as an HTTP response.
@@ -171,7 +179,7 @@ impl Server {
 async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
     match server.ask(ControlRequest::Status).await? {
         ControlResponse::Status(status) => {
-            let mut status = convert::status(*status, &server.listen);
+            let mut status = convert::status(*status, &server.listen, server.image.as_deref());
             status.pacing = server.pacing;
             Ok(axum::Json(status).into_response())
         }

@@ -14,7 +14,7 @@ use diecut_api::size::Size;
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
 use diecut_shard::control::{ControlRequest, ControlResponse};
-use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile};
+use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile, Room, RoomSupport};
 use diecut_shard::{PoolConfig, Shard, ShardConfig, divide};
 use diecut_units::{Geometry, Time};
 use std::os::unix::net::UnixListener;
@@ -335,7 +335,7 @@ async fn settle(
     port: &dyn ControlPort,
 ) -> Result<diecut_shard::control::Status, ServeError> {
     let (is_new, of_device) = opened;
-    let told = |status: &diecut_shard::control::Status| convert::status(status.clone(), listen);
+    let told = |status: &diecut_shard::control::Status| convert::status(status.clone(), listen, None);
     let mut status = status_of(port).await?;
     // A first start that was cut goes on where it was.
     let pending = pending_path(setup);
@@ -382,7 +382,14 @@ pub fn serve(
     let Opened { device, options, place, made: [mut image, pending], is_new, differences } =
         open_device(setup, serve_options.file)?;
     let image_file = (setup.device.backing == Backing::File).then(|| image_path(setup));
-    let private = [Some(setup.server.data.clone()), image_file];
+    let room = match (&image_file, device.room_support()) {
+        (Some(path), Some(support)) => {
+            emulator::tell_of_bus_errors(path);
+            about_room(&Room::of(path).map_err(file_error(path, "cannot be examined"))?, support)
+        }
+        _ => String::new(),
+    };
+    let private = [Some(setup.server.data.clone()), image_file.clone()];
     private.iter().flatten().filter_map(|path| looseness(path)).for_each(|text| warn(&text));
     let profile = device.profile().clone();
     tracing::info!(place, profile = profile.name, shards, "opening the device");
@@ -466,7 +473,9 @@ pub fn serve(
             }
         }
         let memory = memory.describe(rest_bytes);
-        announce(&announcement(&status, &listen.to_string(), &place, &memory, socket, setup.device.pacing));
+        let announced =
+            announcement(&status, &listen.to_string(), &place, &room, &memory, socket, setup.device.pacing);
+        announce(&announced);
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
         std::thread::spawn(move || {
@@ -481,7 +490,8 @@ pub fn serve(
                 std::process::exit(130);
             }
         });
-        let routes = router_paced(Arc::clone(&port), listen.to_string(), setup.device.pacing);
+        let routes =
+            router_paced(Arc::clone(&port), listen.to_string(), image_file, setup.device.pacing);
         tokio::select! {
             never = http::serve(listener, routes) => match never {},
             _ = stopped => {}
@@ -507,10 +517,33 @@ pub fn serve(
     outcome
 }
 
+/// Lines about the room that a device's file takes and may take.
+fn about_room(room: &Room, support: RoomSupport) -> String {
+    let size = |bytes: u64| diecut_api::size::Size(bytes);
+    let mut text = format!(
+        "room       the image takes {} now and grows to {}; its file system has {} free\n",
+        size(room.taken_bytes),
+        size(room.size_bytes),
+        size(room.free_bytes),
+    );
+    if room.can_run_out() {
+        text += "           that is less than it can grow to: when the file system is full, writes fail until there is room\n";
+    }
+    if !support.reserves {
+        text += "           warning: this file system cannot allocate ahead (fallocate): if it fills up, the server may be \
+                 killed (SIGBUS)\n";
+    }
+    if !support.punches {
+        text += "           warning: this file system cannot punch holes: what was erased keeps its room in the image\n";
+    }
+    text
+}
+
 fn announcement(
     status: &diecut_shard::control::Status,
     listen: &str,
     place: &str,
+    room: &str,
     memory: &str,
     socket: &Path,
     pacing: bool,
@@ -528,6 +561,7 @@ fn announcement(
         let size = Size(vssd.exported_bytes);
         let _ = writeln!(text, "vSSD       {}: {}, {size} for volumes", vssd.spec.name, vssd.placement);
     }
+    text += room;
     let _ = writeln!(text, "memory     {memory}");
     let _ = writeln!(text, "listening  {listen}, NVMe over TCP");
     let _ = writeln!(text, "\nOn a Linux host, as root:\n\n    modprobe nvme-tcp");

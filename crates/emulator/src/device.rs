@@ -7,6 +7,7 @@ use crate::profile::{Arbitration, DieProfile};
 use crate::slot::{Freight, Kind, Slot, Slots};
 use crate::stages::Stages;
 use crate::statistics::DieStatistics;
+use crate::store::room::RoomSupport;
 use crate::store::{FileStore, MemoryStore, Store, TagStore};
 use crate::timing::Timing;
 use crate::{Backing, Fault, Options, Pacing, Profile, ProfileError};
@@ -47,6 +48,19 @@ pub enum DeviceError {
         /// What is wrong.
         what: String,
     },
+    /// Its file system has no room for what must not be without.
+    #[error(
+        "emulated device {path}: its block states and protected memory take {wanted_bytes} bytes, and its file system is full \
+         ({free_bytes} bytes free): make room there"
+    )]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that are to be allocated.
+        wanted_bytes: u64,
+        /// Bytes that the file system has.
+        free_bytes: u64,
+    },
     /// Another process has it open.
     #[error("emulated device {path} is open in another process; stop that one first")]
     InUse {
@@ -54,7 +68,7 @@ pub enum DeviceError {
         path: PathBuf,
     },
     /// The profile's text does not fit into the file's header.
-    #[error("the profile has {len_bytes} bytes as text; a device file has room for 16256")]
+    #[error("the profile has {len_bytes} bytes as text; a device file has room for 12160")]
     ProfileTooLong {
         /// Its bytes.
         len_bytes: usize,
@@ -144,6 +158,7 @@ impl Device {
             device.nand.restore_mark(block, page, mark);
         }
         device.nand.settle();
+        device.nand.give_back_empty();
         Ok(device)
     }
 
@@ -263,6 +278,14 @@ impl Device {
         match &self.nand.store {
             Store::File(store) => store.sync(),
             _ => Ok(()),
+        }
+    }
+
+    /// With [`Backing::File`]: what the file system under it can do.
+    pub fn room_support(&self) -> Option<RoomSupport> {
+        match &self.nand.store {
+            Store::File(store) => Some(store.allocator.support),
+            _ => None,
         }
     }
 
@@ -438,10 +461,30 @@ impl Media for Device {
             self.run(self.now);
             self.finish_reads(self.now);
         }
+        if self.nand.gives_back() {
+            self.nand.give_back_piece();
+        }
         if completions.is_empty() {
             std::mem::swap(completions, &mut self.done);
         } else {
             completions.append(&mut self.done);
+        }
+    }
+
+    fn make_room(&mut self, block: EraseBlockAddress, now: Time) -> bool {
+        self.now = self.now.max(now);
+        let number = self.nand.geometry.erase_block_number(block);
+        !self.powered || self.nand.make_room(number, self.now)
+    }
+
+    fn discard(&mut self, block: EraseBlockAddress, now: Time) {
+        if self.powered {
+            self.now = self.now.max(now);
+            self.run(self.now);
+            self.finish_reads(self.now);
+        }
+        if self.powered {
+            self.nand.discard(self.nand.geometry.erase_block_number(block));
         }
     }
 

@@ -117,6 +117,14 @@ pub enum Fault {
         /// From when, in nanoseconds.
         from_ns: u64,
     },
+    /// Where content lies there is no room for a while for erase blocks that have none yet: as on a file system that somebody else
+    /// filled. Blocks that got room before keep it.
+    NoRoom {
+        /// From when, in nanoseconds.
+        from_ns: u64,
+        /// Until when, in nanoseconds.
+        until_ns: u64,
+    },
     /// Array operations of a die take longer for a while.
     SlowDie {
         /// Which die.

@@ -33,6 +33,8 @@ mod timing;
 
 pub use device::{Device, DeviceError};
 pub use fault::*;
+pub use mapping::tell_of_bus_errors;
 pub use options::*;
 pub use profile::*;
 pub use statistics::DieStatistics;
+pub use store::room::{Room, RoomSupport};

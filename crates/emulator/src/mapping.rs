@@ -176,6 +176,33 @@ impl Drop for Owner {
     }
 }
 
+/// What is said when the process dies of a bus error; written once.
+static BUS_ERROR_TEXT: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+
+/// A last resort: if a store through the mapping of this file finds no room (a file system that takes back what it
+/// allocated, as those that copy on write may, or a disk that fails), the process says so before it dies of SIGBUS. Only the first
+/// file is named.
+pub fn tell_of_bus_errors(path: &std::path::Path) {
+    let text = format!(
+        "diecut: bus error (SIGBUS): the file system could not store or read a part of {}. It is full, or its disk fails. \
+         Make room there and start again; what was acknowledged is in the file.\n",
+        path.display()
+    );
+    if BUS_ERROR_TEXT.set(text.into_bytes()).is_err() {
+        return;
+    }
+    extern "C" fn tell(signal: libc::c_int) {
+        if let Some(text) = BUS_ERROR_TEXT.get() {
+            // SAFETY: write and signal may be called by a handler; the text was made before this handler was set.
+            unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        }
+        // SAFETY: as above. What faulted is repeated after the return, and ends the process as if there were no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: a handler that calls only what handlers may.
+    unsafe { libc::signal(libc::SIGBUS, tell as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+}
+
 #[cfg(test)]
 mod test {
     use super::*;

@@ -10,6 +10,7 @@ use diecut_media::MediaError;
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::VecDeque;
 
 /// [`Block::submitted_page`] of a block that must be erased before it is programmed.
 pub(crate) const MUST_ERASE: u32 = u32::MAX;
@@ -31,6 +32,12 @@ pub(crate) struct Nand {
     pub(crate) operations: u64,
     pub(crate) random: Xoshiro256PlusPlus,
     page_oob: Vec<u8>,
+    /// Discarded blocks whose room is kept for those that are opened next, oldest first: giving room back and asking for it
+    /// again costs the file system twice, and the processor a page fault for each page.
+    kept: VecDeque<u64>,
+    /// Blocks whose room is on its way back, a piece at a time, and how many bytes of the first one are.
+    leaving: VecDeque<u64>,
+    left_bytes: u64,
 }
 
 impl Nand {
@@ -73,6 +80,9 @@ impl Nand {
             operations: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x9e37_79b9_7f4a_7c15),
             page_oob: vec![0; geometry.oob_size_bytes as usize],
+            kept: VecDeque::new(),
+            leaving: VecDeque::new(),
+            left_bytes: 0,
             geometry,
         })
     }
@@ -96,6 +106,9 @@ impl Nand {
             operations: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(self.random.random()),
             page_oob: self.page_oob.clone(),
+            kept: VecDeque::new(),
+            leaving: VecDeque::new(),
+            left_bytes: 0,
         }
     }
 
@@ -108,6 +121,14 @@ impl Nand {
         self.blocks[blocks.clone()].copy_from_slice(&other.blocks[blocks.clone()]);
         self.begun[dies.clone()].copy_from_slice(&other.begun[dies]);
         self.marks.take_from(&mut other.marks, blocks.clone());
+        let numbers = blocks.start as u64..blocks.end as u64;
+        let (own, theirs): (VecDeque<u64>, VecDeque<u64>) =
+            other.kept.drain(..).partition(|block| numbers.contains(block));
+        other.kept = theirs;
+        self.kept.extend(own);
+        while other.gives_back() {
+            other.give_back_piece();
+        }
         self.store.take_from(&mut other.store, blocks);
     }
 
@@ -278,6 +299,100 @@ impl Nand {
         }
     }
 
+    /// See [`diecut_media::Media::make_room`].
+    pub(crate) fn make_room(&mut self, block: u64, now: Time) -> bool {
+        if self.blocks[block as usize].has_room {
+            return true;
+        }
+        if self.lacks_room_by_plan(now) {
+            return false;
+        }
+        let is_empty = self.blocks[block as usize].programmed_page == 0;
+        let mut has_room = self.store.make_room(block, is_empty, now);
+        if !has_room && (!self.kept.is_empty() || self.gives_back()) {
+            self.release_kept(0);
+            while self.gives_back() {
+                self.give_back_piece();
+            }
+            self.store.ask_again();
+            has_room = self.store.make_room(block, is_empty, now);
+        }
+        self.blocks[block as usize].has_room = has_room;
+        if has_room && self.leaving.contains(&block) {
+            // It stays after all. The next one begins from its start: no part of this one is touched any more.
+            self.left_bytes = if self.leaving[0] == block { 0 } else { self.left_bytes };
+            self.leaving.retain(|leaving| *leaving != block);
+        }
+        has_room
+    }
+
+    /// See [`diecut_media::Media::discard`].
+    pub(crate) fn discard(&mut self, number: u64) {
+        let block = &mut self.blocks[number as usize];
+        if block.pending > 0 || block.has(FACTORY_BAD) || (block.programmed_page == 0 && !block.has_room) {
+            return;
+        }
+        if block.has(HAS_MARKS) {
+            self.marks.clear_block(number);
+            self.store.clear_marks(number);
+        }
+        // As an erase that was cut: nothing reads, and it must be erased.
+        block.flags = block.flags & !HAS_MARKS | ERASE_CUT;
+        (block.programmed_page, block.programmed_at_s, block.submitted_page) = (0, 0, MUST_ERASE);
+        // A block of an older process, or of an older version, has its room, too.
+        block.has_room = true;
+        self.store.erase(number);
+        self.store.set_programmed(number, &self.blocks[number as usize]);
+        self.kept.push_back(number);
+        self.release_kept(self.store.kept_blocks());
+    }
+
+    /// Lets go of the room of the oldest discarded blocks, until no more than so many keep it.
+    fn release_kept(&mut self, most: usize) {
+        while self.kept.len() > most {
+            let number = self.kept.pop_front().expect("there are more");
+            let block = &mut self.blocks[number as usize];
+            // Erased since: it is in use again.
+            if block.programmed_page == 0 && block.has(ERASE_CUT) && block.pending == 0 && block.has_room {
+                block.has_room = false;
+                self.leaving.push_back(number);
+            }
+        }
+    }
+
+    /// Whether room is on its way back to the file system.
+    #[inline(always)]
+    pub(crate) fn gives_back(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Gives back the next piece: to punch a whole erase block would keep the shard for milliseconds.
+    #[cold]
+    pub(crate) fn give_back_piece(&mut self) {
+        let number = self.leaving[0];
+        self.left_bytes = self.store.give_back_piece(number, self.left_bytes);
+        if self.left_bytes == 0 {
+            self.leaving.pop_front();
+        }
+    }
+
+    /// Gives back what a process before this one left to blocks that hold nothing.
+    pub(crate) fn give_back_empty(&mut self) {
+        let mut from = 0;
+        for (number, block) in self.blocks.iter().enumerate() {
+            if block.programmed_page > 0 {
+                self.store.give_back(from..number as u64);
+                from = number as u64 + 1;
+            }
+        }
+        self.store.give_back(from..self.blocks.len() as u64);
+    }
+
+    fn lacks_room_by_plan(&self, now: Time) -> bool {
+        let lacks = |fault: &Fault| matches!(fault, Fault::NoRoom { from_ns, until_ns } if (*from_ns..*until_ns).contains(&now.0));
+        self.faults.iter().any(lacks)
+    }
+
     /// The array programmed unit `step` of a program.
     pub(crate) fn program_unit(&mut self, slot: &mut Slot, freight: &Freight, step: u32, now: Time) {
         let unit_pages = self.cells.unit_pages();
@@ -310,6 +425,12 @@ impl Nand {
     fn take_place(&mut self, slot: &mut Slot, first_page: u32, now: Time) -> bool {
         let end_page = first_page + self.cells.unit_pages();
         let address = self.address(slot.block);
+        if slot.error.is_none()
+            && !self.blocks[slot.block as usize].has_room
+            && !self.make_room(slot.block, now)
+        {
+            slot.error = Some(MediaError::NoRoom { block: address, page: slot.first_page });
+        }
         let block = &mut self.blocks[slot.block as usize];
         if matches!(slot.error, Some(MediaError::DieOffline { .. })) {
             return false;

@@ -30,6 +30,7 @@ impl Digest {
             MediaError::DieOffline { block } => (5, block, 0),
             MediaError::WrongContentMode { block, page } => (6, block, page),
             MediaError::PowerLost => (7, EraseBlockAddress::new(0, 0, 0), 0),
+            MediaError::NoRoom { block, page } => (8, block, page),
         };
         self.add(kind << 32 | u64::from(page));
         self.add(u64::from(block.channel.0) << 48 | u64::from(block.die.0) << 32 | u64::from(block.block.0));

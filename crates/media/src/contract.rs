@@ -27,6 +27,18 @@ pub trait Media {
     /// Lets time pass until `now` and appends what completed, in the order it did.
     fn advance(&mut self, now: Time, completions: &mut Vec<Completion>);
 
+    /// Whether the device has room for what will be programmed into this erase block until its next erase, and keeps it for
+    /// that. A device of silicon always has; one whose content lies in a file asks the file system, and answers `false` while
+    /// that is full. Asked when a block is opened, before its erase; a program for which there is no room fails
+    /// ([`crate::MediaError::NoRoom`]) and costs the block.
+    fn make_room(&mut self, _block: EraseBlockAddress, _now: Time) -> bool {
+        true
+    }
+
+    /// Nobody will read this erase block before it is erased: the device may forget its content, and give back the room it
+    /// takes. Advice. Reads find nothing programmed afterwards, or what was there; an erase must come before the next program.
+    fn discard(&mut self, _block: EraseBlockAddress, _now: Time) {}
+
     /// When something will happen next; [`Time::NEVER`] if nothing is under way. A value at or before the
     /// last `now` means that [`Media::advance`] has completions to give at once.
     fn next_event(&self) -> Time;
@@ -50,6 +62,12 @@ impl<M: Media + ?Sized> Media for Box<M> {
     }
     fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
         (**self).advance(now, completions);
+    }
+    fn make_room(&mut self, block: EraseBlockAddress, now: Time) -> bool {
+        (**self).make_room(block, now)
+    }
+    fn discard(&mut self, block: EraseBlockAddress, now: Time) {
+        (**self).discard(block, now);
     }
     fn next_event(&self) -> Time {
         (**self).next_event()

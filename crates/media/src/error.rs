@@ -27,6 +27,15 @@ pub enum MediaError {
         /// First page of the command.
         page: u32,
     },
+    /// The device has no room for what was to be programmed (see [`crate::Media::make_room`]). Nothing is wrong with the
+    /// block; what it held before still reads, and it can be programmed after an erase.
+    #[error("{block} page {page}: the device has no room for it")]
+    NoRoom {
+        /// Erase block.
+        block: EraseBlockAddress,
+        /// First page of the command.
+        page: u32,
+    },
     /// The erase failed; the block is worn out.
     #[error("{block}: erase failed")]
     EraseFailed {

@@ -117,6 +117,12 @@ pub enum NamespaceError {
     /// No space left for new data.
     #[error("capacity exceeded: the pool is full")]
     CapacityExceeded,
+    /// The device has no room for new data at present, whatever the pool has; it may have some later.
+    #[error("no room: {reason}")]
+    NoRoom {
+        /// Why.
+        reason: &'static str,
+    },
     /// The namespace takes no more writes.
     #[error("read-only: {reason}")]
     ReadOnly {

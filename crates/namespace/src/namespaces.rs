@@ -513,6 +513,7 @@ fn translate(error: VolumeError) -> NamespaceError {
         VolumeError::Unrecovered { iu } => NamespaceError::Unrecovered { lba: iu },
         VolumeError::Full => NamespaceError::CapacityExceeded,
         VolumeError::ReadOnly { reason } => NamespaceError::ReadOnly { reason },
+        VolumeError::NoRoom { reason } => NamespaceError::NoRoom { reason },
         VolumeError::Gone => NamespaceError::NotReady,
     }
 }

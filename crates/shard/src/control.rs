@@ -421,6 +421,8 @@ pub struct VssdStatus {
     pub free_erase_blocks: u64,
     /// Why it takes no writes, if so.
     pub read_only_reason: Option<String>,
+    /// The reason is that the medium has no room at present.
+    pub lacks_room: bool,
 }
 
 /// A volume.

@@ -859,6 +859,13 @@ impl<M: Divide> Shard<M> {
         now: Time,
     ) -> Option<Catalog> {
         let blocks = Catalog::choose_blocks(dies)?;
+        if !is_member {
+            // What exists can be written down also while the file system under the device is full. On the first start all
+            // channels are here still.
+            for block in blocks.as_flattened() {
+                media.make_room(*block, now);
+            }
+        }
         // The catalog is the first shard's; nobody asks another's.
         Some(if is_member { Catalog::create(media, blocks) } else { Catalog::open(media, blocks, now) })
     }

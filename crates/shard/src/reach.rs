@@ -36,6 +36,15 @@ impl<M: Divide> Media for Reach<'_, M> {
     fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
         self.own.advance(now, completions);
     }
+    // What others own is not asked for, which would take a message: a program without room fails by itself.
+    fn make_room(&mut self, block: EraseBlockAddress, now: Time) -> bool {
+        !self.own.owns(block.channel.0) || self.own.make_room(block, now)
+    }
+    fn discard(&mut self, block: EraseBlockAddress, now: Time) {
+        if self.own.owns(block.channel.0) {
+            self.own.discard(block, now);
+        }
+    }
     fn next_event(&self) -> Time {
         self.own.next_event()
     }

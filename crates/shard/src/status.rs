@@ -174,6 +174,7 @@ impl<M: Divide> Shard<M> {
             erase_blocks,
             free_erase_blocks,
             read_only_reason: store.and_then(|store| store.read_only_reason()).map(str::to_owned),
+            lacks_room: store.is_some_and(|store| store.lacks_room()),
         }
     }
 

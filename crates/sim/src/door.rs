@@ -114,7 +114,7 @@ impl Entrance for Door {
                 Ok(()) => Ok(completion.data.map_or(Vec::new(), |data| data.to_vec())),
                 Err(NamespaceError::CompareFailure) => Err(HostError::CompareFailure),
                 Err(NamespaceError::Unrecovered { .. }) => Err(HostError::Unrecovered),
-                Err(NamespaceError::CapacityExceeded) => Err(HostError::Full),
+                Err(NamespaceError::CapacityExceeded | NamespaceError::NoRoom { .. }) => Err(HostError::Full),
                 Err(NamespaceError::ReadOnly { .. }) => Err(HostError::ReadOnly),
                 Err(NamespaceError::NoSuchNamespace) => Err(HostError::NoNamespace),
                 Err(other) => Err(HostError::Other(other.to_string())),

@@ -96,7 +96,12 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     if shape.hosts && shape.controls {
         add_controls(&mut plan);
     }
-    if shape.hosts && shape.changes {
+    let lacks_room = shape.hosts && shape.faults && protected_memory && seed % 8 == 6;
+    if lacks_room {
+        add_no_room(&mut plan);
+    }
+    // What administrators ask for needs room, too: that is refused, and not what is looked at here.
+    if shape.hosts && shape.changes && !lacks_room {
         changes::add(&mut plan, shape.faults);
     }
     // Two of three servers level wear. Comparisons of shares are of dies that do nothing else.
@@ -107,7 +112,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     }
     if shape.hosts && shape.shards {
         add_shards(&mut plan);
-        if shape.changes {
+        if shape.changes && !lacks_room {
             changes::add_moves(&mut plan, shape.faults);
         }
     }
@@ -118,6 +123,16 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         wide::add(&mut plan, shape.faults);
     }
     plan
+}
+
+/// The file system under the device is full once or twice, for a part of the storm.
+fn add_no_room(plan: &mut Plan) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x726f_6f6d);
+    for _ in 0..random.random_range(1..=2) {
+        let when = When::Step(random.random_range(0..plan.steps.len().max(1) as u64));
+        let what = FaultKind::NoRoom { span_ns: random.random_range(5..150) * 1_000_000 };
+        plan.faults.push(PlannedFault { when, what });
+    }
 }
 
 /// Hosts do more with their controllers than reading and writing.

@@ -277,6 +277,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "what one administrator changed is gone when another one's change, begun before, is written down",
     },
     Mutant {
+        name: "log: room that came back is not seen",
+        system: "stack",
+        story: "a vSSD that found no room on its device's file system once takes no writes any more",
+    },
+    Mutant {
         name: "catalog: oldest frame wins",
         system: "stack",
         story: "after a crash the catalog's oldest state comes back",

@@ -512,6 +512,11 @@ pub enum FaultKind {
         /// Which bit.
         bit: u32,
     },
+    /// The file system under the device is full for a while: erase blocks are opened only where they have room already.
+    NoRoom {
+        /// How long.
+        span_ns: u64,
+    },
     /// A die does not answer any more, from the time of the fault on.
     DieOffline {
         /// Channel.

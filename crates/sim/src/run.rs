@@ -147,6 +147,8 @@ struct Runner<'a> {
     faults: Vec<PlannedFault>,
     administrator: Option<Administrator>,
     applications: Applications,
+    /// The medium had no room until then.
+    no_room_until: Time,
     steps_issued: u64,
     flushes_answered: u64,
     /// Something was written since the server started.
@@ -214,6 +216,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         faults,
         administrator,
         applications: Applications::of(plan),
+        no_room_until: Time::ZERO,
         steps_issued: 0,
         flushes_answered: 0,
         has_written: true,
@@ -243,6 +246,7 @@ impl Runner<'_> {
         self.overwrite_until_cleaned();
         // Calm: no new faults; everything is readable, then at rest.
         self.faults.clear();
+        self.write_with_room_again();
         self.read_everything();
         self.drive();
         self.come_to_rest();
@@ -274,6 +278,25 @@ impl Runner<'_> {
         if !self.stop {
             self.system.check_invariants();
         }
+    }
+
+    /// Where the medium had no room for a while, every volume takes writes again when it has some.
+    fn write_with_room_again(&mut self) {
+        if self.no_room_until == Time::ZERO || self.stop {
+            return;
+        }
+        let span_ns = self.no_room_until.since(self.now).0 + 1_000_000;
+        for (index, tenant) in self.plan.tenants.iter().enumerate() {
+            self.lanes[index].steps.push_back(Action::Wait { span_ns });
+            for volume in &tenant.volumes {
+                for first in [0, volume.iu_count / 2] {
+                    let count = 32.min(volume.iu_count - first) as u32;
+                    let range = Range { volume: volume.number, first, count };
+                    self.lanes[index].steps.push_back(Action::Write { range, fua: true });
+                }
+            }
+        }
+        self.drive();
     }
 
     /// Goes on with small writes all over until the medium went through what a run is to show.
@@ -433,6 +456,10 @@ impl Runner<'_> {
                 FaultKind::ConnectionLoss { lane } => self.lose_connection(lane),
                 FaultKind::SlowHost { lane, span_ns } => self.system.stall(lane, self.now + Span(span_ns)),
                 FaultKind::Silence { lane, span_ns } => self.system.silence(lane, self.now + Span(span_ns)),
+                FaultKind::NoRoom { span_ns } => {
+                    self.no_room_until = self.no_room_until.max(self.now + Span(span_ns));
+                    self.system.lose_room(self.no_room_until);
+                }
                 FaultKind::HalfOpen { lane } => {
                     self.outcome.connections_lost += 1;
                     self.system.vanish(lane, self.now);
@@ -707,6 +734,12 @@ impl Runner<'_> {
             }
             (Purpose::Read { range, id }, Err(_)) if unseen => self.oracle.give_up_read(range.volume, id),
             (_, Err(_)) if unseen => {}
+            (Purpose::Write { id, .. }, Err(HostError::Full)) if pending.issued <= self.no_room_until => {
+                mark!("run: a write finds no room");
+                // Some of it may have been written.
+                self.oracle.give_up_write(id);
+            }
+            (Purpose::Flush { .. }, Err(HostError::Full)) if pending.issued <= self.no_room_until => {}
             (Purpose::Write { id, .. }, Err(HostError::Full)) => {
                 self.oracle.refuse_write(id);
                 self.unexpected(answer.token, error, self.system.may_be_full(answer.lane));

@@ -566,6 +566,12 @@ impl System for Stack {
     fn silence(&mut self, lane: Lane, until: Time) {
         self.entrance.silence(lane, until);
     }
+    fn lose_room(&mut self, until: Time) {
+        let fault = Fault::NoRoom { from_ns: 0, until_ns: until.0 };
+        for shard in self.shards_mut().all_mut() {
+            shard.media_mut().add_fault(fault);
+        }
+    }
     fn crash(&mut self, crash: Crash, now: Time) {
         if !self.entrance.is_at_rest() {
             mark!("stack: crash with commands under way");

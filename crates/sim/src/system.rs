@@ -146,6 +146,8 @@ pub trait System {
     fn silence(&mut self, lane: Lane, until: Time) {
         self.stall(lane, until);
     }
+    /// The medium has no room for what has none yet until then.
+    fn lose_room(&mut self, _until: Time) {}
     /// The lane's host neither reads nor writes its connection until then.
     fn stall(&mut self, lane: Lane, until: Time);
     /// The process dies, or the power goes, now.

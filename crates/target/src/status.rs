@@ -9,6 +9,8 @@ pub(crate) fn status_of(error: &NamespaceError) -> Status {
         NamespaceError::CompareFailure => Status::COMPARE_FAILURE.do_not_retry(),
         NamespaceError::Unrecovered { .. } => Status::UNRECOVERED_READ_ERROR.do_not_retry(),
         NamespaceError::CapacityExceeded => Status::CAPACITY_EXCEEDED.do_not_retry(),
+        // Hosts make of it what a full file system says.
+        NamespaceError::NoRoom { .. } => Status::CAPACITY_EXCEEDED.do_not_retry(),
         NamespaceError::ReadOnly { .. } => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
         NamespaceError::NoSuchNamespace => Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry(),
         // These three may go well the next time: the host decides.

@@ -91,6 +91,12 @@ pub enum VolumeError {
         /// Why.
         reason: &'static str,
     },
+    /// The medium has no room at present; what of the command was written is not said. It may go well later.
+    #[error("no room: {reason}")]
+    NoRoom {
+        /// Why.
+        reason: &'static str,
+    },
     /// The power is gone, or the store is being closed; the command may or may not have taken effect.
     #[error("the store went away")]
     Gone,

@@ -237,7 +237,12 @@ impl Store {
 
     /// Why it takes no writes.
     pub fn read_only_reason(&self) -> Option<&'static str> {
-        self.log.read_only()
+        self.log.read_only().or(self.log.no_room())
+    }
+
+    /// Whether it takes none because the medium has no room at present; that can end.
+    pub fn lacks_room(&self) -> bool {
+        self.log.read_only().is_none() && self.log.no_room().is_some()
     }
 
     fn used_ius(&self) -> u64 {
@@ -346,6 +351,10 @@ impl Store {
                     let content = payload.iu(*done);
                     let Some(address) = self.log.append(STREAM_USER, map::tag(volume, iu), content, space)
                     else {
+                        if self.log.lacks_room() {
+                            self.promised_ius -= *promised;
+                            return self.answer_no_room(queued.token, completions);
+                        }
                         return false;
                     };
                     let old = self.maps.set(volume, iu, address);
@@ -361,7 +370,7 @@ impl Store {
                 let (first, count) = (*first, *count);
                 let recorded = if mutant!("volume: deallocate record lost") { 0 } else { count };
                 if self.log.note(map::note(NOTE_DEALLOCATE, volume, first, recorded), space).is_none() {
-                    return false;
+                    return self.log.lacks_room() && self.answer_no_room(queued.token, completions);
                 }
                 let count = if mutant!("volume: last IU of a deallocation kept") { count - 1 } else { count };
                 for iu in first..first + count {
@@ -398,7 +407,7 @@ impl Store {
                     }
                     let sequence = self.log.next_sequence();
                     if self.log.note(map::note(NOTE_CREATE, volume, 0, size_ius), space).is_none() {
-                        return false;
+                        return self.log.lacks_room() && self.answer_no_room(queued.token, completions);
                     }
                     let volume = self.maps.volume(volume);
                     assert!(!volume.exists || size_ius >= volume.size_ius, "volumes do not shrink");
@@ -410,7 +419,7 @@ impl Store {
             Change::Delete => {
                 if self.maps.volume(volume).exists {
                     if self.log.note(map::note(NOTE_DELETE, volume, 0, 0), space).is_none() {
-                        return false;
+                        return self.log.lacks_room() && self.answer_no_room(queued.token, completions);
                     }
                     self.maps.delete(volume);
                 }
@@ -428,6 +437,15 @@ impl Store {
             }
             self.waiting.push_back((sequence, queued.token));
         }
+        true
+    }
+
+    /// Answers a change for which the medium has no room; always `true`.
+    #[cold]
+    fn answer_no_room(&self, token: VolumeToken, completions: &mut Vec<VolumeCompletion>) -> bool {
+        let reason = self.log.no_room().expect("it lacks room");
+        let result = Err(VolumeError::NoRoom { reason });
+        completions.push(VolumeCompletion { token, result, destination: None });
         true
     }
 
@@ -604,6 +622,7 @@ impl Store {
             return;
         }
         self.maps.end_step(|place| self.log.invalidate(place));
+        self.log.look_for_room(space);
         self.make_changes(now, space, completions);
         if let Some((last, _)) = self.waiting.back()
             && now >= self.pad_at
@@ -611,7 +630,7 @@ impl Store {
             self.log.want_durable(*last);
             self.pad_at = Time::NEVER;
         }
-        if self.log.read_only().is_some()
+        if (self.log.read_only().is_some() || self.log.lacks_room())
             && let Some((last, _)) = self.waiting.back()
         {
             self.log.want_durable(*last);
@@ -630,6 +649,10 @@ impl Store {
                 break;
             }
         }
+        if self.log.lacks_room() && !self.queue.is_empty() {
+            // Found by the cleaner, and no event will come that makes room.
+            self.make_changes(now, space, completions);
+        }
         if !self.waiting.is_empty() {
             let durable = self.host_durable_before();
             while let Some((sequence, token)) = self.waiting.front()
@@ -638,12 +661,17 @@ impl Store {
                 completions.push(VolumeCompletion { token: *token, result: Ok(()), destination: None });
                 self.waiting.pop_front();
             }
-            if let Some(reason) = self.log.read_only()
+            let error = match (self.log.read_only(), self.log.no_room()) {
+                (Some(reason), _) => Some(VolumeError::ReadOnly { reason }),
+                (None, Some(reason)) if self.log.lacks_room() => Some(VolumeError::NoRoom { reason }),
+                _ => None,
+            };
+            if let Some(error) = error
                 && !self.log.is_programming()
             {
                 // Nothing is under way that could make these durable, and nothing will be.
                 let failed = self.waiting.drain(..).map(|(_, token)| token);
-                let result = || Err(VolumeError::ReadOnly { reason });
+                let result = || Err(error.clone());
                 completions.extend(failed.map(|token| VolumeCompletion {
                     token,
                     result: result(),

@@ -36,6 +36,59 @@ fn a_store_exports_what_was_promised_whatever_its_staging() {
     }
 }
 
+/// A medium without room for a while: every change is answered, with that reason where it cannot be made, reads go on, and as soon as
+/// there is room everything is written again. Seen to hang while the log took "no room" for "no free block yet".
+#[test]
+fn a_medium_without_room_refuses_writes_until_it_has_some() {
+    for protected in [true, false] {
+        let mut random = Random(7);
+        let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
+        let memory = ProtectedMemory::in_memory(6 * 5248);
+        let region = protected.then(|| memory.region(0..memory.size_bytes()));
+        let mut store = Store::open(StoreConfig::default(), &mut space, region);
+        let mut out = Vec::new();
+        store.create_volume(VolumeToken(1), VolumeIndex(0), 600);
+        let mut now = Time::ZERO;
+        let mut answered = vec![None; 4000];
+        let mut next = 2;
+        for round in 0..5000 {
+            now += diecut_units::Span::from_micros(100);
+            space.no_room = (1000..2000).contains(&round);
+            if round < 3000 {
+                store.submit(write(next, (next * 37) % 590, 8), &mut space, &mut out);
+                next += 1;
+            }
+            while let Some(completion) = space.step(&mut random) {
+                store.complete(completion, &mut space, &mut out);
+            }
+            store.work(now, &mut space, &mut out);
+            for completion in out.drain(..) {
+                answered[completion.token.0 as usize] = Some((round, completion.result));
+            }
+            let waits = answered[2..next as usize].iter().filter(|answer| answer.is_none()).count();
+            assert!(waits < 200, "protected {protected}, round {round}: {waits} wait; {}", store.describe());
+            if round == 1990 {
+                assert!(store.lacks_room() && store.read_only_reason().is_some());
+            }
+        }
+        let mut refused = 0;
+        for (token, answer) in answered.iter().enumerate().take(next as usize).skip(2) {
+            let (round, result) = answer.as_ref().unwrap_or_else(|| panic!("{token}: {}", store.describe()));
+            match result {
+                Ok(()) => {}
+                Err(VolumeError::NoRoom { .. }) => {
+                    refused += 1;
+                    assert!((1000..2002).contains(round), "{token} is refused in round {round}");
+                }
+                other => panic!("protected {protected}, {token}: {other:?}"),
+            }
+        }
+        assert!(refused > 700, "protected {protected}: {refused} refused");
+        assert!(store.read_only_reason().is_none() && !store.lacks_room());
+        store.check_invariants();
+    }
+}
+
 /// Seen to fail while the log learned of it only from an allocation that it never tried: writes waited for ever.
 #[test]
 fn a_vssd_without_good_blocks_answers_everything_and_still_reads() {

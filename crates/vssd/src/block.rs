@@ -1,5 +1,6 @@
 //! One erase block in the hands of a pool: opened, freed, settled, given out again.
 
+use crate::journal::Journal;
 use crate::operation::Kind;
 use crate::pool::Pool;
 use crate::table::BlockState;
@@ -81,6 +82,14 @@ impl Block {
     }
 }
 
+/// A block that was given back, whose content the medium may forget.
+pub(crate) struct Discard {
+    /// Change of the journal that says it is free.
+    change: u64,
+    number: u32,
+    erase_count: u32,
+}
+
 impl Pool {
     /// The holder gives a block back: durable at once, erased when it is given out again.
     pub(crate) fn free_block(&mut self, number: u32) {
@@ -94,6 +103,38 @@ impl Pool {
             self.record(number, if failed { BlockState::Retired } else { BlockState::Free });
         }
         self.settle(number);
+    }
+
+    /// Whether the medium has room for the next block that is opened on a die; `true` if none is free.
+    pub(crate) fn make_room<M: Media + ?Sized>(&mut self, die: u32, media: &mut M, now: Time) -> bool {
+        match self.dies[die as usize].free.peek() {
+            Some(&Reverse((_, number))) => media.make_room(self.address(number), now),
+            None => true,
+        }
+    }
+
+    /// Lets the medium forget what free blocks held, as soon as that they are free is durable.
+    pub(crate) fn discard_freed<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        while let Some(&Discard { change, number, erase_count }) = self.discards.front() {
+            if let Some(journal) = &self.journal
+                && !journal.is_durable_at(change)
+            {
+                return;
+            }
+            self.discards.pop_front();
+            let block = &self.blocks[number as usize];
+            // Opened again meanwhile, and perhaps free again: that free is listed for itself.
+            if block.state == State::Free && block.erase_count == erase_count {
+                media.discard(self.address(number), now);
+            }
+        }
+    }
+
+    /// The block is free, and written down as such: its content may go.
+    pub(crate) fn list_discard(&mut self, number: u32) {
+        let change = self.journal.as_ref().map_or(0, Journal::pushed);
+        let erase_count = self.blocks[number as usize].erase_count;
+        self.discards.push_back(Discard { change, number, erase_count });
     }
 
     /// Takes the least worn free block of a die and starts its erase.
@@ -181,6 +222,7 @@ impl Pool {
         } else {
             block.state = State::Free;
             self.dies[die].free.push(Reverse((block.erase_count, number)));
+            self.list_discard(number);
         }
     }
 }

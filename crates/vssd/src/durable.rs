@@ -89,6 +89,7 @@ impl Pool {
             while let Some(at) = self.journal.as_mut().and_then(Journal::take_erase) {
                 self.enqueue_stored(at, media, now);
             }
+            self.discard_freed(media, now);
         }
         self.kick_journal(media, now);
     }

@@ -10,7 +10,8 @@ use crate::DieLayout;
 use crate::block::State;
 use crate::exchange::Exchange;
 use crate::pool::Pool;
-use diecut_units::mark;
+use diecut_media::Media;
+use diecut_units::{Time, mark};
 use std::cmp::Reverse;
 
 /// The least difference that is worth a copy, whatever the thresholds are. A choice.
@@ -48,7 +49,7 @@ impl Pool {
     }
 
     /// Looks at the next die of those that are to be looked at, and begins to move a block there if one is due.
-    pub(crate) fn look_inside(&mut self) {
+    pub(crate) fn look_inside<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
         let die = self.geometry.dies() - self.migration.dies_to_look_into;
         // A die that went would be tried for ever: each try counts an erase, which has wear looked at again.
         let busy = !self.owns_die(die)
@@ -56,6 +57,7 @@ impl Pool {
             || self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
         let found =
             if busy { None } else { self.inside_gap_erases().and_then(|gap| self.cold_block(die, gap)) };
+        let found = found.filter(|&(_, copy)| media.make_room(self.address(copy), now));
         let Some((source, copy)) = found else {
             self.migration.dies_to_look_into -= 1;
             return;

@@ -123,7 +123,7 @@ impl Pool {
             }
         }
         if self.migration.dies_to_look_into > 0 && self.is_level_due() {
-            self.look_inside();
+            self.look_inside(now, media);
         }
         self.migrate(now, media);
     }

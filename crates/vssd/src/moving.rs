@@ -238,7 +238,7 @@ impl Pool {
             if one.trouble.is_some() || one.rests_until > now || self.is_held_up() {
                 return Step::Waits;
             }
-            match self.next_pair(at) {
+            match self.next_pair(at, now, media) {
                 Some(true) => return Step::Finished,
                 Some(false) => {}
                 None => {
@@ -270,7 +270,7 @@ impl Pool {
     }
 
     /// Begins the next pair of an exchange. Says whether nothing is left to move; `None` if something is, and cannot now.
-    fn next_pair(&mut self, at: usize) -> Option<bool> {
+    fn next_pair<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) -> Option<bool> {
         let dies = self.migration.exchanges[at].dies;
         let (mut left, mut found) = (0, [NO_BLOCK; 2]);
         for side in 0..2 {
@@ -285,7 +285,10 @@ impl Pool {
         }
         let mut begun = None;
         for side in 0..2 {
-            if found[side] != NO_BLOCK && self.free_for_copy(dies[1 - side]) {
+            if found[side] != NO_BLOCK
+                && self.free_for_copy(dies[1 - side])
+                && self.make_room(dies[1 - side], media, now)
+            {
                 self.begin_copy(at, side, found[side], dies[1 - side]);
                 begun = Some(false);
             }
@@ -368,6 +371,7 @@ impl Pool {
         } else {
             block.state = State::Free;
             self.dies[die].free.push(Reverse((block.erase_count, number)));
+            self.list_discard(number);
         }
     }
 
@@ -513,9 +517,11 @@ impl Pool {
                 mark!("vssd: a copy begins again");
                 let (failed, tries) = (copy.copy, copy.tries + 1);
                 copy.tries = tries;
-                self.blocks[failed as usize].failed = true;
+                // Without room no other block takes it either; it is tried again when there may be some.
+                let no_room = matches!(completion.result, Err(MediaError::NoRoom { .. }));
+                self.blocks[failed as usize].failed = !no_room;
                 self.give_back(failed);
-                let other = if tries < TRIES_MAX { self.take_for_copy(goal) } else { None };
+                let other = if tries < TRIES_MAX && !no_room { self.take_for_copy(goal) } else { None };
                 match other {
                     Some(other) => {
                         let copy = self.copy_to(goal);

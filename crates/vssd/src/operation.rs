@@ -153,7 +153,7 @@ impl Pool {
                 let block = &mut self.blocks[op.block as usize];
                 // What follows a failed program in the pipeline is lost with it.
                 let result = match completion.result {
-                    Ok(()) if !block.failed => {
+                    Ok(()) if !block.failed && !block.sealed => {
                         block.done_pages = block.done_pages.max(op.end_page);
                         if let Some(table) = &mut self.table {
                             table.set_pages(op.block, block.done_pages, block.sequence);
@@ -172,14 +172,18 @@ impl Pool {
                             if !block.freed {
                                 self.record(op.block, BlockState::HeldFailed);
                             }
+                        } else if matches!(error, MediaError::NoRoom { .. }) {
+                            // As after a crash: it takes no more appends, and is as good as others once it is free.
+                            self.blocks[op.block as usize].sealed = true;
                         }
                         Err(self.translate(&op, error))
                     }
                 };
                 let failed = result.is_err();
                 self.answer(&op, result, None, None);
+                let block = &self.blocks[op.block as usize];
                 if failed
-                    && self.blocks[op.block as usize].failed
+                    && (block.failed || block.sealed)
                     && !mutant!("vssd: queued behind a failed program")
                 {
                     self.fail_queued(op.block);
@@ -191,6 +195,7 @@ impl Pool {
         self.settle(op.block);
         self.dispatch(number, media, now);
         self.kick_journal(media, now);
+        self.discard_freed(media, now);
         completions.append(&mut self.ready);
     }
 
@@ -234,7 +239,7 @@ impl Pool {
             };
             if ready {
                 self.enqueue_stored(at, media, now);
-            } else if block.failed {
+            } else if block.failed || block.sealed {
                 let op = self.ops[at as usize].take().expect("it lives");
                 self.free_ops.push(at);
                 let error = if op.kind == Kind::Read {
@@ -313,7 +318,7 @@ impl Pool {
             MediaError::WrongContentMode { page, .. } => {
                 SpaceError::WrongContentMode { unit, index, iu: iu(page) }
             }
-            MediaError::ProgramFailed { .. } | MediaError::EraseFailed { .. } => {
+            MediaError::ProgramFailed { .. } | MediaError::EraseFailed { .. } | MediaError::NoRoom { .. } => {
                 SpaceError::AppendFailed { unit, index }
             }
             MediaError::DieOffline { .. } => SpaceError::UnitOffline { unit },

@@ -1,7 +1,7 @@
 //! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
 
 use crate::arbiter::Die;
-use crate::block::{Block, State};
+use crate::block::{Block, Discard, State};
 use crate::check::Check;
 use crate::journal::Journal;
 use crate::moving::Migration;
@@ -73,6 +73,8 @@ pub struct Pool {
     pub(crate) thresholds: [u64; 2],
     /// The next read is started with an OOB buffer that its holder did not ask for.
     pub(crate) own_oob: bool,
+    /// Blocks that were given back and that the medium was not told of yet, in order.
+    pub(crate) discards: VecDeque<Discard>,
 }
 
 impl Pool {
@@ -158,6 +160,7 @@ impl Pool {
             unlooked_erases: 0,
             thresholds,
             own_oob: false,
+            discards: VecDeque::new(),
         }
     }
 

@@ -173,6 +173,8 @@ impl Pool {
     fn list_free(&mut self, number: u32, erase_count: u32) {
         let die = self.die_of(number);
         self.dies[die].free.push(Reverse((erase_count, number)));
+        // The process may have died before it could say so.
+        self.list_discard(number);
     }
     fn retire(&mut self, number: u32) {
         let die = self.die_of(number);

@@ -174,6 +174,9 @@ pub enum SpaceError {
     /// The vSSD takes no more writes (its reserve of good blocks is used up).
     #[error("the vSSD is read-only: its reserve of good erase blocks is used up")]
     ReadOnly,
+    /// The medium has no room at present ([`EraseBlockSpace::make_room`]). Nothing is wrong with its blocks; it may have some later.
+    #[error("the medium has no room at present: the file system that its content lies on is full")]
+    NoRoom,
     /// The power is gone.
     #[error("power is lost")]
     PowerLost,
@@ -211,10 +214,15 @@ pub trait EraseBlockSpace {
     fn is_read_only(&self) -> bool;
     /// Erase blocks that [`EraseBlockSpace::allocate`] can still give on this unit.
     fn free_blocks(&self, unit: UnitIndex) -> u32;
+    /// Whether the medium has room for the erase block that [`EraseBlockSpace::allocate`] gives next on this unit. Some keep their
+    /// content on a file system that others fill, too. Asking keeps the room.
+    fn make_room(&mut self, _unit: UnitIndex) -> bool {
+        true
+    }
     /// Takes an erase block that is or will be erased before its first append.
     ///
     /// # Errors
-    /// [`SpaceError::NoFreeBlock`], [`SpaceError::ReadOnly`], [`SpaceError::UnitOffline`].
+    /// [`SpaceError::NoFreeBlock`], [`SpaceError::ReadOnly`], [`SpaceError::UnitOffline`], [`SpaceError::NoRoom`].
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError>;
     /// Programs the next program units of a block. `oob` has `oob_size_bytes` for each page, with the holder's
     /// part filled; `vssd` fills its own. Appends to one block take effect in order.

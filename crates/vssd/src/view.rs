@@ -89,6 +89,10 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let vssd = &self.pool.vssds[self.at];
         if vssd.read_only { 0 } else { vssd.units[usize::from(unit.0)].free_indices.len() as u32 }
     }
+    fn make_room(&mut self, unit: UnitIndex) -> bool {
+        let die = self.pool.die_for(self.at, unit);
+        self.pool.make_room(die, self.media, self.now)
+    }
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
         let vssd = &mut self.pool.vssds[self.at];
         if vssd.read_only {
@@ -100,6 +104,9 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let index = *own.free_indices.last().ok_or(none)?;
         let block = LogicalBlock { unit, index };
         let die = self.pool.die_for(self.at, unit);
+        if !self.pool.make_room(die, self.media, self.now) {
+            return Err(SpaceError::NoRoom);
+        }
         let number = self.pool.open_block(id, block, purpose, die, self.media, self.now).ok_or(none)?;
         let own = &mut self.pool.vssds[self.at].units[usize::from(unit.0)];
         own.free_indices.pop();
@@ -214,6 +221,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let error = SpaceError::NotAllocated { unit: block.unit.0, index: block.index };
         let number = self.physical(block).ok_or(error)?;
         self.pool.free_block(number);
+        self.pool.discard_freed(self.media, self.now);
         Ok(())
     }
     fn sync(&mut self, token: SpaceToken) {

@@ -86,6 +86,17 @@ fn show(status: &status::Status) {
         ],
         devices,
     );
+    for file in status.devices.iter().filter_map(|device| device.file.as_ref()) {
+        println!(
+            "{}: takes {} now and grows to {}; its file system has {} free",
+            file.path, file.taken, file.grows_to, file.free
+        );
+    }
+    for vssd in &status.vssds {
+        if let Some(reason) = &vssd.read_only_reason {
+            println!("warning: vSSD {} takes no writes: {reason}", vssd.vssd.name);
+        }
+    }
     for reason in status.devices.iter().flat_map(|device| &device.quarantined) {
         print::line(&format!("warning: {reason}"));
     }

@@ -16,7 +16,7 @@
 //! |     64 |     8 | data             | offset of the pages                                              |
 //! |     72 |     8 | file size        | bytes                                                            |
 //! |     80 |     4 | profile length   | bytes of the profile's text                                      |
-//! |    128 |   ... | profile          | the profile as TOML                                              |
+//! |    128 |   ... | profile          | the profile as TOML; from 12288 to 16384 the header is zeros     |
 //!
 //! Entry of the block table: pages programmed (4), erase count (4), flags (4: bit 0 factory bad, bit 1 must be erased,
 //! bit 2 erase failed, bit 3 has page marks), seconds of the first program (4). Page mark: 0 as programmed, 1 garbage,
@@ -24,10 +24,11 @@
 //! leaves pages that read as not programmed.
 
 use super::memory::MemoryStore;
+use super::room::{self, Allocator, Room};
 use crate::block::{Block, PageMark};
 use crate::mapping::Mapping;
 use crate::{DeviceError, Profile};
-use diecut_units::{Geometry, ProtectedMemory, checksum};
+use diecut_units::{Geometry, ProtectedMemory, Time, checksum};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ const VERSION: u32 = 1;
 const HEADER_SIZE_BYTES: usize = 16384;
 const ENTRY_SIZE_BYTES: usize = 16;
 const PROFILE_OFFSET: usize = 128;
+/// From here to its end the header is zeros: the profile ends before.
+const ZEROS_OFFSET: u64 = 12288;
 
 pub(crate) struct FileStore {
     pub(crate) content: MemoryStore,
@@ -46,7 +49,19 @@ pub(crate) struct FileStore {
     /// Locked while any part of the device is open.
     file: Arc<File>,
     pages_per_erase_block: usize,
+    pub(crate) allocator: Allocator,
+    /// Where the mappings of OOB areas and pages start in the file.
+    oob_offset: u64,
+    data_offset: u64,
+    file_size: u64,
 }
+
+/// Most bytes of discarded erase blocks whose room a part of a device keeps for those that are opened next, and never more than an eighth
+/// of the device: to give room back and to ask for it again costs the file system twice, and the processor a page fault for each page.
+const KEPT_BYTES: u64 = 256 << 20;
+
+/// What is given back in one step.
+const PIECE_BYTES: u64 = 1 << 20;
 
 struct Places {
     table: u64,
@@ -91,13 +106,32 @@ impl FileStore {
             move |source| DeviceError::File { path, what, source }
         };
         let text = profile.to_toml();
-        if PROFILE_OFFSET + text.len() > HEADER_SIZE_BYTES {
+        if PROFILE_OFFSET + text.len() > ZEROS_OFFSET as usize {
             return Err(DeviceError::ProfileTooLong { len_bytes: text.len() });
         }
         // The owner's alone from the start: it holds what tenants write.
         use std::os::unix::fs::OpenOptionsExt;
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(failed("cannot be created"))?;
+        let made = FileStore::fill_new(path, file, profile, seed, &text);
+        if made.is_err() {
+            // Made just now, and nothing is in it: the next try finds the place as this one did.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    fn fill_new(
+        path: &Path,
+        file: File,
+        profile: &Profile,
+        seed: u64,
+        text: &str,
+    ) -> Result<Opened, DeviceError> {
+        let failed = |what: &'static str| {
+            let path = path.to_owned();
+            move |source| DeviceError::File { path, what, source }
+        };
         let places = Places::of(profile);
         file.set_len(places.file_size).map_err(failed("cannot be made that large"))?;
         let mut header = vec![0; HEADER_SIZE_BYTES];
@@ -160,6 +194,26 @@ impl FileStore {
         places: &Places,
     ) -> Result<Opened, DeviceError> {
         lock(&file, path)?;
+        let refused = |source| DeviceError::File {
+            path: path.to_owned(),
+            what: "no room can be taken for its block states and protected memory",
+            source,
+        };
+        // The end of the header, which is zeros unless the profile's text is that long; it is not written again.
+        let probed = ZEROS_OFFSET..HEADER_SIZE_BYTES as u64;
+        let allocator = Allocator::probe(&file, probed).map_err(refused)?;
+        if allocator.support.reserves {
+            room::allocate(&file, places.table..places.oob).map_err(|source| {
+                match room::is_full(&source) {
+                    true => DeviceError::NoRoom {
+                        path: path.to_owned(),
+                        wanted_bytes: places.oob - places.table,
+                        free_bytes: Room::of(path).map_or(0, |room| room.free_bytes),
+                    },
+                    false => refused(source),
+                }
+            })?;
+        }
         let failed = |source| DeviceError::File { path: path.to_owned(), what: "cannot be mapped", source };
         // SAFETY: the file is as long as its layout, locked against a second process, and each part is mapped once.
         let map = |from: u64, to: u64| unsafe { Mapping::shared(&file, from, (to - from) as usize) };
@@ -177,7 +231,17 @@ impl FileStore {
         };
         let content = MemoryStore::over(&profile.geometry, data, oob);
         let pages_per_erase_block = profile.geometry.pages_per_erase_block() as usize;
-        let store = FileStore { content, table, marks, file: Arc::new(file), pages_per_erase_block };
+        let store = FileStore {
+            content,
+            table,
+            marks,
+            file: Arc::new(file),
+            pages_per_erase_block,
+            allocator,
+            oob_offset: places.oob,
+            data_offset: places.data,
+            file_size: places.file_size,
+        };
         Ok(Opened { profile, seed, store, protected })
     }
 
@@ -219,7 +283,46 @@ impl FileStore {
         let (content, table, marks) =
             unsafe { (self.content.share(), self.table.share(), self.marks.share()) };
         let file = Arc::clone(&self.file);
-        FileStore { content, table, marks, file, pages_per_erase_block: self.pages_per_erase_block }
+        let allocator = self.allocator.clone();
+        FileStore { content, table, marks, file, allocator, ..*self }
+    }
+
+    fn parts(&self, blocks: std::ops::Range<u64>) -> [std::ops::Range<u64>; 2] {
+        let [oob, data] = self.content.ranges(&blocks);
+        let at = |offset: u64, range: std::ops::Range<usize>| {
+            offset + range.start as u64..offset + range.end as u64
+        };
+        [at(self.oob_offset, oob), at(self.data_offset, data)]
+    }
+
+    /// Allocates what a block's pages and OOB areas take.
+    pub(crate) fn make_room(&mut self, block: u64, is_empty: bool, now: Time) -> bool {
+        let parts = self.parts(block..block + 1);
+        let taken = self.allocator.take(&self.file, &parts, now);
+        if !taken && is_empty {
+            // What it got before the file system was full is of no use.
+            self.give_back(block..block + 1);
+        }
+        taken
+    }
+
+    /// Makes the pages of blocks that hold nothing a hole. OOB areas of blocks share pages of the file, and stay.
+    pub(crate) fn give_back(&self, blocks: std::ops::Range<u64>) {
+        let [_, data] = self.parts(blocks);
+        self.allocator.give_back(&self.file, data);
+    }
+
+    /// See [`super::Store::give_back_piece`].
+    pub(crate) fn give_back_piece(&self, block: u64, from: u64) -> u64 {
+        let [_, data] = self.parts(block..block + 1);
+        let (start, end) = (data.start + from, data.end.min(data.start + from + PIECE_BYTES));
+        self.allocator.give_back(&self.file, start..end);
+        if end == data.end { 0 } else { from + PIECE_BYTES }
+    }
+
+    pub(crate) fn kept_blocks(&self) -> usize {
+        let block_bytes = self.content.block_size_bytes() as u64;
+        ((self.file_size - self.data_offset) / 8).min(KEPT_BYTES).div_euclid(block_bytes) as usize
     }
 
     pub(crate) fn set_block(&mut self, number: u64, block: &Block) {

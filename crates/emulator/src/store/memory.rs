@@ -47,6 +47,18 @@ impl MemoryStore {
         MemoryStore { data, oob, ..*self }
     }
 
+    /// Where OOB areas and pages of some blocks lie in their mappings.
+    pub(crate) fn ranges(&self, blocks: &std::ops::Range<u64>) -> [std::ops::Range<usize>; 2] {
+        [
+            self.oob_place(blocks.start, 0)..self.oob_place(blocks.end, 0),
+            self.place(blocks.start, 0)..self.place(blocks.end, 0),
+        ]
+    }
+
+    pub(crate) fn block_size_bytes(&self) -> usize {
+        self.block_size_bytes
+    }
+
     #[inline]
     fn place(&self, block: u64, iu: u32) -> usize {
         block as usize * self.block_size_bytes + iu as usize * IU_SIZE_BYTES

@@ -4,6 +4,7 @@
 pub(crate) mod file;
 mod memory;
 mod oob;
+pub(crate) mod room;
 mod tags;
 
 pub(crate) use file::FileStore;
@@ -11,7 +12,7 @@ pub(crate) use memory::MemoryStore;
 pub(crate) use tags::TagStore;
 
 use crate::block::{Block, PageMark};
-use diecut_units::{Geometry, Payload};
+use diecut_units::{Geometry, Payload, Time};
 
 /// The content of a device.
 pub(crate) enum Store {
@@ -147,6 +148,44 @@ impl Store {
                 self.read_oob(source, source_page, scratch);
                 self.program_oob(destination, destination_page, scratch);
             }
+        }
+    }
+
+    /// Whether there is room for a block's content, which is kept for it from now on. `is_empty`: it holds nothing yet.
+    pub(crate) fn make_room(&mut self, block: u64, is_empty: bool, now: Time) -> bool {
+        match self {
+            Store::Memory(_) | Store::Tags(_) => true,
+            Store::File(store) => store.make_room(block, is_empty, now),
+        }
+    }
+
+    /// See [`room::Allocator::ask_again`].
+    pub(crate) fn ask_again(&mut self) {
+        if let Store::File(store) = self {
+            store.allocator.ask_again();
+        }
+    }
+
+    /// Gives back the room of blocks that hold nothing.
+    pub(crate) fn give_back(&mut self, blocks: std::ops::Range<u64>) {
+        if let Store::File(store) = self {
+            store.give_back(blocks);
+        }
+    }
+
+    /// Gives back the piece of a block's room that starts at `from` bytes; returns where the next one starts, 0 after the last.
+    pub(crate) fn give_back_piece(&mut self, block: u64, from: u64) -> u64 {
+        match self {
+            Store::Memory(_) | Store::Tags(_) => 0,
+            Store::File(store) => store.give_back_piece(block, from),
+        }
+    }
+
+    /// Discarded blocks whose room is worth keeping.
+    pub(crate) fn kept_blocks(&self) -> usize {
+        match self {
+            Store::Memory(_) | Store::Tags(_) => 0,
+            Store::File(store) => store.kept_blocks(),
         }
     }
 

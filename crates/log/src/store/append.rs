@@ -49,7 +49,7 @@ impl Log {
             self.read_only.get_or_insert(COUNTERS_USED_UP);
             return None;
         }
-        if self.free_segments <= keep {
+        if self.free_segments <= keep || self.is_blind_to_room() {
             return None;
         }
         // Blocks of a segment can be free before its number is: greater numbers are not known at recovery.
@@ -57,12 +57,22 @@ impl Log {
         let index = real.iter().position(|s| s.state == SegmentState::Absent)?;
         for step in 0..self.layout.groups {
             let group = (self.next_group + step) % self.layout.groups;
+            // Asked before any is allocated: each allocation costs an erase.
+            if !(0..self.layout.width).all(|member| space.make_room(self.layout.unit(group, member))) {
+                diecut_units::mark!("log: no room for a segment");
+                self.no_room = true;
+                return None;
+            }
             let mut blocks = SmallVec::new();
             for member in 0..self.layout.width {
                 match space.allocate(self.layout.unit(group, member), PURPOSE_SEGMENT) {
                     Ok(block) => blocks.push(block),
                     Err(SpaceError::ReadOnly) => {
                         self.read_only.get_or_insert(NO_GOOD_BLOCKS);
+                        break;
+                    }
+                    Err(SpaceError::NoRoom) => {
+                        self.no_room = true;
                         break;
                     }
                     Err(_) => break,
@@ -74,6 +84,7 @@ impl Log {
                 }
                 continue;
             }
+            self.no_room = false;
             self.next_group = group + 1;
             let width = self.layout.width as usize;
             self.segments[index] = Segment {

@@ -71,6 +71,9 @@ const CHECKPOINT_SEGMENTS: u32 = 2;
 /// Why nothing more is written when the vSSD says so.
 const NO_GOOD_BLOCKS: &str = "the vSSD has used up its reserve of good erase blocks";
 
+/// Why nothing is written while the medium has no room.
+const NO_ROOM: &str = "the file system under the device is full";
+
 /// Why nothing more is written when a counter came to its end, or the medium says so.
 const COUNTERS_USED_UP: &str = "the store's sequence numbers are used up: copy its data to a new vSSD";
 
@@ -199,6 +202,8 @@ pub struct Log {
     pool: BufferPool,
     statistics: LogStatistics,
     read_only: Option<&'static str>,
+    /// The medium had no room for a segment when one was last to be opened.
+    no_room: bool,
     gone: bool,
     filling: bool,
     /// See [`Log::set_ebbing`].
@@ -350,6 +355,7 @@ impl Log {
             pool: BufferPool::new(),
             statistics: LogStatistics::default(),
             read_only: None,
+            no_room: false,
             gone: false,
             filling: false,
             ebbing: false,
@@ -375,6 +381,30 @@ impl Log {
     /// Why no more is written.
     pub fn read_only(&self) -> Option<&'static str> {
         self.read_only
+    }
+
+    /// Why nothing is written at present, if the medium has no room. Unlike what [`Log::read_only`] says it can end.
+    pub fn no_room(&self) -> Option<&'static str> {
+        self.no_room.then_some(NO_ROOM)
+    }
+
+    /// Looks whether the medium has room again, if it had none.
+    pub fn look_for_room(&mut self, space: &mut dyn EraseBlockSpace) {
+        if self.no_room && !self.is_blind_to_room() {
+            let (layout, next) = (&self.layout, self.next_group);
+            self.no_room =
+                !(0..layout.width).all(|member| space.make_room(layout.unit(next % layout.groups, member)));
+        }
+    }
+
+    /// Only with a planted bug.
+    pub(super) fn is_blind_to_room(&self) -> bool {
+        self.no_room && mutant!("log: room that came back is not seen")
+    }
+
+    /// Whether the user stream takes nothing because the medium has no room, and not because something else is waited for.
+    pub fn lacks_room(&self) -> bool {
+        self.no_room && self.open[STREAM_USER].is_none() && self.open_segment[STREAM_USER].is_none()
     }
 
     /// Whether the power is gone.

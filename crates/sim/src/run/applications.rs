@@ -5,7 +5,7 @@ use super::{ANSWER_TIME_MAX, Runner};
 use crate::administration::{APPLICATION_UID, tenant_name};
 use crate::holdings::{BlockSizes, HoldingId, Holdings};
 use crate::oracle::{Crash, Finding, Violation};
-use crate::plan::{Action, ApplicationPlan, BlockStep, Lane, Plan};
+use crate::plan::{Action, ApplicationPlan, BlockStep, FaultKind, Lane, Plan};
 use crate::tag::VolumeNumber;
 use diecut_blockspace::ring::Layout;
 use diecut_blockspace::session::{Answer, Command};
@@ -111,6 +111,7 @@ pub(super) struct Application {
     freed_at: Time,
     is_read_only: bool,
     wears_blocks: bool,
+    lacks_room: bool,
     may_lose: bool,
 }
 
@@ -146,6 +147,7 @@ impl Applications {
                 freed_at: Time::ZERO,
                 is_read_only: false,
                 wears_blocks: may_fail,
+                lacks_room: plan.faults.iter().any(|fault| matches!(fault.what, FaultKind::NoRoom { .. })),
                 may_lose,
             }
         };
@@ -436,6 +438,7 @@ impl Application {
             }
             (Ask::Free(id, _), Status::Done) => self.holdings.freed(*id),
             (Ask::Sync(begun), Status::Done) => self.holdings.synced(*begun),
+            (Ask::Allocate(id, _), Status::NoRoom) if self.lacks_room => self.holdings.not_allocated(*id),
             (Ask::Allocate(id, _), Status::ReadOnly) if self.wears_blocks => self.holdings.not_allocated(*id),
             (_, Status::ReadOnly) if self.wears_blocks => {}
             _ => return wrong(Finding::UnexpectedError, &ask),

@@ -52,6 +52,8 @@ pub struct FakeSpace {
     pub fail_next_append: bool,
     /// The reserve of good blocks is used up.
     pub read_only: bool,
+    /// The medium has no room for blocks that are opened.
+    pub no_room: bool,
     failed: Vec<LogicalBlock>,
 }
 
@@ -87,6 +89,7 @@ impl FakeSpace {
             operations: 0,
             fail_next_append: false,
             read_only: false,
+            no_room: false,
             failed: Vec::new(),
         }
     }
@@ -267,8 +270,14 @@ impl EraseBlockSpace for FakeSpace {
             self.blocks.keys().chain(self.limbo.iter().map(|(b, _)| b)).filter(|b| b.unit == unit).count();
         self.blocks_per_unit.saturating_sub(held as u32)
     }
+    fn make_room(&mut self, _unit: UnitIndex) -> bool {
+        !self.no_room
+    }
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
         self.operations += 1;
+        if self.no_room {
+            return Err(SpaceError::NoRoom);
+        }
         if self.read_only {
             return Err(SpaceError::ReadOnly);
         }

@@ -1,0 +1,189 @@
+//! Room on the file system under a device's file: taken ahead, given back, and what happens when there is none.
+
+use diecut_emulator::*;
+use diecut_media::*;
+use diecut_units::*;
+use rig::*;
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+
+mod rig;
+
+const BLOCK_BYTES: u64 = 256 << 10;
+const UNITS: u32 = 8;
+const MOUNTED: &str = "DIECUT_TEST_MOUNTED_AT";
+
+fn on_file(path: &Path) -> Options {
+    Options { backing: Backing::File(path.to_owned()), pacing: Pacing::Unpaced, ..Options::default() }
+}
+
+fn blocks(rig: &Rig) -> Vec<EraseBlockAddress> {
+    let geometry = *rig.device.geometry();
+    let all = geometry.all_dies().flat_map(|die| {
+        (0..geometry.erase_blocks_per_die()).map(move |index| die.erase_block(BlockIndex(index)))
+    });
+    all.filter(|block| !rig.device.is_factory_bad(*block)).collect()
+}
+
+/// Opens a block as a pool does: room, erase, and then the whole block in one program.
+fn fill(rig: &mut Rig, block: EraseBlockAddress, seed: u8) -> Result<(), MediaError> {
+    rig.run(Operation::Erase { block }).unwrap();
+    rig.run(program(block, 0, UNITS, seed)).map(|_| ())
+}
+
+/// Writes 240 MiB over 4 MiB that live, as a pool does, which gives out blocks in turn. The file takes what lives and what is kept
+/// for the next blocks (an eighth of this device), and not all that was ever written.
+#[test]
+fn overwriting_does_not_grow_the_file_without_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("device");
+    let mut profile = Profile::named("tiny").unwrap();
+    let text = profile.to_toml().replace("blocks_per_plane = 40", "blocks_per_plane = 200");
+    profile = Profile::from_toml(&text).unwrap();
+    let mut rig = Rig::over(Device::create(&profile, on_file(&path)).unwrap());
+    if !rig.device.room_support().unwrap().punches {
+        eprintln!("SKIPPED: the file system of {} cannot punch holes", folder.path().display());
+        return;
+    }
+    let all = blocks(&rig);
+    let fixed_bytes = Room::of(&path).unwrap().taken_bytes;
+    let (live, written) = (16, 960);
+    for nth in 0..written {
+        let block = all[nth % all.len()];
+        assert!(rig.device.make_room(block, rig.now));
+        fill(&mut rig, block, nth as u8).unwrap();
+        if nth >= live {
+            rig.device.discard(all[(nth - live) % all.len()], rig.now);
+        }
+    }
+    let kept_bytes = profile.geometry.raw_capacity_bytes() / 8;
+    let oob_bytes = all.len() as u64 * 16 * 64;
+    let most = fixed_bytes + (live as u64 + 6) * BLOCK_BYTES + kept_bytes + 2 * oob_bytes + (1 << 20);
+    let taken = Room::of(&path).unwrap().taken_bytes;
+    println!("{written} erase blocks written, {live} live: the file takes {taken} bytes, of {most} at most");
+    assert!(taken <= most, "{taken} bytes taken, {most} are enough");
+    for nth in written - live..written {
+        let found = rig.run(read(all[nth % all.len()], 0, 64)).unwrap().unwrap();
+        assert_eq!(found[..], content(nth as u8, 64)[..], "what lives is there");
+    }
+    // The next process gives back what this one kept.
+    drop(rig);
+    let mut rig = Rig::over(Device::open(&path, on_file(&path)).unwrap());
+    let taken = Room::of(&path).unwrap().taken_bytes;
+    let most = most - kept_bytes;
+    assert!(taken <= most, "{taken} bytes taken after a restart, {most} are enough");
+    for nth in written - live..written {
+        let found = rig.run(read(all[nth % all.len()], 0, 64)).unwrap().unwrap();
+        assert_eq!(found[..], content(nth as u8, 64)[..], "what lives is there");
+    }
+}
+
+/// Nothing reads from a block that was discarded, and it must be erased, whatever the content lies on.
+#[test]
+fn what_was_discarded_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let tags = Options { backing: Backing::Tags, ..Options::default() };
+    for options in [Options::default(), tags, on_file(&folder.path().join("device"))] {
+        let mut rig = Rig::new(options);
+        let block = rig.good_block((0, 0), 0);
+        fill(&mut rig, block, 1).unwrap();
+        rig.device.discard(block, rig.now);
+        assert_eq!(rig.run(read(block, 0, 1)).unwrap_err(), MediaError::Erased { block, page: 0 });
+        fill(&mut rig, block, 2).unwrap();
+        assert_eq!(rig.run(read(block, 0, 64)).unwrap().unwrap()[..], content(2, 64)[..]);
+    }
+}
+
+/// By plan there is no room from one operation to another: blocks that are opened meanwhile fail, with a word of its own, others go on,
+/// and the failed one is as good as before when there is room again.
+#[test]
+fn a_program_without_room_fails_and_the_block_stays_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let tags = Options { backing: Backing::Tags, ..Options::default() };
+    for mut options in [Options::default(), tags, on_file(&folder.path().join("device"))] {
+        options.faults.faults.push(Fault::NoRoom { from_ns: 1 << 30, until_ns: 2 << 30 });
+        let mut rig = Rig::new(options);
+        let (old, new) = (rig.good_block((0, 0), 0), rig.good_block((0, 0), 1));
+        assert!(rig.device.make_room(old, rig.now));
+        rig.run(Operation::Erase { block: old }).unwrap();
+        rig.run(program(old, 0, 1, 1)).unwrap();
+        rig.now = Time(1 << 30);
+        assert!(rig.device.make_room(old, rig.now), "it has its room");
+        assert!(!rig.device.make_room(new, rig.now));
+        assert_eq!(fill(&mut rig, new, 2), Err(MediaError::NoRoom { block: new, page: 0 }));
+        rig.run(program(old, 2, 1, 3)).unwrap();
+        assert_eq!(rig.run(read(old, 0, 8)).unwrap().unwrap()[..], content(1, 8)[..]);
+        rig.now = Time(2 << 30);
+        assert!(rig.device.make_room(new, rig.now));
+        fill(&mut rig, new, 4).unwrap();
+        assert_eq!(rig.run(read(new, 0, 64)).unwrap().unwrap()[..], content(4, 64)[..]);
+    }
+}
+
+/// Runs a test of this program in a mount namespace of its own, where a small tmpfs is mounted. Says so and does nothing if it may not.
+fn in_small_file_system(test: &str, size: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    let own = std::env::current_exe().unwrap();
+    let script = format!(
+        "mount --make-rprivate / && mount -t tmpfs -o size={size} none '{at}' || exit 77
+         exec '{}' --exact {test} --ignored --nocapture",
+        own.display()
+    );
+    let output =
+        Process::new("unshare").args(["--mount", "sh", "-c", &script]).env(MOUNTED, folder.path()).output();
+    let Ok(output) = output else { return eprintln!("SKIPPED: there is no unshare(1)") };
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || said.contains("Operation not permitted") {
+        return eprintln!("SKIPPED: a file system of limited size can be mounted by root only: {said}");
+    }
+    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
+}
+
+#[test]
+fn a_full_file_system_is_survived() {
+    in_small_file_system("inside_a_small_file_system", "24m");
+}
+
+/// A device of 40 MiB on 24 MiB: what was programmed reads, also after a restart on the full file system, and as soon as there is
+/// room the next block is programmed.
+#[test]
+#[ignore = "run by a_full_file_system_is_survived"]
+fn inside_a_small_file_system() {
+    let Ok(folder) = std::env::var(MOUNTED) else { return };
+    let path = PathBuf::from(&folder).join("device");
+    let mut rig = Rig::over(Device::create(&Profile::named("tiny").unwrap(), on_file(&path)).unwrap());
+    let all = blocks(&rig);
+    let refused = all.iter().position(|&block| {
+        if !rig.device.make_room(block, rig.now) {
+            return true;
+        }
+        let seed = block.block.0 as u8;
+        fill(&mut rig, block, seed).unwrap();
+        false
+    });
+    let refused = refused.expect("40 MiB do not fit into 24");
+    assert!(refused > 60, "only {refused} blocks fit");
+    let free = Room::of(&path).unwrap().free_bytes;
+    assert!(free < 2 * BLOCK_BYTES && Room::of(&path).unwrap().can_run_out(), "{free} bytes free");
+    let new = all[refused];
+    assert_eq!(fill(&mut rig, new, 1), Err(MediaError::NoRoom { block: new, page: 0 }));
+    let read_all = |rig: &mut Rig| {
+        for &block in &all[..refused] {
+            let found = rig.run(read(block, 0, 64)).unwrap().unwrap();
+            assert_eq!(found[..], content(block.block.0 as u8, 64)[..], "{block}");
+        }
+    };
+    read_all(&mut rig);
+    // Somebody takes the last bytes, and the device is opened again.
+    let _ = std::fs::write(PathBuf::from(folder).join("rest"), vec![1; 4 << 20]);
+    drop(rig);
+    let mut rig = Rig::over(Device::open(&path, on_file(&path)).unwrap());
+    assert!(!rig.device.make_room(new, rig.now));
+    read_all(&mut rig);
+    rig.device.discard(all[0], rig.now);
+    rig.now = rig.now + Span(200_000_000);
+    assert!(rig.device.make_room(new, rig.now), "what was discarded makes room");
+    fill(&mut rig, new, 9).unwrap();
+    assert_eq!(rig.run(read(new, 0, 64)).unwrap().unwrap()[..], content(9, 64)[..]);
+}
