@@ -3,15 +3,18 @@
 //! sockets, each with its own content in every block. Not timed: the processor's time is read, not the clock's.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
-use diecut_initiator::{Admin, Collect, Command, LbaSpan, QueuePair, QueueParameters, Token};
-use diecut_nvme::{QualifiedName, Status};
-use diecut_units::{Buffer, Time};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use diecut_initiator::{Collect, Command, LbaSpan, Token};
+use diecut_nvme::Status;
+use diecut_units::Buffer;
+use host::Host;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+mod host;
 
 const TENANTS: [&str; 3] = ["a", "b", "c"];
 const LBAS: u64 = 256;
@@ -84,61 +87,6 @@ fn write_setup(folder: &Path) {
         );
     }
     std::fs::write(folder.join("setup.toml"), setup).unwrap();
-}
-
-/// A host of one tenant: admin queue and one I/O queue.
-struct Host {
-    _admin: TcpStream,
-    stream: TcpStream,
-    queue: QueuePair,
-}
-
-fn dial(address: SocketAddr) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
-fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; 64 << 10];
-    match stream.read(&mut bytes)? {
-        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
-        len => {
-            bytes.truncate(len);
-            Ok(bytes)
-        }
-    }
-}
-
-impl Host {
-    fn connect(address: SocketAddr, tenant: &str) -> std::io::Result<Host> {
-        let host = QualifiedName::new(&format!("nqn.2014-08.org.nvmexpress:uuid:{tenant}")).unwrap();
-        let subsystem = QualifiedName::new(&format!("nqn.2026-11.org.diecut:{tenant}")).unwrap();
-        let mut admin = Admin::new(QueueParameters::admin(host, [tenant.as_bytes()[0]; 16], subsystem), 1);
-        let mut first = dial(address)?;
-        while admin.facts().is_none() {
-            let bytes = admin.output().to_vec();
-            admin.sent(bytes.len());
-            first.write_all(&bytes)?;
-            admin.receive(&receive(&mut first)?, Time::ZERO, &mut Collect::default()).unwrap();
-        }
-        let mut host =
-            Host { _admin: first, stream: dial(address)?, queue: QueuePair::new(admin.io_queue(1, 32)) };
-        while !host.queue.is_ready() {
-            host.exchange(&mut Collect::default())?;
-        }
-        Ok(host)
-    }
-
-    fn exchange(&mut self, sink: &mut Collect) -> std::io::Result<()> {
-        let bytes = self.queue.output().to_vec();
-        self.queue.sent(bytes.len());
-        self.stream.write_all(&bytes)?;
-        let bytes = receive(&mut self.stream)?;
-        self.queue.receive(&bytes, sink).unwrap();
-        Ok(())
-    }
 }
 
 fn content(tenant: &str, lba: u64, version: u64) -> Vec<u8> {

@@ -1,0 +1,176 @@
+//! Goal: a full file system under the device is a write error and a word in `status`, never the end of the server or of reads; a
+//! server starts on it; and writes go on as soon as there is room. Method: the real binary on a small tmpfs in a mount namespace of
+//! its own, where somebody else takes the room. Needs root; else the test says so and does nothing.
+#![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
+
+use diecut_initiator::{Collect, Command, LbaSpan, Token};
+use diecut_nvme::Status;
+use diecut_units::Buffer;
+use host::Host;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+
+mod host;
+
+const MOUNTED: &str = "DIECUT_TEST_MOUNTED_AT";
+const LBAS: u64 = 12 << 10;
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Server {
+        let mut child = Process::new(env!("CARGO_BIN_EXE_diecut"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--setup"])
+            .arg(folder.join("setup.toml"))
+            .arg("--data")
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = loop {
+            let line = lines.next().expect("the server says where it listens").unwrap();
+            if let Some(rest) = line.strip_prefix("listening") {
+                break rest.split(',').next().unwrap().trim().parse().unwrap();
+            }
+        };
+        // Nobody reads the rest, but the pipe has room for it.
+        std::mem::forget(lines);
+        Server { child, address }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn status(folder: &Path) -> String {
+    let socket = folder.join("control.sock");
+    let output = Process::new(env!("CARGO_BIN_EXE_diecut"))
+        .arg("--socket")
+        .arg(socket)
+        .arg("status")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn run(host: &mut Host, command: Command) -> (Status, Collect) {
+    host.queue.submit(Token(1), command);
+    let mut sink = Collect::default();
+    while sink.completions.is_empty() {
+        host.exchange(&mut sink).unwrap();
+    }
+    (sink.completions[0].status, sink)
+}
+
+fn content(lba: u64, version: u64) -> Vec<u8> {
+    [lba, version].iter().flat_map(|word| word.to_le_bytes()).cycle().take(32 << 10).collect()
+}
+
+fn write(host: &mut Host, first: u64, version: u64) -> Status {
+    let span = LbaSpan { nsid: 1, first, count: 8 };
+    let data = Buffer::copy_from(&content(first, version));
+    run(host, Command::Write { span, data, force_unit_access: false }).0
+}
+
+fn check(host: &mut Host, first: u64, version: u64) {
+    let span = LbaSpan { nsid: 1, first, count: 8 };
+    let (status, sink) = run(host, Command::Read { span, length_bytes: 32 << 10 });
+    assert_eq!(status, Status::SUCCESS, "LBA {first}");
+    assert_eq!(sink.data[&Token(1)], content(first, version), "LBA {first}");
+}
+
+#[test]
+fn a_full_file_system_is_a_write_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    let own = std::env::current_exe().unwrap();
+    let script = format!(
+        "mount --make-rprivate / && mount -t tmpfs -o size=64m none '{at}' || exit 77
+         exec '{}' --exact inside_a_small_file_system --ignored --nocapture",
+        own.display()
+    );
+    let output =
+        Process::new("unshare").args(["--mount", "sh", "-c", &script]).env(MOUNTED, folder.path()).output();
+    let Ok(output) = output else { return eprintln!("SKIPPED: there is no unshare(1)") };
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || said.contains("Operation not permitted") {
+        return eprintln!("SKIPPED: a file system of limited size can be mounted by root only: {said}");
+    }
+    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
+}
+
+/// A device of 400 MiB with a volume of 48 MiB, on 64 MiB of which somebody else and protected memory take 16 each.
+#[test]
+#[ignore = "run by a_full_file_system_is_a_write_error"]
+fn inside_a_small_file_system() {
+    let Ok(folder) = std::env::var(MOUNTED) else { return };
+    let folder = PathBuf::from(folder);
+    let tiny =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"))
+            .unwrap();
+    let own = tiny
+        .replace("channels = 2\n", "channels = 4\n")
+        .replace("blocks_per_plane = 40\n", "blocks_per_plane = 200\n");
+    std::fs::write(folder.join("small.toml"), own).unwrap();
+    std::fs::write(
+        folder.join("setup.toml"),
+        format!(
+            "[device]\nprofile = \"small.toml\"\nprotected_memory = \"16 MiB\"\n[[tenant]]\nname = \"a\"\n\
+             [[vssd]]\nname = \"vssd-a\"\ntenant = \"a\"\nisolation = \"channel\"\ncapacity = \"64 MiB\"\n\
+             [[volume]]\nname = \"volume-a\"\nvssd = \"vssd-a\"\nsize = {}\n\
+             [[subsystem]]\nnqn = \"nqn.2026-11.org.diecut:a\"\ntenant = \"a\"\nallow_any_host = true\n\
+             namespaces = [{{ nsid = 1, volume = \"volume-a\" }}]\n",
+            LBAS * 4096
+        ),
+    )
+    .unwrap();
+    // What somebody else will give back.
+    std::fs::write(folder.join("other"), vec![1; 16 << 20]).unwrap();
+    let server = Server::start(&folder);
+    let mut host = Host::connect(server.address, "a").unwrap();
+    let (mut written, mut first) = (0, 0);
+    let refused = loop {
+        match write(&mut host, first, 1) {
+            Status::SUCCESS => written = first + 8,
+            other => break other,
+        }
+        first += 8;
+        assert!(first < LBAS, "48 MiB do not fit into the rest of 64");
+    };
+    assert!(refused.same_code(Status::CAPACITY_EXCEEDED), "{refused}");
+    assert!(written > 1000, "only {written} LBAs were written");
+    let told = status(&folder);
+    assert!(told.contains("vssd-a takes no writes") && told.contains("bytes free"), "{told}");
+    (0..written).step_by(8).for_each(|first| check(&mut host, first, 1));
+    drop((host, server));
+    let server = Server::start(&folder);
+    let mut host = Host::connect(server.address, "a").unwrap();
+    (0..written).step_by(8).for_each(|first| check(&mut host, first, 1));
+    let refused =
+        (0..64).map(|nth| write(&mut host, written + nth * 8, 2)).find(|status| *status != Status::SUCCESS);
+    assert!(refused.is_some_and(|status| status.same_code(Status::CAPACITY_EXCEEDED)), "{refused:?}");
+    std::fs::remove_file(folder.join("other")).unwrap();
+    // The file system is not asked at every write.
+    let since = std::time::Instant::now();
+    while write(&mut host, 0, 3) != Status::SUCCESS {
+        assert!(since.elapsed().as_secs() < 20, "there is room again: {}", status(&folder));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    (8..800)
+        .step_by(8)
+        .for_each(|first| assert_eq!(write(&mut host, first, 3), Status::SUCCESS, "LBA {first}"));
+    (0..800).step_by(8).for_each(|first| check(&mut host, first, 3));
+    (800..written).step_by(8).for_each(|first| check(&mut host, first, 1));
+    assert!(!status(&folder).contains("takes no writes"));
+}

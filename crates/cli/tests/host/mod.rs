@@ -1,0 +1,65 @@
+//! A host over real sockets, for tests of the binary.
+
+use diecut_initiator::{Admin, Collect, QueuePair, QueueParameters};
+use diecut_nvme::QualifiedName;
+use diecut_units::Time;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A host of one tenant: admin queue and one I/O queue.
+pub struct Host {
+    _admin: TcpStream,
+    stream: TcpStream,
+    pub queue: QueuePair,
+}
+
+fn dial(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 64 << 10];
+    match stream.read(&mut bytes)? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        len => {
+            bytes.truncate(len);
+            Ok(bytes)
+        }
+    }
+}
+
+impl Host {
+    /// To subsystem `nqn.2026-11.org.diecut:TENANT`.
+    pub fn connect(address: SocketAddr, tenant: &str) -> std::io::Result<Host> {
+        let host = QualifiedName::new(&format!("nqn.2014-08.org.nvmexpress:uuid:{tenant}")).unwrap();
+        let subsystem = QualifiedName::new(&format!("nqn.2026-11.org.diecut:{tenant}")).unwrap();
+        let mut admin = Admin::new(QueueParameters::admin(host, [tenant.as_bytes()[0]; 16], subsystem), 1);
+        let mut first = dial(address)?;
+        while admin.facts().is_none() {
+            let bytes = admin.output().to_vec();
+            admin.sent(bytes.len());
+            first.write_all(&bytes)?;
+            admin.receive(&receive(&mut first)?, Time::ZERO, &mut Collect::default()).unwrap();
+        }
+        let mut host =
+            Host { _admin: first, stream: dial(address)?, queue: QueuePair::new(admin.io_queue(1, 32)) };
+        while !host.queue.is_ready() {
+            host.exchange(&mut Collect::default())?;
+        }
+        Ok(host)
+    }
+
+    /// Sends what is to be sent, and takes what comes next.
+    pub fn exchange(&mut self, sink: &mut Collect) -> std::io::Result<()> {
+        let bytes = self.queue.output().to_vec();
+        self.queue.sent(bytes.len());
+        self.stream.write_all(&bytes)?;
+        let bytes = receive(&mut self.stream)?;
+        self.queue.receive(&bytes, sink).unwrap();
+        Ok(())
+    }
+}
