@@ -490,8 +490,7 @@ pub fn serve(
                 std::process::exit(130);
             }
         });
-        let routes =
-            router_paced(Arc::clone(&port), listen.to_string(), image_file, setup.device.pacing);
+        let routes = router_paced(Arc::clone(&port), listen.to_string(), image_file, setup.device.pacing);
         tokio::select! {
             never = http::serve(listener, routes) => match never {},
             _ = stopped => {}

@@ -405,13 +405,10 @@ impl<M: Divide> Shard<M> {
                 format!("the deletion to be durable in {}", vssd(*number))
             }
             Step::DeallocVssd { .. } => "flash operations under way on its dies".to_owned(),
-            Step::FlushStores => {
-                let unflushed = match &running.waits {
-                    Waits::Stores(tokens) => format!("{} vSSDs to write down what they staged", tokens.len()),
-                    _ => "applications at erase blocks to let go".to_owned(),
-                };
-                unflushed
-            }
+            Step::FlushStores => match &running.waits {
+                Waits::Stores(tokens) => format!("{} vSSDs to write down what they staged", tokens.len()),
+                _ => "applications at erase blocks to let go".to_owned(),
+            },
             Step::ApplyWear | Step::LevelWear => "what shards say of wear".to_owned(),
             Step::Exchange(_) => "an exchange for even wear to begin".to_owned(),
             Step::ReturnChannels => "channels to come back".to_owned(),
