@@ -1,7 +1,7 @@
 //! Connect: who may have which queue (Base 2.0 section 6.3).
 
 use crate::config::Home;
-use crate::connection::{Arriving, Connection, Phase};
+use crate::connection::{Arriving, Connection, Held, Phase};
 use crate::controller::{Association, Notice};
 use crate::discovery::is_allowed;
 use crate::event::Action;
@@ -28,24 +28,23 @@ fn wrong_data(offset: usize) -> Refusal {
 const CONTROLLER_ID_MAX: u16 = 0xFFEF;
 
 impl Target {
-    /// Associations that must be gone before this host's Connect is answered. Discovery controllers hold no data, and a
-    /// host may have several.
-    pub(crate) fn rivals<'a>(
+    /// Associations of a host that must be quiet before its next Connect is answered: those whose connections are gone and
+    /// those whose keep-alive ran out, as long as namespaces have commands of them. Live ones stay, for a host may have several
+    /// paths to a subsystem. Discovery controllers hold no data.
+    pub(crate) fn gone_associations<'a>(
         &'a self,
         subsystem: Option<u32>,
         host: &'a QualifiedName,
         host_id: &'a [u8; 16],
+        now: Time,
     ) -> impl Iterator<Item = u32> + 'a {
         self.associations.iter().filter_map(move |(number, one)| {
-            let rival = subsystem.is_some()
-                && one.subsystem == subsystem
-                && one.host == *host
-                && one.host_id == *host_id;
-            rival.then_some(number)
+            let own = subsystem.is_some() && one.subsystem == subsystem && one.is_of(host, host_id);
+            (own && (one.dying || one.expires() <= now)).then_some(number)
         })
     }
 
-    /// Decides on a Connect: answered, parked until older associations are quiet, or moved to another shard.
+    /// Decides on a Connect: answered, parked until associations that are gone are quiet, or moved to another shard.
     pub(crate) fn connect(
         &mut self,
         connection: &mut Connection,
@@ -148,10 +147,11 @@ impl Target {
         if data.controller_id.get() != CNTLID_DYNAMIC {
             return Err(wrong_data(ConnectData::CNTLID_OFFSET));
         }
-        let rivals: Vec<u32> = self.rivals(connection.subsystem, &host, &data.host_id).collect();
-        if !rivals.is_empty() && !mutant!("target: late write of an old association") {
-            mark!("target: connect ended an older association");
-            self.doomed.extend(rivals);
+        let gone: Vec<u32> =
+            self.gone_associations(connection.subsystem, &host, &data.host_id, now).collect();
+        if !gone.is_empty() && !mutant!("target: late write of an old association") {
+            mark!("target: connect waits for an association that is gone");
+            self.doomed.extend(gone);
             self.park(connection, command, data);
             return Ok(None);
         }
@@ -293,6 +293,9 @@ impl Target {
         connection.association = Some(number);
         connection.queue = Some(queue);
         connection.phase = Phase::Live;
+        if self.has_late_queue(number) {
+            connection.held.insert(Held::FENCED);
+        }
         Ok(controller_id)
     }
 

@@ -112,6 +112,11 @@ impl Association {
         self.subsystem.is_none()
     }
 
+    /// Whether it is of this host.
+    pub(crate) fn is_of(&self, host: &QualifiedName, host_id: &[u8; 16]) -> bool {
+        self.host == *host && self.host_id == *host_id
+    }
+
     /// When silence ends the association: KATO rounded up to the granularity of 100 ms told in KAS; or that it was never enabled.
     pub(crate) fn expires(&self) -> Time {
         let silent = match self.keep_alive_ms {
