@@ -38,7 +38,7 @@ impl fmt::Display for Size {
         };
         let unit = 1u64 << (10 * step);
         let name = UNITS[step as usize - 1];
-        if self.0 % unit == 0 {
+        if self.0.is_multiple_of(unit) {
             write!(f, "{} {name}", self.0 / unit)
         } else {
             write!(f, "{:.1} {name}", self.0 as f64 / unit as f64)

@@ -164,7 +164,7 @@ fn add_hosts(plan: &mut Plan, shape: &Shape) {
     }
     add_saturation(plan, &mut random);
     // Where shares of connections are compared, a host has one path. Otherwise every second host has two, drawn apart.
-    let mut of_paths = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x7061_7468_73);
+    let mut of_paths = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x0070_6174_6873);
     for tenant in plan.tenants.iter_mut().filter(|_| plan.saturation.is_none()) {
         tenant.paths = of_paths.random_range(1..=2);
     }
@@ -207,7 +207,15 @@ fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
                 })
                 .collect();
             let depth = *pick(random, &[1, 2, 4, 8, 16]);
-            TenantPlan { isolation, volumes, depth, io_queues: 1, paths: 1, guest: false, capacity_bytes: None }
+            TenantPlan {
+                isolation,
+                volumes,
+                depth,
+                io_queues: 1,
+                paths: 1,
+                guest: false,
+                capacity_bytes: None,
+            }
         })
         .collect()
 }

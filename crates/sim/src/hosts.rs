@@ -303,9 +303,7 @@ impl Entrance for Hosts {
     fn is_connected(&self, lane: Lane) -> bool {
         let has_room = |path: &Path| path.io.iter().any(|(_, queue)| queue.room() > 0);
         let mut ready = self.paths_of(lane).map(|path| &self.paths[path]);
-        !self.is_down
-            && ready.any(|path| path.stage == Stage::Ready && has_room(path))
-            && self.is_sure(lane)
+        !self.is_down && ready.any(|path| path.stage == Stage::Ready && has_room(path)) && self.is_sure(lane)
     }
 
     fn submit(

@@ -34,7 +34,7 @@ impl Target {
     pub(crate) fn gone_associations<'a>(
         &'a self,
         subsystem: Option<u32>,
-        host: &'a QualifiedName,
+        host: Option<&'a QualifiedName>,
         host_id: &'a [u8; 16],
         now: Time,
     ) -> impl Iterator<Item = u32> + 'a {
@@ -92,7 +92,7 @@ impl Target {
         } else {
             let index = *self.by_nqn.get(&nqn).ok_or_else(|| wrong_data(ConnectData::SUBNQN_OFFSET))?;
             let config = &self.subsystem(index).config;
-            if !is_allowed(config, &host) {
+            if !is_allowed(config, host.as_ref()) {
                 let dword = invalid_parameter(ConnectData::HOSTNQN_OFFSET, true);
                 return Err(Refusal(Status::CONNECT_INVALID_HOST.do_not_retry(), dword));
             }
@@ -125,7 +125,7 @@ impl Target {
         if queue_id == 0 {
             self.connect_admin(connection, queue, command, data, host, now)
         } else {
-            self.connect_io(connection, queue, data, &host, now).map(Some)
+            self.connect_io(connection, queue, data, host.as_ref(), now).map(Some)
         }
     }
 
@@ -141,14 +141,14 @@ impl Target {
         queue: Queue,
         command: &ConnectCommand,
         data: &ConnectData,
-        host: QualifiedName,
+        host: Option<QualifiedName>,
         now: Time,
     ) -> Result<Option<u16>, Refusal> {
         if data.controller_id.get() != CNTLID_DYNAMIC {
             return Err(wrong_data(ConnectData::CNTLID_OFFSET));
         }
         let gone: Vec<u32> =
-            self.gone_associations(connection.subsystem, &host, &data.host_id, now).collect();
+            self.gone_associations(connection.subsystem, host.as_ref(), &data.host_id, now).collect();
         if !gone.is_empty() && !mutant!("target: late write of an old association") {
             mark!("target: connect waits for an association that is gone");
             self.doomed.extend(gone);
@@ -156,8 +156,8 @@ impl Target {
             return Ok(None);
         }
         let busy = Refusal(Status::CONNECT_CONTROLLER_BUSY, 0);
-        if let Some(full) = self.table_full(connection.subsystem, &host) {
-            self.note_refusal(&host, full);
+        if let Some(full) = self.table_full(connection.subsystem, host.as_ref()) {
+            self.note_refusal(host.as_ref(), full);
             return Err(busy);
         }
         let known = self.associations.iter().find(|(_, one)| {
@@ -172,7 +172,7 @@ impl Target {
         };
         if !self.open_queue(connection, &queue, host_account) {
             self.budget.leave_host(host_account);
-            self.note_refusal(&host, "its subsystem has no memory left for another controller");
+            self.note_refusal(host.as_ref(), "its subsystem has no memory left for another controller");
             return Err(busy);
         }
         let keep_alive_ms = match command.keep_alive_ms.get() {
@@ -184,6 +184,7 @@ impl Target {
             subsystem: connection.subsystem,
             host,
             host_id: data.host_id,
+            local: connection.local,
             controller_id,
             configuration: Configuration::default(),
             host_account,
@@ -213,9 +214,9 @@ impl Target {
 
     /// Why there is no room for another controller, if so. Discovery has a table of its own; in the other each subsystem has a part
     /// that is kept for it.
-    fn table_full(&self, subsystem: Option<u32>, host: &QualifiedName) -> Option<&'static str> {
+    fn table_full(&self, subsystem: Option<u32>, host: Option<&QualifiedName>) -> Option<&'static str> {
         let config = &self.config;
-        let own_host = |one: &Association| one.subsystem == subsystem && one.host == *host;
+        let own_host = |one: &Association| one.subsystem == subsystem && one.host.as_ref() == host;
         let of_host = self.associations.iter().filter(|(_, one)| own_host(one)).count();
         let discoveries = self.associations.iter().filter(|(_, one)| one.is_discovery()).count();
         if subsystem.is_none() {
@@ -246,7 +247,7 @@ impl Target {
     }
 
     /// A refusal that an administrator would ask about.
-    fn note_refusal(&self, _host: &QualifiedName, _why: &str) {
+    fn note_refusal(&self, _host: Option<&QualifiedName>, _why: &str) {
         mark!("target: host told that the controller is busy");
     }
 
@@ -255,7 +256,7 @@ impl Target {
         connection: &mut Connection,
         queue: Queue,
         data: &ConnectData,
-        host: &QualifiedName,
+        host: Option<&QualifiedName>,
         now: Time,
     ) -> Result<u16, Refusal> {
         let controller_id = data.controller_id.get();
@@ -265,7 +266,7 @@ impl Target {
         let Some((number, association)) = found else {
             return Err(wrong_data(ConnectData::CNTLID_OFFSET));
         };
-        if association.host != *host {
+        if association.host.as_ref() != host {
             return Err(wrong_data(ConnectData::HOSTNQN_OFFSET));
         }
         if association.host_id != data.host_id {

@@ -10,6 +10,7 @@ use diecut_nvme::tcp::{
 use diecut_nvme::{CompletionEntry, Status};
 use diecut_units::{Buffer, Time};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
 /// How far a connection is.
@@ -78,6 +79,8 @@ const _: () = {
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) index: u32,
+    /// The address it came to, if that is known.
+    pub(crate) local: Option<SocketAddr>,
     pub(crate) phase: Phase,
     pub(crate) receiver: Receiver,
     pub(crate) current: Current,
@@ -155,6 +158,7 @@ impl Connection {
         Connection {
             id,
             index: 0,
+            local: None,
             phase: Phase::Initialize,
             receiver: Receiver::new(),
             current: Current::Nothing,

@@ -214,7 +214,7 @@ impl Target {
         let number = match (home, association) {
             (None, _) => None,
             (Some(index), Some(association)) => {
-                is_allowed(config(index), &association.host).then(|| {
+                is_allowed(config(index), association.host.as_ref()).then(|| {
                     let host_account = self.budget.add_host();
                     let connections = Vec::new();
                     let association =

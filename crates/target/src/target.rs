@@ -43,7 +43,7 @@ pub(crate) enum Passage {
 pub struct AssociationStatus {
     /// NQN of the subsystem.
     pub subsystem: String,
-    /// NQN of the host.
+    /// NQN of the host; empty if it gave none.
     pub host: String,
     /// Controller id.
     pub controller_id: u16,
@@ -166,11 +166,11 @@ impl Target {
     pub fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
         self.now = now;
         match event {
-            Event::Accepted(id) => {
+            Event::Accepted(id, local) => {
                 let connection = Connection::new(id, now + self.config.connect_time);
                 match self.budget.open(NEWCOMERS, None, NEWCOMER_BYTES, 0, 0) {
                     Some(account) => {
-                        self.add_connection(Connection { account, ..connection });
+                        self.add_connection(Connection { account, local, ..connection });
                     }
                     None => {
                         mark!("target: no memory for another connection");
@@ -334,7 +334,11 @@ impl Target {
             let deaf = !one.outbox.is_empty() && one.seen.0 == one.outbox.consumed_bytes();
             let mute = (asked || !one.receiver.is_between_pdus()) && one.seen.1 == one.runs && !one.data_wait;
             one.seen = (one.outbox.consumed_bytes(), one.runs);
-            if one.phase == Phase::Live && !one.held.is_any() && !one.account.is_within_reserve() && (deaf || mute) {
+            if one.phase == Phase::Live
+                && !one.held.is_any()
+                && !one.account.is_within_reserve()
+                && (deaf || mute)
+            {
                 stalled.push(index);
             }
         }
@@ -434,7 +438,7 @@ impl Target {
                     Some(index) => self.subsystem(index).config.nqn.to_string(),
                     None => diecut_nvme::DISCOVERY_SUBSYSTEM_NQN.to_owned(),
                 },
-                host: one.host.to_string(),
+                host: one.host.as_ref().map_or_else(String::new, QualifiedName::to_string),
                 controller_id: one.controller_id,
                 io_queues: one.connections.len().saturating_sub(1) as u16,
             })
@@ -493,7 +497,7 @@ impl Target {
         let mut told = Vec::new();
         for (number, association) in self.associations.iter_mut() {
             if association.subsystem == Some(index) {
-                if !crate::discovery::is_allowed(&subsystem.config, &association.host)
+                if !crate::discovery::is_allowed(&subsystem.config, association.host.as_ref())
                     || subsystem.config.home != Home::Here
                 {
                     self.doomed.push(number);
@@ -870,7 +874,9 @@ impl Target {
     fn queues_of_host(&self, number: u32) -> Vec<u32> {
         let own = self.associations.get(number).expect("known");
         let same = self.associations.iter().filter(|(_, one)| {
-            one.subsystem == own.subsystem && one.is_of(&own.host, &own.host_id) && !own.is_discovery()
+            one.subsystem == own.subsystem
+                && one.is_of(own.host.as_ref(), &own.host_id)
+                && !own.is_discovery()
         });
         same.flat_map(|(_, one)| one.connections.iter().copied()).collect()
     }
@@ -954,7 +960,9 @@ impl Target {
                     return false;
                 }
                 let Ok(host) = data.host() else { return true };
-                self.gone_associations(connection.subsystem, &host, &data.host_id, now).next().is_none()
+                self.gone_associations(connection.subsystem, host.as_ref(), &data.host_id, now)
+                    .next()
+                    .is_none()
             });
             let Some(index) = ready else { return };
             self.connect_parked(index, now, actions);

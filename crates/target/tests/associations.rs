@@ -398,6 +398,106 @@ fn changed_namespaces_are_told() {
     assert!(reply.status.same_code(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED));
 }
 
+/// Goal: a host may use the command id of an event request that it took back in silence, as SPDK's hosts do before they shut a
+/// controller down.
+/// Method: with two requests parked, Property Get and the shutdown come with the id of the first. Both are served, the first is
+/// never answered, the second one gets the next event; the id of a command that a namespace has stays refused.
+#[test]
+fn a_command_takes_over_the_id_of_an_event_request() {
+    let mut world = World::new(19);
+    let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+    assert_eq!(admin_command(&mut world, admin, 0x09, 0x0B, 1 << 8, 0).status, Status::SUCCESS);
+    let dropped = event_request(&mut world, admin);
+    let kept = event_request(&mut world, admin);
+    let with_id = |world: &mut World, entry: SubmissionEntry| {
+        let mut entry = entry;
+        entry.command_id = dropped.into();
+        let bytes = world.capsule(admin, entry, &[]);
+        world.send(admin, &bytes);
+        world.reply(admin, dropped).expect("answered")
+    };
+    let status = with_id(&mut world, fabrics::PropertyCommand::get(0, offset::CSTS, false).entry());
+    assert_eq!((status.status, status.result & 1), (Status::SUCCESS, 1));
+    let mut config = subsystem();
+    config.namespaces.get_mut(&1).unwrap().properties.size_lbas = 100;
+    let mut actions = Vec::new();
+    world.target.set_subsystem(config, world.now, &mut actions);
+    world.act(actions);
+    assert_eq!(world.reply(admin, kept).expect("the other request is told").status, Status::SUCCESS);
+    assert!(world.reply(admin, dropped).is_none());
+    // Four can wait again.
+    let parked: Vec<u16> = (0..4).map(|_| event_request(&mut world, admin)).collect();
+    assert!(parked.iter().all(|&cid| world.reply(admin, cid).is_none()));
+    let io = world.io(controller, 1, NONE);
+    world.hold = true;
+    let write = write_of(&mut world, io, 50, 4, 0xAA);
+    world.send(io, &write);
+    let again = write_of(&mut world, io, 50, 5, 0xBB);
+    world.send(io, &again);
+    assert!(world.reply(io, 50).expect("refused").status.same_code(Status::COMMAND_ID_CONFLICT));
+    world.release_held();
+    let shut_down = fabrics::PropertyCommand::set(0, offset::CC, 0x0046_4061).entry();
+    assert_eq!(with_id(&mut world, shut_down).status, Status::SUCCESS);
+    assert_eq!(world.get_property(admin, offset::CSTS) >> 2 & 3, 2, "shutdown complete");
+}
+
+/// Goal: a host without a name reaches what every host may use, and nothing else.
+/// Method: Connects with an empty HOSTNQN to discovery, to a subsystem that allows any host, and to one that does not; the last
+/// is refused by the name of the field.
+#[test]
+fn a_host_without_a_name_is_any_host() {
+    let mut world = World::new(20);
+    world.nameless = true;
+    let id = world.open();
+    world.initialize(id, NONE);
+    let reply = world.connect(id, SUBSYSTEM, 0, 0xFFFF).expect("answered");
+    assert!(reply.status.same_code(Status::CONNECT_INVALID_HOST), "{}", reply.status);
+    assert_eq!(reply.result, 1 << 16 | 512, "HOSTNQN");
+    let open = SubsystemConfig { allow_any_host: true, allowed_hosts: Default::default(), ..subsystem() };
+    let mut actions = Vec::new();
+    world.target.set_subsystem(open, world.now, &mut actions);
+    world.act(actions);
+    let (_, controller) = world.admin(SUBSYSTEM, NONE);
+    let io = world.io(controller, 1, NONE);
+    assert_eq!(world.write(io, 4, &vec![0xCC; LBA], true).status, Status::SUCCESS);
+    assert_eq!(world.target.associations()[0].host, "");
+    let (discovery, _) = world.admin(DISCOVERY_SUBSYSTEM_NQN, NONE);
+    let page = admin_command(&mut world, discovery, 0x02, (1024 / 4 - 1) << 16 | 0x70, 0, 1024).data;
+    let (header, _) = DiscoveryHeader::read_from_prefix(&page).unwrap();
+    assert_eq!(header.record_count.get(), 2, "discovery itself, and what any host may use");
+    // A queue of another name is not this host's.
+    world.nameless = false;
+    let id = world.open();
+    world.initialize(id, NONE);
+    let reply = world.connect(id, SUBSYSTEM, 2, controller).expect("answered");
+    assert!(reply.status.same_code(Status::CONNECT_INVALID_PARAMETERS));
+}
+
+/// Goal: a host can dial what discovery tells. Method: a target on all addresses of the machine is asked over a connection that
+/// came to one of them; every entry names that one, with a port of its own for each address that is listened on.
+#[test]
+fn discovery_tells_the_address_that_the_connection_came_to() {
+    let advertised = vec!["0.0.0.0:4420".parse().unwrap(), "[::]:4421".parse().unwrap()];
+    let mut world = World::with(21, TargetConfig { advertised, ..TargetConfig::default() });
+    world.local = Some("198.51.100.7:4421".parse().unwrap());
+    let (admin, _) = world.admin(DISCOVERY_SUBSYSTEM_NQN, NONE);
+    let page = admin_command(&mut world, admin, 0x02, (5120 / 4 - 1) << 16 | 0x70, 0, 5120).data;
+    let (header, rest) = DiscoveryHeader::read_from_prefix(&page).unwrap();
+    let text =
+        |field: &[u8]| String::from_utf8(field.to_vec()).unwrap().trim_end_matches([' ', '\0']).to_owned();
+    let entries = rest.chunks_exact(DISCOVERY_ENTRY_SIZE_BYTES).take(header.record_count.get() as usize);
+    let told: Vec<String> = entries
+        .map(|bytes| {
+            let entry = DiscoveryEntry::read_from_bytes(bytes).unwrap();
+            let name = QualifiedName::decode(&entry.subnqn).unwrap();
+            format!("{name} {} {}", text(&entry.transport_address), text(&entry.transport_service))
+        })
+        .collect();
+    let expected = [4420, 4421]
+        .map(|port| [DISCOVERY_SUBSYSTEM_NQN, SUBSYSTEM].map(|name| format!("{name} 198.51.100.7 {port}")));
+    assert_eq!(told, expected.concat());
+}
+
 /// Discovery shows each host what it may use, and tells persistent controllers of changes.
 #[test]
 fn discovery_shows_what_a_host_may_use() {

@@ -286,7 +286,12 @@ fn several_associations_of_a_host_go_together() {
         there.target.freeze(&name(SUBSYSTEM));
         let nqn = name(SUBSYSTEM);
         here.target.place(subsystem(), Some(there.target.figures(&nqn)), here.now, &mut actions);
-        there.target.release(SubsystemConfig { home: Home::Elsewhere(0), ..elsewhere() }, 0, there.now, &mut actions);
+        there.target.release(
+            SubsystemConfig { home: Home::Elsewhere(0), ..elsewhere() },
+            0,
+            there.now,
+            &mut actions,
+        );
         there.act(actions);
         for (id, _, state) in std::mem::take(&mut there.moved) {
             let link = there.links.remove(&id).expect("it was there");

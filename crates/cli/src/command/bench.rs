@@ -148,7 +148,7 @@ impl Bench {
 
     fn endpoint(&self) -> Result<Endpoint, String> {
         let name = |what: &str, text: &str| {
-            QualifiedName::new(text).map_err(|error| format!("{what} `{text}` is no NQN: {error}"))
+            QualifiedName::new(text).map_err(|error| format!("{what} `{text}` cannot be used: {error}"))
         };
         // Of this process alone: two loads beside each other are two hosts.
         let mut host_id = *b"diecut bench\0\0\0\0";

@@ -7,7 +7,7 @@ impl Hosts {
         let shard = shards.any();
         let stream = Stream::new(ConnectionId(self.next_connection), path, shard, self.paths[path].latency);
         self.next_connection += 1;
-        self.tell(shard, Event::Accepted { connection: stream.id }, shards, now);
+        self.tell(shard, Event::Accepted { connection: stream.id, local: None }, shards, now);
         stream
     }
 
@@ -50,7 +50,8 @@ impl Hosts {
         for orphan in self.orphans.iter_mut().filter(|one| one.path == path && !one.vanished) {
             orphan.told_at = orphan.told_at.min(now);
         }
-        let others = || self.paths.iter().enumerate().filter(|(other, one)| *other != path && one.lane == lane);
+        let others =
+            || self.paths.iter().enumerate().filter(|(other, one)| *other != path && one.lane == lane);
         if loses && others().any(|(_, other)| other.stage == Stage::Ready) {
             mark!("hosts: goes on over another path");
         }
