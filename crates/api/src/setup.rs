@@ -3,8 +3,7 @@
 
 use crate::object::{Subsystem, Tenant, Volume, Vssd, WearChange};
 use crate::size::Size;
-use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::{Path, PathBuf};
 
 /// A whole set-up.
@@ -41,8 +40,13 @@ pub struct Setup {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
-    /// Where NVMe/TCP hosts connect.
-    pub listen: SocketAddr,
+    /// Where NVMe/TCP hosts connect: one `ADDRESS:PORT` or `NAME:PORT`, or a list of them. `0.0.0.0` and `[::]` stand for all
+    /// addresses of the machine.
+    #[serde(deserialize_with = "one_or_many")]
+    pub listen: Vec<String>,
+    /// What discovery tells hosts to dial instead, where the server lies behind address translation: one, or a list.
+    #[serde(deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub advertise: Vec<String>,
     /// Folder of device images and of the control socket.
     pub data: PathBuf,
     /// Unix socket of the control interface; `control.sock` in the data folder if absent.
@@ -66,7 +70,8 @@ pub struct Server {
 impl Default for Server {
     fn default() -> Server {
         Server {
-            listen: SocketAddr::from(([127, 0, 0, 1], 4420)),
+            listen: vec!["127.0.0.1:4420".to_owned()],
+            advertise: Vec::new(),
             data: PathBuf::from("diecut-data"),
             socket: None,
             blocks_socket: None,
@@ -74,6 +79,23 @@ impl Default for Server {
             memory_limit: None,
             pin_cores: false,
             busy_poll_us: 50,
+        }
+    }
+}
+
+/// A text, or a list of at least one.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected \"ADDRESS:PORT\", or a list of at least one of these")]
+    enum Written {
+        One(String),
+        Many(Vec<String>),
+    }
+    match Written::deserialize(deserializer)? {
+        Written::One(text) => Ok(vec![text]),
+        Written::Many(list) if !list.is_empty() => Ok(list),
+        Written::Many(_) => {
+            Err(serde::de::Error::custom("the list is empty; name at least one ADDRESS:PORT"))
         }
     }
 }
@@ -331,6 +353,25 @@ mod test {
         assert_eq!(setup.server.socket_path(), PathBuf::from("diecut-data/control.sock"));
     }
 
+    /// One address or several; what is set up is written and read again.
+    #[test]
+    fn a_server_listens_on_one_address_or_several() {
+        let read =
+            |server: &str| Setup::from_toml(&format!("[server]\n{server}\n")).map(|setup| setup.server);
+        assert_eq!(read("").unwrap().listen, ["127.0.0.1:4420"]);
+        assert_eq!(read("listen = \"storage.example:4420\"").unwrap().listen, ["storage.example:4420"]);
+        let several =
+            read("listen = [\"0.0.0.0:4420\", \"[::1]:4421\"]\nadvertise = \"192.0.2.1:4420\"").unwrap();
+        assert_eq!(several.listen, ["0.0.0.0:4420", "[::1]:4421"]);
+        assert_eq!(several.advertise, ["192.0.2.1:4420"]);
+        let again = Setup { server: several, ..Setup::default() };
+        assert_eq!(Setup::from_toml(&toml::to_string(&again).unwrap()).unwrap(), again);
+        for wrong in ["listen = []", "listen = 4420", "advertise = [1]"] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.contains("ADDRESS:PORT"), "{error}");
+        }
+    }
+
     #[test]
     fn paths_begin_at_the_file() {
         let text = "[server]\nsocket = \"/run/c\"\nblocks_socket = \"b\"\n[device]\nprofile = \"p.toml\"\n";
@@ -370,6 +411,7 @@ mod test {
         let setup = Setup {
             server: Server {
                 listen: Server::default().listen,
+                advertise: vec![String::new()],
                 data: "x".into(),
                 socket: file(),
                 blocks_socket: file(),

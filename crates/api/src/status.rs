@@ -263,7 +263,7 @@ pub struct SubsystemStatus {
 /// A connected controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controller {
-    /// NQN of its host.
+    /// NQN of its host; empty if it gave none.
     pub host_nqn: String,
     /// Controller identifier.
     pub controller_id: u16,

@@ -71,7 +71,7 @@ fn mistakes_say_what_to_do() {
         assert!(!output.status.success() && text.contains(expected), "{arguments:?} says {text}");
     };
     says(&["--nqn", "nqn.2026-11.org.diecut:other", &address], "no subsystem of this NQN");
-    says(&["--nqn", "null", &address], "is no NQN");
+    says(&["--nqn", "a name", &address], "cannot be used: an NQN is printable ASCII");
     says(&["--nqn", NQN, "--iodepth", "4000", &address], "use less");
     says(&["--nqn", NQN, "--bs", "5000", &address], "choose one that is");
     says(&["--nqn", NQN, "--random-distribution", "pareto", &address], "write random, or zipf:1.2");

@@ -6,6 +6,7 @@
 //!
 //! Not known here: NVMe, flash, maps.
 
+pub mod addresses;
 pub mod apply;
 pub mod control_port;
 mod convert;

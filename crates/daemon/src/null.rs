@@ -6,7 +6,6 @@ use diecut_reactor::{Reactor, ReactorConfig};
 use diecut_shard::drive::ShardIndex;
 use diecut_shard::null::{NullReads, NullShard};
 use diecut_shard::{Seat, ShardConfig};
-use std::net::SocketAddr;
 
 /// Blocks of 4096 bytes of a null namespace: 1 TiB.
 const SIZE_LBAS: u64 = 1 << 28;
@@ -17,15 +16,16 @@ const SIZE_LBAS: u64 = 1 << 28;
 /// # Errors
 /// Names the NQN or the address and what to do.
 pub fn serve_null(
-    listen: SocketAddr,
+    listen: &[String],
     nqns: &[String],
     shards: u16,
     announce: impl FnOnce(&str),
 ) -> Result<(), ServeError> {
     check_shards(shards, u16::MAX)?;
+    let listen = crate::addresses::resolve("--listen", listen)?;
     for nqn in nqns {
         if !diecut_shard::null::is_name(nqn) {
-            let message = format!("\"{nqn}\" is no NQN: write nqn., printable ASCII, at most 223 letters");
+            let message = format!("\"{nqn}\" is no NQN: printable ASCII without spaces, 1 to 223 bytes");
             return Err(ServeError::Setup(message));
         }
     }
@@ -33,7 +33,7 @@ pub fn serve_null(
     let mut signals =
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
     let mut config = ShardConfig::default().target;
-    config.advertised = vec![listen];
+    config.advertised.clone_from(&listen);
     let names: Vec<String> = nqns.to_vec();
     let make = (0..shards).map(|index| {
         let (config, names) = (config.clone(), names.clone());
@@ -45,9 +45,10 @@ pub fn serve_null(
     });
     let connections =
         resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
-    let reactor_config = ReactorConfig { listen: vec![listen], connections, ..ReactorConfig::default() };
+    let reactor_config = ReactorConfig { listen, connections, ..ReactorConfig::default() };
     let reactor = Reactor::start(&reactor_config, make.collect())?;
-    let listen = reactor.addresses()[0];
+    let listen = crate::addresses::dialled(reactor.addresses());
+    let listen = &listen[0];
     let mut text = format!("listening  {listen}, NVMe over TCP, null namespaces: nothing is stored\n");
     for nqn in nqns {
         text += &format!("    diecut bench {listen} --nqn {nqn}\n");

@@ -1,6 +1,7 @@
 //! The server process: opens the device, starts a thread for each shard, applies a set-up, answers the control socket, and
 //! stops on a signal.
 
+use crate::addresses::{dialled, resolve, resolve_advertised};
 use crate::apply::apply;
 use crate::control_port::{Answer, ControlPort, Gone};
 use crate::convert;
@@ -13,10 +14,11 @@ use diecut_api::setup::{Backing, Durability, Setup};
 use diecut_api::size::Size;
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
-use diecut_shard::control::{ControlRequest, ControlResponse};
+use diecut_shard::control::{ControlRequest, ControlResponse, is_name_by_the_rule};
 use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile, Room, RoomSupport};
 use diecut_shard::{PoolConfig, Shard, ShardConfig, divide};
 use diecut_units::{Geometry, Time};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -375,6 +377,8 @@ pub fn serve(
             "a recording holds one shard, but the server shall have {shards}; record with one (--shards 1)"
         )));
     }
+    let listen = resolve("server.listen", &setup.server.listen)?;
+    let advertised = resolve_advertised(&setup.server.advertise)?;
     let started_at = Instant::now();
     let mut folder = DataFolder::take(&setup.server.data, &setup.server.socket_path())?;
     let Sockets { control, control_name, blocks, _blocks_name } = listen_locally(setup, recording.is_none())?;
@@ -403,7 +407,7 @@ pub fn serve(
         ..ShardConfig::default()
     };
     config.pool.wear.endurance_cycles = profile.cell.endurance_cycles.max(1);
-    config.target.advertised = vec![setup.server.listen];
+    config.target.advertised = if advertised.is_empty() { listen.clone() } else { advertised.clone() };
     let memory = MemoryPlan::new(setup.server.memory_limit.map(|size| size.bytes()), shards);
     config.target.memory_bytes = memory.at_start();
     // Signals are blocked in the shard's thread only if they are caught before it starts.
@@ -411,7 +415,7 @@ pub fn serve(
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
     let connections =
         resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
-    let reactor_config = ReactorConfig { listen: vec![setup.server.listen], blocks, connections };
+    let reactor_config = ReactorConfig { listen, blocks, connections };
     let reactor = match recording.zip(record_to) {
         None => {
             let make = divide(device, shards).into_iter().map(|(seat, part)| {
@@ -434,16 +438,18 @@ pub fn serve(
     };
     let port: Arc<dyn ControlPort> = Arc::new(ReactorPort(reactor.handle()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listen = reactor.addresses()[0];
     for address in reactor.addresses().iter().filter(|address| !address.ip().is_loopback()) {
         warn(&format!(
             "listening on {address}: whoever reaches this address can claim to be any host (there is no authentication yet), and \
              reads and writes what that host may; keep it within a network that you trust"
         ));
     }
+    let told = if advertised.is_empty() { dialled(reactor.addresses()) } else { advertised };
+    let listen: Vec<String> = reactor.addresses().iter().map(ToString::to_string).collect();
+    let listen = listen.join(", ");
     let outcome = runtime.block_on(async {
         let status =
-            settle(setup, serve_options, (is_new, &differences), &listen.to_string(), &*port).await?;
+            settle(setup, serve_options, (is_new, &differences), &listen, &*port).await?;
         resources::trim();
         let rest_bytes = resources::rest_bytes(&reactor.handle());
         memory.check(rest_bytes).map_err(ServeError::Setup)?;
@@ -472,9 +478,18 @@ pub fn serve(
                 tracing::error!(vssd = vssd.spec.name, reason, "the vSSD takes no writes");
             }
         }
+        for subsystem in &status.subsystems {
+            let nqn = &subsystem.spec.nqn;
+            if !is_name_by_the_rule(nqn) {
+                warn(&format!(
+                    "subsystem \"{nqn}\": the name does not begin with nqn.yyyy-mm. (NVMe Base 2.0, section 4.5); Linux hosts \
+                     take it, some programs do not"
+                ));
+            }
+        }
         let memory = memory.describe(rest_bytes);
         let announced =
-            announcement(&status, &listen.to_string(), &place, &room, &memory, socket, setup.device.pacing);
+            announcement(&status, &listen, &told, &place, &room, &memory, socket, setup.device.pacing);
         announce(&announced);
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
@@ -490,7 +505,7 @@ pub fn serve(
                 std::process::exit(130);
             }
         });
-        let routes = router_paced(Arc::clone(&port), listen.to_string(), image_file, setup.device.pacing);
+        let routes = router_paced(Arc::clone(&port), listen, image_file, setup.device.pacing);
         tokio::select! {
             never = http::serve(listener, routes) => match never {},
             _ = stopped => {}
@@ -538,9 +553,11 @@ fn about_room(room: &Room, support: RoomSupport) -> String {
     text
 }
 
+/// What people read when hosts can connect. `listen` is where the server listens, `told` what hosts dial.
 fn announcement(
     status: &diecut_shard::control::Status,
     listen: &str,
+    told: &[SocketAddr],
     place: &str,
     room: &str,
     memory: &str,
@@ -549,8 +566,6 @@ fn announcement(
 ) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    let (address, port) = listen.rsplit_once(':').unwrap_or((listen, "4420"));
-    let address = address.trim_matches(['[', ']']);
     for device in &status.devices {
         let raw = Size(device.raw_capacity_bytes);
         let _ = writeln!(text, "device     {} in {place}: {raw} raw, emulated", device.name);
@@ -565,11 +580,11 @@ fn announcement(
     let _ = writeln!(text, "listening  {listen}, NVMe over TCP");
     let _ = writeln!(text, "\nOn a Linux host, as root:\n\n    modprobe nvme-tcp");
     for subsystem in &status.subsystems {
-        let _ = writeln!(
-            text,
-            "    nvme connect --transport=tcp --traddr={address} --trsvcid={port} --nqn={}",
-            subsystem.spec.nqn
-        );
+        for address in told {
+            let (ip, port, nqn) = (address.ip(), address.port(), &subsystem.spec.nqn);
+            let _ =
+                writeln!(text, "    nvme connect --transport=tcp --traddr={ip} --trsvcid={port} --nqn={nqn}");
+        }
     }
     let _ = writeln!(text, "    nvme list\n\nWhere to look next:\n");
     let _ = writeln!(text, "    diecut --socket {} status", socket.display());

@@ -182,7 +182,7 @@ fn inside_a_small_file_system() {
     assert!(!rig.device.make_room(new, rig.now));
     read_all(&mut rig);
     rig.device.discard(all[0], rig.now);
-    rig.now = rig.now + Span(200_000_000);
+    rig.now += Span(200_000_000);
     assert!(rig.device.make_room(new, rig.now), "what was discarded makes room");
     fill(&mut rig, new, 9).unwrap();
     assert_eq!(rig.run(read(new, 0, 64)).unwrap().unwrap()[..], content(9, 64)[..]);

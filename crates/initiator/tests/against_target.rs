@@ -133,7 +133,7 @@ impl World {
     }
 
     fn bring_up(&mut self, parameters: QueueParameters) -> Result<Admin, HostError> {
-        self.tell(target::Event::Accepted(ADMIN));
+        self.tell(target::Event::Accepted(ADMIN, None));
         let mut admin = Admin::new(parameters, 1);
         self.admin_rounds(&mut admin)?;
         Ok(admin)
@@ -195,7 +195,7 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
     let namespace = |nsid| NamespaceFacts { nsid, size_lbas: LBAS, lba_bytes: 4096 };
     assert_eq!(facts.namespaces, [namespace(1), namespace(9)]);
 
-    world.tell(target::Event::Accepted(IO));
+    world.tell(target::Event::Accepted(IO, None));
     let mut queue = QueuePair::new(admin.io_queue(1, 8));
     world.io_rounds(&mut queue, &mut Collect::default());
     assert!(queue.is_ready());

@@ -2,7 +2,7 @@
 
 use crate::error::DecodeError;
 use crate::opcode;
-use crate::qualified_name::QualifiedName;
+use crate::qualified_name::{NameError, QualifiedName};
 use crate::submission::SubmissionEntry;
 use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -142,15 +142,18 @@ impl ConnectData {
     ///
     /// # Errors
     /// If it is not an NQN.
-    pub fn subsystem(&self) -> Result<QualifiedName, DecodeError> {
+    pub fn subsystem(&self) -> Result<QualifiedName, NameError> {
         QualifiedName::decode(&self.subnqn)
     }
-    /// HOSTNQN.
+    /// HOSTNQN; nothing if it is empty, as programs leave it that were told no name.
     ///
     /// # Errors
     /// If it is not an NQN.
-    pub fn host(&self) -> Result<QualifiedName, DecodeError> {
-        QualifiedName::decode(&self.hostnqn)
+    pub fn host(&self) -> Result<Option<QualifiedName>, NameError> {
+        if self.hostnqn[0] == 0 {
+            return Ok(None);
+        }
+        QualifiedName::decode(&self.hostnqn).map(Some)
     }
 }
 
@@ -255,8 +258,9 @@ mod test {
         assert_eq!(data.host_id, [0x11; 16]);
         assert_eq!(data.controller_id.get(), 0xFFFF);
         assert_eq!(data.subsystem().unwrap().as_str(), "nqn.subsys1");
-        assert_eq!(data.host().unwrap().as_str(), "nqn.host1");
-        let rebuilt = ConnectData::new([0x11; 16], 0xFFFF, &data.subsystem().unwrap(), &data.host().unwrap());
+        let host = data.host().unwrap().expect("a name");
+        assert_eq!(host.as_str(), "nqn.host1");
+        let rebuilt = ConnectData::new([0x11; 16], 0xFFFF, &data.subsystem().unwrap(), &host);
         assert_eq!(rebuilt.as_bytes(), wire);
         assert!(ConnectData::decode(&wire[..1023]).is_err());
     }

@@ -44,7 +44,7 @@ pub use discovery::{
     SUBSYSTEM_TYPE_NVM, SUBSYSTEM_TYPE_REFERRAL, TRANSPORT_TYPE_TCP,
 };
 pub use error::DecodeError;
-pub use qualified_name::{NQN_FIELD_SIZE_BYTES, NQN_LENGTH_MAX, QualifiedName};
+pub use qualified_name::{NQN_FIELD_SIZE_BYTES, NQN_LENGTH_MAX, NameError, QualifiedName};
 pub use sgl::{SglDescriptor, SglKind};
 pub use status::Status;
 pub use submission::SubmissionEntry;

@@ -7,6 +7,7 @@ use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
 use mio::net::TcpStream;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
@@ -20,8 +21,8 @@ pub type Respond = Box<dyn FnOnce(ControlResponse) + Send>;
 
 /// A message to a shard's thread.
 pub(crate) enum Message {
-    /// A new connection.
-    Accepted(ConnectionId, TcpStream, Place),
+    /// A new connection, and the address it came to.
+    Accepted(ConnectionId, TcpStream, Option<SocketAddr>, Place),
     /// A connection of another shard, with its state.
     Adopted(ConnectionId, connection::Moving, Box<MovedConnection>),
     /// What another shard says.

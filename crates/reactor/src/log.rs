@@ -74,16 +74,33 @@ fn tell(notice: &Notice, shard: u16) {
 
 fn tell_of_host(notice: &HostNotice, shard: u16) {
     let name = |at: &HostAt| at.subsystem.as_ref().map_or("discovery".to_owned(), ToString::to_string);
+    let host = |at: &HostAt| at.host.as_ref().map_or("without a name".to_owned(), ToString::to_string);
     match notice {
         HostNotice::Came(at) => {
-            tracing::info!(shard, subsystem = name(at), host = %at.host, controller = at.controller_id, "host connected");
+            tracing::info!(
+                shard,
+                subsystem = name(at),
+                host = host(at),
+                controller = at.controller_id,
+                "host connected"
+            );
         }
         HostNotice::Went(at) => {
-            tracing::info!(shard, subsystem = name(at), host = %at.host, controller = at.controller_id, "host gone");
+            tracing::info!(
+                shard,
+                subsystem = name(at),
+                host = host(at),
+                controller = at.controller_id,
+                "host gone"
+            );
         }
         HostNotice::Expired(at) => {
             tracing::warn!(
-                shard, subsystem = name(at), host = %at.host, controller = at.controller_id, "host silent: its keep-alive expired"
+                shard,
+                subsystem = name(at),
+                host = host(at),
+                controller = at.controller_id,
+                "host silent: its keep-alive expired"
             );
         }
         HostNotice::Refused { subsystem, host, queue_id, status } => {

@@ -10,6 +10,7 @@ use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardI
 use diecut_units::{BufferPool, Span, Time};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
+use socket2::{SockRef, TcpKeepalive};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -34,6 +35,9 @@ const MESSAGES_PER_ROUND: usize = 256;
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
 /// When a thread whose queue was full is tried again.
 const RETRY_AFTER: Span = Span::from_millis(2);
+/// The kernel asks whether a host is there that was silent for so long, and gives it up after some silent answers.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// A deadline this near is waited for without sleeping: the kernel's timer counts milliseconds.
 const SPIN_BELOW: Span = Span::from_micros(1_500);
 /// How often memory that is not needed is given up, how often while there is more of it, and how many buffers at once: a
@@ -311,9 +315,10 @@ impl<D: Drive> Worker<D> {
             let Ok(message) = self.inbox.try_recv() else { return worked };
             worked = true;
             match message {
-                Message::Accepted(id, stream, place) => {
+                Message::Accepted(id, stream, local, place) => {
                     if self.add(Connection::new(stream, id, place)) {
-                        self.shard.handle(Event::Accepted { connection: id }, now, &mut self.actions);
+                        let event = Event::Accepted { connection: id, local };
+                        self.shard.handle(event, now, &mut self.actions);
                     }
                 }
                 Message::Adopted(id, moving, state) => {
@@ -393,10 +398,18 @@ impl<D: Drive> Worker<D> {
                         if let Err(error) = stream.set_nodelay(true) {
                             tracing::debug!("TCP_NODELAY: {error}");
                         }
+                        // A host may vanish without a word and without a keep-alive of NVMe; its association ends with
+                        // the connection.
+                        let keep_alive =
+                            TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
+                        if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keep_alive) {
+                            tracing::debug!("SO_KEEPALIVE: {error}");
+                        }
                         let id = ConnectionId(self.common.next_connection.fetch_add(1, Ordering::Relaxed));
                         let shard = self.next_shard;
                         self.next_shard = (shard + 1) % self.common.addresses.len();
-                        self.send(shard, Message::Accepted(id, stream, place));
+                        let local = stream.local_addr().ok();
+                        self.send(shard, Message::Accepted(id, stream, local, place));
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         drained = true;

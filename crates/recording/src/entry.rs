@@ -7,6 +7,7 @@ use diecut_blockspace::wire::{Opcode, SUBMISSION_SIZE_BYTES, Submission};
 use diecut_shard::control::{ControlRequest, ControlToken};
 use diecut_shard::drive::{BlockEvent, BlockSession, ConnectionId};
 use diecut_units::Span;
+use std::net::SocketAddr;
 
 const TIME: u8 = 1;
 const ACCEPTED: u8 = 2;
@@ -22,6 +23,7 @@ const ATTACH: u8 = 11;
 const SUBMITTED: u8 = 12;
 const SUBMITTED_NONSENSE: u8 = 13;
 const DETACHED: u8 = 14;
+const ACCEPTED_AT: u8 = 15;
 
 /// What follows an entry of an application.
 const WITHOUT_DATA: u8 = 0;
@@ -81,8 +83,8 @@ impl Content {
 pub enum Entry {
     /// Time went on by so much.
     Time(Span),
-    /// A connection was accepted.
-    Accepted(ConnectionId),
+    /// A connection was accepted, at this address if that is known.
+    Accepted(ConnectionId, Option<SocketAddr>),
     /// Bytes arrived.
     Received(ConnectionId, Content),
     /// Bytes arrived in the shard's own window.
@@ -191,9 +193,14 @@ impl Entry {
         let json = |value: &Summary| serde_json::to_vec(value).expect("summaries are plain data");
         match self {
             Entry::Time(span) => put::time(bytes, *span),
-            Entry::Accepted(connection) => {
+            Entry::Accepted(connection, None) => {
                 bytes.push(ACCEPTED);
                 put_varint(bytes, connection.0);
+            }
+            Entry::Accepted(connection, Some(local)) => {
+                bytes.push(ACCEPTED_AT);
+                put_varint(bytes, connection.0);
+                put_block(bytes, local.to_string().as_bytes());
             }
             Entry::Received(connection, content) => encode_received(bytes, *connection, false, content),
             Entry::ReceivedInWindow(connection, content) => {
@@ -227,7 +234,14 @@ impl Entry {
         let [tag] = *take(bytes, 1)? else { unreachable!("one byte was taken") };
         Ok(match tag {
             TIME => Entry::Time(Span(varint(bytes)?)),
-            ACCEPTED => Entry::Accepted(ConnectionId(varint(bytes)?)),
+            ACCEPTED => Entry::Accepted(ConnectionId(varint(bytes)?), None),
+            ACCEPTED_AT => {
+                let connection = ConnectionId(varint(bytes)?);
+                let length = length(bytes)?;
+                let text = String::from_utf8_lossy(take(bytes, length)?);
+                let local = text.parse().map_err(|_| format!("\"{text}\" is no address"))?;
+                Entry::Accepted(connection, Some(local))
+            }
             RECEIVED => Entry::Received(ConnectionId(varint(bytes)?), content(bytes)?),
             RECEIVED_IN_WINDOW => Entry::ReceivedInWindow(ConnectionId(varint(bytes)?), content(bytes)?),
             CLOSED => Entry::Closed(ConnectionId(varint(bytes)?)),
@@ -373,7 +387,8 @@ mod test {
         let block = LogicalBlock { unit: UnitIndex(1), index: 7 };
         let entries = [
             Entry::Time(Span(u64::MAX)),
-            Entry::Accepted(ConnectionId(1)),
+            Entry::Accepted(ConnectionId(1), None),
+            Entry::Accepted(ConnectionId(2), Some("[2001:db8::1]:4420".parse().unwrap())),
             Entry::Received(ConnectionId(300), content.clone()),
             Entry::ReceivedInWindow(ConnectionId(1), content),
             Entry::Control(ControlToken(9), Box::new(ControlRequest::DeleteTenant("a".to_owned()))),

@@ -32,6 +32,7 @@
 //! |---|---|---|
 //! | time | 1 | varint: nanoseconds since the last entry of this kind (the start's `started_ns` at first); holds for what follows |
 //! | accepted | 2 | varint connection |
+//! | accepted at | 15 | varint connection; varint length and text of the address it came to |
 //! | received | 3 | varint connection, content |
 //! | received in the window | 4 | varint connection, content |
 //! | closed | 5 | varint connection |

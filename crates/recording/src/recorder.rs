@@ -92,8 +92,8 @@ impl<W: Write> Recorded<W> {
 
     fn put_event(&mut self, event: &Event) {
         match event {
-            Event::Accepted { connection } => {
-                self.put(|bytes, _| Entry::Accepted(*connection).encode(bytes));
+            Event::Accepted { connection, local } => {
+                self.put(|bytes, _| Entry::Accepted(*connection, *local).encode(bytes));
             }
             Event::Received { connection, bytes } => self.put_received(*connection, bytes, false),
             Event::ReceivedInWindow { connection, len_bytes } => {

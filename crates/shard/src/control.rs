@@ -454,3 +454,8 @@ pub struct SubsystemStatus {
     /// Connected controllers: host NQN, controller id, number of I/O queues.
     pub controllers: Vec<(String, u16, u16)>,
 }
+
+/// Whether a subsystem's name is built as the specification asks for; others are served, too.
+pub fn is_name_by_the_rule(nqn: &str) -> bool {
+    diecut_nvme::QualifiedName::new(nqn).is_ok_and(|name| name.is_by_the_rule())
+}

@@ -7,6 +7,7 @@ pub use crate::peer::ShardMessage;
 use crate::shard::Shard;
 use diecut_media::Divide;
 use diecut_units::{Buffer, Time};
+use std::net::SocketAddr;
 
 /// A byte stream between a host and the server, numbered by the driver, unique over all shards and never used
 /// again while the process lives.
@@ -32,6 +33,8 @@ pub enum Event {
     Accepted {
         /// The new connection.
         connection: ConnectionId,
+        /// The address it came to, if that is known.
+        local: Option<SocketAddr>,
     },
     /// Bytes arrived. The shard keeps slices of `bytes` for as long as commands need them.
     Received {

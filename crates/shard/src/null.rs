@@ -129,7 +129,7 @@ pub(crate) fn translate(action: target::Action) -> drive::Action {
 impl Drive for NullShard {
     fn handle(&mut self, event: drive::Event, now: Time, actions: &mut Vec<drive::Action>) {
         let event = match event {
-            drive::Event::Accepted { connection } => target::Event::Accepted(connection),
+            drive::Event::Accepted { connection, local } => target::Event::Accepted(connection, local),
             drive::Event::Received { connection, bytes } => target::Event::Received(connection, bytes),
             drive::Event::ReceivedInWindow { connection, len_bytes } => {
                 target::Event::ReceivedInWindow(connection, len_bytes)

@@ -659,7 +659,7 @@ impl<M: Divide> Drive for Shard<M> {
         }
         self.cpu.charge_event(&event, now);
         let event = match event {
-            drive::Event::Accepted { connection } => target::Event::Accepted(connection),
+            drive::Event::Accepted { connection, local } => target::Event::Accepted(connection, local),
             drive::Event::Received { connection, bytes } => target::Event::Received(connection, bytes),
             drive::Event::ReceivedInWindow { connection, len_bytes } => {
                 target::Event::ReceivedInWindow(connection, len_bytes)

@@ -165,8 +165,8 @@ impl Entrance for Door {
         panic!("lane {} has no controller behind a door", lane.0);
     }
     fn abort(&mut self, _lane: Lane) {}
-    fn known_namespaces(&self, _lane: Lane) -> Option<BTreeSet<u32>> {
-        None
+    fn known_namespaces(&self, _lane: Lane) -> Vec<BTreeSet<u32>> {
+        Vec::new()
     }
     fn vanish(&mut self, lane: Lane, now: Time) {
         self.disconnect(lane, now);

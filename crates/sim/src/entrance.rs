@@ -40,8 +40,8 @@ pub trait Entrance {
     fn shut_down(&mut self, lane: Lane, token: HostToken);
     /// The host asks for some of what is under way to be aborted.
     fn abort(&mut self, lane: Lane);
-    /// Namespaces that the host knows of.
-    fn known_namespaces(&self, lane: Lane) -> Option<BTreeSet<u32>>;
+    /// Namespaces that the host knows of, of each of its controllers.
+    fn known_namespaces(&self, lane: Lane) -> Vec<BTreeSet<u32>>;
     /// Nothing of the lane's present connections gets through any more, and neither end is told.
     fn vanish(&mut self, lane: Lane, now: Time);
     /// The host neither reads nor sends until then.

@@ -188,6 +188,11 @@ fn add_hosts(plan: &mut Plan, shape: &Shape) {
         tenant.io_queues = random.random_range(1..=3);
     }
     add_saturation(plan, &mut random);
+    // Where shares of connections are compared, a host has one path. Otherwise every second host has two, drawn apart.
+    let mut of_paths = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x0070_6174_6873);
+    for tenant in plan.tenants.iter_mut().filter(|_| plan.saturation.is_none()) {
+        tenant.paths = of_paths.random_range(1..=2);
+    }
     if !shape.faults {
         return;
     }
@@ -232,6 +237,7 @@ fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
                 volumes,
                 depth,
                 io_queues: 1,
+                paths: 1,
                 guest: false,
                 capacity_bytes: None,
                 weight: None,

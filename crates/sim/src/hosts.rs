@@ -1,10 +1,14 @@
 //! Hosts that reach the shard over a faulty network: the shipped initiator at one end of each stream, the shipped target
 //! at the other, and pipes between ([`crate::network`]).
 //!
-//! A host brings its controller up on an admin stream, opens its I/O queues on streams of their own, spreads commands
-//! over them, keeps itself alive, gives up what does not answer, and connects again for ever. What it sent before it
-//! hung up still travels; the target hears of the end later, or never: so the writes of an old association arrive
-//! after the new one stands.
+//! A host has one or two paths to its subsystem, each a controller of its own. It brings the controller up on an admin
+//! stream, opens I/O queues on streams of their own, spreads commands over all of them, keeps itself alive, gives up what does
+//! not answer, and connects again for ever.
+//!
+//! What it sent before it hung up still travels, and the target hears of the end later, or never. So a host that lost a path
+//! goes on, over the other path or with a new Connect, when the target must know: its end of the streams is closed, too, or
+//! the keep-alive has run out. Commands of the lost path may be in namespaces then: that they do not land after what the host
+//! does next is the target's promise.
 
 mod association;
 mod carry;
@@ -43,6 +47,7 @@ const ABORTS_PER_QUEUE: usize = 3;
 #[derive(Debug)]
 struct Stream {
     id: ConnectionId,
+    path: usize,
     /// The shard that has it; none while it is handed over.
     shard: Option<u16>,
     to_target: Pipe,
@@ -79,7 +84,9 @@ enum Wish {
     ShutDown(HostToken),
 }
 
-struct Host {
+/// One path of a host: a controller.
+struct Path {
+    lane: Lane,
     stage: Stage,
     admin: Option<(Stream, Admin)>,
     io: Vec<(Stream, QueuePair)>,
@@ -103,7 +110,7 @@ struct Host {
     refusals: u32,
 }
 
-impl Host {
+impl Path {
     /// When it tries again: the more often it was refused, the later.
     fn retry(&mut self) -> Span {
         self.refusals += 1;
@@ -115,9 +122,12 @@ impl Host {
 pub struct Hosts {
     smooth: bool,
     random: Xoshiro256PlusPlus,
-    hosts: Vec<Host>,
+    /// First paths by lane, then second ones.
+    paths: Vec<Path>,
     /// Streams that their host has given up.
     orphans: Vec<Stream>,
+    /// Until when each host waits for keep-alives of lost paths to run out; zero if it does not.
+    goes_on_at: Vec<Time>,
     answers: Vec<HostAnswer>,
     next_connection: u64,
     /// Nobody can connect: there is no shard.
@@ -142,9 +152,10 @@ impl Sink for Brought<'_> {
 }
 
 impl Stream {
-    fn new(id: ConnectionId, shard: u16, latency: Span) -> Stream {
+    fn new(id: ConnectionId, path: usize, shard: u16, latency: Span) -> Stream {
         Stream {
             id,
+            path,
             shard: Some(shard),
             to_target: Pipe::new(latency),
             to_host: Pipe::new(latency),
@@ -164,7 +175,7 @@ impl Stream {
     }
 }
 
-impl Host {
+impl Path {
     fn streams(&self) -> impl Iterator<Item = &Stream> {
         self.admin.iter().map(|(stream, _)| stream).chain(self.io.iter().map(|(stream, _)| stream))
     }
@@ -217,10 +228,13 @@ impl Hosts {
     /// The hosts of a plan, about to connect.
     pub fn new(plan: &Plan) -> Hosts {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x7463_7020);
-        let hosts = plan
-            .tenants
-            .iter()
-            .map(|tenant| Host {
+        let first = (0..plan.tenants.len()).map(|lane| lane as u8);
+        let second = first.clone().filter(|lane| plan.tenants[usize::from(*lane)].paths > 1);
+        let paths = first
+            .chain(second)
+            .map(|lane| (lane, &plan.tenants[usize::from(lane)]))
+            .map(|(lane, tenant)| Path {
+                lane: Lane(lane),
                 stage: Stage::Down(Time::ZERO),
                 admin: None,
                 io: Vec::new(),
@@ -247,8 +261,9 @@ impl Hosts {
         Hosts {
             smooth: plan.system.smooth_network,
             random,
-            hosts,
+            paths,
             orphans: Vec::new(),
+            goes_on_at: vec![Time::ZERO; plan.tenants.len()],
             answers: Vec::new(),
             next_connection: 1,
             is_down: false,
@@ -256,8 +271,25 @@ impl Hosts {
     }
 
     fn find(&mut self, id: ConnectionId) -> Option<&mut Stream> {
-        let of_hosts = self.hosts.iter_mut().flat_map(Host::streams_mut);
+        let of_hosts = self.paths.iter_mut().flat_map(Path::streams_mut);
         of_hosts.chain(self.orphans.iter_mut()).find(|stream| stream.id == id)
+    }
+
+    /// Paths of a lane's host.
+    fn paths_of(&self, lane: Lane) -> impl Iterator<Item = usize> + use<'_> {
+        (0..self.paths.len()).filter(move |path| self.paths[*path].lane == lane)
+    }
+
+    /// The one path of a host, or either of two.
+    fn any_path(&mut self, lane: Lane) -> usize {
+        let second = self.paths_of(lane).nth(1);
+        second.filter(|_| self.random.random_ratio(1, 2)).unwrap_or(usize::from(lane.0))
+    }
+
+    /// Whether the host may take it that the target knows of the end of all paths that it lost.
+    fn is_sure(&self, lane: Lane) -> bool {
+        let knows = |one: &Stream| one.vanished || self.paths[one.path].lane != lane;
+        self.goes_on_at[usize::from(lane.0)] == Time::ZERO && self.orphans.iter().all(knows)
     }
 
     fn shard_of(&mut self, id: ConnectionId) -> Option<u16> {
@@ -274,8 +306,9 @@ impl Hosts {
 
 impl Entrance for Hosts {
     fn is_connected(&self, lane: Lane) -> bool {
-        let host = &self.hosts[usize::from(lane.0)];
-        !self.is_down && host.stage == Stage::Ready && host.io.iter().any(|(_, queue)| queue.room() > 0)
+        let has_room = |path: &Path| path.io.iter().any(|(_, queue)| queue.room() > 0);
+        let mut ready = self.paths_of(lane).map(|path| &self.paths[path]);
+        !self.is_down && ready.any(|path| path.stage == Stage::Ready && has_room(path)) && self.is_sure(lane)
     }
 
     fn submit(
@@ -303,40 +336,48 @@ impl Entrance for Hosts {
             }
             HostCommand::Verify(range) => Command::Verify { span: span(range) },
         };
-        let host = &mut self.hosts[usize::from(lane.0)];
-        if host.under_way.is_empty() {
-            host.heard_at = now;
-        }
-        host.under_way.insert(Token(token.0), Vec::new());
-        let queues = host.io.len();
-        let choice = (0..queues)
-            .map(|step| (token.0 as usize + step) % queues) // The number of a command chooses its connection.
-            .find(|index| host.io[*index].1.room() > 0)
+        let ready = self.paths_of(lane).filter(|path| self.paths[*path].stage == Stage::Ready);
+        let queues: Vec<(usize, usize)> =
+            ready.flat_map(|path| (0..self.paths[path].io.len()).map(move |queue| (path, queue))).collect();
+        let (path, queue) = (0..queues.len())
+            // The number of a command chooses its connection.
+            .map(|step| queues[(token.0 as usize + step) % queues.len()])
+            .find(|(path, queue)| self.paths[*path].io[*queue].1.room() > 0)
             .expect("the runner asked whether there is room");
-        host.io[choice].1.submit(Token(token.0), command);
+        let path = &mut self.paths[path];
+        if path.under_way.is_empty() {
+            path.heard_at = now;
+        }
+        path.under_way.insert(Token(token.0), Vec::new());
+        path.io[queue].1.submit(Token(token.0), command);
     }
 
     fn exchange(&mut self, shards: &mut Shards, now: Time) -> bool {
         let mut moved = false;
-        for lane in 0..self.hosts.len() {
-            let host = &mut self.hosts[lane];
+        for at in &mut self.goes_on_at {
+            if *at != Time::ZERO && *at <= now {
+                (*at, moved) = (Time::ZERO, true);
+            }
+        }
+        for path in 0..self.paths.len() {
+            let host = &mut self.paths[path];
             let reads = host.stalled_until <= now;
             let gets = host.silent_until <= now;
             if reads {
                 if let Some((_, admin)) = &mut host.admin {
                     admin.tick(now);
                 }
-                self.send_output(lane, now);
+                self.send_output(path, now);
             }
             if gets {
-                moved |= self.carry_to_target(lane, shards, now);
+                moved |= self.carry_to_target(path, shards, now);
             }
             if reads && gets {
-                moved |= self.carry_to_host(lane, shards, now);
+                moved |= self.carry_to_host(path, shards, now);
             }
             if reads {
-                moved |= self.go_on(lane, shards, now);
-                self.send_output(lane, now);
+                moved |= self.go_on(path, shards, now);
+                self.send_output(path, now);
             }
         }
         moved | self.carry_orphans(shards, now)
@@ -404,9 +445,15 @@ impl Entrance for Hosts {
             stream.shard.map_or(Time::NEVER, |shard| shards.core_free_at(shard))
         };
         let mut next = Time::NEVER;
-        for host in &self.hosts {
+        for at in self.goes_on_at.iter().filter(|at| **at != Time::ZERO) {
+            next = next.min(*at);
+        }
+        for host in &self.paths {
             if let Stage::Down(at) = host.stage {
-                next = next.min(at.max(host.stalled_until));
+                // What it waits for otherwise has a time of its own.
+                if self.is_sure(host.lane) {
+                    next = next.min(at.max(host.stalled_until));
+                }
                 continue;
             }
             for stream in host.streams() {
@@ -438,47 +485,53 @@ impl Entrance for Hosts {
 
     fn disconnect(&mut self, lane: Lane, now: Time) {
         let retry_at = now + Span::from_micros(self.random.random_range(1..3000));
+        let path = self.any_path(lane);
         // What the host had handed to its operating system still goes out.
-        self.send_output(usize::from(lane.0), now);
-        self.drop_connection(usize::from(lane.0), retry_at, now);
+        self.send_output(path, now);
+        self.drop_connection(path, retry_at, now);
     }
 
     fn reset(&mut self, lane: Lane) {
         // One at a time: a wish to shut down has somebody who waits for it.
-        self.hosts[usize::from(lane.0)].wish.get_or_insert(Wish::Reset);
+        let path = self.any_path(lane);
+        self.paths[path].wish.get_or_insert(Wish::Reset);
     }
 
     fn shut_down(&mut self, lane: Lane, token: HostToken) {
-        let before = self.hosts[usize::from(lane.0)].wish.replace(Wish::ShutDown(token));
+        let path = self.any_path(lane);
+        let before = self.paths[path].wish.replace(Wish::ShutDown(token));
         if let Some(Wish::ShutDown(token)) = before {
             self.answers.push(HostAnswer { lane, token, result: Err(HostError::ConnectionLost) });
         }
     }
 
     fn abort(&mut self, lane: Lane) {
-        let host = &mut self.hosts[usize::from(lane.0)];
-        let Some((_, admin)) = &mut host.admin else { return };
-        if host.stage != Stage::Ready || !host.watch.is_quiet() || admin.facts().is_none() {
-            return;
-        }
-        for (_, queue) in &host.io {
-            let ids: Vec<u16> = queue.command_ids().take(ABORTS_PER_QUEUE).collect();
-            for id in ids {
-                host.watch.abort(admin, queue.parameters().queue_id, id);
+        for host in self.paths.iter_mut().filter(|path| path.lane == lane) {
+            let Some((_, admin)) = &mut host.admin else { continue };
+            if host.stage != Stage::Ready || !host.watch.is_quiet() || admin.facts().is_none() {
+                continue;
+            }
+            for (_, queue) in &host.io {
+                let ids: Vec<u16> = queue.command_ids().take(ABORTS_PER_QUEUE).collect();
+                for id in ids {
+                    host.watch.abort(admin, queue.parameters().queue_id, id);
+                }
             }
         }
     }
 
-    fn known_namespaces(&self, lane: Lane) -> Option<BTreeSet<u32>> {
-        let host = &self.hosts[usize::from(lane.0)];
-        let there = host.stage == Stage::Ready && !host.streams().any(|stream| stream.vanished);
-        host.watch.known().filter(|_| there).cloned()
+    fn known_namespaces(&self, lane: Lane) -> Vec<BTreeSet<u32>> {
+        let there = self.paths.iter().filter(|path| {
+            path.lane == lane && path.stage == Stage::Ready && !path.streams().any(|stream| stream.vanished)
+        });
+        there.filter_map(|path| path.watch.known().cloned()).collect()
     }
 
     fn vanish(&mut self, lane: Lane, _now: Time) {
         mark!("hosts: connection half open");
         let late = Span::from_millis(self.random.random_range(0..15_000));
-        for stream in self.hosts[usize::from(lane.0)].streams_mut() {
+        let path = self.any_path(lane);
+        for stream in self.paths[path].streams_mut() {
             stream.vanished = true;
             // What was on its way is held up somewhere, long enough for the host to be back before it.
             stream.to_target.delay(late);
@@ -486,18 +539,23 @@ impl Entrance for Hosts {
     }
 
     fn stall(&mut self, lane: Lane, until: Time) {
-        self.hosts[usize::from(lane.0)].stalled_until = until;
+        for path in self.paths.iter_mut().filter(|path| path.lane == lane) {
+            path.stalled_until = until;
+        }
     }
 
     fn silence(&mut self, lane: Lane, until: Time) {
-        self.hosts[usize::from(lane.0)].silent_until = until;
+        for path in self.paths.iter_mut().filter(|path| path.lane == lane) {
+            path.silent_until = until;
+        }
     }
 
     fn crash(&mut self) {
         self.answers.clear();
         self.orphans.clear();
+        self.goes_on_at.fill(Time::ZERO);
         self.is_down = true;
-        for host in &mut self.hosts {
+        for host in &mut self.paths {
             host.admin = None;
             host.io.clear();
             host.under_way.clear();
@@ -509,13 +567,13 @@ impl Entrance for Hosts {
 
     fn restarted(&mut self, now: Time) {
         self.is_down = false;
-        for host in &mut self.hosts {
+        for host in &mut self.paths {
             host.stage = Stage::Down(now + Span::from_millis(1));
         }
     }
 
     fn nudge(&mut self, now: Time) {
-        for host in &mut self.hosts {
+        for host in &mut self.paths {
             if let Stage::Down(at) = &mut host.stage {
                 *at = (*at).min(now + Span::from_micros(100));
                 host.refusals = 0;
@@ -525,11 +583,11 @@ impl Entrance for Hosts {
 
     fn is_at_rest(&self) -> bool {
         self.orphans.iter().all(|orphan| orphan.to_target.is_empty() || orphan.vanished)
-            && self.hosts.iter().all(|host| host.under_way.is_empty() && host.is_told())
+            && self.paths.iter().all(|host| host.under_way.is_empty() && host.is_told())
     }
 
     fn describe(&self) -> String {
-        let hosts = self.hosts.iter().enumerate().map(|(lane, host)| {
+        let hosts = self.paths.iter().map(|host| {
             let streams: Vec<String> = host
                 .streams()
                 .map(|one| {
@@ -545,7 +603,8 @@ impl Entrance for Hosts {
                 })
                 .collect();
             format!(
-                "host {lane}: {:?}, {} under way, {}\n",
+                "host {}: {:?}, {} under way, {}\n",
+                host.lane.0,
                 host.stage,
                 host.under_way.len(),
                 streams.join("; ")

@@ -32,13 +32,10 @@ pub struct Verdict {
 }
 
 /// The planted bugs of the rooms, all of them; a room that plants one adds a line. Those that only a hostile host reaches
-/// (data out of order, digests, resets under load) are caught by the room's own tests.
+/// (data out of order, digests, resets under load) are caught by the room's own tests. So are the two that let commands of a
+/// lost path land late (`crates/target/tests/associations.rs`): here a host goes on when the target must know of the loss, and
+/// what the lost path had in namespaces is done before the next command has come.
 pub const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "target: late write of an old association",
-        system: "stack",
-        story: "a host's new association is accepted while writes of its old one are still under way",
-    },
     Mutant {
         name: "log: cleaner copy with a fresh sequence",
         system: "stack",

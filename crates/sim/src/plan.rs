@@ -184,6 +184,10 @@ pub struct TenantPlan {
     /// I/O queues of its host, each a connection of its own.
     #[serde(default = "one")]
     pub io_queues: u16,
+    /// Controllers that its host has at once, 1 or 2, each with so many I/O queues: it goes on over one when it loses the
+    /// other.
+    #[serde(default = "one")]
+    pub paths: u16,
     /// Whether it does not exist when the run begins: an administrator makes it, with all that it owns.
     #[serde(default)]
     pub guest: bool,
@@ -450,7 +454,7 @@ pub enum FaultKind {
     PowerCut,
     /// The process dies with the medium intact. The system restarts.
     ProcessDeath,
-    /// The lane's connection breaks; its host connects again.
+    /// The lane's connection breaks, on one path if its host has two; its host connects again.
     ConnectionLoss {
         /// Whose.
         lane: Lane,

@@ -243,7 +243,7 @@ impl Scene {
             for at in 0..self.hosts.len() {
                 worked |= self.hosts[at].work(self.now, &mut self.random);
                 while let Some((shard, connection)) = self.hosts[at].newcomer() {
-                    self.tell(shard, Event::Accepted { connection });
+                    self.tell(shard, Event::Accepted { connection, local: None });
                     worked = true;
                 }
                 while let Some((shard, connection, bytes)) = self.hosts[at].arrived(&self.shards, self.now) {

@@ -76,7 +76,7 @@ impl Player {
     fn play(&mut self, entry: Entry) -> Result<(), String> {
         match entry {
             Entry::Time(since_last) => self.now += since_last,
-            Entry::Accepted(connection) => self.handle(Event::Accepted { connection }),
+            Entry::Accepted(connection, local) => self.handle(Event::Accepted { connection, local }),
             Entry::Received(connection, content) => {
                 let mut bytes = self.pool.take(content.len_bytes());
                 content.fill(&mut bytes);

@@ -554,7 +554,7 @@ impl System for Stack {
     fn abort(&mut self, lane: Lane) {
         self.entrance.abort(lane);
     }
-    fn known_namespaces(&self, lane: Lane) -> Option<BTreeSet<u32>> {
+    fn known_namespaces(&self, lane: Lane) -> Vec<BTreeSet<u32>> {
         self.entrance.known_namespaces(lane)
     }
     fn vanish(&mut self, lane: Lane, now: Time) {

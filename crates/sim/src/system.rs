@@ -133,9 +133,10 @@ pub trait System {
     }
     /// The lane's host asks for some of its commands to be aborted.
     fn abort(&mut self, _lane: Lane) {}
-    /// Namespaces that the lane's host knows of because it follows events; nothing while it is looking, or not connected.
-    fn known_namespaces(&self, _lane: Lane) -> Option<BTreeSet<u32>> {
-        None
+    /// Namespaces that the lane's host knows of because it follows events, of each of its controllers; of none that it is looking
+    /// at, or that is not connected.
+    fn known_namespaces(&self, _lane: Lane) -> Vec<BTreeSet<u32>> {
+        Vec::new()
     }
     /// From now on nothing gets through on the lane's connection, and nobody is told; its host gives it up in time and
     /// connects again.

@@ -171,7 +171,7 @@ fn main() {
             stream.set_nodelay(true).expect("a socket");
             next_id += 1;
             server.streams.insert(ConnectionId(next_id), stream);
-            server.handle(Event::Accepted(ConnectionId(next_id)), now);
+            server.handle(Event::Accepted(ConnectionId(next_id), None), now);
             idle = false;
         }
         for id in server.streams.keys().copied().collect::<Vec<_>>() {

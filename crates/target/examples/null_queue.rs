@@ -75,7 +75,7 @@ fn run(title: &str, write: bool, digests: Digests, depth: u16) {
     target.set_subsystem(config, now, &mut actions);
     for (id, queue, controller) in [(1, 0, 0xFFFF), (2, 1, 1)] {
         let id = ConnectionId(id);
-        target.handle(Event::Accepted(id), now, &mut actions);
+        target.handle(Event::Accepted(id, None), now, &mut actions);
         let mut connect = ConnectCommand::new(1, queue, depth - 1, 0);
         connect.attributes = 4; // no SQ flow control: reads are answered by C2HData alone
         let data = ConnectData::new([3; 16], controller, &subsystem, &host);

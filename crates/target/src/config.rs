@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 /// Limits and identity of one shard's target.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
-    /// Addresses told by discovery. What a host must dial is the administrator's knowledge (address translation).
+    /// Addresses told by discovery, with every subsystem at each: where the server listens, or what the administrator knows
+    /// that hosts must dial (address translation). One that stands for all addresses of the machine (`0.0.0.0`, `::`), or has
+    /// port 0, is told as the address that the asking host's connection came to.
     pub advertised: Vec<SocketAddr>,
     /// Data in a command capsule of an I/O queue; reported as IOCCSZ. Writes up to this size need no R2T.
     pub in_capsule_bytes: u32,

@@ -1,7 +1,7 @@
 //! Connect: who may have which queue (Base 2.0 section 6.3).
 
 use crate::config::Home;
-use crate::connection::{Arriving, Connection, Phase};
+use crate::connection::{Arriving, Connection, Held, Phase};
 use crate::controller::{Association, Notice};
 use crate::discovery::is_allowed;
 use crate::event::Action;
@@ -29,24 +29,23 @@ fn wrong_data(offset: usize) -> Refusal {
 const CONTROLLER_ID_MAX: u16 = 0xFFEF;
 
 impl Target {
-    /// Associations that must be gone before this host's Connect is answered. Discovery controllers hold no data, and a
-    /// host may have several.
-    pub(crate) fn rivals<'a>(
+    /// Associations of a host that must be quiet before its next Connect is answered: those whose connections are gone and
+    /// those whose keep-alive ran out, as long as namespaces have commands of them. Live ones stay, for a host may have several
+    /// paths to a subsystem. Discovery controllers hold no data.
+    pub(crate) fn gone_associations<'a>(
         &'a self,
         subsystem: Option<u32>,
-        host: &'a QualifiedName,
+        host: Option<&'a QualifiedName>,
         host_id: &'a [u8; 16],
+        now: Time,
     ) -> impl Iterator<Item = u32> + 'a {
         self.associations.iter().filter_map(move |(number, one)| {
-            let rival = subsystem.is_some()
-                && one.subsystem == subsystem
-                && one.host == *host
-                && one.host_id == *host_id;
-            rival.then_some(number)
+            let own = subsystem.is_some() && one.subsystem == subsystem && one.is_of(host, host_id);
+            (own && (one.dying || one.expires() <= now)).then_some(number)
         })
     }
 
-    /// Decides on a Connect: answered, parked until older associations are quiet, or moved to another shard.
+    /// Decides on a Connect: answered, parked until associations that are gone are quiet, or moved to another shard.
     pub(crate) fn connect(
         &mut self,
         connection: &mut Connection,
@@ -69,7 +68,7 @@ impl Target {
             Err(Refusal(status, dword)) => {
                 let refused = HostNotice::Refused {
                     subsystem: data.subsystem().ok(),
-                    host: data.host().ok(),
+                    host: data.host().ok().flatten(),
                     queue_id: command.queue_id.get(),
                     status,
                 };
@@ -114,7 +113,7 @@ impl Target {
         } else {
             let index = *self.by_nqn.get(&nqn).ok_or_else(|| wrong_data(ConnectData::SUBNQN_OFFSET))?;
             let config = &self.subsystem(index).config;
-            if !is_allowed(config, &host) {
+            if !is_allowed(config, host.as_ref()) {
                 let dword = invalid_parameter(ConnectData::HOSTNQN_OFFSET, true);
                 return Err(Refusal(Status::CONNECT_INVALID_HOST.do_not_retry(), dword));
             }
@@ -147,7 +146,7 @@ impl Target {
         if queue_id == 0 {
             self.connect_admin(connection, queue, command, data, host, now)
         } else {
-            self.connect_io(connection, queue, data, &host, now).map(Some)
+            self.connect_io(connection, queue, data, host.as_ref(), now).map(Some)
         }
     }
 
@@ -163,22 +162,23 @@ impl Target {
         queue: Queue,
         command: &ConnectCommand,
         data: &ConnectData,
-        host: QualifiedName,
+        host: Option<QualifiedName>,
         now: Time,
     ) -> Result<Option<u16>, Refusal> {
         if data.controller_id.get() != CNTLID_DYNAMIC {
             return Err(wrong_data(ConnectData::CNTLID_OFFSET));
         }
-        let rivals: Vec<u32> = self.rivals(connection.subsystem, &host, &data.host_id).collect();
-        if !rivals.is_empty() && !mutant!("target: late write of an old association") {
-            mark!("target: connect ended an older association");
-            self.doomed.extend(rivals);
+        let gone: Vec<u32> =
+            self.gone_associations(connection.subsystem, host.as_ref(), &data.host_id, now).collect();
+        if !gone.is_empty() && !mutant!("target: late write of an old association") {
+            mark!("target: connect waits for an association that is gone");
+            self.doomed.extend(gone);
             self.park(connection, command, data);
             return Ok(None);
         }
         let busy = Refusal(Status::CONNECT_CONTROLLER_BUSY, 0);
-        if let Some(full) = self.table_full(connection.subsystem, &host) {
-            self.note_refusal(&host, full);
+        if let Some(full) = self.table_full(connection.subsystem, host.as_ref()) {
+            self.note_refusal(host.as_ref(), full);
             return Err(busy);
         }
         let known = self.associations.iter().find(|(_, one)| {
@@ -193,7 +193,7 @@ impl Target {
         };
         if !self.open_queue(connection, &queue, host_account) {
             self.budget.leave_host(host_account);
-            self.note_refusal(&host, "its subsystem has no memory left for another controller");
+            self.note_refusal(host.as_ref(), "its subsystem has no memory left for another controller");
             return Err(busy);
         }
         let keep_alive_ms = match command.keep_alive_ms.get() {
@@ -205,6 +205,7 @@ impl Target {
             subsystem: connection.subsystem,
             host,
             host_id: data.host_id,
+            local: connection.local,
             controller_id,
             configuration: Configuration::default(),
             host_account,
@@ -234,9 +235,9 @@ impl Target {
 
     /// Why there is no room for another controller, if so. Discovery has a table of its own; in the other each subsystem has a part
     /// that is kept for it.
-    fn table_full(&self, subsystem: Option<u32>, host: &QualifiedName) -> Option<&'static str> {
+    fn table_full(&self, subsystem: Option<u32>, host: Option<&QualifiedName>) -> Option<&'static str> {
         let config = &self.config;
-        let own_host = |one: &Association| one.subsystem == subsystem && one.host == *host;
+        let own_host = |one: &Association| one.subsystem == subsystem && one.host.as_ref() == host;
         let of_host = self.associations.iter().filter(|(_, one)| own_host(one)).count();
         let discoveries = self.associations.iter().filter(|(_, one)| one.is_discovery()).count();
         if subsystem.is_none() {
@@ -267,7 +268,7 @@ impl Target {
     }
 
     /// A refusal that an administrator would ask about.
-    fn note_refusal(&self, _host: &QualifiedName, _why: &str) {
+    fn note_refusal(&self, _host: Option<&QualifiedName>, _why: &str) {
         mark!("target: host told that the controller is busy");
     }
 
@@ -276,7 +277,7 @@ impl Target {
         connection: &mut Connection,
         queue: Queue,
         data: &ConnectData,
-        host: &QualifiedName,
+        host: Option<&QualifiedName>,
         now: Time,
     ) -> Result<u16, Refusal> {
         let controller_id = data.controller_id.get();
@@ -286,7 +287,7 @@ impl Target {
         let Some((number, association)) = found else {
             return Err(wrong_data(ConnectData::CNTLID_OFFSET));
         };
-        if association.host != *host {
+        if association.host.as_ref() != host {
             return Err(wrong_data(ConnectData::HOSTNQN_OFFSET));
         }
         if association.host_id != data.host_id {
@@ -314,6 +315,9 @@ impl Target {
         connection.association = Some(number);
         connection.queue = Some(queue);
         connection.phase = Phase::Live;
+        if self.has_late_queue(number) {
+            connection.held.insert(Held::FENCED);
+        }
         Ok(controller_id)
     }
 

@@ -10,6 +10,7 @@ use diecut_nvme::tcp::{
 use diecut_nvme::{CompletionEntry, Status};
 use diecut_units::{Buffer, Time};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
 /// How far a connection is.
@@ -19,7 +20,7 @@ pub(crate) enum Phase {
     Initialize,
     /// Connect is expected.
     Connect,
-    /// Connect came and waits for older associations of its host to be quiet.
+    /// Connect came and waits for associations of its host that are gone to be quiet.
     Parked,
     /// A queue.
     Live,
@@ -78,6 +79,8 @@ const _: () = {
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) index: u32,
+    /// The address it came to, if that is known.
+    pub(crate) local: Option<SocketAddr>,
     pub(crate) phase: Phase,
     pub(crate) receiver: Receiver,
     pub(crate) current: Current,
@@ -101,8 +104,10 @@ pub(crate) struct Connection {
     pub(crate) ending: bool,
     /// The driver said that the stream is gone.
     pub(crate) stream_gone: bool,
-    /// Its subsystem is about to change its shard: what it sends is kept and not looked at.
-    pub(crate) frozen: bool,
+    /// Why what it sends is kept and not looked at, if it is.
+    pub(crate) held: Held,
+    /// It was closed while namespaces had commands of it, and its host's other queues wait until they are back.
+    pub(crate) is_late: bool,
     pub(crate) account: Account,
     /// What of it is for unsent headers.
     pub(crate) scratch_held: usize,
@@ -115,6 +120,29 @@ pub(crate) struct Connection {
     /// Times it was read, and what it had consumed and been read when it was last looked at for a stall.
     pub(crate) runs: u64,
     pub(crate) seen: (u64, u64),
+}
+
+/// Reasons for not looking at what a connection sends; several may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held(u8);
+
+impl Held {
+    /// Its subsystem is about to change its shard.
+    pub(crate) const FROZEN: Held = Held(1);
+    /// Another queue of its host was closed, and namespaces still have commands of that one.
+    pub(crate) const FENCED: Held = Held(2);
+
+    pub(crate) fn insert(&mut self, reason: Held) {
+        self.0 |= reason.0;
+    }
+    pub(crate) fn remove(&mut self, reason: Held) {
+        self.0 &= !reason.0;
+    }
+    /// Whether there is any reason.
+    #[inline]
+    pub(crate) fn is_any(self) -> bool {
+        self.0 != 0
+    }
 }
 
 fn adjust(budget: &mut Budget, account: &mut Account, held: &mut usize, wanted: usize) {
@@ -130,6 +158,7 @@ impl Connection {
         Connection {
             id,
             index: 0,
+            local: None,
             phase: Phase::Initialize,
             receiver: Receiver::new(),
             current: Current::Nothing,
@@ -148,7 +177,8 @@ impl Connection {
             deadline,
             ending: false,
             stream_gone: false,
-            frozen: false,
+            held: Held::default(),
+            is_late: false,
             account: Account::default(),
             has_unread: false,
             scratch_held: 0,
@@ -175,7 +205,7 @@ impl Connection {
     /// Whether it takes bytes.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        !self.ending && !self.frozen && !matches!(self.phase, Phase::Parked | Phase::Closing)
+        !self.ending && !self.held.is_any() && !matches!(self.phase, Phase::Parked | Phase::Closing)
     }
 
     /// Whether parsing could go on, but for memory.

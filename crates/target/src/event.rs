@@ -2,6 +2,7 @@ use crate::connection::MovedConnection;
 use crate::notice::HostNotice;
 use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion};
 use diecut_units::Buffer;
+use std::net::SocketAddr;
 
 /// A byte stream, numbered by the driver; never used again while the process lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,8 +11,8 @@ pub struct ConnectionId(pub u64);
 /// What the driver tells the target.
 #[derive(Debug)]
 pub enum Event {
-    /// A host opened a connection.
-    Accepted(ConnectionId),
+    /// A host opened a connection, to this address if that is known.
+    Accepted(ConnectionId, Option<SocketAddr>),
     /// A connection that another shard's target handed over.
     Adopted(ConnectionId, Box<MovedConnection>),
     /// The next bytes of a stream. Slices of them are kept as long as commands need them.

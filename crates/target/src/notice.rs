@@ -29,8 +29,8 @@ pub enum HostNotice {
 pub struct HostAt {
     /// The subsystem; `None` for discovery.
     pub subsystem: Option<QualifiedName>,
-    /// The host's name.
-    pub host: QualifiedName,
+    /// The host's name, if it gave one.
+    pub host: Option<QualifiedName>,
     /// The controller's number in its subsystem.
     pub controller_id: u16,
 }

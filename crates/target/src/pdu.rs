@@ -185,6 +185,10 @@ impl Target {
             Err(TakeError::Full) => {
                 return Err(PduError::sequence("SQ overrun by CID", u64::from(command_id)));
             }
+            Err(TakeError::IdTaken) if self.take_over_event_request(connection, command_id) => {
+                let queue = connection.queue.as_mut().expect("still there");
+                queue.take(&entry, now).expect("its id and its slot were just freed")
+            }
             Err(TakeError::IdTaken) => {
                 return refuse(connection, frame, command_id, Status::COMMAND_ID_CONFLICT.do_not_retry());
             }
@@ -247,6 +251,22 @@ impl Target {
         if !connection.backlog.is_empty() && !self.budget.may_go_on(&connection.account) {
             self.wait_for_room(connection);
         }
+    }
+
+    /// Drops an event request that has this command id, without an answer. Hosts take them back in silence and use the id
+    /// again (SPDK does, before it shuts a controller down); whether the namespace has a command of the id is another matter.
+    fn take_over_event_request(&mut self, connection: &mut Connection, command_id: u16) -> bool {
+        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let Some(slot) = queue.find(command_id) else { return false };
+        if queue.slots[usize::from(slot)].state != SlotState::Parked {
+            return false;
+        }
+        let number = connection.association.expect("live connections have an association");
+        let association = self.associations.get_mut(number).expect("connections keep their association");
+        association.parked_events.retain(|&parked| parked != slot);
+        queue.release(slot);
+        mark!("target: event request dropped for its command id");
+        true
     }
 
     /// Checks a command before its data move.

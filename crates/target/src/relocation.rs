@@ -7,14 +7,14 @@
 //! 3. [`Target::release`]: connections go there, each with its queue, its unread bytes and its unsent answers; the
 //!    controller goes with its admin queue, which is the first. Connects that waited follow.
 //! 4. [`Target::arrived`] at the new home, behind them. Until then hosts are not listened to there either. A reset must find
-//!    all queues that it ends, and Connects that come to the new home by themselves must find their controller, or the one
-//!    they take the place of, whose last writes would come after theirs.
+//!    all queues that it ends, and Connects that come to the new home by themselves must find their controller, and the ids
+//!    that are taken.
 //!
 //! A host sees nothing but the delay. A stream that ends on the way ends as it would have at home: without its admin queue
 //! a controller never arrives, and its I/O queues are hung up on.
 
 use crate::config::{Health, Home, SubsystemConfig};
-use crate::connection::{Arriving, Connection, Current, MovedConnection, Phase};
+use crate::connection::{Arriving, Connection, Current, Held, MovedConnection, Phase};
 use crate::controller::{Association, Traffic};
 use crate::discovery::is_allowed;
 use crate::event::Action;
@@ -62,7 +62,7 @@ impl Target {
         self.known(index).passage = Passage::Leaves;
         for (_, association) in self.associations.iter().filter(|(_, one)| one.subsystem == Some(index)) {
             for &number in &association.connections {
-                self.connections.get_mut(number).expect("of an association").frozen = true;
+                self.connections.get_mut(number).expect("of an association").held.insert(Held::FROZEN);
             }
         }
     }
@@ -119,9 +119,6 @@ impl Target {
         self.now = now;
         let index = self.index_of(nqn);
         self.known(index).passage = Passage::None;
-        // First of all: nothing of an association lands after the one that takes its place.
-        self.connect_all_parked(index, now, actions);
-        self.sweep(now, actions);
         let mut connections = Vec::new();
         let mut expires = Time::NEVER;
         for (_, association) in self.associations.iter_mut().filter(|(_, one)| one.subsystem == Some(index)) {
@@ -131,8 +128,13 @@ impl Target {
             connections.extend_from_slice(&association.connections);
         }
         self.tick_by(expires);
+        self.connect_all_parked(index, now, actions);
+        self.sweep(now, actions);
         for &number in &connections {
-            self.connections.get_mut(number).expect("of an association").frozen = false;
+            // Some may have ended with what the Connects that waited found.
+            if let Some(connection) = self.connections.get_mut(number) {
+                connection.held.remove(Held::FROZEN);
+            }
         }
         // What waited for memory there may find some here.
         self.budget.set_gave_back();
@@ -212,7 +214,7 @@ impl Target {
         let number = match (home, association) {
             (None, _) => None,
             (Some(index), Some(association)) => {
-                is_allowed(config(index), &association.host).then(|| {
+                is_allowed(config(index), association.host.as_ref()).then(|| {
                     let host_account = self.budget.add_host();
                     let connections = Vec::new();
                     let association =
@@ -232,7 +234,9 @@ impl Target {
                 .map(|(number, _)| number),
         };
         connection.association = number;
-        connection.frozen = home.is_some();
+        if home.is_some() {
+            connection.held.insert(Held::FROZEN);
+        }
         connection.data_wait = data_wait;
         if let Some(number) = number {
             let host_account = self.associations.get(number).expect("just found").host_account;

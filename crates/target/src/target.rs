@@ -1,6 +1,6 @@
 use crate::budget::{Account, Budget, NEWCOMERS};
 use crate::config::{Health, Home, SubsystemConfig, TargetConfig};
-use crate::connection::{Arriving, Connection, Current, MovedConnection, Phase};
+use crate::connection::{Arriving, Connection, Current, Held, MovedConnection, Phase};
 use crate::controller::{Association, Traffic};
 use crate::event::{Action, ConnectionId, Event};
 use crate::notice::HostNotice;
@@ -13,7 +13,7 @@ use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{QualifiedName, Status};
-use diecut_units::{BufferPool, Time, mark};
+use diecut_units::{BufferPool, Time, mark, mutant};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A subsystem and what is counted for it.
@@ -35,7 +35,7 @@ pub(crate) enum Passage {
     /// It is about to leave: its hosts are not listened to, and Connects wait.
     Leaves,
     /// It lives here, and connections of it may still come. Hosts are listened to when the last one is here: a reset must
-    /// find all queues that it ends, and a Connect its controller, or the one that it takes the place of.
+    /// find all queues that it ends, and a Connect its controller, or the ids that are taken.
     Arrives,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Passage {
 pub struct AssociationStatus {
     /// NQN of the subsystem.
     pub subsystem: String,
-    /// NQN of the host.
+    /// NQN of the host; empty if it gave none.
     pub host: String,
     /// Controller id.
     pub controller_id: u16,
@@ -167,11 +167,11 @@ impl Target {
     pub fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
         self.now = now;
         match event {
-            Event::Accepted(id) => {
+            Event::Accepted(id, local) => {
                 let connection = Connection::new(id, now + self.config.connect_time);
                 match self.budget.open(NEWCOMERS, None, NEWCOMER_BYTES, 0, 0) {
                     Some(account) => {
-                        self.add_connection(Connection { account, ..connection });
+                        self.add_connection(Connection { account, local, ..connection });
                     }
                     None => {
                         mark!("target: no memory for another connection");
@@ -314,7 +314,7 @@ impl Target {
                 continue;
             }
             let mut connection = self.connections.lend(index);
-            if connection.frozen {
+            if connection.held.is_any() {
                 connection.short = true;
                 self.short.push_back(index);
             } else if connection.phase == Phase::Live && connection.is_open() {
@@ -335,7 +335,11 @@ impl Target {
             let deaf = !one.outbox.is_empty() && one.seen.0 == one.outbox.consumed_bytes();
             let mute = (asked || !one.receiver.is_between_pdus()) && one.seen.1 == one.runs && !one.data_wait;
             one.seen = (one.outbox.consumed_bytes(), one.runs);
-            if one.phase == Phase::Live && !one.frozen && !one.account.is_within_reserve() && (deaf || mute) {
+            if one.phase == Phase::Live
+                && !one.held.is_any()
+                && !one.account.is_within_reserve()
+                && (deaf || mute)
+            {
                 stalled.push(index);
             }
         }
@@ -391,7 +395,7 @@ impl Target {
     pub fn receive_window(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
         let index = *self.by_id.get(&id)?;
         let connection = self.connections.get_mut(index)?;
-        if connection.phase != Phase::Live || connection.frozen || !connection.backlog.is_empty() {
+        if connection.phase != Phase::Live || connection.held.is_any() || !connection.backlog.is_empty() {
             return None;
         }
         connection.receiver.window()
@@ -435,7 +439,7 @@ impl Target {
                     Some(index) => self.subsystem(index).config.nqn.to_string(),
                     None => diecut_nvme::DISCOVERY_SUBSYSTEM_NQN.to_owned(),
                 },
-                host: one.host.to_string(),
+                host: one.host.as_ref().map_or_else(String::new, QualifiedName::to_string),
                 controller_id: one.controller_id,
                 io_queues: one.connections.len().saturating_sub(1) as u16,
             })
@@ -494,7 +498,7 @@ impl Target {
         let mut told = Vec::new();
         for (number, association) in self.associations.iter_mut() {
             if association.subsystem == Some(index) {
-                if !crate::discovery::is_allowed(&subsystem.config, &association.host)
+                if !crate::discovery::is_allowed(&subsystem.config, association.host.as_ref())
                     || subsystem.config.home != Home::Here
                 {
                     self.doomed.push(number);
@@ -822,10 +826,62 @@ impl Target {
                 actions.push(Action::Close(connection.id));
             }
         }
+        self.fence(index);
         let connection = self.connections.get_mut(index).expect("known");
         connection.balance(&mut self.budget, &mut self.pins);
         self.quiet_if_done(index);
         self.forget_if_done(index);
+    }
+
+    /// While a closed queue has commands in namespaces, the other queues of its host on that subsystem wait: a host that goes
+    /// on over another path must not be overtaken by what the lost one had begun. Admin queues go on, so that keep-alives
+    /// and resets are answered.
+    fn fence(&mut self, index: u32) {
+        let connection = self.connections.get_mut(index).expect("known");
+        if connection.is_late || connection.submitted() == 0 {
+            return;
+        }
+        let Some(number) = connection.association else { return };
+        connection.is_late = true;
+        if mutant!("target: other paths overtake a lost one") {
+            return;
+        }
+        for other in self.queues_of_host(number) {
+            let other = self.connections.get_mut(other).expect("of an association");
+            if other.phase == Phase::Live && other.queue.as_ref().is_some_and(|queue| queue.id != 0) {
+                mark!("target: other queues wait for those of a lost path");
+                other.held.insert(Held::FENCED);
+            }
+        }
+    }
+
+    /// The commands of a closed queue are back: its host's other queues go on, if it was the last such one. `number` is the
+    /// association it belonged to.
+    fn lift_fence(&mut self, number: u32) {
+        if self.has_late_queue(number) {
+            return;
+        }
+        for other in self.queues_of_host(number) {
+            self.connections.get_mut(other).expect("of an association").held.remove(Held::FENCED);
+            self.make_runnable(other);
+        }
+    }
+
+    /// Whether a closed queue of the association's host still has commands in namespaces of its subsystem.
+    pub(crate) fn has_late_queue(&self, number: u32) -> bool {
+        let is_late = |other: &u32| self.connections.get(*other).is_some_and(|other| other.is_late);
+        self.queues_of_host(number).iter().any(is_late)
+    }
+
+    /// Connections of all associations that the host of one has with its subsystem.
+    fn queues_of_host(&self, number: u32) -> Vec<u32> {
+        let own = self.associations.get(number).expect("known");
+        let same = self.associations.iter().filter(|(_, one)| {
+            one.subsystem == own.subsystem
+                && one.is_of(own.host.as_ref(), &own.host_id)
+                && !own.is_discovery()
+        });
+        same.flat_map(|(_, one)| one.connections.iter().copied()).collect()
     }
 
     /// Takes a closing connection without commands in namespaces from its association; the last one ends that.
@@ -835,8 +891,12 @@ impl Target {
             return;
         }
         let Some(number) = connection.association.take() else { return };
+        let was_late = std::mem::take(&mut connection.is_late);
         let association = self.associations.get_mut(number).expect("connections keep their association");
         association.connections.retain(|&other| other != index);
+        if was_late {
+            self.lift_fence(number);
+        }
         self.end_if_quiet(number);
     }
 
@@ -907,7 +967,9 @@ impl Target {
                     return false;
                 }
                 let Ok(host) = data.host() else { return true };
-                self.rivals(connection.subsystem, &host, &data.host_id).next().is_none()
+                self.gone_associations(connection.subsystem, host.as_ref(), &data.host_id, now)
+                    .next()
+                    .is_none()
             });
             let Some(index) = ready else { return };
             self.connect_parked(index, now, actions);

@@ -1,4 +1,5 @@
-//! The life of associations: who may connect, what ends them, and that nothing of an old one lands behind a new one.
+//! The life of associations: who may connect, what ends them, and that nothing of one that is gone lands behind what its host
+//! sends afterwards.
 
 mod world;
 use diecut_namespace::contract::{NamespaceCompletion, NamespaceError};
@@ -56,7 +57,7 @@ fn connect_is_refused_with_the_offset_of_what_is_wrong() {
     let reply = world.command(id, world.rw(2, 0, 1, SglDescriptor::transport(4096)), &[]);
     assert!(reply.status.same_code(Status::COMMAND_SEQUENCE_ERROR));
     // All of it was said.
-    let at = HostAt { subsystem: Some(name(SUBSYSTEM)), host: name(HOST), controller_id: controller };
+    let at = HostAt { subsystem: Some(name(SUBSYSTEM)), host: Some(name(HOST)), controller_id: controller };
     assert_eq!(world.notices.first(), Some(&HostNotice::Came(at.clone())));
     assert!(world.notices.contains(&HostNotice::Went(at)));
     let is_refusal = |notice: &&HostNotice| {
@@ -66,62 +67,137 @@ fn connect_is_refused_with_the_offset_of_what_is_wrong() {
     assert_eq!(world.notices.iter().filter(is_refusal).count(), 1);
 }
 
-/// Goal: no write of an old association lands after a new one's Connect was answered.
-/// Method: the old connection's write sits in the namespace (and another one's bytes are still on their way); the host
-/// connects again. The answer must wait for the first and the second must never be submitted.
+/// Goal: no write of an association that is gone lands after the same host's next Connect was answered.
+/// Method: the old connection's write sits in the namespace (and another one's bytes are still on their way) when the streams
+/// end; the host connects again. The answer must wait for the first, and the second must never be submitted.
 #[test]
-fn a_new_association_waits_until_the_old_one_is_quiet() {
+fn a_connect_waits_until_what_is_gone_is_quiet() {
     late_write(false);
     late_write(true);
 }
 
-fn late_write(stream_gone: bool) {
-    {
-        let mut world = World::new(5);
-        let (admin, controller) = world.admin(SUBSYSTEM, NONE);
-        let io = world.io(controller, 1, NONE);
-        world.hold = true;
-        let mut write = world.rw(opcode::io::WRITE, 4, 1, SglDescriptor::in_capsule(LBA as u32));
-        write.flags = 0x40;
-        write.command_id = 50.into();
-        let bytes = world.capsule(io, write, &vec![0xAA; LBA]);
-        world.send(io, &bytes);
-        assert_eq!(world.held.len(), 1);
-        write.command_id = 51.into();
-        let late = world.capsule(io, write, &vec![0xBB; LBA]);
-        world.send(io, &late[..1000]);
-        if stream_gone {
-            world.handle(Event::Closed(io));
-            world.handle(Event::Closed(admin));
-        }
-        let again = world.open();
-        world.initialize(again, NONE);
-        let (cid, bytes) = world.connect_bytes(again, SUBSYSTEM, 0, 0xFFFF);
-        world.send(again, &bytes);
-        assert!(world.reply(again, cid).is_none(), "the old write is still in the namespace");
-        assert_eq!(world.links[&admin].closed, !stream_gone, "the old association was ended");
-        // The rest of the late write comes now: it must not be taken.
-        world.handle(Event::Received(io, diecut_units::Buffer::copy_from(&late[1000..])));
-        assert_eq!(world.held.len(), 1, "nothing new of the old association");
-        world.release_held();
-        let reply = world.reply(again, cid).expect("quiet now");
-        assert_eq!(reply.status, Status::SUCCESS);
-        assert_ne!(reply.result, u64::from(controller), "controller ids go round");
-        assert_eq!(world.memory[4 * LBA], 0xAA);
-        world.enable(again);
-        let io = world.io(reply.result as u16, 1, NONE);
-        assert_eq!(world.write(io, 4, &vec![0xCC; LBA], true).status, Status::SUCCESS);
-        assert_eq!(world.read(io, 4, 1).data, vec![0xCC; LBA]);
-        assert_eq!(world.target.associations().len(), 1);
+/// `expired`: its host is silent for longer than it promised. Otherwise its streams end.
+fn late_write(expired: bool) {
+    let mut world = World::new(5);
+    world.keep_alive_ms = if expired { 1000 } else { 0 };
+    let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+    let io = world.io(controller, 1, NONE);
+    world.hold = true;
+    let first = write_of(&mut world, io, 50, 4, 0xAA);
+    world.send(io, &first);
+    assert_eq!(world.held.len(), 1);
+    let late = write_of(&mut world, io, 51, 4, 0xBB);
+    world.send(io, &late[..1000]);
+    if expired {
+        // The tick may come later than the Connect.
+        world.now += Span::from_millis(1000);
+    } else {
+        world.handle(Event::Closed(io));
+        world.handle(Event::Closed(admin));
     }
+    let again = world.open();
+    world.initialize(again, NONE);
+    let (cid, bytes) = world.connect_bytes(again, SUBSYSTEM, 0, 0xFFFF);
+    world.send(again, &bytes);
+    assert!(world.reply(again, cid).is_none(), "the old write is still in the namespace");
+    assert_eq!(world.links[&admin].closed, expired, "what expired is ended");
+    // The rest of the late write comes now: it must not be taken.
+    world.handle(Event::Received(io, diecut_units::Buffer::copy_from(&late[1000..])));
+    assert_eq!(world.held.len(), 1, "nothing new of the old association");
+    world.release_held();
+    let reply = world.reply(again, cid).expect("quiet now");
+    assert_eq!(reply.status, Status::SUCCESS);
+    assert_ne!(reply.result, u64::from(controller), "controller ids go round");
+    assert_eq!(world.memory[4 * LBA], 0xAA);
+    world.enable(again);
+    let io = world.io(reply.result as u16, 1, NONE);
+    assert_eq!(world.write(io, 4, &vec![0xCC; LBA], true).status, Status::SUCCESS);
+    assert_eq!(world.read(io, 4, 1).data, vec![0xCC; LBA]);
+    assert_eq!(world.target.associations().len(), 1);
 }
 
-/// The canary of the test above and of two others: planted bugs must be noticed.
+/// A write of one block in its capsule, as bytes.
+fn write_of(world: &mut World, io: ConnectionId, command_id: u16, lba: u64, byte: u8) -> Vec<u8> {
+    let mut write = world.rw(opcode::io::WRITE, lba, 1, SglDescriptor::in_capsule(LBA as u32));
+    (write.flags, write.command_id) = (0x40, command_id.into());
+    world.capsule(io, write, &vec![byte; LBA])
+}
+
+/// Goal: a host may have several live associations with a subsystem, as native multipath and `nvme connect -D` have.
+/// Method: one host connects three times, with commands under way on the first. Each gets a controller of its own, and all
+/// of them go on; the end of one does not end another.
+#[test]
+fn live_associations_of_one_host_stay() {
+    let mut world = World::new(17);
+    let (first, one) = world.admin(SUBSYSTEM, NONE);
+    let first_io = world.io(one, 1, NONE);
+    world.hold = true;
+    let bytes = write_of(&mut world, first_io, 50, 4, 0xAA);
+    world.send(first_io, &bytes);
+    let (second, two) = world.admin(SUBSYSTEM, NONE);
+    let (_, three) = world.admin(SUBSYSTEM, NONE);
+    assert!(one != two && two != three && one != three, "ids {one}, {two}, {three}");
+    assert_eq!(world.target.associations().len(), 3);
+    assert!(!world.links[&first].closed && !world.links[&first_io].closed);
+    let second_io = world.io(two, 1, NONE);
+    assert!(world.reply(first_io, 50).is_none());
+    world.release_held();
+    assert_eq!(world.reply(first_io, 50).expect("a live association is answered").status, Status::SUCCESS);
+    assert_eq!(world.read(second_io, 4, 1).data, vec![0xAA; LBA], "one path sees what another wrote");
+    let list = admin_command(&mut world, second, 0x06, 0x13, 0, 4096).data;
+    assert_eq!(u16::from_le_bytes([list[0], list[1]]), 3, "Identify CNS 13h names all controllers");
+    world.handle(Event::Closed(second_io));
+    world.handle(Event::Closed(second));
+    assert_eq!(world.target.associations().len(), 2);
+    assert_eq!(world.read(first_io, 4, 1).status, Status::SUCCESS);
+}
+
+/// Goal: what a lost path had begun does not land behind what its host sends over another one.
+/// Method: a write over the first path sits in the namespace when that path ends. Meanwhile the host's other path takes nothing
+/// for the namespace, neither on an old queue nor on a new one, and none into a window; its admin queue answers. Another host is
+/// not concerned.
+#[test]
+fn other_paths_wait_for_a_lost_one() {
+    let mut world = World::new(18);
+    let (_, two) = world.admin(SUBSYSTEM, NONE);
+    let other_path = world.io(two, 1, NONE);
+    let host = std::mem::replace(&mut world.host_id, [8; 16]);
+    let (_, stranger) = world.admin(SUBSYSTEM, NONE);
+    let stranger = world.io(stranger, 1, NONE);
+    world.host_id = host;
+    let (admin, one) = world.admin(SUBSYSTEM, NONE);
+    let lost = world.io(one, 1, NONE);
+    world.hold = true;
+    let bytes = write_of(&mut world, lost, 50, 4, 0xAA);
+    world.send(lost, &bytes);
+    world.handle(Event::Closed(lost));
+    world.handle(Event::Closed(admin));
+    assert_eq!(world.held.len(), 1);
+    let again = write_of(&mut world, other_path, 60, 4, 0xBB);
+    world.send(other_path, &again);
+    let new_queue = world.io(two, 2, NONE);
+    let further = write_of(&mut world, new_queue, 61, 4, 0xCC);
+    world.send(new_queue, &further);
+    assert_eq!(world.held.len(), 1, "the other path overtakes what the lost one had begun");
+    assert!(world.target.receive_window(other_path).is_none());
+    let of_stranger = write_of(&mut world, stranger, 62, 9, 0xDD);
+    world.send(stranger, &of_stranger);
+    assert_eq!(world.held.len(), 2, "another host does not wait");
+    world.release_held();
+    for (io, cid) in [(other_path, 60), (new_queue, 61), (stranger, 62)] {
+        assert_eq!(world.reply(io, cid).expect("all go on").status, Status::SUCCESS);
+    }
+    assert_ne!(world.memory[4 * LBA], 0xAA, "what the lost path had begun landed last");
+    assert_eq!(world.target.associations().len(), 2);
+}
+
+/// The canary of tests above and below: planted bugs must be noticed.
 #[test]
 fn planted_bugs_are_noticed() {
-    let scenarios: [(&str, fn()); 3] = [
+    let scenarios: [(&str, fn()); 4] = [
         ("target: shutdown flushes no cache", a_shutdown_makes_caches_durable),
         ("target: late write of an old association", || late_write(false)),
+        ("target: other paths overtake a lost one", other_paths_wait_for_a_lost_one),
         ("target: ready falls too early", a_reset_waits_for_commands_in_namespaces),
     ];
     for (name, scenario) in scenarios {
@@ -329,6 +405,106 @@ fn changed_namespaces_are_told() {
     let fifth = event_request(&mut world, admin);
     let reply = world.reply(admin, fifth).unwrap();
     assert!(reply.status.same_code(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED));
+}
+
+/// Goal: a host may use the command id of an event request that it took back in silence, as SPDK's hosts do before they shut a
+/// controller down.
+/// Method: with two requests parked, Property Get and the shutdown come with the id of the first. Both are served, the first is
+/// never answered, the second one gets the next event; the id of a command that a namespace has stays refused.
+#[test]
+fn a_command_takes_over_the_id_of_an_event_request() {
+    let mut world = World::new(19);
+    let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+    assert_eq!(admin_command(&mut world, admin, 0x09, 0x0B, 1 << 8, 0).status, Status::SUCCESS);
+    let dropped = event_request(&mut world, admin);
+    let kept = event_request(&mut world, admin);
+    let with_id = |world: &mut World, entry: SubmissionEntry| {
+        let mut entry = entry;
+        entry.command_id = dropped.into();
+        let bytes = world.capsule(admin, entry, &[]);
+        world.send(admin, &bytes);
+        world.reply(admin, dropped).expect("answered")
+    };
+    let status = with_id(&mut world, fabrics::PropertyCommand::get(0, offset::CSTS, false).entry());
+    assert_eq!((status.status, status.result & 1), (Status::SUCCESS, 1));
+    let mut config = subsystem();
+    config.namespaces.get_mut(&1).unwrap().properties.size_lbas = 100;
+    let mut actions = Vec::new();
+    world.target.set_subsystem(config, world.now, &mut actions);
+    world.act(actions);
+    assert_eq!(world.reply(admin, kept).expect("the other request is told").status, Status::SUCCESS);
+    assert!(world.reply(admin, dropped).is_none());
+    // Four can wait again.
+    let parked: Vec<u16> = (0..4).map(|_| event_request(&mut world, admin)).collect();
+    assert!(parked.iter().all(|&cid| world.reply(admin, cid).is_none()));
+    let io = world.io(controller, 1, NONE);
+    world.hold = true;
+    let write = write_of(&mut world, io, 50, 4, 0xAA);
+    world.send(io, &write);
+    let again = write_of(&mut world, io, 50, 5, 0xBB);
+    world.send(io, &again);
+    assert!(world.reply(io, 50).expect("refused").status.same_code(Status::COMMAND_ID_CONFLICT));
+    world.release_held();
+    let shut_down = fabrics::PropertyCommand::set(0, offset::CC, 0x0046_4061).entry();
+    assert_eq!(with_id(&mut world, shut_down).status, Status::SUCCESS);
+    assert_eq!(world.get_property(admin, offset::CSTS) >> 2 & 3, 2, "shutdown complete");
+}
+
+/// Goal: a host without a name reaches what every host may use, and nothing else.
+/// Method: Connects with an empty HOSTNQN to discovery, to a subsystem that allows any host, and to one that does not; the last
+/// is refused by the name of the field.
+#[test]
+fn a_host_without_a_name_is_any_host() {
+    let mut world = World::new(20);
+    world.nameless = true;
+    let id = world.open();
+    world.initialize(id, NONE);
+    let reply = world.connect(id, SUBSYSTEM, 0, 0xFFFF).expect("answered");
+    assert!(reply.status.same_code(Status::CONNECT_INVALID_HOST), "{}", reply.status);
+    assert_eq!(reply.result, 1 << 16 | 512, "HOSTNQN");
+    let open = SubsystemConfig { allow_any_host: true, allowed_hosts: Default::default(), ..subsystem() };
+    let mut actions = Vec::new();
+    world.target.set_subsystem(open, world.now, &mut actions);
+    world.act(actions);
+    let (_, controller) = world.admin(SUBSYSTEM, NONE);
+    let io = world.io(controller, 1, NONE);
+    assert_eq!(world.write(io, 4, &vec![0xCC; LBA], true).status, Status::SUCCESS);
+    assert_eq!(world.target.associations()[0].host, "");
+    let (discovery, _) = world.admin(DISCOVERY_SUBSYSTEM_NQN, NONE);
+    let page = admin_command(&mut world, discovery, 0x02, (1024 / 4 - 1) << 16 | 0x70, 0, 1024).data;
+    let (header, _) = DiscoveryHeader::read_from_prefix(&page).unwrap();
+    assert_eq!(header.record_count.get(), 2, "discovery itself, and what any host may use");
+    // A queue of another name is not this host's.
+    world.nameless = false;
+    let id = world.open();
+    world.initialize(id, NONE);
+    let reply = world.connect(id, SUBSYSTEM, 2, controller).expect("answered");
+    assert!(reply.status.same_code(Status::CONNECT_INVALID_PARAMETERS));
+}
+
+/// Goal: a host can dial what discovery tells. Method: a target on all addresses of the machine is asked over a connection that
+/// came to one of them; every entry names that one, with a port of its own for each address that is listened on.
+#[test]
+fn discovery_tells_the_address_that_the_connection_came_to() {
+    let advertised = vec!["0.0.0.0:4420".parse().unwrap(), "[::]:4421".parse().unwrap()];
+    let mut world = World::with(21, TargetConfig { advertised, ..TargetConfig::default() });
+    world.local = Some("198.51.100.7:4421".parse().unwrap());
+    let (admin, _) = world.admin(DISCOVERY_SUBSYSTEM_NQN, NONE);
+    let page = admin_command(&mut world, admin, 0x02, (5120 / 4 - 1) << 16 | 0x70, 0, 5120).data;
+    let (header, rest) = DiscoveryHeader::read_from_prefix(&page).unwrap();
+    let text =
+        |field: &[u8]| String::from_utf8(field.to_vec()).unwrap().trim_end_matches([' ', '\0']).to_owned();
+    let entries = rest.chunks_exact(DISCOVERY_ENTRY_SIZE_BYTES).take(header.record_count.get() as usize);
+    let told: Vec<String> = entries
+        .map(|bytes| {
+            let entry = DiscoveryEntry::read_from_bytes(bytes).unwrap();
+            let name = QualifiedName::decode(&entry.subnqn).unwrap();
+            format!("{name} {} {}", text(&entry.transport_address), text(&entry.transport_service))
+        })
+        .collect();
+    let expected = [4420, 4421]
+        .map(|port| [DISCOVERY_SUBSYSTEM_NQN, SUBSYSTEM].map(|name| format!("{name} 198.51.100.7 {port}")));
+    assert_eq!(told, expected.concat());
 }
 
 /// Discovery shows each host what it may use, and tells persistent controllers of changes.

@@ -206,52 +206,104 @@ fn a_connect_does_not_overtake_its_controller() {
     assert_eq!(there.read(late, 0, 1).status, Status::SUCCESS);
 }
 
-/// What ends the queues of a controller finds all of them, whichever came first: a reset that was not read yet, and a new
-/// association of the same host. What they still had to say is not done after it.
+/// A reset that was not read yet finds all queues that it ends, whichever came first. What they still had to say is not done
+/// after it.
 #[test]
-fn what_ends_queues_finds_those_that_come_later() {
-    for by_reset in [true, false] {
-        let (mut here, mut there) = worlds(33, 0);
-        let (admin, controller) = here.admin(SUBSYSTEM, Digests::NONE);
-        let io = here.io(controller, 1, Digests::NONE);
-        here.target.freeze(&name(SUBSYSTEM));
-        let cid = here.next_id(admin);
-        if by_reset {
-            let mut entry = fabrics::PropertyCommand::set(0, offset::CC, 0).entry();
-            entry.command_id = cid.into();
-            let bytes = here.capsule(admin, entry, &[]);
-            here.send(admin, &bytes);
-        }
-        let mut write = here.rw(opcode::io::WRITE, 4, 1, SglDescriptor::in_capsule(LBA as u32));
-        (write.flags, write.command_id) = (0x40, 700.into());
-        let bytes = here.capsule(io, write, &vec![0x44; LBA]);
-        here.send(io, &bytes);
+fn a_reset_finds_queues_that_come_later() {
+    let (mut here, mut there) = worlds(33, 0);
+    let (admin, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+    let io = here.io(controller, 1, Digests::NONE);
+    here.target.freeze(&name(SUBSYSTEM));
+    let cid = here.next_id(admin);
+    let mut entry = fabrics::PropertyCommand::set(0, offset::CC, 0).entry();
+    entry.command_id = cid.into();
+    let bytes = here.capsule(admin, entry, &[]);
+    here.send(admin, &bytes);
+    write_later(&mut here, io, 700, 0x44);
+    for (id, state) in leave(&mut here, &mut there) {
+        there.handle(Event::Adopted(id, state));
+        there.handle(Event::Round);
+    }
+    arrived(&mut there);
+    there.handle(Event::Round);
+    assert_eq!(there.reply(admin, cid).expect("reset").status, Status::SUCCESS);
+    assert_eq!(there.get_property(admin, offset::CSTS) & 1, 0);
+    assert!(!there.links[&admin].closed);
+    assert!(there.links[&io].closed && there.reply(io, 700).is_none());
+    assert!(there.memory[4 * LBA..5 * LBA].iter().all(|byte| *byte != 0x44), "nothing lands after it");
+}
 
+/// Sends a write of one block at LBA 4.
+fn write_later(world: &mut World, io: ConnectionId, command_id: u16, byte: u8) {
+    let mut write = world.rw(opcode::io::WRITE, 4, 1, SglDescriptor::in_capsule(LBA as u32));
+    (write.flags, write.command_id) = (0x40, command_id.into());
+    let bytes = world.capsule(io, write, &vec![byte; LBA]);
+    world.send(io, &bytes);
+}
+
+/// Goal: all associations of a host with a subsystem go with it to another shard, and stay apart there.
+/// Method: a host has two, each with a write that is not read yet, and a third Connect comes to the new home by itself, before
+/// or after them. All are served there; the third gets an id of its own. Then one path is lost on the way, and the other stays.
+#[test]
+fn several_associations_of_a_host_go_together() {
+    for early in [true, false] {
+        let (mut here, mut there) = worlds(35, 1000);
+        let (_, one) = here.admin(SUBSYSTEM, Digests::NONE);
+        let first = here.io(one, 1, Digests::NONE);
+        let (lost, two) = here.admin(SUBSYSTEM, Digests::NONE);
+        let second = here.io(two, 1, Digests::NONE);
+        here.target.freeze(&name(SUBSYSTEM));
+        write_later(&mut here, first, 700, 0x44);
+        write_later(&mut here, second, 701, 0x55);
+        // Longer than the keep-alive: who is not listened to is not gone.
+        there.now += Span::from_secs(5);
         let on_the_way = leave(&mut here, &mut there);
-        let other = there.open();
-        there.initialize(other, Digests::NONE);
-        let connect = (!by_reset).then(|| {
-            let (cid, bytes) = there.connect_bytes(other, SUBSYSTEM, 0, 0xFFFF);
-            there.send(other, &bytes);
-            assert!(there.reply(other, cid).is_none(), "an older association may be on the way");
-            cid
-        });
-        for (id, state) in on_the_way {
-            there.handle(Event::Adopted(id, state));
-            there.handle(Event::Round);
-        }
+        let connect = |there: &mut World| {
+            let third = there.open();
+            there.initialize(third, Digests::NONE);
+            let (cid, bytes) = there.connect_bytes(third, SUBSYSTEM, 0, 0xFFFF);
+            there.send(third, &bytes);
+            assert!(there.reply(third, cid).is_none(), "ids that are taken may be on the way");
+            (third, cid)
+        };
+        let waits = early.then(|| connect(&mut there));
+        on_the_way.into_iter().for_each(|(id, state)| there.handle(Event::Adopted(id, state)));
+        let (third, cid) = waits.unwrap_or_else(|| connect(&mut there));
         arrived(&mut there);
         there.handle(Event::Round);
-        if by_reset {
-            assert_eq!(there.reply(admin, cid).expect("reset").status, Status::SUCCESS);
-            assert_eq!(there.get_property(admin, offset::CSTS) & 1, 0);
-            assert!(!there.links[&admin].closed);
+        for (io, cid) in [(first, 700), (second, 701)] {
+            assert_eq!(there.reply(io, cid).expect("done at the new home").status, Status::SUCCESS);
         }
-        if let Some(cid) = connect {
-            assert_eq!(there.reply(other, cid).expect("the only one now").status, Status::SUCCESS);
-            assert!(there.links[&admin].closed);
+        let three = there.reply(third, cid).expect("answered").result as u16;
+        assert!(three != one && three != two, "ids {one}, {two}, {three}");
+        assert_eq!(there.target.associations().len(), 3);
+        let fourth = there.io(two, 2, Digests::NONE);
+        assert_eq!(there.read(fourth, 4, 1).status, Status::SUCCESS, "queues find their controllers");
+
+        // And back, without the admin queue of one.
+        here.next_link = 2000;
+        let mut actions = Vec::new();
+        there.target.freeze(&name(SUBSYSTEM));
+        let nqn = name(SUBSYSTEM);
+        here.target.place(subsystem(), Some(there.target.figures(&nqn)), here.now, &mut actions);
+        there.target.release(
+            SubsystemConfig { home: Home::Elsewhere(0), ..elsewhere() },
+            0,
+            there.now,
+            &mut actions,
+        );
+        there.act(actions);
+        for (id, _, state) in std::mem::take(&mut there.moved) {
+            let link = there.links.remove(&id).expect("it was there");
+            if id != lost {
+                here.links.insert(id, link);
+                here.handle(Event::Adopted(id, state));
+            }
         }
-        assert!(there.links[&io].closed && there.reply(io, 700).is_none());
-        assert!(there.memory[4 * LBA..5 * LBA].iter().all(|byte| *byte != 0x44), "nothing lands after it");
+        arrived(&mut here);
+        here.handle(Event::Round);
+        assert!(here.links[&second].closed && here.links[&fourth].closed, "gone with their controller");
+        assert_eq!(here.target.associations().len(), 2);
+        assert_eq!(here.read(first, 4, 1).status, Status::SUCCESS);
     }
 }

@@ -17,7 +17,7 @@ fn seeds() -> Vec<Vec<u8>> {
 fn check(bytes: &[u8]) {
     let field: [u8; NQN_FIELD_SIZE_BYTES] = Input::new(bytes).array();
     if let Ok(name) = bounded(1024, || QualifiedName::decode(&field)) {
-        assert!((5..=NQN_LENGTH_MAX).contains(&name.as_str().len()));
+        assert!((1..=NQN_LENGTH_MAX).contains(&name.as_str().len()));
         assert!(name.as_str().bytes().all(|byte| byte.is_ascii_graphic()));
         assert_eq!(QualifiedName::decode(&name.encode()), Ok(name.clone()));
         assert_eq!(name.to_string().parse(), Ok(name));

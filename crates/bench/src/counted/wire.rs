@@ -117,7 +117,7 @@ impl<D: Drive> Wire<D> {
     fn accept(&mut self) -> ConnectionId {
         self.connections += 1;
         let id = ConnectionId(self.connections);
-        self.handle(Event::Accepted { connection: id });
+        self.handle(Event::Accepted { connection: id, local: None });
         id
     }
 

@@ -113,7 +113,7 @@ fn ask(client: &Client) -> Result<Status, String> {
 
 /// Where this machine reaches a server; an address of all interfaces is reached over loopback.
 fn listening(status: &Status) -> impl Iterator<Item = SocketAddr> {
-    status.listen.parse::<SocketAddr>().ok().into_iter().map(|mut address| {
+    status.listen.split(", ").filter_map(|address| address.parse::<SocketAddr>().ok()).map(|mut address| {
         if address.ip().is_unspecified() {
             address.set_ip(match address {
                 SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
@@ -211,7 +211,7 @@ impl Bench {
 
     fn endpoint(&self, server: &Result<Status, String>) -> Result<Endpoint, String> {
         let name = |what: &str, text: &str| {
-            QualifiedName::new(text).map_err(|error| format!("{what} `{text}` is no NQN: {error}"))
+            QualifiedName::new(text).map_err(|error| format!("{what} `{text}` cannot be used: {error}"))
         };
         // Of this process alone: two loads beside each other are two hosts.
         let mut host_id = *b"diecut bench\0\0\0\0";

@@ -4,7 +4,6 @@ use diecut_api::size::Size;
 use diecut_daemon::log::{self, LogConfig, LogFormat};
 use diecut_daemon::serve::{Recording, ServeOptions};
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,9 +16,12 @@ pub struct Serve {
     /// Create what the set-up declares and the device lacks, also on a device that is there already.
     #[arg(long, requires = "setup")]
     apply: bool,
-    /// Address to listen on, instead of the set-up's.
-    #[arg(long)]
-    listen: Option<SocketAddr>,
+    /// Address or name to listen on, instead of the set-up's; may be repeated. 0.0.0.0 stands for all addresses of the machine.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<String>,
+    /// What discovery tells hosts to dial, instead of the set-up's; may be repeated. For servers behind address translation.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "null")]
+    advertise: Vec<String>,
     /// Folder of the device image and the control socket, instead of the set-up's.
     #[arg(long)]
     data: Option<PathBuf>,
@@ -76,9 +78,9 @@ impl Serve {
             let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
         };
         if !self.null.is_empty() {
-            let listen = self.listen.unwrap_or_else(|| Setup::default().server.listen);
+            let listen = if self.listen.is_empty() { Setup::default().server.listen } else { self.listen };
             return report(diecut_daemon::null::serve_null(
-                listen,
+                &listen,
                 &self.null,
                 self.shards.unwrap_or(1),
                 announce,
@@ -91,8 +93,11 @@ impl Serve {
                 return ExitCode::FAILURE;
             }
         };
-        if let Some(listen) = self.listen {
-            setup.server.listen = listen;
+        if !self.listen.is_empty() {
+            setup.server.listen = self.listen;
+        }
+        if !self.advertise.is_empty() {
+            setup.server.advertise = self.advertise;
         }
         if let Some(data) = self.data {
             setup.server.data = data;

@@ -158,10 +158,8 @@ pub(super) fn row(status: &SubsystemStatus) -> Vec<String> {
         .controllers
         .iter()
         .map(|controller| {
-            format!(
-                "{} (controller {}, {} queues)",
-                controller.host_nqn, controller.controller_id, controller.io_queues
-            )
+            let host = if controller.host_nqn.is_empty() { "no name" } else { &controller.host_nqn };
+            format!("{host} (controller {}, {} queues)", controller.controller_id, controller.io_queues)
         })
         .collect();
     vec![

@@ -85,7 +85,7 @@ fn server_to_be_killed() {
     let text = std::fs::read_to_string(folder.join("setup.toml")).unwrap();
     let mut setup = Setup::from_toml(&text).unwrap();
     setup.device.profile = folder.join("small.toml").display().to_string();
-    setup.server.listen = "127.0.0.1:0".parse().unwrap();
+    setup.server.listen = vec!["127.0.0.1:0".to_owned()];
     setup.server.data = folder;
     setup.server.shards = std::env::var("DIECUT_TEST_SHARDS").unwrap().parse().unwrap();
     let options = diecut_daemon::serve::ServeOptions::default();

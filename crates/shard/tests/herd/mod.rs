@@ -289,7 +289,7 @@ impl Herd {
             gone: false,
         };
         self.streams.insert(id, stream);
-        self.tell(at, Event::Accepted { connection: ConnectionId(id) });
+        self.tell(at, Event::Accepted { connection: ConnectionId(id), local: None });
         id
     }
 

@@ -169,6 +169,7 @@ impl Changes<'_> {
             volumes: Vec::new(),
             depth,
             io_queues: self.random.random_range(1..=2),
+            paths: 1,
             guest: true,
             capacity_bytes: None,
             weight: None,

@@ -52,8 +52,8 @@ impl Hosts {
     }
 
     /// What the host's queues have to say goes on its way.
-    pub(super) fn send_output(&mut self, lane: usize, now: Time) {
-        let host = &mut self.hosts[lane];
+    pub(super) fn send_output(&mut self, path: usize, now: Time) {
+        let host = &mut self.paths[path];
         let send = |stream: &mut Stream, bytes: &[u8], random: &mut _| {
             // What a host sends into nothing is lost, and it does not know.
             if !stream.vanished {
@@ -73,9 +73,9 @@ impl Hosts {
     }
 
     /// Segments that have arrived at the target; one of each stream. Whether there was any.
-    pub(super) fn carry_to_target(&mut self, lane: usize, shards: &mut Shards, now: Time) -> bool {
+    pub(super) fn carry_to_target(&mut self, path: usize, shards: &mut Shards, now: Time) -> bool {
         let mut arrived: Vec<(ConnectionId, Vec<u8>)> = Vec::new();
-        for stream in self.hosts[lane].streams_mut().filter(|stream| stream.is_read(shards, now)) {
+        for stream in self.paths[path].streams_mut().filter(|stream| stream.is_read(shards, now)) {
             if let Some(bytes) = stream.to_target.receive(now) {
                 arrived.push((stream.id, bytes));
             }
@@ -87,11 +87,11 @@ impl Hosts {
     }
 
     /// Segments that have arrived at the host. Whether there was any.
-    pub(super) fn carry_to_host(&mut self, lane: usize, shards: &mut Shards, now: Time) -> bool {
+    pub(super) fn carry_to_host(&mut self, path: usize, shards: &mut Shards, now: Time) -> bool {
         let mut unblocked = Vec::new();
         let mut moved = false;
         let mut failed: Option<StreamError> = None;
-        let host = &mut self.hosts[lane];
+        let host = &mut self.paths[path];
         let mut brought = Brought { under_way: &mut host.under_way, completions: Vec::new() };
         let mut received = |stream: &mut Stream| {
             let bytes = (!stream.vanished).then(|| stream.to_host.receive(now))??;
@@ -121,7 +121,7 @@ impl Hosts {
             let status = completion.status;
             let result = if status.is_success() { Ok(incoming) } else { Err(error_of(status)) };
             let token = HostToken(completion.token.0);
-            self.answers.push(HostAnswer { lane: Lane(lane as u8), token, result });
+            self.answers.push(HostAnswer { lane: host.lane, token, result });
         }
         for id in unblocked {
             self.transmit(id, shards, now);
@@ -132,23 +132,23 @@ impl Hosts {
                 // Thrown out, gone, or busy with the old association.
                 mark!("hosts: Connect refused");
                 assert!(!status.is_success());
-                let admin = self.hosts[lane].admin.as_ref();
+                let admin = self.paths[path].admin.as_ref();
                 let has_controller = admin.is_some_and(|(stream, admin)| {
                     admin.facts().is_some() && !stream.vanished && !stream.closing
                 });
                 assert!(
                     !has_controller || !status.same_code(Status::CONNECT_INVALID_PARAMETERS),
-                    "lane {lane}: an I/O queue is refused, and its controller is there"
+                    "path {path}: an I/O queue is refused, and its controller is there"
                 );
-                let retry = self.hosts[lane].retry();
-                self.drop_connection(lane, now + retry, now);
+                let retry = self.paths[path].retry();
+                self.drop_connection(path, now + retry, now);
             }
             Some(StreamError::BringUp { .. }) => {
                 mark!("hosts: bring-up failed");
-                let retry = self.hosts[lane].retry();
-                self.drop_connection(lane, now + retry, now);
+                let retry = self.paths[path].retry();
+                self.drop_connection(path, now + retry, now);
             }
-            Some(error) => panic!("the host of lane {lane}: {error}"),
+            Some(error) => panic!("the host of path {path}: {error}"),
         }
         moved
     }

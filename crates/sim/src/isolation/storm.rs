@@ -235,7 +235,7 @@ impl Storm {
         if !accept {
             return shard.handle(Event::Closed { connection }, now, actions);
         }
-        shard.handle(Event::Accepted { connection }, now, actions);
+        shard.handle(Event::Accepted { connection, local: None }, now, actions);
         let Some(host) = self.by_connection.get(&connection) else { return };
         let host = &mut self.hosts[*host];
         let links =

@@ -27,7 +27,8 @@ pub(crate) fn log_page(
             discovery::log_page(
                 around.config,
                 around.all_subsystems.iter().flatten().map(|subsystem| &subsystem.config),
-                &association.host,
+                association.host.as_ref(),
+                association.local,
                 around.generation,
             )
         }

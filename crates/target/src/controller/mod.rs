@@ -15,6 +15,7 @@ use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSI
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::{Span, Time, mark, mutant};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 /// Asynchronous Event Requests a controller keeps (AERL + 1); Linux sends one.
 pub(crate) const EVENT_REQUESTS_MAX: usize = 4;
@@ -35,10 +36,13 @@ pub(crate) struct Traffic {
 pub(crate) struct Association {
     /// `None`: the discovery subsystem.
     pub(crate) subsystem: Option<u32>,
-    pub(crate) host: QualifiedName,
+    /// Its name, if it gave one.
+    pub(crate) host: Option<QualifiedName>,
     pub(crate) host_id: [u8; 16],
     /// Its host in the budget.
     pub(crate) host_account: u32,
+    /// Where its first connection came to, if that is known.
+    pub(crate) local: Option<SocketAddr>,
     pub(crate) controller_id: u16,
     pub(crate) configuration: Configuration,
     pub(crate) keep_alive_ms: u32,
@@ -110,6 +114,11 @@ pub(crate) enum Answer {
 impl Association {
     pub(crate) fn is_discovery(&self) -> bool {
         self.subsystem.is_none()
+    }
+
+    /// Whether it is of this host.
+    pub(crate) fn is_of(&self, host: Option<&QualifiedName>, host_id: &[u8; 16]) -> bool {
+        self.host.as_ref() == host && self.host_id == *host_id
     }
 
     /// When silence ends the association: KATO rounded up to the granularity of 100 ms told in KAS; or that it was never enabled.

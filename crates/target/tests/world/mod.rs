@@ -84,6 +84,10 @@ pub struct World {
     pub keep_alive_ms: u32,
     pub host: String,
     pub host_id: [u8; 16],
+    /// Connects carry no host NQN.
+    pub nameless: bool,
+    /// Where connections come to.
+    pub local: Option<std::net::SocketAddr>,
     pub use_window: bool,
 }
 
@@ -148,6 +152,8 @@ impl World {
             keep_alive_ms: 0,
             host: HOST.to_owned(),
             host_id: [9; 16],
+            nameless: false,
+            local: None,
             use_window: false,
         };
         let mut actions = Vec::new();
@@ -278,7 +284,7 @@ impl World {
             paused: false,
         };
         self.links.insert(id, link);
-        self.handle(Event::Accepted(id));
+        self.handle(Event::Accepted(id, self.local));
         id
     }
 
@@ -427,7 +433,11 @@ impl World {
             connect.attributes = 4;
         }
         let data = ConnectData::new(self.host_id, controller, &name(nqn), &name(&self.host));
-        let bytes = self.capsule(id, connect.entry(), data.as_bytes());
+        let mut data = data.as_bytes().to_vec();
+        if self.nameless {
+            data[ConnectData::HOSTNQN_OFFSET..][..NQN_FIELD_SIZE_BYTES].fill(0);
+        }
+        let bytes = self.capsule(id, connect.entry(), &data);
         (cid, bytes)
     }
 
