@@ -82,6 +82,16 @@ impl CellLayout {
         usize::from(self.bit_of_row[row as usize])
     }
 
+    /// Rows of an erase block.
+    pub(crate) fn rows(&self) -> u32 {
+        self.bit_of_row.len() as u32
+    }
+
+    /// Planes that a row lies on.
+    pub(crate) fn planes(&self) -> u32 {
+        self.planes
+    }
+
     /// Rows of one program unit.
     pub(crate) fn unit_rows(&self) -> u32 {
         self.unit_rows

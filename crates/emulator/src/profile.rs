@@ -1,6 +1,7 @@
 //! What a device is made of: geometry, cells, timing, buses. Read from TOML files that a user can copy.
 
 use crate::cells::CellLayout;
+use crate::timing::Timing;
 use diecut_media::Capabilities;
 use diecut_units::{ContentMode, Geometry, GeometryError};
 use serde::{Deserialize, Serialize};
@@ -436,6 +437,7 @@ impl Profile {
             slc_blocks_per_die: 0,
             content_mode,
             endurance_cycles: self.cell.endurance_cycles,
+            die_times: Some(Timing::new(self).die_times(&cells)),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Profile;
 use crate::cells::CellLayout;
+use diecut_media::DieTimes;
 
 pub(crate) struct Timing {
     /// By page type.
@@ -78,6 +79,19 @@ impl Timing {
     /// Array time of programming the slowest unit.
     pub(crate) fn longest_program_ns(&self) -> u64 {
         self.program_ns.iter().max().copied().unwrap_or(0)
+    }
+
+    /// What the contract says about them: means over the rows and units of an erase block.
+    pub(crate) fn die_times(&self, cells: &CellLayout) -> DieTimes {
+        let rows = cells.rows();
+        let read_ns: u64 = (0..rows).map(|row| self.read_row_ns(cells, row)).sum();
+        let units = (0..rows).step_by(cells.unit_rows() as usize);
+        let program_ns: u64 = units.map(|row| self.program_unit_ns(cells, row, cells.planes())).sum();
+        DieTimes {
+            read_page_ns: read_ns / u64::from(rows),
+            program_unit_ns: program_ns / u64::from(rows / cells.unit_rows()),
+            erase_ns: self.erase_ns,
+        }
     }
 
     /// Array time of reading one row.

@@ -18,4 +18,17 @@ pub struct Capabilities {
     pub content_mode: ContentMode,
     /// Program/erase cycles an erase block is made for; 0 if unknown.
     pub endurance_cycles: u32,
+    /// Time that its operations keep a die busy; `None` if unknown.
+    pub die_times: Option<DieTimes>,
+}
+
+/// Time that operations keep a die busy, averaged over an erase block. Transfers over the channel are not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DieTimes {
+    /// One page read, in nanoseconds.
+    pub read_page_ns: u64,
+    /// One program unit, in nanoseconds.
+    pub program_unit_ns: u64,
+    /// One erase, in nanoseconds.
+    pub erase_ns: u64,
 }

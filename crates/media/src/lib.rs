@@ -26,7 +26,7 @@ mod contract;
 mod divide;
 mod error;
 
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, DieTimes};
 pub use command::{Command, Completion, MediaToken, Operation, PayloadParts};
 pub use contract::Media;
 pub use divide::Divide;

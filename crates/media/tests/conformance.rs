@@ -79,6 +79,7 @@ impl Medium {
             slc_blocks_per_die: 0,
             content_mode: ContentMode::Bytes,
             endurance_cycles: 0,
+            die_times: None,
         };
         let protected = ProtectedMemory::in_memory(4096);
         let (pages, submitted, queue) = Default::default();

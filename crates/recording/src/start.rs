@@ -1,5 +1,6 @@
 //! What a run started on: device and settings, with every value in full, so that a later default changes nothing.
 
+use diecut_media::DieTimes;
 use diecut_shard::emulator::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
 use diecut_shard::{
     AdmissionConfig, CheckpointPace, DiePlacement, PoolConfig, ShardConfig, SwapRule, WearConfig,
@@ -76,6 +77,7 @@ struct PoolStart {
     level_dies: Vec<u32>,
     level_soft_planes: Vec<u32>,
     spread_dies: bool,
+    /// 0: what the medium states, for all three.
     read_page_ns: u64,
     program_unit_ns: u64,
     erase_ns: u64,
@@ -211,9 +213,9 @@ impl Start {
                 level_dies: levels.dies,
                 level_soft_planes: levels.soft_planes,
                 spread_dies: die_placement == DiePlacement::Spread,
-                read_page_ns: costs.read_page_ns,
-                program_unit_ns: costs.program_unit_ns,
-                erase_ns: costs.erase_ns,
+                read_page_ns: costs.map_or(0, |costs| costs.read_page_ns),
+                program_unit_ns: costs.map_or(0, |costs| costs.program_unit_ns),
+                erase_ns: costs.map_or(0, |costs| costs.erase_ns),
                 checked_blocks_per_unit,
                 wear: WearStart {
                     window_ns,
@@ -314,9 +316,12 @@ impl Start {
         pool.levels.dies.clone_from(&from.level_dies);
         pool.levels.soft_planes.clone_from(&from.level_soft_planes);
         pool.die_placement = if from.spread_dies { DiePlacement::Spread } else { DiePlacement::Pack };
-        pool.costs.read_page_ns = from.read_page_ns;
-        pool.costs.program_unit_ns = from.program_unit_ns;
-        pool.costs.erase_ns = from.erase_ns;
+        let costs = DieTimes {
+            read_page_ns: from.read_page_ns,
+            program_unit_ns: from.program_unit_ns,
+            erase_ns: from.erase_ns,
+        };
+        pool.costs = (costs.read_page_ns > 0).then_some(costs);
         pool.checked_blocks_per_unit = from.checked_blocks_per_unit;
         pool.wear = WearConfig {
             window_ns: from.wear.window_ns,
@@ -345,7 +350,7 @@ mod test {
         config.pool.die_queue_depth = 33;
         config.pool.levels.dies = vec![1, 7];
         config.pool.die_placement = DiePlacement::Spread;
-        config.pool.costs.erase_ns = 17;
+        config.pool.costs = Some(DieTimes { read_page_ns: 3, program_unit_ns: 5, erase_ns: 17 });
         config.pool.wear.die_threshold_erases = 4711;
         config.pool.wear.rule = SwapRule::Literal;
         config.pool.wear.follow_age = false;

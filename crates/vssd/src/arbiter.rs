@@ -377,7 +377,7 @@ impl Pool {
         let op = self.ops[at as usize].as_ref().expect("it lives");
         let die = &mut self.dies[number];
         let own = &mut die.flows[flow];
-        let costs = &self.config.costs;
+        let costs = &self.costs;
         let pages = || u64::from(op.end_page.saturating_sub(op.first_iu / self.shape.ius_per_page()));
         let cost_ns = match op.kind {
             Kind::Read => pages() * costs.read_page_ns,

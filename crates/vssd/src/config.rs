@@ -2,17 +2,12 @@
 
 use crate::policy::{DeviceAge, DieLayout, SwapRule, threshold_by_age, threshold_erases};
 use crate::resources::{DiePlacement, LevelTable};
+use diecut_media::DieTimes;
 
-/// What commands cost in die time; the scale on which shares are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DieCosts {
-    /// One page read, in nanoseconds.
-    pub read_page_ns: u64,
-    /// One program unit, in nanoseconds.
-    pub program_unit_ns: u64,
-    /// One erase, in nanoseconds.
-    pub erase_ns: u64,
-}
+/// Scale of shares on a medium that does not know its times: MLC-class figures (FEMU's L95B set, a page's transfer with its
+/// read). They only weigh commands against each other.
+pub(crate) const UNKNOWN_DIE_TIMES: DieTimes =
+    DieTimes { read_page_ns: 100_000, program_unit_ns: 1_600_000, erase_ns: 3_000_000 };
 
 /// Settings of even wear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +97,8 @@ pub struct PoolConfig {
     pub die_placement: DiePlacement,
     /// Even wear.
     pub wear: WearConfig,
-    /// Scale of shares.
-    pub costs: DieCosts,
+    /// Scale of shares; `None`: the times that the medium states.
+    pub costs: Option<DieTimes>,
 }
 
 impl PoolConfig {
@@ -144,8 +139,7 @@ impl Default for PoolConfig {
             levels: LevelTable::proportional(16, 4, 4),
             die_placement: DiePlacement::Pack,
             wear: WearConfig::default(),
-            // MLC-class figures (FEMU's L95B set): they only weigh commands against each other.
-            costs: DieCosts { read_page_ns: 100_000, program_unit_ns: 1_600_000, erase_ns: 3_000_000 },
+            costs: None,
         }
     }
 }

@@ -56,7 +56,7 @@ mod tenancy;
 mod view;
 mod wear;
 
-pub use config::{DieCosts, PoolConfig, WearConfig};
+pub use config::{PoolConfig, WearConfig};
 pub use exchange::ExchangeError;
 pub use inside::{choose_inside, inside_gap_erases};
 pub use level::MigrationStatus;

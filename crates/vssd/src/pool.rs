@@ -3,6 +3,7 @@
 use crate::arbiter::Die;
 use crate::block::{Block, Discard, State};
 use crate::check::Check;
+use crate::config::UNKNOWN_DIE_TIMES;
 use crate::journal::Journal;
 use crate::moving::Migration;
 use crate::operation::Op;
@@ -12,7 +13,7 @@ use crate::resources::{DieUse, Resources};
 use crate::table::BlockTable;
 use crate::tenancy::Vssd;
 use crate::{BlockShape, DeviceAge, DieLayout, LogicalBlock, PoolConfig, SpaceCompletion, SystemArea};
-use diecut_media::{Media, MediaToken};
+use diecut_media::{DieTimes, Media, MediaToken};
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -29,6 +30,8 @@ pub struct Pool {
     pub(crate) geometry: Geometry,
     pub(crate) shape: BlockShape,
     pub(crate) config: PoolConfig,
+    /// Scale of shares.
+    pub(crate) costs: DieTimes,
     system: SystemArea,
     pub(crate) resources: Resources,
     pub(crate) reserve_blocks: u32,
@@ -130,6 +133,7 @@ impl Pool {
         Pool {
             geometry,
             shape,
+            costs: config.costs.or(capabilities.die_times).unwrap_or(UNKNOWN_DIE_TIMES),
             config,
             system,
             resources,

@@ -37,6 +37,7 @@ impl Medium {
             slc_blocks_per_die: 0,
             content_mode: ContentMode::Bytes,
             endurance_cycles: 0,
+            die_times: None,
         };
         Medium {
             geometry,
