@@ -91,6 +91,7 @@ pub fn text_of(code: c_int) -> &'static CStr {
         13 => c"there is no such vSSD for this user",
         14 => c"another application holds the vSSD",
         15 => c"the server speaks another version",
+        16 => c"the device has no room at present: the file system it lies on is full",
         SERVER_GONE => c"the server is gone",
         NO_SERVER => c"the other end of the socket is no diecut server of this version",
         SYSTEM => c"the operating system refused something",
@@ -142,10 +143,10 @@ mod test {
 
     #[test]
     fn codes_of_the_server_have_the_texts_of_the_server() {
-        for code in 0..=15 {
+        for code in 0..=16 {
             let status = Status::from_code(code).unwrap();
             assert_eq!(text_of(code.into()).to_str().unwrap(), status.text());
         }
-        assert_eq!(Status::from_code(16), None, "a new one needs a place in diecut.h");
+        assert_eq!(Status::from_code(17), None, "a new one needs a place in diecut.h");
     }
 }

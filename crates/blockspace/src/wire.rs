@@ -524,9 +524,9 @@ mod test {
         assert_eq!(HeldRecord::decode(&record.encode()), record);
         assert_eq!(decode_name(&encode_name(BLOCK)), Some(BLOCK));
         assert_eq!(decode_name(&[0, 0, 1, 0, 0, 0, 0, 0]), None);
-        for code in 0..=15 {
+        for code in 0..=16 {
             assert_eq!(Status::from_code(code).unwrap() as u16, code);
         }
-        assert_eq!(Status::from_code(16), None);
+        assert_eq!(Status::from_code(17), None);
     }
 }
