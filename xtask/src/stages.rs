@@ -43,7 +43,7 @@ static STAGES: [(&str, Work); 9] = [
     (
         "planted bugs",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..400",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..700",
         ),
     ),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
