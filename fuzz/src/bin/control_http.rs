@@ -100,11 +100,11 @@ fn check(bytes: &[u8]) {
     let refuse = input.byte() & 1 != 0;
     let cut = usize::from(input.byte());
     let (front, rest) = (input.bytes(cut), input.rest());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let answer = bounded(4 << 20 | 256 * bytes.len(), || {
         runtime.block_on(async {
             let (near, far) = tokio::io::duplex(1 << 16);
-            let routes = router(Arc::new(Shards { refuse }), "127.0.0.1:4420".to_owned());
+            let routes = router(Arc::new(Shards { refuse }), "127.0.0.1:4420".to_owned(), None);
             let served = async { axum::serve(Once(Some(far)), routes).await };
             let asked = async {
                 let (mut reader, mut writer) = tokio::io::split(near);
