@@ -37,7 +37,7 @@ fn a_store_exports_what_was_promised_whatever_its_staging() {
 }
 
 /// A medium without room for a while: every change is answered, with that reason where it cannot be made, reads go on, and as soon as
-/// there is room everything is written again. Seen to hang while the log took "no room" for "no free block yet".
+/// there is room everything is written again.
 #[test]
 fn a_medium_without_room_refuses_writes_until_it_has_some() {
     for protected in [true, false] {
@@ -355,7 +355,7 @@ fn volumes_as_large_as_can_be_come_and_go() {
 }
 
 /// Goal: a store whose page marks are all gone says so, gives nothing back and never reads as zeros. Method: the OOB of all
-/// pages becomes zeros after the death of the process. Seen to fail: the blocks were freed, and reads gave zeros with success.
+/// pages becomes zeros after the death of the process.
 #[test]
 fn a_store_that_lost_all_its_segments_refuses() {
     for seed in 0..4 {
