@@ -8,8 +8,8 @@
 //! - New data is refused with `Full` before anything of it is written; overwrites always go on.
 //! - A read gives what its IU's checksum confirms, or an error.
 //!
-//! Recovery walks the chunk heads of all segments (one IU in about 128), replays their records in the order of
-//! their sequences, and takes over what is left in protected staging. There is no checkpoint.
+//! Recovery begins at the newest anchor: it reads the leaves of the map that the anchor leads to, walks the chunk heads of what was
+//! written since, replays their records in the order of their sequences, and takes over what is left in protected staging.
 //!
 //! Not known here: hosts, NVMe, other vSSDs, the clock.
 
