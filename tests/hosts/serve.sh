@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # The server under test: tests/hosts/serve.sh PORT FOLDER. Two tenants, one channel-isolated and one software-isolated, on an
 # emulated device in FOLDER; NQN_A, NQN_B and HOST_NQN name the subsystems and the only host that may connect.
+# SECOND_PORT: where it listens, too.
 # SHARDS: shards of the server; with 2, each tenant lives on one of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 port=$1 folder=$2
+listen="\"127.0.0.1:$port\""
+[ -z "${SECOND_PORT:-}" ] || listen="$listen, \"127.0.0.1:$SECOND_PORT\""
 cat > "$folder/setup.toml" <<SETUP
 [server]
-listen = "127.0.0.1:$port"
+listen = [$listen]
 data = "$folder/data"
 [device]
 profile = "$PWD/tests/hosts/device.toml"

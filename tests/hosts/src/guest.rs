@@ -30,6 +30,8 @@ pub struct GuestPlan<'a> {
     pub variables: &'a [(&'a str, String)],
     /// Argument of QEMU's `-netdev user,id=net` beyond the id, such as a forwarded port.
     pub network: &'a str,
+    /// A second network card, of a network of its own.
+    pub second_network: bool,
     /// Raw images to attach as virtio disks.
     pub disks: &'a [std::path::PathBuf],
     /// Virtual processors; also the number of NVMe I/O queues Linux opens.
@@ -79,6 +81,11 @@ impl Guest {
             .args(["-append", "console=ttyS0 panic=-1 loglevel=1 rdinit=/init"])
             .args(["-netdev", &format!("user,id=net{}", plan.network)])
             .args(["-device", "virtio-net-pci,netdev=net,romfile="]);
+        if plan.second_network {
+            // The machine that runs QEMU is 10.0.3.2 there.
+            command.args(["-netdev", "user,id=net2,net=10.0.3.0/24"]);
+            command.args(["-device", "virtio-net-pci,netdev=net2,romfile="]);
+        }
         for (index, disk) in plan.disks.iter().enumerate() {
             command.arg("-drive").arg(format!("if=none,id=disk{index},format=raw,file={}", disk.display()));
             command.arg("-device").arg(format!("virtio-blk-pci,drive=disk{index}"));

@@ -22,18 +22,21 @@ pub struct Scenario {
     time_limit: Duration,
     /// Checks the script makes at least; fewer means that it stopped half-way without saying so.
     check_count_min: usize,
+    /// Whether the guest has a second network card: the second of two paths to the server, on a port of its own.
+    two_paths: bool,
     /// Shards of the server, in its environment as `SHARDS`; `None`: what the environment of this driver says.
     shards: Option<u16>,
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 3] = [
+pub static SCENARIOS: [Scenario; 4] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
         purpose: "discover, connect, identify, two tenants at once, file systems, fio verify, disconnect",
         time_limit: Duration::from_secs(420),
         check_count_min: 30,
+        two_paths: false,
         shards: None,
     },
     Scenario {
@@ -42,6 +45,7 @@ pub static SCENARIOS: [Scenario; 3] = [
         purpose: "server killed with signal 9 under load, started again: the host goes on, nothing acknowledged is missing",
         time_limit: Duration::from_secs(420),
         check_count_min: 10,
+        two_paths: false,
         shards: None,
     },
     Scenario {
@@ -50,7 +54,17 @@ pub static SCENARIOS: [Scenario; 3] = [
         purpose: "two shards, a tenant on each: tenants change their shard under load, then the server is killed with signal 9",
         time_limit: Duration::from_secs(420),
         check_count_min: 25,
+        two_paths: false,
         shards: Some(2),
+    },
+    Scenario {
+        name: "multipath",
+        script: "multipath.sh",
+        purpose: "two portals, native multipath with every policy: paths are lost under load and come back, and connected twice",
+        time_limit: Duration::from_secs(420),
+        check_count_min: 33,
+        two_paths: true,
+        shards: None,
     },
 ];
 
@@ -62,6 +76,8 @@ const STRANGER_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9
 const STRANGER_ID: &str = "5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000bad";
 /// The machine that runs QEMU, as the guest sees it: services on its loopback are reached there.
 const SERVER_ADDRESS: &str = "10.0.2.2";
+/// The same machine over the guest's second network card.
+const SERVER_ADDRESS_2: &str = "10.0.3.2";
 /// Lines of the guest's console shown when something failed.
 const TAIL_LINES: usize = 40;
 
@@ -103,6 +119,8 @@ fn play(
     let variables = [
         ("ADDRESS", SERVER_ADDRESS.to_string()),
         ("PORT", server.port().to_string()),
+        ("ADDRESS_2", SERVER_ADDRESS_2.to_string()),
+        ("PORT_2", server.second_port().to_string()),
         ("NQN_A", options.nqn_a.clone()),
         ("NQN_B", options.nqn_b.clone()),
         ("HOST_NQN", HOST_NQN.to_string()),
@@ -118,6 +136,7 @@ fn play(
         script: scenario.script,
         variables: &variables,
         network: "",
+        second_network: scenario.two_paths,
         disks: &[],
         processor_count: 2,
     };

@@ -44,27 +44,36 @@ pub struct Server<'a> {
     options: &'a Options,
     work: PathBuf,
     port: u16,
+    second_port: u16,
     shards: Option<u16>,
     process: Option<Process>,
     start_count: u32,
 }
 
 impl<'a> Server<'a> {
-    /// A server that is not running yet, with an empty data folder below `work`, a free port, and so many shards if that
+    /// A server that is not running yet, with an empty data folder below `work`, two free ports, and so many shards if that
     /// is said.
     ///
     /// # Errors
-    /// When the folder cannot be made or no port can be had.
+    /// When the folder cannot be made or no ports can be had.
     pub fn new(options: &'a Options, work: &Path, shards: Option<u16>) -> std::io::Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        // Both are held until both are known, so that they differ.
+        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let (one, other) = (free()?, free()?);
+        let (port, second_port) = (one.local_addr()?.port(), other.local_addr()?.port());
         fs::create_dir_all(work.join("data"))?;
         let work = fs::canonicalize(work)?;
-        Ok(Self { options, work, port, shards, process: None, start_count: 0 })
+        Ok(Self { options, work, port, second_port, shards, process: None, start_count: 0 })
     }
 
     /// TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The second TCP port on 127.0.0.1 that the server listens on.
+    pub fn second_port(&self) -> u16 {
+        self.second_port
     }
 
     /// Starts the process and waits until it answers an NVMe/TCP connection.
@@ -144,6 +153,7 @@ impl<'a> Server<'a> {
             .env("NQN_A", &self.options.nqn_a)
             .env("NQN_B", &self.options.nqn_b)
             .env("HOST_NQN", crate::scenario::HOST_NQN)
+            .env("SECOND_PORT", self.second_port.to_string())
             .envs(self.shards.map(|count| ("SHARDS", count.to_string())))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -167,14 +177,17 @@ impl<'a> Server<'a> {
             ("NQN_B", self.options.nqn_b.clone()),
             ("HOST_NQN", crate::scenario::HOST_NQN.into()),
             ("PORT", self.port.to_string()),
+            ("PORT_2", self.second_port.to_string()),
         ];
+        let forward = |port: u16| format!(",hostfwd=tcp:127.0.0.1:{port}-:{port}");
         let plan = GuestPlan {
             cache: &self.options.cache,
             kernel: REFERENCE_KERNEL,
             work: &work,
             script: "reference-target.sh",
             variables: &variables,
-            network: &format!(",hostfwd=tcp:127.0.0.1:{0}-:{0}", self.port),
+            network: &(forward(self.port) + &forward(self.second_port)),
+            second_network: false,
             disks: &disks,
             processor_count: 1,
         };
