@@ -19,7 +19,7 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 9] = [
+static STAGES: [(&str, Work); 10] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
@@ -49,6 +49,8 @@ static STAGES: [(&str, Work); 9] = [
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
     ("fuzz, brief", Work::Fuzz(10, Some(1))),
     ("real hosts", Work::Run("tests/hosts/run.sh")),
+    // What others wrote and this machine has; says what it has not.
+    ("suites of others", Work::Run("tests/strangers/run.sh --cheap")),
 ];
 
 /// The stages of `make test`.

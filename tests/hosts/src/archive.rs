@@ -27,7 +27,7 @@ impl Archive {
 
     fn entry(&mut self, path: &str, mode: u32, content: &[u8]) {
         self.inode += 1;
-        let size_bytes = u32::try_from(content.len()).expect("scenario files are small");
+        let size_bytes = u32::try_from(content.len()).expect("files of a guest are small");
         let name_bytes = u32::try_from(path.len() + 1).expect("paths are short");
         // Magic, then 13 fields of 8 hexadecimal digits: inode, mode, uid, gid, links, mtime, size, device and special
         // device (major, minor), name length with its closing zero, checksum.

@@ -26,6 +26,8 @@ pub struct GuestPlan<'a> {
     pub work: &'a Path,
     /// Scenario script, by file name in `guest/`.
     pub script: &'a str,
+    /// A folder of programs that the guest finds in `/programs`.
+    pub programs: Option<&'a Path>,
     /// Shell variables the script finds set.
     pub variables: &'a [(&'a str, String)],
     /// Argument of QEMU's `-netdev user,id=net` beyond the id, such as a forwarded port.
@@ -156,9 +158,30 @@ fn write_initrd(plan: &GuestPlan<'_>, path: &Path) -> std::io::Result<()> {
         environment.push_str(&format!("export {name}='{value}'\n"));
     }
     archive.file("scenario/environment", environment.as_bytes());
+    if let Some(programs) = plan.programs {
+        archive.folder("programs");
+        add_folder(&mut archive, programs, "programs")?;
+    }
     let mut initrd = fs::File::create(path)?;
     for part in [plan.cache.join("base.cpio"), plan.cache.join(plan.kernel).join("modules.cpio")] {
         std::io::copy(&mut fs::File::open(part)?, &mut initrd)?;
     }
     initrd.write_all(&archive.finish())
+}
+
+/// Adds what is in a folder. What a symbolic link leads to is added in its place.
+fn add_folder(archive: &mut Archive, folder: &Path, path: &str) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().ok_or_else(|| std::io::Error::other(format!("{name:?} is not UTF-8")))?;
+        let (from, to) = (entry.path(), format!("{path}/{name}"));
+        if from.is_dir() {
+            archive.folder(&to);
+            add_folder(archive, &from, &to)?;
+        } else {
+            archive.file(&to, &fs::read(from)?);
+        }
+    }
+    Ok(())
 }

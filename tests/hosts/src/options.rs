@@ -8,12 +8,14 @@ use crate::server::Launch;
 /// What `--help` and mistakes print.
 pub const USAGE: &str = "\
 usage: diecut-hosts [--kernel 6.1|6.12]... [--scenario NAME]... [--server reference|COMMAND]
-                    [--administer COMMAND] [--nqn-a NQN] [--nqn-b NQN] [--cache FOLDER] [--work FOLDER] [--verbose]
+                    [--administer COMMAND] [--nqn-a NQN] [--nqn-b NQN] [--programs FOLDER]
+                    [--cache FOLDER] [--work FOLDER] [--verbose]
 
 COMMAND is run by sh; {port} and {folder} in it are replaced by the TCP port on 127.0.0.1 to serve on and
 by a folder that survives restarts of the server. The environment variable DIECUT_HOSTS_SERVER is its default.
 The command of --administer, by default DIECUT_HOSTS_ADMINISTER, is run with what a scenario asks of an administrator
 behind it (see administer.sh); without one, or with the reference server, that is skipped.
+A guest finds what is in the folder of --programs in /programs. Scenarios that need it run when they are named.
 Run tests/hosts/prepare.sh first.";
 
 /// Kernels that prepare.sh fetches.
@@ -37,6 +39,8 @@ pub struct Options {
     pub nqn_a: String,
     /// Subsystem of the second tenant.
     pub nqn_b: String,
+    /// Folder of programs that guests get.
+    pub programs: Option<PathBuf>,
     /// Echo every line of the guest's console.
     pub verbose: bool,
 }
@@ -59,6 +63,7 @@ impl Options {
             administer: std::env::var("DIECUT_HOSTS_ADMINISTER").ok(),
             nqn_a: "nqn.2026-11.org.diecut:tenant-a".into(),
             nqn_b: "nqn.2026-11.org.diecut:tenant-b".into(),
+            programs: None,
             verbose: false,
         };
         let mut arguments = arguments;
@@ -81,6 +86,7 @@ impl Options {
                 "--administer" => options.administer = Some(value()?),
                 "--nqn-a" => options.nqn_a = value()?,
                 "--nqn-b" => options.nqn_b = value()?,
+                "--programs" => options.programs = Some(value()?.into()),
                 "--cache" => options.cache = value()?.into(),
                 "--work" => options.work = value()?.into(),
                 "--verbose" => options.verbose = true,
@@ -91,7 +97,15 @@ impl Options {
             options.kernels = KERNELS.map(String::from).to_vec();
         }
         if options.scenarios.is_empty() {
-            options.scenarios = SCENARIOS.iter().collect();
+            options.scenarios = SCENARIOS.iter().filter(|scenario| !scenario.needs_programs).collect();
+        }
+        if let (Some(scenario), None) =
+            (options.scenarios.iter().find(|scenario| scenario.needs_programs), &options.programs)
+        {
+            return Err(format!(
+                "scenario {} needs --programs; see tests/strangers/README.md",
+                scenario.name
+            ));
         }
         for kernel in &options.kernels {
             let image = options.cache.join(kernel).join("vmlinuz");

@@ -24,12 +24,14 @@ pub struct Scenario {
     check_count_min: usize,
     /// Whether the guest has a second network card: the second of two paths to the server, on a port of its own.
     two_paths: bool,
+    /// Whether it runs programs that prepare.sh does not fetch, and therefore only when it is named.
+    pub needs_programs: bool,
     /// Shards of the server, in its environment as `SHARDS`; `None`: what the environment of this driver says.
     shards: Option<u16>,
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 4] = [
+pub static SCENARIOS: [Scenario; 6] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
@@ -37,6 +39,7 @@ pub static SCENARIOS: [Scenario; 4] = [
         time_limit: Duration::from_secs(420),
         check_count_min: 30,
         two_paths: false,
+        needs_programs: false,
         shards: None,
     },
     Scenario {
@@ -46,6 +49,7 @@ pub static SCENARIOS: [Scenario; 4] = [
         time_limit: Duration::from_secs(420),
         check_count_min: 10,
         two_paths: false,
+        needs_programs: false,
         shards: None,
     },
     Scenario {
@@ -55,6 +59,7 @@ pub static SCENARIOS: [Scenario; 4] = [
         time_limit: Duration::from_secs(420),
         check_count_min: 25,
         two_paths: false,
+        needs_programs: false,
         shards: Some(2),
     },
     Scenario {
@@ -64,6 +69,27 @@ pub static SCENARIOS: [Scenario; 4] = [
         time_limit: Duration::from_secs(420),
         check_count_min: 33,
         two_paths: true,
+        needs_programs: false,
+        shards: None,
+    },
+    Scenario {
+        name: "file-systems",
+        script: "file-systems.sh",
+        purpose: "fsx and fsstress on ext4 and xfs, sync, and what is there after the server was killed",
+        time_limit: Duration::from_secs(540),
+        check_count_min: 14,
+        two_paths: false,
+        needs_programs: true,
+        shards: None,
+    },
+    Scenario {
+        name: "blktests",
+        script: "blktests.sh",
+        purpose: "blktests' group nvme with the server as its remote target",
+        time_limit: Duration::from_secs(3000),
+        check_count_min: 5,
+        two_paths: false,
+        needs_programs: true,
         shards: None,
     },
 ];
@@ -134,6 +160,7 @@ fn play(
         kernel,
         work,
         script: scenario.script,
+        programs: options.programs.as_deref(),
         variables: &variables,
         network: "",
         second_network: scenario.two_paths,

@@ -185,6 +185,7 @@ impl<'a> Server<'a> {
             kernel: REFERENCE_KERNEL,
             work: &work,
             script: "reference-target.sh",
+            programs: None,
             variables: &variables,
             network: &(forward(self.port) + &forward(self.second_port)),
             second_network: false,
