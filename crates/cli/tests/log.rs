@@ -1,10 +1,18 @@
 //! Goal: the server says on standard error what an operator asks about: that it started and how long that took, where it
-//! listens, that it stops. Method: the real binary on a small device, its standard error in a file, ended by a signal.
+//! listens, who came and went and who was refused and why, that it stops. Method: the real binary on a small device, its standard error in a file, ended by a signal.
 
+use diecut_initiator::{Admin, Collect, QueueParameters};
+use diecut_nvme::QualifiedName;
+use diecut_units::Time;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Subsystem of a null namespace.
+const NQN: &str = "nqn.2026-11.org.diecut:null";
 
 struct Server {
     child: Child,
@@ -37,6 +45,22 @@ impl Server {
         // The rest fits into the pipe.
         std::mem::forget(lines);
         Server { child, log }
+    }
+
+    /// A server of a null namespace that every host may use, and its address.
+    fn null(folder: &Path) -> (Server, String) {
+        let log = folder.join("log");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_diecut"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--null", NQN])
+            .env_remove("RUST_LOG")
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split_whitespace().nth(1).unwrap().trim_end_matches(',').to_owned();
+        (Server { child, log }, address)
     }
 
     /// Ends it as Ctrl-C does, and gives its log.
@@ -96,20 +120,8 @@ fn what_is_logged_can_be_chosen() {
 /// namespace, and the load program under its right and under wrong names.
 #[test]
 fn hosts_are_logged_and_a_flood_is_a_few_lines() {
-    const NQN: &str = "nqn.2026-11.org.diecut:null";
     let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_diecut"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--null", NQN])
-        .env_remove("RUST_LOG")
-        .stdout(Stdio::piped())
-        .stderr(std::fs::File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.split_whitespace().nth(1).unwrap().trim_end_matches(',').to_owned();
-    let server = Server { child, log };
+    let (server, address) = Server::null(folder.path());
     let bench = |nqn: &str| {
         let short = ["bench", "--runtime", "0.05", "--ramp-time", "0.01", "--nqn", nqn, &address];
         Command::new(env!("CARGO_BIN_EXE_diecut")).args(short).output().unwrap().status.success()
@@ -124,6 +136,57 @@ fn hosts_are_logged_and_a_flood_is_a_few_lines() {
     }
     let refused = text.lines().filter(|line| line.contains("host refused")).count();
     assert!((1..=20).contains(&refused), "{refused} lines\n{text}");
+}
+
+/// A controller of its own for a host, as long as the stream lives; or what the host is told.
+fn controller(address: &str, subsystem: &str) -> Result<TcpStream, String> {
+    let name = |text: &str| QualifiedName::new(text).unwrap();
+    let parameters = QueueParameters::admin(name("nqn.2026-11.example:greedy"), [7; 16], name(subsystem));
+    let mut admin = Admin::new(parameters, 1);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    while admin.facts().is_none() {
+        let bytes = admin.output().to_vec();
+        admin.sent(bytes.len());
+        stream.write_all(&bytes).unwrap();
+        let mut bytes = vec![0; 64 << 10];
+        let length = stream.read(&mut bytes).unwrap();
+        admin
+            .receive(&bytes[..length], Time::ZERO, &mut Collect::default())
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(stream)
+}
+
+/// Goal: an operator reads in the log why a host was refused, "controller busy" too, and a flood of hosts that are refused for one
+/// reason hides no other reason. Method: a host asks again and again for a subsystem that is not there; then it takes
+/// controllers until it may have no more.
+#[test]
+fn a_refused_host_and_its_reason_are_logged_whatever_else_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, address) = Server::null(folder.path());
+    for _ in 0..30 {
+        controller(&address, "nqn.2026-11.org.diecut:other").unwrap_err();
+    }
+    let mut controllers = Vec::new();
+    let refusal = loop {
+        match controller(&address, NQN) {
+            Ok(stream) => controllers.push(stream),
+            Err(refusal) => break refusal,
+        }
+        assert!(controllers.len() < 2000, "a host has as many controllers as it likes");
+    };
+    assert!(refusal.contains("all controllers are taken"), "{refusal}");
+    let text = server.interrupt();
+    let told = |reason: &str| {
+        text.lines().filter(|line| line.contains("host refused") && line.contains(reason)).count()
+    };
+    let (unknown, full) = (
+        told("there is no such subsystem"),
+        told("the host has as many controllers in this subsystem as it may have"),
+    );
+    assert!((1..=20).contains(&unknown), "{unknown} lines\n{text}");
+    assert_eq!(full, 1, "{} controllers\n{text}", controllers.len());
 }
 
 #[test]

@@ -103,10 +103,10 @@ fn tell_of_host(notice: &HostNotice, shard: u16) {
                 "host silent: its keep-alive expired"
             );
         }
-        HostNotice::Refused { subsystem, host, queue_id, status } => {
+        HostNotice::Refused { subsystem, host, queue_id, status, reason } => {
             let name = |nqn: &Option<_>| nqn.as_ref().map_or("no valid name".to_owned(), ToString::to_string);
             tracing::warn!(
-                shard, subsystem = name(subsystem), host = name(host), queue = queue_id, why = ?status, "host refused"
+                shard, subsystem = name(subsystem), host = name(host), queue = queue_id, status = ?status, reason, "host refused"
             );
         }
     }

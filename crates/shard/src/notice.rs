@@ -57,8 +57,8 @@ pub enum Cause {
     HostWent,
     /// Hosts that fell silent.
     HostExpired,
-    /// Connects that are refused.
-    HostRefused,
+    /// Connects that are refused, for this reason.
+    HostRefused(&'static str),
     /// Media.
     Media,
     /// Even wear.
@@ -74,7 +74,7 @@ impl Cause {
             Cause::HostCame => "host connected",
             Cause::HostWent => "host gone",
             Cause::HostExpired => "keep-alive expired",
-            Cause::HostRefused => "host refused",
+            Cause::HostRefused(reason) => reason,
             Cause::Media => "medium",
             Cause::Wear => "even wear",
             Cause::Server => "server",
@@ -90,7 +90,7 @@ impl Notice {
             Notice::Host(HostNotice::Came(_)) => Some(Cause::HostCame),
             Notice::Host(HostNotice::Went(_)) => Some(Cause::HostWent),
             Notice::Host(HostNotice::Expired(_)) => Some(Cause::HostExpired),
-            Notice::Host(HostNotice::Refused { .. }) => Some(Cause::HostRefused),
+            Notice::Host(HostNotice::Refused { reason, .. }) => Some(Cause::HostRefused(reason)),
             Notice::BlocksRetired { .. } => Some(Cause::Media),
             Notice::ExchangeBegun(_) | Notice::ExchangeFinished(_) | Notice::ExchangeFailed(_) => {
                 Some(Cause::Wear)
@@ -164,14 +164,15 @@ mod test {
         for ms in 0..60_000u64 {
             let now = Time(ms * 1_000_000);
             while let Some((cause, more)) = limiter.take_over(now) {
-                assert_eq!(cause, Cause::HostRefused);
+                assert_eq!(cause, Cause::HostRefused("why"));
                 counted += more;
             }
-            told += u64::from(limiter.admit(Cause::HostRefused, now));
+            told += u64::from(limiter.admit(Cause::HostRefused("why"), now));
         }
         let end = Time(80_000_000_000);
         assert!(limiter.deadline() <= end);
         assert!(limiter.admit(Cause::HostCame, Time(60_000_000_000)), "another cause");
+        assert!(limiter.admit(Cause::HostRefused("another"), Time(60_000_000_000)), "another reason");
         while let Some((_, more)) = limiter.take_over(end) {
             counted += more;
         }

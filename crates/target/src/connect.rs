@@ -15,14 +15,19 @@ use diecut_units::{Time, mark, mutant};
 use std::collections::VecDeque;
 use std::mem::offset_of;
 
-/// A refusal: status and dword 0.
-struct Refusal(Status, u32);
+/// A refusal: status and dword 0 for the host, and why for the operator.
+struct Refusal(Status, u32, &'static str);
 
-fn wrong_command(offset: usize) -> Refusal {
-    Refusal(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), invalid_parameter(offset, false))
+fn wrong_command(offset: usize, reason: &'static str) -> Refusal {
+    Refusal(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), invalid_parameter(offset, false), reason)
 }
-fn wrong_data(offset: usize) -> Refusal {
-    Refusal(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), invalid_parameter(offset, true))
+fn wrong_data(offset: usize, reason: &'static str) -> Refusal {
+    Refusal(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), invalid_parameter(offset, true), reason)
+}
+/// The host may try again.
+fn busy(reason: &'static str) -> Refusal {
+    mark!("target: host told that the controller is busy");
+    Refusal(Status::CONNECT_CONTROLLER_BUSY, 0, reason)
 }
 
 /// Largest controller id; higher ones are reserved (Base 2.0 section 3.1.2).
@@ -65,12 +70,13 @@ impl Target {
                 connection.answer(command_id, Status::SUCCESS, u64::from(controller_id));
             }
             Ok(None) => {}
-            Err(Refusal(status, dword)) => {
+            Err(Refusal(status, dword, reason)) => {
                 let refused = HostNotice::Refused {
                     subsystem: data.subsystem().ok(),
                     host: data.host().ok().flatten(),
                     queue_id: command.queue_id.get(),
                     status,
+                    reason,
                 };
                 actions.push(Action::Notice(Box::new(refused)));
                 // The connection stays for another try until its patience ends.
@@ -100,22 +106,32 @@ impl Target {
             return Err(Refusal(
                 Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry(),
                 invalid_parameter(offset_of!(ConnectCommand, record_format), false),
+                "its Connect has a format that is not known",
             ));
         }
-        let nqn = data.subsystem().map_err(|_| wrong_data(ConnectData::SUBNQN_OFFSET))?;
-        let host = data.host().map_err(|_| wrong_data(ConnectData::HOSTNQN_OFFSET))?;
+        let nqn = data.subsystem().map_err(|_| {
+            wrong_data(ConnectData::SUBNQN_OFFSET, "what it calls the subsystem is no NVMe qualified name")
+        })?;
+        let host = data.host().map_err(|_| {
+            wrong_data(ConnectData::HOSTNQN_OFFSET, "what it calls itself is no NVMe qualified name")
+        })?;
         let queue_id = command.queue_id.get();
         let subsystem = if nqn.as_str() == DISCOVERY_SUBSYSTEM_NQN {
             if queue_id != 0 {
-                return Err(wrong_command(offset_of!(ConnectCommand, queue_id)));
+                let reason = "a discovery controller has no I/O queues";
+                return Err(wrong_command(offset_of!(ConnectCommand, queue_id), reason));
             }
             None
         } else {
-            let index = *self.by_nqn.get(&nqn).ok_or_else(|| wrong_data(ConnectData::SUBNQN_OFFSET))?;
+            let index = *self
+                .by_nqn
+                .get(&nqn)
+                .ok_or_else(|| wrong_data(ConnectData::SUBNQN_OFFSET, "there is no such subsystem"))?;
             let config = &self.subsystem(index).config;
             if !is_allowed(config, host.as_ref()) {
                 let dword = invalid_parameter(ConnectData::HOSTNQN_OFFSET, true);
-                return Err(Refusal(Status::CONNECT_INVALID_HOST.do_not_retry(), dword));
+                let reason = "the subsystem does not allow this host";
+                return Err(Refusal(Status::CONNECT_INVALID_HOST.do_not_retry(), dword, reason));
             }
             if let Home::Elsewhere(shard) = config.home {
                 self.hand_over(connection, command, data, shard, actions);
@@ -139,7 +155,8 @@ impl Target {
         connection.subsystem = subsystem;
         let entries = u32::from(command.queue_size.get()) + 1;
         if entries < 2 || entries > u32::from(self.config.queue_entries_max) {
-            return Err(wrong_command(offset_of!(ConnectCommand, queue_size)));
+            let reason = "its queue has fewer or more entries than a queue may have";
+            return Err(wrong_command(offset_of!(ConnectCommand, queue_size), reason));
         }
         let flow_control = command.attributes & CONNECT_DISABLE_FLOW_CONTROL == 0;
         let queue = Queue::new(queue_id, entries as u16, flow_control);
@@ -166,7 +183,8 @@ impl Target {
         now: Time,
     ) -> Result<Option<u16>, Refusal> {
         if data.controller_id.get() != CNTLID_DYNAMIC {
-            return Err(wrong_data(ConnectData::CNTLID_OFFSET));
+            let reason = "it asks for a controller by number; controllers are dynamic";
+            return Err(wrong_data(ConnectData::CNTLID_OFFSET, reason));
         }
         let gone: Vec<u32> =
             self.gone_associations(connection.subsystem, host.as_ref(), &data.host_id, now).collect();
@@ -176,10 +194,8 @@ impl Target {
             self.park(connection, command, data);
             return Ok(None);
         }
-        let busy = Refusal(Status::CONNECT_CONTROLLER_BUSY, 0);
         if let Some(full) = self.table_full(connection.subsystem, host.as_ref()) {
-            self.note_refusal(host.as_ref(), full);
-            return Err(busy);
+            return Err(busy(full));
         }
         let known = self.associations.iter().find(|(_, one)| {
             one.subsystem == connection.subsystem && one.host == host && !one.is_discovery()
@@ -193,8 +209,7 @@ impl Target {
         };
         if !self.open_queue(connection, &queue, host_account) {
             self.budget.leave_host(host_account);
-            self.note_refusal(host.as_ref(), "its subsystem has no memory left for another controller");
-            return Err(busy);
+            return Err(busy("its subsystem has no memory left for another controller"));
         }
         let keep_alive_ms = match command.keep_alive_ms.get() {
             0 if connection.subsystem.is_none() => self.config.discovery_keep_alive_ms,
@@ -267,11 +282,6 @@ impl Target {
             .then_some("there are as many controllers as may be, but for those kept for other subsystems")
     }
 
-    /// A refusal that an administrator would ask about.
-    fn note_refusal(&self, _host: Option<&QualifiedName>, _why: &str) {
-        mark!("target: host told that the controller is busy");
-    }
-
     fn connect_io(
         &mut self,
         connection: &mut Connection,
@@ -285,16 +295,22 @@ impl Target {
             one.subsystem == connection.subsystem && one.controller_id == controller_id && !one.dying
         });
         let Some((number, association)) = found else {
-            return Err(wrong_data(ConnectData::CNTLID_OFFSET));
+            let reason = "its I/O queue is for a controller that is not there, or ends";
+            return Err(wrong_data(ConnectData::CNTLID_OFFSET, reason));
         };
         if association.host.as_ref() != host {
-            return Err(wrong_data(ConnectData::HOSTNQN_OFFSET));
+            let reason = "its I/O queue is for the controller of a host with another name";
+            return Err(wrong_data(ConnectData::HOSTNQN_OFFSET, reason));
         }
         if association.host_id != data.host_id {
-            return Err(wrong_data(0));
+            return Err(wrong_data(
+                0,
+                "its I/O queue is for the controller of a host with another host identifier",
+            ));
         }
         if !association.configuration.enabled() {
-            return Err(Refusal(Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0));
+            let reason = "its I/O queue is for a controller that is not enabled";
+            return Err(Refusal(Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0, reason));
         }
         // A queue that is being torn down still has its id until its commands are back.
         let taken = association.connections.iter().any(|&other| {
@@ -302,12 +318,13 @@ impl Target {
             other.is_some_and(|other| other.id == queue.id)
         });
         if queue.id > self.config.io_queues_max || taken {
-            return Err(wrong_command(offset_of!(ConnectCommand, queue_id)));
+            let reason =
+                if taken { "its controller has that queue" } else { "its queue's number is too high" };
+            return Err(wrong_command(offset_of!(ConnectCommand, queue_id), reason));
         }
         let host_account = association.host_account;
         if !self.open_queue(connection, &queue, host_account) {
-            self.note_refusal(host, "its subsystem has no memory left for another queue");
-            return Err(Refusal(Status::CONNECT_CONTROLLER_BUSY, 0));
+            return Err(busy("its subsystem has no memory left for another queue"));
         }
         let association = self.associations.get_mut(number).expect("just found");
         association.connections.push(connection.index);

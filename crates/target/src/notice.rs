@@ -19,8 +19,10 @@ pub enum HostNotice {
         host: Option<QualifiedName>,
         /// The queue it asked for; 0 for a controller.
         queue_id: u16,
-        /// Why.
+        /// What the host is told.
         status: Status,
+        /// Why, for people; of a small set, so that notices can be counted by it.
+        reason: &'static str,
     },
 }
 
