@@ -40,6 +40,13 @@ CONFIG
 # One at a time: what a test leaves behind is taken away before the next.
 for test in $(cat list); do
   name=$(echo "$test" | tr / -)
+  case $test in
+    nvme/029) why="moves 512 blocks in a command, which are more than the server takes at 4 KiB a block" ;;
+    nvme/031) why="needs subsystems of its own" ;;
+    nvme/051 | nvme/057 | nvme/058 | nvme/061) why="changes namespaces or ports of Linux's own target, or takes it away" ;;
+    *) why= ;;
+  esac
+  if [ -n "$why" ]; then echo "EVENT skipped $name: $why"; continue; fi
   timeout 180 ./check "$test" >/tmp/test.out 2>&1
   code=$?
   if grep -qE '\[(failed|passed)\]' /tmp/test.out; then
