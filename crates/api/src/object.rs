@@ -58,6 +58,15 @@ pub struct Home {
     pub shard: u16,
 }
 
+/// What a repair of a vSSD may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Repair {
+    /// The vSSD is to take writes also where something was lost: reads of that fail until it is written or deallocated, and where
+    /// records were lost, older data may show.
+    pub accept_loss: bool,
+}
+
 /// A virtual SSD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

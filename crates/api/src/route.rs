@@ -9,6 +9,7 @@
 //! | `DELETE /v1/subsystems/{nqn}/hosts/{host}` | - | 204 |
 //! | `POST /v1/subsystems/{nqn}/namespaces` | [`crate::object::Namespace`] | 204 |
 //! | `DELETE /v1/subsystems/{nqn}/namespaces/{nsid}` | - | 204 |
+//! | `POST /v1/vssds/{name}/repair` | [`crate::object::Repair`] | [`crate::status::RepairReport`] |
 //! | `POST /v1/wear` | [`crate::object::WearChange`] | 204 |
 //! | `POST /v1/shutdown` | - | 204 |
 //!
@@ -33,6 +34,11 @@ pub const SUBSYSTEMS: &str = "/v1/subsystems";
 pub const WEAR: &str = "/v1/wear";
 /// Orderly stop of the server.
 pub const SHUTDOWN: &str = "/v1/shutdown";
+
+/// The path of the repair of a vSSD.
+pub fn repair(vssd: &str) -> String {
+    format!("{VSSDS}/{}/repair", encode(vssd))
+}
 
 /// The path of one object of a kind.
 pub fn of(kind: &str, name: &str) -> String {

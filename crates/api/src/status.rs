@@ -271,6 +271,62 @@ pub struct Controller {
     pub io_queues: u16,
 }
 
+/// What a repair of a vSSD found and did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairReport {
+    /// Name of the vSSD.
+    pub vssd: String,
+    /// What came of it.
+    pub outcome: RepairOutcome,
+    /// Why it took no writes before, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason_before: Option<String>,
+    /// Why it takes none now, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What is missing, a line for each, the first of many.
+    pub missing: Vec<String>,
+    /// How many more there are.
+    pub missing_more: u64,
+    /// How many of all told which data is the newest: without them older data may show, and nobody knows where.
+    pub lost_records: u64,
+    /// Parts of maps that an older version had emptied without a record: nothing was lost with them.
+    pub emptied_leaves: u64,
+    /// Ranges whose reads fail because what lay there is lost, the first of many.
+    pub lost: Vec<LostRange>,
+    /// Bytes of all such ranges.
+    pub lost_size: Size,
+    /// Lost records that were accepted since the vSSD was made.
+    pub accepted_records: u64,
+}
+
+/// What came of a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RepairOutcome {
+    /// It takes writes, and did before.
+    Good,
+    /// It takes writes again; nothing was lost.
+    Mended,
+    /// It takes writes again, without what is lost.
+    Accepted,
+    /// It takes none: something is lost, and that was not accepted.
+    ReadOnly,
+    /// It takes none, for a reason that no repair changes.
+    NotToBeRepaired,
+}
+
+/// Bytes of a volume that are lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostRange {
+    /// Name of the volume.
+    pub volume: String,
+    /// Where they begin, in bytes.
+    pub offset_bytes: u64,
+    /// How many.
+    pub size_bytes: u64,
+}
+
 /// What emulated timing means, for people.
 pub fn timing(pacing: bool) -> &'static str {
     if pacing {

@@ -1,8 +1,9 @@
 //! The client of the control interface: HTTP over the server's Unix socket.
 
+use diecut_api::object::Repair;
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
-use diecut_api::status::Status;
+use diecut_api::status::{RepairReport, Status};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
@@ -80,6 +81,17 @@ impl Client {
     pub async fn create(&self, path: &str, object: &impl Serialize) -> Result<(), ClientError> {
         let body = serde_json::to_vec(object).expect("objects are plain data");
         self.exchange(Method::POST, path, Some(body)).await.map(drop)
+    }
+
+    /// Repairs a vSSD.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn repair(&self, vssd: &str, repair: Repair) -> Result<RepairReport, ClientError> {
+        let body = serde_json::to_vec(&repair).expect("objects are plain data");
+        let body = self.exchange(Method::POST, &route::repair(vssd), Some(body)).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| ClientError::Broken(format!("its report cannot be read ({error})")))
     }
 
     /// Deletes an object.

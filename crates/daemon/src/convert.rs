@@ -65,6 +65,33 @@ pub(crate) fn subsystem_spec(subsystem: Subsystem) -> control::SubsystemSpec {
     }
 }
 
+pub(crate) fn repair_report(report: control::RepairReport) -> status::RepairReport {
+    let lost = |one: control::LostBytes| status::LostRange {
+        volume: one.volume,
+        offset_bytes: one.offset_bytes,
+        size_bytes: one.size_bytes,
+    };
+    status::RepairReport {
+        vssd: report.vssd,
+        outcome: match report.outcome {
+            control::RepairOutcome::Good => status::RepairOutcome::Good,
+            control::RepairOutcome::Mended => status::RepairOutcome::Mended,
+            control::RepairOutcome::Accepted => status::RepairOutcome::Accepted,
+            control::RepairOutcome::ReadOnly => status::RepairOutcome::ReadOnly,
+            control::RepairOutcome::NotToBeRepaired => status::RepairOutcome::NotToBeRepaired,
+        },
+        reason_before: report.reason_before,
+        reason: report.reason,
+        missing: report.missing,
+        missing_more: report.missing_more,
+        lost_records: report.lost_records,
+        emptied_leaves: report.emptied_leaves,
+        lost: report.lost.into_iter().map(lost).collect(),
+        lost_size: Size(report.lost_bytes),
+        accepted_records: report.accepted_records,
+    }
+}
+
 pub(crate) fn problem(error: control::ControlError) -> Problem {
     let kind = match error.kind {
         control::ControlErrorKind::NotFound => ProblemKind::NotFound,

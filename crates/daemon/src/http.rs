@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use diecut_api::object::{Home, Host, Namespace, Subsystem, Tenant, Volume, Vssd};
+use diecut_api::object::{Home, Host, Namespace, Repair, Subsystem, Tenant, Volume, Vssd};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_shard::control::{ControlRequest, ControlResponse};
@@ -45,6 +45,7 @@ fn routes(server: Server) -> Router {
         .route("/v1/tenants/{name}/home", post(move_tenant))
         .route(route::VSSDS, post(create_vssd))
         .route("/v1/vssds/{name}", delete(delete_vssd))
+        .route("/v1/vssds/{name}/repair", post(repair_vssd))
         .route(route::VOLUMES, post(create_volume))
         .route("/v1/volumes/{name}", delete(delete_volume))
         .route(route::SUBSYSTEMS, post(create_subsystem))
@@ -158,15 +159,18 @@ impl Server {
         }
     }
     async fn change(&self, request: ControlRequest) -> Result<StatusCode, Refusal> {
+        self.carry_out(request).await.map(|_| StatusCode::NO_CONTENT)
+    }
+    async fn carry_out(&self, request: ControlRequest) -> Result<ControlResponse, Refusal> {
         let title = request.title();
         let request = match PATIENCE_MS.try_with(|patience_ms| *patience_ms) {
             Ok(patience_ms) => ControlRequest::Within { patience_ms, request: Box::new(request) },
             Err(_) => request,
         };
         match self.ask(request).await {
-            Ok(_) => {
+            Ok(response) => {
                 tracing::info!("{title}: done");
-                Ok(StatusCode::NO_CONTENT)
+                Ok(response)
             }
             Err(refusal) => {
                 tracing::warn!("{title} is refused: {}", refusal.0.message);
@@ -221,6 +225,17 @@ async fn create_vssd(State(server): State<Server>, Body(vssd): Body<Vssd>) -> Re
 
 async fn delete_vssd(State(server): State<Server>, Path(name): Path<String>) -> Result<StatusCode, Refusal> {
     server.change(ControlRequest::DeleteVssd(name)).await
+}
+
+async fn repair_vssd(
+    State(server): State<Server>,
+    Path(vssd): Path<String>,
+    Body(repair): Body<Repair>,
+) -> Result<Response, Refusal> {
+    match server.carry_out(ControlRequest::RepairVssd { vssd, accepts_loss: repair.accept_loss }).await? {
+        ControlResponse::Repaired(report) => Ok(axum::Json(convert::repair_report(*report)).into_response()),
+        other => panic!("a repair was answered with {other:?}"),
+    }
 }
 
 async fn create_volume(

@@ -475,7 +475,8 @@ pub fn serve(
         tracing::info!(path = %socket.display(), "listening, administrators");
         for vssd in &status.vssds {
             if let Some(reason) = &vssd.read_only_reason {
-                tracing::error!(vssd = vssd.spec.name, reason, "the vSSD takes no writes");
+                let name = &vssd.spec.name;
+                tracing::error!(vssd = name, reason, "the vSSD takes no writes; `diecut vssd repair {name}` says more");
             }
         }
         for subsystem in &status.subsystems {

@@ -144,8 +144,19 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Pieces of their anchor, where they lay, and their content.
-type PiecesByIndex = BTreeMap<u32, (u32, LogicalBlock, Vec<u8>)>;
+/// Pieces of their anchor, the block and program unit where each lay, and its content.
+type PiecesByIndex = BTreeMap<u32, (u32, (LogicalBlock, u32), Vec<u8>)>;
+
+/// The newest anchor of which all pieces were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundAnchor {
+    /// What it says.
+    pub anchor: Anchor,
+    /// Its blocks.
+    pub blocks: Vec<LogicalBlock>,
+    /// Program unit of its first piece, in the first of its blocks.
+    pub first_unit: u32,
+}
 
 /// Pieces found after a restart.
 #[derive(Debug, Default)]
@@ -155,24 +166,25 @@ pub struct FoundPieces {
 }
 
 impl FoundPieces {
-    /// Takes a program unit of a block of anchors.
-    pub fn add(&mut self, block: LogicalBlock, unit: &[u8]) {
-        if let Some(piece) = Piece::decode(unit) {
+    /// Takes the content of a program unit of a block of anchors.
+    pub fn add(&mut self, block: LogicalBlock, unit: u32, bytes: &[u8]) {
+        if let Some(piece) = Piece::decode(bytes) {
             let pieces = self.anchors.entry(piece.number).or_default();
-            pieces.insert(piece.index, (piece.count, block, piece.content.to_vec()));
+            pieces.insert(piece.index, (piece.count, (block, unit), piece.content.to_vec()));
         }
     }
 
-    /// The newest anchor of which all pieces were found, its blocks, and the number that the next one gets.
-    pub fn newest(&self) -> (Option<(Anchor, Vec<LogicalBlock>)>, u64) {
+    /// The newest anchor of which all pieces were found, and the number that the next one gets.
+    pub fn newest(&self) -> (Option<FoundAnchor>, u64) {
         let next = self.anchors.keys().next_back().map_or(1, |number| number.saturating_add(1));
         let whole = self.anchors.values().rev().find_map(|pieces| {
             let count = pieces.values().next()?.0 as usize;
             let joined: Vec<u8> = pieces.values().flat_map(|(_, _, content)| content).copied().collect();
             let anchor = (pieces.len() == count).then(|| Anchor::decode(&joined)).flatten()?;
-            let mut blocks: Vec<LogicalBlock> = pieces.values().map(|(_, block, _)| *block).collect();
+            let first_unit = pieces.values().next()?.1.1;
+            let mut blocks: Vec<LogicalBlock> = pieces.values().map(|(_, (block, _), _)| *block).collect();
             blocks.dedup();
-            Some((anchor, blocks))
+            Some(FoundAnchor { anchor, blocks, first_unit })
         });
         (whole, next)
     }
@@ -365,14 +377,14 @@ mod test {
             let mut unit = vec![0xff; 4096];
             let count = contents.len() as u32;
             Piece { number: 5, index: index as u32, count, content }.encode(&mut unit);
-            found.add(block, &unit);
+            found.add(block, 3 + index as u32, &unit);
             if index > 0 {
-                older.add(block, &unit);
+                older.add(block, 3 + index as u32, &unit);
             }
             unit[100] ^= 1;
             assert_eq!(Piece::decode(&unit), None);
         }
-        assert_eq!(found.newest(), (Some((anchor, vec![block])), 6));
+        assert_eq!(found.newest(), (Some(FoundAnchor { anchor, blocks: vec![block], first_unit: 3 }), 6));
         assert_eq!(older.newest(), (None, 6));
     }
 }

@@ -31,5 +31,5 @@ pub use recovered::RecoveredChunk;
 pub use staging::SLOT_HEADER_SIZE_BYTES;
 pub use store::{
     Log, LogConfig, LogStatistics, NO_BLOCK, PURPOSE_SEGMENT, STREAM_CLEANER, STREAM_MAP, STREAM_USER,
-    TOKEN_USER,
+    TOKEN_NOBODY, TOKEN_USER,
 };

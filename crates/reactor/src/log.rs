@@ -61,6 +61,12 @@ fn tell(notice: &Notice, shard: u16) {
                 "even wear: what lies on two dies cannot change places any more"
             );
         }
+        Notice::Repaired { vssd, lost_bytes: None } => {
+            tracing::info!(shard, vssd, "the vSSD takes writes again: nothing was lost")
+        }
+        Notice::Repaired { vssd, lost_bytes: Some(lost_bytes) } => {
+            tracing::warn!(shard, vssd, lost_bytes, "the vSSD takes writes again, without what is lost")
+        }
         Notice::CatalogCopyLost => {
             tracing::error!(
                 "a copy of the catalog cannot be written any more; with the last one nothing can be changed"

@@ -68,6 +68,7 @@ impl Claims {
                 let volume = state.volumes.get(name);
                 claims.alone.extend(volume.map(|volume| Object::Vssd(volume.vssd.clone())));
             }
+            ControlRequest::RepairVssd { vssd, .. } => claims.alone.push(Object::Vssd(vssd.clone())),
             ControlRequest::CreateSubsystem(spec) => {
                 claims.alone.push(Object::Subsystem(spec.nqn.clone()));
                 claims.alone.extend(spec.namespaces.iter().map(|(_, volume)| Object::Volume(volume.clone())));

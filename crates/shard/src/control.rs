@@ -242,6 +242,15 @@ pub enum ControlRequest {
         /// Namespace identifier.
         nsid: u32,
     },
+    /// Looks again at a vSSD that takes no writes, says what is missing, and lets it take writes where nothing was lost; answered
+    /// with [`ControlResponse::Repaired`].
+    RepairVssd {
+        /// Name of the vSSD.
+        vssd: String,
+        /// It takes writes also where something was lost: reads of that fail until it is written or deallocated, and where
+        /// records were lost, older data may show.
+        accepts_loss: bool,
+    },
     /// Changes settings of even wear. They hold for the whole device, whatever shards serve it.
     SetWear(WearChange),
     /// Brings a tenant, and all that shares channels with it, to another shard while it is served; its hosts notice a delay
@@ -290,6 +299,7 @@ impl ControlRequest {
             ControlRequest::DetachNamespace { subsystem, nsid } => {
                 format!("detachment of namespace {nsid} of subsystem {subsystem}")
             }
+            ControlRequest::RepairVssd { vssd, .. } => format!("repair of vSSD \"{vssd}\""),
             ControlRequest::SetWear(_) => "change of even wear".to_owned(),
             ControlRequest::MoveTenant { tenant, shard } => {
                 format!("move of tenant \"{tenant}\" to shard {shard}")
@@ -308,8 +318,63 @@ pub enum ControlResponse {
     Done,
     /// What exists.
     Status(Box<Status>),
+    /// A vSSD was looked at; what came of it.
+    Repaired(Box<RepairReport>),
     /// Not done, and nothing was changed.
     Refused(ControlError),
+}
+
+/// What a repair found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairReport {
+    /// Name of the vSSD.
+    pub vssd: String,
+    /// What came of it.
+    pub outcome: RepairOutcome,
+    /// Why it took no writes before.
+    pub reason_before: Option<String>,
+    /// Why it takes none now.
+    pub reason: Option<String>,
+    /// What is missing, a line for each, the first of many.
+    pub missing: Vec<String>,
+    /// How many more there are.
+    pub missing_more: u64,
+    /// How many of all told which data is the newest: without them older data may show, and nobody knows where.
+    pub lost_records: u64,
+    /// Parts of maps that an older version had emptied without a record: nothing was lost with them.
+    pub emptied_leaves: u64,
+    /// Ranges whose reads fail because what lay there is lost, the first of many.
+    pub lost: Vec<LostBytes>,
+    /// Bytes of all such ranges.
+    pub lost_bytes: u64,
+    /// Lost records that were accepted since the vSSD was made.
+    pub accepted_records: u64,
+}
+
+/// What came of a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairOutcome {
+    /// It takes writes, and did before.
+    Good,
+    /// It takes writes again; nothing was lost.
+    Mended,
+    /// It takes writes again, without what is lost.
+    Accepted,
+    /// It takes none: something is lost, and that was not accepted.
+    ReadOnly,
+    /// It takes none, for a reason that no repair changes.
+    NotToBeRepaired,
+}
+
+/// Bytes of a volume that are lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostBytes {
+    /// Name of the volume.
+    pub volume: String,
+    /// Where they begin.
+    pub offset_bytes: u64,
+    /// How many.
+    pub size_bytes: u64,
 }
 
 /// Why a request was refused: the object, the problem, and what to do.

@@ -11,6 +11,7 @@ use crate::drive;
 use crate::notice::Notice;
 use crate::plan::{Plan, Step, plan};
 use crate::reach::Reach;
+use crate::repair::Repair;
 use crate::shard::{Phase, Shard};
 use diecut_blockspace::session::Session;
 use diecut_catalog::{Catalog, Serves, State, VssdRecord};
@@ -20,8 +21,8 @@ use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
 use diecut_nvme::QualifiedName;
 use diecut_target::{Home, NamespaceConfig, SubsystemConfig};
 use diecut_units::{IU_SIZE_BYTES, Span, Time, mark, mutant};
-use diecut_volume::StoreConfig;
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation, VolumeToken};
+use diecut_volume::{Recovery, StoreConfig};
 use diecut_vssd::{DeallocError, Places, Share, VssdId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -86,6 +87,10 @@ pub(crate) struct Running {
     pub awaited: Vec<u64>,
     pub refusal: Option<ControlError>,
     pub is_done_here: bool,
+    /// Of a repair: how far it is, why the vSSD took no writes, and what came of it.
+    pub repair: Repair,
+    pub reason_before: Option<&'static str>,
+    pub report: Option<Box<RepairReport>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +123,9 @@ impl Running {
             awaited: Vec::new(),
             refusal: None,
             is_done_here: false,
+            repair: Repair::NotBegun,
+            reason_before: None,
+            report: None,
         }
     }
 }
@@ -293,8 +301,14 @@ impl<M: Divide> Shard<M> {
             let Some(step) = running.steps.front().cloned() else {
                 match running.reply {
                     Reply::Nobody => {}
-                    Reply::Administrator(token) => answer(actions, token, ControlResponse::Done),
-                    Reply::Order(number) => self.order_done(number, running.last.as_ref(), None),
+                    Reply::Administrator(token) => {
+                        let response =
+                            running.report.map_or(ControlResponse::Done, ControlResponse::Repaired);
+                        answer(actions, token, response);
+                    }
+                    Reply::Order(number) => {
+                        self.order_done(number, running.last.as_ref(), None, running.report);
+                    }
                     Reply::Evenness => self.evenness_done(false),
                 }
                 return None;
@@ -318,7 +332,7 @@ impl<M: Divide> Shard<M> {
                         Reply::Administrator(token) => {
                             answer(actions, token, ControlResponse::Refused(error))
                         }
-                        Reply::Order(number) => self.order_done(number, None, Some(error)),
+                        Reply::Order(number) => self.order_done(number, None, Some(error), None),
                         Reply::Evenness => self.evenness_done(true),
                     }
                     return None;
@@ -405,6 +419,7 @@ impl<M: Divide> Shard<M> {
                 format!("the deletion to be durable in {}", vssd(*number))
             }
             Step::DeallocVssd { .. } => "flash operations under way on its dies".to_owned(),
+            Step::RepairVssd { name, .. } => format!("vSSD \"{name}\" to be read again"),
             Step::FlushStores => match &running.waits {
                 Waits::Stores(tokens) => format!("{} vSSDs to write down what they staged", tokens.len()),
                 _ => "applications at erase blocks to let go".to_owned(),
@@ -427,7 +442,7 @@ impl<M: Divide> Shard<M> {
             self.control.waiting.iter().any(|waiting| waiting.request == ControlRequest::Shutdown);
         for step in self.control.running.iter().filter_map(|running| running.steps.front()) {
             match step {
-                Step::CreateVolume { .. } | Step::AllocVssd { .. } => {}
+                Step::CreateVolume { .. } | Step::AllocVssd { .. } | Step::RepairVssd { .. } => {}
                 Step::RemoveSubsystem { vssds, .. } => wanted.extend(vssds),
                 Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => {
                     wanted.insert(*vssd);
@@ -443,6 +458,9 @@ impl<M: Divide> Shard<M> {
             match running.steps.front() {
                 Some(Step::CreateVolume { name }) => {
                     wanted.insert(running.next.vssds[&running.next.volumes[name].vssd].number);
+                }
+                Some(Step::RepairVssd { name, .. }) => {
+                    wanted.insert(running.next.vssds[name].number);
                 }
                 Some(Step::FlushStores) => wanted.extend(self.flash.pool.vssd_ids().map(|id| id.0)),
                 _ => {}
@@ -594,6 +612,7 @@ impl<M: Divide> Shard<M> {
                     Err(DeallocError::Busy { .. }) => Progress::Waits,
                 }
             }
+            Step::RepairVssd { name, accepts_loss } => self.repair(name, *accepts_loss, running, now),
             Step::ApplyWear => {
                 self.apply_wear();
                 Progress::Done
@@ -735,16 +754,21 @@ impl<M: Divide> Shard<M> {
             // Opened by the application.
             return;
         }
-        let config = StoreConfig {
-            exported_ius: record.exported_ius,
-            volatile_cache: self.config.volatile_cache,
-            checkpoint: self.config.checkpoint,
-            ..StoreConfig::default()
-        };
+        let config = self.store_config(record, Recovery::Strict);
         let staging = record.staging_slot.and_then(|slot| self.staging_region(slot));
         let store = self.flash.open_store(VssdId(record.number), config, staging, now);
         // The place of a store that was closed while its queues were full.
         self.admission.hold(TenantIndex(store.0), false);
+    }
+
+    pub(crate) fn store_config(&self, record: &VssdRecord, recovery: Recovery) -> StoreConfig {
+        StoreConfig {
+            exported_ius: record.exported_ius,
+            volatile_cache: self.config.volatile_cache,
+            checkpoint: self.config.checkpoint,
+            recovery,
+            ..StoreConfig::default()
+        }
     }
 
     /// Opens the namespace of a volume whose store is open.
@@ -824,7 +848,7 @@ impl<M: Divide> Shard<M> {
 
     /// What opening has to put right: vSSDs of which the catalog knows nothing were never acknowledged, or were
     /// deleted; so were volumes.
-    pub(crate) fn leftovers(&self) -> Vec<Step> {
+    pub(crate) fn leftovers(&mut self) -> Vec<Step> {
         let known: Vec<u32> = self.state.vssds.values().map(|vssd| vssd.number).collect();
         let orphans = self.ledger.vssds.keys().filter(|number| !known.contains(number));
         let mut steps: Vec<Step> = orphans.map(|&number| Step::DeallocVssd { number }).collect();
@@ -832,11 +856,22 @@ impl<M: Divide> Shard<M> {
         steps
     }
 
-    /// Volumes in this shard's stores of which the catalog knows nothing.
-    pub(crate) fn leftover_volumes(&self) -> Vec<Step> {
+    /// Volumes in this shard's stores of which the catalog knows nothing. Those that it knows, and that are not there, are lost.
+    pub(crate) fn leftover_volumes(&mut self) -> Vec<Step> {
+        let names: Vec<(String, u32)> =
+            self.state.vssds.iter().map(|(name, vssd)| (name.clone(), vssd.number)).collect();
+        for (name, number) in names {
+            if let Some(store) = self.store_of(number) {
+                self.find_lost_volumes(&name, store);
+            }
+        }
         let mut steps = Vec::new();
         for (name, vssd) in &self.state.vssds {
             let Some(store) = self.store_of(vssd.number) else { continue };
+            if self.flash.store(store).read_only_reason().is_some() {
+                // It would refuse, and with it everything else that opening has to write down.
+                continue;
+            }
             for index in 0..1024 {
                 let exists = self.flash.store(store).volume_size_ius(VolumeIndex(index)).is_some();
                 let wanted =

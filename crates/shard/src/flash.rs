@@ -185,6 +185,39 @@ impl<M: Media> Flash<M> {
         slot.vssd
     }
 
+    /// Takes out a store that is to be opened again; gives the commands that wait for that. [`Flash::begin_store`] follows.
+    ///
+    /// # Panics
+    /// If it is not open, or something of it is under way.
+    pub fn end_store(&mut self, index: StoreIndex) -> Vec<VolumeCommand> {
+        let slot = self.stores[usize::from(index.0)].take().expect("an open store is opened again");
+        slot.store.into_commands()
+    }
+
+    /// Opens a store again, at the place of the one that was taken out, for `commands` and those that come.
+    ///
+    /// # Panics
+    /// If a store is open there.
+    pub fn begin_store(
+        &mut self,
+        index: StoreIndex,
+        vssd: u32,
+        config: StoreConfig,
+        staging: Option<ProtectedRegion>,
+        commands: Vec<VolumeCommand>,
+        now: Time,
+    ) {
+        let place = &mut self.stores[usize::from(index.0)];
+        assert!(place.is_none(), "one store at one place");
+        let vssd = VssdId(vssd);
+        let mut space = self.pool.space(vssd, &mut self.media, now);
+        let store = Store::open(config, &mut space, staging);
+        *place = Some(StoreSlot { vssd, store, has_work: false, is_read_only_told: false, held: None });
+        self.busy.retain(|busy| *busy != index.0);
+        self.mark_busy(index);
+        commands.into_iter().for_each(|command| self.submit(index, command, now));
+    }
+
     /// The store of a vSSD, if it is open.
     pub fn store_of(&self, vssd: VssdId) -> Option<StoreIndex> {
         let index = *self.by_vssd.get(vssd.0 as usize)?;

@@ -156,6 +156,7 @@ impl<M: Divide> Shard<M> {
             Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),
             Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => Scope::Vssd(*vssd),
             Step::DeallocVssd { number } => Scope::Vssd(*number),
+            Step::RepairVssd { name, .. } => Scope::Vssd(running.next.vssds[name].number),
             Step::ApplySubsystem { .. }
             | Step::RemoveSubsystem { .. }
             | Step::FlushStores
@@ -224,6 +225,7 @@ impl<M: Divide> Shard<M> {
             if let Some(error) = answer.refusal {
                 running.refusal = Some(error);
             }
+            running.report = answer.repair.or(running.report.take());
             if let Step::DeallocVssd { number } = step {
                 self.forget_vssd(*number);
             }

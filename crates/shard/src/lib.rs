@@ -47,6 +47,7 @@ mod peer;
 mod plan;
 mod reach;
 mod relocation;
+mod repair;
 mod shard;
 mod status;
 

@@ -1,6 +1,6 @@
 //! What shards other than the first do: they carry out its orders.
 
-use crate::control::{ControlError, ControlErrorKind};
+use crate::control::{ControlError, ControlErrorKind, RepairReport};
 use crate::drive::{self, ShardIndex};
 use crate::execute::Reply;
 use crate::notice::Notice;
@@ -160,13 +160,14 @@ impl<M: Divide> Shard<M> {
         number: u64,
         last: Option<&Step>,
         refusal: Option<crate::control::ControlError>,
+        repair: Option<Box<RepairReport>>,
     ) {
         self.tell_wear();
         let frees = matches!(last, Some(Step::DeallocVssd { .. } | Step::ReturnChannels));
         let freed = refusal.is_none() && frees;
         let returned = if freed { self.unused_channels() } else { None };
         let group = self.duties.left.take();
-        self.answer_order(number, Answer { refusal, returned, group, ..Answer::default() });
+        self.answer_order(number, Answer { refusal, returned, group, repair, ..Answer::default() });
     }
 
     /// vSSDs that live here, of those that exist.

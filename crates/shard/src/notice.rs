@@ -26,6 +26,13 @@ pub enum Notice {
         /// Why.
         reason: &'static str,
     },
+    /// A vSSD takes writes again after a repair.
+    Repaired {
+        /// Its name.
+        vssd: String,
+        /// Bytes that are lost, if that was accepted.
+        lost_bytes: Option<u64>,
+    },
     /// Erase blocks of a die failed and are not used any more.
     BlocksRetired {
         /// The die, by number in the device.
@@ -86,7 +93,10 @@ impl Notice {
     /// What it is limited by; `None`: it is always told.
     pub fn cause(&self) -> Option<Cause> {
         match self {
-            Notice::Opened { .. } | Notice::ReadOnly { .. } | Notice::CatalogCopyLost => None,
+            Notice::Opened { .. }
+            | Notice::ReadOnly { .. }
+            | Notice::Repaired { .. }
+            | Notice::CatalogCopyLost => None,
             Notice::Host(HostNotice::Came(_)) => Some(Cause::HostCame),
             Notice::Host(HostNotice::Went(_)) => Some(Cause::HostWent),
             Notice::Host(HostNotice::Expired(_)) => Some(Cause::HostExpired),

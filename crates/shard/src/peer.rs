@@ -2,7 +2,7 @@
 //! channels that another shard owns. Drivers carry these messages, in order between any two shards, and know nothing of
 //! what is in them.
 
-use crate::control::{ControlError, Status};
+use crate::control::{ControlError, RepairReport, Status};
 use crate::evenness::WearReport;
 use crate::plan::Step;
 use crate::relocation::{Group, MovedGroup};
@@ -112,6 +112,8 @@ pub(crate) struct Answer {
     pub status: Option<Box<Status>>,
     /// Of [`Order::Wear`].
     pub wear: Option<WearReport>,
+    /// Of [`Step::RepairVssd`].
+    pub repair: Option<Box<RepairReport>>,
 }
 
 /// Channels on their way from shard to shard.

@@ -32,6 +32,8 @@ pub(crate) enum Step {
     DeallocVssd { number: u32 },
     /// Waits until every store is flushed.
     FlushStores,
+    /// Opens the store of a vSSD again, and says what came of it.
+    RepairVssd { name: String, accepts_loss: bool },
     /// Gives the pool the settings of even wear.
     ApplyWear,
     /// Looks at wear over all shards; what is due comes next.
@@ -291,6 +293,16 @@ pub(crate) fn plan(
             let subsystems = state.subsystems.keys().map(|nqn| remove_subsystem(state, nqn));
             plan.steps = subsystems.collect();
             plan.steps.extend([Step::FlushStores, Step::Persist]);
+        }
+        ControlRequest::RepairVssd { vssd: name, accepts_loss } => {
+            let Some(vssd) = state.vssds.get(name) else { return missing("vSSD", name) };
+            if vssd.serves != diecut_catalog::Serves::Volumes {
+                let message = format!(
+                    "vSSD \"{name}\" serves erase blocks: what lies on them is its application's, and nothing here can repair it"
+                );
+                return refuse(ControlErrorKind::Invalid, message);
+            }
+            plan.steps = vec![Step::RepairVssd { name: name.clone(), accepts_loss: *accepts_loss }];
         }
         ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
         ControlRequest::Status => {}

@@ -537,6 +537,140 @@ fn planted_bugs_of_administration_are_noticed() {
     }
 }
 
+/// What the first vSSD says of itself.
+fn reason(rig: &Rig) -> Option<String> {
+    rig.shard.status().vssds[0].read_only_reason.clone()
+}
+
+fn repair(rig: &mut Rig, vssd: &str, accepts_loss: bool) -> RepairReport {
+    match rig.ask(ControlRequest::RepairVssd { vssd: vssd.to_owned(), accepts_loss }) {
+        ControlResponse::Repaired(report) => *report,
+        other => panic!("a repair was answered with {other:?}: {}", rig.shard.describe()),
+    }
+}
+
+/// The process dies, and the states of all erase blocks become zeros, and what was staged; the vSSDs stay. Then it starts.
+fn without_block_states(rig: Rig) -> Rig {
+    let now = rig.now;
+    let blocks = rig.shard.media().geometry().erase_blocks() as usize;
+    let staging = {
+        let geometry = *rig.shard.media().geometry();
+        diecut_vssd::Pool::journal_size_bytes(&geometry, &PoolConfig::suited_to(&geometry))
+    };
+    let mut device = rig.shard.into_media();
+    device.process_death(now);
+    let memory = device.protected_memory().expect("it has some");
+    // Behind the header: two slots of 32 bytes and a word for each block.
+    memory.region(64..64 + blocks * 72).fill(0);
+    memory.region(staging..memory.size_bytes()).fill(0);
+    Rig::over(device, now)
+}
+
+/// Goal: a volume that the catalog knows and its store does not is lost, never new: its reads fail instead of giving zeros. And
+/// what was lost can be accepted. Method: the states of all erase blocks are gone, so that the store is empty.
+fn a_volume_without_its_store_is_lost() {
+    let mut rig = Rig::over(device(Pacing::Unpaced), Time::ZERO);
+    rig.set_up();
+    for round in 0..2000u64 {
+        rig.write(1, round * 7 % 512, round + 1).unwrap();
+    }
+    let now = rig.now;
+    let mut device = rig.shard.into_media();
+    device.process_death(now);
+    rig = Rig::over(device, now);
+    assert_eq!((reason(&rig), rig.read(1, 7)), (None, 1538));
+    rig = without_block_states(rig);
+    for life in 0..2 {
+        let said = reason(&rig);
+        assert!(said.as_ref().is_some_and(|said| said.contains("lost all of a volume")), "{life}: {said:?}");
+        let range = LbaRange { first_lba: 7, lba_count: 1 };
+        let destination = BufferMut::copy_from(&[0xee; 8]);
+        let read = rig.run(1, NamespaceOperation::Read { range, destination });
+        assert!(read.result.is_err(), "{life}: it reads as {:?}", read.data);
+        assert!(rig.write(1, 7, 9).is_err());
+        let report = repair(&mut rig, "vssd-a", false);
+        assert_eq!(report.outcome, RepairOutcome::ReadOnly);
+        assert_eq!(report.missing, ["volume \"volume-a\": it was made, and nothing of it is there"]);
+        let lost = LostBytes { volume: "volume-a".to_owned(), offset_bytes: 0, size_bytes: 2 << 20 };
+        assert_eq!((report.lost, report.lost_bytes), (vec![lost], 2 << 20));
+        let now = rig.now;
+        let mut device = rig.shard.into_media();
+        device.process_death(now);
+        rig = Rig::over(device, now);
+    }
+    let report = repair(&mut rig, "vssd-a", true);
+    assert_eq!((report.outcome, report.lost_bytes, report.reason), (RepairOutcome::Accepted, 2 << 20, None));
+    for life in 0..3u64 {
+        assert_eq!(reason(&rig), None);
+        rig.write(1, 7 + life, 100 + life).unwrap();
+        assert_eq!(rig.read(1, 7), 100, "{life}");
+        let range = LbaRange { first_lba: 40, lba_count: 1 };
+        let destination = BufferMut::copy_from(&[0xee; 8]);
+        let read = rig.run(1, NamespaceOperation::Read { range, destination });
+        assert!(read.result.is_err(), "{life}: what was lost stays lost");
+        let report = repair(&mut rig, "vssd-a", false);
+        assert_eq!(report.outcome, RepairOutcome::Good);
+        assert_eq!(report.lost_bytes, (2 << 20) - 4096 * (life + 1), "what was written since reads");
+        let now = rig.now;
+        let mut device = rig.shard.into_media();
+        device.process_death(now);
+        rig = Rig::over(device, now);
+    }
+    assert!(
+        rig.refused(ControlRequest::RepairVssd { vssd: "x".to_owned(), accepts_loss: true })
+            .contains("\"x\"")
+    );
+}
+
+/// Seen to fail without the check: reads gave zeros, and the vSSD said that it was good.
+#[test]
+fn a_volume_that_its_store_does_not_know_is_lost() {
+    a_volume_without_its_store_is_lost();
+}
+
+#[test]
+fn a_lost_volume_that_counts_as_new_is_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("shard: a lost volume counts as new")));
+    let noticed = std::panic::catch_unwind(a_volume_without_its_store_is_lost).is_err();
+    diecut_units::marks::plant_mutant(None);
+    assert!(noticed);
+}
+
+/// Goal: a volume that is being made or deleted when the server ends is not taken for lost: it is durable in its store before
+/// the catalog names it, and leaves the catalog first. Method: the end comes after each number of steps.
+#[test]
+fn an_end_while_volumes_are_made_or_deleted_loses_none() {
+    for (protected_memory_bytes, power_cut) in [(8 << 20, false), (8 << 20, true), (0, false), (0, true)] {
+        let mut rig = Rig::over(device_with(Pacing::Modelled, protected_memory_bytes), Time::ZERO);
+        rig.set_up();
+        let spec = || VolumeSpec { name: "x".to_owned(), ..volume("a", 1 << 20) };
+        let mut exists = false;
+        for steps in 0..60 {
+            let request = if exists {
+                ControlRequest::DeleteVolume("x".to_owned())
+            } else {
+                ControlRequest::CreateVolume(spec())
+            };
+            let token = ControlToken(1 << 40 | steps);
+            rig.shard.handle(Event::Control { token, request: Box::new(request) }, rig.now, &mut rig.actions);
+            for _ in 0..steps {
+                rig.step();
+            }
+            let now = rig.now;
+            let mut device = rig.shard.into_media();
+            if power_cut {
+                device.power_cut(now);
+                device.power_on();
+            } else {
+                device.process_death(now);
+            }
+            rig = Rig::over(device, now);
+            assert_eq!(reason(&rig), None, "after {steps} steps, {protected_memory_bytes}, {power_cut}");
+            exists = rig.shard.state().volumes.contains_key("x");
+        }
+    }
+}
+
 /// A thousand reads at once on a device whose dies queue eight operations: admission waits while the queues are full, every
 /// read is answered, and a neighbour on other dies does not wait for them.
 #[test]

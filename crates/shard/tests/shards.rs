@@ -32,6 +32,20 @@ fn run(herd: &mut Herd, hosts: &mut [Host], commands: u64) {
     panic!("hosts are never served");
 }
 
+/// A vSSD is repaired where it lives, whichever shard that is.
+#[test]
+fn repairs_are_carried_out_at_home() {
+    let mut herd = Herd::new(device(3), 3, 3, Time::ZERO);
+    for (name, isolation, level) in TENANTS {
+        herd.add_tenant(name, isolation, level);
+    }
+    for vssd in herd.status().vssds.into_iter().map(|vssd| vssd.spec.name) {
+        let request = ControlRequest::RepairVssd { vssd: vssd.clone(), accepts_loss: false };
+        let ControlResponse::Repaired(report) = herd.ask(request) else { panic!("a repair is answered") };
+        assert_eq!((report.vssd, report.outcome, report.reason), (vssd, RepairOutcome::Good, None));
+    }
+}
+
 /// Goal: connections find home from whichever shard they came to, hosts keep what they were promised through deaths and
 /// power cuts, and the same device opens with any number of shards. Method: four hosts, connections dealt out by chance,
 /// hosts that hang up in the midst of their work; five lives with another number of shards each.

@@ -125,6 +125,7 @@ impl Existing {
                 found(shown.namespaces.remove(nsid).is_some())?;
             }
             ControlRequest::MoveTenant { tenant, .. } => found(self.tenants.contains(tenant))?,
+            ControlRequest::RepairVssd { vssd, .. } => found(self.vssds.contains_key(vssd))?,
             ControlRequest::SetWear(_) | ControlRequest::Status | ControlRequest::Shutdown => {}
             ControlRequest::Within { request, .. } => return self.after(request),
         }

@@ -13,14 +13,22 @@
 //! |     16 |  4*n | leaves       | where each leaf lies (`n` = size / 1024, rounded up); FFFF_FFFF: no entries |
 //!
 //! Bytes 4 to the end of `leaves` are repeated for each volume. A leaf is one IU: 1024 entries of 4 bytes, each the log
-//! address of an IU, FFFF_FFFF where there is none.
+//! address of an IU, FFFF_FFFF where there is none, FFFF_FFFE where it was lost and that was accepted. Behind the last volume:
+//!
+//! | offset | size | field   | meaning                                                                           |
+//! |-------:|-----:|---------|-----------------------------------------------------------------------------------|
+//! |      0 |    4 | magic   | "dhab"; versions that wrote none gave leaves back that became empty, without a record |
+//! |      4 |    4 | reserved| zero                                                                              |
+//! |      8 |    8 | ius     | IUs whose reads failed when loss was last accepted                                |
+//! |     16 |    8 | records | lost records that were accepted since the store was made                          |
 
 use crate::Store;
+use crate::loss::AcceptedLoss;
 use crate::map::{self, GROUP_LEAVES, LEAF_VOLUME, OpenGroup};
 use diecut_log::anchor::Anchor;
 use diecut_log::{LogAddress, STREAM_MAP, StoredAddress};
 use diecut_units::{IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::EraseBlockSpace;
+use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
 
 /// Leaves written at a time, so that a long pause of the writer does not become a burst.
 const BURST_LEAVES: u64 = 128;
@@ -28,6 +36,9 @@ const BURST_LEAVES: u64 = 128;
 const GROUPS_PASSED: u32 = 256;
 /// Anchors in one round through all leaves.
 const ANCHORS_PER_ROUND: u64 = 8;
+/// What follows the volumes in an anchor.
+const HABITS_MAGIC: u32 = u32::from_le_bytes(*b"dhab");
+const HABITS_SIZE_BYTES: usize = 24;
 
 /// How much the checkpoint may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,20 +65,94 @@ pub(crate) struct Checkpoint {
     anchored_at_ius: u64,
     taken: Option<(Anchor, u64)>,
     scratch: Vec<u8>,
+    mending: Option<Mending>,
+}
+
+/// A repair that no anchor holds yet.
+struct Mending {
+    /// An anchor from here on ends it.
+    sequence: u64,
+    /// Erase blocks that nothing is known of, given back then.
+    unneeded: Vec<LogicalBlock>,
+    /// There are more leaves to write, and no event will say so.
+    has_more_leaves: bool,
+    /// Free segments when an anchor found no erase block: without more of them the next one finds none either.
+    failed_with_free: Option<u32>,
 }
 
 impl Store {
     /// Writes what is due.
     pub(crate) fn checkpoint(&mut self, space: &mut dyn EraseBlockSpace) {
         if self.log.read_only().is_none() {
-            if self.log.may_checkpoint() {
-                self.write_leaves(space);
-            }
+            let goes_on = self.log.may_checkpoint() && self.write_leaves(space);
+            let was_taken = self.checkpoint.taken.is_some();
             self.write_anchor(space);
+            self.look_at_mending(goes_on, was_taken, space);
         }
     }
 
-    fn write_leaves(&mut self, space: &mut dyn EraseBlockSpace) {
+    /// What recovery did about what is missing is to be durable: everything goes into leaves and an anchor at once.
+    pub(crate) fn begin_mending(&mut self, unneeded: Vec<LogicalBlock>) {
+        self.log.skip_sequence();
+        self.log.want_anchor(true);
+        // One that was taken before does not know of it.
+        self.checkpoint.taken = None;
+        let mut unneeded = unneeded;
+        unneeded.extend(self.checkpoint.mending.take().map(|before| before.unneeded).unwrap_or_default());
+        self.checkpoint.mending = Some(Mending {
+            sequence: self.log.next_sequence(),
+            unneeded,
+            has_more_leaves: true,
+            failed_with_free: None,
+        });
+    }
+
+    /// Whether a repair is still to be written down. Until then a restart meets what this one met.
+    pub fn is_mending(&self) -> bool {
+        self.checkpoint.mending.is_some() && self.log.read_only().is_none()
+    }
+
+    /// Whether a repair goes on without an event.
+    pub(crate) fn is_mending_unfinished(&self) -> bool {
+        let Some(mending) = self.checkpoint.mending.as_ref().filter(|_| self.is_mending()) else {
+            return false;
+        };
+        let log = &self.log;
+        if mending.has_more_leaves || !log.is_anchor_idle() {
+            return mending.has_more_leaves;
+        }
+        match &self.checkpoint.taken {
+            Some((anchor, _)) => log.durable_before() >= anchor.taken_at,
+            None => {
+                mending.failed_with_free != Some(log.free_segments())
+                    && log.may_checkpoint()
+                    && log.settled_before() >= mending.sequence
+                    && self.maps.visited_before(log.next_sequence()) >= mending.sequence
+            }
+        }
+    }
+
+    fn look_at_mending(&mut self, goes_on: bool, was_taken: bool, space: &mut dyn EraseBlockSpace) {
+        let Some(mending) = &mut self.checkpoint.mending else { return };
+        if self.log.anchored() >= mending.sequence || mutant!("volume: repair done before its anchor") {
+            diecut_units::mark!("volume: repair holds");
+            for block in std::mem::take(&mut mending.unneeded) {
+                space.free(block).expect("held since before the repair");
+            }
+            space.sync(SpaceToken(diecut_log::TOKEN_NOBODY));
+            self.checkpoint.mending = None;
+            self.log.want_anchor(false);
+            return;
+        }
+        if was_taken && self.checkpoint.taken.is_none() && self.log.is_anchor_idle() {
+            mending.failed_with_free = Some(self.log.free_segments());
+        }
+        let visited_before = self.maps.visited_before(self.log.next_sequence());
+        mending.has_more_leaves = goes_on && visited_before < mending.sequence;
+    }
+
+    /// Says whether it stopped although it could go on.
+    fn write_leaves(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
         let mut due = self.host_written_ius / self.config.checkpoint.ius_per_leaf;
         if self.log.needs_anchor() {
             due = due.max(self.checkpoint.leaves_written + BURST_LEAVES);
@@ -78,14 +163,14 @@ impl Store {
             self.checkpoint.leaves_written.max(due.saturating_sub(4 * BURST_LEAVES));
         for _ in 0..BURST_LEAVES {
             if self.checkpoint.leaves_written >= due {
-                return;
+                return true;
             }
             let leaf = loop {
                 match &mut self.maps.open_group {
                     Some(open) if open.left > 0 => break open.left.trailing_zeros() as usize,
                     _ if passed == GROUPS_PASSED => {
                         self.checkpoint.leaves_written = due;
-                        return;
+                        return true;
                     }
                     _ => passed += 1,
                 }
@@ -94,14 +179,15 @@ impl Store {
                     map.visited[open.group] = map.visited[open.group].max(open.entered);
                 }
                 if !self.enter_group() {
-                    return;
+                    return false;
                 }
             };
             if !self.write_leaf(leaf, space) {
-                return;
+                return false;
             }
             self.checkpoint.leaves_written += 1;
         }
+        true
     }
 
     /// Enters the next group of an existing volume. `false` if there is none.
@@ -162,7 +248,7 @@ impl Store {
         }
         let existing = self.maps.volumes.iter().filter(|map| map.exists);
         let leaves: usize = existing.map(|map| map.leaves.len()).sum();
-        let owner_bytes = 4 + 12 * self.maps.volumes.len() + 4 * leaves;
+        let owner_bytes = 4 + 12 * self.maps.volumes.len() + 4 * leaves + HABITS_SIZE_BYTES;
         let pace = self.config.checkpoint;
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
             .max(self.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
@@ -174,7 +260,8 @@ impl Store {
         let sequence = self.maps.visited_before(self.log.next_sequence()).min(self.log.settled_before());
         if sequence <= self.log.anchored() {
             // The round is not done: soon again.
-            self.checkpoint.anchored_at_ius += apart / 4;
+            let again_at_ius = self.checkpoint.anchored_at_ius + apart / 4;
+            self.checkpoint.anchored_at_ius = again_at_ius.min(self.host_written_ius);
             return;
         }
         self.checkpoint.anchored_at_ius = self.host_written_ius;
@@ -193,12 +280,20 @@ impl Store {
             bytes.extend(map.size_ius.to_le_bytes());
             map.leaves.iter().for_each(|leaf| bytes.extend(leaf.get().0.to_le_bytes()));
         }
+        bytes.extend(HABITS_MAGIC.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(self.accepted.ius.to_le_bytes());
+        bytes.extend(self.accepted.records.to_le_bytes());
         bytes
     }
 }
 
-/// Volumes of an anchor: number, size, leaves. `None` if the bytes are none of these.
-pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<Vec<(u16, u64, Vec<u32>)>> {
+/// Volumes of an anchor: number, size, leaves.
+pub(crate) type AnchoredVolumes = Vec<(u16, u64, Vec<u32>)>;
+
+/// Volumes of an anchor, and what was accepted as lost; absent in one of a version that gave empty leaves back without a record.
+/// `None` if the bytes are none of these.
+pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<(AnchoredVolumes, Option<AcceptedLoss>)> {
     fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
         let (first, others) = rest.split_first_chunk()?;
         *rest = others;
@@ -221,7 +316,14 @@ pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<Vec<(u16, u64, Vec<u32>)>> 
         }
         volumes.push((volume, size_ius, leaves.collect()));
     }
-    Some(volumes)
+    let mut habits = || {
+        let magic = u32::from_le_bytes(take(&mut rest)?);
+        take::<4>(&mut rest)?;
+        let (ius, records) = (u64::from_le_bytes(take(&mut rest)?), u64::from_le_bytes(take(&mut rest)?));
+        (magic == HABITS_MAGIC).then_some(AcceptedLoss { ius, records })
+    };
+    let habits = habits();
+    Some((volumes, habits))
 }
 
 #[cfg(test)]

@@ -15,10 +15,12 @@
 
 mod checkpoint;
 pub mod contract;
+mod loss;
 mod map;
 mod open;
 mod store;
 mod undo;
 
 pub use checkpoint::CheckpointPace;
+pub use loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 pub use store::{Store, StoreConfig, StoreStatistics};

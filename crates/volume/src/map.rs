@@ -176,7 +176,8 @@ impl Maps {
         let volume = &mut self.volumes[usize::from(volume)];
         let old = std::mem::replace(&mut volume.entries[iu as usize], address.into()).get();
         volume.mark_dirty(iu as usize);
-        volume.used_ius += u64::from(old == LogAddress::NONE);
+        // What was lost takes no room.
+        volume.used_ius += u64::from(!old.is_place());
         volume.used_ius -= u64::from(address == LogAddress::NONE);
         old
     }

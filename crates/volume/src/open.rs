@@ -4,9 +4,11 @@
 //! of their sequences. Without an anchor everything is walked.
 
 use crate::Store;
-use crate::checkpoint::decode_volumes;
+use crate::checkpoint::{AnchoredVolumes, decode_volumes};
+use crate::contract::VolumeIndex;
+use crate::loss::{Findings, Missing, Recovery};
 use crate::map::{self, LEAF_ENTRIES, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
-use diecut_log::anchor::{Anchor, FoundPieces, PURPOSE_ANCHOR};
+use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::head::Head;
 use diecut_log::walk::{Run, SEQUENCE_MAX};
 use diecut_log::{
@@ -76,8 +78,25 @@ pub(crate) struct Opening {
     pub(crate) chunks: Vec<RecoveredChunk>,
     /// Segments in which a head was lost: the next one is looked for.
     searching: Vec<u32>,
-    /// A head was lost in the middle of what was written.
-    pub(crate) records_lost: bool,
+    /// Program units of anchors that cannot be read.
+    unread_anchors: Vec<(HeldBlock, u32)>,
+    /// What is missing.
+    pub(crate) findings: Findings,
+    /// Erase blocks whose marks are lost.
+    unmarked: Vec<LogicalBlock>,
+    /// Leaves that are lost.
+    lost_leaves: Vec<(u16, usize)>,
+    /// Those of them whose segments were given back, in a store of a version that gave them back without a record.
+    perhaps_emptied: BTreeSet<(u16, usize)>,
+    /// The anchor is of a version that records leaves also when they become empty.
+    records_empty_leaves: bool,
+}
+
+impl Opening {
+    /// Something is missing that told which data is the newest.
+    pub(crate) fn has_lost_records(&self) -> bool {
+        self.findings.records > 0
+    }
 }
 
 impl Store {
@@ -116,7 +135,7 @@ impl Store {
         let opening = self.opening.as_mut().expect("opening");
         let held = opening.anchor_blocks[index];
         match (&completion.result, &completion.destination) {
-            (Ok(()), Some(bytes)) => opening.found.add(held.block, bytes),
+            (Ok(()), Some(bytes)) => opening.found.add(held.block, unit, bytes),
             (Err(SpaceError::Erased { .. }), _) => {}
             _ if completion.token.0 & AGAIN == 0 => self.read_anchor_unit(index, unit, AGAIN, space),
             _ => {
@@ -125,7 +144,7 @@ impl Store {
                 // A cut can tear the last units, and an anchor that ends there never counted.
                 if shape.is_settled(unit, written) {
                     diecut_units::mark!("volume: anchor lost");
-                    opening.records_lost = true;
+                    opening.unread_anchors.push((held, unit));
                 }
             }
         }
@@ -135,21 +154,36 @@ impl Store {
         let opening = self.opening.as_mut().expect("opening");
         opening.phase = Phase::Marks;
         let (newest, next_number) = opening.found.newest();
+        // What was written before the newest one is needed no more. Without one, anything may have been it.
+        let sequence_of = |block: LogicalBlock| {
+            let held = opening.anchor_blocks.iter().find(|held| held.block == block);
+            held.map_or(0, |held| held.allocation_sequence)
+        };
+        let newest_at = newest.as_ref().map(|found| (sequence_of(found.blocks[0]), found.first_unit));
+        for (held, unit) in std::mem::take(&mut opening.unread_anchors) {
+            if newest_at.is_none_or(|newest_at| (held.allocation_sequence, unit) > newest_at) {
+                opening.findings.miss(Missing::Anchor { block: held.block, unit });
+            }
+        }
+        // An anchor that cannot be read may have had the next numbers.
+        let next_number = next_number.saturating_add(opening.findings.records);
         let mut kept = Vec::new();
-        if let Some((anchor, blocks)) = newest {
+        if let Some(FoundAnchor { anchor, blocks, .. }) = newest {
             diecut_units::mark!("volume: anchor found");
             let mut anchor = anchor;
             if !anchor.is_possible() {
-                opening.records_lost = true;
+                opening.findings.miss(Missing::AnchorContent);
                 anchor.taken_at = anchor.taken_at.min(SEQUENCE_MAX - 1);
                 anchor.sequence = anchor.sequence.min(anchor.taken_at);
             }
             let room = self.log.map_ius_max();
-            let fits = |volumes: &Vec<(u16, u64, Vec<u32>)>| {
+            let fits = |(volumes, _): &(AnchoredVolumes, _)| {
                 volumes.iter().fold(0u64, |sum, (_, size, _)| sum.saturating_add(*size)) <= room
             };
             match decode_volumes(&anchor.owner).filter(fits) {
-                Some(volumes) => {
+                Some((volumes, habits)) => {
+                    opening.records_empty_leaves = habits.is_some();
+                    self.accepted = habits.unwrap_or_default();
                     for (number, size_ius, leaves) in volumes {
                         let volume = self.maps.volume(number);
                         volume.exists = true;
@@ -157,14 +191,16 @@ impl Store {
                         volume.leaves = leaves.into_iter().map(|leaf| LogAddress(leaf).into()).collect();
                     }
                 }
-                None => opening.records_lost = true,
+                None => opening.findings.miss(Missing::AnchorContent),
             }
-            self.log.adopt_anchor(&anchor, &blocks, next_number);
             opening.anchor = anchor;
             kept = blocks;
-        } else {
-            self.log.adopt_anchor(&Anchor::default(), &[], next_number);
         }
+        if opening.has_lost_records() {
+            // Of an anchor that cannot be read today nothing is given back before there is another one.
+            kept = opening.anchor_blocks.iter().map(|held| held.block).collect();
+        }
+        self.log.adopt_anchor(&opening.anchor, &kept, next_number);
         for held in &opening.anchor_blocks {
             if !kept.contains(&held.block) {
                 space.free(held.block).expect("held");
@@ -275,7 +311,7 @@ impl Store {
                     self.walk_on(segment, next, space);
                 }
                 None if Head::is_other_version(&bytes) => {
-                    self.log.set_read_only("the store was written by another version");
+                    self.opening.as_mut().expect("opening").findings.miss(Missing::OtherVersion { segment });
                 }
                 None => self.head_lost(segment, offset, completion.token.0 & AGAIN != 0, space),
             }
@@ -299,7 +335,8 @@ impl Store {
                 if shape.is_settled(0, written) && !mutant!("volume: blocks without marks given back") {
                     // No cut takes marks that were safe: the medium lost them, and what the block holds is not given back.
                     diecut_units::mark!("volume: marks lost");
-                    opening.records_lost = true;
+                    opening.findings.miss(Missing::Mark { block: held.block });
+                    opening.unmarked.push(held.block);
                 } else {
                     unused.push(held.block);
                 }
@@ -360,9 +397,11 @@ impl Store {
         if !shape.is_settled(unit / width, written) {
             return;
         }
-        diecut_units::mark!("volume: head lost");
-        opening.searching.push(segment);
-        opening.records_lost = true;
+        if !opening.searching.contains(&segment) {
+            diecut_units::mark!("volume: head lost");
+            opening.searching.push(segment);
+            opening.findings.miss(Missing::Head { segment, unit });
+        }
         self.walk_on(segment, (unit + 1) * unit_ius, space);
     }
 
@@ -386,7 +425,8 @@ impl Store {
         space.read(token, block, iu, 1, buffer, None, IoClass::Metadata);
     }
 
-    /// Only the last program units of an erase block can be torn; chunks that touch them are read whole.
+    /// Only the last program units of an erase block can be torn: what a chunk has in them is read. What cannot be read elsewhere
+    /// is lost, and tells nothing of the rest.
     fn check_chunk(&mut self, chunk: RecoveredChunk, space: &mut dyn EraseBlockSpace) {
         let layout = self.log.layout().clone();
         let head = chunk.head;
@@ -397,7 +437,7 @@ impl Store {
             return;
         }
         let opening = self.opening.as_mut().expect("opening");
-        let mut proven = true;
+        let mut torn_units = Vec::new();
         let first_unit = head.offset / layout.unit_ius;
         for unit in first_unit..first_unit + u32::from(head.unit_count) {
             let (block, _) = self.log.block_of(layout.address(segment, unit * layout.unit_ius));
@@ -406,19 +446,24 @@ impl Store {
             }
             let written = opening.written[usize::from(block.unit.0)][block.index as usize]
                 / layout.shape.program_unit_pages;
-            proven &= layout.shape.is_settled(unit / layout.width, written);
-        }
-        if proven || head.data_count == 0 {
-            self.accept(chunk, space);
-            return;
+            if !layout.shape.is_settled(unit / layout.width, written)
+                || mutant!("volume: settled data taken for torn")
+            {
+                torn_units.push(unit - first_unit);
+            }
         }
         let end = 1 + u32::from(head.data_count);
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let mut first = 1;
         while first < end {
             let count = (layout.unit_ius - first % layout.unit_ius).min(end - first);
-            runs.push((first, count));
+            if torn_units.contains(&(first / layout.unit_ius)) {
+                runs.push((first, count));
+            }
             first += count;
+        }
+        if runs.is_empty() {
+            return self.accept(chunk, space);
         }
         let opening = self.opening.as_mut().expect("opening");
         opening.outstanding += runs.len();
@@ -477,7 +522,7 @@ impl Store {
         let (staged, damaged) = self.log.found_in_staging();
         if damaged > 0 {
             diecut_units::mark!("volume: staging damaged");
-            self.log.set_read_only("protected memory is damaged: the last acknowledged writes are lost");
+            opening.findings.miss(Missing::Staging { slots: damaged });
         }
         for (slot, found) in staged {
             if whole.contains(&name_of(&found.head))
@@ -520,7 +565,9 @@ impl Store {
                 },
             );
             order.append(&mut notes);
-            opening.records_lost |= !consistent;
+            if !consistent {
+                opening.findings.miss(Missing::Records { segment: chunk.head.segment });
+            }
             if index < on_flash {
                 self.log.adopt_chunk(&chunk.head, last.max(last_note), last_note);
             }
@@ -535,15 +582,16 @@ impl Store {
     /// cleaner may have freed anything, its leaves too, before the next anchor: nothing of it is looked for.
     fn find_volumes(&mut self) {
         let opening = self.opening.as_mut().expect("opening");
-        let mut sizes: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
-        for (sequence, _, entry) in &opening.order {
+        // Sequence, size, and the chunk that says so.
+        let mut sizes: BTreeMap<u16, (u64, u64, usize)> = BTreeMap::new();
+        for (sequence, index, entry) in &opening.order {
             let Entry::Note(words) = entry else { continue };
             let Some(volume) = map::volume_of_note(*words) else {
-                opening.records_lost = true;
+                opening.findings.miss(Missing::Records { segment: opening.chunks[*index].head.segment });
                 continue;
             };
             match words[0] & 0xff {
-                NOTE_CREATE => drop(sizes.insert(volume, (*sequence, words[2]))),
+                NOTE_CREATE => drop(sizes.insert(volume, (*sequence, words[2], *index))),
                 NOTE_DELETE => drop(opening.deleted_at.insert(volume, *sequence)),
                 _ => {}
             }
@@ -554,17 +602,17 @@ impl Store {
         for (volume, sequence) in &opening.deleted_at {
             diecut_units::mark!("volume: deletion replayed");
             *self.maps.volume(*volume) = Default::default();
-            sizes.retain(|created, (at, _)| created != volume || *at > *sequence);
+            sizes.retain(|created, (at, ..)| created != volume || *at > *sequence);
         }
         let mut room = self.log.map_ius_max();
         for volume in &self.maps.volumes {
             room = room.saturating_sub(volume.entries.len() as u64);
         }
-        for (volume, (_, size_ius)) in sizes {
+        for (volume, (_, size_ius, index)) in sizes {
             let map = self.maps.volume(volume);
             let more = size_ius.saturating_sub(map.entries.len() as u64);
             if more > room {
-                opening.records_lost = true;
+                opening.findings.miss(Missing::Records { segment: opening.chunks[index].head.segment });
                 continue;
             }
             room -= more;
@@ -644,7 +692,13 @@ impl Store {
                 }
             }
         }
-        lost.iter().for_each(|run| self.leaves_lost(run));
+        for run in &lost {
+            let opening = self.opening.as_mut().expect("opening");
+            if !opening.records_empty_leaves {
+                opening.perhaps_emptied.insert((run.volume, run.leaf));
+            }
+            self.leaves_lost(run);
+        }
         self.opening.as_mut().expect("opening").leaf_runs = runs;
     }
 
@@ -688,10 +742,16 @@ impl Store {
             let data = completion.destination.expect("read");
             let from = leaf * LEAF_ENTRIES;
             let end = self.log.places_end();
+            let mut names_nothing = false;
             for (entry, word) in entries[from..].iter_mut().zip(data.as_chunks().0) {
                 let place = LogAddress(u32::from_le_bytes(*word));
                 let is_lost = place.0 >= end && place != LogAddress::NONE;
+                // What is lost and was accepted as that says so, and nothing else does.
+                names_nothing |= is_lost && place != LogAddress::LOST;
                 *entry = if is_lost { LogAddress::LOST } else { place }.into();
+            }
+            if names_nothing {
+                opening.lost_leaves.extend((leaf..leaf + count as usize).map(|leaf| (volume, leaf)));
             }
         } else if count > 1 || !again {
             // Each by itself, and that twice.
@@ -717,48 +777,105 @@ impl Store {
             map.leaves[leaf] = StoredAddress::NONE;
             map.mark_dirty(leaf * LEAF_ENTRIES);
         }
+        let leaves = (run.leaf..run.leaf + run.count as usize).map(|leaf| (run.volume, leaf));
+        self.opening.as_mut().expect("opening").lost_leaves.extend(leaves);
     }
 
     /// Records are replayed over the leaves, and what lives is counted.
     fn finish(&mut self) {
-        let Opening { chunks, places, order, mut records_lost, anchor, deleted_at, .. } =
-            *self.opening.take().expect("opening");
-        records_lost |= !self.replay_records(&chunks, &places, order, &deleted_at);
-        if records_lost {
-            // What the lost records said cannot be known: older data may show. No write may build on that.
-            self.log
-                .set_read_only("the medium lost records of writes: some data may be older than acknowledged");
+        let Opening {
+            chunks,
+            places,
+            order,
+            mut findings,
+            anchor,
+            deleted_at,
+            lost_leaves,
+            perhaps_emptied,
+            unmarked,
+            ..
+        } = *self.opening.take().expect("opening");
+        if let Some(segment) = self.replay_records(&chunks, &places, order, &deleted_at) {
+            findings.miss(Missing::Records { segment });
         }
-        let mut lost = false;
-        for volume in &mut self.maps.volumes {
+        let is_sound = findings.is_empty();
+        for (number, leaf) in lost_leaves {
+            let Some(volume) = self.maps.volumes.get_mut(usize::from(number)).filter(|volume| volume.exists)
+            else {
+                continue;
+            };
+            let end = volume.entries.len().min((leaf + 1) * LEAF_ENTRIES);
+            let Some(entries) = volume.entries.get_mut(leaf * LEAF_ENTRIES..end) else { continue };
+            let lost = entries.iter_mut().filter(|entry| entry.get() == LogAddress::LOST);
+            if is_sound
+                && self.config.recovery != Recovery::Strict
+                && perhaps_emptied.contains(&(number, leaf))
+            {
+                // Nothing was lost: the store gave the leaf's segment back because nothing in it was needed any more. What
+                // was deallocated since the anchor has its records; the rest of the leaf was empty before.
+                diecut_units::mark!("volume: leaf of an older version was empty");
+                lost.for_each(|entry| *entry = StoredAddress::NONE);
+                findings.emptied_leaves += 1;
+            } else if lost.count() > 0 {
+                findings.miss(Missing::Leaf { volume: VolumeIndex(number), leaf: leaf as u64 });
+            }
+        }
+        for (number, volume) in self.maps.volumes.iter_mut().enumerate() {
             if !volume.exists {
                 *volume = Default::default();
                 continue;
             }
             volume.resize(volume.size_ius, anchor.sequence);
             let parts = volume.written_parts();
-            let (used_ius, lost_here) = self.log.adopt_places(&mut volume.entries, &parts);
+            let (used_ius, lost_ius) = self.log.adopt_places(&mut volume.entries, &parts);
             volume.used_ius = used_ius;
-            lost |= lost_here;
+            if lost_ius > 0 {
+                diecut_units::mark!("volume: places lost");
+                findings.miss(Missing::Places { volume: VolumeIndex(number as u16), ius: lost_ius });
+            }
             for leaf in volume.leaves.iter().filter(|leaf| **leaf != StoredAddress::NONE) {
                 self.log.validate(leaf.get());
             }
         }
-        if lost {
-            diecut_units::mark!("volume: places lost");
-            self.log.set_read_only("the medium lost a part of the map: reads of what lay there fail");
-        }
+        self.findings = findings;
+        self.conclude(unmarked);
     }
 
-    /// Replays records over the leaves of the volumes that there are. `false` if one cannot be a record.
+    /// What is missing is accepted, or ends all writing.
+    fn conclude(&mut self, unmarked: Vec<LogicalBlock>) {
+        let Some(first) = self.findings.missing.first() else {
+            if self.findings.emptied_leaves > 0 {
+                self.begin_mending(Vec::new());
+            }
+            return;
+        };
+        if self.config.recovery == Recovery::Accept && !self.findings.is_of_other_version() {
+            diecut_units::mark!("volume: loss accepted");
+            self.log.drop_damaged_staging();
+            self.accepted.records += self.findings.records;
+            self.accepted.ius = self.lost_ranges(0).1;
+            for volume in self.maps.volumes.iter_mut().filter(|volume| volume.exists) {
+                for part in volume.written_parts() {
+                    part.step_by(LEAF_ENTRIES).for_each(|iu| volume.mark_dirty(iu));
+                }
+            }
+            return self.begin_mending(unmarked);
+        }
+        // The worst first: what the lost records said cannot be known, and no write may build on that.
+        let records = self.findings.missing.iter().find(|missing| missing.is_record());
+        let reason = records.unwrap_or(first).reason();
+        self.log.keep_all(reason);
+    }
+
+    /// Replays records over the leaves of the volumes that there are. A segment of which a record cannot be one.
     fn replay_records(
         &mut self,
         chunks: &[RecoveredChunk],
         places: &[LogAddress],
         order: Vec<(u64, usize, Entry)>,
         deleted_at: &BTreeMap<u16, u64>,
-    ) -> bool {
-        let mut sound = true;
+    ) -> Option<u32> {
+        let mut unsound = None;
         let is_over = |volume: u16, sequence: u64| {
             deleted_at.get(&volume).is_some_and(|deleted_at| sequence < *deleted_at)
         };
@@ -776,7 +893,7 @@ impl Store {
                     for record in records {
                         let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
                         if volume == LEAF_VOLUME {
-                            sound = false;
+                            unsound = Some(chunks[index].head.segment);
                             continue;
                         }
                         if is_over(volume, sequence + u64::from(record - run.first)) {
@@ -805,7 +922,7 @@ impl Store {
                 }
             }
         }
-        sound
+        unsound
     }
 }
 

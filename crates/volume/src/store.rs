@@ -2,9 +2,10 @@ use crate::checkpoint::{Checkpoint, CheckpointPace};
 use crate::contract::{
     VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
 };
+use crate::loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 use crate::map::{self, Maps, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
 use crate::open::Opening;
-use diecut_log::{Log, LogAddress, LogConfig, LogStatistics, STREAM_USER, StoredAddress, TOKEN_USER};
+use diecut_log::{Log, LogAddress, LogConfig, LogStatistics, STREAM_USER, TOKEN_USER};
 use diecut_units::{BufferLoan, BufferMut, Payload, ProtectedRegion, Span, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ pub struct StoreConfig {
     pub user_slots: usize,
     /// How much the checkpoint may write.
     pub checkpoint: CheckpointPace,
+    /// What is done about what is missing.
+    pub recovery: Recovery,
 }
 
 impl Default for StoreConfig {
@@ -32,6 +35,7 @@ impl Default for StoreConfig {
             group_commit: Span::from_micros(200),
             user_slots: 32,
             checkpoint: CheckpointPace::default(),
+            recovery: Recovery::Strict,
         }
     }
 }
@@ -108,6 +112,10 @@ pub struct Store {
     free_parts: Vec<usize>,
     pub(crate) host_written_ius: u64,
     pub(crate) checkpoint: Checkpoint,
+    pub(crate) findings: Findings,
+    pub(crate) accepted: AcceptedLoss,
+    /// See [`Store::wind_down`].
+    is_winding_down: bool,
 }
 
 impl Store {
@@ -143,6 +151,9 @@ impl Store {
             free_parts: Vec::new(),
             host_written_ius: 0,
             checkpoint: Checkpoint::default(),
+            findings: Findings::default(),
+            accepted: AcceptedLoss::default(),
+            is_winding_down: false,
         };
         store.config.exported_ius = store.config.exported_ius.min(store.log.usable_ius());
         store.start_opening(space);
@@ -198,21 +209,90 @@ impl Store {
     }
 
     /// A volume that was made, and of which recovery found nothing: the medium lost it. Reads of it fail, and the store takes
-    /// no writes.
+    /// no writes unless loss is accepted.
     ///
     /// # Panics
     /// If recovery is not done, or the volume exists.
     pub fn volume_lost(&mut self, volume: VolumeIndex, size_ius: u64) {
         assert!(self.opening.is_none(), "recovery tells what there is");
-        let sequence = self.log.next_sequence();
-        self.log.set_read_only("the medium lost all of a volume that was made: reads of it fail");
+        let missing = Missing::Volume { volume };
+        self.findings.miss(missing);
         let map = self.maps.volume(volume.0);
         assert!(!map.exists, "what was found is not lost");
         map.exists = true;
-        map.resize(size_ius, sequence);
+        // No leaf says so yet: an anchor waits for all of them.
+        map.resize(size_ius, 0);
         map.entries.fill(LogAddress::LOST.into());
         (0..map.leaves.len()).for_each(|leaf| map.mark_dirty(leaf * map::LEAF_ENTRIES));
-        map.used_ius = size_ius;
+        self.maps.open_group = None;
+        if self.config.recovery == Recovery::Accept && !self.findings.is_of_other_version() {
+            self.accepted.ius = self.lost_ranges(0).1;
+            self.begin_mending(Vec::new());
+        } else {
+            self.log.keep_all(missing.reason());
+        }
+    }
+
+    /// Whether it takes no writes because something is missing, and has changed nothing on the medium since: it can be opened again.
+    pub fn is_kept(&self) -> bool {
+        self.log.is_kept()
+    }
+
+    /// What recovery missed.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// What was accepted as lost since the store was made.
+    pub fn accepted_loss(&self) -> AcceptedLoss {
+        self.accepted
+    }
+
+    /// Ranges whose reads fail because what lay there is lost, the first `ranges_max` of them, and how many IUs there are in all.
+    /// It looks at the whole map.
+    pub fn lost_ranges(&self, ranges_max: usize) -> (Vec<LostRange>, u64) {
+        let mut ranges: Vec<LostRange> = Vec::new();
+        let mut lost_ius = 0;
+        for (number, volume) in self.maps.volumes.iter().enumerate().filter(|(_, volume)| volume.exists) {
+            let number = VolumeIndex(number as u16);
+            let lost = volume.written_parts().into_iter().flatten();
+            for iu in lost.filter(|iu| volume.entries[*iu].get() == LogAddress::LOST) {
+                let iu = iu as u64;
+                lost_ius += 1;
+                let is_full = ranges.len() == ranges_max;
+                match ranges.last_mut() {
+                    Some(last) if last.volume == number && last.first_iu + last.iu_count == iu => {
+                        last.iu_count += 1;
+                    }
+                    _ if is_full => {}
+                    _ => ranges.push(LostRange { volume: number, first_iu: iu, iu_count: 1 }),
+                }
+            }
+        }
+        (ranges, lost_ius)
+    }
+
+    /// From now on commands only wait: the store is to be opened again. Those that were begun end.
+    pub fn wind_down(&mut self) {
+        self.is_winding_down = true;
+    }
+
+    /// Whether nothing is under way any more after [`Store::wind_down`].
+    pub fn has_wound_down(&self) -> bool {
+        self.is_winding_down
+            && self.reads.iter().all(Option::is_none)
+            && self.queue.is_empty()
+            && self.waiting.is_empty()
+            && !self.log.is_programming()
+    }
+
+    /// Ends a store; gives the commands that waited.
+    ///
+    /// # Panics
+    /// If something is under way.
+    pub fn into_commands(self) -> Vec<VolumeCommand> {
+        assert!(self.has_wound_down(), "what is under way belongs to this store");
+        self.early
     }
 
     /// IUs of a volume that hold data.
@@ -270,7 +350,7 @@ impl Store {
             });
             return;
         }
-        if self.opening.is_some() {
+        if self.opening.is_some() || self.is_winding_down {
             self.early.push(command);
             return;
         }
@@ -334,7 +414,7 @@ impl Store {
                 if *promised == u64::MAX {
                     let entries = &self.maps.volumes[usize::from(volume)].entries;
                     let range = &entries[first as usize..first as usize + count as usize];
-                    let new = range.iter().filter(|e| **e == StoredAddress::NONE).count() as u64;
+                    let new = range.iter().filter(|e| !e.get().is_place()).count() as u64;
                     if new > 0 && self.used_ius() + self.promised_ius + new > self.config.exported_ius {
                         completions.push(VolumeCompletion {
                             token: queued.token,
@@ -710,7 +790,9 @@ impl Store {
     /// When [`Store::work`] has something to do without an event.
     pub fn deadline(&self) -> Time {
         if self.opening.is_none()
-            && (self.log.is_unfinished() || self.maps.has_ending() && !self.log.is_gone())
+            && (self.log.is_unfinished()
+                || self.is_mending_unfinished() && !self.log.is_gone()
+                || self.maps.has_ending() && !self.log.is_gone())
         {
             return Time::ZERO;
         }
@@ -732,7 +814,7 @@ impl Store {
         for volume in &self.maps.volumes {
             let mut used = 0;
             for entry in volume.written_parts().into_iter().flat_map(|part| &volume.entries[part]) {
-                used += u64::from(*entry != StoredAddress::NONE);
+                used += u64::from(entry.get().is_place());
                 if entry.get().is_place() {
                     counts[self.log.layout().segment_of(entry.get()).0 as usize] += 1;
                 }

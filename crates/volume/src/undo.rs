@@ -17,7 +17,7 @@ impl Store {
     /// Frees segments that hold nothing but such copies, and forgets their chunks.
     pub(crate) fn undo_copies(&mut self, space: &mut dyn EraseBlockSpace) {
         let opening = self.opening.as_mut().expect("opening");
-        if opening.records_lost {
+        if opening.has_lost_records() {
             return;
         }
         // Program units that hold chunks.

@@ -39,16 +39,26 @@ impl Consent {
     /// # Errors
     /// If whoever was asked did not agree, or cannot be asked.
     fn ask(&self, what: &str, loss: &str) -> Result<(), ClientError> {
+        self.ask_to("delete", what, loss)
+    }
+
+    /// Whether to go on: `deed`, a verb, is done to `what`, with `loss`.
+    ///
+    /// # Errors
+    /// If whoever was asked did not agree, or cannot be asked.
+    fn ask_to(&self, deed: &str, what: &str, loss: &str) -> Result<(), ClientError> {
         if self.yes {
             return Ok(());
         }
         let mut stderr = std::io::stderr();
         if !(std::io::stdin().is_terminal() && stderr.is_terminal()) {
-            let message = format!("this would delete {what}: {loss}. Nothing was done; add --yes to do it");
+            let message = format!("this would {deed} {what}: {loss}. Nothing was done; add --yes to do it");
             return Err(ClientError::Usage(message));
         }
         let mut answer = String::new();
-        let asked = write!(stderr, "Delete {what}? {loss}. [y/N] ").and_then(|()| stderr.flush());
+        let (first, rest) = deed.split_at(1);
+        let first = first.to_uppercase();
+        let asked = write!(stderr, "{first}{rest} {what}? {loss}. [y/N] ").and_then(|()| stderr.flush());
         match asked.and_then(|()| std::io::stdin().read_line(&mut answer)) {
             Ok(_) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => Ok(()),
             _ => Err(ClientError::Usage("nothing was done".to_owned())),

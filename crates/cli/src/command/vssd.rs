@@ -2,8 +2,9 @@ use crate::client::{Client, ClientError};
 use crate::command::Consent;
 use crate::print;
 use clap::{Args, Subcommand, ValueEnum};
+use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::size::Size;
-use diecut_api::status::VssdStatus;
+use diecut_api::status::{RepairOutcome, RepairReport, VssdStatus};
 use diecut_api::{object, route};
 
 #[derive(Subcommand)]
@@ -21,6 +22,17 @@ pub enum Vssd {
     Delete {
         /// Its name.
         name: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Say why a vSSD takes no writes, and let it take them again where nothing was lost. Ends with 1 if it still takes none.
+    Repair {
+        /// Its name.
+        name: String,
+        /// Let it take writes although something was lost: reads of lost ranges fail until they are written or deallocated, and
+        /// where records of writes were lost, older data may show.
+        #[arg(long)]
+        accept_loss: bool,
         #[command(flatten)]
         consent: Consent,
     },
@@ -115,6 +127,26 @@ impl Vssd {
                 print::done(json, "deleted", "vSSD", &name, "");
                 Ok(())
             }
+            Vssd::Repair { name, accept_loss, consent } => {
+                if accept_loss {
+                    let loss = "what it lost is given up: reads of that fail until it is written or deallocated, and older data \
+                                may show where records of writes were lost";
+                    consent.ask_to("accept the loss of", &format!("vSSD \"{name}\""), loss)?;
+                }
+                let report = client.repair(&name, object::Repair { accept_loss }).await?;
+                if json {
+                    print::json(&report);
+                } else {
+                    print::line(&told(&report));
+                }
+                match report.reason {
+                    None => Ok(()),
+                    Some(reason) => {
+                        let message = format!("vSSD \"{name}\" takes no writes: {reason}");
+                        Err(ClientError::Refused(Problem::new(ProblemKind::Media, message)))
+                    }
+                }
+            }
             Vssd::List => {
                 let status = client.status().await?;
                 if json {
@@ -169,6 +201,73 @@ impl Create {
             uid: self.uid,
         }
     }
+}
+
+/// A repair for people.
+fn told(report: &RepairReport) -> String {
+    let mut lines = vec![match report.outcome {
+        RepairOutcome::Good => format!("vSSD \"{}\" takes writes; there is nothing to repair", report.vssd),
+        RepairOutcome::Mended => {
+            format!("vSSD \"{}\" takes writes again: nothing was lost", report.vssd)
+        }
+        RepairOutcome::Accepted => {
+            format!("vSSD \"{}\" takes writes again, without what is lost", report.vssd)
+        }
+        RepairOutcome::ReadOnly => {
+            format!("vSSD \"{}\" takes no writes: something is lost. What is left can be read", report.vssd)
+        }
+        RepairOutcome::NotToBeRepaired => {
+            format!("vSSD \"{}\" takes no writes, for a reason that no repair changes", report.vssd)
+        }
+    }];
+    if let Some(reason) = report.reason.as_ref().or(report.reason_before.as_ref()) {
+        let when = if report.reason.is_some() { "why" } else { "it took none before because" };
+        lines.push(format!("    {when}: {reason}"));
+    }
+    if report.emptied_leaves > 0 {
+        lines.push(format!(
+            "    an older version had given back parts of maps that were empty ({}), and did not say so",
+            report.emptied_leaves
+        ));
+    }
+    if !report.missing.is_empty() {
+        lines.push("missing:".to_owned());
+        lines.extend(report.missing.iter().map(|missing| format!("    {missing}")));
+        if report.missing_more > 0 {
+            lines.push(format!("    and {} more", report.missing_more));
+        }
+    }
+    if !report.lost.is_empty() {
+        lines.push(format!(
+            "reads fail of {} in all, until they are written or deallocated:",
+            report.lost_size
+        ));
+        lines.extend(report.lost.iter().map(|range| {
+            let end = range.offset_bytes + range.size_bytes;
+            format!("    volume \"{}\", bytes {} to {end}", range.volume, range.offset_bytes)
+        }));
+        let listed: u64 = report.lost.iter().map(|range| range.size_bytes).sum();
+        if listed < report.lost_size.bytes() {
+            lines.push("    and other ranges".to_owned());
+        }
+    }
+    if report.lost_records > 0 {
+        lines.push(
+            "records of writes are lost: somewhere in its volumes older data may show, and nobody knows where".to_owned(),
+        );
+    } else if report.accepted_records > 0 {
+        lines.push(
+            "records of writes were lost and that was accepted: older data may show since then".to_owned(),
+        );
+    }
+    if report.outcome == RepairOutcome::ReadOnly {
+        lines.push(format!(
+            "If the cause can be put right (a device that comes back, a read that fails for a while), do that and repair again. Else copy \
+             what can be read, or give up what is lost:\n    diecut vssd repair {} --accept-loss",
+            report.vssd
+        ));
+    }
+    lines.join("\n")
 }
 
 /// One vSSD as a row under `HEADER`.

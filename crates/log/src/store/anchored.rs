@@ -23,12 +23,17 @@ impl Log {
         self.map_moves
     }
 
+    /// Leaves a sequence out, so that an anchor that begins here is newer than any before.
+    pub fn skip_sequence(&mut self) {
+        self.next_sequence = self.next_sequence.max(self.anchored) + 1;
+    }
+
     /// An anchor of what is now: records from `sequence` on are to be replayed over what `owner` leads to.
     pub fn take_anchor(&self, sequence: u64, owner: Vec<u8>) -> Anchor {
         let closed = |segment: &Segment| {
-            segment.state == SegmentState::Sealed
+            // One that the cleaner is at, too, or whose heads cannot all be read: nothing of its records is needed any more.
+            !matches!(segment.state, SegmentState::Absent | SegmentState::Open)
                 && (segment.chunks == 0 || mutant!("log: anchor closes segments that are not safe"))
-                && !segment.poisoned
                 && segment.last_sequence < sequence
         };
         let segments = self.segments.iter().enumerate().filter(|(_, segment)| closed(segment));
@@ -99,11 +104,12 @@ impl Log {
     }
 
     /// Counts the places in `parts` of a map as live; the rest of the map has none. One without a block behind it becomes
-    /// [`LogAddress::LOST`]. Gives the number of entries that are not [`LogAddress::NONE`], and whether one is lost.
+    /// [`LogAddress::LOST`]. Gives the number of entries that are places, and of those that were lost just now: what was lost before
+    /// says so already.
     ///
     /// # Panics
     /// If a part goes beyond the map.
-    pub fn adopt_places(&mut self, entries: &mut [StoredAddress], parts: &[Range<usize>]) -> (u64, bool) {
+    pub fn adopt_places(&mut self, entries: &mut [StoredAddress], parts: &[Range<usize>]) -> (u64, u64) {
         // A map is large: what holds for all places of a segment is looked up once, and the rest goes through them again.
         // Chunks found in staging were told by their records only: see [`Log::places_end`].
         let is_whole =
@@ -124,17 +130,22 @@ impl Log {
         odd |= counts.iter().zip(&self.segments).any(|(count, segment)| *count > 0 && !is_whole(segment));
         if !odd {
             self.valid.iter_mut().zip(&counts).for_each(|(valid, count)| *valid += count);
-            return (used, false);
+            return (used, 0);
         }
-        let mut lost = false;
+        let mut lost = 0;
+        used = 0;
         for part in parts {
             for entry in entries[part.clone()].iter_mut().filter(|entry| **entry != StoredAddress::NONE) {
                 let place = entry.get();
+                if place == LogAddress::LOST {
+                    continue;
+                }
                 if place.is_place() && (self.is_present(place) || self.staged(place).is_some()) {
                     self.validate(place);
+                    used += 1;
                 } else {
                     *entry = LogAddress::LOST.into();
-                    lost = true;
+                    lost += 1;
                 }
             }
         }

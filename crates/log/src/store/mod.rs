@@ -41,6 +41,8 @@ const TOKEN_HEAD: u64 = 2 << 56;
 const TOKEN_COPY: u64 = 3 << 56;
 const TOKEN_IGNORE: u64 = 4 << 56;
 pub(crate) const TOKEN_ANCHOR: u64 = 5 << 56;
+/// Of what nobody waits for.
+pub const TOKEN_NOBODY: u64 = TOKEN_IGNORE;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = 16 << 56;
 
@@ -209,6 +211,10 @@ pub struct Log {
     /// See [`Log::set_ebbing`].
     ebbing: bool,
     unfinished: bool,
+    /// See [`Log::keep_all`].
+    keeps_all: bool,
+    /// See [`Log::want_anchor`].
+    anchor_wanted: bool,
     free_segments: u32,
     real_segments: u32,
 }
@@ -360,6 +366,8 @@ impl Log {
             filling: false,
             ebbing: false,
             unfinished: false,
+            keeps_all: false,
+            anchor_wanted: false,
             free_segments: 0,
             real_segments: count,
             layout,
@@ -500,14 +508,19 @@ impl Log {
 
     /// Whether [`Log::work`] has more to do without an event.
     pub fn is_unfinished(&self) -> bool {
-        self.unfinished && !self.gone
+        self.unfinished && !self.gone && !self.keeps_all
     }
 
     /// Whether the cleaner goes round without making room: what it moves are notes that only an anchor makes superfluous.
     /// One is to be written whatever it costs.
     pub fn needs_anchor(&self) -> bool {
         let segments = (self.real_segments / 4).clamp(4, 32);
-        self.cleaned_entries > u64::from(segments) * u64::from(self.layout.segment_ius)
+        self.anchor_wanted || self.cleaned_entries > u64::from(segments) * u64::from(self.layout.segment_ius)
+    }
+
+    /// Asks for an anchor whatever it costs, until it is asked for no more.
+    pub fn want_anchor(&mut self, is_wanted: bool) {
+        self.anchor_wanted = is_wanted;
     }
 
     /// Whether programs are under way.
@@ -540,9 +553,21 @@ impl Log {
         self.read_only.get_or_insert(reason);
     }
 
+    /// Takes no more appends, and changes nothing on the medium: it lost something, so nobody knows what of the rest is still
+    /// needed. What looks dead may be all there is of what is missing, and a read that fails today may work tomorrow.
+    pub fn keep_all(&mut self, reason: &'static str) {
+        self.set_read_only(reason);
+        self.keeps_all = true;
+    }
+
+    /// Whether [`Log::keep_all`] was called.
+    pub fn is_kept(&self) -> bool {
+        self.keeps_all
+    }
+
     /// Lets the log go on: programs, releases, frees, cleans. Call after appends and completions.
     pub fn work(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
-        if self.gone {
+        if self.gone || self.keeps_all && !mutant!("log: damaged store goes on cleaning") {
             return;
         }
         self.find_homes(space, owner);

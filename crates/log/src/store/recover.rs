@@ -101,6 +101,15 @@ impl Log {
         self.slots[slot].clear();
     }
 
+    /// Empties the slots that are damaged: that what they held is lost was accepted.
+    pub fn drop_damaged_staging(&mut self) {
+        for slot in &mut self.slots[..self.user_slots] {
+            if slot.chunk.is_none() && slot.found() == FoundSlot::Damaged {
+                slot.clear();
+            }
+        }
+    }
+
     /// Keeps a chunk found in staging: it gets a new place. Until then it lies in a segment that does not exist on
     /// flash, which is returned; its addresses are those of offset 0 there.
     ///

@@ -54,6 +54,8 @@ pub struct FakeSpace {
     pub read_only: bool,
     /// The medium has no room for blocks that are opened.
     pub no_room: bool,
+    /// Program units whose reads fail at present.
+    pub unreadable: Vec<(LogicalBlock, u32)>,
     failed: Vec<LogicalBlock>,
 }
 
@@ -90,6 +92,7 @@ impl FakeSpace {
             fail_next_append: false,
             read_only: false,
             no_room: false,
+            unreadable: Vec::new(),
             failed: Vec::new(),
         }
     }
@@ -139,6 +142,41 @@ impl FakeSpace {
     /// Program units that hold something.
     pub fn unit_sum(&self) -> usize {
         self.blocks.values().map(|block| block.units.len()).sum()
+    }
+
+    /// Program units that hold something, in the order of [`FakeSpace::bend`].
+    pub fn written_units(&self) -> Vec<(LogicalBlock, u32)> {
+        let units = |(block, held): (&LogicalBlock, &Block)| {
+            let block = *block;
+            (0..held.units.len() as u32).map(move |unit| (block, unit))
+        };
+        self.blocks.iter().flat_map(units).collect()
+    }
+
+    /// Another medium with the same content.
+    ///
+    /// # Panics
+    /// If something is under way.
+    pub fn copy(&self) -> FakeSpace {
+        assert!(self.pending.is_empty(), "what is under way belongs to one medium");
+        FakeSpace {
+            blocks: self.blocks.clone(),
+            limbo: self.limbo.clone(),
+            sequence: self.sequence,
+            failed: self.failed.clone(),
+            ..FakeSpace::new(self.shape, self.units, self.blocks_per_unit)
+        }
+    }
+
+    /// What a program unit holds cannot be read any more.
+    pub fn lose(&mut self, (block, unit): (LogicalBlock, u32)) {
+        self.blocks.get_mut(&block).expect("held").units[unit as usize].torn = true;
+    }
+
+    /// The medium forgets all blocks.
+    pub fn forget_all(&mut self) {
+        self.blocks.clear();
+        self.limbo.clear();
     }
 
     /// Changes the content and OOB of a program unit, counted over all blocks and round and round.
@@ -226,7 +264,7 @@ impl FakeSpace {
         let unit_ius = self.shape.program_unit_ius();
         let data = held.units.get((iu / unit_ius) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
         let content = &data.ius[(iu % unit_ius) as usize];
-        if data.torn {
+        if data.torn || self.unreadable.contains(&(block, iu / unit_ius)) {
             return Err(SpaceError::Uncorrectable { unit, index, iu });
         }
         if content.len() != size {
@@ -241,7 +279,7 @@ impl FakeSpace {
         let held = self.blocks.get(&block).ok_or(SpaceError::NotAllocated { unit, index })?;
         let pages = self.shape.program_unit_pages;
         let data = held.units.get((page / pages) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
-        if data.torn {
+        if data.torn || self.unreadable.contains(&(block, page / pages)) {
             return Err(SpaceError::Uncorrectable { unit, index, iu });
         }
         let size = self.shape.oob_size_bytes as usize;
