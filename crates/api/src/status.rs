@@ -1,6 +1,7 @@
 //! What exists, with figures since the server started unless said otherwise.
 
 use crate::object::{Subsystem, Tenant, Volume, Vssd};
+use crate::setup::Durability;
 use crate::size::Size;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,9 @@ pub struct Status {
     /// Emulated flash takes as long as the NAND would (`device.pacing`), or no time; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pacing: Option<bool>,
+    /// What an acknowledged write, or flush, survives (`device.durability`); absent where it is not known, or content is in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
     /// Devices of the pool.
     pub devices: Vec<Device>,
     /// Tenants.
@@ -333,5 +337,17 @@ pub fn timing(pacing: bool) -> &'static str {
         "flash takes as long as the profile's NAND would"
     } else {
         "off: flash takes no time (device.pacing = true turns it on)"
+    }
+}
+
+/// What acknowledged writes survive, for people.
+pub fn durability(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Process => {
+            "process: acknowledged writes survive the death of the server, not of the machine (docs/durability.md)"
+        }
+        Durability::Machine => {
+            "machine: acknowledged writes survive the death of the machine; behind a volatile cache, flushed ones"
+        }
     }
 }

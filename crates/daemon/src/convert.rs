@@ -127,6 +127,7 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
     status::Status {
         listen: listen.to_string(),
         pacing: None,
+        durability: None,
         devices: status.devices.into_iter().map(|one| device(one, file.clone())).collect(),
         tenants: status.tenants.into_iter().map(|tenant| Tenant { name: tenant.name }).collect(),
         vssds: status.vssds.into_iter().map(vssd).collect(),

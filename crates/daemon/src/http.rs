@@ -12,6 +12,7 @@ use axum::routing::{delete, get, post};
 use diecut_api::object::{Home, Host, Namespace, Repair, Subsystem, Tenant, Volume, Vssd};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
+use diecut_api::setup::Durability;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -24,17 +25,26 @@ use tokio::net::UnixListener;
 /// The routes of [`diecut_api::route`], answered by the shards behind `port`. `listen` is told to whoever asks
 /// where hosts connect, and how much room there is for `image`, the file of the device.
 pub fn router(port: Arc<dyn ControlPort>, listen: String, image: Option<PathBuf>) -> Router {
-    routes(Server { port, listen: listen.into(), image: image.map(Arc::from), pacing: None })
+    router_over(port, listen, image, DeviceTraits::default())
 }
 
-/// [`router`] of a server whose flash takes as long as the NAND would, or no time.
-pub fn router_paced(
+/// [`router`] of a server that tells more of its device.
+pub fn router_over(
     port: Arc<dyn ControlPort>,
     listen: String,
     image: Option<PathBuf>,
-    pacing: bool,
+    device: DeviceTraits,
 ) -> Router {
-    routes(Server { port, listen: listen.into(), image: image.map(Arc::from), pacing: Some(pacing) })
+    routes(Server { port, listen: listen.into(), image: image.map(Arc::from), device })
+}
+
+/// What a server knows of its device, for whoever asks for its status; what is not known is absent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceTraits {
+    /// Whether flash takes as long as the NAND would.
+    pub pacing: Option<bool>,
+    /// What an acknowledged write, or flush, survives.
+    pub durability: Option<Durability>,
 }
 
 fn routes(server: Server) -> Router {
@@ -96,8 +106,7 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 struct Server {
     port: Arc<dyn ControlPort>,
     listen: Arc<str>,
-    /// Whether flash takes as long as the NAND would, if it is known.
-    pacing: Option<bool>,
+    device: DeviceTraits,
     /// The file of the device, if it has one.
     image: Option<Arc<std::path::Path>>,
 }
@@ -184,7 +193,7 @@ async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
     match server.ask(ControlRequest::Status).await? {
         ControlResponse::Status(status) => {
             let mut status = convert::status(*status, &server.listen, server.image.as_deref());
-            status.pacing = server.pacing;
+            (status.pacing, status.durability) = (server.device.pacing, server.device.durability);
             Ok(axum::Json(status).into_response())
         }
         other => panic!("a status request was answered with {other:?}"),

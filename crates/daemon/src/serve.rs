@@ -6,7 +6,7 @@ use crate::apply::apply;
 use crate::control_port::{Answer, ControlPort, Gone};
 use crate::convert;
 use crate::folder::{DataFolder, Unfinished, looseness};
-use crate::http::{self, router_paced};
+use crate::http::{self, DeviceTraits, router_over};
 use crate::resources::{self, MemoryPlan};
 use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
@@ -145,6 +145,58 @@ fn warn(text: &str) {
     tracing::warn!("{text}");
 }
 
+/// What a device that survives the death of the machine cannot be beside.
+fn check_durability(setup: &Setup) -> Result<(), ServeError> {
+    let wanted = &setup.device;
+    if wanted.durability == Durability::Process {
+        return Ok(());
+    }
+    let refuse = |text: String| Err(ServeError::Setup(text));
+    if wanted.backing == Backing::Memory {
+        return refuse(
+            "device.durability = \"machine\" is for a device in a file, and device.backing is \"memory\": leave one of them out"
+                .to_owned(),
+        );
+    }
+    if setup.server.shards != 1 {
+        return refuse(format!(
+            "device.durability = \"machine\" is for one shard, which syncs the file, but server.shards = {}: set it to 1, or \
+             use device.durability = \"process\"",
+            setup.server.shards
+        ));
+    }
+    if let Some(size) = wanted.protected_memory.filter(|size| size.bytes() > 0) {
+        return refuse(format!(
+            "device.protected_memory = \"{}\": a device with durability = \"machine\" has no protected memory, for no memory \
+             survives the death of the machine; leave it out",
+            size.exact()
+        ));
+    }
+    Ok(())
+}
+
+/// A device's file is laid out for one durability; what exists is not changed, and what it promises is not guessed.
+fn check_made_durability(
+    wanted: Durability,
+    file: Option<&Path>,
+    device: &Device,
+    place: &str,
+) -> Result<(), ServeError> {
+    let name = |durability| if durability == Durability::Machine { "machine" } else { "process" };
+    let made = if device.sync_file().is_some() { Durability::Machine } else { Durability::Process };
+    // Without a file, nobody said anything.
+    if made == wanted || (file.is_none() && wanted == diecut_api::setup::Device::default().durability) {
+        return Ok(());
+    }
+    Err(ServeError::Setup(format!(
+        "the device in {place} was made with device.durability = \"{}\", and the set-up says \"{}\"{}: a device keeps what it was \
+         made with. Write that into the set-up, or name another data folder (--data) for a new device",
+        name(made),
+        name(wanted),
+        if wanted == Durability::Process { ", which is the default" } else { "" },
+    )))
+}
+
 /// A cache in front of memory that survives a cut anyway would only make hosts flush.
 fn check_volatile_cache(setup: &Setup, protected_memory_bytes: u64) -> Result<(), ServeError> {
     if !setup.device.volatile_cache || protected_memory_bytes == 0 {
@@ -158,13 +210,7 @@ fn check_volatile_cache(setup: &Setup, protected_memory_bytes: u64) -> Result<()
 
 fn open_device(setup: &Setup, file: Option<&Path>) -> Result<Opened, ServeError> {
     let wanted = &setup.device;
-    if wanted.durability == Durability::Machine {
-        return Err(ServeError::Setup(
-            "device.durability = \"machine\" is not built yet: use \"process\", which survives the death of the \
-             server, not of the machine"
-                .to_owned(),
-        ));
-    }
+    check_durability(setup)?;
     let profile = wanted_profile(wanted);
     let pacing = if wanted.pacing { Pacing::Modelled } else { Pacing::Unpaced };
     let options = |backing| Options { backing, pacing, seed: wanted.seed, ..Options::default() };
@@ -176,10 +222,14 @@ fn open_device(setup: &Setup, file: Option<&Path>) -> Result<Opened, ServeError>
         return Ok(Opened { device, options, place, made, is_new: true, differences: Vec::new() });
     }
     let path = image_path(setup);
-    let options = options(emulator::Backing::File(path.clone()));
+    let options = options(match wanted.durability {
+        Durability::Process => emulator::Backing::File(path.clone()),
+        Durability::Machine => emulator::Backing::SyncedFile(path.clone()),
+    });
     let place = path.display().to_string();
     if path.exists() {
         let device = Device::open(&path, options.clone())?;
+        check_made_durability(wanted.durability, file, &device, &place)?;
         // Without a file, the profile is a default that nobody wrote.
         let is_said = file.is_some() || wanted.profile != diecut_api::setup::Device::default().profile;
         let differences = if is_said { device_differences(&device, profile, &place) } else { Vec::new() };
@@ -203,6 +253,7 @@ const PROTECTED_MEMORY_MIN_BYTES: u64 = 64 << 20;
 fn wanted_profile(wanted: &diecut_api::setup::Device) -> Result<Profile, DeviceError> {
     let mut profile = Profile::named_or_file(&wanted.profile).map_err(DeviceError::Profile)?;
     match wanted.protected_memory {
+        _ if wanted.durability == Durability::Machine => profile.protected_memory_bytes = 0,
         Some(size) => profile.protected_memory_bytes = size.bytes(),
         // Those for tests have less than a server needs; a file's profile is as it says.
         None if Profile::named(&wanted.profile).is_ok() && profile.protected_memory_bytes > 0 => {
@@ -386,10 +437,21 @@ pub fn serve(
     let Opened { device, options, place, made: [mut image, pending], is_new, differences } =
         open_device(setup, serve_options.file)?;
     let image_file = (setup.device.backing == Backing::File).then(|| image_path(setup));
+    let durability = match device.sync_file() {
+        Some(_) => Durability::Machine,
+        None => Durability::Process,
+    };
+    let traits = DeviceTraits {
+        pacing: Some(setup.device.pacing),
+        durability: image_file.is_some().then_some(durability),
+    };
     let room = match (&image_file, device.room_support()) {
         (Some(path), Some(support)) => {
-            emulator::tell_of_bus_errors(path);
-            about_room(&Room::of(path).map_err(file_error(path, "cannot be examined"))?, support)
+            if durability == Durability::Process {
+                emulator::tell_of_bus_errors(path);
+            }
+            let room = Room::of(path).map_err(file_error(path, "cannot be examined"))?;
+            about_room(&room, support, durability)
         }
         _ => String::new(),
     };
@@ -398,6 +460,12 @@ pub fn serve(
     let profile = device.profile().clone();
     tracing::info!(place, profile = profile.name, shards, "opening the device");
     check_shards(shards, profile.geometry.channels)?;
+    if durability == Durability::Machine && shards != 1 {
+        return Err(ServeError::Setup(format!(
+            "the device in {place} was made with device.durability = \"machine\", which is for one shard, and the server shall have \
+             {shards}: start it with one (--shards 1)"
+        )));
+    }
     check_volatile_cache(setup, profile.protected_memory_bytes)?;
     let mut config = ShardConfig {
         pool: pool_config(&setup.pool, &profile.geometry)?,
@@ -415,7 +483,7 @@ pub fn serve(
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
     let connections =
         resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
-    let reactor_config = ReactorConfig { listen, blocks, connections };
+    let reactor_config = ReactorConfig { listen, blocks, connections, sync: device.sync_file() };
     let reactor = match recording.zip(record_to) {
         None => {
             let make = divide(device, shards).into_iter().map(|(seat, part)| {
@@ -489,8 +557,7 @@ pub fn serve(
             }
         }
         let memory = memory.describe(rest_bytes);
-        let announced =
-            announcement(&status, &listen, &told, &place, &room, &memory, socket, setup.device.pacing);
+        let announced = announcement(&status, &listen, &told, &place, &room, &memory, socket, traits);
         announce(&announced);
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
@@ -506,7 +573,7 @@ pub fn serve(
                 std::process::exit(130);
             }
         });
-        let routes = router_paced(Arc::clone(&port), listen, image_file, setup.device.pacing);
+        let routes = router_over(Arc::clone(&port), listen, image_file, traits);
         tokio::select! {
             never = http::serve(listener, routes) => match never {},
             _ = stopped => {}
@@ -533,7 +600,7 @@ pub fn serve(
 }
 
 /// Lines about the room that a device's file takes and may take.
-fn about_room(room: &Room, support: RoomSupport) -> String {
+fn about_room(room: &Room, support: RoomSupport, durability: Durability) -> String {
     let size = |bytes: u64| diecut_api::size::Size(bytes);
     let mut text = format!(
         "room       the image takes {} now and grows to {}; its file system has {} free\n",
@@ -544,7 +611,7 @@ fn about_room(room: &Room, support: RoomSupport) -> String {
     if room.can_run_out() {
         text += "           that is less than it can grow to: when the file system is full, writes fail until there is room\n";
     }
-    if !support.reserves {
+    if !support.reserves && durability == Durability::Process {
         text += "           warning: this file system cannot allocate ahead (fallocate): if it fills up, the server may be \
                  killed (SIGBUS)\n";
     }
@@ -563,15 +630,20 @@ fn announcement(
     room: &str,
     memory: &str,
     socket: &Path,
-    pacing: bool,
+    device: DeviceTraits,
 ) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    for device in &status.devices {
-        let raw = Size(device.raw_capacity_bytes);
-        let _ = writeln!(text, "device     {} in {place}: {raw} raw, emulated", device.name);
+    for one in &status.devices {
+        let raw = Size(one.raw_capacity_bytes);
+        let _ = writeln!(text, "device     {} in {place}: {raw} raw, emulated", one.name);
     }
-    let _ = writeln!(text, "timing     {}", diecut_api::status::timing(pacing));
+    if let Some(pacing) = device.pacing {
+        let _ = writeln!(text, "timing     {}", diecut_api::status::timing(pacing));
+    }
+    if let Some(durability) = device.durability {
+        let _ = writeln!(text, "durability {}", diecut_api::status::durability(durability));
+    }
     for vssd in &status.vssds {
         let size = Size(vssd.exported_bytes);
         let _ = writeln!(text, "vSSD       {}: {}, {size} for volumes", vssd.spec.name, vssd.placement);

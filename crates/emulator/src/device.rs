@@ -7,8 +7,11 @@ use crate::profile::{Arbitration, DieProfile};
 use crate::slot::{Freight, Kind, Slot, Slots};
 use crate::stages::Stages;
 use crate::statistics::DieStatistics;
+use crate::store::disk::SyncFile;
+use crate::store::file::Image;
 use crate::store::room::RoomSupport;
-use crate::store::{FileStore, MemoryStore, Store, TagStore};
+use crate::store::{FileStore, MemoryStore, Store, SyncedStore, TagStore};
+use crate::syncs::Syncs;
 use crate::timing::Timing;
 use crate::{Backing, Fault, Options, Pacing, Profile, ProfileError};
 use diecut_media::{Capabilities, Command, Completion, Media};
@@ -92,6 +95,8 @@ pub struct Device {
     pub(crate) slots: Slots,
     pub(crate) statistics: Vec<DieStatistics>,
     pub(crate) done: Vec<Completion>,
+    /// Of a device whose store is to be synced.
+    pub(crate) syncs: Option<Box<Syncs>>,
     /// Reads submitted without pacing whose bytes are still to be copied.
     pub(crate) reading: Vec<u32>,
     pub(crate) die_profile: DieProfile,
@@ -107,6 +112,10 @@ impl Device {
     /// Names the profile's field, or the file and what is wrong with it.
     pub fn create(profile: &Profile, options: Options) -> Result<Device, DeviceError> {
         profile.validate()?;
+        let mut synced_profile = profile.clone();
+        synced_profile.protected_memory_bytes = 0;
+        let is_synced = matches!(options.backing, Backing::SyncedFile(_) | Backing::SyncedModel);
+        let profile = if is_synced { &synced_profile } else { profile };
         let geometry = &profile.geometry;
         let unit_pages = crate::cells::CellLayout::new(profile).unit_pages();
         let protected =
@@ -126,8 +135,25 @@ impl Device {
                 let opened = FileStore::create(path, profile, options.seed)?;
                 (Store::File(Box::new(opened.store)), opened.protected)
             }
+            Backing::SyncedFile(path) => {
+                let file = SyncedStore::create_file(path, profile, options.seed)?;
+                let made = SyncedStore::on_file(path, file, geometry, options.changes.clone());
+                if made.is_err() {
+                    // Made just now, and nothing is in it: the next try finds the place as this one did.
+                    let _ = std::fs::remove_file(path);
+                }
+                (Store::Synced(Box::new(made?)), None)
+            }
+            Backing::SyncedModel => {
+                (Store::Synced(Box::new(SyncedStore::model(geometry, options.seed))), None)
+            }
+        };
+        let path = match &options.backing {
+            Backing::SyncedFile(path) => path.clone(),
+            _ => PathBuf::new(),
         };
         let mut device = Device::assemble(profile.clone(), options, store, protected)?;
+        device.recover(&path)?;
         for number in 0..device.nand.blocks.len() {
             let block = device.nand.blocks[number];
             if block.has(FACTORY_BAD) {
@@ -143,7 +169,11 @@ impl Device {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn open(path: &Path, mut options: Options) -> Result<Device, DeviceError> {
-        let opened = FileStore::open(path)?;
+        let image = Image::open(path)?;
+        if image.is_synced {
+            return Device::open_synced(path, image, options);
+        }
+        let opened = FileStore::open(path, image)?;
         options.seed = opened.seed;
         let store = Store::File(Box::new(opened.store));
         let mut device = Device::assemble(opened.profile, options, store, opened.protected)?;
@@ -162,6 +192,28 @@ impl Device {
         Ok(device)
     }
 
+    fn open_synced(path: &Path, image: Image, mut options: Options) -> Result<Device, DeviceError> {
+        image.check_size(path, crate::store::synced::Places::of(&image.profile.geometry).file_size)?;
+        options.seed = image.seed;
+        let store = SyncedStore::on_file(path, image.file, &image.profile.geometry, options.changes.take())?;
+        let mut device = Device::assemble(image.profile, options, Store::Synced(Box::new(store)), None)?;
+        device.recover(path)?;
+        device.nand.give_back_empty();
+        Ok(device)
+    }
+
+    /// Takes from a synced store what it holds.
+    fn recover(&mut self, path: &Path) -> Result<(), DeviceError> {
+        let recovered = self.nand.recover();
+        recovered.map_err(|source| DeviceError::File {
+            path: path.to_owned(),
+            what: "its block states cannot be recovered",
+            source,
+        })?;
+        self.nand.settle();
+        Ok(())
+    }
+
     fn assemble(
         profile: Profile,
         options: Options,
@@ -172,7 +224,12 @@ impl Device {
             Backing::Tags if matches!(store, Store::Tags(_)) => ContentMode::Tags,
             _ => ContentMode::Bytes,
         };
-        let capabilities = profile.capabilities(content_mode);
+        let mut capabilities = profile.capabilities(content_mode);
+        let is_synced = matches!(store, Store::Synced(_));
+        if is_synced {
+            // A cut takes what no sync covers, and nothing else: no cells are at risk.
+            capabilities.unsafe_units = 0;
+        }
         let geometry = profile.geometry;
         let nand = Nand::new(&profile, store, options.seed, options.faults)?;
         let mut device = Device {
@@ -182,6 +239,7 @@ impl Device {
             slots: Slots::default(),
             statistics: vec![DieStatistics::default(); geometry.dies() as usize],
             done: Vec::new(),
+            syncs: is_synced.then(Box::default),
             reading: Vec::new(),
             die_profile: profile.die.clone(),
             arbitration: profile.bus.arbitration,
@@ -277,6 +335,7 @@ impl Device {
     pub fn sync(&self) -> std::io::Result<()> {
         match &self.nand.store {
             Store::File(store) => store.sync(),
+            Store::Synced(store) => store.sync_file().map_or(Ok(()), |file| file.sync()),
             _ => Ok(()),
         }
     }
@@ -285,6 +344,15 @@ impl Device {
     pub fn room_support(&self) -> Option<RoomSupport> {
         match &self.nand.store {
             Store::File(store) => Some(store.allocator.support),
+            Store::Synced(store) => store.room_support(),
+            _ => None,
+        }
+    }
+
+    /// With [`Backing::SyncedFile`]: what its driver syncs when [`Media::wants_sync`] says so.
+    pub fn sync_file(&self) -> Option<SyncFile> {
+        match &self.nand.store {
+            Store::Synced(store) => store.sync_file(),
             _ => None,
         }
     }
@@ -301,6 +369,9 @@ impl Device {
                 self.tear(index, now);
             }
         }
+        if let Store::Synced(store) = &mut self.nand.store {
+            store.cut();
+        }
         self.forget_commands();
         self.powered = false;
         self.nand.forget_cuts(now);
@@ -308,6 +379,13 @@ impl Device {
 
     fn tear(&mut self, index: u32, now: Time) {
         let (slot, freight) = self.slots.loaded(index);
+        if self.syncs.is_some() {
+            // It is written or not; how much of that stays is the disk's affair.
+            if !slot.kind.is_read() && self.nand.random.random_range(0..2) == 0 {
+                apply_step(&mut self.nand, slot, freight, now);
+            }
+            return;
+        }
         match slot.kind {
             Kind::Program | Kind::Copy => self.nand.tear_program(slot, freight, now),
             Kind::Erase => self.nand.tear_erase(slot),
@@ -328,11 +406,15 @@ impl Device {
             }
         }
         self.forget_commands();
+        self.nand.recover().expect("a model of a disk does not fail");
         self.nand.settle();
         self.arm_cut();
     }
 
     fn forget_commands(&mut self) {
+        if let Some(syncs) = &mut self.syncs {
+            syncs.clear();
+        }
         self.slots.clear();
         self.done.clear();
         self.reading.clear();
@@ -345,6 +427,7 @@ impl Device {
         assert!(!self.powered, "the power is on already");
         self.powered = true;
         self.done.clear();
+        self.nand.recover().expect("a model of a disk does not fail");
         self.nand.settle();
         self.arm_cut();
     }
@@ -404,7 +487,8 @@ impl Device {
         let busy = |die: &crate::engine::Die| {
             die.array != Array::Idle || die.input != Input::Empty || die.has_queue()
         };
-        self.done.is_empty() && self.reading.is_empty() && !self.engine.dies.iter().any(busy)
+        let waits = self.syncs.as_ref().is_some_and(|syncs| !syncs.is_idle());
+        !waits && self.done.is_empty() && self.reading.is_empty() && !self.engine.dies.iter().any(busy)
     }
 }
 
@@ -447,6 +531,13 @@ impl Media for Device {
         if !self.powered {
             return self.refuse(command);
         }
+        let command = match self.syncs {
+            None => command,
+            Some(_) => match self.admit(command) {
+                Some(command) => command,
+                None => return,
+            },
+        };
         let index = self.accept(command);
         if self.paced {
             self.start(index, self.now.0);
@@ -488,8 +579,17 @@ impl Media for Device {
         }
     }
 
+    fn wants_sync(&mut self) -> Option<u64> {
+        self.begin_sync()
+    }
+
+    fn synced(&mut self, number: u64, worked: bool, now: Time) {
+        self.end_sync(number, worked, now);
+    }
+
     fn next_event(&self) -> Time {
-        let at_once = !self.done.is_empty() || !self.reading.is_empty();
+        let syncs = self.syncs.as_ref().is_some_and(|syncs| self.powered && self.wants_more_synced(syncs));
+        let at_once = !self.done.is_empty() || !self.reading.is_empty() || syncs;
         if !at_once { self.engine.calendar.next_time() } else { Time::ZERO }
     }
 }

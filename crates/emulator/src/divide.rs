@@ -18,6 +18,7 @@ impl Divide for Device {
             slots: Slots::default(),
             statistics: vec![DieStatistics::default(); geometry.dies() as usize],
             done: Vec::new(),
+            syncs: None,
             reading: Vec::new(),
             die_profile: self.die_profile.clone(),
             arbitration: self.arbitration,

@@ -3,7 +3,7 @@
 //! Place in the flow: at the bottom, beside `drives`. A [`Device`] is made from a [`Profile`] (a TOML file that a user can
 //! copy) and [`Options`]. It keeps the flash rules, takes the time that dies, channel buses, controller and host link
 //! need on an exact event calendar (or, unpaced, none), and fails as its [`FaultPlan`] says. Content lies in memory, in
-//! a sparse file, or is replaced by tags.
+//! a sparse file (mapped, or written and synced), or is replaced by tags.
 //!
 //! Invariants
 //! - A broken flash rule panics: it is the submitter's bug. Everything else is a value.
@@ -29,6 +29,7 @@ mod slot;
 mod stages;
 mod statistics;
 mod store;
+mod syncs;
 mod timing;
 
 pub use device::{Device, DeviceError};
@@ -37,4 +38,5 @@ pub use mapping::tell_of_bus_errors;
 pub use options::*;
 pub use profile::*;
 pub use statistics::DieStatistics;
+pub use store::disk::{FileChange, FileChanges, SyncFile};
 pub use store::room::{Room, RoomSupport};

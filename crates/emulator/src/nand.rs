@@ -4,7 +4,7 @@ use crate::block::{Block, ERASE_CUT, ERASE_FAILED, FACTORY_BAD, HAS_MARKS, Marks
 use crate::cells::CellLayout;
 use crate::fault::{Fault, FaultPlan, FaultRates, OperationKind};
 use crate::slot::{Freight, Kind, Slot};
-use crate::store::{ReadFault, Store};
+use crate::store::{ReadFault, Store, room};
 use crate::{DeviceError, Profile};
 use diecut_media::MediaError;
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
@@ -343,8 +343,47 @@ impl Nand {
         block.has_room = true;
         self.store.erase(number);
         self.store.set_programmed(number, &self.blocks[number as usize]);
+        if let Store::Synced(store) = &mut self.store {
+            // Until a sync covers that, a cut brings the content back.
+            return store.discard(number);
+        }
         self.kept.push_back(number);
         self.release_kept(self.store.kept_blocks());
+    }
+
+    /// Whether room of blocks waits for a sync.
+    pub(crate) fn has_discarded(&self) -> bool {
+        matches!(&self.store, Store::Synced(store) if store.has_discarded())
+    }
+
+    /// What is stored by now is what the next sync covers.
+    pub(crate) fn begin_sync(&mut self) -> std::io::Result<()> {
+        match &mut self.store {
+            Store::Synced(store) => store.begin_sync(&self.blocks),
+            _ => Ok(()),
+        }
+    }
+
+    /// The sync under way ended well.
+    pub(crate) fn end_sync(&mut self) {
+        let Store::Synced(store) = &mut self.store else { return };
+        let discarded = store.end_sync(&self.blocks);
+        if !discarded.is_empty() {
+            self.kept.extend(discarded);
+            self.release_kept(self.store.kept_blocks());
+        }
+    }
+
+    /// Takes the states of blocks from what a synced store holds.
+    pub(crate) fn recover(&mut self) -> std::io::Result<()> {
+        let Store::Synced(store) = &mut self.store else { return Ok(()) };
+        (self.marks, self.left_bytes) = (Marks::default(), 0);
+        self.kept.clear();
+        self.leaving.clear();
+        let marks = &mut self.marks;
+        store.recover(&mut self.blocks, self.cells.unit_pages(), |block, page, mark| {
+            marks.set(block, page, mark);
+        })
     }
 
     /// Lets go of the room of the oldest discarded blocks, until no more than so many keep it.
@@ -378,6 +417,9 @@ impl Nand {
 
     /// Gives back what a process before this one left to blocks that hold nothing.
     pub(crate) fn give_back_empty(&mut self) {
+        if let Store::Synced(store) = &mut self.store {
+            return store.give_back(0..self.blocks.len() as u64);
+        }
         let mut from = 0;
         for (number, block) in self.blocks.iter().enumerate() {
             if block.programmed_page > 0 {
@@ -405,19 +447,41 @@ impl Nand {
         let first_iu = slot.first_page * per_page;
         let (start, end) = (first_iu + step * unit_ius, first_iu + (step + 1) * unit_ius);
         let mut at = first_iu;
+        let mut written = Ok(());
         for part in &freight.parts {
             let part_end = at + part.iu_count();
             let (from, to) = (at.max(start), part_end.min(end));
-            if from == at && to == part_end {
-                self.store.program(slot.block, from, part);
+            let stored = if from == at && to == part_end {
+                self.store.program(slot.block, from, part)
             } else if from < to {
-                self.store.program(slot.block, from, &part.slice(from - at, to - from));
-            }
+                self.store.program(slot.block, from, &part.slice(from - at, to - from))
+            } else {
+                Ok(())
+            };
+            written = written.and(stored);
             at = part_end;
         }
         let size = self.geometry.oob_size_bytes as usize * unit_pages as usize;
         let oob = freight.oob.as_ref().expect("programs carry OOB areas");
-        self.store.program_oob(slot.block, first_page, &oob[step as usize * size..][..size]);
+        let oob = &oob[step as usize * size..][..size];
+        if let Err(error) = written.and_then(|()| self.store.program_oob(slot.block, first_page, oob)) {
+            return self.not_written(slot, first_page, &error);
+        }
+        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+    }
+
+    /// The file system refused what a unit was to hold: its pages hold garbage.
+    #[cold]
+    fn not_written(&mut self, slot: &mut Slot, first_page: u32, error: &std::io::Error) {
+        self.store.forget_unit();
+        let (block, page) = (self.address(slot.block), slot.first_page);
+        slot.error = Some(match room::is_full(error) {
+            true => MediaError::NoRoom { block, page },
+            false => MediaError::ProgramFailed { block, page },
+        });
+        for page in first_page..first_page + self.cells.unit_pages() {
+            self.mark(slot.block, page, PageMark::Garbage);
+        }
         self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
     }
 
@@ -492,7 +556,7 @@ impl Nand {
         for page in 0..unit_pages {
             let at = (step * unit_pages + page) as usize * size;
             let oob = freight.oob.as_ref().map(|oob| &oob[at..at + size]);
-            self.store.copy_page(
+            let copied = self.store.copy_page(
                 &self.geometry,
                 freight.source,
                 source_page + page,
@@ -501,6 +565,9 @@ impl Nand {
                 oob,
                 &mut self.page_oob,
             );
+            if let Err(error) = copied {
+                return self.not_written(slot, first_page, &error);
+            }
         }
         self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
     }
@@ -567,9 +634,8 @@ impl Nand {
         }
         if let Some(destination) = &mut slot.destination {
             let read = self.store.read(slot.block, slot.first_iu, slot.iu_count, destination);
-            if let Err(ReadFault::OtherMode { iu }) = read {
-                let (block, page) = (self.address(slot.block), iu / self.geometry.ius_per_page());
-                slot.error = Some(MediaError::WrongContentMode { block, page });
+            if let Err(fault) = read {
+                slot.error = Some(self.read_error(slot.block, fault));
                 return;
             }
             if let Some(bit) = slot.flip_bit {
@@ -580,8 +646,21 @@ impl Nand {
         if let Some(oob) = &mut slot.oob {
             let size = self.geometry.oob_size_bytes as usize;
             for (index, area) in oob.chunks_exact_mut(size).enumerate() {
-                self.store.read_oob(slot.block, slot.first_page + index as u32, area);
+                if let Err(fault) = self.store.read_oob(slot.block, slot.first_page + index as u32, area) {
+                    slot.error = Some(self.read_error(slot.block, fault));
+                    return;
+                }
             }
+        }
+    }
+
+    #[cold]
+    fn read_error(&self, block: u64, fault: ReadFault) -> MediaError {
+        let block = self.address(block);
+        let page = |iu: u32| iu / self.geometry.ius_per_page();
+        match fault {
+            ReadFault::OtherMode { iu } => MediaError::WrongContentMode { block, page: page(iu) },
+            ReadFault::Failed { iu } => MediaError::Uncorrectable { block, page: page(iu) },
         }
     }
 

@@ -15,6 +15,13 @@ pub enum Backing {
     /// process. What survives the death of the machine is what its file system wrote back: see
     /// [`crate::Device::sync`].
     File(std::path::PathBuf),
+    /// A sparse file of which nothing is mapped: completions of programs, copies and erases wait for a sync that covers them, and what
+    /// completed survives the death of the machine. There is no protected memory, and the device is not divided. Whoever
+    /// drives it syncs: see [`diecut_media::Media::wants_sync`] and [`crate::Device::sync_file`].
+    SyncedFile(std::path::PathBuf),
+    /// The same in a model of a file in memory: at a power cut any subset of what no sync covers is kept, torn at 512 bytes. For
+    /// virtual time.
+    SyncedModel,
 }
 
 /// Whether operations take time.
@@ -39,4 +46,6 @@ pub struct Options {
     pub seed: u64,
     /// What goes wrong.
     pub faults: FaultPlan,
+    /// With [`Backing::SyncedFile`]: where every change of the file is noted, for tests of what a cut leaves.
+    pub changes: Option<crate::FileChanges>,
 }

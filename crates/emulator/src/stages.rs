@@ -162,6 +162,9 @@ impl Device {
         } else {
             self.nand.blocks[block as usize].pending -= 1;
             self.slots.unload(index);
+            if self.syncs.is_some() {
+                self.hold(block, kind);
+            }
         }
     }
 

@@ -46,6 +46,23 @@ fn file() {
 }
 
 #[test]
+fn synced() {
+    for pacing in [Pacing::Modelled, Pacing::Unpaced] {
+        run(&named("tiny"), &Backing::SyncedModel, pacing);
+        run(&named("tiny-one-shot"), &Backing::SyncedModel, pacing);
+        let folder = tempfile::tempdir().unwrap();
+        let mut seed = 0;
+        conformance::all(&mut || {
+            seed += 1;
+            let path = folder.path().join(format!("device-{seed}"));
+            let options = Options { backing: Backing::SyncedFile(path.clone()), seed, ..Options::default() };
+            drop(Device::create(&named("tiny"), options).unwrap());
+            Device::open(&path, Options { pacing, ..Options::default() }).unwrap()
+        });
+    }
+}
+
+#[test]
 fn one_shot_cells_with_suspend() {
     run(&named("tiny-one-shot"), &Backing::Memory, Pacing::Modelled);
     run(&named("tiny-one-shot"), &Backing::Tags, Pacing::Modelled);

@@ -17,6 +17,10 @@ fn on_file(path: &Path) -> Options {
     Options { backing: Backing::File(path.to_owned()), pacing: Pacing::Unpaced, ..Options::default() }
 }
 
+fn on_synced_file(path: &Path) -> Options {
+    Options { backing: Backing::SyncedFile(path.to_owned()), ..on_file(path) }
+}
+
 fn blocks(rig: &Rig) -> Vec<EraseBlockAddress> {
     let geometry = *rig.device.geometry();
     let all = geometry.all_dies().flat_map(|die| {
@@ -35,6 +39,11 @@ fn fill(rig: &mut Rig, block: EraseBlockAddress, seed: u8) -> Result<(), MediaEr
 /// for the next blocks (an eighth of this device), and not all that was ever written.
 #[test]
 fn overwriting_does_not_grow_the_file_without_bound() {
+    overwrite(on_file);
+    overwrite(on_synced_file);
+}
+
+fn overwrite(on_file: fn(&Path) -> Options) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("device");
     let mut profile = Profile::named("tiny").unwrap();
@@ -66,7 +75,8 @@ fn overwriting_does_not_grow_the_file_without_bound() {
         let found = rig.run(read(all[nth % all.len()], 0, 64)).unwrap().unwrap();
         assert_eq!(found[..], content(nth as u8, 64)[..], "what lives is there");
     }
-    // The next process gives back what this one kept.
+    // The next process gives back what this one kept; of a synced file, what a sync covers.
+    rig.drain();
     drop(rig);
     let mut rig = Rig::over(Device::open(&path, on_file(&path)).unwrap());
     let taken = Room::of(&path).unwrap().taken_bytes;
@@ -83,7 +93,8 @@ fn overwriting_does_not_grow_the_file_without_bound() {
 fn what_was_discarded_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let tags = Options { backing: Backing::Tags, ..Options::default() };
-    for options in [Options::default(), tags, on_file(&folder.path().join("device"))] {
+    let synced = on_synced_file(&folder.path().join("synced"));
+    for options in [Options::default(), tags, on_file(&folder.path().join("device")), synced] {
         let mut rig = Rig::new(options);
         let block = rig.good_block((0, 0), 0);
         fill(&mut rig, block, 1).unwrap();
@@ -100,7 +111,8 @@ fn what_was_discarded_is_gone() {
 fn a_program_without_room_fails_and_the_block_stays_good() {
     let folder = tempfile::tempdir().unwrap();
     let tags = Options { backing: Backing::Tags, ..Options::default() };
-    for mut options in [Options::default(), tags, on_file(&folder.path().join("device"))] {
+    let synced = on_synced_file(&folder.path().join("synced"));
+    for mut options in [Options::default(), tags, on_file(&folder.path().join("device")), synced] {
         options.faults.faults.push(Fault::NoRoom { from_ns: 1 << 30, until_ns: 2 << 30 });
         let mut rig = Rig::new(options);
         let (old, new) = (rig.good_block((0, 0), 0), rig.good_block((0, 0), 1));
@@ -151,7 +163,13 @@ fn a_full_file_system_is_survived() {
 #[ignore = "run by a_full_file_system_is_survived"]
 fn inside_a_small_file_system() {
     let Ok(folder) = std::env::var(MOUNTED) else { return };
-    let path = PathBuf::from(&folder).join("device");
+    for on_file in [on_file, on_synced_file] {
+        fill_file_system(PathBuf::from(&folder), on_file);
+    }
+}
+
+fn fill_file_system(folder: PathBuf, on_file: fn(&Path) -> Options) {
+    let path = folder.join("device");
     let mut rig = Rig::over(Device::create(&Profile::named("tiny").unwrap(), on_file(&path)).unwrap());
     let all = blocks(&rig);
     let refused = all.iter().position(|&block| {
@@ -176,14 +194,17 @@ fn inside_a_small_file_system() {
     };
     read_all(&mut rig);
     // Somebody takes the last bytes, and the device is opened again.
-    let _ = std::fs::write(PathBuf::from(folder).join("rest"), vec![1; 4 << 20]);
+    let _ = std::fs::write(folder.join("rest"), vec![1; 4 << 20]);
     drop(rig);
     let mut rig = Rig::over(Device::open(&path, on_file(&path)).unwrap());
     assert!(!rig.device.make_room(new, rig.now));
     read_all(&mut rig);
     rig.device.discard(all[0], rig.now);
+    rig.drain();
     rig.now += Span(200_000_000);
     assert!(rig.device.make_room(new, rig.now), "what was discarded makes room");
     fill(&mut rig, new, 9).unwrap();
     assert_eq!(rig.run(read(new, 0, 64)).unwrap().unwrap()[..], content(9, 64)[..]);
+    drop(rig);
+    std::fs::remove_file(path).and_then(|()| std::fs::remove_file(folder.join("rest"))).unwrap();
 }

@@ -60,11 +60,32 @@ pub fn finish(medium: &mut dyn Media, now: &mut Time, count: usize) -> Vec<Compl
             assert_eq!(completions.len(), count, "one completion for each command");
             return completions;
         }
+        if sync(medium, *now) {
+            continue;
+        }
         let next = medium.next_event();
         assert!(next < Time::NEVER, "{} of {count} commands never complete", count - completions.len());
         *now = (*now).max(next);
     }
     panic!("no progress");
+}
+
+/// Has what waits for a sync synced. Whether there was anything.
+fn sync(medium: &mut dyn Media, now: Time) -> bool {
+    let Some(number) = medium.wants_sync() else { return false };
+    assert_eq!(medium.wants_sync(), None, "one sync at a time, and its number once");
+    medium.synced(number, true, now);
+    true
+}
+
+/// Goes through a sync where one is wanted, else to the next event.
+fn step_on(medium: &mut dyn Media, now: &mut Time, completions: &mut Vec<Completion>) {
+    if !sync(medium, *now) {
+        let next = medium.next_event();
+        assert!(next < Time::NEVER, "commands never complete: no event, and no sync is wanted");
+        *now = (*now).max(next);
+    }
+    medium.advance(*now, completions);
 }
 
 /// Runs one command to its end.
@@ -444,16 +465,12 @@ pub fn random_work(medium: &mut dyn Media, seed: u64) {
         expected.entry(step).or_insert(None);
         medium.submit(Command { token: MediaToken(step), operation }, now);
         while expected.len() > 40 || (below(3) == 0 && !expected.is_empty()) {
-            now = now.max(medium.next_event());
-            assert!(now < Time::NEVER, "seed {seed}: {} commands never complete", expected.len());
-            medium.advance(now, &mut completions);
+            step_on(medium, &mut now, &mut completions);
             check(medium, &mut completions, &mut expected);
         }
     }
     while !expected.is_empty() {
-        now = now.max(medium.next_event());
-        assert!(now < Time::NEVER, "seed {seed}: {} commands never complete", expected.len());
-        medium.advance(now, &mut completions);
+        step_on(medium, &mut now, &mut completions);
         check(medium, &mut completions, &mut expected);
     }
     assert_eq!(medium.next_event(), Time::NEVER, "nothing is under way");

@@ -39,8 +39,22 @@ pub trait Media {
     /// takes. Advice. Reads find nothing programmed afterwards, or what was there; an erase must come before the next program.
     fn discard(&mut self, _block: EraseBlockAddress, _now: Time) {}
 
+    /// The number of the sync that should begin now, given out once. A medium over a volatile store keeps the completions of programs,
+    /// copies and erases until a sync covers them; whoever drives it has the store synced, and answers with [`Media::synced`].
+    /// `None`: nothing waits for one, or one is under way, and what came meanwhile is covered by the next. Asked after each
+    /// [`Media::advance`]; [`Media::next_event`] is not later than now while one should begin.
+    fn wants_sync(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// The sync of that number ended: everything stored before [`Media::wants_sync`] gave the number out is durable, or
+    /// (`worked` is false) may be lost for good. Programs, copies and erases are answered with
+    /// [`crate::MediaError::DieOffline`] from then on; reads go on. A number that is not under way, as of before a power
+    /// cut, means nothing.
+    fn synced(&mut self, _number: u64, _worked: bool, _now: Time) {}
+
     /// When something will happen next; [`Time::NEVER`] if nothing is under way. A value at or before the
-    /// last `now` means that [`Media::advance`] has completions to give at once.
+    /// last `now` means that [`Media::advance`] has completions to give at once, or that a sync should begin.
     fn next_event(&self) -> Time;
 }
 
@@ -68,6 +82,12 @@ impl<M: Media + ?Sized> Media for Box<M> {
     }
     fn discard(&mut self, block: EraseBlockAddress, now: Time) {
         (**self).discard(block, now);
+    }
+    fn wants_sync(&mut self) -> Option<u64> {
+        (**self).wants_sync()
+    }
+    fn synced(&mut self, number: u64, worked: bool, now: Time) {
+        (**self).synced(number, worked, now);
     }
     fn next_event(&self) -> Time {
         (**self).next_event()

@@ -31,6 +31,8 @@ pub(crate) enum Message {
     Control(Box<ControlRequest>, Respond),
     /// An application whose vSSD is on this thread.
     Blocks(Box<Moving>),
+    /// A sync of the device's file ended, and whether it worked.
+    Synced(u64, bool),
     /// Close everything and end the thread.
     Stop,
 }

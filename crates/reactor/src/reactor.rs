@@ -5,11 +5,13 @@ use crate::inbox::{Address, Message, Respond, queue};
 use crate::worker::{Common, WAKER, Worker};
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
+use diecut_shard::emulator::SyncFile;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 /// What a reactor is told at its start.
@@ -22,6 +24,9 @@ pub struct ReactorConfig {
     pub blocks: Option<std::os::unix::net::UnixListener>,
     /// Connections of hosts that may be open at once.
     pub connections: ConnectionLimits,
+    /// The file of a device whose completions wait for syncs: a thread of its own syncs it when the shard, which is the only one,
+    /// asks for that.
+    pub sync: Option<SyncFile>,
 }
 
 /// Memory of the connections of all shards, as far as they told.
@@ -67,6 +72,32 @@ impl Drop for AbortOnPanic {
             std::process::abort();
         }
     }
+}
+
+/// Starts the thread that syncs a device's file for the first shard: a sync takes as long as the disk does, and the shard goes on
+/// meanwhile. It ends when the sender is dropped.
+fn start_syncing(
+    file: SyncFile,
+    common: &Arc<Common>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> std::io::Result<Sender<u64>> {
+    let (sender, wanted) = channel::<u64>();
+    let shard = common.addresses[0].clone();
+    threads.push(std::thread::Builder::new().name("sync".to_owned()).spawn(move || {
+        while let Ok(number) = wanted.recv() {
+            let synced = file.sync();
+            if let Err(error) = &synced {
+                tracing::error!(
+                    "the device's file cannot be synced: {error}; what was written since the last sync may be lost, so no write is \
+                     acknowledged any more. Reads go on. See to the disk, then start the server again"
+                );
+            }
+            if !shard.send(Message::Synced(number, synced.is_ok())) {
+                return;
+            }
+        }
+    })?);
+    Ok(sender)
 }
 
 impl Reactor {
@@ -116,15 +147,18 @@ impl Reactor {
             given_up_bytes: AtomicU64::new(0),
         });
         let mut threads = Vec::new();
+        let mut syncs =
+            config.sync.clone().map(|file| start_syncing(file, &common, &mut threads)).transpose()?;
         for (number, ((make, poll), inbox)) in shards.into_iter().zip(polls).zip(receivers).enumerate() {
             let common = Arc::clone(&common);
             let listeners = std::mem::take(&mut listeners);
             let blocks = blocks.take();
+            let syncs = syncs.take();
             let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {
                 let _abort = AbortOnPanic;
                 let shard = make(common.now());
                 let index = diecut_shard::drive::ShardIndex(number as u16);
-                let worker = Worker::new(shard, common, poll, inbox, index, listeners, blocks);
+                let worker = Worker::new(shard, common, poll, inbox, index, listeners, blocks, syncs);
                 worker.expect("sockets can be watched").run();
             })?;
             threads.push(thread);

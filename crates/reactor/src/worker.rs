@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -104,6 +104,8 @@ pub(crate) struct Worker<D: Drive> {
     pool: BufferPool,
     blocks: BlockClients,
     notices: NoticeLog,
+    /// To the thread that syncs the device's file, where it has to be.
+    syncs: Option<Sender<u64>>,
     /// When memory is looked at next, and how many looks there are until there is work again, or one of them gives something up.
     shrink_at: Time,
     looks_left: u32,
@@ -123,6 +125,7 @@ impl<D: Drive> Worker<D> {
         index: ShardIndex,
         mut listeners: Vec<TcpListener>,
         blocks: Option<UnixListener>,
+        syncs: Option<Sender<u64>>,
     ) -> std::io::Result<Worker<D>> {
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(FIRST_LISTENER + number), Interest::READABLE)?;
@@ -155,6 +158,7 @@ impl<D: Drive> Worker<D> {
             pool: BufferPool::new(),
             blocks,
             notices: NoticeLog::default(),
+            syncs,
             shrink_at: Time::ZERO,
             looks_left: 0,
             memory_bytes: 0,
@@ -339,6 +343,9 @@ impl<D: Drive> Worker<D> {
                 Message::Blocks(moving) => {
                     let (shard, actions) = (&mut self.shard, &mut self.actions);
                     self.blocks.adopt(*moving, shard, self.poll.registry(), now, actions);
+                }
+                Message::Synced(number, worked) => {
+                    self.shard.handle(Event::Synced { number, worked }, now, &mut self.actions);
                 }
                 Message::Stop => self.stopping = true,
             }
@@ -634,6 +641,11 @@ impl<D: Drive> Worker<D> {
                         self.shard.handle(event, now, &mut self.actions);
                     }
                 },
+                Action::Sync { number } => {
+                    let syncs = self.syncs.as_ref();
+                    let syncs = syncs.expect("a device that has to be synced is started with its file");
+                    syncs.send(number).expect("the thread that syncs lives as long as this one");
+                }
                 Action::Notice(notice) => self.notices.tell(&notice, self.index, now),
                 Action::Answer { token, response } => {
                     if let Some(respond) = self.answers.remove(&token) {

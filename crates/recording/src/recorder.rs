@@ -120,8 +120,10 @@ impl<W: Write> Recorded<W> {
                 self.put(|bytes, _| Entry::Control(*token, request.clone()).encode(bytes));
             }
             Event::Blocks(event) => self.put(|bytes, _| put::application(bytes, event)),
-            Event::Adopted { .. } | Event::Told { .. } => {
-                tracing::warn!("what comes from another shard cannot be recorded: the recording ends here");
+            Event::Adopted { .. } | Event::Told { .. } | Event::Synced { .. } => {
+                tracing::warn!(
+                    "what comes from another shard or from the disk cannot be recorded: the recording ends here"
+                );
                 self.end();
             }
         }

@@ -169,6 +169,13 @@ impl Start {
                 "a run with a cost model has no real clock to record".to_owned(),
             ));
         }
+        if matches!(options.backing, Backing::SyncedFile(_) | Backing::SyncedModel) {
+            return Err(StartError::Unsupported(
+                "a run over a device that survives the death of the machine waits for its disk and cannot be recorded: record with \
+                 device.durability = \"process\""
+                    .to_owned(),
+            ));
+        }
         if options.faults != FaultPlan::default() {
             return Err(StartError::Unsupported("a run with planned faults cannot be recorded".to_owned()));
         }

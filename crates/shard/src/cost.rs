@@ -171,7 +171,10 @@ impl CpuClock {
                 drive::Event::Adopted { .. }
                 | drive::Event::Received { .. }
                 | drive::Event::ReceivedInWindow { .. } => model.message_ns,
-                drive::Event::Control { .. } | drive::Event::Told { .. } | drive::Event::Blocks(_) => 0,
+                drive::Event::Control { .. }
+                | drive::Event::Told { .. }
+                | drive::Event::Blocks(_)
+                | drive::Event::Synced { .. } => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);
         }

@@ -78,6 +78,13 @@ pub enum Event {
     },
     /// Something of an application at erase blocks.
     Blocks(BlockEvent),
+    /// The sync of [`Action::Sync`] ended.
+    Synced {
+        /// Its number.
+        number: u64,
+        /// Whether everything written before the action is durable. Else no write is answered well any more.
+        worked: bool,
+    },
 }
 
 /// What the shard asks of the driver.
@@ -133,6 +140,12 @@ pub enum Action {
     Blocks(BlockAction),
     /// Something happened that an operator would ask about.
     Notice(Box<Notice>),
+    /// Make durable what the device has written by now, and tell with [`Event::Synced`]. One is under way at a time, and only
+    /// where the device's completions wait for syncs (see [`diecut_media::Media::wants_sync`]).
+    Sync {
+        /// Comes back with the event.
+        number: u64,
+    },
 }
 
 /// What a driver needs of a shard. A driver's loop: hand over the events of a batch with [`Drive::handle`], call

@@ -51,6 +51,8 @@ pub(crate) struct Flash<M: Media> {
     room_changes: Vec<VssdId>,
     /// vSSDs whose stores came to take no writes, and why.
     pub read_only: Vec<(VssdId, &'static str)>,
+    /// A sync that the medium wants; the shard has it done.
+    pub wanted_sync: Option<u64>,
     /// Answers of the medium to others than the pool; whoever they belong to takes them.
     pub foreign: Vec<Completion>,
     /// Answers of the pool for vSSDs without a store: applications at erase blocks.
@@ -73,6 +75,7 @@ impl<M: Media> Flash<M> {
             volume_completions: Vec::new(),
             room_changes: Vec::new(),
             read_only: Vec::new(),
+            wanted_sync: None,
             foreign: Vec::new(),
             block_completions: Vec::new(),
             completions: Vec::new(),
@@ -280,6 +283,7 @@ impl<M: Media> Flash<M> {
         for _ in 0..ROUNDS_MAX {
             if self.media.next_event() <= now {
                 self.media.advance(now, &mut self.media_completions);
+                self.wanted_sync = self.media.wants_sync().or(self.wanted_sync);
             }
             for completion in self.media_completions.drain(..) {
                 if Pool::owns(completion.token) {

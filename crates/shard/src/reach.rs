@@ -45,6 +45,12 @@ impl<M: Divide> Media for Reach<'_, M> {
             self.own.discard(block, now);
         }
     }
+    fn wants_sync(&mut self) -> Option<u64> {
+        self.own.wants_sync()
+    }
+    fn synced(&mut self, number: u64, worked: bool, now: Time) {
+        self.own.synced(number, worked, now);
+    }
     fn next_event(&self) -> Time {
         self.own.next_event()
     }

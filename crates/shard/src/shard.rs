@@ -654,6 +654,9 @@ impl<M: Divide> Drive for Shard<M> {
             }
             return self.sort_actions(actions);
         }
+        if let drive::Event::Synced { number, worked } = event {
+            return self.flash.media.synced(number, worked, now);
+        }
         if self.phase != Phase::Ready && self.phase != Phase::Failed {
             return self.early.push(event);
         }
@@ -674,7 +677,7 @@ impl<M: Divide> Drive for Shard<M> {
                 self.blocks_event(event, now);
                 return self.sort_actions(actions);
             }
-            drive::Event::Told { .. } => unreachable!("taken above"),
+            drive::Event::Told { .. } | drive::Event::Synced { .. } => unreachable!("taken above"),
         };
         self.target.handle(event, now, &mut self.target_actions);
         self.sort_actions(actions);
@@ -695,6 +698,9 @@ impl<M: Divide> Drive for Shard<M> {
             self.admit(&mut budget, now);
             self.blocks.admit(&mut self.flash, now);
             self.flash.run(now);
+            if let Some(number) = self.flash.wanted_sync.take() {
+                actions.push(drive::Action::Sync { number });
+            }
             self.tell_wear();
             self.notice_flash();
             self.blocks.complete(&mut self.flash);

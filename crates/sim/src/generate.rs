@@ -73,11 +73,15 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     let steps = steps(&mut random, shape, &tenants);
     let faults = faults(&mut random, shape, &tenants, steps.len() as u64);
     let protected_memory = shape.protected_memory.unwrap_or(seed % 8 != 4);
+    let content = if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags };
+    // Half of those without protected memory.
+    let synced = shape.hosts && shape.wide && !protected_memory && (seed / 16).is_multiple_of(2);
     let system = SystemPlan {
         profile: shape.profile.clone(),
         channels: None,
-        content: if random.random_ratio(1, 2) { ContentKind::Bytes } else { ContentKind::Tags },
+        content: if synced { ContentKind::Bytes } else { content },
         protected_memory,
+        synced,
         // Half of those that could not acknowledge at once otherwise.
         volatile_cache: !protected_memory && (seed / 8).is_multiple_of(2),
         smooth_network: random.random_ratio(1, 4),

@@ -431,6 +431,7 @@ impl Entrance for Hosts {
                     _ => {}
                 },
                 Action::Answer { .. } => unreachable!("left where it was"),
+                Action::Sync { .. } => unreachable!("the shards'"),
             }
         }
     }

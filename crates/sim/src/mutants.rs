@@ -34,7 +34,8 @@ pub struct Verdict {
 /// The planted bugs of the rooms, all of them; a room that plants one adds a line. Those that only a hostile host reaches
 /// (data out of order, digests, resets under load) are caught by the room's own tests. So are the two that let commands of a
 /// lost path land late (`crates/target/tests/associations.rs`): here a host goes on when the target must know of the loss, and
-/// what the lost path had in namespaces is done before the next command has come.
+/// what the lost path had in namespaces is done before the next command has come. And so are two of devices that are synced
+/// (`crates/emulator/tests/synced.rs`): what they leave of writes that nobody was told of, the rooms above find by their checksums.
 pub const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "log: cleaner copy with a fresh sequence",
@@ -277,6 +278,17 @@ pub const MUTANTS: &[Mutant] = &[
         name: "log: room that came back is not seen",
         system: "stack",
         story: "a vSSD that found no room on its device's file system once takes no writes any more",
+    },
+    Mutant {
+        name: "emulator: completion before its sync",
+        system: "stack",
+        story: "a program on a device in a file is answered before a sync covers it",
+    },
+    Mutant {
+        name: "emulator: sync covers what came after it began",
+        system: "stack",
+        story: "the end of a sync answers programs and erases that came while it was under way: what they replaced is erased and \
+                used again before they are durable",
     },
     Mutant {
         name: "catalog: oldest frame wins",

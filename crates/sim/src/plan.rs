@@ -133,6 +133,10 @@ pub struct SystemPlan {
     pub content: ContentKind,
     /// Whether the medium has memory that survives a power cut.
     pub protected_memory: bool,
+    /// Whether the medium lies on a disk that has to be synced: completions of what it writes wait for that, and a power cut
+    /// leaves any part of what no sync covers. Only with bytes as content and without protected memory.
+    #[serde(default)]
+    pub synced: bool,
     /// Whether acknowledged writes may wait in a cache that a power cut empties.
     pub volatile_cache: bool,
     /// Whether the network delivers segments whole and at once (`false`: cut, delayed and lost by the seed).

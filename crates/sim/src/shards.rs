@@ -35,6 +35,9 @@ pub struct Shards {
     laggard: Option<u16>,
     /// What everything takes from one shard to another, if it is the same.
     steady: Option<Span>,
+    /// Syncs under way: when they end, of which shard, their numbers. From a generator of their own.
+    syncs: Vec<(Time, u16, u64)>,
+    of_syncs: Xoshiro256PlusPlus,
 }
 
 impl Shards {
@@ -49,6 +52,8 @@ impl Shards {
             random,
             laggard,
             steady: None,
+            syncs: Vec::new(),
+            of_syncs: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_796e_6373),
         }
     }
 
@@ -110,6 +115,10 @@ impl Shards {
     }
     /// Lets a shard work.
     pub fn work(&mut self, shard: u16, now: Time, actions: &mut Vec<Action>) {
+        for (_, _, number) in self.syncs.extract_if(.., |(due, of, _)| *due <= now && *of == shard) {
+            let event = Event::Synced { number, worked: true };
+            self.shards[usize::from(shard)].handle(event, now, actions);
+        }
         self.at(shard).work(now, actions);
         self.send(shard, now, actions);
     }
@@ -126,7 +135,24 @@ impl Shards {
         self.send(shard, now, actions);
     }
 
+    /// What a sync of the device's file takes: mostly what a drive needs, at times what a busy one does.
+    fn sync(&mut self, shard: u16, number: u64, now: Time) {
+        let random = &mut self.of_syncs;
+        let micros = match random.random_range(0..16) {
+            0 => random.random_range(1_000..30_000),
+            1..4 => random.random_range(1..20),
+            _ => random.random_range(20..1_000),
+        };
+        self.syncs.push((now + Span::from_micros(micros), shard, number));
+    }
+
     fn send(&mut self, from: u16, now: Time, actions: &mut Vec<Action>) {
+        let wanted: Vec<Action> =
+            actions.extract_if(.., |action| matches!(action, Action::Sync { .. })).collect();
+        for action in wanted {
+            let Action::Sync { number } = action else { unreachable!("asked for") };
+            self.sync(from, number, now);
+        }
         // What is said after a connection or an application was given away arrives after it.
         let is_given = |action: &Action| {
             matches!(action, Action::HandOver { .. } | Action::Blocks(BlockAction::HandOver { .. }))
@@ -180,7 +206,8 @@ impl Shards {
 
     /// When one of them has something to do.
     pub fn deadline(&self) -> Time {
-        self.shards.iter().map(Drive::deadline).min().expect("there is a shard")
+        let syncs = self.syncs.iter().map(|(due, ..)| *due);
+        self.shards.iter().map(Drive::deadline).chain(syncs).min().expect("there is a shard")
     }
     /// When something arrives next.
     pub fn next_arrival(&self) -> Time {

@@ -190,6 +190,7 @@ impl Stack {
         profile.geometry.channels = plan.system.channels.unwrap_or(profile.geometry.channels);
         profile.protected_memory_bytes = if plan.system.protected_memory { 4 << 20 } else { 0 };
         let backing = match plan.system.content {
+            _ if plan.system.synced => Backing::SyncedModel,
             ContentKind::Bytes => Backing::Memory,
             ContentKind::Tags => Backing::Tags,
         };

@@ -57,6 +57,9 @@ fn show(status: &status::Status) {
     if let Some(pacing) = status.pacing {
         print::line(&format!("timing: {}", status::timing(pacing)));
     }
+    if let Some(durability) = status.durability {
+        print::line(&format!("durability: {}", status::durability(durability)));
+    }
     let devices = status
         .devices
         .iter()

@@ -2,10 +2,12 @@
 //!
 //! Layout, little endian; every region starts at a multiple of 4096:
 //!
+//! Version 2 has the same header, without offsets, and another layout: see `synced.rs`.
+//!
 //! | offset | size  | field            | meaning                                                          |
 //! |-------:|------:|------------------|------------------------------------------------------------------|
 //! |      0 |     8 | magic            | `DIECUTEM`                                                       |
-//! |      8 |     4 | version          | 1                                                                |
+//! |      8 |     4 | version          | 1, or 2                                                          |
 //! |     12 |     4 | checksum         | CRC-32C of the header's 16384 bytes with this field zero         |
 //! |     16 |     8 | seed             | factory bad blocks and endurance follow from it and the profile  |
 //! |     24 |     8 | table            | offset of the block table: 16 bytes per erase block              |
@@ -25,6 +27,7 @@
 
 use super::memory::MemoryStore;
 use super::room::{self, Allocator, Room};
+use super::synced;
 use crate::block::{Block, PageMark};
 use crate::mapping::Mapping;
 use crate::{DeviceError, Profile};
@@ -36,11 +39,11 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 const MAGIC: &[u8; 8] = b"DIECUTEM";
 const VERSION: u32 = 1;
-const HEADER_SIZE_BYTES: usize = 16384;
+pub(crate) const HEADER_SIZE_BYTES: usize = 16384;
 const ENTRY_SIZE_BYTES: usize = 16;
 const PROFILE_OFFSET: usize = 128;
 /// From here to its end the header is zeros: the profile ends before.
-const ZEROS_OFFSET: u64 = 12288;
+pub(crate) const ZEROS_OFFSET: u64 = 12288;
 
 pub(crate) struct FileStore {
     pub(crate) content: MemoryStore,
@@ -58,10 +61,10 @@ pub(crate) struct FileStore {
 
 /// Most bytes of discarded erase blocks whose room a part of a device keeps for those that are opened next, and never more than an eighth
 /// of the device: to give room back and to ask for it again costs the file system twice, and the processor a page fault for each page.
-const KEPT_BYTES: u64 = 256 << 20;
+pub(crate) const KEPT_BYTES: u64 = 256 << 20;
 
 /// What is given back in one step.
-const PIECE_BYTES: u64 = 1 << 20;
+pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 
 struct Places {
     table: u64,
@@ -98,9 +101,26 @@ pub(crate) struct Opened {
     pub(crate) protected: Option<ProtectedMemory>,
 }
 
-impl FileStore {
-    /// Makes a new file; its blocks are written by whoever made them up.
-    pub(crate) fn create(path: &Path, profile: &Profile, seed: u64) -> Result<Opened, DeviceError> {
+/// A device's file and what its header says.
+pub(crate) struct Image {
+    pub(crate) file: File,
+    pub(crate) profile: Profile,
+    pub(crate) seed: u64,
+    /// Its content is laid out as in [`super::synced`].
+    pub(crate) is_synced: bool,
+    size_bytes: u64,
+}
+
+impl Image {
+    /// Makes a new file of a size, which is a hole but for its header; it is locked.
+    pub(crate) fn create(
+        path: &Path,
+        version: u32,
+        profile: &Profile,
+        seed: u64,
+        words: &[u64],
+        size_bytes: u64,
+    ) -> Result<File, DeviceError> {
         let failed = |what: &'static str| {
             let path = path.to_owned();
             move |source| DeviceError::File { path, what, source }
@@ -109,36 +129,73 @@ impl FileStore {
         if PROFILE_OFFSET + text.len() > ZEROS_OFFSET as usize {
             return Err(DeviceError::ProfileTooLong { len_bytes: text.len() });
         }
+        let mut header = vec![0; HEADER_SIZE_BYTES];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&version.to_le_bytes());
+        header[16..24].copy_from_slice(&seed.to_le_bytes());
+        for (index, word) in words.iter().enumerate() {
+            header[24 + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        header[80..84].copy_from_slice(&(text.len() as u32).to_le_bytes());
+        header[PROFILE_OFFSET..PROFILE_OFFSET + text.len()].copy_from_slice(text.as_bytes());
+        let checksum = checksum(&header);
+        header[12..16].copy_from_slice(&checksum.to_le_bytes());
         // The owner's alone from the start: it holds what tenants write.
-        use std::os::unix::fs::OpenOptionsExt;
+        use std::os::unix::fs::{FileExt, OpenOptionsExt};
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(failed("cannot be created"))?;
-        let made = FileStore::fill_new(path, file, profile, seed, &text);
-        if made.is_err() {
-            // Made just now, and nothing is in it: the next try finds the place as this one did.
-            let _ = std::fs::remove_file(path);
+        let made = lock(&file, path)
+            .and_then(|()| file.set_len(size_bytes).map_err(failed("cannot be made that large")))
+            .and_then(|()| file.write_all_at(&header, 0).map_err(failed("cannot be written")));
+        match made {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                let _ = std::fs::remove_file(path);
+                Err(error)
+            }
         }
-        made
     }
 
-    fn fill_new(
-        path: &Path,
-        file: File,
-        profile: &Profile,
-        seed: u64,
-        text: &str,
-    ) -> Result<Opened, DeviceError> {
+    /// Opens and locks a device's file.
+    pub(crate) fn open(path: &Path) -> Result<Image, DeviceError> {
         let failed = |what: &'static str| {
             let path = path.to_owned();
             move |source| DeviceError::File { path, what, source }
         };
-        let places = Places::of(profile);
-        file.set_len(places.file_size).map_err(failed("cannot be made that large"))?;
+        let damaged = |what: String| DeviceError::Image { path: path.to_owned(), what };
+        let file = File::options().read(true).write(true).open(path).map_err(failed("cannot be opened"))?;
+        lock(&file, path)?;
+        let size_bytes = file.metadata().map_err(failed("cannot be examined"))?.len();
         let mut header = vec![0; HEADER_SIZE_BYTES];
-        header[..8].copy_from_slice(MAGIC);
-        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        if size_bytes < HEADER_SIZE_BYTES as u64 {
+            return Err(damaged(format!(
+                "it has {size_bytes} bytes; a device has more than {HEADER_SIZE_BYTES}"
+            )));
+        }
+        use std::os::unix::fs::FileExt;
+        file.read_exact_at(&mut header, 0).map_err(failed("cannot be read"))?;
+        let (profile, seed, version) = decode_header(&header).map_err(damaged)?;
+        Ok(Image { file, profile, seed, is_synced: version == synced::VERSION, size_bytes })
+    }
+
+    /// Whether the file is as long as its layout.
+    pub(crate) fn check_size(&self, path: &Path, wanted_bytes: u64) -> Result<(), DeviceError> {
+        let len = self.size_bytes;
+        if len == wanted_bytes {
+            return Ok(());
+        }
+        let what = format!(
+            "it has {len} bytes but a device of its profile has {wanted_bytes}; it was truncated or grown"
+        );
+        Err(DeviceError::Image { path: path.to_owned(), what })
+    }
+}
+
+impl FileStore {
+    /// Makes a new file; its blocks are written by whoever made them up.
+    pub(crate) fn create(path: &Path, profile: &Profile, seed: u64) -> Result<Opened, DeviceError> {
+        let places = Places::of(profile);
         let words = [
-            seed,
             places.table,
             places.marks,
             places.protected,
@@ -147,43 +204,20 @@ impl FileStore {
             places.data,
             places.file_size,
         ];
-        for (index, word) in words.iter().enumerate() {
-            header[16 + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
+        let file = Image::create(path, VERSION, profile, seed, &words, places.file_size)?;
+        let made = FileStore::map(path, file, profile.clone(), seed, &places);
+        if made.is_err() {
+            // Made just now, and nothing is in it: the next try finds the place as this one did.
+            let _ = std::fs::remove_file(path);
         }
-        header[80..84].copy_from_slice(&(text.len() as u32).to_le_bytes());
-        header[PROFILE_OFFSET..PROFILE_OFFSET + text.len()].copy_from_slice(text.as_bytes());
-        let checksum = checksum(&header);
-        header[12..16].copy_from_slice(&checksum.to_le_bytes());
-        use std::os::unix::fs::FileExt;
-        file.write_all_at(&header, 0).map_err(failed("cannot be written"))?;
-        FileStore::map(path, file, profile.clone(), seed, &places)
+        made
     }
 
     /// Opens a file made by [`FileStore::create`].
-    pub(crate) fn open(path: &Path) -> Result<Opened, DeviceError> {
-        let failed = |what: &'static str| {
-            let path = path.to_owned();
-            move |source| DeviceError::File { path, what, source }
-        };
-        let damaged = |what: String| DeviceError::Image { path: path.to_owned(), what };
-        let file = File::options().read(true).write(true).open(path).map_err(failed("cannot be opened"))?;
-        lock(&file, path)?;
-        let len = file.metadata().map_err(failed("cannot be examined"))?.len();
-        let mut header = vec![0; HEADER_SIZE_BYTES];
-        if len < HEADER_SIZE_BYTES as u64 {
-            return Err(damaged(format!("it has {len} bytes; a device has more than {HEADER_SIZE_BYTES}")));
-        }
-        use std::os::unix::fs::FileExt;
-        file.read_exact_at(&mut header, 0).map_err(failed("cannot be read"))?;
-        let (profile, seed) = decode_header(&header).map_err(damaged)?;
-        let places = Places::of(&profile);
-        if len != places.file_size {
-            return Err(damaged(format!(
-                "it has {len} bytes but a device of its profile has {}; it was truncated or grown",
-                places.file_size
-            )));
-        }
-        FileStore::map(path, file, profile, seed, &places)
+    pub(crate) fn open(path: &Path, image: Image) -> Result<Opened, DeviceError> {
+        let places = Places::of(&image.profile);
+        image.check_size(path, places.file_size)?;
+        FileStore::map(path, image.file, image.profile, image.seed, &places)
     }
 
     fn map(
@@ -193,7 +227,6 @@ impl FileStore {
         seed: u64,
         places: &Places,
     ) -> Result<Opened, DeviceError> {
-        lock(&file, path)?;
         let refused = |source| DeviceError::File {
             path: path.to_owned(),
             what: "no room can be taken for its block states and protected memory",
@@ -366,7 +399,7 @@ fn lock(file: &File, path: &Path) -> Result<(), DeviceError> {
 }
 
 /// Reads a header; any bytes may come.
-pub(crate) fn decode_header(header: &[u8]) -> Result<(Profile, u64), String> {
+fn decode_header(header: &[u8]) -> Result<(Profile, u64, u32), String> {
     let bytes = |at: usize, len: usize| header.get(at..at + len).ok_or("the header is cut off".to_owned());
     let word = |at: usize| -> Result<u32, String> {
         Ok(u32::from_le_bytes(bytes(at, 4)?.try_into().expect("four bytes")))
@@ -375,8 +408,11 @@ pub(crate) fn decode_header(header: &[u8]) -> Result<(Profile, u64), String> {
         return Err("it does not begin as an emulated device does; is it another file?".to_owned());
     }
     let version = word(8)?;
-    if version != VERSION {
-        return Err(format!("it has version {version}; this program knows version {VERSION}"));
+    if version != VERSION && version != synced::VERSION {
+        return Err(format!(
+            "it has version {version}; this program knows versions {VERSION} and {}",
+            synced::VERSION
+        ));
     }
     let mut zeroed = bytes(0, HEADER_SIZE_BYTES)?.to_vec();
     zeroed[12..16].fill(0);
@@ -387,5 +423,5 @@ pub(crate) fn decode_header(header: &[u8]) -> Result<(Profile, u64), String> {
     let text = bytes(PROFILE_OFFSET, word(80)? as usize)?;
     let text = std::str::from_utf8(text).map_err(|error| format!("its profile is no text: {error}"))?;
     let profile = Profile::from_toml(text).map_err(|error| error.to_string())?;
-    Ok((profile, seed))
+    Ok((profile, seed, version))
 }

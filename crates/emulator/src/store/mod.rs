@@ -1,30 +1,37 @@
-//! Where content lies: in memory, in a sparse file, or nowhere (tags). Stores know erase blocks by number and
+//! Where content lies: in memory, in a sparse file that is mapped or synced, or nowhere (tags). Stores know erase blocks by number and
 //! keep no rules; what may be read is decided before they are asked.
 
+pub(crate) mod disk;
 pub(crate) mod file;
 mod memory;
 mod oob;
 pub(crate) mod room;
+pub(crate) mod synced;
 mod tags;
 
 pub(crate) use file::FileStore;
 pub(crate) use memory::MemoryStore;
+pub(crate) use synced::SyncedStore;
 pub(crate) use tags::TagStore;
 
 use crate::block::{Block, PageMark};
 use diecut_units::{Geometry, Payload, Time};
+use std::io;
 
 /// The content of a device.
 pub(crate) enum Store {
     Memory(MemoryStore),
     Tags(TagStore),
     File(Box<FileStore>),
+    Synced(Box<SyncedStore>),
 }
 
 /// Why a read found nothing to return.
 pub(crate) enum ReadFault {
     /// The IU is stored in the other content mode.
     OtherMode { iu: u32 },
+    /// The file system cannot read it.
+    Failed { iu: u32 },
 }
 
 impl Store {
@@ -40,6 +47,7 @@ impl Store {
                 Store::Memory(store) => Store::Memory(store.share()),
                 Store::File(store) => Store::File(Box::new(store.share())),
                 Store::Tags(store) => Store::Tags(store.empty_like()),
+                Store::Synced(_) => panic!("a device whose completions wait for syncs is not divided"),
             }
         }
     }
@@ -53,21 +61,33 @@ impl Store {
 
     /// Stores consecutive IUs of a block.
     #[inline]
-    pub(crate) fn program(&mut self, block: u64, first_iu: u32, payload: &Payload) {
+    pub(crate) fn program(&mut self, block: u64, first_iu: u32, payload: &Payload) -> io::Result<()> {
         match self {
             Store::Memory(store) => store.program(block, first_iu, payload.bytes()),
             Store::File(store) => store.content.program(block, first_iu, payload.bytes()),
             Store::Tags(store) => store.program(block, first_iu, payload),
+            Store::Synced(store) => return store.program(block, first_iu, payload.bytes()),
         }
+        Ok(())
     }
 
     /// Stores the OOB areas of consecutive pages.
     #[inline]
-    pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) {
+    pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) -> io::Result<()> {
         match self {
             Store::Memory(store) => store.program_oob(block, first_page, oob),
             Store::File(store) => store.content.program_oob(block, first_page, oob),
             Store::Tags(store) => store.program_oob(block, first_page, oob),
+            Store::Synced(store) => return store.program_oob(block, first_page, oob),
+        }
+        Ok(())
+    }
+
+    /// A program failed between its content and its OOB areas.
+    #[cold]
+    pub(crate) fn forget_unit(&mut self) {
+        if let Store::Synced(store) = self {
+            store.forget_unit();
         }
     }
 
@@ -90,6 +110,7 @@ impl Store {
                 Ok(())
             }
             Store::Tags(store) => store.read(block, first_iu, iu_count, destination),
+            Store::Synced(store) => store.read(block, first_iu, destination),
         }
     }
 
@@ -99,24 +120,26 @@ impl Store {
         match self {
             Store::Memory(store) => store.prefetch(block, first_iu, iu_count, first_page),
             Store::File(store) => store.content.prefetch(block, first_iu, iu_count, first_page),
-            Store::Tags(_) => {}
+            Store::Tags(_) | Store::Synced(_) => {}
         }
     }
 
     /// Fills `oob` with the OOB area of one page.
     #[inline]
-    pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) {
+    pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) -> Result<(), ReadFault> {
         match self {
             Store::Memory(store) => store.read_oob(block, page, oob),
             Store::File(store) => store.content.read_oob(block, page, oob),
             Store::Tags(store) => store.read_oob(block, page, oob),
+            Store::Synced(store) => return store.read_oob(block, page, oob),
         }
+        Ok(())
     }
 
     /// Forgets the content of a block.
     pub(crate) fn erase(&mut self, block: u64) {
         match self {
-            Store::Memory(_) | Store::File(_) => {}
+            Store::Memory(_) | Store::File(_) | Store::Synced(_) => {}
             Store::Tags(store) => store.erase(block),
         }
     }
@@ -131,7 +154,7 @@ impl Store {
         destination_page: u32,
         oob: Option<&[u8]>,
         scratch: &mut [u8],
-    ) {
+    ) -> io::Result<()> {
         let ius = geometry.ius_per_page();
         match self {
             Store::Memory(store) => store.copy_page(source, source_page, destination, destination_page),
@@ -141,12 +164,14 @@ impl Store {
             Store::Tags(store) => {
                 store.copy_ius(source, source_page * ius, destination, destination_page * ius, ius);
             }
+            Store::Synced(store) => store.copy_page(source, source_page, destination, destination_page)?,
         }
         match oob {
             Some(oob) => self.program_oob(destination, destination_page, oob),
             None => {
-                self.read_oob(source, source_page, scratch);
-                self.program_oob(destination, destination_page, scratch);
+                let read = self.read_oob(source, source_page, scratch);
+                read.map_err(|_| io::Error::other("what is copied cannot be read"))?;
+                self.program_oob(destination, destination_page, scratch)
             }
         }
     }
@@ -156,20 +181,25 @@ impl Store {
         match self {
             Store::Memory(_) | Store::Tags(_) => true,
             Store::File(store) => store.make_room(block, is_empty, now),
+            Store::Synced(store) => store.make_room(block, is_empty, now),
         }
     }
 
     /// See [`room::Allocator::ask_again`].
     pub(crate) fn ask_again(&mut self) {
-        if let Store::File(store) = self {
-            store.allocator.ask_again();
+        match self {
+            Store::Memory(_) | Store::Tags(_) => {}
+            Store::File(store) => store.allocator.ask_again(),
+            Store::Synced(store) => store.ask_again(),
         }
     }
 
     /// Gives back the room of blocks that hold nothing.
     pub(crate) fn give_back(&mut self, blocks: std::ops::Range<u64>) {
-        if let Store::File(store) = self {
-            store.give_back(blocks);
+        match self {
+            Store::Memory(_) | Store::Tags(_) => {}
+            Store::File(store) => store.give_back(blocks),
+            Store::Synced(store) => store.give_back(blocks),
         }
     }
 
@@ -178,6 +208,7 @@ impl Store {
         match self {
             Store::Memory(_) | Store::Tags(_) => 0,
             Store::File(store) => store.give_back_piece(block, from),
+            Store::Synced(store) => store.give_back_piece(block, from),
         }
     }
 
@@ -186,14 +217,17 @@ impl Store {
         match self {
             Store::Memory(_) | Store::Tags(_) => 0,
             Store::File(store) => store.kept_blocks(),
+            Store::Synced(store) => store.kept_blocks(),
         }
     }
 
     /// A block's state changed after its content did.
     #[inline]
     pub(crate) fn set_programmed(&mut self, number: u64, block: &Block) {
-        if let Store::File(store) = self {
-            store.set_block(number, block);
+        match self {
+            Store::Memory(_) | Store::Tags(_) => {}
+            Store::File(store) => store.set_block(number, block),
+            Store::Synced(store) => store.set_block(number, block),
         }
     }
 

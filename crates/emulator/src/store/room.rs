@@ -33,7 +33,7 @@ impl Room {
         Room::of_file(&File::open(path)?)
     }
 
-    fn of_file(file: &File) -> io::Result<Room> {
+    pub(crate) fn of_file(file: &File) -> io::Result<Room> {
         use std::os::unix::fs::MetadataExt;
         let metadata = file.metadata()?;
         let mut system = std::mem::MaybeUninit::<libc::statvfs64>::zeroed();

@@ -26,6 +26,10 @@ impl Rig {
     /// Runs until nothing is under way and gives the completions.
     pub fn drain(&mut self) -> Vec<Completion> {
         loop {
+            if let Some(number) = self.device.wants_sync() {
+                let synced = self.device.sync_file().is_none_or(|file| file.sync().is_ok());
+                self.device.synced(number, synced, self.now);
+            }
             let next = self.device.next_event();
             if next == Time::NEVER {
                 return std::mem::take(&mut self.completions);
