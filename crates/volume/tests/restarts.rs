@@ -456,7 +456,7 @@ fn every_planted_bug_of_starts_is_caught() {
     ] {
         assert!(plant_mutant(Some(name)));
         let fails = |of: fn(u64), seed| std::panic::catch_unwind(|| of(seed)).is_err();
-        if !(1..7).any(|seed| fails(empty_a_leaf, seed)) && !(1..60).any(|seed| fails(run, seed)) {
+        if !(1..7).any(|seed| fails(empty_a_leaf, seed)) && !(1..600).any(|seed| fails(run, seed)) {
             missed.push((name, mutant_reached_count()));
         }
     }

@@ -66,9 +66,14 @@ struct Shards {
 
 impl ControlPort for Shards {
     fn request(&self, request: ControlRequest) -> Answer {
+        let request = match request {
+            ControlRequest::Within { request, .. } => *request,
+            other => other,
+        };
         let response = match request {
             ControlRequest::Status => ControlResponse::Status(Box::new(Status::default())),
-            _ if self.refuse => {
+            // Only a repair is answered with more than that it is done.
+            _ if self.refuse || matches!(request, ControlRequest::RepairVssd { .. }) => {
                 let message = "there is none".to_owned();
                 ControlResponse::Refused(ControlError { kind: ControlErrorKind::NotFound, message })
             }
