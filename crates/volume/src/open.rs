@@ -795,6 +795,9 @@ impl Store {
             unmarked,
             ..
         } = *self.opening.take().expect("opening");
+        if findings.missing.iter().any(Missing::is_record) {
+            self.forget_reused(anchor.next_generation);
+        }
         if let Some(segment) = self.replay_records(&chunks, &places, order, &deleted_at) {
             findings.miss(Missing::Records { segment });
         }
@@ -839,6 +842,25 @@ impl Store {
         }
         self.findings = findings;
         self.conclude(unmarked);
+    }
+
+    /// Where records are missing, what the leaves name in segments that were opened after the anchor may be something else by
+    /// now: only a record that is replayed says what is there.
+    fn forget_reused(&mut self, next_generation: u32) {
+        let layout = self.log.layout().clone();
+        for volume in self.maps.volumes.iter_mut().filter(|volume| volume.exists) {
+            for part in volume.written_parts() {
+                for entry in &mut volume.entries[part] {
+                    let place = entry.get();
+                    let is_newer = |generation| generation >= next_generation;
+                    if place.is_place()
+                        && self.log.generation(layout.segment_of(place).0).is_some_and(is_newer)
+                    {
+                        *entry = LogAddress::LOST.into();
+                    }
+                }
+            }
+        }
     }
 
     /// What is missing is accepted, or ends all writing.
