@@ -18,6 +18,7 @@ mod sharing;
 mod stage;
 mod swap_period;
 mod waf;
+mod write_latency;
 mod ycsb;
 
 use report::{Report, Table};
@@ -82,6 +83,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     migration::EXPERIMENT,
     sharing::EXPERIMENT,
     waf::EXPERIMENT,
+    write_latency::EXPERIMENT,
     ycsb::EXPERIMENT,
 ];
 

@@ -632,7 +632,7 @@ impl Store {
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) {
-        let Some(mut completion) = self.log.complete(completion, &mut self.maps) else { return };
+        let Some(mut completion) = self.log.complete(completion) else { return };
         if self.opening.is_some() {
             self.opening_step(completion, space);
             if self.opening.is_none() {
@@ -701,6 +701,7 @@ impl Store {
         if self.opening.is_some() {
             return;
         }
+        self.log.begin_step();
         self.maps.end_step(|place| self.log.invalidate(place));
         self.log.look_for_room(space);
         self.make_changes(now, space, completions);
@@ -716,7 +717,7 @@ impl Store {
             self.log.want_durable(*last);
         }
         self.checkpoint(space);
-        self.log.work(space, &mut self.maps);
+        self.log.work(now, space, &mut self.maps);
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
         while !self.queue.is_empty()
             && self.log.read_only().is_none()
@@ -724,7 +725,7 @@ impl Store {
         {
             let before = self.log.next_sequence();
             self.make_changes(now, space, completions);
-            self.log.work(space, &mut self.maps);
+            self.log.work(now, space, &mut self.maps);
             if self.log.next_sequence() == before {
                 break;
             }
@@ -796,7 +797,8 @@ impl Store {
         {
             return Time::ZERO;
         }
-        if self.waiting.is_empty() { Time::NEVER } else { self.pad_at }
+        let padding = if self.waiting.is_empty() { Time::NEVER } else { self.pad_at };
+        padding.min(self.log.deadline())
     }
 
     /// State in lines for people who debug.

@@ -71,8 +71,7 @@ impl Log {
             return;
         }
         let before = self.anchor.programmed_ius;
-        let keep =
-            if self.needs_anchor() { 1 + HOMELESS_LEAVE } else { reserve_segments(self.real_segments) };
+        let keep = if self.needs_anchor() { 1 + HOMELESS_LEAVE } else { RESERVE_SEGMENTS };
         self.anchor.write(anchor, keep, &mut self.pool, space);
         self.statistics.anchor_ius += self.anchor.programmed_ius - before;
         self.count_free(space);

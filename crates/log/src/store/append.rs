@@ -16,7 +16,12 @@ impl Log {
         let mut free = 0;
         for group in 0..self.layout.groups {
             let members = 0..self.layout.width;
-            free += members.map(|m| space.free_blocks(self.layout.unit(group, m))).min().unwrap_or(0);
+            // Members that were prepared have more.
+            let prepared = self.prepared.iter().flatten().filter(|prepared| prepared.group == group);
+            let prepared = prepared.map(|prepared| prepared.blocks.len() as u32);
+            let prepared_for = |m: u32| prepared.clone().filter(|members| m < *members).count() as u32;
+            let of_member = |m| space.free_blocks(self.layout.unit(group, m)) + prepared_for(m);
+            free += members.map(of_member).min().unwrap_or(0);
         }
         self.free_segments = free;
     }
@@ -24,9 +29,9 @@ impl Log {
     /// Free segments that are not for this stream. Whoever makes room comes before those who use it up.
     fn keep_of(&self, stream: usize) -> u32 {
         match stream {
-            STREAM_USER => reserve_segments(self.real_segments),
+            STREAM_USER => RESERVE_SEGMENTS,
             STREAM_MAP if self.copying.is_none() && self.needs_anchor() => 1 + HOMELESS_LEAVE,
-            STREAM_MAP if self.copying.is_none() => reserve_segments(self.real_segments) - 1,
+            STREAM_MAP if self.copying.is_none() => RESERVE_SEGMENTS - 1,
             // Copies of one victim fit into one segment, and free the victim. The last one is for chunks whose place
             // fails, unless nothing else can make room.
             _ if self.freeing.is_empty()
@@ -55,16 +60,26 @@ impl Log {
         // Blocks of a segment can be free before its number is: greater numbers are not known at recovery.
         let real = &self.segments[..self.real_segments as usize];
         let index = real.iter().position(|s| s.state == SegmentState::Absent)?;
+        let first_group = self.calm_group(stream);
         for step in 0..self.layout.groups {
-            let group = (self.next_group + step) % self.layout.groups;
+            let group = (first_group + step) % self.layout.groups;
+            // What another stream prepared is for whoever comes first: there may be nothing else.
+            let prepared =
+                self.prepared.iter_mut().find(|of| of.as_ref().is_some_and(|of| of.group == group));
+            let prepared = prepared.and_then(Option::take);
+            let mut blocks = prepared.map_or_else(SmallVec::new, |prepared| prepared.blocks);
+            let members = blocks.len() as u32..self.layout.width;
             // Asked before any is allocated: each allocation costs an erase.
-            if !(0..self.layout.width).all(|member| space.make_room(self.layout.unit(group, member))) {
+            if !members.clone().all(|member| space.make_room(self.layout.unit(group, member))) {
                 diecut_units::mark!("log: no room for a segment");
                 self.no_room = true;
+                if !blocks.is_empty() {
+                    let place = self.prepared.iter_mut().find(|prepared| prepared.is_none());
+                    *place.expect("it was taken from one") = Some(Prepared { group, blocks });
+                }
                 return None;
             }
-            let mut blocks = SmallVec::new();
-            for member in 0..self.layout.width {
+            for member in members {
                 match space.allocate(self.layout.unit(group, member), PURPOSE_SEGMENT) {
                     Ok(block) => blocks.push(block),
                     Err(SpaceError::ReadOnly) => {
@@ -85,7 +100,7 @@ impl Log {
                 continue;
             }
             self.no_room = false;
-            self.next_group = group + 1;
+            self.opened[group as usize] += 1;
             let width = self.layout.width as usize;
             self.segments[index] = Segment {
                 state: SegmentState::Open,
@@ -104,6 +119,58 @@ impl Log {
             return Some(index as u32);
         }
         None
+    }
+
+    /// The group in which a stream opens its next segment: one in which no other stream programs, so that all dies have
+    /// something to do, as long as all groups are worn alike.
+    pub(super) fn calm_group(&self, stream: usize) -> u32 {
+        let others = (0..STREAMS).filter(|other| *other != stream && *other != STREAM_MAP);
+        let opened_least = self.opened.iter().min().expect("there is a group");
+        let key = |group: u32| {
+            let opened = self.opened[group as usize];
+            let is_ahead = opened - opened_least > GROUPS_APART;
+            let is_of = |other: usize| self.open_segment[other].is_some_and(|s| self.group_of(s) == group);
+            (is_ahead, others.clone().filter(|other| is_of(*other)).count(), opened)
+        };
+        (0..self.layout.groups).min_by_key(|group| key(*group)).expect("there is a group")
+    }
+
+    /// The group of a segment that has blocks.
+    pub(super) fn group_of(&self, segment: u32) -> u32 {
+        let block = self.segments[segment as usize].blocks.iter().find(|block| **block != NO_BLOCK);
+        block.map_or(0, |block| self.layout.member_of(*block).0)
+    }
+
+    /// Takes the next block of the segment that a stream opens next, when it is time for it: all of them, one after the other,
+    /// while the one before is filled.
+    pub(super) fn prepare(&mut self, space: &mut dyn EraseBlockSpace) {
+        for stream in [STREAM_USER, STREAM_CLEANER] {
+            let Some(open) = self.open_segment[stream] else { continue };
+            let group = self.prepared[stream].as_ref().map(|prepared| prepared.group);
+            let member = self.prepared[stream].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
+            // Done a little before the segment is full.
+            let due = (member + 2) * (self.layout.segment_units / (self.layout.width + 2)).max(1);
+            if member == self.layout.width
+                || self.segments[open as usize].next_unit < due
+                || self.read_only.is_some()
+                || self.free_segments <= RESERVE_SEGMENTS + 1
+            {
+                continue;
+            }
+            // Which stream is first to need one is not known: each finds one in any group.
+            let of_other = self.prepared.iter().flatten().next().map(|prepared| prepared.group);
+            let next =
+                of_other.map_or_else(|| self.calm_group(stream), |group| (group + 1) % self.layout.groups);
+            let group = group.unwrap_or(next);
+            let unit = self.layout.unit(group, member);
+            if space.make_room(unit)
+                && let Ok(block) = space.allocate(unit, PURPOSE_SEGMENT)
+            {
+                let prepared =
+                    self.prepared[stream].get_or_insert_with(|| Prepared { group, blocks: SmallVec::new() });
+                prepared.blocks.push(block);
+            }
+        }
     }
 
     /// A place for a chunk of at least `units_min` units: segment, first unit, and units there are.
@@ -161,6 +228,9 @@ impl Log {
         let generation = self.segments[segment as usize].generation;
         let sequence = self.next_sequence;
         self.segments[segment as usize].chunks += 1;
+        if stream == STREAM_USER {
+            self.pace.take_head();
+        }
         let slot_ref = &mut self.slots[slot];
         slot_ref.clear();
         slot_ref.name(sequence, segment, generation, offset);
@@ -202,10 +272,10 @@ impl Log {
 
     /// Whether `count` more IUs can be appended to the user stream without waiting.
     pub fn has_room(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> bool {
-        self.open_chunk(stream, space).is_some()
+        (stream != STREAM_USER || self.pace.allows()) && self.open_chunk(stream, space).is_some()
     }
 
-    /// Appends an IU. Gives its place, or `None` if staging or space must be waited for. In staging it is at once
+    /// Appends an IU. Gives its place, or `None` if staging, space or the cleaner must be waited for. In staging it is at once
     /// readable; [`Log::publish`] makes it survive the process.
     pub fn append(
         &mut self,
@@ -214,7 +284,17 @@ impl Log {
         content: &[u8],
         space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
-        self.append_checked(stream, tag, content, checksum(content), space)
+        if stream != STREAM_USER {
+            return self.append_checked(stream, tag, content, checksum(content), space);
+        }
+        if !self.pace.allows() {
+            return None;
+        }
+        let address = self.append_checked(stream, tag, content, checksum(content), space);
+        if address.is_some() {
+            self.pace.take();
+        }
+        address
     }
 
     /// As [`Log::append`], with the content's checksum: that of a copy is the one it was read with.
@@ -288,7 +368,7 @@ impl Log {
             chunk.origin = self.copying;
             return true;
         }
-        let are_scarce = self.free_segments <= reserve_segments(self.real_segments);
+        let are_scarce = self.free_segments <= FOUND_LEAVE;
         if !are_scarce {
             chunk.origin = None;
         }

@@ -11,6 +11,9 @@ const RESERVE_LEAST: u32 = 3;
 /// program unit, and a deallocation can come apart into many.
 const NOTES_PER_IU: u32 = 8;
 
+/// Most dead IUs between two that are read at once for copies.
+const DEAD_BETWEEN: u32 = 1;
+
 impl Log {
     /// Checks what was read for a copy, and keeps the checksums for the copies.
     fn check_copies(&self, read: &mut CopyRead, data: &[u8], oob: &[u8]) -> bool {
@@ -27,8 +30,7 @@ impl Log {
     }
 
     pub(super) fn copy_arrived(&mut self, mut read: CopyRead, completion: SpaceCompletion) {
-        let victim = self.victim.as_mut().expect("copies belong to a victim");
-        victim.reads -= 1;
+        self.victim_of(&read).reads -= 1;
         if let (Ok(()), Some(buffer), Some(oob)) = (completion.result, completion.destination, completion.oob)
             && self.check_copies(&mut read, &buffer, &oob)
         {
@@ -51,8 +53,13 @@ impl Log {
         }
     }
 
+    fn victim_of(&mut self, read: &CopyRead) -> &mut Victim {
+        let segment = self.layout.segment_of(read.first).0;
+        self.victims.iter_mut().find(|victim| victim.segment == segment).expect("copies belong to a victim")
+    }
+
     fn want_copy(&mut self, read: CopyRead) {
-        self.victim.as_mut().expect("copies belong to a victim").reads += 1;
+        self.victim_of(&read).reads += 1;
         let slot = self.free_copies.pop().unwrap_or_else(|| {
             self.copies.push(None);
             self.copies.len() - 1
@@ -61,9 +68,9 @@ impl Log {
         self.unread.push_back(slot);
     }
 
-    /// The segment with the least to copy. Leaves of the map die in the order in which they were written, and soon: what
+    /// The segment with the least to copy, outside of some groups. Leaves of the map die in the order in which they were written, and soon: what
     /// is copied of a segment of theirs is mostly wasted, unless there is little of it, or hardly any segment left.
-    pub(super) fn pick_victim(&mut self) -> Option<u32> {
+    pub(super) fn pick_victim(&mut self, walked: &[u32]) -> Option<u32> {
         let patient = self.free_segments > RESERVE_LEAST;
         let full = self.layout.segment_ius - self.layout.chunks_per_segment() * 2;
         let mut best: Option<(u32, u32)> = None;
@@ -77,6 +84,7 @@ impl Log {
                 || segment.state != SegmentState::Sealed
                 || segment.chunks > 0
                 || segment.poisoned
+                || !walked.is_empty() && walked.contains(&self.group_of(index as u32))
             {
                 continue;
             }
@@ -108,7 +116,7 @@ impl Log {
         }
     }
 
-    pub(super) fn clean(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+    pub(super) fn clean(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         self.unfinished = false;
         self.free_dead_segments();
         self.count_free(space);
@@ -116,80 +124,205 @@ impl Log {
             // Copies, moves and leaves may all wait for a segment, and those being freed for what was copied.
             self.urge();
         }
+        let mut goes_on = true;
         for _ in 0..4 {
             self.flush_copy_reads(space);
-            self.copying = self.victim.as_ref().map(|victim| {
-                let segment = &self.segments[victim.segment as usize];
-                Origin { segment: victim.segment, generation: segment.generation, units: segment.next_unit }
-            });
             self.place_copies(space, owner);
-            self.copying = None;
-            if self.victim.is_none() {
-                let freeing = self.freeing.len() as u32;
-                if self.free_segments + freeing >= clean_below_segments(self.real_segments) {
-                    if freeing > 0 && self.free_segments < clean_below_segments(self.real_segments) {
-                        self.urge();
-                    }
-                    return;
-                }
-                if self.free_segments <= 1 + HOMELESS_LEAVE && freeing > 0 {
-                    // They become free before the last segments are used.
-                    self.urge();
-                    return;
-                }
-                let Some(segment) = self.pick_victim() else {
-                    self.urge();
-                    return;
-                };
-                self.segments[segment as usize].state = SegmentState::Cleaning;
-                let walked = self.valid[segment as usize] == 0
-                    && self.segments[segment as usize].last_note < self.anchored;
-                self.victim = Some(Victim {
-                    segment,
-                    offset: 0,
-                    walked,
-                    head_reading: false,
-                    head_again: false,
-                    reads: 0,
-                });
-            }
-            let limit = if self.free_segments <= reserve_segments(self.real_segments) + 1 { 64 } else { 16 };
-            let victim = self.victim.as_mut().expect("chosen");
-            if victim.walked {
-                if victim.reads == 0 && self.ready.is_empty() && self.renewed.is_empty() {
-                    let segment = &mut self.segments[victim.segment as usize];
-                    segment.free_after = self.next_sequence;
-                    if self.valid[victim.segment as usize] > 0 || segment.poisoned {
-                        // Something in it cannot be read: it stays, so that reads of it say so.
-                        segment.poisoned = true;
-                        segment.state = SegmentState::Sealed;
-                    } else {
-                        segment.state = SegmentState::Freeing;
-                        self.freeing.push(victim.segment);
-                    }
-                    self.unfinished = true;
-                    self.victim = None;
-                    continue;
-                }
-                return;
-            }
-            if !victim.head_reading && victim.reads < limit && self.ready.len() < 64 {
-                let (member, iu) = self.layout.place(victim.offset);
-                let block = self.segments[victim.segment as usize].blocks[member];
-                if block == NO_BLOCK {
-                    // Nothing was programmed on this member before a cut: no chunk reaches here.
-                    victim.walked = true;
-                    continue;
-                }
-                victim.head_reading = true;
-                let buffer = self.pool.take(IU_SIZE_BYTES);
-                space.read(SpaceToken(TOKEN_HEAD), block, iu, 1, buffer, None, IoClass::Cleaner);
-            }
+            goes_on = self.finish_victims();
+            self.begin_victim();
+            let renewed = self.renewed.len();
+            self.walk(space, owner);
             self.flush_copy_reads(space);
-            return;
+            // Notes that were found now are written at once: of a victim with nothing else no event comes.
+            goes_on |= self.renewed.len() > renewed;
+            goes_on |= self.victims.iter().any(|victim| self.is_copied(victim));
+            if !goes_on {
+                break;
+            }
         }
         // The next step needs no event: whoever drives the log must come again.
-        self.unfinished = true;
+        self.unfinished |= goes_on;
+        self.pace(now);
+    }
+
+    /// Room in IUs: in free segments and those being freed, in what writers, cleaner and map have open, and, as far as they are
+    /// copied, in victims. Copies take as much as they give until the victim is done, so it rises evenly with each.
+    fn room_ius(&self) -> u64 {
+        let segment_ius = u64::from(self.layout.segment_ius);
+        let mut room = (u64::from(self.free_segments) + self.freeing.len() as u64) * segment_ius;
+        for stream in [STREAM_USER, STREAM_CLEANER, STREAM_MAP] {
+            let Some(segment) = self.open_segment[stream] else { continue };
+            let left = self.layout.segment_units - self.segments[segment as usize].next_unit;
+            let chunk = self.open[stream].and_then(|slot| self.slots[slot].chunk.as_ref());
+            let begun = chunk.map_or(0, |chunk| chunk.data_count + 1);
+            room += u64::from((left * self.layout.unit_ius).saturating_sub(begun));
+        }
+        let copied = |victim: &Victim| self.copied_share(victim, self.layout.segment_ius);
+        room + self.victims.iter().map(|victim| u64::from(copied(victim))).sum::<u64>()
+    }
+
+    /// As much of `whole` as was copied of a victim, or died since it was chosen.
+    fn copied_share(&self, victim: &Victim, whole: u32) -> u32 {
+        let left = self.valid[victim.segment as usize].min(victim.live_at_start);
+        let done = u64::from(victim.live_at_start - left) * u64::from(whole);
+        // One in which nothing lived holds notes at most.
+        done.checked_div(u64::from(victim.live_at_start)).map_or(whole, |done| done as u32)
+    }
+
+    fn segments_ius(&self, segments: u32) -> u64 {
+        u64::from(segments) * u64::from(self.layout.segment_ius)
+    }
+
+    /// Sets the pace of writers while the cleaner works.
+    fn pace(&mut self, now: Time) {
+        let room = self.room_ius();
+        let least = self.segments_ius(paced_segments(&self.layout));
+        let burst = self.segments_ius(BURST_SEGMENTS);
+        if self.victims.is_empty() && (self.freeing.is_empty() || room >= least + burst) {
+            // Nothing gives room, or nothing needs to.
+            self.pace.lift();
+        } else {
+            self.pace.keep(now, room, least);
+        }
+    }
+
+    /// Whether all copies of a victim are in chunks of the cleaner.
+    fn is_copied(&self, victim: &Victim) -> bool {
+        victim.walked
+            && victim.reads == 0
+            && !victim.heads.iter().any(|head| head.is_under_way)
+            && !self.ready.iter().any(|(read, _)| self.layout.segment_of(read.first).0 == victim.segment)
+            && !self.renewed.iter().any(|(of, _)| *of == victim.segment)
+    }
+
+    /// Victims that are copied are to be freed. `true` if there was one.
+    fn finish_victims(&mut self) -> bool {
+        let mut finished = false;
+        for at in (0..self.victims.len()).rev() {
+            if !self.is_copied(&self.victims[at]) {
+                continue;
+            }
+            let number = self.victims[at].segment as usize;
+            let segment = &mut self.segments[number];
+            segment.free_after = self.next_sequence;
+            if self.valid[number] > 0 || segment.poisoned {
+                // Something in it cannot be read: it stays, so that reads of it say so.
+                segment.poisoned = true;
+                segment.state = SegmentState::Sealed;
+            } else {
+                segment.state = SegmentState::Freeing;
+                self.freeing.push(number as u32);
+            }
+            self.victims.remove(at);
+            finished = true;
+        }
+        finished
+    }
+
+    /// Chooses a victim if room is short, in a group in which nothing is left to walk through: dies of all groups have
+    /// something to read.
+    fn begin_victim(&mut self) {
+        let are_scarce = self.free_segments <= RESERVE_SEGMENTS;
+        let count = self.victims.len();
+        let walks = self.layout.groups.min(WALKS_MAX);
+        // While the last copies of one are read the next one in its group is walked through. Each may need a segment for what
+        // is left of it before it gives one.
+        if count as u32 >= 2 * walks || count > 0 && self.free_segments < RESERVE_SEGMENTS + count as u32 {
+            return;
+        }
+        let walked = (0..self.layout.groups).filter(|group| {
+            let walks = |victim: &Victim| !victim.walked && self.group_of(victim.segment) == *group;
+            self.victims.iter().any(walks)
+        });
+        let walked: SmallVec<[u32; 4]> = walked.collect();
+        if walked.len() as u32 >= walks {
+            return;
+        }
+        let is_idle = self.victims.is_empty();
+        if self.room_ius() >= self.segments_ius(paced_segments(&self.layout) + BURST_SEGMENTS) {
+            if is_idle && are_scarce {
+                self.urge();
+            }
+            return;
+        }
+        if self.free_segments <= 1 + HOMELESS_LEAVE && !self.freeing.is_empty() {
+            // They become free before the last segments are used.
+            self.urge();
+            return;
+        }
+        let Some(segment) = self.pick_victim(&walked) else {
+            if is_idle {
+                self.urge();
+            }
+            return;
+        };
+        self.segments[segment as usize].state = SegmentState::Cleaning;
+        let live_at_start = self.valid[segment as usize];
+        self.victims.push_back(Victim {
+            segment,
+            offset: 0,
+            walked: live_at_start == 0 && self.segments[segment as usize].last_note < self.anchored,
+            heads: Vec::new(),
+            head_again: false,
+            is_regular: true,
+            reads: 0,
+            live_at_start,
+            number: (0..).find(|n| self.victims.iter().all(|other| other.number != *n)).expect("few"),
+        });
+    }
+
+    /// Looks at the heads of victims that were not walked through, and reads more of them.
+    fn walk(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        for at in 0..self.victims.len() {
+            if !self.victims[at].walked {
+                self.walk_through(at, space, owner);
+            }
+        }
+    }
+
+    fn walk_through(&mut self, at: usize, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        let limit = (COPY_READS_PER_MEMBER * self.layout.width).min(COPY_READS_MAX);
+        loop {
+            let victim = &mut self.victims[at];
+            let offset = victim.offset;
+            // What was asked for in vain, or already looked at.
+            victim.heads.retain(|head| head.is_under_way || head.offset >= offset);
+            if victim.walked || victim.reads >= limit || self.ready.len() >= limit as usize {
+                return;
+            }
+            let Some(arrived) = victim.heads.iter().position(|head| head.offset == offset) else {
+                break;
+            };
+            if victim.heads[arrived].is_under_way {
+                break;
+            }
+            let head = victim.heads.remove(arrived);
+            self.look_at(at, head.bytes, owner);
+        }
+        let victim = &mut self.victims[at];
+        let end = self.segments[victim.segment as usize].next_unit * self.layout.unit_ius;
+        let chunk_ius = self.layout.chunk_ius();
+        let ahead = if victim.is_regular { HEADS_AHEAD } else { 1 };
+        for offset in (0..ahead).map(|step| victim.offset + step * chunk_ius) {
+            let is_next = offset == victim.offset;
+            if (offset >= end && !is_next) || victim.heads.iter().any(|head| head.offset == offset) {
+                continue;
+            }
+            let (member, iu) = self.layout.place(offset);
+            let block = self.segments[victim.segment as usize].blocks[member];
+            if block == NO_BLOCK {
+                // Nothing was programmed on this member before a cut: no chunk reaches here.
+                victim.walked |= is_next;
+                break;
+            }
+            if victim.heads.len() >= HEADS_AHEAD as usize && !is_next {
+                break;
+            }
+            victim.heads.push(HeadRead { offset, is_under_way: true, bytes: None });
+            let token = SpaceToken(TOKEN_HEAD | u64::from(victim.number) << 32 | u64::from(offset));
+            let buffer = self.pool.take(IU_SIZE_BYTES);
+            space.read(token, block, iu, 1, buffer, None, IoClass::Cleaner);
+        }
     }
 
     /// Frees wait for durability of what was copied.
@@ -200,15 +333,21 @@ impl Log {
         }
     }
 
-    pub(super) fn head_arrived(&mut self, completion: SpaceCompletion, owner: &mut impl Owner) {
-        let Some(victim) = self.victim.as_mut() else { return };
-        victim.head_reading = false;
+    pub(super) fn head_arrived(&mut self, completion: SpaceCompletion) {
+        let (number, offset) = ((completion.token.0 >> 32) as u8, completion.token.0 as u32);
+        let victim = self.victims.iter_mut().find(|victim| victim.number == number);
+        let victim = victim.expect("a victim waits for its heads");
+        let mut heads = victim.heads.iter_mut();
+        let head = heads.find(|head| head.offset == offset && head.is_under_way).expect("it was asked for");
+        head.is_under_way = false;
+        head.bytes = completion.destination.filter(|_| completion.result.is_ok());
+    }
+
+    /// Wants copies of what lives in the chunk whose head was read.
+    fn look_at(&mut self, at: usize, bytes: Option<BufferMut>, owner: &mut impl Owner) {
+        let victim = &mut self.victims[at];
         let index = victim.segment;
-        let head = completion
-            .destination
-            .as_ref()
-            .filter(|_| completion.result.is_ok())
-            .and_then(|b| Head::decode(b));
+        let head = bytes.as_ref().and_then(|bytes| Head::decode(bytes));
         let segment = &mut self.segments[index as usize];
         let Some(head) = head.filter(|h| {
             let end = u64::from(h.offset) + u64::from(h.unit_count) * u64::from(self.layout.unit_ius);
@@ -229,7 +368,7 @@ impl Log {
             return;
         };
         victim.head_again = false;
-        let bytes = completion.destination.expect("read");
+        let bytes = bytes.expect("read");
         self.entries.clear();
         for record in 0..u32::from(head.data_count) {
             let place = self.layout.address(SegmentIndex(index), head.offset + 1 + record);
@@ -238,7 +377,7 @@ impl Log {
         owner.live(&self.entries, &mut self.live);
         let entries = std::mem::take(&mut self.entries);
         let mut run: Option<CopyRead> = None;
-        // Program unit and page of the run's last IU.
+        // Program unit and offset of the run's last IU.
         let mut last = (0, 0);
         let lives = std::mem::take(&mut self.live);
         for ((tag, place), live) in entries.iter().zip(&lives) {
@@ -247,9 +386,9 @@ impl Log {
             }
             let entry = CopyEntry { tag: *tag, place: *place, checksum: 0 };
             let offset = self.layout.offset_of(*place);
-            let here = (self.layout.program_unit(offset), self.layout.page(offset).0);
-            // In one program unit, without a page of only dead IUs between them.
-            let joins = here.0 == last.0 && here.1 - last.1 <= 1;
+            let here = (self.layout.program_unit(offset), offset);
+            // In one program unit, with few dead IUs between them: those take the bus, too.
+            let joins = here.0 == last.0 && here.1 - last.1 <= 1 + DEAD_BETWEEN;
             last = here;
             match &mut run {
                 Some(run) if joins => {
@@ -270,14 +409,15 @@ impl Log {
             self.want_copy(done);
         }
         (self.entries, self.live) = (entries, lives);
-        let victim = self.victim.as_mut().expect("cleaning");
+        let victim = &mut self.victims[at];
         for note in 0..head.note_count as usize {
             let (sequence, words) = head::note(&bytes, note);
             // What an anchor covers is in the owner's leaves.
             if words[0] != head::SKIP && sequence >= self.anchored {
-                self.renewed.push(words);
+                self.renewed.push((index, words));
             }
         }
+        victim.is_regular = u32::from(head.unit_count) == self.layout.chunk_units;
         victim.offset += u32::from(head.unit_count) * self.layout.unit_ius;
         let end = self.segments[index as usize].next_unit * self.layout.unit_ius;
         victim.walked |= victim.offset >= end;
@@ -305,8 +445,15 @@ impl Log {
         }
     }
 
+    /// What stands in chunks whose entries were all copied from a segment.
+    fn origin_of(&self, index: u32) -> Origin {
+        let segment = &self.segments[index as usize];
+        Origin { segment: index, generation: segment.generation, units: segment.next_unit }
+    }
+
     pub(super) fn place_copies(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
-        while let Some(words) = self.renewed.pop() {
+        while let Some((of, words)) = self.renewed.pop() {
+            self.copying = Some(self.origin_of(of));
             // What of it still holds is asked at the moment it gets its new sequence, as with copies.
             let mut still = std::mem::take(&mut self.still);
             still.clear();
@@ -315,17 +462,15 @@ impl Log {
             self.cleaned_entries += still.len() as u64;
             self.still = still;
             if !placed {
-                self.renewed.push(words);
+                self.renewed.push((of, words));
                 break;
             }
         }
         while let Some((mut read, buffer)) = self.ready.pop_front() {
-            let stream = if self.segments[self.layout.segment_of(read.first).0 as usize].stream == STREAM_MAP
-            {
-                STREAM_MAP
-            } else {
-                STREAM_CLEANER
-            };
+            let of = self.layout.segment_of(read.first).0;
+            self.copying = Some(self.origin_of(of));
+            let is_map = self.segments[of as usize].stream == STREAM_MAP;
+            let stream = if is_map { STREAM_MAP } else { STREAM_CLEANER };
             let size = buffer.len() / read.count as usize;
             let mut stuck = false;
             for entry in &read.entries {
@@ -353,10 +498,11 @@ impl Log {
                 diecut_units::mark!("log: cleaner waited for room");
                 // What was moved is no longer live at its old place, so starting over skips it.
                 self.ready.push_front((read, buffer));
-                return;
+                break;
             }
             read.entries.clear();
             self.spare_entries.push(read.entries);
         }
+        self.copying = None;
     }
 }

@@ -38,17 +38,22 @@ impl Log {
     /// State in one line per slot and segment, for debugging.
     pub fn describe(&self) -> String {
         let mut text = format!(
-            "free {} wanted {} floor {} next {} victim {:?} ready {} renewed {} sealed {:?} open {:?} open_segment {:?}\n",
+            "free {} wanted {} floor {} next {} freeing {:?} victims {:?} pace {:?} ready {} renewed {} sealed {:?} open {:?} open_segment {:?}\n",
             self.free_segments,
             self.wanted,
             self.floor(false),
             self.next_sequence,
-            self.victim.as_ref().map(|v| (v.segment, v.offset, v.walked, v.head_reading, v.reads)),
+            self.freeing.iter().map(|index| self.segments[*index as usize].free_after).collect::<Vec<_>>(),
+            self.victims
+                .iter()
+                .map(|v| (v.segment, v.offset, v.walked, v.heads.len(), v.reads))
+                .collect::<Vec<_>>(),
+            self.pace,
             self.ready.len(),
             self.renewed.len(),
             self.sealed,
             self.open,
-            self.open_segment
+            self.open_segment.map(|s| s.map(|s| (s, self.group_of(s))))
         );
         for (i, slot) in self.slots.iter().enumerate() {
             if let Some(c) = &slot.chunk {

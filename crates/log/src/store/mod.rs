@@ -2,6 +2,7 @@ mod anchored;
 mod append;
 mod clean;
 mod describe;
+mod pace;
 mod program;
 mod read;
 mod recover;
@@ -13,12 +14,13 @@ use crate::mark::{self, Mark};
 use crate::staging::{Body, Chunk, ChunkState, FoundSlot, Published, Slot};
 use crate::{Layout, LogAddress, Owner, SLOT_HEADER_SIZE_BYTES, SegmentIndex};
 use diecut_units::{
-    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum, mutant,
+    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, Time, checksum, mutant,
 };
 use diecut_vssd::space::{
     EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceCompletion, SpaceError, SpaceToken,
     UnitIndex,
 };
+use pace::Pace;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -46,22 +48,35 @@ pub const TOKEN_NOBODY: u64 = TOKEN_IGNORE;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = 16 << 56;
 
-/// Segments that only the cleaner, the map and chunks that move may open. Large logs afford more of them.
+/// Segments that only the cleaner, the map and chunks that move may open.
 ///
 /// However often the log is cut, the cleaner gets one: chunks found in staging leave [`FOUND_LEAVE`], leaves and anchors
 /// are written only while two are free, and what the cleaner had copied from a segment that is still there is undone
 /// ([`Log::undo_segment`]), so that a cut gives back what it had taken.
-fn reserve_segments(segments: u32) -> u32 {
-    5 + (segments / 128).min(3)
-}
+const RESERVE_SEGMENTS: u32 = 5;
 /// Free segments that chunks leave whose place failed: none without them could become durable, and no victim free.
 const HOMELESS_LEAVE: u32 = 1;
 /// Free segments that chunks leave which recovery found in staging, where they can wait for the cleaner.
 const FOUND_LEAVE: u32 = 3;
-/// The cleaner works while fewer segments are free.
-fn clean_below_segments(segments: u32) -> u32 {
-    reserve_segments(segments) + 3
+/// Room that the cleaner keeps up, in segments: the reserve, what at most lies in the open segments of writers, cleaner and map, and
+/// for each group that is cleaned at the same time two: a victim that is nearly copied, and one that waits for its copies to
+/// be durable. With less, writers nearly stop; so the reserve, where they would stop, is not reached.
+fn paced_segments(layout: &Layout) -> u32 {
+    RESERVE_SEGMENTS + 3 + 2 * layout.groups.min(WALKS_MAX)
 }
+/// Room beyond that, in segments, that the cleaner makes for bursts.
+const BURST_SEGMENTS: u32 = 1;
+/// Segments by which one group may be ahead of another: a stream opens its segments where no other one programs, and
+/// the cleaner more of them than writers.
+const GROUPS_APART: u64 = 2;
+/// Victims that are walked through at a time, each in a group of its own.
+const WALKS_MAX: u32 = 2;
+/// Heads of a victim that are read at a time.
+const HEADS_AHEAD: u32 = 32;
+/// Reads of copies on each member of a segment that are under way before the next head is looked at.
+const COPY_READS_PER_MEMBER: u32 = 24;
+/// Most of them in all.
+const COPY_READS_MAX: u32 = 256;
 
 /// Slots of protected memory without which it is not used, and most of them that are.
 const SLOTS_MIN: usize = 2;
@@ -135,12 +150,35 @@ struct Segment {
 
 struct Victim {
     segment: u32,
+    /// Where the next chunk begins whose head is to be looked at.
     offset: u32,
     walked: bool,
-    head_reading: bool,
+    /// Heads that were asked for: those ahead of `offset` lie where they do if chunks are full.
+    heads: Vec<HeadRead>,
     /// The present head was read once and was none.
     head_again: bool,
+    /// The chunk before was full: the next ones are expected to be.
+    is_regular: bool,
     reads: u32,
+    /// Live IUs when it was chosen.
+    live_at_start: u32,
+    /// Tells the heads of two victims apart.
+    number: u8,
+}
+
+/// A head that the cleaner asked for.
+struct HeadRead {
+    offset: u32,
+    is_under_way: bool,
+    /// `None` when it could not be read, too.
+    bytes: Option<BufferMut>,
+}
+
+/// Erase blocks taken for the segment that is opened next, one member after the other. A block is erased when it is taken:
+/// if all members erased at once, nothing could be programmed meanwhile.
+struct Prepared {
+    group: u32,
+    blocks: SmallVec<[LogicalBlock; 16]>,
 }
 
 /// An IU that the cleaner copies.
@@ -188,15 +226,21 @@ pub struct Log {
     open_segment: [Option<u32>; STREAMS],
     next_sequence: u64,
     next_generation: u32,
-    next_group: u32,
+    /// Segments opened in each group.
+    opened: Vec<u64>,
+    /// For each stream.
+    prepared: [Option<Prepared>; STREAMS],
     wanted: u64,
     sealed: VecDeque<usize>,
-    victim: Option<Victim>,
+    /// What the cleaner works on, two for each group that it cleans at most: while the last copies of one are read it walks
+    /// through the next one.
+    victims: VecDeque<Victim>,
     copies: Vec<Option<CopyRead>>,
     free_copies: Vec<usize>,
     unread: VecDeque<usize>,
     ready: VecDeque<(CopyRead, BufferMut)>,
-    renewed: Vec<[u64; 3]>,
+    /// Notes of victims that are to be written again, with the victim's segment.
+    renewed: Vec<(u32, [u64; 3])>,
     still: Vec<[u64; 3]>,
     live: Vec<bool>,
     spare_entries: Vec<Vec<CopyEntry>>,
@@ -217,6 +261,7 @@ pub struct Log {
     anchor_wanted: bool,
     free_segments: u32,
     real_segments: u32,
+    pace: Pace,
 }
 
 /// The layout of a log with so much protected memory, and bytes of a staging slot.
@@ -250,8 +295,14 @@ fn segments_of(layout: &Layout, space: &dyn EraseBlockSpace) -> u32 {
 /// IUs of data that all segments but the reserve hold when chunks are full.
 fn usable_ius(layout: &Layout, segments: u32) -> u64 {
     let per_segment = layout.segment_ius - layout.chunks_per_segment();
-    let kept = clean_below_segments(segments) + CHECKPOINT_SEGMENTS + 2;
+    let kept = paced_segments(layout) + BURST_SEGMENTS + CHECKPOINT_SEGMENTS;
     u64::from(segments.saturating_sub(kept)) * u64::from(per_segment)
+}
+
+/// Staging slots of the cleaner: four program units for each member of a segment at least, and chunks that are not yet safe.
+fn cleaner_slots(layout: &Layout) -> usize {
+    let unsafe_chunks = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units);
+    ((8 * layout.width).div_ceil(layout.chunk_units).max(8) + unsafe_chunks) as usize
 }
 
 fn plain_slot(layout: &Layout, iu_bytes: usize) -> Slot {
@@ -316,7 +367,7 @@ impl Log {
             }
         }
         let user_slots = slots.len();
-        for _ in 0..8 + pads {
+        for _ in 0..cleaner_slots(&layout) {
             slots.push(plain_slot(&layout, user_iu));
         }
         for _ in 0..4 + pads {
@@ -339,16 +390,17 @@ impl Log {
             slots,
             occupied: Vec::new(),
             user_slots,
-            map_slots: user_slots + 8 + pads,
+            map_slots: user_slots + cleaner_slots(&layout),
             protected,
             open: [None; STREAMS],
             open_segment: [None; STREAMS],
             next_sequence: 1,
             next_generation: 1,
-            next_group: 0,
+            opened: vec![0; layout.groups as usize],
+            prepared: [const { None }; STREAMS],
             wanted: 0,
             sealed: VecDeque::new(),
-            victim: None,
+            victims: VecDeque::new(),
             copies: Vec::new(),
             free_copies: Vec::new(),
             unread: VecDeque::new(),
@@ -370,6 +422,7 @@ impl Log {
             anchor_wanted: false,
             free_segments: 0,
             real_segments: count,
+            pace: Pace::new(layout.chunk_ius().into(), u64::from(BURST_SEGMENTS * layout.segment_ius)),
             layout,
         };
         log.count_free(space);
@@ -399,9 +452,8 @@ impl Log {
     /// Looks whether the medium has room again, if it had none.
     pub fn look_for_room(&mut self, space: &mut dyn EraseBlockSpace) {
         if self.no_room && !self.is_blind_to_room() {
-            let (layout, next) = (&self.layout, self.next_group);
-            self.no_room =
-                !(0..layout.width).all(|member| space.make_room(layout.unit(next % layout.groups, member)));
+            let (layout, group) = (&self.layout, self.calm_group(STREAM_USER));
+            self.no_room = !(0..layout.width).all(|member| space.make_room(layout.unit(group, member)));
         }
     }
 
@@ -548,6 +600,16 @@ impl Log {
         self.layout.width.div_ceil(self.layout.chunk_units)
     }
 
+    /// Before writers are asked whether they go on: those that wait now count for [`Log::deadline`].
+    pub fn begin_step(&mut self) {
+        self.pace.begin_step();
+    }
+
+    /// When writers that wait for the cleaner may go on: [`Log::work`] is to be called then.
+    pub fn deadline(&self) -> Time {
+        self.pace.deadline()
+    }
+
     /// Takes no more appends.
     pub fn set_read_only(&mut self, reason: &'static str) {
         self.read_only.get_or_insert(reason);
@@ -566,13 +628,14 @@ impl Log {
     }
 
     /// Lets the log go on: programs, releases, frees, cleans. Call after appends and completions.
-    pub fn work(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+    pub fn work(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         if self.gone || self.keeps_all && !mutant!("log: damaged store goes on cleaning") {
             return;
         }
         self.find_homes(space, owner);
         self.release(space);
-        self.clean(space, owner);
+        self.clean(now, space, owner);
+        self.prepare(space);
         self.push(space);
     }
 

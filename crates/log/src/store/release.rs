@@ -4,11 +4,7 @@ use super::*;
 
 impl Log {
     /// Whether the log waits for this completion itself. If not, it belongs to the log's user.
-    pub fn complete(
-        &mut self,
-        completion: SpaceCompletion,
-        owner: &mut impl Owner,
-    ) -> Option<SpaceCompletion> {
+    pub fn complete(&mut self, completion: SpaceCompletion) -> Option<SpaceCompletion> {
         if completion.result == Err(SpaceError::PowerLost) {
             self.gone = true;
         }
@@ -31,7 +27,7 @@ impl Log {
                 None
             }
             TOKEN_HEAD => {
-                self.head_arrived(completion, owner);
+                self.head_arrived(completion);
                 None
             }
             TOKEN_COPY => {
@@ -197,14 +193,16 @@ impl Log {
             }
         }
         let freed_anchor = self.anchor.free_superseded(space);
-        let floor = self.floor(false);
+        // What a segment of data held is dead by entries of writers and cleaner; leaves are dead by leaves.
+        let floors = [self.floor_of(0..self.map_slots, false), self.floor(false)];
         let before = self.freeing.len();
         let (segments, valid, statistics) = (&mut self.segments, &self.valid, &mut self.statistics);
         self.freeing.retain(|index| {
             let segment = &mut segments[*index as usize];
             if segment.reads > 0
                 || segment.chunks > 0
-                || floor < segment.free_after && !mutant!("log: segment freed before copies durable")
+                || floors[usize::from(segment.stream == STREAM_MAP)] < segment.free_after
+                    && !mutant!("log: segment freed before copies durable")
             {
                 return true;
             }

@@ -300,6 +300,19 @@ impl Stage {
         (0..media.geometry().channels).map(|channel| media.erases_of_channel(channel)).collect()
     }
 
+    /// Over-provisioning of a vSSD by all erase blocks that it may hold: (physical - exported) / exported.
+    pub fn over_provisioning(&self, part: usize) -> f64 {
+        let vssds = self.shard.status().vssds;
+        let vssd = vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made");
+        let exported = vssd.exported_bytes as f64;
+        (vssd.physical_bytes as f64 - exported) / exported
+    }
+
+    /// Time that arrays of all dies were at work so far, in nanoseconds.
+    pub fn array_busy_ns(&self) -> u64 {
+        self.shard.media().statistics().array_busy_ns
+    }
+
     /// Time that each channel's bus was in use so far, in nanoseconds.
     pub fn bus_busy_ns(&self) -> Vec<u64> {
         let media = self.shard.media();

@@ -30,6 +30,7 @@ struct Engine {
     store: Store,
     size_ius: u64,
     out: Vec<VolumeCompletion>,
+    now: Time,
     state: u64,
     pool: BufferPool,
     /// Of the batch that is gathered.
@@ -61,6 +62,7 @@ impl Engine {
             store,
             size_ius,
             out,
+            now: Time::ZERO,
             state,
             pool: BufferPool::new(),
             batch: Vec::new(),
@@ -89,12 +91,16 @@ impl Engine {
         }
         let mut done = 0;
         while done < BATCH {
-            self.store.work(Time::ZERO, &mut self.space, &mut self.out);
+            self.store.work(self.now, &mut self.space, &mut self.out);
             while let Some(completion) = self.space.done.pop_front() {
                 self.store.complete(completion, &mut self.space, &mut self.out);
             }
             done += self.out.len();
             self.out.clear();
+            if done < BATCH && self.space.done.is_empty() && self.store.deadline() != Time::NEVER {
+                // This medium takes no time: the pace of writers is all that is waited for.
+                self.now = self.now.max(self.store.deadline());
+            }
         }
     }
 
@@ -171,7 +177,12 @@ impl Engine {
             while let Some(completion) = self.space.done.pop_front() {
                 self.store.complete(completion, &mut self.space, &mut self.out);
             }
-            self.store.work(Time::ZERO, &mut self.space, &mut self.out);
+            self.store.work(self.now, &mut self.space, &mut self.out);
+            self.now = if self.store.deadline() == Time::NEVER {
+                self.now
+            } else {
+                self.now.max(self.store.deadline())
+            };
         }
         let took = processor_time() - start;
         for completion in self.out.drain(..) {

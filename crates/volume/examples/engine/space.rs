@@ -290,9 +290,14 @@ impl EraseBlockSpace for CompactSpace {
             None => Err(SpaceError::Erased { unit: block.unit.0, index: block.index, iu: first_iu }),
             Some(program) => {
                 if destination.len() == iu_count as usize * IU_SIZE_BYTES {
-                    let packed = self.bytes_of(program).expect("heads and leaves are kept");
-                    for (iu, page) in destination.chunks_exact_mut(IU_SIZE_BYTES).enumerate() {
-                        unpack(packed, first as usize + iu, page);
+                    match self.bytes_of(program) {
+                        Some(packed) => {
+                            for (iu, page) in destination.chunks_exact_mut(IU_SIZE_BYTES).enumerate() {
+                                unpack(packed, first as usize + iu, page);
+                            }
+                        }
+                        // Heads and leaves are kept. The cleaner looked for a head where there is data.
+                        None => destination.fill(0),
                     }
                 } else {
                     let (from, len) = (self.tags_at(program, first), destination.len());
