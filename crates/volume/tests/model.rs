@@ -49,7 +49,7 @@ struct World {
 
 impl World {
     fn new(seed: u64, protected: bool, unsafe_units: u32, volatile: bool) -> World {
-        let space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, 19);
+        let space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, 18);
         World::on(space, seed, protected, volatile, SIZE_IUS)
     }
 
@@ -379,7 +379,7 @@ fn cut_often(seed: u64, protected: bool, unsafe_units: u32, cuts: u32) {
     // Long erase blocks in half of them: what lives in a victim is then more than a chunk.
     let (pages, size_ius) = if seed % 4 < 2 { (16, SIZE_IUS) } else { (64, 4 * SIZE_IUS) };
     let shape = BlockShape { pages, ..shape(ContentMode::Tags, unsafe_units) };
-    let space = FakeSpace::new(shape, 3, 19 + (seed % 3) as u32);
+    let space = FakeSpace::new(shape, 3, 18 + (seed % 3) as u32);
     let mut world = World::on(space, seed, protected, false, size_ius);
     world.full = true;
     let busy = |world: &mut World, steps: u64, each: u64| {

@@ -151,6 +151,9 @@ impl Log {
         let segment_ius = u64::from(self.layout.segment_ius);
         let mut room = (u64::from(self.free_segments) + self.freeing.len() as u64) * segment_ius;
         for stream in [STREAM_USER, STREAM_CLEANER, STREAM_MAP] {
+            if stream == STREAM_MAP && self.real_segments < SMALL_SEGMENTS {
+                continue;
+            }
             let Some(segment) = self.open_segment[stream] else { continue };
             let left = self.layout.segment_units - self.segments[segment as usize].next_unit;
             let chunk = self.open[stream].and_then(|slot| self.slots[slot].chunk.as_ref());
@@ -176,7 +179,7 @@ impl Log {
     /// Sets the pace of writers while the cleaner works.
     fn pace(&mut self, now: Time) {
         let room = self.room_ius();
-        let least = self.segments_ius(paced_segments(&self.layout));
+        let least = self.segments_ius(paced_segments(&self.layout, self.real_segments));
         let burst = self.segments_ius(BURST_SEGMENTS);
         if self.victims.is_empty() && (self.freeing.is_empty() || room >= least + burst) {
             // Nothing gives room, or nothing needs to.
@@ -224,7 +227,7 @@ impl Log {
     fn begin_victim(&mut self) {
         let are_scarce = self.free_segments <= RESERVE_SEGMENTS;
         let count = self.victims.len();
-        let walks = self.layout.groups.min(WALKS_MAX);
+        let walks = walks(&self.layout, self.real_segments);
         // While the last copies of one are read the next one in its group is walked through. Each may need a segment for what
         // is left of it before it gives one.
         if count as u32 >= 2 * walks || count > 0 && self.free_segments < RESERVE_SEGMENTS + count as u32 {
@@ -239,7 +242,9 @@ impl Log {
             return;
         }
         let is_idle = self.victims.is_empty();
-        if self.room_ius() >= self.segments_ius(paced_segments(&self.layout) + BURST_SEGMENTS) {
+        if self.room_ius()
+            >= self.segments_ius(paced_segments(&self.layout, self.real_segments) + BURST_SEGMENTS)
+        {
             if is_idle && are_scarce {
                 self.urge();
             }

@@ -58,11 +58,21 @@ const RESERVE_SEGMENTS: u32 = 5;
 const HOMELESS_LEAVE: u32 = 1;
 /// Free segments that chunks leave which recovery found in staging, where they can wait for the cleaner.
 const FOUND_LEAVE: u32 = 3;
+/// A log with fewer segments than these is small: it cleans one group at a time, and the segment that the map has open does not
+/// count as room, so that more is left for data. Writers wait less evenly.
+const SMALL_SEGMENTS: u32 = 48;
+
+/// Groups that are cleaned at a time.
+fn walks(layout: &Layout, segments: u32) -> u32 {
+    if segments < SMALL_SEGMENTS { 1 } else { layout.groups.min(WALKS_MAX) }
+}
+
 /// Room that the cleaner keeps up, in segments: the reserve, what at most lies in the open segments of writers, cleaner and map, and
 /// for each group that is cleaned at the same time two: a victim that is nearly copied, and one that waits for its copies to
 /// be durable. With less, writers nearly stop; so the reserve, where they would stop, is not reached.
-fn paced_segments(layout: &Layout) -> u32 {
-    RESERVE_SEGMENTS + 3 + 2 * layout.groups.min(WALKS_MAX)
+fn paced_segments(layout: &Layout, segments: u32) -> u32 {
+    let open = if segments < SMALL_SEGMENTS { 2 } else { 3 };
+    RESERVE_SEGMENTS + open + 2 * walks(layout, segments)
 }
 /// Room beyond that, in segments, that the cleaner makes for bursts.
 const BURST_SEGMENTS: u32 = 1;
@@ -295,7 +305,7 @@ fn segments_of(layout: &Layout, space: &dyn EraseBlockSpace) -> u32 {
 /// IUs of data that all segments but the reserve hold when chunks are full.
 fn usable_ius(layout: &Layout, segments: u32) -> u64 {
     let per_segment = layout.segment_ius - layout.chunks_per_segment();
-    let kept = paced_segments(layout) + BURST_SEGMENTS + CHECKPOINT_SEGMENTS;
+    let kept = paced_segments(layout, segments) + BURST_SEGMENTS + CHECKPOINT_SEGMENTS;
     u64::from(segments.saturating_sub(kept)) * u64::from(per_segment)
 }
 
