@@ -233,11 +233,8 @@ impl Log {
         if count as u32 >= 2 * walks || count > 0 && self.free_segments < RESERVE_SEGMENTS + count as u32 {
             return;
         }
-        let walked = (0..self.layout.groups).filter(|group| {
-            let walks = |victim: &Victim| !victim.walked && self.group_of(victim.segment) == *group;
-            self.victims.iter().any(walks)
-        });
-        let walked: SmallVec<[u32; 4]> = walked.collect();
+        let unwalked = self.victims.iter().filter(|victim| !victim.walked);
+        let walked: SmallVec<[u32; 4]> = unwalked.map(|victim| self.group_of(victim.segment)).collect();
         if walked.len() as u32 >= walks {
             return;
         }
