@@ -189,6 +189,14 @@ impl Maps {
         self.open_group = None;
         self.ending.push_back(volume);
     }
+    /// Lets one place of a deleted volume go before its map ends. Whether it was there.
+    pub fn forget(&mut self, volume: u16, tag: u64, place: LogAddress) -> bool {
+        if (tag >> 48) as u16 != volume {
+            return false;
+        }
+        let entry = self.entry(tag).filter(|entry| entry.get() == place);
+        entry.map(|entry| *entry = StoredAddress::NONE).is_some()
+    }
     /// Whether a deleted volume of this number still has a map.
     pub fn is_ending(&self, volume: u16) -> bool {
         self.ending.contains(&volume)

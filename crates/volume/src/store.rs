@@ -502,6 +502,7 @@ impl Store {
                         return self.log.lacks_room() && self.answer_no_room(queued.token, completions);
                     }
                     self.maps.delete(volume);
+                    self.drop_staged(volume, space);
                 }
             }
         }
@@ -518,6 +519,19 @@ impl Store {
             self.waiting.push_back((sequence, queued.token));
         }
         true
+    }
+
+    /// What is staged of a volume that was just deleted is not programmed any more, as far as it has not begun.
+    #[cold]
+    fn drop_staged(&mut self, volume: u16, space: &mut dyn EraseBlockSpace) {
+        // With the note: it is what says that nobody needs the rest.
+        self.log.publish();
+        for (tag, place) in self.log.staged_ius() {
+            if self.maps.forget(volume, tag, place) {
+                self.log.invalidate(place);
+            }
+        }
+        self.log.withdraw_dead(space, &mut self.maps);
     }
 
     /// Answers a change for which the medium has no room; always `true`.

@@ -261,6 +261,50 @@ impl World {
         );
     }
 
+    /// Lets the store go on, and the space as little as possible, until `is_done`.
+    fn wait(&mut self, is_done: impl Fn(&World) -> bool) {
+        for round in 0..100_000 {
+            if is_done(self) {
+                return;
+            }
+            if round % 8 == 7 {
+                self.step();
+                continue;
+            }
+            self.now += Span::from_micros(1);
+            let mut out = std::mem::take(&mut self.out);
+            self.store.as_mut().unwrap().work(self.now, &mut self.space, &mut out);
+            out.drain(..).for_each(|completion| self.completed(completion));
+            self.out = out;
+        }
+        panic!("seed {}: nothing goes on; {}", self.seed, self.store.as_ref().unwrap().describe());
+    }
+
+    /// Deletes a volume while much is staged, perhaps cut right after, and makes an empty one of its number.
+    fn delete(&mut self, volume: u16) {
+        self.wait(|world| {
+            world.changes.values().all(|change| change.0 != volume)
+                && world.reads.values().all(|read| read.0 != volume)
+        });
+        let token = self.token();
+        self.others.push(token);
+        self.store.as_mut().unwrap().delete_volume(VolumeToken(token), VolumeIndex(volume));
+        self.wait(|world| !world.others.contains(&token));
+        let is_cut = self.random.below(3) == 0;
+        if is_cut {
+            let power = self.volatile || self.random.below(2) == 0;
+            self.restart_unchecked(power);
+            let found = self.store.as_ref().unwrap().volume_size_ius(VolumeIndex(volume));
+            assert_eq!(found, None, "seed {}: volume {volume} was deleted", self.seed);
+        }
+        let (token, size_ius) = (self.token(), self.size_ius);
+        self.others.push(token);
+        self.store.as_mut().unwrap().create_volume(VolumeToken(token), VolumeIndex(volume), size_ius);
+        self.allowed[usize::from(volume)] = vec![vec![0]; size_ius as usize];
+        self.wait(|world| !world.others.contains(&token));
+        self.store.as_ref().unwrap().check_invariants();
+    }
+
     fn restart(&mut self, power: bool) {
         self.restart_unchecked(power);
         self.check_all();
@@ -375,6 +419,38 @@ fn flushed_survives_with_a_volatile_cache() {
 }
 
 /// A full store of few segments is cut again and again with little done between; then it must go on.
+/// Volumes are deleted while what was written to them is staged, beside others whose data shares chunks with theirs: what is
+/// dropped takes nothing along, and nothing of it comes back.
+#[test]
+fn deleting_drops_what_is_staged_and_nothing_else() {
+    for seed in seeds(1, 60) {
+        let (protected, volatile) = (seed % 3 > 0, seed % 3 == 0 && seed % 2 == 0);
+        let mut world = World::new(seed, protected, (seed % 2) as u32, volatile);
+        for _ in 0..700 {
+            if world.changes.len() < 20 {
+                world.command();
+            }
+            for _ in 0..world.random.below(3) {
+                world.step();
+            }
+            match world.random.below(120) {
+                0..6 => {
+                    let volume = world.random.below(VOLUMES.into()) as u16;
+                    world.delete(volume);
+                }
+                6 => {
+                    let power = volatile || world.random.below(2) == 0;
+                    world.restart(power);
+                }
+                7 => world.space.fail_next_append = true,
+                _ => {}
+            }
+        }
+        world.settle();
+        world.check_all();
+    }
+}
+
 fn cut_often(seed: u64, protected: bool, unsafe_units: u32, cuts: u32) {
     // Long erase blocks in half of them: what lives in a victim is then more than a chunk.
     let (pages, size_ius) = if seed % 4 < 2 { (16, SIZE_IUS) } else { (64, 4 * SIZE_IUS) };

@@ -9,7 +9,7 @@ use common::{
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Time};
 use diecut_volume::contract::*;
 use diecut_volume::{CheckpointPace, Store, StoreConfig};
-use diecut_vssd::space::EraseBlockSpace;
+use diecut_vssd::space::{BlockShape, EraseBlockSpace};
 
 fn write(token: u64, first_iu: u64, count: usize) -> VolumeCommand {
     let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&vec![7; 8 * count]).freeze());
@@ -411,5 +411,73 @@ fn a_store_that_lost_all_its_segments_refuses() {
             let answered = out.pop().expect("what is lost needs no medium");
             assert_eq!(answered.result, Err(VolumeError::Unrecovered { iu: 0 }), "seed {seed}");
         }
+    }
+}
+
+/// What is staged of a volume that is deleted goes at once, in protected memory: it is not programmed, a cut right after shows nothing of
+/// it, and as much can be staged again before any program ends. What another volume staged meanwhile stays. Seen to fail while it was
+/// programmed like everything else.
+#[test]
+fn what_is_staged_of_a_deleted_volume_is_dropped() {
+    // More than half of staging; those of the other volume fill a chunk.
+    const IUS: u64 = 350;
+    const OTHERS: u64 = 127;
+    let write_to = |token: u64, volume: u16, first_iu: u64, fill: u8| {
+        let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&[fill; 8]).freeze());
+        let operation = VolumeOperation::Write { first_iu, payload, force_unit_access: false };
+        VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(volume), operation }
+    };
+    for is_cut in [false, true] {
+        let mut random = Random(5);
+        // Segments of more than all that is written: what lies in one that is full is not taken back.
+        let shape = BlockShape { pages: 64, ..shape(ContentMode::Tags, 1) };
+        let mut space = FakeSpace::new(shape, 3, 30);
+        let memory = ProtectedMemory::in_memory(6 * 5248);
+        let region = || Some(memory.region(0..memory.size_bytes()));
+        let mut store = Store::open(StoreConfig::default(), &mut space, region());
+        let mut out = Vec::new();
+        for volume in 0..2 {
+            store.create_volume(VolumeToken(1), VolumeIndex(volume), 600);
+        }
+        store.work(Time::ZERO, &mut space, &mut out);
+        let write_all = |store: &mut Store, space: &mut FakeSpace, volume: u16, fill: u8, count: u64| {
+            let mut out = Vec::new();
+            (0..count).for_each(|iu| store.submit(write_to(iu, volume, iu, fill), space, &mut out));
+            store.work(Time::ZERO, space, &mut out);
+            out.len() as u64
+        };
+        assert_eq!(write_all(&mut store, &mut space, 1, 9, OTHERS), OTHERS);
+        assert_eq!(write_all(&mut store, &mut space, 0, 7, IUS), IUS, "{}", store.describe());
+        store.delete_volume(VolumeToken(9001), VolumeIndex(0));
+        out.clear();
+        store.work(Time::ZERO, &mut space, &mut out);
+        assert!(out.iter().any(|done| done.token.0 == 9001 && done.result.is_ok()));
+        let of_deleted = store.statistics().log.user_ius.saturating_sub(OTHERS);
+        assert_eq!(of_deleted, 0, "IUs that are programmed: {}", store.describe());
+        store.check_invariants();
+        if is_cut {
+            drop(store);
+            space.power_cut(&mut random);
+            store = Store::open(StoreConfig::default(), &mut space, region());
+            while !store.is_ready() {
+                let completion = space.step(&mut random).expect("recovery reads");
+                store.complete(completion, &mut space, &mut out);
+            }
+            assert_eq!(store.volume_size_ius(VolumeIndex(0)), None);
+        } else {
+            // Room for as much, and no program has ended.
+            assert_eq!(write_all(&mut store, &mut space, 1, 8, IUS), IUS, "{}", store.describe());
+        }
+        for _ in 0..100 {
+            while let Some(completion) = space.step(&mut random) {
+                store.complete(completion, &mut space, &mut out);
+            }
+            store.work(Time::ZERO, &mut space, &mut out);
+        }
+        let programmed = store.statistics().log.user_ius;
+        assert!(programmed <= OTHERS + if is_cut { 0 } else { IUS }, "{programmed} IUs are programmed");
+        assert_eq!(store.volume_used_ius(VolumeIndex(1)), if is_cut { OTHERS } else { IUS });
+        assert!(store.read_only_reason().is_none());
+        store.check_invariants();
     }
 }

@@ -5,7 +5,7 @@
 //! A flow's queue at a die is bounded. What does not fit is parked behind it, in order, and its vSSD is reported as
 //! congested until nothing is parked: whoever feeds it stops then. Nothing is dropped.
 
-use crate::operation::Kind;
+use crate::operation::{Kind, Op};
 use crate::pool::{POOL_TOKEN_BIT, Pool};
 use crate::share::{Share, Standing};
 use crate::wear::DieWear;
@@ -281,8 +281,16 @@ impl Pool {
         }
     }
 
-    /// Takes the appends to a block out of the queues of its die, in their order. Cold.
-    pub(crate) fn take_queued_appends(&mut self, block: u32, taken: &mut Vec<u32>) {
+    /// Appends to a block that wait at its die. Cold.
+    pub(crate) fn queued_appends(&self, block: u32) -> impl Iterator<Item = &Op> {
+        let flows = self.dies[self.die_of(block)].flows.iter();
+        let queued = flows.flat_map(|flow| flow.classes.iter().flatten().chain(&flow.parked));
+        let ops = queued.map(|at| self.ops[*at as usize].as_ref().expect("it lives"));
+        ops.filter(move |op| op.block == block && op.kind == Kind::Append)
+    }
+
+    /// Takes the appends to a block, from an IU on, out of the queues of its die, in their order. Cold.
+    pub(crate) fn take_queued_appends(&mut self, block: u32, first_iu: u32, taken: &mut Vec<u32>) {
         let number = self.die_of(block);
         let Pool { dies, ops, vssds, vssd_numbers, room_changes, .. } = self;
         let die = &mut dies[number];
@@ -290,7 +298,7 @@ impl Pool {
             let before = taken.len();
             let mut stays = |at: &u32| {
                 let op = ops[*at as usize].as_ref().expect("it lives");
-                let goes = op.block == block && op.kind == Kind::Append;
+                let goes = op.block == block && op.kind == Kind::Append && op.first_iu >= first_iu;
                 if goes {
                     taken.push(*at);
                 }

@@ -259,7 +259,7 @@ impl Pool {
     /// nobody could tell them, after the death of the process, from what was acknowledged.
     fn fail_queued(&mut self, number: u32) {
         let mut queued = Vec::new();
-        self.take_queued_appends(number, &mut queued);
+        self.take_queued_appends(number, 0, &mut queued);
         for at in queued {
             mark!("vssd: append queued behind a failed program");
             let op = self.ops[at as usize].take().expect("it lives");
@@ -267,6 +267,67 @@ impl Pool {
             let error = self.append_failed(&op);
             self.answer(&op, Err(error), None, None);
         }
+    }
+
+    /// Pages of a block from its start that are programmed, or that somebody programs or reads by now; [`u32::MAX`] if it
+    /// takes no appends at present. Cold.
+    pub(crate) fn begun_pages(&self, number: u32) -> u32 {
+        let block = &self.blocks[number as usize];
+        if block.failed || block.sealed || block.quarantined || block.moving || block.freed {
+            return u32::MAX;
+        }
+        let first_page = |op: &Op| op.first_iu / self.shape.ius_per_page();
+        let mut begun = self.queued_appends(number).map(first_page).fold(block.next_page, u32::min);
+        let waiting = || block.waiting.iter().map(|at| self.ops[*at as usize].as_ref().expect("it lives"));
+        let appends = waiting().filter(|op| op.kind == Kind::Append);
+        begun = appends.map(first_page).fold(begun, u32::min);
+        waiting().filter(|op| op.kind == Kind::Read).map(|op| op.end_page).fold(begun, u32::max)
+    }
+
+    /// Takes back the appends to a block from a page on.
+    ///
+    /// # Panics
+    /// If one of them has begun, or holds pages before that one.
+    pub(crate) fn withdraw<M: Media + ?Sized>(
+        &mut self,
+        number: u32,
+        first_page: u32,
+        media: &mut M,
+        now: Time,
+    ) {
+        let next_page = self.blocks[number as usize].next_page;
+        if next_page <= first_page {
+            return;
+        }
+        let first_iu = first_page * self.shape.ius_per_page();
+        let mut taken = Vec::new();
+        self.take_queued_appends(number, first_iu, &mut taken);
+        let ops = &self.ops;
+        self.blocks[number as usize].waiting.retain(|at| {
+            let op = ops[*at as usize].as_ref().expect("it lives");
+            let goes = op.kind == Kind::Append && op.first_iu >= first_iu;
+            if goes {
+                taken.push(*at);
+            }
+            !goes
+        });
+        let mut pages = 0;
+        for at in taken {
+            mark!("vssd: append taken back");
+            let op = self.ops[at as usize].take().expect("it lives");
+            self.free_ops.push(at);
+            let of_op = op.end_page - op.first_iu / self.shape.ius_per_page();
+            pages += of_op;
+            let block = &mut self.blocks[number as usize];
+            block.in_flight -= 1;
+            block.appends -= 1;
+            let at = self.at_of(op.owner).expect("busy vSSDs stay");
+            self.vssds[at].operations -= 1;
+            self.vssds[at].appended_ius -= u64::from(of_op * self.shape.ius_per_page());
+        }
+        assert_eq!(pages, next_page - first_page, "all appends from that page on wait");
+        self.blocks[number as usize].next_page = first_page;
+        self.dispatch(self.die_of(number), media, now);
     }
 
     fn answer(

@@ -234,6 +234,14 @@ pub trait EraseBlockSpace {
         oob: BufferMut,
         class: IoClass,
     );
+    /// Pages of a block from its start that appends have programmed or begun to program; [`u32::MAX`] if that cannot be said.
+    /// Appends behind them wait, and can be taken back. Looks through the queue of a die: cold path.
+    fn begun_pages(&self, block: LogicalBlock) -> u32;
+    /// Takes back the appends to a block from a page on, as if they had never been made: they are not answered.
+    ///
+    /// # Panics
+    /// If [`EraseBlockSpace::begun_pages`] are more, or an append holds pages before and behind that one.
+    fn withdraw(&mut self, block: LogicalBlock, first_page: u32);
     /// Reads consecutive IUs into `destination` (see `Operation::Read` of the media contract for its length)
     /// and the OOB of the pages touched into `oob`.
     #[expect(clippy::too_many_arguments, reason = "one argument per field of the command; all are needed")]

@@ -173,6 +173,13 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
             self.now,
         );
     }
+    fn begun_pages(&self, block: LogicalBlock) -> u32 {
+        self.physical(block).map_or(u32::MAX, |number| self.pool.begun_pages(number))
+    }
+    fn withdraw(&mut self, block: LogicalBlock, first_page: u32) {
+        let number = self.physical(block).expect("appends are to held blocks");
+        self.pool.withdraw(number, first_page, self.media, self.now);
+    }
     fn read(
         &mut self,
         token: SpaceToken,

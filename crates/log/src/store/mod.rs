@@ -7,6 +7,7 @@ mod program;
 mod read;
 mod recover;
 mod release;
+mod withdraw;
 
 use crate::anchor::{Anchor, AnchorWriter};
 use crate::head::{self, Head, Origin};

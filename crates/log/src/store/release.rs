@@ -86,10 +86,7 @@ impl Log {
             if stuck[chunk.stream as usize] {
                 continue;
             }
-            let (stream, old, units) = (chunk.stream as usize, chunk.segment, chunk.units);
-            let (data, old_first, sequence, notes) =
-                (chunk.data_count, chunk.first_unit, chunk.sequence, chunk.note_count);
-            let last = chunk.last_sequence;
+            let (stream, units) = (chunk.stream as usize, chunk.units);
             self.seal(stream);
             // A chunk that moves may use the reserve: its data was accepted.
             let Some((segment, first_unit, _)) = self.place(stream, units, space).or_else(|| {
@@ -108,45 +105,54 @@ impl Log {
                 stuck[stream] = true;
                 continue;
             };
-            self.map_moves += u64::from(stream == STREAM_MAP);
-            self.segments[old as usize].chunks -= 1;
-            let target = &mut self.segments[segment as usize];
-            target.chunks += 1;
-            target.next_unit += units;
-            target.last_sequence = target.last_sequence.max(last);
-            if notes > 0 {
-                target.last_note = target.last_note.max(last);
-                target.notes += notes;
-            }
-            if target.next_unit == self.layout.segment_units {
-                target.state = SegmentState::Sealed;
-                self.open_segment[stream] = None;
-            }
-            let generation = target.generation;
-            let offset = first_unit * self.layout.unit_ius;
-            for record in 0..data {
-                let tag = head::record(self.slots[index].bytes(), record as usize);
-                let from =
-                    self.layout.address(SegmentIndex(old), old_first * self.layout.unit_ius + 1 + record);
-                let to = self.layout.address(SegmentIndex(segment), offset + 1 + record);
-                if owner.moved(tag, from, to, sequence) {
-                    self.invalidate(from);
-                    self.validate(to);
-                }
-            }
-            let slot = &mut self.slots[index];
-            slot.name(sequence, segment, generation, offset);
-            slot.body = match std::mem::replace(&mut slot.body, Body::Moving) {
-                Body::Shared(loan, buffer) => {
-                    drop(buffer);
-                    Body::Open(loan.reclaim())
-                }
-                body => body,
-            };
-            let chunk = slot.chunk.as_mut().expect("homeless");
-            (chunk.segment, chunk.first_unit, chunk.state) = (segment, first_unit, ChunkState::Sealed);
-            self.sealed.push_back(index);
+            self.settle(index, segment, first_unit, owner);
         }
+    }
+
+    /// Gives a sealed chunk the place that is next in a segment.
+    pub(super) fn settle(&mut self, index: usize, segment: u32, first_unit: u32, owner: &mut impl Owner) {
+        let chunk = self.slots[index].chunk.as_ref().expect("it gets another place");
+        let (stream, old, units) = (chunk.stream as usize, chunk.segment, chunk.units);
+        let (data, old_first, sequence, notes) =
+            (chunk.data_count, chunk.first_unit, chunk.sequence, chunk.note_count);
+        let last = chunk.last_sequence;
+        self.map_moves += u64::from(stream == STREAM_MAP);
+        self.segments[old as usize].chunks -= 1;
+        let target = &mut self.segments[segment as usize];
+        target.chunks += 1;
+        target.next_unit += units;
+        target.last_sequence = target.last_sequence.max(last);
+        if notes > 0 {
+            target.last_note = target.last_note.max(last);
+            target.notes += notes;
+        }
+        if target.next_unit == self.layout.segment_units {
+            target.state = SegmentState::Sealed;
+            self.open_segment[stream] = None;
+        }
+        let generation = target.generation;
+        let offset = first_unit * self.layout.unit_ius;
+        for record in 0..data {
+            let tag = head::record(self.slots[index].bytes(), record as usize);
+            let from = self.layout.address(SegmentIndex(old), old_first * self.layout.unit_ius + 1 + record);
+            let to = self.layout.address(SegmentIndex(segment), offset + 1 + record);
+            if owner.moved(tag, from, to, sequence) {
+                self.invalidate(from);
+                self.validate(to);
+            }
+        }
+        let slot = &mut self.slots[index];
+        slot.name(sequence, segment, generation, offset);
+        slot.body = match std::mem::replace(&mut slot.body, Body::Moving) {
+            Body::Shared(loan, buffer) => {
+                drop(buffer);
+                Body::Open(loan.reclaim())
+            }
+            body => body,
+        };
+        let chunk = slot.chunk.as_mut().expect("it gets another place");
+        (chunk.segment, chunk.first_unit, chunk.state) = (segment, first_unit, ChunkState::Sealed);
+        self.sealed.push_back(index);
     }
 
     pub(super) fn release(&mut self, space: &mut dyn EraseBlockSpace) {

@@ -273,6 +273,12 @@ impl EraseBlockSpace for CompactSpace {
         self.keep_marks(program, &oob);
         self.done.push_back(SpaceCompletion { token, result: Ok(()), destination: None, oob: None });
     }
+    fn begun_pages(&self, _: LogicalBlock) -> u32 {
+        u32::MAX
+    }
+    fn withdraw(&mut self, _: LogicalBlock, _: u32) {
+        unreachable!("appends are programmed at once");
+    }
     fn read(
         &mut self,
         token: SpaceToken,

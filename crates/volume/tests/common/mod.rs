@@ -365,6 +365,28 @@ impl EraseBlockSpace for FakeSpace {
         assert!(held.submitted <= self.shape.program_units(), "append beyond the end");
         self.pending.push(Pending::Append(token, block, units));
     }
+    fn begun_pages(&self, block: LogicalBlock) -> u32 {
+        let held = &self.blocks[&block];
+        if self.failed.contains(&block) {
+            return u32::MAX;
+        }
+        held.units.len() as u32 * self.shape.program_unit_pages
+    }
+    fn withdraw(&mut self, block: LogicalBlock, first_page: u32) {
+        let first_unit = first_page / self.shape.program_unit_pages;
+        let held = self.blocks.get_mut(&block).unwrap();
+        let mut next = held.units.len() as u32;
+        assert!(next <= first_unit || held.submitted == next, "what was programmed stays");
+        self.pending.retain(|pending| {
+            let Pending::Append(_, other, units) = pending else { return true };
+            if *other != block {
+                return true;
+            }
+            next += units.len() as u32;
+            next <= first_unit
+        });
+        held.submitted = held.submitted.min(first_unit);
+    }
     fn read(
         &mut self,
         token: SpaceToken,
