@@ -1,5 +1,6 @@
 //! Goal: the server says on standard error what an operator asks about: that it started and how long that took, where it
 //! listens, who came and went and who was refused and why, that it stops. Method: the real binary on a small device, its standard error in a file, ended by a signal.
+#![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
 use diecut_initiator::{Admin, Collect, QueueParameters};
 use diecut_nvme::QualifiedName;
@@ -10,6 +11,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+mod served;
 
 /// Subsystem of a null namespace.
 const NQN: &str = "nqn.2026-11.org.diecut:null";
@@ -187,6 +190,26 @@ fn a_refused_host_and_its_reason_are_logged_whatever_else_is_refused() {
     );
     assert!((1..=20).contains(&unknown), "{unknown} lines\n{text}");
     assert_eq!(full, 1, "{} controllers\n{text}", controllers.len());
+}
+
+/// Goal: that volumes promise more than their vSSD stores is in the log when it is met, once and not for each write. Method: a vSSD
+/// with a volume that is larger than it, written until it is full.
+#[test]
+fn a_vssd_that_is_full_is_logged() {
+    let folder = served::folder();
+    let folder = folder.path();
+    let setup = served::SETUP.replace("size = \"1M\"", "size = \"300M\"");
+    std::fs::write(folder.join("setup.toml"), setup).unwrap();
+    let server = served::Server::start(folder, &["--setup", "setup.toml"]);
+    let said = served::diecut(
+        folder,
+        &["bench", "--nqn", served::NQN, "--rw", "write", "--bs", "128K", "--overwrite", "--runtime", "3"],
+    );
+    let said = String::from_utf8_lossy(&said.stderr).into_owned() + &String::from_utf8_lossy(&said.stdout);
+    let text = server.stop();
+    let told = text.lines().filter(|line| line.contains("the vSSD is full and refuses writes")).count();
+    assert_eq!(told, 1, "{said}\n{text}");
+    assert!(text.contains("flash"), "{text}");
 }
 
 #[test]

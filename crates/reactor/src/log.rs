@@ -44,6 +44,22 @@ fn tell(notice: &Notice, shard: u16) {
         Notice::Opened { starts, .. } => tracing::info!(starts, "opened after a clean end"),
         Notice::Host(notice) => tell_of_host(notice, shard),
         Notice::ReadOnly { vssd, reason } => tracing::error!(shard, vssd, reason, "the vSSD takes no writes"),
+        Notice::NoRoom { vssd, reason } => {
+            tracing::error!(shard, vssd, reason, "no room: the vSSD takes no writes until there is some");
+        }
+        Notice::RoomAgain { vssd } => {
+            tracing::info!(shard, vssd, "there is room again: the vSSD takes writes");
+        }
+        Notice::Full { vssd } => {
+            tracing::warn!(
+                shard,
+                vssd,
+                "the vSSD is full and refuses writes: its volumes promise more than it can store; delete or deallocate data"
+            );
+        }
+        Notice::RateLimited { vssd } => {
+            tracing::warn!(shard, vssd, "the vSSD has met its rate limit: what is beyond waits");
+        }
         Notice::BlocksRetired { die, retired } => {
             tracing::warn!(shard, die, retired, "an erase block failed and was retired");
         }
@@ -98,6 +114,21 @@ fn tell_of_host(notice: &HostNotice, shard: u16) {
                 host = host(at),
                 controller = at.controller_id,
                 "host gone"
+            );
+        }
+        HostNotice::WaitsForMemory => {
+            tracing::warn!(
+                shard,
+                "hosts wait for memory of connections: all that theirs may hold is in use (server.memory_limit)"
+            );
+        }
+        HostNotice::Stalled(at) => {
+            tracing::warn!(
+                shard,
+                subsystem = name(at),
+                host = host(at),
+                controller = at.controller_id,
+                "host hung up on: it held memory that others waited for, and did nothing with it"
             );
         }
         HostNotice::Expired(at) => {

@@ -3,7 +3,7 @@
 
 use diecut_media::{Completion, Media};
 use diecut_namespace::StoreIndex;
-use diecut_units::{ProtectedRegion, Time, mark, mutant};
+use diecut_units::{ProtectedRegion, Span, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex};
 use diecut_volume::{Store, StoreConfig};
 use diecut_vssd::{Pool, SpaceCompletion, VssdId};
@@ -12,12 +12,29 @@ use diecut_vssd::{Pool, SpaceCompletion, VssdId};
 const ROUNDS_MAX: u32 = 8;
 const NO_STORE: u16 = u16::MAX;
 
+/// How a store stands to writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    TakesWrites,
+    /// The medium has no room at present, and why.
+    NoRoom(&'static str),
+    /// It takes none any more, and why.
+    ReadOnly(&'static str),
+    /// It stores all that it can.
+    Full,
+}
+
+/// How long a vSSD that is full is not told of again.
+const FULL_TOLD_FOR: Span = Span::from_secs(60);
+
 struct StoreSlot {
     vssd: VssdId,
     store: Store,
     has_work: bool,
-    /// That it takes no writes was told.
-    is_read_only_told: bool,
+    /// What was told of it last.
+    told: Standing,
+    /// That it is full is not told again before this.
+    full_told_until: Time,
     /// Answers that are kept from a store that is held: it starts nothing then.
     held: Option<Vec<SpaceCompletion>>,
 }
@@ -49,8 +66,8 @@ pub(crate) struct Flash<M: Media> {
     space_completions: Vec<(VssdId, SpaceCompletion)>,
     volume_completions: Vec<VolumeCompletion>,
     room_changes: Vec<VssdId>,
-    /// vSSDs whose stores came to take no writes, and why.
-    pub read_only: Vec<(VssdId, &'static str)>,
+    /// vSSDs whose stores came to stand to writes in another way.
+    pub standings: Vec<(VssdId, Standing)>,
     /// A sync that the medium wants; the shard has it done.
     pub wanted_sync: Option<u64>,
     /// Answers of the medium to others than the pool; whoever they belong to takes them.
@@ -74,7 +91,7 @@ impl<M: Media> Flash<M> {
             space_completions: Vec::new(),
             volume_completions: Vec::new(),
             room_changes: Vec::new(),
-            read_only: Vec::new(),
+            standings: Vec::new(),
             wanted_sync: None,
             foreign: Vec::new(),
             block_completions: Vec::new(),
@@ -121,8 +138,14 @@ impl<M: Media> Flash<M> {
                 self.stores.len() - 1
             }
         };
-        self.stores[index] =
-            Some(StoreSlot { vssd, store, has_work: false, is_read_only_told: false, held: None });
+        self.stores[index] = Some(StoreSlot {
+            vssd,
+            store,
+            has_work: false,
+            told: Standing::TakesWrites,
+            full_told_until: Time::ZERO,
+            held: None,
+        });
         self.by_vssd[vssd.0 as usize] = index as u16;
         let index = StoreIndex(index as u16);
         self.mark_busy(index);
@@ -215,7 +238,14 @@ impl<M: Media> Flash<M> {
         let vssd = VssdId(vssd);
         let mut space = self.pool.space(vssd, &mut self.media, now);
         let store = Store::open(config, &mut space, staging);
-        *place = Some(StoreSlot { vssd, store, has_work: false, is_read_only_told: false, held: None });
+        *place = Some(StoreSlot {
+            vssd,
+            store,
+            has_work: false,
+            told: Standing::TakesWrites,
+            full_told_until: Time::ZERO,
+            held: None,
+        });
         self.busy.retain(|busy| *busy != index.0);
         self.mark_busy(index);
         commands.into_iter().for_each(|command| self.submit(index, command, now));
@@ -351,16 +381,29 @@ impl<M: Media> Flash<M> {
             }
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
             slot.store.work(now, &mut space, &mut self.volume_completions);
-            if let Some(reason) = slot.store.read_only_reason()
-                && !slot.is_read_only_told
-            {
-                slot.is_read_only_told = true;
-                self.read_only.push((slot.vssd, reason));
+            let standing = match slot.store.read_only_reason() {
+                None => Standing::TakesWrites,
+                Some(reason) if slot.store.lacks_room() => Standing::NoRoom(reason),
+                Some(reason) => Standing::ReadOnly(reason),
+            };
+            if standing != slot.told {
+                slot.told = standing;
+                self.standings.push((slot.vssd, standing));
             }
             let index = StoreIndex(number);
             self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
         }
         self.spare_busy = batch;
+    }
+
+    /// A store refused a write because it stores all that it can.
+    #[cold]
+    pub fn note_full(&mut self, index: StoreIndex, now: Time) {
+        let slot = self.stores[usize::from(index.0)].as_mut().filter(|slot| slot.full_told_until <= now);
+        if let Some(slot) = slot {
+            slot.full_told_until = now + FULL_TOLD_FOR;
+            self.standings.push((slot.vssd, Standing::Full));
+        }
     }
 
     fn has_work(&self, now: Time) -> bool {

@@ -26,6 +26,28 @@ pub enum Notice {
         /// Why.
         reason: &'static str,
     },
+    /// A vSSD takes no writes at present: the medium has no room.
+    NoRoom {
+        /// Its name; its number if it has none yet.
+        vssd: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The medium has room again, and the vSSD takes writes.
+    RoomAgain {
+        /// Its name.
+        vssd: String,
+    },
+    /// Writes to a vSSD are refused: it stores all that it can. Told once a minute.
+    Full {
+        /// Its name.
+        vssd: String,
+    },
+    /// A vSSD has met its rate limit: what is beyond waits. Told once a minute.
+    RateLimited {
+        /// Its name.
+        vssd: String,
+    },
     /// A vSSD takes writes again after a repair.
     Repaired {
         /// Its name.
@@ -68,6 +90,12 @@ pub enum Cause {
     HostRefused(&'static str),
     /// Media.
     Media,
+    /// Room on the medium, and in vSSDs.
+    Room,
+    /// Rate limits that are met.
+    RateLimit,
+    /// Memory of hosts' connections.
+    Memory,
     /// Even wear.
     Wear,
     /// Starts and administrators.
@@ -83,6 +111,9 @@ impl Cause {
             Cause::HostExpired => "keep-alive expired",
             Cause::HostRefused(reason) => reason,
             Cause::Media => "medium",
+            Cause::Room => "no room",
+            Cause::RateLimit => "rate limit met",
+            Cause::Memory => "memory of connections",
             Cause::Wear => "even wear",
             Cause::Server => "server",
         }
@@ -101,7 +132,10 @@ impl Notice {
             Notice::Host(HostNotice::Went(_)) => Some(Cause::HostWent),
             Notice::Host(HostNotice::Expired(_)) => Some(Cause::HostExpired),
             Notice::Host(HostNotice::Refused { reason, .. }) => Some(Cause::HostRefused(reason)),
+            Notice::Host(HostNotice::WaitsForMemory | HostNotice::Stalled(_)) => Some(Cause::Memory),
             Notice::BlocksRetired { .. } => Some(Cause::Media),
+            Notice::NoRoom { .. } | Notice::RoomAgain { .. } | Notice::Full { .. } => Some(Cause::Room),
+            Notice::RateLimited { .. } => Some(Cause::RateLimit),
             Notice::ExchangeBegun(_) | Notice::ExchangeFinished(_) | Notice::ExchangeFailed(_) => {
                 Some(Cause::Wear)
             }

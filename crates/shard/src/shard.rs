@@ -8,7 +8,7 @@ use crate::cost::{CostModel, CpuClock, Moment};
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
 use crate::evenness::Evenness;
 use crate::execute::{CONTROL_TOKEN_BIT, Control, Reply};
-use crate::flash::Flash;
+use crate::flash::{Flash, Standing};
 use crate::lead::Orders;
 use crate::ledger::Ledger;
 use crate::member::Duties;
@@ -24,6 +24,7 @@ use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
 use diecut_units::{ProtectedMemory, ProtectedRegion, Span, Time, mutant};
 use diecut_volume::CheckpointPace;
+use diecut_volume::contract::VolumeError;
 use diecut_vssd::{Places, Pool, PoolConfig, Share, VssdId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -572,14 +573,27 @@ impl<M: Divide> Shard<M> {
         }
     }
 
+    fn name_of_vssd(&self, vssd: VssdId) -> String {
+        let named = self.state.vssds.iter().find(|(_, record)| record.number == vssd.0);
+        named.map_or_else(|| format!("number {}", vssd.0), |(name, _)| name.clone())
+    }
+
     /// Says what happened below: stores that take no writes, blocks that failed, the catalog.
     fn notice_flash(&mut self) {
-        for (vssd, reason) in std::mem::take(&mut self.flash.read_only) {
-            let named = self.state.vssds.iter().find(|(_, record)| record.number == vssd.0);
-            let vssd = named.map_or_else(|| format!("number {}", vssd.0), |(name, _)| name.clone());
-            if !mutant!("shard: a read-only vSSD is not told of") {
-                self.notices.push(Notice::ReadOnly { vssd, reason });
-            }
+        for (vssd, standing) in std::mem::take(&mut self.flash.standings) {
+            let vssd = self.name_of_vssd(vssd);
+            let notice = match standing {
+                Standing::ReadOnly(_) if mutant!("shard: a read-only vSSD is not told of") => continue,
+                Standing::ReadOnly(reason) => Notice::ReadOnly { vssd, reason },
+                Standing::NoRoom(reason) => Notice::NoRoom { vssd, reason },
+                Standing::TakesWrites => Notice::RoomAgain { vssd },
+                Standing::Full => Notice::Full { vssd },
+            };
+            self.notices.push(notice);
+        }
+        for vssd in self.flash.pool.take_limits_met() {
+            let vssd = self.name_of_vssd(vssd);
+            self.notices.push(Notice::RateLimited { vssd });
         }
         if self.flash.pool.take_retired() {
             for (die, told) in (0..).zip(&mut self.retired_told) {
@@ -723,7 +737,10 @@ impl<M: Divide> Drive for Shard<M> {
                 }
             }
             let mut completions = std::mem::take(&mut self.flash.completions);
-            for (_, completion) in completions.drain(..) {
+            for (store, completion) in completions.drain(..) {
+                if matches!(completion.result, Err(VolumeError::Full)) {
+                    self.flash.note_full(store, now);
+                }
                 if completion.token.0 & CONTROL_TOKEN_BIT != 0 {
                     self.store_answered(&completion);
                 } else {

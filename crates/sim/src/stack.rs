@@ -325,7 +325,7 @@ impl Stack {
                 match action {
                     Action::Answer { response, .. } => answer = Some(*response),
                     Action::Notice(notice) => {
-                        if let Notice::ReadOnly { vssd, .. } = *notice {
+                        if let Notice::ReadOnly { vssd, .. } | Notice::NoRoom { vssd, .. } = *notice {
                             told_read_only.insert(vssd);
                         }
                     }
@@ -353,7 +353,7 @@ impl Stack {
                 Action::Notice(notice) => {
                     match *notice {
                         Notice::Opened { was_unclean: true, .. } => mark!("stack: told of an unclean end"),
-                        Notice::ReadOnly { vssd, .. } => {
+                        Notice::ReadOnly { vssd, .. } | Notice::NoRoom { vssd, .. } => {
                             mark!("stack: told of a read-only vSSD");
                             self.told_read_only.insert(vssd);
                         }

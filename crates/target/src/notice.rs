@@ -24,6 +24,10 @@ pub enum HostNotice {
         /// Why, for people; of a small set, so that notices can be counted by it.
         reason: &'static str,
     },
+    /// Hosts wait for memory of connections: all there is for theirs is in use. Told once a minute.
+    WaitsForMemory,
+    /// It was hung up on: it held memory that others waited for, and did nothing with it.
+    Stalled(HostAt),
 }
 
 /// A host and its controller.

@@ -13,7 +13,7 @@ use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{QualifiedName, Status};
-use diecut_units::{BufferPool, Time, mark, mutant};
+use diecut_units::{BufferPool, Span, Time, mark, mutant};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A subsystem and what is counted for it.
@@ -61,6 +61,8 @@ const QUEUE_BYTES: usize = 16 << 10;
 const CONTROLLER_BYTES: usize = 16 << 10;
 /// Connections that wait for memory looked at in one round.
 const SHORT_TURNS_PER_ROUND: usize = 32;
+/// How long it is not told again that memory is short.
+const SHORT_TOLD_FOR: Span = Span::from_secs(60);
 /// What a driver should receive at once when memory is plenty, and when it is not.
 const RECEIVE_BYTES: usize = 64 << 10;
 const RECEIVE_SHORT_BYTES: usize = 8 << 10;
@@ -113,6 +115,9 @@ pub struct Target {
     tries_left: usize,
     /// When those that hold much and do nothing are looked for.
     stall_at: Time,
+    /// That memory is short is not told again before this, and whether it is to be told now.
+    short_told_until: Time,
+    is_short_news: bool,
     /// GENCTR of the discovery log page.
     pub(crate) generation: u64,
     pub(crate) last_controller_id: u16,
@@ -139,6 +144,8 @@ impl Target {
             short: VecDeque::new(),
             tries_left: 0,
             stall_at: Time::NEVER,
+            short_told_until: Time::ZERO,
+            is_short_news: false,
             config,
             subsystems: Vec::new(),
             by_nqn: BTreeMap::new(),
@@ -175,6 +182,7 @@ impl Target {
                     }
                     None => {
                         mark!("target: no memory for another connection");
+                        self.notice_short();
                         actions.push(Action::Close(id));
                     }
                 }
@@ -216,6 +224,9 @@ impl Target {
                 }
             }
             Event::Tick => self.tick(now, actions),
+        }
+        if std::mem::take(&mut self.is_short_news) {
+            actions.push(Action::Notice(Box::new(HostNotice::WaitsForMemory)));
         }
         self.sweep(now, actions);
     }
@@ -292,10 +303,19 @@ impl Target {
         if !std::mem::replace(&mut connection.short, true) {
             mark!("target: connection waits for memory");
             self.short.push_back(connection.index);
+            self.notice_short();
             if self.stall_at == Time::NEVER {
                 self.stall_at = self.now + self.config.stall_time;
                 self.tick_by(self.stall_at);
             }
+        }
+    }
+
+    /// Somebody waits for memory, or does not get any.
+    fn notice_short(&mut self) {
+        if self.short_told_until <= self.now {
+            self.short_told_until = self.now + SHORT_TOLD_FOR;
+            self.is_short_news = true;
         }
     }
 
@@ -774,6 +794,8 @@ impl Target {
             let stalled = if self.short.is_empty() { Vec::new() } else { self.stalled() };
             for index in stalled {
                 mark!("target: host that holds memory and does nothing is hung up on");
+                let at = self.connections.get(index).and_then(|one| self.host_at(one.association?));
+                actions.extend(at.map(|at| Action::Notice(Box::new(HostNotice::Stalled(at)))));
                 self.lose_connection(index, actions);
             }
             self.stall_at = if self.short.is_empty() { Time::NEVER } else { now + self.config.stall_time };

@@ -95,6 +95,12 @@ fn hosts_that_read_nothing_hold_a_part_only() {
     }
     assert!(greedy.iter().any(|id| world.links[id].closed), "somebody waits for what they hold");
     assert!(!world.links[&good].closed);
+    // An operator is told of both: that memory is short, once a minute, and who was hung up on.
+    let short = world.notices.iter().filter(|notice| **notice == HostNotice::WaitsForMemory).count();
+    assert!((1..=2).contains(&short), "told {short} times");
+    assert!(
+        world.notices.iter().any(|notice| matches!(notice, HostNotice::Stalled(at) if at.host.is_some()))
+    );
 
     hang_up_all(&mut world);
     let figures = world.target.memory();

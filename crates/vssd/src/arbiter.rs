@@ -167,6 +167,11 @@ impl Pool {
         changes.append(&mut self.room_changes);
     }
 
+    /// Takes the vSSDs that their rates came to keep waiting since the last call; each is told of once a minute.
+    pub fn take_limits_met(&mut self) -> Vec<VssdId> {
+        std::mem::take(&mut self.limits_met)
+    }
+
     /// When [`Pool::work`] has something to do: a vSSD's bucket has tokens again.
     pub fn deadline(&self) -> Time {
         let waiting = self.throttled.iter().filter_map(|id| self.at_of(*id));
@@ -431,7 +436,7 @@ impl Pool {
 
     /// The flow and class a die serves next, and where the flow stands in virtual time.
     fn choose(&mut self, number: usize, now: Time) -> Option<(u64, usize, usize)> {
-        let Pool { dies, ops, vssds, vssd_numbers, throttled, config, .. } = self;
+        let Pool { dies, ops, vssds, vssd_numbers, throttled, config, limits_met, .. } = self;
         let die = &mut dies[number];
         let full = die.programs >= config.program_window;
         let op_of = |at: &u32| ops[*at as usize].as_ref().expect("it lives");
@@ -444,6 +449,9 @@ impl Pool {
             if let (true, Some(id)) = (flow.is_limited, flow.owner) {
                 let vssd = &mut vssds[usize::from(vssd_numbers[id.0 as usize])];
                 standing = vssd.bucket.standing(now);
+                if standing != Standing::Within && vssd.bucket.is_news(now) {
+                    limits_met.push(id);
+                }
                 if standing == Standing::Blocked && !flow.throttled {
                     flow.throttled = true;
                     vssd.blocked_flows.push_back((number as u32, at as u16));

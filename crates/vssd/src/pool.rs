@@ -43,6 +43,8 @@ pub struct Pool {
     pub(crate) vssd_numbers: Vec<u16>,
     /// vSSDs with flows that wait for tokens, each once.
     pub(crate) throttled: VecDeque<VssdId>,
+    /// See [`Pool::take_limits_met`].
+    pub(crate) limits_met: Vec<VssdId>,
     pub(crate) room_changes: Vec<VssdId>,
     /// A block failed and was retired since somebody asked.
     pub(crate) has_retired: bool,
@@ -143,6 +145,7 @@ impl Pool {
             vssds: Vec::new(),
             vssd_numbers: Vec::new(),
             throttled: VecDeque::new(),
+            limits_met: Vec::new(),
             room_changes: Vec::new(),
             has_retired: false,
             next_vssd: 1,

@@ -3,7 +3,7 @@
 //! The token bucket is kept as the time until which what was served is paid for (a virtual scheduling algorithm: exact, one
 //! word, nothing to refill). A vSSD within its rate has paid up to now or before; idle time earns at most one burst.
 
-use diecut_units::Time;
+use diecut_units::{Span, Time};
 
 /// What a rate means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,12 @@ pub(crate) enum Standing {
 pub(crate) struct Bucket {
     pub share: Share,
     paid_until: Time,
+    /// That its rate keeps it waiting is told again from then on.
+    told_until: Time,
 }
+
+/// How long a vSSD that its rate keeps waiting is not told of again.
+const TOLD_FOR: Span = Span::from_secs(60);
 
 impl Bucket {
     pub fn is_limited(&self) -> bool {
@@ -59,6 +64,14 @@ impl Bucket {
             Sharing::WorkConserving => Standing::Beyond,
             Sharing::Strict => Standing::Blocked,
         }
+    }
+    /// Whether it is news that its rate keeps it waiting now.
+    pub fn is_news(&mut self, now: Time) -> bool {
+        let is_news = self.told_until <= now;
+        if is_news {
+            self.told_until = now + TOLD_FOR;
+        }
+        is_news
     }
     /// When it is within its rate again.
     pub fn within_at(&self) -> Time {
@@ -75,7 +88,7 @@ impl Bucket {
     }
     /// A new share starts with an empty past.
     pub fn set(&mut self, share: Share, now: Time) {
-        *self = Bucket { share, paid_until: now };
+        *self = Bucket { share, paid_until: now, ..*self };
     }
 }
 
