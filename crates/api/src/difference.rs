@@ -374,7 +374,7 @@ mod test {
         let vssds = setup.vssds.iter().map(|vssd| {
             let figures = serde_json::json!({
                 "name": "", "tenant": "", "isolation": "none", "throughput_level": 0, "capacity": 0,
-                "over_provisioning_permille": 0, "weight": 0, "rate_limit": 0, "sharing": "strict", "placement": "",
+                "over_provisioning_permille": 0, "weight": 0, "rate_limit": 0, "sharing": "strict", "placement": { "channels": [], "dies": [] },
                 "units": 1, "physical": 0, "exported": 0, "used": 0, "host_written": 0, "programmed_user": 0,
                 "programmed_cleaner": 0, "programmed_metadata": 0, "erases": 0
             });

@@ -141,14 +141,18 @@ pub struct VssdStatus {
     /// Its definition.
     #[serde(flatten)]
     pub vssd: VssdDefinition,
-    /// Where it lies, for people.
-    pub placement: String,
+    /// Where it lies.
+    pub placement: Placement,
     /// Independent units.
     pub units: u32,
     /// Bytes of erase blocks it holds.
     pub physical: Size,
     /// Bytes volumes can store.
     pub exported: Size,
+    /// What it holds beyond that, in thousandths of it: (physical - exported) / exported. More than what it was made with by what its log
+    /// keeps for itself. Absent where no volumes are stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective_over_provisioning_permille: Option<u32>,
     /// Bytes volumes store now.
     pub used: Size,
     /// Bytes hosts wrote.
@@ -172,6 +176,67 @@ pub struct VssdStatus {
     /// Why it takes no writes, if so.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_only_reason: Option<String>,
+    /// What was given up as lost since it was made, if anything was (`diecut vssd repair --accept-loss`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub accepted_loss: Option<AcceptedLoss>,
+}
+
+/// Where a vSSD lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// Numbers of its channels, each once, in their order.
+    pub channels: Vec<u16>,
+    /// Its independent units: channel of each, and number of the die within the channel.
+    pub dies: Vec<[u16; 2]>,
+    /// Which soft-plane of that die each unit is; empty where units are whole dies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub soft_planes: Vec<u16>,
+    /// The shard it lives on, if the server has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<u16>,
+}
+
+impl Placement {
+    /// For people: `channel/die 0/0 0/1`, with soft-planes `channel/die.plane 0/0.2`.
+    pub fn text(&self) -> String {
+        let kind = if self.soft_planes.is_empty() { "channel/die" } else { "channel/die.plane" };
+        let mut text = kind.to_owned();
+        for (at, [channel, die]) in self.dies.iter().enumerate() {
+            text += &format!(" {channel}/{die}");
+            if let Some(plane) = self.soft_planes.get(at) {
+                text += &format!(".{plane}");
+            }
+        }
+        match self.shard {
+            Some(shard) => format!("{text}, shard {shard}"),
+            None => text,
+        }
+    }
+}
+
+/// What of a vSSD was given up as lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptedLoss {
+    /// Bytes whose reads failed when loss was last accepted; they fail until they are written or deallocated.
+    pub size: Size,
+    /// Records of writes that are lost: where they were, data may be older than acknowledged, and nobody knows where.
+    pub records: u64,
+}
+
+impl AcceptedLoss {
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut parts = Vec::new();
+        if self.size.bytes() > 0 {
+            parts.push(format!("reads of {} failed then", self.size));
+        }
+        if self.records > 0 {
+            let records =
+                if self.records == 1 { "a record".to_owned() } else { format!("{} records", self.records) };
+            parts.push(format!("{records} of writes lost, so some data may be older than acknowledged"));
+        }
+        parts.join("; ")
+    }
 }
 
 /// [`Vssd`] without `deny_unknown_fields`, which cannot be flattened.

@@ -4,7 +4,7 @@
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_shard::control::{
     ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceStatus, Isolation, Status,
-    SubsystemStatus, VolumeStatus, VssdStatus, WearChange,
+    SubsystemStatus, UnitLocation, VolumeStatus, VssdStatus, WearChange,
 };
 use std::path::Path;
 use std::process::{Command, Output};
@@ -44,7 +44,8 @@ fn status_after(requests: &[ControlRequest]) -> Status {
             ControlRequest::CreateTenant(spec) => status.tenants.push(spec),
             ControlRequest::CreateVssd(spec) => status.vssds.push(VssdStatus {
                 spec,
-                placement: "channel 0".to_owned(),
+                placement: vec![UnitLocation { channel: 0, die: 0, soft_plane: None }],
+                shard: None,
                 units: 1,
                 physical_bytes: 0,
                 exported_bytes: 0,
@@ -58,6 +59,7 @@ fn status_after(requests: &[ControlRequest]) -> Status {
                 free_erase_blocks: 0,
                 read_only_reason: None,
                 lacks_room: false,
+                accepted_loss: Default::default(),
             }),
             ControlRequest::CreateVolume(spec) => status.volumes.push(VolumeStatus {
                 spec,

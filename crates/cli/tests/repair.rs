@@ -136,6 +136,7 @@ fn a_vssd_that_lost_something_is_explained_and_repaired() {
         "{logged}"
     );
     let status = done(folder, &["status"]);
+    assert!(!status.contains("loss was accepted"), "{status}");
     assert!(status.contains("read-only") && status.contains("lost records of writes"), "{status}");
     assert_ne!(write(&server, 5, 1, 3), Status::SUCCESS);
     let output = diecut(folder, &["vssd", "repair", "flash"]);
@@ -164,12 +165,20 @@ fn a_vssd_that_lost_something_is_explained_and_repaired() {
     assert!(said.contains("records of writes are lost"), "{said}");
     let found = versions(&server);
     assert!(found.iter().all(|version| version.is_none_or(|version| version <= 3)));
+    let status = done(folder, &["status"]);
+    assert!(
+        status.contains("vSSD flash: loss was accepted: ") && status.contains("a record of writes lost"),
+        "{status}"
+    );
     fill(&server, 4);
     server.kill();
     for life in 0..3 {
         let server = serve(folder);
         let status = done(folder, &["status"]);
         assert!(!status.contains("read-only"), "life {life}: {status}");
+        assert!(status.contains("loss was accepted"), "life {life}: {status}");
+        let told: serde_json::Value = serde_json::from_str(&done(folder, &["--json", "status"])).unwrap();
+        assert_eq!(told["vssds"][0]["accepted_loss"]["records"], 1, "life {life}: {told}");
         assert_eq!(versions(&server), vec![Some(4); LBAS as usize], "life {life}");
         let said = done(folder, &["vssd", "repair", "flash"]);
         assert!(said.contains("records of writes were lost and that was accepted"), "{said}");

@@ -6,6 +6,7 @@ use diecut_api::size::Size;
 use diecut_api::status;
 use diecut_shard::control;
 use diecut_shard::emulator::Room;
+use std::collections::BTreeSet;
 use std::path::Path;
 use uuid::Uuid;
 
@@ -200,6 +201,7 @@ pub(crate) fn wear_change(change: object::WearChange) -> control::WearChange {
 fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
     let programmed =
         vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes + vssd.programmed_metadata_bytes;
+    let (placement, effective) = (placement(&vssd), vssd.effective_over_provisioning());
     status::VssdStatus {
         vssd: status::VssdDefinition {
             name: vssd.spec.name,
@@ -228,7 +230,8 @@ fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
                 control::Serves::Blocks { uid } => uid,
             },
         },
-        placement: vssd.placement,
+        effective_over_provisioning_permille: effective.map(|ratio| (ratio * 1000.0).round() as u32),
+        placement,
         units: vssd.units,
         physical: Size(vssd.physical_bytes),
         exported: Size(vssd.exported_bytes),
@@ -243,6 +246,23 @@ fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
         erase_blocks: vssd.erase_blocks,
         free_erase_blocks: vssd.free_erase_blocks,
         read_only_reason: vssd.read_only_reason,
+        accepted_loss: (vssd.accepted_loss != control::AcceptedLoss::default()).then_some(
+            status::AcceptedLoss {
+                size: Size(vssd.accepted_loss.bytes),
+                records: vssd.accepted_loss.records,
+            },
+        ),
+    }
+}
+
+pub(crate) fn placement(vssd: &control::VssdStatus) -> status::Placement {
+    let places = &vssd.placement;
+    let channels: BTreeSet<u16> = places.iter().map(|place| place.channel).collect();
+    status::Placement {
+        channels: channels.into_iter().collect(),
+        dies: places.iter().map(|place| [place.channel, place.die]).collect(),
+        soft_planes: places.iter().filter_map(|place| place.soft_plane).collect(),
+        shard: vssd.shard,
     }
 }
 

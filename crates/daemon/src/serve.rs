@@ -646,7 +646,12 @@ fn announcement(
     }
     for vssd in &status.vssds {
         let size = Size(vssd.exported_bytes);
-        let _ = writeln!(text, "vSSD       {}: {}, {size} for volumes", vssd.spec.name, vssd.placement);
+        let _ = writeln!(
+            text,
+            "vSSD       {}: {}, {size} for volumes",
+            vssd.spec.name,
+            convert::placement(vssd).text()
+        );
     }
     text += room;
     let _ = writeln!(text, "memory     {memory}");

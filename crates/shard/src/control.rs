@@ -1,6 +1,7 @@
 //! What an administrator asks of a shard. Objects are named by the administrator; names are unique per kind.
 //! Requests can be serialized, because recordings of runs hold them.
 
+pub use diecut_vssd::UnitLocation;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -460,8 +461,10 @@ pub struct DeviceStatus {
 pub struct VssdStatus {
     /// Its definition.
     pub spec: VssdSpec,
-    /// Where it lies: one line for people.
-    pub placement: String,
+    /// Where its independent units lie, in their order.
+    pub placement: Vec<UnitLocation>,
+    /// The shard it lives on; `None` if there is one only.
+    pub shard: Option<u16>,
     /// Independent units.
     pub units: u32,
     /// Bytes of erase blocks it holds.
@@ -488,6 +491,26 @@ pub struct VssdStatus {
     pub read_only_reason: Option<String>,
     /// The reason is that the medium has no room at present.
     pub lacks_room: bool,
+    /// What was accepted as lost since it was made.
+    pub accepted_loss: AcceptedLoss,
+}
+
+/// What of a vSSD was accepted as lost, by repairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptedLoss {
+    /// Bytes whose reads failed when loss was last accepted.
+    pub bytes: u64,
+    /// Records that told which data is the newest: since then some data may be older than acknowledged.
+    pub records: u64,
+}
+
+impl VssdStatus {
+    /// Over-provisioning as it is in effect: what it holds beyond what volumes can store, (physical - exported) / exported. It is more than
+    /// what the vSSD was made with by what its log keeps for itself. `None` where nothing is exported.
+    pub fn effective_over_provisioning(&self) -> Option<f64> {
+        let (physical, exported) = (self.physical_bytes as f64, self.exported_bytes as f64);
+        (self.exported_bytes > 0).then(|| (physical - exported) / exported)
+    }
 }
 
 /// A volume.

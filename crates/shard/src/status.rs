@@ -149,6 +149,7 @@ impl<M: Divide> Shard<M> {
         let store = self.store_of(record.number).map(|index| self.flash.store(index));
         assert!(store.is_some() || record.serves != Serves::Volumes, "the store of an existing vSSD is open");
         let statistics = store.map(|store| store.statistics()).unwrap_or_default();
+        let accepted = store.map(|store| store.accepted_loss()).unwrap_or_default();
         let (units, physical_bytes) = self.flash.pool.size_of(id);
         let (erase_blocks, free_erase_blocks) = self.flash.pool.erase_blocks_of(id);
         let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
@@ -156,7 +157,8 @@ impl<M: Divide> Shard<M> {
         let appended_ius = if store.is_some() { 0 } else { self.flash.pool.appended_ius(id) };
         VssdStatus {
             spec: vssd_spec(name, record),
-            placement: self.flash.pool.placement(id) + &self.place_of_shard(),
+            placement: self.flash.pool.placement(id),
+            shard: (self.shards > 1).then_some(self.index.0),
             units,
             physical_bytes,
             exported_bytes: bytes(statistics.exported_ius),
@@ -175,6 +177,7 @@ impl<M: Divide> Shard<M> {
             free_erase_blocks,
             read_only_reason: store.and_then(|store| store.read_only_reason()).map(str::to_owned),
             lacks_room: store.is_some_and(|store| store.lacks_room()),
+            accepted_loss: AcceptedLoss { bytes: bytes(accepted.ius), records: accepted.records },
         }
     }
 
@@ -216,11 +219,6 @@ impl<M: Divide> Shard<M> {
             spec: subsystem_spec(nqn, &self.state.subsystems[nqn]),
             controllers: own.map(|one| (one.host, one.controller_id, one.io_queues)).collect(),
         }
-    }
-
-    /// For people: where a vSSD lives, if there is a choice.
-    fn place_of_shard(&self) -> String {
-        if self.shards > 1 { format!(", shard {}", self.index.0) } else { String::new() }
     }
 }
 

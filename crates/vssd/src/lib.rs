@@ -75,5 +75,6 @@ pub use space::*;
 pub use stripe::{Extent, StripedBlock};
 pub use system::SystemArea;
 pub use table::OpenError;
+pub use tenancy::UnitLocation;
 pub use view::Space;
 pub use wear::{DieWear, EraseCause, Heat};

@@ -56,6 +56,17 @@ pub(crate) struct Vssd {
 /// In [`Pool::vssd_numbers`]: there is no such vSSD.
 pub(crate) const NO_VSSD: u16 = u16::MAX;
 
+/// Where an independent unit of a vSSD lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitLocation {
+    /// Channel.
+    pub channel: u16,
+    /// Die within the channel.
+    pub die: u16,
+    /// Soft-plane within the die; `None`: the whole die.
+    pub soft_plane: Option<u16>,
+}
+
 impl Pool {
     /// Makes a vSSD (FlashBlox `AllocVirtualSSD`).
     ///
@@ -175,14 +186,13 @@ impl Pool {
             (all + unit.map.len() as u64, free + unit.free_indices.len() as u64)
         })
     }
-    /// Where a vSSD lies, for people.
-    pub fn placement(&self, id: VssdId) -> String {
-        let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return String::new() };
+    /// Where the independent units of a vSSD lie, in their order; nowhere if there is none of that number.
+    pub fn placement(&self, id: VssdId) -> Vec<UnitLocation> {
+        let Some(vssd) = self.at_of(id).map(|at| &self.vssds[at]) else { return Vec::new() };
         let places = vssd.units.iter().map(|unit| {
             let die = self.geometry.die_at(unit.place.die);
-            let plane = unit.place.soft_plane.map_or(String::new(), |plane| format!(".{plane}"));
-            format!("{}/{}{plane}", die.channel.0, die.die.0)
+            UnitLocation { channel: die.channel.0, die: die.die.0, soft_plane: unit.place.soft_plane }
         });
-        format!("{:?}-isolated on channel/die {}", vssd.isolation, places.collect::<Vec<_>>().join(" "))
+        places.collect()
     }
 }

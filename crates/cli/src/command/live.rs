@@ -239,7 +239,7 @@ mod test {
             "vssds": [{
                 "name": "v", "tenant": "a", "isolation": "channel", "throughput_level": 1, "capacity": 4096,
                 "over_provisioning_permille": 280, "weight": 100, "rate_limit": 0, "sharing": "work-conserving",
-                "placement": "", "units": 1, "physical": 8192, "exported": 8192, "used": 4096,
+                "placement": { "channels": [0], "dies": [[0, 0]] }, "units": 1, "physical": 8192, "exported": 8192, "used": 4096,
                 "host_written": written, "programmed_user": written, "programmed_cleaner": cleaned,
                 "programmed_metadata": 0, "erases": writes, "erase_blocks": 70, "free_erase_blocks": 9,
             }],

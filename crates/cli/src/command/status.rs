@@ -100,6 +100,9 @@ fn show(status: &status::Status) {
             println!("warning: vSSD {} takes no writes: {reason}", vssd.vssd.name);
         }
     }
+    for (vssd, loss) in status.vssds.iter().filter_map(|one| Some((&one.vssd.name, one.accepted_loss?))) {
+        print::line(&format!("warning: vSSD {vssd}: loss was accepted: {}", loss.text()));
+    }
     for reason in status.devices.iter().flat_map(|device| &device.quarantined) {
         print::line(&format!("warning: {reason}"));
     }

@@ -102,8 +102,8 @@ enum Isolation {
     None,
 }
 
-const HEADER: [&str; 9] =
-    ["vssd", "tenant", "isolation", "placement", "physical", "exported", "used", "WAF", "state"];
+const HEADER: [&str; 10] =
+    ["vssd", "tenant", "isolation", "placement", "physical", "exported", "spare", "used", "WAF", "state"];
 
 impl Vssd {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
@@ -282,9 +282,11 @@ pub(super) fn row(vssd: &VssdStatus) -> Vec<String> {
         vssd.vssd.name.clone(),
         vssd.vssd.tenant.clone(),
         isolation.to_string(),
-        vssd.placement.clone(),
+        vssd.placement.text(),
         vssd.physical.to_string(),
         vssd.exported.to_string(),
+        vssd.effective_over_provisioning_permille
+            .map_or("-".to_string(), |permille| format!("{}.{} %", permille / 10, permille % 10)),
         vssd.used.to_string(),
         vssd.waf_cleaner.map_or("-".to_string(), |waf| format!("{waf:.2}")),
         vssd.read_only_reason.clone().map_or("good".to_string(), |reason| format!("read-only: {reason}")),

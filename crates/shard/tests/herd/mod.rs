@@ -354,8 +354,7 @@ impl Herd {
     pub fn home(&mut self, vssd: &str) -> usize {
         let status = self.status();
         let vssd = status.vssds.iter().find(|one| one.spec.name == vssd).unwrap();
-        let (_, shard) = vssd.placement.rsplit_once("shard ").unwrap_or(("", "0"));
-        shard.parse().unwrap()
+        usize::from(vssd.shard.unwrap_or(0))
     }
 
     /// A tenant with one vSSD, one volume and one subsystem.

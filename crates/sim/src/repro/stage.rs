@@ -300,12 +300,11 @@ impl Stage {
         (0..media.geometry().channels).map(|channel| media.erases_of_channel(channel)).collect()
     }
 
-    /// Over-provisioning of a vSSD by all erase blocks that it may hold: (physical - exported) / exported.
+    /// Over-provisioning of a vSSD as it is in effect.
     pub fn over_provisioning(&self, part: usize) -> f64 {
         let vssds = self.shard.status().vssds;
         let vssd = vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made");
-        let exported = vssd.exported_bytes as f64;
-        (vssd.physical_bytes as f64 - exported) / exported
+        vssd.effective_over_provisioning().expect("it stores volumes")
     }
 
     /// Time that arrays of all dies were at work so far, in nanoseconds.

@@ -676,8 +676,9 @@ fn open_block_trace(protected: bool, crash: Option<Crash>) -> Result<u64, String
     // The cut came before it was there for good.
     let Some(one) = world.oracle.allocations.get(&sequence) else { return Ok(0) };
     let id = one.vssd;
-    let place = world.pool().placement(id);
-    let die = if place.contains("1/") { 2 } else { 0 } + u32::from(place.contains("/1"));
+    let places = world.pool().placement(id);
+    let die = if places.iter().any(|place| place.channel == 1) { 2 } else { 0 }
+        + u32::from(places.iter().any(|place| place.die == 1));
     let taken = (0..4).find(|&other| world.pool().exchange_dies(die, other).is_ok());
     taken.ok_or("two dies can be exchanged")?;
     for _ in 0..40 {
