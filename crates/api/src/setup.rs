@@ -61,9 +61,9 @@ pub struct Server {
     /// hosts' connections hold 1 GiB at most, and the rest what it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<Size>,
-    /// Pin shard threads to cores.
+    /// Keep each shard's thread on a core of its own.
     pub pin_cores: bool,
-    /// How long a shard polls after its last work before it sleeps, in microseconds.
+    /// How long a shard looks for work after its last before it sleeps, in microseconds.
     pub busy_poll_us: u32,
 }
 
@@ -78,7 +78,7 @@ impl Default for Server {
             shards: 1,
             memory_limit: None,
             pin_cores: false,
-            busy_poll_us: 50,
+            busy_poll_us: 0,
         }
     }
 }

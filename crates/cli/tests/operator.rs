@@ -179,6 +179,111 @@ fn a_device_is_served_as_it_was_made() {
     }
 }
 
+/// Programs read where a vSSD lies as numbers, people as a line; and both how much of it is spare in effect.
+#[test]
+fn status_says_where_a_vssd_lies_and_what_is_spare() {
+    let folder = folder();
+    let folder = folder.path();
+    let more = "[[vssd]]\nname = \"shared\"\ntenant = \"a\"\nisolation = \"software\"\ncapacity = \"24M\"\n";
+    std::fs::write(folder.join("setup.toml"), SETUP.to_owned() + more).unwrap();
+    let server = Server::start(folder, &SERVE);
+    let told = status(folder);
+    let of = |name: &str| {
+        told["vssds"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
+    };
+    let (flash, shared) = (of("flash"), of("shared"));
+    let numbers = |value: &Value| serde_json::from_value::<Vec<u64>>(value.clone()).expect("numbers");
+    for (vssd, planes) in [(&flash, 0), (&shared, 1)] {
+        let placement = &vssd["placement"];
+        let channels = numbers(&placement["channels"]);
+        let dies = placement["dies"].as_array().unwrap();
+        assert_eq!(dies.len() as u64, vssd["units"].as_u64().unwrap(), "{placement}");
+        assert!(dies.iter().all(|die| channels.contains(&numbers(die)[0])), "{placement}");
+        assert_eq!(placement.get("soft_planes").map_or(0, |of| numbers(of).len()), planes * dies.len());
+        assert!(placement.get("shard").is_none(), "there is one shard: {placement}");
+        // What its log keeps for itself comes on top of what it was made with.
+        let (physical, exported) = (vssd["physical"].as_f64().unwrap(), vssd["exported"].as_f64().unwrap());
+        let effective = vssd["effective_over_provisioning_permille"].as_u64().unwrap();
+        assert_eq!(effective, ((physical / exported - 1.0) * 1000.0).round() as u64);
+        assert!(effective > vssd["over_provisioning_permille"].as_u64().unwrap(), "{vssd}");
+    }
+    let effective = flash["effective_over_provisioning_permille"].as_u64().unwrap();
+    let text = done(folder, &["vssd", "list"]);
+    assert_says(&text, &["flash", &format!("{}.{} %", effective / 10, effective % 10)]);
+    assert_says(&text, &["channel/die"]);
+    server.stop();
+}
+
+/// A set-up that says of an existing device what it was not made with: harmless, or told with the field and its value.
+#[test]
+fn what_a_device_was_made_with_is_kept_or_named() {
+    let folder = folder();
+    let folder = folder.path();
+    Server::start(folder, &SERVE).stop();
+    let write =
+        |from: &str, to: &str| std::fs::write(folder.join("setup.toml"), SETUP.replace(from, to)).unwrap();
+    write("[device]", "[device]\nvolatile_cache = true");
+    let server = Server::start(folder, &SERVE);
+    assert_says(&server.said(), &["device.volatile_cache = true", "protected memory", "Leave it out"]);
+    server.stop();
+    for planes in [2, 8] {
+        write("[device]", &format!("[pool]\nsoft_planes_per_die = {planes}\n[device]"));
+        let said = refused(folder, &["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml"]);
+        assert_says(&said, &["pool.soft_planes_per_die = 4", &format!("says {planes}"), "Set it to 4"]);
+    }
+    write("[device]", "[pool]\nsoft_planes_per_die = 4\n[device]");
+    Server::start(folder, &SERVE).stop();
+}
+
+/// Shards stay on cores of their own where that is asked for, and a shard that looks for work goes on to.
+#[test]
+fn shards_stay_on_their_cores_and_poll_as_long_as_is_said() {
+    let folder = folder();
+    let folder = folder.path();
+    // Of a thread: the cores it may use, and processor time so far in clock ticks.
+    let thread = |server: &Server| {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+        let mut paths = tasks.map(|task| task.unwrap().path());
+        let path = paths
+            .find(|path| {
+                std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "shard-0")
+            })
+            .expect("the thread of the first shard");
+        let status = std::fs::read_to_string(path.join("status")).unwrap();
+        let cores = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+            .unwrap()
+            .trim()
+            .to_owned();
+        let stat = std::fs::read_to_string(path.join("stat")).unwrap();
+        let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
+        (cores, fields.map(|field| field.parse::<u64>().unwrap()).sum::<u64>())
+    };
+    let ticks_in_a_second = |server: &Server| {
+        // Some work, after which it polls or sleeps.
+        done(folder, &["status"]);
+        let before = thread(server).1;
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        thread(server).1 - before
+    };
+    let server = Server::start(folder, &SERVE);
+    let sleeping = ticks_in_a_second(&server);
+    server.stop();
+    let setup = format!("[server]\npin_cores = true\nbusy_poll_us = 3000000\n{SETUP}");
+    std::fs::write(folder.join("setup.toml"), setup).unwrap();
+    let server = Server::start(folder, &SERVE);
+    let (cores, _) = thread(&server);
+    assert!(cores.parse::<u32>().is_ok(), "cores {cores}: one is asked for");
+    let polling = ticks_in_a_second(&server);
+    assert!(polling >= 10 && polling > 4 * sleeping, "{polling} ticks polling, {sleeping} sleeping");
+    server.stop();
+    let setup = format!("[server]\npin_cores = true\nshards = 200\n{SETUP}");
+    std::fs::write(folder.join("setup.toml"), setup).unwrap();
+    let said = refused(folder, &["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml"]);
+    assert_says(&said, &["server.pin_cores", "server.shards"]);
+}
+
 /// `--socket` once removed whatever it named, and `DIECUT_SOCKET` took a server's socket away.
 #[test]
 fn a_server_takes_nothing_away() {

@@ -197,10 +197,18 @@ fn check_made_durability(
     )))
 }
 
-/// A cache in front of memory that survives a cut anyway would only make hosts flush.
-fn check_volatile_cache(setup: &Setup, protected_memory_bytes: u64) -> Result<(), ServeError> {
+/// A cache in front of memory that survives a cut anyway would only make hosts flush. It is refused for a new device; on one that exists
+/// nobody can take the memory away any more, and it is a warning. Whether there is a cache.
+fn volatile_cache(setup: &Setup, protected_memory_bytes: u64, is_new: bool) -> Result<bool, ServeError> {
     if !setup.device.volatile_cache || protected_memory_bytes == 0 {
-        return Ok(());
+        return Ok(setup.device.volatile_cache);
+    }
+    if !is_new {
+        warn(&format!(
+            "device.volatile_cache = true counts for a device without protected memory, and this one was made with \
+             {protected_memory_bytes} bytes: there is no such cache, and acknowledged writes are durable. Leave it out of the set-up"
+        ));
+        return Ok(false);
     }
     Err(ServeError::Setup(format!(
         "device.volatile_cache is for a device without protected memory, and this one has {protected_memory_bytes} bytes: leave it \
@@ -353,6 +361,18 @@ pub(crate) fn check_shards(shards: u16, channels: u16) -> Result<(), ServeError>
     Ok(())
 }
 
+/// A core for each shard, where each is to have one.
+fn check_cores(server: &diecut_api::setup::Server, cores: usize) -> Result<(), ServeError> {
+    if !server.pin_cores || usize::from(server.shards) <= cores {
+        return Ok(());
+    }
+    Err(ServeError::Setup(format!(
+        "server.pin_cores keeps each shard on a core of its own, but there are {} shards (server.shards) and {cores} cores that this \
+         process may use: use {cores} shards or fewer, or leave pin_cores out",
+        server.shards
+    )))
+}
+
 /// Sockets of a server, in front of its device.
 struct Sockets {
     control: UnixListener,
@@ -428,6 +448,7 @@ pub fn serve(
             "a recording holds one shard, but the server shall have {shards}; record with one (--shards 1)"
         )));
     }
+    check_cores(&setup.server, diecut_reactor::cores()?.len())?;
     let listen = resolve("server.listen", &setup.server.listen)?;
     let advertised = resolve_advertised(&setup.server.advertise)?;
     let started_at = Instant::now();
@@ -466,11 +487,11 @@ pub fn serve(
              {shards}: start it with one (--shards 1)"
         )));
     }
-    check_volatile_cache(setup, profile.protected_memory_bytes)?;
+    let volatile_cache = volatile_cache(setup, profile.protected_memory_bytes, is_new)?;
     let mut config = ShardConfig {
         pool: pool_config(&setup.pool, &profile.geometry)?,
         device_name: profile.name.clone(),
-        volatile_cache: setup.device.volatile_cache,
+        volatile_cache,
         new_pool_uuid: random_uuid()?,
         ..ShardConfig::default()
     };
@@ -483,7 +504,14 @@ pub fn serve(
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
     let connections =
         resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
-    let reactor_config = ReactorConfig { listen, blocks, connections, sync: device.sync_file() };
+    let reactor_config = ReactorConfig {
+        listen,
+        blocks,
+        connections,
+        sync: device.sync_file(),
+        pin_cores: setup.server.pin_cores,
+        busy_poll: Duration::from_micros(setup.server.busy_poll_us.into()),
+    };
     let reactor = match recording.zip(record_to) {
         None => {
             let make = divide(device, shards).into_iter().map(|(seat, part)| {
@@ -679,10 +707,13 @@ mod test {
 
     #[test]
     fn a_volatile_cache_is_for_devices_without_protected_memory() {
-        let check = |text: &str, bytes| check_volatile_cache(&Setup::from_toml(text).unwrap(), bytes);
-        assert!(check("", 0).is_ok() && check("", 1 << 20).is_ok());
-        assert!(check("[device]\nvolatile_cache = true", 0).is_ok());
-        let refused = check("[device]\nvolatile_cache = true", 1 << 20).unwrap_err().to_string();
+        let cache =
+            |text: &str, bytes, is_new| volatile_cache(&Setup::from_toml(text).unwrap(), bytes, is_new);
+        let wanted = "[device]\nvolatile_cache = true";
+        assert!(!cache("", 0, true).unwrap() && !cache("", 1 << 20, true).unwrap());
+        assert!(cache(wanted, 0, true).unwrap() && cache(wanted, 0, false).unwrap());
+        assert!(!cache(wanted, 1 << 20, false).unwrap(), "a device that exists is served as it was made");
+        let refused = cache(wanted, 1 << 20, true).unwrap_err().to_string();
         assert!(
             refused.contains("device.volatile_cache") && refused.contains("protected_memory"),
             "{refused}"

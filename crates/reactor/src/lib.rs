@@ -24,4 +24,4 @@ mod worker;
 pub use connection::BYTES_PER_TURN;
 pub use doors::ConnectionLimits;
 pub use inbox::Respond;
-pub use reactor::{MemoryUse, Reactor, ReactorConfig, ReactorError, ReactorHandle};
+pub use reactor::{MemoryUse, Reactor, ReactorConfig, ReactorError, ReactorHandle, cores};

@@ -6,6 +6,7 @@ use crate::worker::{Common, WAKER, Worker};
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
 use diecut_shard::emulator::SyncFile;
+use diecut_units::Span;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What a reactor is told at its start.
 #[derive(Debug, Default)]
@@ -27,6 +29,28 @@ pub struct ReactorConfig {
     /// The file of a device whose completions wait for syncs: a thread of its own syncs it when the shard, which is the only one,
     /// asks for that.
     pub sync: Option<SyncFile>,
+    /// Each shard's thread stays on a core of its own: the first on the first of [`cores`], and so on, round and round.
+    pub pin_cores: bool,
+    /// How long a thread looks for work after its last before it sleeps.
+    pub busy_poll: Duration,
+}
+
+/// The cores that this process may use, in order.
+///
+/// # Errors
+/// What the operating system says.
+pub fn cores() -> std::io::Result<Vec<usize>> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect())
+}
+
+/// Keeps this thread on a core.
+fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        tracing::warn!(core, "a shard's thread cannot be kept on its core: {error}");
+    }
 }
 
 /// Memory of the connections of all shards, as far as they told.
@@ -146,6 +170,8 @@ impl Reactor {
             used_bytes: shards.iter().map(|_| AtomicUsize::new(0)).collect(),
             given_up_bytes: AtomicU64::new(0),
         });
+        let cores = if config.pin_cores { cores()? } else { Vec::new() };
+        let busy_poll = Span(u64::try_from(config.busy_poll.as_nanos()).unwrap_or(u64::MAX));
         let mut threads = Vec::new();
         let mut syncs =
             config.sync.clone().map(|file| start_syncing(file, &common, &mut threads)).transpose()?;
@@ -154,11 +180,14 @@ impl Reactor {
             let listeners = std::mem::take(&mut listeners);
             let blocks = blocks.take();
             let syncs = syncs.take();
+            let core = (!cores.is_empty()).then(|| cores[number % cores.len()]);
             let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {
                 let _abort = AbortOnPanic;
+                core.into_iter().for_each(pin);
                 let shard = make(common.now());
                 let index = diecut_shard::drive::ShardIndex(number as u16);
-                let worker = Worker::new(shard, common, poll, inbox, index, listeners, blocks, syncs);
+                let worker =
+                    Worker::new(shard, common, poll, inbox, index, listeners, blocks, syncs, busy_poll);
                 worker.expect("sockets can be watched").run();
             })?;
             threads.push(thread);

@@ -114,6 +114,8 @@ pub(crate) struct Worker<D: Drive> {
     turned_away: u64,
     say_turned_away_at: Time,
     stopping: bool,
+    /// How long it looks for work after its last before it sleeps.
+    busy_poll: Span,
 }
 
 impl<D: Drive> Worker<D> {
@@ -126,6 +128,7 @@ impl<D: Drive> Worker<D> {
         mut listeners: Vec<TcpListener>,
         blocks: Option<UnixListener>,
         syncs: Option<Sender<u64>>,
+        busy_poll: Span,
     ) -> std::io::Result<Worker<D>> {
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(FIRST_LISTENER + number), Interest::READABLE)?;
@@ -165,6 +168,7 @@ impl<D: Drive> Worker<D> {
             turned_away: 0,
             say_turned_away_at: Time::ZERO,
             stopping: false,
+            busy_poll,
         })
     }
 
@@ -172,8 +176,11 @@ impl<D: Drive> Worker<D> {
     pub fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS_PER_ROUND);
         let mut idle_rounds = 0;
+        let mut sleeps_from = Time::ZERO;
         while !self.stopping {
-            let mut timeout = if idle_rounds < IDLE_ROUNDS { Some(Duration::ZERO) } else { self.patience() };
+            let is_polling =
+                idle_rounds < IDLE_ROUNDS || (self.busy_poll > Span::ZERO && self.common.now() < sleeps_from);
+            let mut timeout = if is_polling { Some(Duration::ZERO) } else { self.patience() };
             let sleeps = timeout != Some(Duration::ZERO);
             if sleeps && self.blocks.announce(true) {
                 timeout = Some(Duration::ZERO);
@@ -254,6 +261,9 @@ impl<D: Drive> Worker<D> {
                 self.notices.work(now);
             }
             self.common.system_calls.fetch_add(system_calls, Ordering::Relaxed);
+            if worked {
+                sleeps_from = now + self.busy_poll;
+            }
             idle_rounds = if worked { 0 } else { idle_rounds.saturating_add(1) };
         }
     }

@@ -151,6 +151,7 @@ impl Pool {
             ));
             let mut region = memory.region(0..memory.size_bytes());
             if replay.generation > 0 {
+                BlockTable::check_soft_planes(&replay.table, &sizes)?;
                 let bytes = replay.table.get(..region.len()).ok_or(OpenError::Damaged)?;
                 region.copy_from_slice(bytes);
             }

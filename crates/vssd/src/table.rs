@@ -42,6 +42,8 @@ use diecut_units::{Geometry, ProtectedRegion, checksum};
 const MAGIC: &[u8; 8] = b"DIECUTBT";
 const VERSION: u32 = 4;
 const HEADER_SIZE_BYTES: usize = 64;
+/// Where the header says into how many soft-planes dies are cut; the geometry is in front of it.
+const SOFT_PLANES_AT: usize = 44;
 const SLOT_SIZE_BYTES: usize = 32;
 const PLACED: u8 = 1;
 const READ_ONLY: u8 = 1;
@@ -70,9 +72,20 @@ pub enum OpenError {
     /// Written by another version.
     #[error("block states have format version {0}; this program knows version 4 (make the device anew)")]
     Version(u32),
-    /// They belong to another device or another division of its dies.
-    #[error("block states belong to a device of another geometry, or to dies cut into other soft-planes")]
+    /// They belong to another device.
+    #[error("block states belong to a device of another geometry")]
     Geometry,
+    /// The dies are cut into another number of soft-planes than when the device was made.
+    #[error(
+        "this device was made with pool.soft_planes_per_die = {made}, and the set-up says {set}, or leaves it out: a device keeps what it \
+         was made with. Set it to {made}, or use a new device"
+    )]
+    SoftPlanes {
+        /// As recorded.
+        made: u32,
+        /// As set now.
+        set: u32,
+    },
     /// The pool's settings make other sizes than those it was made with.
     #[error(
         "block states were made with {what} of {made}, but the pool is set to {set}; set it as it was, or make the device anew"
@@ -263,9 +276,10 @@ impl BlockTable {
             return Err(OpenError::Version(word_at(&region, 8)));
         } else if checksum(&region[16..HEADER_SIZE_BYTES]) != word_at(&region, 12) {
             return Err(OpenError::Damaged);
-        } else if region[16..48] != header[16..48] {
+        } else if region[16..SOFT_PLANES_AT] != header[16..SOFT_PLANES_AT] {
             return Err(OpenError::Geometry);
         }
+        BlockTable::check_soft_planes(&region, sizes)?;
         let names = [
             "catalog blocks per die",
             "journal blocks per die",
@@ -278,6 +292,18 @@ impl BlockTable {
             }
         }
         Ok((BlockTable::over(Cells::Whole(region), geometry, sizes), is_new))
+    }
+
+    /// Whether block states, which may be too short, were made for dies that are cut as they are set now.
+    pub fn check_soft_planes(states: &[u8], sizes: &Sizes) -> Result<(), OpenError> {
+        let Some(header) = states.get(..HEADER_SIZE_BYTES).filter(|header| header.starts_with(MAGIC)) else {
+            return Ok(());
+        };
+        let (made, set) = (word_at(header, SOFT_PLANES_AT), u32::from(sizes.soft_planes_per_die));
+        if word_at(header, 8) != VERSION || made == set {
+            return Ok(());
+        }
+        Err(OpenError::SoftPlanes { made, set })
     }
 
     fn over(cells: Cells, geometry: &Geometry, sizes: &Sizes) -> BlockTable {
@@ -1005,7 +1031,10 @@ mod test {
         let memory = ProtectedMemory::in_memory(size);
         let open = |sizes: &Sizes| BlockTable::open(memory.region(0..size), &GEOMETRY, sizes).err();
         drop(BlockTable::open(memory.region(0..size), &GEOMETRY, &SIZES).unwrap());
-        assert_eq!(open(&Sizes { soft_planes_per_die: 2, ..SIZES }), Some(OpenError::Geometry));
+        assert_eq!(
+            open(&Sizes { soft_planes_per_die: 2, ..SIZES }),
+            Some(OpenError::SoftPlanes { made: 4, set: 2 })
+        );
         for other in [
             Sizes { catalog_blocks_per_die: 3, ..SIZES },
             Sizes { journal_blocks_per_die: 0, ..SIZES },
