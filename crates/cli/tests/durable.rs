@@ -13,59 +13,18 @@ use diecut_units::Buffer;
 use host::Host;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::os::unix::fs::FileExt;
+use served::{Server, refused};
 use std::path::Path;
-use std::process::{Child, Command as Process, Stdio};
+use std::process::Command as Process;
 
 mod host;
+mod served;
 
 const LBAS: u64 = 96;
 const LBA_BYTES: usize = 4096;
 
-struct Server {
-    child: Child,
-    address: SocketAddr,
-    told: String,
-}
-
-impl Server {
-    fn start(folder: &Path) -> Server {
-        let mut child = Process::new(env!("CARGO_BIN_EXE_diecut"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--setup"])
-            .arg(folder.join("setup.toml"))
-            .arg("--data")
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut told = String::new();
-        let address = loop {
-            let line = lines.next().expect("the server says where it listens").unwrap();
-            told += &line;
-            if let Some(rest) = line.strip_prefix("listening") {
-                break rest.split(',').next().unwrap().trim().parse().unwrap();
-            }
-        };
-        // Nobody reads the rest, but the pipe has room for it.
-        std::mem::forget(lines);
-        Server { child, address, told }
-    }
-
-    /// As `kill -9` does.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn serve(folder: &Path) -> Server {
+    Server::in_folder(folder, &[])
 }
 
 fn write_setup(folder: &Path, device: &str) {
@@ -189,9 +148,9 @@ fn what_was_acknowledged_survives_kill_9() {
         let (changes, mut last_version) = (FileChanges::default(), 1);
         let mut writes = Vec::new();
         for life in 0..4 {
-            let server = Server::start(folder.path());
-            assert!(server.told.contains("survive the death of the machine"), "{}", server.told);
-            let mut host = Host::connect(server.address, "a").unwrap();
+            let server = serve(folder.path());
+            assert!(server.announced.contains("survive the death of the machine"), "{}", server.announced);
+            let mut host = Host::connect(server.socket_address(), "a").unwrap();
             // Every write has its answer; with a cache, what was flushed must be there.
             let durable = check(&mut host, &writes, usize::MAX, &format!("volatile {volatile}, life {life}"));
             assert!(life == 0 || durable > 40, "{durable} LBAs are durable");
@@ -214,28 +173,8 @@ fn leave(path: &Path, base: &Path, changes: &[FileChange], random: &mut Xoshiro2
     let copied = Process::new("cp").arg("--sparse=always").arg(base).arg(path).status().unwrap();
     assert!(copied.success());
     let file = std::fs::File::options().write(true).open(path).unwrap();
-    let ended = changes.iter().filter_map(|change| match change {
-        FileChange::Synced { covered } => Some(*covered),
-        _ => None,
-    });
-    let covered = ended.max().unwrap_or(0);
     let kept_of_8 = [0, 8, random.random_range(1..8)][random.random_range(0..3usize)];
-    for (at, change) in changes.iter().enumerate() {
-        let (offset, bytes) = match change {
-            FileChange::Write { offset, bytes } => (*offset, bytes.clone()),
-            FileChange::Hole { range } => (range.start, vec![0; (range.end - range.start) as usize]),
-            FileChange::Synced { .. } => continue,
-        };
-        let mut done = 0;
-        while done < bytes.len() {
-            let start = offset + done as u64;
-            let len = (bytes.len() - done).min(512 - (start % 512) as usize);
-            if at < covered || random.random_range(0..8) < kept_of_8 {
-                file.write_all_at(&bytes[done..done + len], start).unwrap();
-            }
-            done += len;
-        }
-    }
+    FileChange::leave(changes, &file, || random.random_range(0..8) < kept_of_8).unwrap();
 }
 
 #[test]
@@ -244,7 +183,7 @@ fn what_was_acknowledged_is_in_the_file_whenever_the_machine_dies() {
         let folder = tempfile::tempdir().unwrap();
         write_setup(folder.path(), &format!("durability = \"machine\"\nvolatile_cache = {volatile}"));
         // What exists is made by the real server.
-        Server::start(folder.path()).kill();
+        serve(folder.path()).kill();
         let (image, base) = (folder.path().join("device.img"), folder.path().join("base"));
         assert!(Process::new("cp").arg("--sparse=always").arg(&image).arg(&base).status().unwrap().success());
         let changes = FileChanges::default();
@@ -278,8 +217,8 @@ fn what_was_acknowledged_is_in_the_file_whenever_the_machine_dies() {
                 random.random_range(0..=all.len())
             };
             leave(&image, &base, &all[..at], &mut random);
-            let server = Server::start(folder.path());
-            let mut host = Host::connect(server.address, "a").unwrap();
+            let server = serve(folder.path());
+            let mut host = Host::connect(server.socket_address(), "a").unwrap();
             durable += check(&mut host, &writes, at, &format!("seed {seed}: cut after {at} changes"));
         }
         assert!(durable > 100, "only {durable} LBAs had something durable");
@@ -289,22 +228,10 @@ fn what_was_acknowledged_is_in_the_file_whenever_the_machine_dies() {
 /// A device keeps the durability it was made with, and what cannot be is refused by name.
 #[test]
 fn durability_is_not_changed_by_a_set_up() {
-    let refused = |folder: &Path, device: &str, more: &[&str]| {
+    let start = |folder: &Path, device: &str, more: &[&str]| {
         write_setup(folder, device);
-        let mut child = Process::new(env!("CARGO_BIN_EXE_diecut"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--setup"])
-            .arg(folder.join("setup.toml"))
-            .arg("--data")
-            .arg(folder)
-            .args(more)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(!child.wait().unwrap().success(), "{said}");
-        said
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml", "--data", "."];
+        refused(folder, &[&serve, more].concat())
     };
     let folder = tempfile::tempdir().unwrap();
     let machine = "durability = \"machine\"";
@@ -313,7 +240,7 @@ fn durability_is_not_changed_by_a_set_up() {
         ("durability = \"machine\"\nprotected_memory = \"16 MiB\"", &[], "device.protected_memory"),
         (machine, &["--shards", "2"], "server.shards"),
     ] {
-        let said = refused(folder.path(), device, more);
+        let said = start(folder.path(), device, more);
         assert!(said.contains("device.durability") || said.contains(names), "{said}");
         assert!(said.contains(names), "{said}");
         assert!(!folder.path().join("device.img").exists());
@@ -321,10 +248,10 @@ fn durability_is_not_changed_by_a_set_up() {
     for (made, then) in [("machine", "process"), ("process", "machine")] {
         let folder = tempfile::tempdir().unwrap();
         write_setup(folder.path(), &format!("durability = \"{made}\""));
-        Server::start(folder.path()).kill();
-        let said = refused(folder.path(), &format!("durability = \"{then}\""), &[]);
+        serve(folder.path()).kill();
+        let said = start(folder.path(), &format!("durability = \"{then}\""), &[]);
         assert!(said.contains("was made with device.durability") && said.contains(made), "{said}");
         write_setup(folder.path(), &format!("durability = \"{made}\""));
-        Server::start(folder.path()).kill();
+        serve(folder.path()).kill();
     }
 }

@@ -7,61 +7,24 @@ use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_units::Buffer;
 use host::Host;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use served::{Server, done, write_profile};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
+use std::process::Command as Process;
 
 mod host;
+mod served;
 
 const MOUNTED: &str = "DIECUT_TEST_MOUNTED_AT";
 const LBAS: u64 = 12 << 10;
 
-struct Server {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Server {
-    fn start(folder: &Path) -> Server {
-        let mut child = Process::new(env!("CARGO_BIN_EXE_diecut"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--setup"])
-            .arg(folder.join("setup.toml"))
-            .arg("--data")
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = loop {
-            let line = lines.next().expect("the server says where it listens").unwrap();
-            if let Some(rest) = line.strip_prefix("listening") {
-                break rest.split(',').next().unwrap().trim().parse().unwrap();
-            }
-        };
-        // Nobody reads the rest, but the pipe has room for it.
-        std::mem::forget(lines);
-        Server { child, address }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What it says goes elsewhere: there is no room for it beside the device.
+fn serve(elsewhere: &Path, folder: &Path) -> Server {
+    let setup = folder.join("setup.toml");
+    Server::start(elsewhere, &["--setup", setup.to_str().unwrap(), "--data", folder.to_str().unwrap()])
 }
 
 fn status(folder: &Path) -> String {
-    let socket = folder.join("control.sock");
-    let output = Process::new(env!("CARGO_BIN_EXE_diecut"))
-        .arg("--socket")
-        .arg(socket)
-        .arg("status")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    done(folder, &["--socket", folder.join("control.sock").to_str().unwrap(), "status"])
 }
 
 fn run(host: &mut Host, command: Command) -> (Status, Collect) {
@@ -116,13 +79,7 @@ fn a_full_file_system_is_a_write_error() {
 fn inside_a_small_file_system() {
     let Ok(folder) = std::env::var(MOUNTED) else { return };
     let folder = PathBuf::from(folder);
-    let tiny =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"))
-            .unwrap();
-    let own = tiny
-        .replace("channels = 2\n", "channels = 4\n")
-        .replace("blocks_per_plane = 40\n", "blocks_per_plane = 200\n");
-    std::fs::write(folder.join("small.toml"), own).unwrap();
+    write_profile(&folder);
     std::fs::write(
         folder.join("setup.toml"),
         format!(
@@ -137,8 +94,9 @@ fn inside_a_small_file_system() {
     .unwrap();
     // What somebody else will give back.
     std::fs::write(folder.join("other"), vec![1; 16 << 20]).unwrap();
-    let server = Server::start(&folder);
-    let mut host = Host::connect(server.address, "a").unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let server = serve(elsewhere.path(), &folder);
+    let mut host = Host::connect(server.socket_address(), "a").unwrap();
     let (mut written, mut first) = (0, 0);
     let refused = loop {
         match write(&mut host, first, 1) {
@@ -153,9 +111,12 @@ fn inside_a_small_file_system() {
     let told = status(&folder);
     assert!(told.contains("vssd-a takes no writes") && told.contains("bytes free"), "{told}");
     (0..written).step_by(8).for_each(|first| check(&mut host, first, 1));
-    drop((host, server));
-    let server = Server::start(&folder);
-    let mut host = Host::connect(server.address, "a").unwrap();
+    drop(host);
+    let said = server.log();
+    assert!(said.contains("no room: the vSSD takes no writes until there is some"), "{said}");
+    drop(server);
+    let server = serve(elsewhere.path(), &folder);
+    let mut host = Host::connect(server.socket_address(), "a").unwrap();
     (0..written).step_by(8).for_each(|first| check(&mut host, first, 1));
     let refused =
         (0..64).map(|nth| write(&mut host, written + nth * 8, 2)).find(|status| *status != Status::SUCCESS);
@@ -173,4 +134,7 @@ fn inside_a_small_file_system() {
     (0..800).step_by(8).for_each(|first| check(&mut host, first, 3));
     (800..written).step_by(8).for_each(|first| check(&mut host, first, 1));
     assert!(!status(&folder).contains("takes no writes"));
+    drop(host);
+    let said = server.stop();
+    assert!(said.contains("there is room again"), "{said}");
 }

@@ -7,75 +7,33 @@ use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_units::Buffer;
 use host::Host;
-use std::io::{BufRead, BufReader};
+use served::{Server, command, refused, write_profile};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command as Process, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 mod host;
+mod served;
 
 const TENANTS: [&str; 3] = ["a", "b", "c"];
 const LBAS: u64 = 256;
 
-struct Server {
-    child: Child,
-    address: SocketAddr,
+fn serve(folder: &Path, shards: u16) -> Server {
+    Server::in_folder(folder, &["--shards", &shards.to_string()])
 }
 
-impl Server {
-    fn start(folder: &Path, shards: u16) -> Server {
-        let mut child = Process::new(env!("CARGO_BIN_EXE_diecut"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--shards", &shards.to_string(), "--setup"])
-            .arg(folder.join("setup.toml"))
-            .arg("--data")
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = loop {
-            let line = lines.next().expect("the server says where it listens").unwrap();
-            if let Some(rest) = line.strip_prefix("listening") {
-                break rest.split(',').next().unwrap().trim().parse().unwrap();
-            }
-        };
-        // Nobody reads the rest, but the pipe has room for it.
-        std::mem::forget(lines);
-        Server { child, address }
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Processor time so far, in clock ticks: fields 14 and 15 of `/proc/PID/stat`.
-    fn ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let (_, rest) = stat.rsplit_once(") ").unwrap();
-        rest.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Processor time of a server so far, in clock ticks: fields 14 and 15 of `/proc/PID/stat`.
+fn ticks(server: &Server) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    rest.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
 }
 
 /// Four channels, room for a cleaner, protected memory for three tenants.
 fn write_setup(folder: &Path) {
-    let tiny =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"))
-            .unwrap();
-    let own = tiny
-        .replace("channels = 2\n", "channels = 4\n")
-        .replace("blocks_per_plane = 40\n", "blocks_per_plane = 200\n");
-    assert_ne!(own, tiny);
-    std::fs::write(folder.join("small.toml"), own).unwrap();
+    write_profile(folder);
     let mut setup = "[device]\nprofile = \"small.toml\"\nprotected_memory = \"64 MiB\"\n".to_owned();
     for (name, isolation) in TENANTS.into_iter().zip(["channel", "channel", "software"]) {
         setup += &format!(
@@ -149,9 +107,9 @@ fn what_was_acknowledged_survives_kill_9_with_other_numbers_of_shards() {
     write_setup(folder.path());
     let mut next = [LBAS; TENANTS.len()];
     for shards in [2, 3, 1, 4, 2] {
-        let server = Server::start(folder.path(), shards);
+        let server = serve(folder.path(), shards);
         let done = AtomicU64::new(0);
-        let (address, written) = (server.address, &done);
+        let (address, written) = (server.socket_address(), &done);
         let lives: Vec<(Vec<u64>, u64)> = std::thread::scope(|scope| {
             let writers: Vec<_> = TENANTS
                 .iter()
@@ -164,9 +122,9 @@ fn what_was_acknowledged_survives_kill_9_with_other_numbers_of_shards() {
             server.kill();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
-        let server = Server::start(folder.path(), 5 - shards.min(4));
+        let server = serve(folder.path(), 5 - shards.min(4));
         for ((tenant, (acknowledged, end)), next) in TENANTS.iter().zip(&lives).zip(&mut next) {
-            check(server.address, tenant, acknowledged, *end);
+            check(server.socket_address(), tenant, acknowledged, *end);
             *next = *end;
         }
         server.kill();
@@ -181,17 +139,14 @@ fn tenants_move_under_load() {
     write_setup(folder.path());
     let mut next = [LBAS; TENANTS.len()];
     for life in 0..3 {
-        let server = Server::start(folder.path(), 3);
+        let server = serve(folder.path(), 3);
         let done = TENANTS.map(|_| AtomicU64::new(0));
-        let (address, written) = (server.address, &done);
+        let (address, written) = (server.socket_address(), &done);
         let move_to = |tenant: &str, shard: usize| {
-            Process::new(env!("CARGO_BIN_EXE_diecut"))
-                .arg("--socket")
-                .arg(folder.path().join("control.sock"))
-                .args(["tenant", "move", tenant, "--shard", &shard.to_string()])
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap()
+            let shard = shard.to_string();
+            let mut command = command(folder.path());
+            command.args(["--socket", "control.sock", "tenant", "move", tenant, "--shard", &shard]);
+            command.stderr(Stdio::piped()).spawn().unwrap()
         };
         let lives: Vec<(Vec<u64>, u64)> = std::thread::scope(|scope| {
             let writers: Vec<_> = TENANTS
@@ -227,9 +182,9 @@ fn tenants_move_under_load() {
             last.wait().unwrap();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
-        let server = Server::start(folder.path(), 1 + life as u16);
+        let server = serve(folder.path(), 1 + life as u16);
         for ((tenant, (acknowledged, end)), next) in TENANTS.iter().zip(&lives).zip(&mut next) {
-            check(server.address, tenant, acknowledged, *end);
+            check(server.socket_address(), tenant, acknowledged, *end);
             *next = *end;
         }
         server.kill();
@@ -240,13 +195,13 @@ fn tenants_move_under_load() {
 fn idle_shards_sleep_with_connected_hosts() {
     let folder = tempfile::tempdir().unwrap();
     write_setup(folder.path());
-    let server = Server::start(folder.path(), 2);
+    let server = serve(folder.path(), 2);
     let hosts: Vec<Host> =
-        TENANTS.iter().map(|tenant| Host::connect(server.address, tenant).unwrap()).collect();
+        TENANTS.iter().map(|tenant| Host::connect(server.socket_address(), tenant).unwrap()).collect();
     std::thread::sleep(Duration::from_millis(300));
-    let before = server.ticks();
+    let before = ticks(&server);
     std::thread::sleep(Duration::from_secs(2));
-    let took = server.ticks() - before;
+    let took = ticks(&server) - before;
     // One thread that never sleeps takes 200 ticks of a hundredth of a second.
     assert!(took <= 4, "{took} ticks of processor time in two idle seconds");
     drop(hosts);
@@ -261,14 +216,8 @@ fn what_cannot_be_is_said() {
         (vec!["--shards", "0"], "use 1 to"),
         (vec!["--shards", "2", "--record", "x"], "a recording holds one shard"),
     ] {
-        let output = Process::new(env!("CARGO_BIN_EXE_diecut"))
-            .current_dir(folder.path())
-            .args(["serve", "--setup", "setup.toml", "--listen", "127.0.0.1:0"])
-            .args(["--data", "data"])
-            .args(&arguments)
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && said.contains(word), "{arguments:?}: {said}");
+        let serve = ["serve", "--setup", "setup.toml", "--listen", "127.0.0.1:0", "--data", "data"];
+        let said = refused(folder.path(), &[&serve, &arguments[..]].concat());
+        assert!(said.contains(word), "{arguments:?}: {said}");
     }
 }

@@ -261,30 +261,10 @@ fn cut_at_random(seeds: std::ops::Range<u64>) -> usize {
 
 /// A file as a cut after so many of its changes leaves it: what a sync covers, and any part of the rest, sector by sector.
 fn leave(path: &Path, size_bytes: u64, changes: &[FileChange], random: &mut Xoshiro256PlusPlus) {
-    let ended = changes.iter().filter_map(|change| match change {
-        FileChange::Synced { covered } => Some(*covered),
-        _ => None,
-    });
-    let covered = ended.max().unwrap_or(0);
     let kept_of_8 = [0, 8, random.random_range(1..8)][random.random_range(0..3usize)];
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_len(size_bytes).unwrap();
-    for (at, change) in changes.iter().enumerate() {
-        let (offset, bytes) = match change {
-            FileChange::Write { offset, bytes } => (*offset, bytes.clone()),
-            FileChange::Hole { range } => (range.start, vec![0; (range.end - range.start) as usize]),
-            FileChange::Synced { .. } => continue,
-        };
-        let mut done = 0;
-        while done < bytes.len() {
-            let start = offset + done as u64;
-            let len = (bytes.len() - done).min(512 - (start % 512) as usize);
-            if at < covered || random.random_range(0..8) < kept_of_8 {
-                file.write_all_at(&bytes[done..done + len], start).unwrap();
-            }
-            done += len;
-        }
-    }
+    FileChange::leave(changes, &file, || random.random_range(0..8) < kept_of_8).unwrap();
 }
 
 /// The same with a real file whose changes are noted: after any of them the machine may die, and the file is opened again as the

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -92,6 +93,16 @@ impl Server {
         }
     }
 
+    /// The same for hosts of the tests.
+    pub fn socket_address(&self) -> SocketAddr {
+        self.address().parse().unwrap()
+    }
+
+    /// The server of `setup.toml`, with the device and the sockets in the folder itself.
+    pub fn in_folder(folder: &Path, more: &[&str]) -> Server {
+        Server::start(folder, &[&["--setup", "setup.toml", "--data", "."], more].concat())
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -102,10 +113,25 @@ impl Server {
         line.split(',').next().unwrap().trim()
     }
 
-    /// As Ctrl-C does; gives what it said.
-    pub fn stop(mut self) -> String {
+    /// As Ctrl-C does, once.
+    pub fn interrupt(&self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    }
+
+    /// The code it ended with, if it did.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
+    }
+
+    /// What it said on stderr so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.errors).unwrap()
+    }
+
+    /// As Ctrl-C does; gives what it said.
+    pub fn stop(mut self) -> String {
+        self.interrupt();
         let status = wait(&mut self.child);
         let said = self.said();
         assert!(status, "{said}");

@@ -39,6 +39,39 @@ pub enum FileChange {
     },
 }
 
+impl FileChange {
+    /// Brings a file, as it was before the first of these changes, to what the death of the machine right after the last of them leaves: what
+    /// a sync covers, and of the rest the sectors that `is_kept` says.
+    ///
+    /// # Errors
+    /// Of writing to the file.
+    pub fn leave(changes: &[FileChange], file: &File, mut is_kept: impl FnMut() -> bool) -> io::Result<()> {
+        let ended = changes.iter().filter_map(|change| match change {
+            FileChange::Synced { covered } => Some(*covered),
+            _ => None,
+        });
+        let covered = ended.max().unwrap_or(0);
+        for (at, change) in changes.iter().enumerate() {
+            let (offset, bytes) = match change {
+                FileChange::Write { offset, bytes } => (*offset, bytes.clone()),
+                FileChange::Hole { range } => (range.start, vec![0; (range.end - range.start) as usize]),
+                FileChange::Synced { .. } => continue,
+            };
+            let mut done = 0;
+            while done < bytes.len() {
+                let start = offset + done as u64;
+                let in_sector = (start % SECTOR_SIZE_BYTES as u64) as usize;
+                let len = (bytes.len() - done).min(SECTOR_SIZE_BYTES - in_sector);
+                if at < covered || is_kept() {
+                    file.write_all_at(&bytes[done..done + len], start)?;
+                }
+                done += len;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What was done to a device's file, in order: for tests of what a cut at any moment leaves.
 #[derive(Clone, Debug, Default)]
 pub struct FileChanges(Arc<Mutex<Vec<FileChange>>>);

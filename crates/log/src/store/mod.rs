@@ -42,10 +42,9 @@ pub const NO_BLOCK: LogicalBlock =
 const TOKEN_APPEND: u64 = 1 << 56;
 const TOKEN_HEAD: u64 = 2 << 56;
 const TOKEN_COPY: u64 = 3 << 56;
-const TOKEN_IGNORE: u64 = 4 << 56;
-pub(crate) const TOKEN_ANCHOR: u64 = 5 << 56;
 /// Of what nobody waits for.
-pub const TOKEN_NOBODY: u64 = TOKEN_IGNORE;
+pub const TOKEN_NOBODY: u64 = 4 << 56;
+pub(crate) const TOKEN_ANCHOR: u64 = 5 << 56;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = 16 << 56;
 

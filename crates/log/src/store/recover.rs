@@ -67,7 +67,7 @@ impl Log {
 
     /// What recovery freed is free from now on, and not only after something else is freed: there may be nothing else.
     pub fn sync_frees(&self, space: &mut dyn EraseBlockSpace) {
-        space.sync(SpaceToken(TOKEN_IGNORE));
+        space.sync(SpaceToken(TOKEN_NOBODY));
     }
 
     /// Chunks found in protected staging: slot, head fields, head bytes. The number of slots that are damaged besides;

@@ -41,7 +41,7 @@ impl Log {
                 self.anchor_programmed(completion.result);
                 None
             }
-            TOKEN_IGNORE => None,
+            TOKEN_NOBODY => None,
             _ => Some(completion),
         }
     }
@@ -223,7 +223,7 @@ impl Log {
             false
         });
         if self.freeing.len() < before || freed_anchor {
-            space.sync(SpaceToken(TOKEN_IGNORE));
+            space.sync(SpaceToken(TOKEN_NOBODY));
             self.count_free(space);
         }
     }
