@@ -222,6 +222,7 @@ impl Budget {
             .map_or(0, |host| self.hosts.get(host).expect("accounts keep their host").shared_bytes);
         // Who has nothing yet gets what there is: a command larger than a threshold must not wait for ever.
         let is_modest = of_host == 0
+            || mutant!("target: one queue takes all there is")
             || (of_host + more_bytes <= free / HOST_THRESHOLD
                 && shared_bytes + more_bytes <= free / QUEUE_THRESHOLD);
         more_bytes <= free && is_modest

@@ -8,7 +8,7 @@ use diecut_nvme::tcp::{
     CapsuleResponse, DataToHost, Digests, InitializeResponse, PduError, TerminateRequest, flag,
 };
 use diecut_nvme::{CompletionEntry, Status};
-use diecut_units::{Buffer, Time};
+use diecut_units::{Buffer, Time, mutant};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use zerocopy::IntoBytes;
@@ -215,6 +215,14 @@ impl Connection {
             && self.is_open()
             && !self.data_wait
             && !self.is_output_full(output_bytes_max)
+    }
+
+    /// Whether data are still to come for which there is memory. They are read also while the connection waits for more: what it
+    /// holds is given back only when they are there.
+    #[inline]
+    pub(crate) fn awaits_data(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.gather_bytes > 0)
+            && !mutant!("target: no data are read while a queue waits for memory")
     }
 
     /// Brings the account to what is held: what commands gave back, unread bytes, unsent headers. `pins` are receive buffers that

@@ -33,7 +33,10 @@ impl Target {
             association.last_traffic = now;
         }
         let mut budget = self.config.commands_per_round;
-        if !connection.backlog.is_empty() && !self.budget.may_go_on(&connection.account) {
+        if !connection.backlog.is_empty()
+            && !self.budget.may_go_on(&connection.account)
+            && !connection.awaits_data()
+        {
             budget = 0;
             self.wait_for_room(&mut connection);
         }
@@ -248,7 +251,10 @@ impl Target {
             connection.receiver.take_data(Destination::Anywhere);
         }
         self.grant_space(connection, now, actions);
-        if !connection.backlog.is_empty() && !self.budget.may_go_on(&connection.account) {
+        if !connection.backlog.is_empty()
+            && !self.budget.may_go_on(&connection.account)
+            && !connection.awaits_data()
+        {
             self.wait_for_room(connection);
         }
     }

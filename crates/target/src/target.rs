@@ -700,7 +700,8 @@ impl Target {
     pub(crate) fn make_runnable(&mut self, index: u32) {
         let output_bytes_max = self.config.output_bytes_max;
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if !connection.runnable && !connection.short && connection.can_run(output_bytes_max) {
+        let waits = connection.short && !connection.awaits_data();
+        if !connection.runnable && !waits && connection.can_run(output_bytes_max) {
             connection.runnable = true;
             self.runnable.push_back(index);
         }
@@ -946,6 +947,9 @@ impl Target {
             let mut connection = self.connections.remove(index);
             self.by_id.remove(&connection.id);
             connection.balance(&mut self.budget, &mut self.pins);
+            if connection.stream_gone && mutant!("target: budget of a lost connection not given back") {
+                return;
+            }
             self.budget.close(connection.account);
         }
     }

@@ -169,6 +169,39 @@ fn a_stream_waits_when_there_is_no_room_for_its_data() {
     assert_eq!(world.target.memory().held_bytes, 0);
 }
 
+/// Goal: data that the target has asked for, and has memory for, are read while their queue waits for more memory: what they hold is
+/// given back only when they are there. Method: the budget is full, a queue has one write that was asked for its data and more that
+/// wait; the data come.
+#[test]
+fn data_that_were_asked_for_are_read_while_their_queue_waits() {
+    let mut world = small_world(6, TargetConfig { h2c_data_bytes_max: 1 << 20, ..TargetConfig::default() });
+    let writer = host(&mut world, SUBSYSTEM, 200).unwrap();
+    greedy(&mut world);
+    let ids: Vec<u16> = (0..6)
+        .map(|number| {
+            let sgl = SglDescriptor::transport(24 * LBA as u32);
+            let mut entry = world.rw(opcode::WRITE, number * 24, 24, sgl);
+            entry.flags |= 0x40;
+            let id = world.next_id(writer);
+            entry.command_id = id.into();
+            let bytes = world.capsule(writer, entry, &[]);
+            world.send(writer, &bytes);
+            id
+        })
+        .collect();
+    let asked = world.links[&writer].pdus.len();
+    assert!((1..6).contains(&asked), "{asked} writes were asked for their data");
+    world.target.check_budget();
+    world.serve_transfers(writer, &vec![9; 24 * LBA]);
+    for (number, id) in (0..).zip(ids) {
+        let status = world.reply(writer, id).map(|reply| reply.status);
+        assert_eq!(status, Some(Status::SUCCESS), "write {number}, {:?}", world.target.memory());
+    }
+    assert!(world.memory[..6 * 24 * LBA].iter().all(|byte| *byte == 9));
+    hang_up_all(&mut world);
+    assert_eq!(world.target.memory().held_bytes, 0);
+}
+
 /// Goal: discovery controllers, which anybody may have, take nobody else's place, and go when their host is silent or never enables
 /// them. Method: a flood with keep-alive off, of one host and of many.
 #[test]
@@ -237,9 +270,13 @@ fn subsystems_have_places_that_are_kept_for_them() {
 /// The canary of the tests above: planted bugs must be noticed.
 #[test]
 fn planted_bugs_are_noticed() {
-    let scenarios: [(&str, fn()); 3] = [
+    let scenarios: [(&str, fn()); 4] = [
         ("target: budget not given back", hosts_that_read_nothing_hold_a_part_only),
         ("target: reserve of tenants not kept", hosts_that_read_nothing_hold_a_part_only),
+        (
+            "target: no data are read while a queue waits for memory",
+            data_that_were_asked_for_are_read_while_their_queue_waits,
+        ),
         ("target: places of subsystems not kept", subsystems_have_places_that_are_kept_for_them),
     ];
     for (name, scenario) in scenarios {
