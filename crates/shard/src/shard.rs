@@ -583,7 +583,11 @@ impl<M: Divide> Shard<M> {
         for (vssd, standing) in std::mem::take(&mut self.flash.standings) {
             let vssd = self.name_of_vssd(vssd);
             let notice = match standing {
-                Standing::ReadOnly(_) if mutant!("shard: a read-only vSSD is not told of") => continue,
+                Standing::ReadOnly(_) | Standing::NoRoom(_)
+                    if mutant!("shard: a read-only vSSD is not told of") =>
+                {
+                    continue;
+                }
                 Standing::ReadOnly(reason) => Notice::ReadOnly { vssd, reason },
                 Standing::NoRoom(reason) => Notice::NoRoom { vssd, reason },
                 Standing::TakesWrites => Notice::RoomAgain { vssd },
