@@ -43,6 +43,19 @@ pub enum Change {
         /// Where to.
         shard: u16,
     },
+    /// A second subsystem of a lane's tenant, which lets every host in.
+    OpenToAll(Lane),
+    /// Deletes it.
+    CloseToAll(Lane),
+    /// Shows a volume in it.
+    ShowToAll(VolumeNumber),
+    /// Has the vSSD of a lane's tenant repaired.
+    Repair {
+        /// The tenant.
+        lane: Lane,
+        /// Whether what is lost is accepted as lost.
+        accepts_loss: bool,
+    },
 }
 
 /// Name of a lane's tenant, which is also that of its vSSD.
@@ -60,6 +73,14 @@ pub fn subsystem_name(lane: Lane) -> String {
     format!("nqn.2026-11.example:tenant-{}", lane.0)
 }
 
+/// NQN of the subsystem of a lane's tenant that lets every host in, and the number of the volume in it.
+pub fn open_subsystem_name(lane: Lane) -> String {
+    format!("nqn.2026-11.example:open-{}", lane.0)
+}
+
+/// See [`open_subsystem_name`].
+pub const OPEN_NSID: u32 = 1;
+
 /// NQN of a lane's host.
 pub fn host_name(lane: Lane) -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:host-{}", lane.0)
@@ -76,6 +97,24 @@ impl Change {
                 ControlRequest::CreateTenant(TenantSpec { name: tenant_name(lane) })
             }
             Change::Move { lane, shard } => ControlRequest::MoveTenant { tenant: tenant_name(lane), shard },
+            Change::OpenToAll(lane) => ControlRequest::CreateSubsystem(SubsystemSpec {
+                nqn: open_subsystem_name(lane),
+                tenant: tenant_name(lane),
+                serial: None,
+                model: None,
+                allow_any_host: true,
+                allowed_hosts: Vec::new(),
+                namespaces: Vec::new(),
+            }),
+            Change::CloseToAll(lane) => ControlRequest::DeleteSubsystem(open_subsystem_name(lane)),
+            Change::ShowToAll(volume) => ControlRequest::AttachNamespace {
+                subsystem: open_subsystem_name(plan.owner(volume)),
+                nsid: OPEN_NSID,
+                volume: volume_name(volume),
+            },
+            Change::Repair { lane, accepts_loss } => {
+                ControlRequest::RepairVssd { vssd: tenant_name(lane), accepts_loss }
+            }
             Change::DeleteTenant(lane) => ControlRequest::DeleteTenant(tenant_name(lane)),
             Change::CreateVssd(lane) => {
                 ControlRequest::CreateVssd(vssd_spec(plan, lane, OVER_PROVISIONING_PERMILLE))

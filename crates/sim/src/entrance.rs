@@ -1,7 +1,7 @@
 //! Where hosts' commands enter the shards: over the network ([`crate::hosts`]), or through a door below the target
 //! ([`crate::door`]).
 
-use crate::plan::Lane;
+use crate::plan::{Lane, Siege};
 use crate::shards::Shards;
 use crate::system::{HostAnswer, HostCommand, HostToken};
 use diecut_shard::drive::{Action, ConnectionId};
@@ -54,6 +54,16 @@ pub trait Entrance {
     fn restarted(&mut self, now: Time);
     /// Something was changed: hosts that are not connected try again at once.
     fn nudge(&mut self, now: Time);
+    /// Hostile hosts come.
+    fn begin_siege(&mut self, siege: &Siege, mode: ContentMode, _now: Time) {
+        panic!("there is no network for {siege:?} with {mode:?}");
+    }
+    /// Whether a visitor beside them has got what it came for, if there is one.
+    fn siege_is_fair(&self) -> bool {
+        true
+    }
+    /// Those that are left hang up.
+    fn lift_siege(&mut self, _now: Time) {}
     /// Whether no command is under way.
     fn is_at_rest(&self) -> bool;
     /// State in lines.

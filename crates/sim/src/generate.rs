@@ -2,6 +2,8 @@
 
 mod applications;
 mod changes;
+mod loss;
+mod siege;
 mod wide;
 
 use crate::plan::*;
@@ -93,7 +95,9 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         shards: vec![1],
     };
     let (applications, saturation, aftermath) = (Vec::new(), None, None);
-    let mut plan = Plan { seed, system, tenants, applications, steps, faults, saturation, aftermath };
+    let (siege, loss) = (None, None);
+    let mut plan =
+        Plan { seed, system, tenants, applications, steps, faults, saturation, aftermath, siege, loss };
     if shape.hosts {
         add_hosts(&mut plan, shape);
     }
@@ -125,6 +129,10 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
     }
     if shape.hosts && shape.wide {
         wide::add(&mut plan, shape.faults);
+        if shape.faults {
+            loss::add(&mut plan);
+            siege::add(&mut plan);
+        }
     }
     plan
 }

@@ -93,6 +93,7 @@ pub fn cut_at_every_operation(
     let mut base = plan.clone();
     base.faults.retain(|fault| !matches!(fault.what, FaultKind::PowerCut | FaultKind::ProcessDeath));
     base.aftermath = None;
+    (base.siege, base.loss) = (None, None);
     let whole = run_guarded(&base, factory);
     let mut failures = Vec::new();
     if !whole.violations.is_empty() {

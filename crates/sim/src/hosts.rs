@@ -12,11 +12,12 @@
 
 mod association;
 mod carry;
+mod hostile;
 
 use crate::administration::{host_name, subsystem_name};
 use crate::entrance::Entrance;
 use crate::network::Pipe;
-use crate::plan::{Lane, Plan, Range};
+use crate::plan::{Lane, Plan, Range, Siege};
 use crate::shards::{Carried, Shards};
 use crate::system::{HostAnswer, HostCommand, HostError, HostToken};
 use crate::watch::Watch;
@@ -129,6 +130,8 @@ pub struct Hosts {
     /// Until when each host waits for keep-alives of lost paths to run out; zero if it does not.
     goes_on_at: Vec<Time>,
     answers: Vec<HostAnswer>,
+    /// Hostile hosts.
+    raids: Vec<hostile::Raid>,
     next_connection: u64,
     /// Nobody can connect: there is no shard.
     is_down: bool,
@@ -265,6 +268,7 @@ impl Hosts {
             orphans: Vec::new(),
             goes_on_at: vec![Time::ZERO; plan.tenants.len()],
             answers: Vec::new(),
+            raids: Vec::new(),
             next_connection: 1,
             is_down: false,
         }
@@ -272,7 +276,8 @@ impl Hosts {
 
     fn find(&mut self, id: ConnectionId) -> Option<&mut Stream> {
         let of_hosts = self.paths.iter_mut().flat_map(Path::streams_mut);
-        of_hosts.chain(self.orphans.iter_mut()).find(|stream| stream.id == id)
+        let hostile = self.raids.iter_mut().flat_map(hostile::Raid::streams_mut);
+        of_hosts.chain(self.orphans.iter_mut()).chain(hostile).find(|stream| stream.id == id)
     }
 
     /// Paths of a lane's host.
@@ -288,7 +293,8 @@ impl Hosts {
 
     /// Whether the host may take it that the target knows of the end of all paths that it lost.
     fn is_sure(&self, lane: Lane) -> bool {
-        let knows = |one: &Stream| one.vanished || self.paths[one.path].lane != lane;
+        let knows =
+            |one: &Stream| one.vanished || self.paths.get(one.path).is_none_or(|path| path.lane != lane);
         self.goes_on_at[usize::from(lane.0)] == Time::ZERO && self.orphans.iter().all(knows)
     }
 
@@ -380,6 +386,7 @@ impl Entrance for Hosts {
                 self.send_output(path, now);
             }
         }
+        moved |= self.raid(shards, now);
         moved | self.carry_orphans(shards, now)
     }
 
@@ -473,6 +480,9 @@ impl Entrance for Hosts {
             let event = if asks { host.watch.deadline() } else { Time::NEVER };
             next = next.min(keep_alive.min(patience).min(event).max(host.stalled_until));
         }
+        for raid in &self.raids {
+            next = next.min(raid.next_event(core_free_at));
+        }
         for orphan in &self.orphans {
             let at = if orphan.to_target.is_empty() || orphan.paused {
                 orphan.told_at
@@ -551,7 +561,22 @@ impl Entrance for Hosts {
         }
     }
 
+    fn begin_siege(&mut self, siege: &Siege, mode: ContentMode, now: Time) {
+        self.raids = hostile::raids(siege, mode, now);
+    }
+
+    fn siege_is_fair(&self) -> bool {
+        self.raids.iter().all(hostile::Raid::is_content)
+    }
+
+    fn lift_siege(&mut self, now: Time) {
+        for mut raid in std::mem::take(&mut self.raids) {
+            self.orphans.extend(raid.hang_up(now));
+        }
+    }
+
     fn crash(&mut self) {
+        self.raids.clear();
         self.answers.clear();
         self.orphans.clear();
         self.goes_on_at.fill(Time::ZERO);

@@ -74,6 +74,8 @@ pub enum Finding {
     WrongAnswer,
     /// An error without a cause in the plan.
     UnexpectedError,
+    /// Something was read where the medium lost what there was, instead of an error.
+    LossHidden,
     /// A command that was not answered in time.
     Liveness,
     /// A tenant that starved beside another.
@@ -171,6 +173,8 @@ struct VolumeHistory {
     /// Acknowledged, but a crash may take them.
     volatile: BTreeMap<u32, (Range, u64)>,
     reads: BTreeSet<u64>,
+    /// IUs that the medium lost and that nobody wrote since: reads of them fail.
+    lost: BTreeSet<u64>,
 }
 
 /// The oracle of all volumes.
@@ -204,6 +208,7 @@ impl Oracle {
                     under_way: BTreeMap::new(),
                     volatile: BTreeMap::new(),
                     reads: BTreeSet::new(),
+                    lost: BTreeSet::new(),
                 };
                 (number, history)
             })
@@ -252,6 +257,7 @@ impl Oracle {
         }
         let oldest_read = history.reads.first().copied().unwrap_or(u64::MAX);
         for iu in state.range.ius() {
+            history.lost.remove(&iu);
             let cell = &mut history.cells[iu as usize];
             for candidate in cell.iter_mut() {
                 if candidate.version == write.version {
@@ -265,6 +271,24 @@ impl Oracle {
             }
             prune(cell, oldest_read);
         }
+    }
+
+    /// The medium lost all of a volume, while the system was away. Reads fail now, until somebody writes or deallocates.
+    pub fn lose(&mut self, volume: VolumeNumber) {
+        let history = self.volume(volume);
+        assert!(history.under_way.is_empty() && history.volatile.is_empty(), "the system is away");
+        history.cells.iter_mut().for_each(Vec::clear);
+        history.lost = (0..history.cells.len() as u64).collect();
+    }
+
+    /// Whether reads of a range fail because something of it is lost.
+    pub fn is_lost(&self, range: Range) -> bool {
+        self.volumes[&range.volume].lost.range(range.ius()).next().is_some()
+    }
+
+    /// IUs of a volume that are lost.
+    pub fn lost_ius(&self, volume: VolumeNumber) -> u64 {
+        self.volumes[&volume].lost.len() as u64
     }
 
     /// The write was refused as a whole; it has no effect and must not get one.
@@ -399,10 +423,18 @@ impl Oracle {
                 Content::Torn { .. } => false,
             };
             if !cell.iter().any(|c| matches(c) && allowed(c)) {
+                if history.lost.contains(&iu) {
+                    let place = format!("volume {} IU {iu}", range.volume.0);
+                    let detail =
+                        format!("{place} is lost and was not written since, but reads as {content:?}");
+                    violations.push(Violation::seen(Finding::LossHidden, detail));
+                    continue;
+                }
                 violations.push(classify(range.volume, iu, content, cell, next_version, read.0, last_crash));
                 continue;
             }
             // What was seen is settled: it is what the medium holds now.
+            history.lost.remove(&iu);
             let seen = cell.iter().rev().find(|c| matches(c) && allowed(c)).expect("found above").version;
             let only = cell.iter().filter(|c| matches(c) && allowed(c)).count() == 1;
             for candidate in cell.iter_mut() {
@@ -692,6 +724,29 @@ mod test {
         let after = oracle.certain(A, 0).unwrap();
         assert_eq!((before.tag, after.tag), (None, None));
         assert_ne!(before, after);
+    }
+
+    #[test]
+    fn what_is_lost_must_not_read_as_new_until_it_is_written() {
+        let mut oracle = oracle(false);
+        let first = write(&mut oracle, 0);
+        oracle.crash(Crash::ProcessDeath);
+        oracle.lose(A);
+        assert!(oracle.is_lost(at(0)) && oracle.is_lost(at(7)));
+        assert_eq!(read(&mut oracle, 0, None), [Finding::LossHidden]);
+        assert_eq!(read(&mut oracle, 0, Some((A, 0, first))), [Finding::LossHidden]);
+        let refused = oracle.begin_write(LANE, at(0), false);
+        oracle.refuse_write(refused);
+        assert!(oracle.is_lost(at(0)));
+        let second = write(&mut oracle, 0);
+        deallocate(&mut oracle, 1);
+        assert!(!oracle.is_lost(at(0)) && oracle.is_lost(Range { count: 3, ..at(0) }));
+        assert_eq!(read(&mut oracle, 0, Some((A, 0, second))), []);
+        assert_eq!(read(&mut oracle, 1, None), []);
+        assert_eq!(read(&mut oracle, 0, Some((A, 0, first))), [Finding::Stale]);
+        oracle.crash(Crash::PowerCut);
+        assert_eq!(read(&mut oracle, 0, None), [Finding::LostAfterPowerCut]);
+        assert_eq!(read(&mut oracle, 2, None), [Finding::LossHidden]);
     }
 
     #[test]

@@ -69,6 +69,82 @@ pub struct Plan {
     /// What comes after that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aftermath: Option<Aftermath>,
+    /// What comes after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub siege: Option<Siege>,
+    /// What comes at the very end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+}
+
+/// Hosts that take what they can and keep to nothing, beside those of the tenants, on a server with little memory and few
+/// controllers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Siege {
+    /// Whose subsystem is beside the one that is open to them.
+    pub lane: Lane,
+    /// The volume that they see; nobody else has written it.
+    pub volume: VolumeNumber,
+    /// What they do, all of it at once.
+    pub attacks: Vec<Attack>,
+    /// How it ends.
+    pub end: SiegeEnd,
+}
+
+/// What hostile hosts do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Attack {
+    /// Queues of a few hosts ask for more than they may, and take no answers.
+    ReadNothing,
+    /// So do those of many hosts.
+    Crowd,
+    /// Many queues let themselves be asked for data and never send them.
+    SendNothing,
+    /// Queues that are never empty.
+    FlushWithoutEnd,
+    /// Commands whose last bytes never come.
+    HalfCapsules,
+    /// Connections that say nothing, half of the first PDU, or no more than that.
+    HalfOpen,
+    /// Controllers that are never enabled.
+    Connects,
+    /// As many controllers as there are.
+    Squatters,
+    /// PDUs that no right host sends: wrong lengths, wrong digests, data out of order and more than was asked for.
+    WrongPdus,
+    /// Controllers are reset and connections hung up with commands under way.
+    Resets,
+}
+
+/// How a siege ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SiegeEnd {
+    /// The hostile hosts hang up.
+    HangUp,
+    /// Their subsystem is deleted under them.
+    ThrownOut,
+    /// The server goes.
+    Crash(Crash),
+}
+
+/// Stores that lose all their records while the server is down: their vSSDs take no writes, and what was on their volumes
+/// fails to read, until an administrator accepts that it is lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loss {
+    /// Lanes whose vSSDs lose them.
+    pub lanes: Vec<Lane>,
+    /// How the server goes before.
+    pub crash: Crash,
+    /// Restarts before the loss is accepted.
+    pub restarts: Vec<Restart>,
+    /// How the server goes right after it was accepted, if it does.
+    pub crash_after_acceptance: Option<Crash>,
+    /// Restarts when a part of the volumes was written again.
+    pub restarts_of_written: Vec<Restart>,
 }
 
 /// The end of a run: stores that become empty, restarts in a row without a write between, and new volumes on the same stores.

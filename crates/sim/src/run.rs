@@ -7,7 +7,9 @@
 mod administrator;
 mod aftermath;
 mod applications;
+mod losses;
 mod saturation;
+mod siege;
 
 use crate::administration::Change;
 use crate::oracle::{Certain, Crash, Finding, Oracle, ReadId, Violation, WriteId};
@@ -157,6 +159,12 @@ struct Runner<'a> {
     until: Option<Time>,
     token_next: u64,
     failed_restarts: u32,
+    /// What is to be done must be done by then.
+    must_end: Option<Time>,
+    /// Lanes whose vSSDs lose their stores with the next crash.
+    to_lose: Vec<Lane>,
+    /// Lanes whose vSSDs take no writes, because their stores were lost and nobody has accepted that.
+    kept: BTreeSet<Lane>,
     trace: u64,
     outcome: Outcome,
     stop: bool,
@@ -223,6 +231,9 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
         until: None,
         token_next: 1,
         failed_restarts: 0,
+        must_end: None,
+        to_lose: Vec::new(),
+        kept: BTreeSet::new(),
         trace: 0xcbf2_9ce4_8422_2325,
         outcome: Outcome::default(),
         stop: false,
@@ -277,6 +288,10 @@ impl Runner<'_> {
         self.come_to_rest();
         if !self.stop {
             self.system.check_invariants();
+            self.besiege();
+        }
+        if !self.stop {
+            self.lose_stores();
         }
     }
 
@@ -384,6 +399,10 @@ impl Runner<'_> {
             if idle && self.until.is_none() {
                 return;
             }
+            if self.must_end.is_some_and(|end| self.now >= end) {
+                let detail = format!("honest hosts starve beside hostile ones\n{}", self.system.describe());
+                return self.found(Finding::Liveness, detail);
+            }
             let mut next = self.system.next_event().min(self.applications.next_event(self.now));
             next = next.min(self.until.unwrap_or(Time::NEVER));
             if let Some(administrator) = &self.administrator {
@@ -485,6 +504,7 @@ impl Runner<'_> {
         }
         self.system.crash(crash, self.now);
         self.oracle.crash(crash);
+        self.lose_records();
         self.administration_crashed();
         self.applications_crashed(crash);
         self.pending.clear();
@@ -713,7 +733,17 @@ impl Runner<'_> {
                 }
                 // Writes end when the next connection of the lane stands.
             }
-            (Purpose::Write { id, fua }, Ok(_)) => self.oracle.acknowledge_write(id, fua),
+            (Purpose::Write { id, fua }, Ok(_)) => {
+                self.oracle.acknowledge_write(id, fua);
+                if self.kept.contains(&pending.lane) {
+                    let detail =
+                        format!("the vSSD of lane {} lost its store, and took a write", pending.lane.0);
+                    self.found(Finding::WrongAnswer, detail);
+                }
+            }
+            (Purpose::Write { id, .. }, Err(HostError::ReadOnly)) if self.kept.contains(&pending.lane) => {
+                self.oracle.refuse_write(id);
+            }
             (purpose, Err(HostError::Aborted)) if self.lanes[pending.lane.0 as usize].may_be_aborted => {
                 mark!("run: command aborted");
                 match purpose {
@@ -754,7 +784,8 @@ impl Runner<'_> {
             }
             (Purpose::Read { range, id }, Err(_)) => {
                 self.oracle.give_up_read(range.volume, id);
-                self.unexpected(answer.token, error, self.plan.may_lose_data());
+                let is_lost = error == Some(HostError::Unrecovered) && self.oracle.is_lost(range);
+                self.unexpected(answer.token, error, self.plan.may_lose_data() || is_lost);
             }
             (Purpose::Flush { volume, issued }, Ok(_)) => {
                 self.flushes_answered += 1;

@@ -98,6 +98,10 @@ impl Shrinker<'_> {
         self.try_plan(plan);
         let plan = Plan { saturation: None, ..self.best.clone() };
         self.try_plan(plan);
+        let plan = Plan { loss: None, ..self.best.clone() };
+        self.try_plan(plan);
+        let plan = Plan { siege: None, ..self.best.clone() };
+        self.try_plan(plan);
         self.shrink_aftermath();
         let mut plan = self.best.clone();
         plan.system.channels = None;

@@ -10,7 +10,7 @@ use crate::entrance::Entrance;
 use crate::existing::{Existing, Subsystem, Volume};
 use crate::hosts::Hosts;
 use crate::oracle::Crash;
-use crate::plan::{ContentKind, FaultKind, Lane, Plan};
+use crate::plan::{ContentKind, FaultKind, Lane, Plan, Siege};
 use crate::shards::{Carried, Shards, arrival};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostToken, System, Wear};
 use diecut_blockspace::LogicalBlock;
@@ -22,13 +22,24 @@ use diecut_shard::notice::Notice;
 use diecut_shard::{CheckpointPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
 use diecut_target::TargetConfig;
 use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
-use diecut_vssd::VssdId;
+use diecut_vssd::{Pool, VssdId};
 use std::collections::BTreeSet;
 
 /// Erase blocks of each plane: so few that every plan makes the cleaner work.
 const BLOCKS_PER_PLANE: u32 = 48;
 const SOFT_PLANES_PER_DIE: u16 = 2;
 const STAGING_BYTES_PER_VSSD: usize = 512 << 10;
+/// What a server under attack has: see [`make_tight`].
+const TRANSFER_BYTES_BESIEGED: u32 = 256 << 10;
+const MEMORY_BYTES_BESIEGED: usize = 16 << 20;
+pub(crate) const CONTROLLERS_BESIEGED: usize = 32;
+/// Where the table of block states has those of the first block, and within a slot the owner and the state: the one of blocks that
+/// are worn out, besides 0 for free ones.
+const BLOCK_STATES_AT: usize = 64;
+const BLOCK_SLOT_BYTES: usize = 32;
+const BLOCK_OWNER_AT: usize = 8;
+const BLOCK_STATE_AT: usize = 15;
+const BLOCK_RETIRED: u8 = 3;
 /// Turns of the shard without time passing.
 const TURNS_MAX: u32 = 100_000;
 /// Pauses of a set-up that waits for something to end, and their length.
@@ -79,6 +90,10 @@ pub struct Stack {
     told_read_only: BTreeSet<String>,
     /// None was when the status was asked for.
     is_aside_quiet: bool,
+    /// Servers have little memory for connections, and few controllers.
+    is_besieged: bool,
+    /// Numbers and staging slots of vSSDs that lose their stores at the next start.
+    to_lose: Vec<(u32, Option<u32>)>,
     /// Whose volumes are larger than their vSSD, because of blocks that are bad from the start.
     tight: Vec<Lane>,
 }
@@ -123,6 +138,13 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
     }
 }
 
+/// So little of everything that a few hostile hosts could take all of it.
+fn make_tight(target: &mut TargetConfig) {
+    target.transfer_bytes_max = TRANSFER_BYTES_BESIEGED;
+    target.memory_bytes = MEMORY_BYTES_BESIEGED;
+    (target.associations_max, target.associations_kept) = (CONTROLLERS_BESIEGED, 2);
+}
+
 /// A core that takes longer for a command than a die for a page, or longer for a block written than a die for its part of a
 /// program: then twice as long for each as for a command, which is what turns at the core are counted by.
 fn slow_core(slow_writes: bool) -> CostModel {
@@ -154,6 +176,30 @@ fn media_faults(plan: &Plan) -> Vec<Fault> {
             _ => None,
         })
         .collect()
+}
+
+/// Protected memory loses the states of all erase blocks of a vSSD, and what was staged for it.
+fn forget_store(device: &Device, pool: &PoolConfig, number: u32, staging_slot: Option<u32>) {
+    let memory = device.protected_memory().expect("plans lose records of protected memory only");
+    let blocks = device.geometry().erase_blocks() as usize;
+    // See the table of block states (`diecut_vssd`): two slots of each block, then a word of each for its pages.
+    let pages = BLOCK_STATES_AT + blocks * 2 * BLOCK_SLOT_BYTES;
+    for block in 0..blocks {
+        let at = BLOCK_STATES_AT + block * 2 * BLOCK_SLOT_BYTES;
+        let mut slots = memory.region(at..at + 2 * BLOCK_SLOT_BYTES);
+        let word =
+            |slot: &[u8], at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().expect("four bytes"));
+        let newest = slots.chunks(BLOCK_SLOT_BYTES).max_by_key(|slot| word(slot, 0)).expect("there are two");
+        let is_held = ![0, BLOCK_RETIRED].contains(&(newest[BLOCK_STATE_AT] & 0x7f));
+        if is_held && word(newest, BLOCK_OWNER_AT) == number {
+            slots.fill(0);
+            memory.region(pages + 8 * block..pages + 8 * (block + 1)).fill(0);
+        }
+    }
+    if let Some(slot) = staging_slot {
+        let at = Pool::journal_size_bytes(device.geometry(), pool) + slot as usize * STAGING_BYTES_PER_VSSD;
+        memory.region(at..at + STAGING_BYTES_PER_VSSD).fill(0);
+    }
 }
 
 /// What a status tells of what exists.
@@ -224,6 +270,8 @@ impl Stack {
             aside_since: None,
             is_aside_quiet: true,
             told_read_only: BTreeSet::new(),
+            to_lose: Vec::new(),
+            is_besieged: false,
             tight: Vec::new(),
         };
         for change in set_up(plan) {
@@ -492,7 +540,7 @@ impl System for Stack {
         self.mode
     }
     fn transfer_max_ius(&self) -> u32 {
-        256
+        if self.is_besieged { TRANSFER_BYTES_BESIEGED / 4096 } else { 256 }
     }
     fn is_connected(&self, lane: Lane) -> bool {
         self.entrance.is_connected(lane)
@@ -622,7 +670,13 @@ impl System for Stack {
             device.power_on();
         }
         self.operations_before = operations - device.operations();
-        let configuration = config(&self.plan, &device);
+        let mut configuration = config(&self.plan, &device);
+        if self.is_besieged {
+            make_tight(&mut configuration.target);
+        }
+        for (number, slot) in std::mem::take(&mut self.to_lose) {
+            forget_store(&device, &configuration.pool, number, slot);
+        }
         let counts = &self.plan.system.shards;
         let count = counts[self.lives % counts.len()];
         if count != before {
@@ -637,6 +691,22 @@ impl System for Stack {
             Some(failure) => Err(failure.to_owned()),
             None => Ok(()),
         }
+    }
+    fn prepare_siege(&mut self) {
+        self.is_besieged = true;
+    }
+    fn begin_siege(&mut self, siege: &Siege, now: Time) {
+        self.entrance.begin_siege(siege, self.mode, now);
+    }
+    fn siege_is_fair(&self) -> bool {
+        self.entrance.siege_is_fair()
+    }
+    fn lift_siege(&mut self, now: Time) {
+        self.entrance.lift_siege(now);
+    }
+    fn lose_store(&mut self, vssd: &str) {
+        let record = &self.shards().lead().state().vssds[vssd];
+        self.to_lose.push((record.number, record.staging_slot));
     }
     fn control(&mut self, request: ControlRequest, _now: Time) {
         self.control_asked = Some(request);
@@ -749,7 +819,10 @@ impl System for Stack {
         self.entrance.describe() + &self.shards().describe()
     }
     fn check_invariants(&self) {
-        self.shards().all().for_each(|shard| shard.pool().check_invariants());
+        for shard in self.shards().all() {
+            shard.pool().check_invariants();
+            shard.check_budget();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::existing::Existing;
 use crate::oracle::Crash;
-use crate::plan::{Lane, Range};
+use crate::plan::{Lane, Range, Siege};
 use crate::tag::VolumeNumber;
 use diecut_blockspace::LogicalBlock;
 use diecut_shard::control::{ControlRequest, ControlResponse};
@@ -164,6 +164,22 @@ pub trait System {
     /// # Errors
     /// What recovery says when it cannot.
     fn restart(&mut self, now: Time) -> Result<(), String>;
+    /// The next server has little memory for connections and few controllers.
+    fn prepare_siege(&mut self) {}
+    /// Hostile hosts come.
+    fn begin_siege(&mut self, siege: &Siege, _now: Time) {
+        panic!("a system without a network was attacked: {siege:?}");
+    }
+    /// Whether a visitor beside them has got what it came for, if there is one.
+    fn siege_is_fair(&self) -> bool {
+        true
+    }
+    /// Those that are left hang up.
+    fn lift_siege(&mut self, _now: Time) {}
+    /// The medium loses all records of a vSSD's store, between a crash and the restart.
+    fn lose_store(&mut self, vssd: &str) {
+        panic!("this system cannot lose the store of {vssd}");
+    }
     /// Asks an administrator's request; one at a time.
     fn control(&mut self, request: ControlRequest, _now: Time) {
         panic!("a system without administrators was asked {request:?}");

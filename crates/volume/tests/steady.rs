@@ -302,15 +302,46 @@ fn writers_go_on_evenly_while_the_cleaner_works() {
             staging_bytes: if channels > 1 { 32 << 20 } else { 8 << 20 },
         };
         let mut world = steady(&shape, if channels > 1 { 100 } else { 200 });
-        let met = world.measure(64, world.size_ius / 2);
-        println!("{profile}, {channels} channels: {met:?}");
-        assert!(met.p999_us <= 3 * met.little_us, "{profile}: {met:?}");
-        assert!(met.p99_us <= 2 * met.little_us, "{profile}: {met:?}");
-        assert!(met.p50_us <= 3 * met.little_us / 2, "{profile}: {met:?}");
-        assert!(met.gap_longest_us <= 2 * met.little_us, "{profile}: {met:?}");
-        assert!(met.busy > busy, "{profile}: {met:?}");
+        check_evenness(&mut world, profile, busy);
         let one = world.measure(1, world.size_ius / 20);
         println!("{profile}, {channels} channels, one under way: {one:?}");
         assert!(one.p999_us <= 2 * one.little_us + 100, "{profile}: {one:?}");
+    }
+}
+
+fn check_evenness(world: &mut World, profile: &str, busy: f64) {
+    let met = world.measure(64, world.size_ius / 2);
+    println!("{profile}: {met:?}");
+    assert!(met.p999_us <= 3 * met.little_us, "{profile}: {met:?}");
+    assert!(met.p99_us <= 2 * met.little_us, "{profile}: {met:?}");
+    assert!(met.p50_us <= 3 * met.little_us / 2, "{profile}: {met:?}");
+    assert!(met.gap_longest_us <= 2 * met.little_us, "{profile}: {met:?}");
+    assert!(met.busy > busy, "{profile}: {met:?}");
+}
+
+/// The canary of the test above: a pace that is wrong is noticed, one that is right is not.
+#[test]
+fn planted_bugs_of_the_pace_are_noticed() {
+    let is_even = || {
+        let shape = Shape {
+            profile: "tlc",
+            channels: 1,
+            blocks_per_plane: 64,
+            pages_per_block: 48,
+            over_provisioning_permille: 280,
+            staging_bytes: 8 << 20,
+        };
+        std::panic::catch_unwind(|| check_evenness(&mut steady(&shape, 200), "tlc", 0.9)).is_ok()
+    };
+    assert!(is_even());
+    for name in ["log: writers that wait are not woken", "log: rate of writers never rises"] {
+        if !diecut_units::marks::plant_mutant(Some(name)) {
+            eprintln!("skipped: this build carries no planted bugs");
+            return;
+        }
+        let noticed = !is_even();
+        assert!(diecut_units::marks::mutant_reached_count() > 0, "{name} was reached");
+        diecut_units::marks::plant_mutant(None);
+        assert!(noticed, "{name}");
     }
 }

@@ -6,7 +6,7 @@
 //! learns by IUs taken, not by time, so that it suits erase blocks of any size and dies of any speed. What dies do
 //! unevenly meanwhile, erases above all, is evened out by staging.
 
-use diecut_units::{Span, Time};
+use diecut_units::{Span, Time, mutant};
 
 /// Writers that wait are let on once in this time, not for each IU: each time costs work of the processor.
 const STEP: Span = Span::from_micros(25);
@@ -85,7 +85,7 @@ impl Pace {
         let learned = u128::from(self.sustained) * u128::from(taken) * u128::from(deviation.unsigned_abs())
             / (LEARNING * u128::from(self.burst_ius).pow(2));
         let learned = u64::try_from(learned).unwrap_or(u64::MAX);
-        self.sustained = if deviation < 0 {
+        self.sustained = if deviation < 0 || mutant!("log: rate of writers never rises") {
             self.sustained.saturating_sub(learned).max(1 << 8)
         } else {
             self.sustained.saturating_add(learned)
@@ -127,6 +127,9 @@ impl Pace {
     /// When writers that wait may go on.
     pub fn deadline(&self) -> Time {
         let Some(paced) = self.paced.as_ref().filter(|_| self.is_wanted) else { return Time::NEVER };
+        if mutant!("log: writers that wait are not woken") {
+            return Time::NEVER;
+        }
         let missing = (1u64 << SHIFT).saturating_sub(paced.credit);
         Time(paced.at.0.saturating_add(missing.div_ceil(paced.rate).max(STEP.0)))
     }

@@ -18,7 +18,7 @@ const MARGIN_IUS: u64 = 8;
 /// IUs at the front of a thin volume that commands of many blocks go to.
 const FRONT_IUS: u64 = 192;
 /// Pauses between restarts in a row: none, while the server opens, when it is just open, and when all is at rest.
-const PAUSES_NS: [u64; 6] = [0, 0, 50_000, 3_000_000, 40_000_000, 700_000_000];
+pub(super) const PAUSES_NS: [u64; 6] = [0, 0, 50_000, 3_000_000, 40_000_000, 700_000_000];
 
 /// Adds all of it.
 pub(super) fn add(plan: &mut Plan, faults: bool) {

@@ -2,7 +2,7 @@
 //! has exactly what it said it has. A request that a crash cut off is there whole or not at all.
 
 use super::{ANSWER_TIME_MAX, Pending, Runner};
-use crate::administration::{Change, host_name, subsystem_name, tenant_name};
+use crate::administration::{Change, host_name, subsystem_name, tenant_name, volume_name};
 use crate::existing::Existing;
 use crate::oracle::Finding;
 use crate::plan::{Action, Lane, Plan, When};
@@ -67,6 +67,15 @@ impl Administrator {
         self.is_done()
             && self.existing.vssds.contains_key(&vssd)
             && self.existing.volumes.values().all(|volume| volume.vssd != vssd)
+    }
+
+    /// Volumes of a plan on the vSSD of a lane.
+    pub(super) fn volumes_of(&self, plan: &Plan, lane: Lane) -> Vec<VolumeNumber> {
+        let vssd = tenant_name(lane);
+        let exists = |number: VolumeNumber| {
+            self.existing.volumes.get(&volume_name(number)).is_some_and(|volume| volume.vssd == vssd)
+        };
+        plan.volumes().map(|volume| volume.number).filter(|number| exists(*number)).collect()
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -200,6 +209,7 @@ impl Runner<'_> {
         let may_miss = matches!(request, ControlRequest::MoveTenant { .. });
         let expected = match (&response, must) {
             (ControlResponse::Done, Ok(next)) => Some(next),
+            (ControlResponse::Repaired(_), Ok(next)) => Some(next),
             (ControlResponse::Refused(error), Err(kind)) if error.kind == kind => {
                 mark!("run: administrator's request refused");
                 Some(before)
@@ -239,6 +249,9 @@ impl Runner<'_> {
                 self.outcome.changes += 1;
                 mark!("run: administrator's request answered");
             }
+        }
+        if let ControlResponse::Repaired(report) = response {
+            self.hear_repair(&request, &report);
         }
         true
     }

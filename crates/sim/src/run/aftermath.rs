@@ -47,7 +47,7 @@ impl Runner<'_> {
     }
 
     /// The server goes and comes, again and again; at last everything is read.
-    fn restart_in_a_row(&mut self, restarts: &[Restart], is_empty: bool) {
+    pub(super) fn restart_in_a_row(&mut self, restarts: &[Restart], is_empty: bool) {
         for (number, restart) in restarts.iter().enumerate() {
             self.until = Some(self.now + Span(restart.after_ns));
             self.drive();
@@ -80,7 +80,7 @@ impl Runner<'_> {
     }
 
     /// Plays until everything is answered and at rest, and hosts know what there is.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.drive();
         self.come_to_rest();
         if !self.stop {
