@@ -90,6 +90,15 @@ pub fn record(bytes: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 
+/// The first records of a head.
+///
+/// # Panics
+/// If the head has no room for so many.
+pub fn records(bytes: &[u8], count: usize) -> impl ExactSizeIterator<Item = u64> {
+    let records = bytes[RECORDS_OFFSET..RECORDS_OFFSET + 8 * count].chunks_exact(8);
+    records.map(|record| u64::from_le_bytes(record.try_into().expect("8 bytes")))
+}
+
 /// Puts a note in its place.
 pub fn put_note(bytes: &mut [u8], index: usize, sequence: u64, words: [u64; 3]) {
     let at = IU_SIZE_BYTES - NOTE_SIZE_BYTES * (index + 1);

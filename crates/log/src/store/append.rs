@@ -15,13 +15,19 @@ impl Log {
         }
         let mut free = 0;
         for group in 0..self.layout.groups {
-            let members = 0..self.layout.width;
+            let of_member = |m| space.free_blocks(self.layout.unit(group, m));
             // Members that were prepared have more.
             let prepared = self.prepared.iter().flatten().filter(|prepared| prepared.group == group);
-            let prepared = prepared.map(|prepared| prepared.blocks.len() as u32);
-            let prepared_for = |m: u32| prepared.clone().filter(|members| m < *members).count() as u32;
-            let of_member = |m| space.free_blocks(self.layout.unit(group, m)) + prepared_for(m);
-            free += members.map(of_member).min().unwrap_or(0);
+            let prepared: SmallVec<[u32; STREAMS]> =
+                prepared.map(|prepared| prepared.blocks.len() as u32).collect();
+            let more = |m: u32| prepared.iter().filter(|members| m < **members).count() as u32;
+            let members = 0..self.layout.width;
+            let least = if prepared.is_empty() {
+                members.map(of_member).min()
+            } else {
+                members.map(|m| of_member(m) + more(m)).min()
+            };
+            free += least.unwrap_or(0);
         }
         self.free_segments = free;
     }
@@ -277,6 +283,7 @@ impl Log {
 
     /// Appends an IU. Gives its place, or `None` if staging, space or the cleaner must be waited for. In staging it is at once
     /// readable; [`Log::publish`] makes it survive the process.
+    #[inline]
     pub fn append(
         &mut self,
         stream: usize,

@@ -11,9 +11,6 @@ const RESERVE_LEAST: u32 = 3;
 /// program unit, and a deallocation can come apart into many.
 const NOTES_PER_IU: u32 = 8;
 
-/// Most dead IUs between two that are read at once for copies.
-const DEAD_BETWEEN: u32 = 1;
-
 impl Log {
     /// Checks what was read for a copy, and keeps the checksums for the copies.
     fn check_copies(&self, read: &mut CopyRead, data: &[u8], oob: &[u8]) -> bool {
@@ -30,10 +27,11 @@ impl Log {
     }
 
     pub(super) fn copy_arrived(&mut self, mut read: CopyRead, completion: SpaceCompletion) {
-        self.victim_of(&read).reads -= 1;
+        self.victim_of(read.first).reads -= 1;
         if let (Ok(()), Some(buffer), Some(oob)) = (completion.result, completion.destination, completion.oob)
             && self.check_copies(&mut read, &buffer, &oob)
         {
+            self.victim_of(read.first).waiting += 1;
             self.ready.push_back((read, buffer));
             return;
         }
@@ -48,18 +46,21 @@ impl Log {
         // One IU that cannot be read must not cost its neighbours, nor a read that fails once an IU.
         let again = read.entries.len() == 1;
         for entry in read.entries {
-            let single = CopyRead { first: entry.place, count: 1, entries: vec![entry], again };
+            let single = CopyRead { first: entry.place, count: 1, entries: vec![entry], placed: 0, again };
             self.want_copy(single);
         }
     }
 
-    fn victim_of(&mut self, read: &CopyRead) -> &mut Victim {
-        let segment = self.layout.segment_of(read.first).0;
+    fn victim_of(&mut self, place: LogAddress) -> &mut Victim {
+        self.victim_in(self.layout.segment_of(place).0)
+    }
+
+    fn victim_in(&mut self, segment: u32) -> &mut Victim {
         self.victims.iter_mut().find(|victim| victim.segment == segment).expect("copies belong to a victim")
     }
 
     fn want_copy(&mut self, read: CopyRead) {
-        self.victim_of(&read).reads += 1;
+        self.victim_of(read.first).reads += 1;
         let slot = self.free_copies.pop().unwrap_or_else(|| {
             self.copies.push(None);
             self.copies.len() - 1
@@ -135,7 +136,7 @@ impl Log {
             self.flush_copy_reads(space);
             // Notes that were found now are written at once: of a victim with nothing else no event comes.
             goes_on |= self.renewed.len() > renewed;
-            goes_on |= self.victims.iter().any(|victim| self.is_copied(victim));
+            goes_on |= self.victims.iter().any(|victim| Self::is_copied(victim));
             if !goes_on {
                 break;
             }
@@ -190,19 +191,18 @@ impl Log {
     }
 
     /// Whether all copies of a victim are in chunks of the cleaner.
-    fn is_copied(&self, victim: &Victim) -> bool {
+    fn is_copied(victim: &Victim) -> bool {
         victim.walked
             && victim.reads == 0
+            && victim.waiting == 0
             && !victim.heads.iter().any(|head| head.is_under_way)
-            && !self.ready.iter().any(|(read, _)| self.layout.segment_of(read.first).0 == victim.segment)
-            && !self.renewed.iter().any(|(of, _)| *of == victim.segment)
     }
 
     /// Victims that are copied are to be freed. `true` if there was one.
     fn finish_victims(&mut self) -> bool {
         let mut finished = false;
         for at in (0..self.victims.len()).rev() {
-            if !self.is_copied(&self.victims[at]) {
+            if !Self::is_copied(&self.victims[at]) {
                 continue;
             }
             let number = self.victims[at].segment as usize;
@@ -268,6 +268,7 @@ impl Log {
             head_again: false,
             is_regular: true,
             reads: 0,
+            waiting: 0,
             live_at_start,
             number: (0..).find(|n| self.victims.iter().all(|other| other.number != *n)).expect("few"),
         });
@@ -372,14 +373,13 @@ impl Log {
         victim.head_again = false;
         let bytes = bytes.expect("read");
         self.entries.clear();
-        for record in 0..u32::from(head.data_count) {
-            let place = self.layout.address(SegmentIndex(index), head.offset + 1 + record);
-            self.entries.push((head::record(&bytes, record as usize), place));
-        }
+        let first = self.layout.address(SegmentIndex(index), head.offset + 1).0;
+        let records = head::records(&bytes, head.data_count.into()).enumerate();
+        self.entries.extend(records.map(|(record, tag)| (tag, LogAddress(first + record as u32))));
         owner.live(&self.entries, &mut self.live);
         let entries = std::mem::take(&mut self.entries);
         let mut run: Option<CopyRead> = None;
-        // Program unit and offset of the run's last IU.
+        // Program unit and page of the run's last IU.
         let mut last = (0, 0);
         let lives = std::mem::take(&mut self.live);
         for ((tag, place), live) in entries.iter().zip(&lives) {
@@ -388,9 +388,9 @@ impl Log {
             }
             let entry = CopyEntry { tag: *tag, place: *place, checksum: 0 };
             let offset = self.layout.offset_of(*place);
-            let here = (self.layout.program_unit(offset), offset);
-            // In one program unit, with few dead IUs between them: those take the bus, too.
-            let joins = here.0 == last.0 && here.1 - last.1 <= 1 + DEAD_BETWEEN;
+            let here = (self.layout.program_unit(offset), self.layout.page(offset).0);
+            // In one program unit, without a page of only dead IUs between them: each read costs work of the processor.
+            let joins = here.0 == last.0 && here.1 - last.1 <= 1;
             last = here;
             match &mut run {
                 Some(run) if joins => {
@@ -400,7 +400,7 @@ impl Log {
                 _ => {
                     let mut fresh = self.spare_entries.pop().unwrap_or_default();
                     fresh.push(entry);
-                    let fresh = CopyRead { first: *place, count: 1, entries: fresh, again: false };
+                    let fresh = CopyRead { first: *place, count: 1, entries: fresh, placed: 0, again: false };
                     if let Some(done) = run.replace(fresh) {
                         self.want_copy(done);
                     }
@@ -416,6 +416,7 @@ impl Log {
             let (sequence, words) = head::note(&bytes, note);
             // What an anchor covers is in the owner's leaves.
             if words[0] != head::SKIP && sequence >= self.anchored {
+                victim.waiting += 1;
                 self.renewed.push((index, words));
             }
         }
@@ -467,6 +468,7 @@ impl Log {
                 self.renewed.push((of, words));
                 break;
             }
+            self.victim_in(of).waiting -= 1;
         }
         while let Some((mut read, buffer)) = self.ready.pop_front() {
             let of = self.layout.segment_of(read.first).0;
@@ -475,11 +477,12 @@ impl Log {
             let stream = if is_map { STREAM_MAP } else { STREAM_CLEANER };
             let size = buffer.len() / read.count as usize;
             let mut stuck = false;
-            for entry in &read.entries {
+            for entry in &read.entries[read.placed as usize..] {
                 // Asked at the moment the copy gets its sequence: what was written since is newer.
                 if !owner.is_live(entry.tag, entry.place)
                     && !mutant!("log: cleaner copy with a fresh sequence")
                 {
+                    read.placed += 1;
                     continue;
                 }
                 let at = (entry.place.0 - read.first.0) as usize * size;
@@ -495,13 +498,14 @@ impl Log {
                     // Only a planted bug gets here.
                     self.invalidate(new);
                 }
+                read.placed += 1;
             }
             if stuck {
                 diecut_units::mark!("log: cleaner waited for room");
-                // What was moved is no longer live at its old place, so starting over skips it.
                 self.ready.push_front((read, buffer));
                 break;
             }
+            self.victim_in(of).waiting -= 1;
             read.entries.clear();
             self.spare_entries.push(read.entries);
         }

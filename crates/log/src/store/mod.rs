@@ -170,6 +170,8 @@ struct Victim {
     /// The chunk before was full: the next ones are expected to be.
     is_regular: bool,
     reads: u32,
+    /// What was read of it and is yet to be placed, or noted again: in [`Log::ready`] and [`Log::renewed`].
+    waiting: u32,
     /// Live IUs when it was chosen.
     live_at_start: u32,
     /// Tells the heads of two victims apart.
@@ -204,6 +206,8 @@ struct CopyRead {
     first: LogAddress,
     count: u32,
     entries: Vec<CopyEntry>,
+    /// Entries in front that were placed, or are dead.
+    placed: u32,
     again: bool,
 }
 
