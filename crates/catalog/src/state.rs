@@ -125,6 +125,15 @@ impl Serves {
     }
 }
 
+fn one_slot() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_one_slot(count: &u32) -> bool {
+    *count == 1
+}
+
 /// A vSSD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,8 +160,11 @@ pub struct VssdRecord {
     pub serves: Serves,
     /// Its number in the pool, never used again: the owner generation of its blocks.
     pub number: u32,
-    /// Its part of protected memory, if it stages there.
+    /// The first of its slots of protected memory, if it stages there.
     pub staging_slot: Option<u32>,
+    /// How many slots it has, one behind the other; absent for one.
+    #[serde(default = "one_slot", skip_serializing_if = "is_one_slot")]
+    pub staging_slot_count: u32,
     /// IUs its volumes can store.
     pub exported_ius: u64,
 }

@@ -26,6 +26,9 @@ use diecut_volume::{Recovery, StoreConfig};
 use diecut_vssd::{DeallocError, Places, Share, VssdId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Channels that one slot of protected memory suffices for.
+const CHANNELS_PER_STAGING_SLOT: u32 = 2;
+
 /// Set in tokens of volume commands that administration gives; namespaces number theirs from 0.
 pub(crate) const CONTROL_TOKEN_BIT: u64 = 1 << 63;
 
@@ -415,6 +418,7 @@ impl<M: Divide> Shard<M> {
             Step::CloseNamespace { vssd: number, .. } => {
                 format!("commands under way in the volume, on {}", vssd(*number))
             }
+            Step::CanDelete { vssd: number } => format!("{} to be read", vssd(*number)),
             Step::DeleteVolume { vssd: number, .. } => {
                 format!("the deletion to be durable in {}", vssd(*number))
             }
@@ -545,15 +549,24 @@ impl<M: Divide> Shard<M> {
                     return Progress::Waits;
                 }
                 if running.waits == Waits::No {
-                    let token = self.control.token();
                     let (index, size_ius) =
                         (VolumeIndex(volume.index), volume.size_bytes / IU_SIZE_BYTES as u64);
+                    let mut tokens = Vec::new();
+                    // Of a volume whose deletion, or whose creation, did not come to its end.
+                    if self.flash.store(store).volume_size_ius(index).is_some() {
+                        let token = self.control.token();
+                        self.flash.store_mut(store).delete_volume(token, index);
+                        tokens.push(token.0);
+                    }
+                    let token = self.control.token();
                     self.flash.store_mut(store).create_volume(token, index, size_ius);
-                    running.waits = Waits::Stores(vec![token.0]);
+                    tokens.push(token.0);
+                    running.waits = Waits::Stores(tokens);
                     return Progress::Waits;
                 }
+                let reason = self.flash.store(store).read_only_reason().unwrap_or("it is not said why");
                 self.stores_answered(running, || {
-                    format!("volume \"{name}\" cannot be made: its vSSD takes no writes")
+                    format!("volume \"{name}\" cannot be made: its vSSD takes no writes: {reason}")
                 })
             }
             Step::OpenNamespace { name } => {
@@ -581,6 +594,20 @@ impl<M: Divide> Shard<M> {
                 self.namespaces.close(id);
                 Progress::Done
             }
+            Step::CanDelete { vssd } => {
+                let Some(store) = self.store_of(*vssd) else { return Progress::Done };
+                if !self.flash.store(store).is_ready() {
+                    return Progress::Waits;
+                }
+                if self.flash.store(store).lacks_room() {
+                    // It looks again whether there is room now.
+                    let _ = self.flash.store_mut(store);
+                    self.flash.run(now);
+                }
+                let Some(reason) = self.flash.store(store).read_only_reason() else { return Progress::Done };
+                let message = format!("nothing was deleted: its vSSD takes no writes: {reason}");
+                Progress::Refused(ControlError { kind: ControlErrorKind::Media, message })
+            }
             Step::DeleteVolume { vssd, index } => {
                 let Some(store) = self.store_of(*vssd) else { return Progress::Done };
                 if running.waits == Waits::No {
@@ -593,7 +620,9 @@ impl<M: Divide> Shard<M> {
                     return Progress::Waits;
                 }
                 let progress = self.stores_answered(running, || {
-                    "the volume cannot be deleted: its vSSD takes no writes".to_owned()
+                    "the volume is no longer listed, but its vSSD takes no writes: what it holds is freed at a start when it \
+                     takes them again"
+                        .to_owned()
                 });
                 if matches!(progress, Progress::Done) {
                     self.choose_whole_writes(*vssd);
@@ -687,18 +716,36 @@ impl<M: Divide> Shard<M> {
         Progress::Done
     }
 
-    /// A part of protected memory that no vSSD stages in; none on media without.
-    pub(crate) fn free_staging_slot(&self, name: &str) -> Result<Option<u32>, ControlError> {
+    /// Slots of protected memory in which no vSSD stages, one behind the other, for one on so many channels: the first, and how
+    /// many. No slot on media without.
+    ///
+    /// A wide vSSD fills a slot in less time than a die needs for an erase, and what is behind that die stays staged: so it gets
+    /// more of them, as far as its share of the device's channels goes.
+    pub(crate) fn free_staging_slots(
+        &self,
+        name: &str,
+        channels: u32,
+    ) -> Result<(Option<u32>, u32), ControlError> {
         let slots = self.staging_slots();
-        let taken: Vec<u32> = self.state.vssds.values().filter_map(|vssd| vssd.staging_slot).collect();
-        let slot = (0..slots).find(|slot| !taken.contains(slot));
-        if slots > 0 && slot.is_none() {
-            let message = format!(
-                "vSSD \"{name}\": protected memory has room for {slots} vSSDs; delete one, or give the device more"
-            );
-            return Err(ControlError { kind: ControlErrorKind::Exhausted, message });
+        if slots == 0 {
+            return Ok((None, 1));
         }
-        Ok(slot)
+        let share = slots * channels / u32::from(self.flash.media.geometry().channels);
+        let most = (channels / CHANNELS_PER_STAGING_SLOT).min(share).max(1);
+        let of_records = self.state.vssds.values();
+        let taken = of_records.filter_map(|vssd| Some((vssd.staging_slot?, vssd.staging_slot_count)));
+        let taken: Vec<u32> = taken.flat_map(|(first, count)| first..first + count).collect();
+        let is_free = |first: u32, count: u32| (first..first + count).all(|slot| !taken.contains(&slot));
+        for count in (1..=most).rev() {
+            if let Some(first) = (0..=slots - count).find(|first| is_free(*first, count)) {
+                return Ok((Some(first), count));
+            }
+        }
+        let message = format!(
+            "vSSD \"{name}\": all {slots} parts of protected memory are taken, and each vSSD needs one; delete one, or give the \
+             device more"
+        );
+        Err(ControlError { kind: ControlErrorKind::Exhausted, message })
     }
 
     /// Makes a vSSD on channels of this shard and opens its store.
@@ -724,7 +771,7 @@ impl<M: Divide> Shard<M> {
             }
             return Ok(VssdRecord { number: id.0, ..record });
         }
-        let staging_size_bytes = record.staging_slot.map(|_| self.config.staging_bytes_per_vssd);
+        let staging_size_bytes = self.staging_size_bytes(&record);
         let over_provisioning = record.over_provisioning_permille;
         let exported_ius = self.flash.exportable_ius(id, staging_size_bytes, over_provisioning, now);
         if exported_ius == 0 {
@@ -736,7 +783,7 @@ impl<M: Divide> Shard<M> {
             return Err(ControlError { kind: ControlErrorKind::Invalid, message });
         }
         let record = VssdRecord { number: id.0, exported_ius, ..record };
-        if let Some(mut region) = record.staging_slot.and_then(|slot| self.staging_region(slot)) {
+        if let Some(mut region) = self.staging_region(&record) {
             // What a vSSD that was deleted left there is nobody's.
             region.fill(0);
         }
@@ -755,7 +802,7 @@ impl<M: Divide> Shard<M> {
             return;
         }
         let config = self.store_config(record, Recovery::Strict);
-        let staging = record.staging_slot.and_then(|slot| self.staging_region(slot));
+        let staging = self.staging_region(record);
         let store = self.flash.open_store(VssdId(record.number), config, staging, now);
         // The place of a store that was closed while its queues were full.
         self.admission.hold(TenantIndex(store.0), false);

@@ -9,7 +9,7 @@ use crate::peer::{Alloc, Answer, Message, Moved, Order, ShardMessage, World};
 use crate::plan::{Step, alloc_refused};
 use crate::relocation::MovedGroup;
 use crate::shard::Shard;
-use diecut_catalog::{Serves, VssdRecord};
+use diecut_catalog::{Isolation, Serves, VssdRecord};
 use diecut_media::Divide;
 use diecut_units::{Time, mark, mutant};
 use std::collections::BTreeMap;
@@ -154,7 +154,9 @@ impl<M: Divide> Shard<M> {
             }
             Step::AllocVssd { .. } | Step::SyncPool | Step::Persist => Scope::Here,
             Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),
-            Step::CloseNamespace { vssd, .. } | Step::DeleteVolume { vssd, .. } => Scope::Vssd(*vssd),
+            Step::CanDelete { vssd }
+            | Step::CloseNamespace { vssd, .. }
+            | Step::DeleteVolume { vssd, .. } => Scope::Vssd(*vssd),
             Step::DeallocVssd { number } => Scope::Vssd(*number),
             Step::RepairVssd { name, .. } => Scope::Vssd(running.next.vssds[name].number),
             Step::ApplySubsystem { .. }
@@ -269,14 +271,6 @@ impl<M: Divide> Shard<M> {
             return self.allocated(name, answer, running);
         }
         let record = running.next.vssds[name].clone();
-        let slot = match record.serves {
-            Serves::Blocks { .. } => None,
-            Serves::Volumes => match self.free_staging_slot(name) {
-                Ok(slot) => slot,
-                Err(error) => return Progress::Refused(error),
-            },
-        };
-        let record = VssdRecord { staging_slot: slot, ..record };
         let has_vssd = self.state.vssds.values().any(|vssd| vssd.tenant == record.tenant);
         let homes = if has_vssd { vec![self.ledger.home_of(&record.tenant)] } else { self.ledger.by_load() };
         let isolation = pool_isolation(record.isolation);
@@ -305,11 +299,24 @@ impl<M: Divide> Shard<M> {
             };
             return Progress::Refused(refused);
         };
+        let geometry = *self.flash.media.geometry();
+        let (staging_slot, staging_slot_count) = match record.serves {
+            Serves::Blocks { .. } => (None, 1),
+            Serves::Volumes => {
+                // Those that share channels are many, and none has more of a channel than its dies.
+                let is_alone = record.isolation == Isolation::Channel;
+                let channels = if is_alone { places.channels(&geometry).len() as u32 } else { 1 };
+                match self.free_staging_slots(name, channels) {
+                    Ok(slots) => slots,
+                    Err(error) => return Progress::Refused(error),
+                }
+            }
+        };
+        let record = VssdRecord { staging_slot, staging_slot_count, ..record };
         let id = match self.flash.pool.new_vssd_id() {
             Ok(id) => id,
             Err(error) => return Progress::Refused(alloc_refused(name, &error)),
         };
-        let geometry = *self.flash.media.geometry();
         let blocks = self.flash.pool.blocks_of(&places);
         let fresh: Vec<u16> = places.channels(&geometry).into_iter().collect();
         let fresh: Vec<u16> =

@@ -26,6 +26,8 @@ pub(crate) enum Step {
     RemoveSubsystem { nqn: String, vssds: Vec<u32> },
     /// Waits until no command is under way in a namespace, and closes it.
     CloseNamespace { vssd: u32, namespace: u32 },
+    /// Looks whether the store of a vSSD takes changes: what it could not delete must stay in the catalog.
+    CanDelete { vssd: u32 },
     /// Deletes a volume from its store and waits until that is durable.
     DeleteVolume { vssd: u32, index: u16 },
     /// Closes a store and gives its erase blocks back.
@@ -236,6 +238,7 @@ pub(crate) fn plan(
             plan.next.volumes.remove(name);
             let vssd = state.vssds[&volume.vssd].number;
             plan.steps = vec![
+                Step::CanDelete { vssd },
                 Step::Persist,
                 Step::CloseNamespace { vssd, namespace: volume.namespace },
                 Step::DeleteVolume { vssd, index: volume.index },
@@ -439,6 +442,7 @@ fn create_vssd(
         },
         number: 0,
         staging_slot: None,
+        staging_slot_count: 1,
         exported_ius: 0,
     };
     plan.next.vssds.insert(spec.name.clone(), record);

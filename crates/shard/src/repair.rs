@@ -126,7 +126,7 @@ impl<M: Divide> Shard<M> {
         let config = self.store_config(record, recovery);
         let commands = self.flash.end_store(index);
         // The store's part of protected memory is free only now.
-        let staging = record.staging_slot.and_then(|slot| self.staging_region(slot));
+        let staging = self.staging_region(record);
         self.flash.begin_store(index, record.number, config, staging, commands, now);
     }
 

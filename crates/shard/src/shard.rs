@@ -17,7 +17,7 @@ use crate::null::translate;
 use crate::peer::{Message, Order, ShardMessage};
 use crate::plan::Step;
 use crate::reach::Reach;
-use diecut_catalog::{Catalog, State};
+use diecut_catalog::{Catalog, State, VssdRecord};
 use diecut_media::Divide;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId};
 use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
@@ -460,9 +460,15 @@ impl<M: Divide> Shard<M> {
         (room / self.config.staging_bytes_per_vssd) as u32
     }
 
-    pub(crate) fn staging_region(&self, slot: u32) -> Option<ProtectedRegion> {
-        let size = self.config.staging_bytes_per_vssd;
-        let start = self.journal_size_bytes + slot as usize * size;
+    /// Bytes of protected memory that a vSSD stages in.
+    pub(crate) fn staging_size_bytes(&self, record: &VssdRecord) -> Option<usize> {
+        record.staging_slot.map(|_| record.staging_slot_count as usize * self.config.staging_bytes_per_vssd)
+    }
+
+    pub(crate) fn staging_region(&self, record: &VssdRecord) -> Option<ProtectedRegion> {
+        let size = self.staging_size_bytes(record)?;
+        let first = record.staging_slot? as usize;
+        let start = self.journal_size_bytes + first * self.config.staging_bytes_per_vssd;
         self.protected.as_ref().map(|memory| memory.region(start..start + size))
     }
 

@@ -1,6 +1,6 @@
 //! The whole stack below the target: a device, administration, and commands through a door.
 
-use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
+use diecut_emulator::{Backing, Device, Fault, Options, Pacing, Profile};
 use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
@@ -581,8 +581,13 @@ fn a_volume_without_its_store_is_lost() {
     rig = Rig::over(device, now);
     assert_eq!((reason(&rig), rig.read(1, 7)), (None, 1538));
     rig = without_block_states(rig);
+    rig.done(ControlRequest::DeleteSubsystem("nqn.2026-11.org.diecut:a".to_owned()));
     for life in 0..2 {
         let said = reason(&rig);
+        // A deletion that cannot be is refused as a whole: the volume is still listed.
+        let delete = ControlRequest::DeleteVolume("volume-a".to_owned());
+        assert!(rig.refused(delete).contains("nothing was deleted"), "{life}");
+        assert!(rig.shard.status().volumes.iter().any(|volume| volume.spec.name == "volume-a"), "{life}");
         assert!(said.as_ref().is_some_and(|said| said.contains("lost all of a volume")), "{life}: {said:?}");
         let range = LbaRange { first_lba: 7, lba_count: 1 };
         let destination = BufferMut::copy_from(&[0xee; 8]);
@@ -635,6 +640,66 @@ fn a_lost_volume_that_counts_as_new_is_noticed() {
     let noticed = std::panic::catch_unwind(a_volume_without_its_store_is_lost).is_err();
     diecut_units::marks::plant_mutant(None);
     assert!(noticed);
+}
+
+/// Goal: a volume that cannot be deleted, because the medium has no room to write that down, is still there; and whatever became
+/// of a deletion, a new volume shows nothing of an old one. Method: room goes after each number of steps of a deletion.
+/// Seen to fail without the look at the store before the catalog changes, and while a creation took over what it found.
+#[test]
+fn a_deletion_without_room_leaves_the_volume_or_nothing_of_it() {
+    let (mut refused, mut late) = (0, 0);
+    for steps in 0..24 {
+        let mut rig = Rig::over(device(Pacing::Modelled), Time::ZERO);
+        rig.set_up();
+        rig.done(ControlRequest::DeleteSubsystem("nqn.2026-11.org.diecut:a".to_owned()));
+        // Until the segment that is open is full, and there is none for the deletion.
+        let until = Time(rig.now.0 + 1_000_000_000_000);
+        rig.shard.media_mut().add_fault(Fault::NoRoom { from_ns: 0, until_ns: until.0 });
+        let written = (0..100_000u64).find(|at| rig.write(1, at * 7 % 512, at + 1).is_err());
+        assert!(written.is_some(), "some write finds no room");
+        let create = |name: &str| VolumeSpec { name: name.to_owned(), ..volume("a", 2 << 20) };
+        let message = rig.refused(ControlRequest::CreateVolume(create("x")));
+        assert!(message.contains("takes no writes: the file system"), "{message}");
+        assert!(rig.now < until);
+        let again = Time(until.0 + 1_000_000_000_000);
+        let fault = Fault::NoRoom { from_ns: until.0, until_ns: again.0 };
+        if steps > 0 {
+            rig.now = until;
+        }
+        let token = ControlToken(1 << 40);
+        let delete = || ControlRequest::DeleteVolume("volume-a".to_owned());
+        rig.shard.handle(Event::Control { token, request: Box::new(delete()) }, rig.now, &mut rig.actions);
+        for _ in 1..steps {
+            rig.step();
+        }
+        rig.shard.media_mut().add_fault(fault);
+        let mut answered = false;
+        for _ in 0..1000 {
+            answered |= rig
+                .actions
+                .drain(..)
+                .any(|action| matches!(action, Action::Answer { token: of, .. } if of == token));
+            if answered {
+                break;
+            }
+            rig.step();
+        }
+        assert!(answered && rig.now < again, "after {steps} steps");
+        if rig.shard.state().volumes.contains_key("volume-a") {
+            refused += 1;
+            rig.now = again;
+            rig.done(delete());
+        } else {
+            late += 1;
+            rig.now = again;
+        }
+        rig.done(ControlRequest::CreateVolume(create("x")));
+        let namespace = rig.shard.state().volumes["x"].namespace;
+        for lba in 0..512 {
+            assert_eq!(rig.read(namespace, lba), 0, "after {steps} steps");
+        }
+    }
+    assert!(refused > 0 && late > 0, "{refused} {late}");
 }
 
 /// Goal: a volume that is being made or deleted when the server ends is not taken for lost: it is durable in its store before

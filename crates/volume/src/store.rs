@@ -483,7 +483,7 @@ impl Store {
                         && !mutant!("volume: copies of a deleted volume are left to the next one")
                         && self.log.note(map::note(NOTE_DELETE, volume, 0, 0), space).is_none()
                     {
-                        return false;
+                        return self.log.lacks_room() && self.answer_no_room(queued.token, completions);
                     }
                     let sequence = self.log.next_sequence();
                     if self.log.note(map::note(NOTE_CREATE, volume, 0, size_ius), space).is_none() {
