@@ -119,6 +119,18 @@ fn what_is_logged_can_be_chosen() {
     assert!(text.contains("stopping"), "{text}");
 }
 
+/// Goal: a word that is no level is refused. Seen to fail: a filter took it for the name of a place, and nothing was logged.
+#[test]
+fn a_level_with_a_typo_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for word in ["warning", "blah", "", "info,debgu"] {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_diecut"));
+        let output = serve.args(["serve", "--log", word, "--data"]).arg(folder.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains("is no level"), "{word}: {text}");
+    }
+}
+
 /// Goal: who connects, goes or is refused is in the log, and a flood of refused hosts is a few lines. Method: the server of a null
 /// namespace, and the load program under its right and under wrong names.
 #[test]

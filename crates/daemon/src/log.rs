@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that may wait for standard error.
@@ -114,12 +115,23 @@ fn filter_of(config: &LogConfig) -> Result<EnvFilter, ServeError> {
         (None, Ok(filter)) if !filter.is_empty() => ("RUST_LOG", filter),
         (None, _) => ("--log", "info".to_owned()),
     };
-    EnvFilter::try_new(&text).map_err(|error| {
+    let refuse = |error: String| {
         ServeError::Setup(format!(
-            "{place} \"{text}\": {error}; write a level (error, warn, info, debug or trace), or a filter such as \
+            "{place} \"{text}\": {error}; write a level (error, warn, info, debug, trace or off), or a filter such as \
              info,diecut_reactor=debug"
         ))
-    })
+    };
+    if let Some(word) = text.split(',').map(str::trim).find(|word| !is_level_or_place(word)) {
+        return Err(refuse(format!("\"{word}\" is no level")));
+    }
+    EnvFilter::try_new(&text).map_err(|error| refuse(error.to_string()))
+}
+
+/// A word alone that is no level is the name of a place to a filter, which shows nothing else: `warning` would show nothing at all.
+fn is_level_or_place(word: &str) -> bool {
+    word.contains(['=', '[', ']'])
+        || word.starts_with("diecut")
+        || word.parse::<LevelFilter>().is_ok_and(|_| !word.is_empty())
 }
 
 /// Sends what `tracing` is told to standard error from now on, until the guard is dropped.

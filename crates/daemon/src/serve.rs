@@ -694,10 +694,13 @@ fn announcement(
     }
     let _ = writeln!(text, "    nvme list\n\nWhere to look next:\n");
     let _ = writeln!(text, "    diecut --socket {} status", socket.display());
-    let _ = writeln!(
-        text,
-        "    diecut --help\n\nCtrl-C stops the server; started again, everything is still there."
-    );
+    // What is in memory survives nothing.
+    let after = if device.durability.is_some() {
+        "started again, everything is still there"
+    } else {
+        "what it holds is gone then"
+    };
+    let _ = writeln!(text, "    diecut --help\n\nCtrl-C stops the server; {after}.");
     text
 }
 
