@@ -520,7 +520,6 @@ fn seeds_of_the_bank_hold() {
 }
 
 /// Goal: the model notices each planted bug; one that it misses would be missed in the code too.
-#[cfg(feature = "mutants")]
 #[test]
 fn every_planted_bug_is_caught() {
     use diecut_units::marks::{mutant_reached_count, plant_mutant};

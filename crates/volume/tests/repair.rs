@@ -614,7 +614,6 @@ fn damaged_staging_can_be_accepted() {
 }
 
 /// Goal: the tests above notice each planted bug of repairs.
-#[cfg(feature = "mutants")]
 #[test]
 fn every_planted_bug_of_repairs_is_caught() {
     use diecut_units::marks::{mutant_reached_count, plant_mutant};

@@ -443,7 +443,6 @@ fn a_leaf_that_became_empty_is_not_missed() {
 }
 
 /// Goal: the model notices each planted bug of starts.
-#[cfg(feature = "mutants")]
 #[test]
 fn every_planted_bug_of_starts_is_caught() {
     use diecut_units::marks::{mutant_reached_count, plant_mutant};

@@ -136,7 +136,7 @@ impl Log {
             self.flush_copy_reads(space);
             // Notes that were found now are written at once: of a victim with nothing else no event comes.
             goes_on |= self.renewed.len() > renewed;
-            goes_on |= self.victims.iter().any(|victim| Self::is_copied(victim));
+            goes_on |= self.victims.iter().any(Self::is_copied);
             if !goes_on {
                 break;
             }
