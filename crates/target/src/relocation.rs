@@ -241,6 +241,11 @@ impl Target {
         if let Some(number) = number {
             let host_account = self.associations.get(number).expect("just found").host_account;
             self.reopen_queue(&mut connection, host_account);
+        } else {
+            // What it has begun, and what it still has to say, is held until it is gone, too.
+            let begun_bytes = connection.queue.as_ref().map_or(0, |queue| queue.held().0);
+            let unsent_bytes = connection.outbox.payload_held_bytes();
+            self.budget.force(&mut connection.account, begun_bytes + unsent_bytes);
         }
         let index = self.add_connection(connection);
         let Some(number) = number else {

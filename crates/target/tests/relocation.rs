@@ -187,6 +187,42 @@ fn a_controller_ends_with_its_admin_queue() {
     assert_eq!(there.read(again, 0, 1).status, Status::SUCCESS);
 }
 
+/// Goal: answers that a queue has not sent when it moves are accounted for also where its controller never comes. Method: a host
+/// takes nothing while its read is answered, its admin queue ends on the way, and at the new home it takes what is left, or hangs up.
+#[test]
+fn unsent_answers_of_a_queue_without_its_controller_are_accounted_for() {
+    for takes_it in [true, false] {
+        let (mut here, mut there) = worlds(39, 0);
+        let (admin, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+        let io = here.io(controller, 1, Digests::NONE);
+        (here.deaf, there.deaf) = (true, true);
+        let mut read = here.rw(opcode::io::READ, 0, 64, SglDescriptor::transport(64 * LBA as u32));
+        (read.flags, read.command_id) = (0x40, 700.into());
+        let bytes = here.capsule(io, read, &[]);
+        here.send(io, &bytes);
+        here.target.freeze(&name(SUBSYSTEM));
+        for (id, state) in leave(&mut here, &mut there) {
+            if id != admin {
+                // The driver sends what is left before it closes the stream.
+                let mut actions = Vec::new();
+                there.target.handle(Event::Adopted(id, state), there.now, &mut actions);
+                assert!(actions.iter().any(|action| matches!(action, Action::Close(_))), "{actions:?}");
+            }
+        }
+        there.target.check_budget();
+        if takes_it {
+            there.deaf = false;
+            there.take_output(io);
+            assert_eq!(there.reply(io, 700).expect("answered before the move").data.len(), 64 * LBA);
+        } else {
+            there.handle(Event::Closed(io));
+        }
+        there.target.check_budget();
+        arrived(&mut there);
+        assert_eq!((here.target.memory().held_bytes, there.target.memory().held_bytes), (0, 0));
+    }
+}
+
 /// A Connect that comes to the new home by itself waits for its controller, which is still on the way.
 #[test]
 fn a_connect_does_not_overtake_its_controller() {
