@@ -463,12 +463,15 @@ impl Target {
             mark!("target: several R2Ts for one command");
             slot.asked_end = slot.received + asked;
             connection.outbox.put_header(request.as_bytes(), digests);
-        } else if slot.digest_failed {
-            drop(buffer);
-            self.digest_failed(connection, slot_index);
-            self.grant_space(connection, now, actions);
         } else {
-            self.execute(connection, slot_index, Some(buffer.freeze()), now, actions);
+            if slot.digest_failed {
+                drop(buffer);
+                self.digest_failed(connection, slot_index);
+            } else {
+                self.execute(connection, slot_index, Some(buffer.freeze()), now, actions);
+            }
+            // No answer of a namespace follows where the command failed, or where there was nothing to do.
+            self.grant_space(connection, now, actions);
         }
     }
 

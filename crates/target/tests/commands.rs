@@ -318,6 +318,93 @@ fn wrong_digests() {
     assert_eq!(world.write(io, 0, &page, true).status, Status::SUCCESS, "the connection goes on");
 }
 
+/// How a command gives back its place among those whose data are on the way, other than by its namespace's answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    /// A data digest is wrong.
+    WrongDigest,
+    /// It is a hint, with which there is nothing to do.
+    Hint,
+    /// What it names is out of range.
+    OutOfRange,
+    /// Its namespace went while its data came.
+    NoNamespace,
+}
+
+/// Goal: a write that waits for buffer space is asked for its data when there is some again, whatever gave it back. Method: there is
+/// room for the data of one command. One that comes to an end without its namespace holds some of it, and a write behind it wants
+/// all. Nothing else of the connection is under way.
+#[test]
+fn space_for_data_that_is_given_back_is_given_on() {
+    for end in [End::WrongDigest, End::Hint, End::OutOfRange, End::NoNamespace] {
+        let both = Digests { header: true, data: true };
+        let bytes_max = 64 * LBA;
+        let mut world = World::with(
+            6,
+            TargetConfig {
+                transfer_bytes_max: bytes_max as u32,
+                gather_bytes_max: bytes_max,
+                ..TargetConfig::default()
+            },
+        );
+        let mut two = subsystem();
+        let first = two.namespaces[&1].clone();
+        two.namespaces.insert(2, first);
+        let mut actions = Vec::new();
+        world.target.set_subsystem(two, world.now, &mut actions);
+        let (_, controller) = world.admin(SUBSYSTEM, both);
+        let io = world.io(controller, 1, both);
+        let page = pattern(3, LBA);
+        let mut entry = world.rw(opcode::io::WRITE, 0, 1, SglDescriptor::transport(LBA as u32));
+        let mut data = page.clone();
+        if matches!(end, End::Hint | End::OutOfRange) {
+            entry.opcode = opcode::io::DATASET_MANAGEMENT;
+            entry.cdw10 = 0.into();
+            entry.cdw11 = if end == End::Hint { 1 } else { 4 }.into();
+            entry.cdw12 = 0.into();
+            data = vec![0; LBA];
+            data[8..16].copy_from_slice(&LBAS.to_le_bytes());
+            data[4..8].copy_from_slice(&1u32.to_le_bytes());
+        }
+        (entry.flags, entry.command_id, entry.nsid) = (0x40, 500.into(), 2.into());
+        let capsule = world.capsule(io, entry, &[]);
+        world.send(io, &capsule);
+        let mut write = world.rw(opcode::io::WRITE, 64, 64, SglDescriptor::transport(bytes_max as u32));
+        (write.flags, write.command_id) = (0x40, 501.into());
+        let capsule = world.capsule(io, write, &[]);
+        world.send(io, &capsule);
+        let requests = std::mem::take(&mut world.links.get_mut(&io).unwrap().pdus);
+        assert_eq!(requests.len(), 1, "{end:?}: the second write waits for buffer space");
+        let tag = u16::from_le_bytes([requests[0].header[10], requests[0].header[11]]);
+        match end {
+            End::NoNamespace => {
+                let mut actions = Vec::new();
+                world.target.set_subsystem(subsystem(), world.now, &mut actions);
+                world.act(actions);
+                world.send_data(io, 500, tag, 0, &data, true);
+            }
+            End::WrongDigest => {
+                let header = tcp::DataToController::new(500, tag, 0, LBA as u32, true, both);
+                let header = header.as_bytes().to_vec();
+                let mut digest = tcp::digest_of(&data);
+                digest[0] ^= 1;
+                let bytes = [&header[..], &tcp::digest_of(&header), &data, &digest].concat();
+                world.send(io, &bytes);
+            }
+            End::Hint | End::OutOfRange => world.send_data(io, 500, tag, 0, &data, true),
+        }
+        let status = world.reply(io, 500).expect("it comes to an end").status;
+        assert_eq!(status == Status::SUCCESS, end == End::Hint, "{end:?}: {status:?}");
+        let all = pattern(5, bytes_max);
+        world.serve_transfers(io, &all);
+        let answer =
+            world.reply(io, 501).unwrap_or_else(|| panic!("{end:?}: the write behind it waits for ever"));
+        assert_eq!(answer.status, Status::SUCCESS);
+        assert!(world.memory[64 * LBA..128 * LBA] == all[..]);
+        world.target.check_budget();
+    }
+}
+
 #[test]
 fn a_wrong_data_digest_fails_one_command() {
     wrong_digests();
