@@ -13,6 +13,7 @@
 use crate::slab::Slab;
 use diecut_units::mutant;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// The tenant of connections that have not said whose they are, and of discovery.
 pub(crate) const NEWCOMERS: u32 = 0;
@@ -354,6 +355,36 @@ impl Budget {
         if less > 0 {
             self.subtract_shared(account, less);
         }
+    }
+
+    /// Checks that tenants and hosts have the users that they count, and hold what their accounts do: one that counts more stays for
+    /// ever. `tenants` and `hosts` are named once for each user that is no account. For checkers.
+    ///
+    /// # Panics
+    /// If not.
+    pub(crate) fn check_users<'a>(
+        &self,
+        accounts: impl Iterator<Item = &'a Account>,
+        tenants: impl Iterator<Item = u32>,
+        hosts: impl Iterator<Item = u32>,
+    ) {
+        // Users, and bytes held: of a host those beyond reserves.
+        let mut of_tenants: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+        let mut of_hosts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+        tenants.for_each(|tenant| of_tenants.entry(tenant).or_default().0 += 1);
+        hosts.for_each(|host| of_hosts.entry(host).or_default().0 += 1);
+        for account in accounts {
+            let tenant = of_tenants.entry(account.tenant).or_default();
+            *tenant = (tenant.0 + 1, tenant.1 + account.taken_bytes());
+            if let Some(host) = account.host {
+                let host = of_hosts.entry(host).or_default();
+                *host = (host.0 + 1, host.1 + account.shared_bytes());
+            }
+        }
+        let tenants = self.tenants.iter().map(|(number, one)| (number, (one.users, one.held_bytes)));
+        assert_eq!(tenants.collect::<BTreeMap<_, _>>(), of_tenants, "users of tenants, and what they hold");
+        let hosts = self.hosts.iter().map(|(number, one)| (number, (one.users, one.shared_bytes)));
+        assert_eq!(hosts.collect::<BTreeMap<_, _>>(), of_hosts, "users of hosts, and what they hold");
     }
 
     /// Whether a connection that asks for something it cannot foresee may go on.

@@ -259,7 +259,8 @@ impl Target {
         }
     }
 
-    /// Checks that the budget is what connections take, and their accounts what they hold. For checkers.
+    /// Checks that the budget is what connections take, their accounts what they hold, and that nobody is kept in it who is gone. For
+    /// checkers.
     ///
     /// # Panics
     /// If not.
@@ -276,6 +277,12 @@ impl Target {
             (taken, pins),
             (self.budget.held_bytes(), self.pins),
             "taken by connections, and the budget"
+        );
+        let seats = self.subsystems.iter().flatten().filter_map(|one| one.tenant);
+        self.budget.check_users(
+            self.connections.iter().map(|(_, one)| &one.account),
+            std::iter::once(NEWCOMERS).chain(seats),
+            self.associations.iter().map(|(_, one)| one.host_account),
         );
     }
 

@@ -10,7 +10,7 @@ use diecut_nvme::*;
 use diecut_target::*;
 use diecut_units::{Span, Time};
 use world::*;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 const NONE: Digests = Digests::NONE;
 
@@ -318,6 +318,37 @@ fn silence_ends_an_association() {
     world.now += Span::from_secs(20);
     world.handle(Event::Tick);
     assert_eq!(world.target.deadline(), Time::NEVER, "nothing is left");
+}
+
+/// Goal: a host that sends the data of a large write slowly is not silent. Method: bytes that are received right into their place
+/// come one part at a time, over several times the keep-alive, and nothing else does; then the host is silent.
+#[test]
+fn data_of_a_slow_write_are_traffic() {
+    let mut world = World::with(9, TargetConfig { h2c_data_bytes_max: 1 << 20, ..TargetConfig::default() });
+    world.keep_alive_ms = 1000;
+    let (_, controller) = world.admin(SUBSYSTEM, NONE);
+    let io = world.io(controller, 1, NONE);
+    let data: Vec<u8> = (0..64 * LBA).map(|at| (at / 64) as u8).collect();
+    let mut write = world.rw(opcode::io::WRITE, 8, 64, SglDescriptor::transport(data.len() as u32));
+    (write.flags, write.command_id) = (0x40, 70.into());
+    let bytes = world.capsule(io, write, &[]);
+    world.send(io, &bytes);
+    let request = world.links.get_mut(&io).unwrap().pdus.pop().expect("the data are asked for");
+    let tag = u16::from_le_bytes([request.header[10], request.header[11]]);
+    let header = tcp::DataToController::new(70, tag, 0, data.len() as u32, true, NONE);
+    world.send(io, header.as_bytes());
+    for part in data.chunks(data.len() / 8) {
+        world.now += Span::from_millis(900);
+        world.handle(Event::Tick);
+        let window = world.target.receive_window(io).expect("the host is there, and its data are awaited");
+        window[..part.len()].copy_from_slice(part);
+        world.handle(Event::ReceivedInWindow(io, part.len()));
+    }
+    assert_eq!(world.reply(io, 70).expect("done").status, Status::SUCCESS);
+    assert_eq!(world.memory[8 * LBA..72 * LBA], data);
+    world.now += Span::from_millis(1100);
+    world.handle(Event::Tick);
+    assert!(world.links[&io].closed, "now it is silent");
 }
 
 /// A connection that never connects is hung up on.

@@ -202,6 +202,24 @@ fn data_that_were_asked_for_are_read_while_their_queue_waits() {
     assert_eq!(world.target.memory().held_bytes, 0);
 }
 
+/// Goal: a host that is refused for want of memory leaves nothing behind. Method: while others hold what there is, hosts of many names
+/// ask for a controller; whoever is kept in the budget is there.
+#[test]
+fn refused_hosts_leave_nothing_behind() {
+    let mut world = small_world(6, TargetConfig::default());
+    greedy(&mut world);
+    let mut refused = 0;
+    for number in 100..140u8 {
+        (world.host_id, world.host) = ([number; 16], format!("{HOST}-{number}"));
+        refused += u32::from(queue(&mut world, SUBSYSTEM, 0, 0xFFFF).is_none());
+        world.target.check_budget();
+    }
+    assert!(refused > 20, "{refused} are refused");
+    hang_up_all(&mut world);
+    world.target.check_budget();
+    assert_eq!(world.target.memory().held_bytes, 0);
+}
+
 /// Goal: discovery controllers, which anybody may have, take nobody else's place, and go when their host is silent or never enables
 /// them. Method: a flood with keep-alive off, of one host and of many.
 #[test]
