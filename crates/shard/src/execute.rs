@@ -505,6 +505,22 @@ impl<M: Divide> Shard<M> {
         }
     }
 
+    /// Checks that vSSDs that live here have the shares that their definitions say, but for limits that are lifted at present. For
+    /// checkers.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check_shares(&self) {
+        if self.phase != Phase::Ready {
+            return;
+        }
+        for record in self.own_vssds() {
+            let wanted = self.share_of_vssd(record.number, self.control.lifted.contains(&record.number));
+            let found = self.flash.pool.share_of(VssdId(record.number));
+            assert_eq!(found, wanted, "share of vSSD {} on shard {}", record.number, self.index.0);
+        }
+    }
+
     /// Begins to carry out steps; nothing else is carried out meanwhile but orders.
     pub(crate) fn begin(&mut self, reply: Reply, next: State, steps: Vec<Step>) {
         self.control.running.push(Running::new(reply, self.state.clone(), next, steps));

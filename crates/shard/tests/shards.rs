@@ -173,6 +173,56 @@ fn what_lies_between_shards_is_refused_and_fits_one() {
     assert_eq!(herd.home("vssd-more"), herd.home("vssd-b"), "they share a channel now");
 }
 
+/// Goal: a vSSD that the shard which is to make it refuses takes nothing away from others. Method: of the room that it would have had
+/// nothing is missing afterwards, in figures and for one that asks for all of it.
+#[test]
+fn a_vssd_that_another_shard_refuses_takes_nothing() {
+    let mut herd = Herd::new(device(6), 2, 6, Time::ZERO);
+    herd.add_tenant("a", Isolation::Channel, 0);
+    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "z".to_owned() }));
+    let before = herd.status().devices.remove(0);
+    for isolation in [Isolation::Channel, Isolation::Die, Isolation::Software] {
+        let hollow = VssdSpec { over_provisioning_permille: u32::MAX, ..vssd("hollow", "z", isolation, 0) };
+        let ControlResponse::Refused(error) = herd.ask(ControlRequest::CreateVssd(hollow)) else {
+            panic!("{isolation:?}: it can hold nothing");
+        };
+        assert_eq!(error.kind, ControlErrorKind::Invalid, "{}", error.message);
+        let after = herd.status().devices.remove(0);
+        let free = |device: &DeviceStatus| (device.free_channels, device.free_dies);
+        assert_eq!(free(&after), free(&before), "{isolation:?}");
+    }
+    herd.done(ControlRequest::CreateVssd(vssd("all", "z", Isolation::Channel, 3)));
+    assert_eq!(herd.home("vssd-all"), 1, "the shard that refused before");
+    assert_eq!(herd.status().devices[0].free_channels, 0);
+}
+
+/// Goal: a tenant's rate limit holds on each shard that it comes to, though it is lifted for the way. Method: a vSSD moves to another shard
+/// and back while its host works; wherever it lives, it has the share that it was made with.
+#[test]
+fn a_rate_limit_moves_with_its_tenant() {
+    let mut herd = Herd::new(device(8), 2, 8, Time::ZERO);
+    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    herd.done(ControlRequest::CreateVssd(VssdSpec {
+        rate_limit_bytes_per_second: 2 << 20,
+        sharing: Sharing::Strict,
+        ..vssd("a", "a", Isolation::Channel, 0)
+    }));
+    herd.done(ControlRequest::CreateVolume(volume("a")));
+    herd.done(ControlRequest::CreateSubsystem(subsystem("a")));
+    let mut hosts = [Host::new("a", 1)];
+    for shard in [1, 0, 1] {
+        herd.done(ControlRequest::MoveTenant { tenant: "a".to_owned(), shard });
+        run(&mut herd, &mut hosts, 100);
+        let home = &herd.shards[usize::from(shard)];
+        let [id] = home.pool().vssd_ids().collect::<Vec<_>>()[..] else {
+            panic!("it lives on shard {shard}")
+        };
+        let share = home.pool().share_of(id).expect("just listed");
+        assert_eq!(share.rate_bytes_per_second, 2 << 20, "on shard {shard}");
+        herd.shards.iter().for_each(|shard| shard.check_shares());
+    }
+}
+
 /// Goal: a tenant changes its shard under load, and its hosts notice nothing but the time: no connection breaks, and every
 /// promise holds, also when the server dies on the way. Method: four hosts that never hang up, and tenants that are moved
 /// at moments chosen by chance.

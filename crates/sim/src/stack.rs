@@ -822,6 +822,7 @@ impl System for Stack {
         for shard in self.shards().all() {
             shard.pool().check_invariants();
             shard.check_budget();
+            shard.check_shares();
         }
     }
 }

@@ -134,6 +134,11 @@ impl Pool {
         self.weigh(id, share);
     }
 
+    /// The share that a vSSD has now, if there is such a vSSD.
+    pub fn share_of(&self, id: VssdId) -> Option<Share> {
+        self.at_of(id).map(|at| self.vssds[at].bucket.share)
+    }
+
     /// Gives the flows of a vSSD its weight, also those on dies that its units move to.
     pub(crate) fn weigh(&mut self, id: VssdId, share: Share) {
         let at = self.at_of(id).expect("the vSSD exists");
