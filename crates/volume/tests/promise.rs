@@ -89,6 +89,65 @@ fn a_medium_without_room_refuses_writes_until_it_has_some() {
     }
 }
 
+/// Goal: what writes were refused for lack of room on the medium takes no capacity. Method: far more is refused than the store exports;
+/// then there is room, and all of it can be written.
+#[test]
+fn what_was_refused_takes_no_capacity() {
+    const EXPORTED_IUS: u64 = 800;
+    for protected in [true, false] {
+        let mut random = Random(11);
+        let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
+        let memory = ProtectedMemory::in_memory(6 * 5248);
+        let region = protected.then(|| memory.region(0..memory.size_bytes()));
+        let config = StoreConfig { exported_ius: EXPORTED_IUS, ..StoreConfig::default() };
+        let mut store = Store::open(config, &mut space, region);
+        let mut out = Vec::new();
+        let mut now = Time::ZERO;
+        let mut ask = |store: &mut Store, space: &mut FakeSpace, command: VolumeCommand| {
+            store.submit(command, space, &mut out);
+            for _ in 0..100_000 {
+                now += diecut_units::Span::from_micros(100);
+                store.work(now, space, &mut out);
+                if let Some(completion) = out.pop() {
+                    return completion.result;
+                }
+                while let Some(completion) = space.step(&mut random) {
+                    store.complete(completion, space, &mut out);
+                }
+            }
+            panic!("protected {protected}: no answer: {}", store.describe());
+        };
+        store.create_volume(VolumeToken(1), VolumeIndex(0), EXPORTED_IUS);
+        let made = ask(
+            &mut store,
+            &mut space,
+            VolumeCommand {
+                token: VolumeToken(2),
+                volume: VolumeIndex(0),
+                operation: VolumeOperation::Flush,
+            },
+        );
+        assert_eq!(made, Ok(()), "protected {protected}");
+        space.no_room = true;
+        let mut refused = 0;
+        for number in 0..1000 {
+            let result = ask(&mut store, &mut space, write(3 + number, number * 8 % EXPORTED_IUS, 8));
+            refused += u64::from(matches!(result, Err(VolumeError::NoRoom { .. })));
+            assert!(
+                !matches!(result, Err(VolumeError::Full)),
+                "protected {protected}: {number}: {refused} refused"
+            );
+        }
+        assert!(refused * 8 > 2 * EXPORTED_IUS, "protected {protected}: {refused} refused");
+        space.no_room = false;
+        for first_iu in (0..EXPORTED_IUS).step_by(8) {
+            let result = ask(&mut store, &mut space, write(2000 + first_iu, first_iu, 8));
+            assert_eq!(result, Ok(()), "protected {protected}: IU {first_iu}");
+        }
+        assert_eq!(store.statistics().used_ius, EXPORTED_IUS);
+    }
+}
+
 /// Seen to fail while the log learned of it only from an allocation that it never tried: writes waited for ever.
 #[test]
 fn a_vssd_without_good_blocks_answers_everything_and_still_reads() {

@@ -470,6 +470,15 @@ fn a_leaf_that_an_older_version_emptied_is_not_lost() {
     assert!(left_read_only > 3, "{left_read_only} images need a repair");
 }
 
+/// No page of a block says any more what the block is; `units` are all that hold something.
+fn lose_marks(world: &mut World, units: &[(LogicalBlock, u32)], block: LogicalBlock) {
+    for (nth, (other, _)) in units.iter().enumerate() {
+        if *other == block {
+            world.space.bend(nth, |_, oob| oob.fill(0));
+        }
+    }
+}
+
 /// No page of a block says what the block is. It is kept, and given back when that is accepted.
 fn a_block_without_marks(seed: u64) {
     let mut before = World::new(seed);
@@ -480,11 +489,7 @@ fn a_block_without_marks(seed: u64) {
         settled_units(&before).iter().map(|(block, _)| *block).collect();
     for block in blocks.into_iter().skip((seed % 7) as usize).step_by(7) {
         let mut world = before.copy();
-        for (nth, (other, _)) in units.iter().enumerate() {
-            if *other == block {
-                world.space.bend(nth, |_, oob| oob.fill(0));
-            }
-        }
+        lose_marks(&mut world, &units, block);
         let is_held = |world: &World| world.space.held_blocks().iter().any(|held| held.block == block);
         for recovery in [Recovery::Strict, Recovery::Mend] {
             world.open(recovery);
@@ -519,6 +524,39 @@ fn a_block_without_marks(seed: u64) {
 #[test]
 fn a_block_without_marks_is_kept_until_its_loss_is_accepted() {
     (0..4).for_each(a_block_without_marks);
+}
+
+/// Goal: a repair that finds more to repair forgets nothing of what it had begun with. Method: beside a block without marks a volume is
+/// lost, which the store learns when it is open. When the repair holds, the block is given back, and no start misses it again.
+#[test]
+fn a_lost_volume_beside_a_block_without_marks_leaves_nothing_behind() {
+    for seed in 0..4 {
+        let mut world = World::new(seed);
+        world.fill();
+        world.die();
+        let units = world.space.written_units();
+        let first = settled_units(&world).iter().map(|(block, _)| *block).find(|block| {
+            let mut world = world.copy();
+            lose_marks(&mut world, &units, *block);
+            world.open(Recovery::Strict);
+            world.store().findings().missing.contains(&Missing::Mark { block: *block })
+        });
+        let block = first.expect("a block of a segment");
+        lose_marks(&mut world, &units, block);
+        world.open(Recovery::Accept);
+        let lost = VolumeIndex(VOLUMES);
+        world.store.as_mut().expect("it is open").volume_lost(lost, SIZE_IUS);
+        world.steps_until("the repair is written down", |store| !store.is_mending());
+        assert_eq!(world.store().read_only_reason(), None, "seed {seed}");
+        let is_held =
+            world.space.held_blocks().iter().any(|held| held.block == block && held.written_pages > 0);
+        assert!(!is_held, "seed {seed}: {block:?} is not needed, and nobody gave it back");
+        world.go_on();
+        world.die();
+        world.open(Recovery::Strict);
+        assert_eq!(world.store().read_only_reason(), None, "seed {seed}, block {block:?}");
+        assert_eq!(world.store().volume_size_ius(lost), Some(SIZE_IUS));
+    }
 }
 
 /// A volume that is gone with all that the store had is accepted as lost: it exists, its reads fail, and it takes writes.

@@ -442,6 +442,67 @@ fn a_leaf_that_became_empty_is_not_missed() {
     seeds(1, 6).for_each(empty_a_leaf);
 }
 
+/// Goal: what was deallocated, or went with its volume, stays away, however often the record of that is written anew or finds another
+/// place. Method: two volumes share segments that stay, because what the second one has there is never changed. What the first
+/// one has is deallocated, or it is deleted and made again. That record lies with what is overwritten all the time, so the cleaner
+/// comes by there, and no anchor makes it superfluous. With `fails` the program that has it fails.
+fn forget_beside_what_stays(seed: u64, deletes: bool, fails: bool) {
+    let mut world = World::new(seed);
+    world.checkpoint = CheckpointPace { ius_per_leaf: 1 << 20, ius_per_anchor_iu: 1 << 20 };
+    world.open();
+    let create = |world: &mut World, volume: u16, size_ius: u64| {
+        world.volumes[usize::from(volume)] = Some(vec![vec![0]; size_ius as usize]);
+        let token = world.token(Request::Create(volume));
+        world.store.as_mut().unwrap().create_volume(token, VolumeIndex(volume), size_ius);
+        world.settle();
+    };
+    create(&mut world, 0, 1500);
+    create(&mut world, 1, 4000);
+    for piece in 0..220 {
+        if piece < 60 {
+            world.change(0, piece * 8, 8, true);
+        }
+        world.change(1, piece * 8, 8, true);
+        world.step();
+    }
+    world.settle();
+    if deletes {
+        world.delete(0);
+        world.settle();
+        create(&mut world, 0, 1500);
+    } else {
+        world.change(0, 0, 480, false);
+    }
+    world.space.fail_next_append = fails;
+    let freed = |world: &World| world.store.as_ref().unwrap().statistics().log.segments_freed;
+    let before = freed(&world);
+    for _ in 0..3000 {
+        let first = 3000 + world.random.below(WRITTEN_IUS);
+        world.change(1, first, 12, true);
+        (0..world.random.below(12)).for_each(|_| world.step());
+        if freed(&world) > before + 30 {
+            break;
+        }
+    }
+    world.settle();
+    assert!(freed(&world) > before + 20, "seed {seed}: the cleaner came by");
+    for _ in 0..3 {
+        world.restart();
+        world.check_all();
+    }
+}
+
+#[test]
+fn what_is_gone_stays_away_as_long_as_its_records_are_there() {
+    for seed in seeds(1, 6) {
+        for deletes in [true, false] {
+            for fails in [true, false] {
+                forget_beside_what_stays(seed, deletes, fails);
+            }
+        }
+    }
+}
+
 /// Goal: the model notices each planted bug of starts.
 #[test]
 fn every_planted_bug_of_starts_is_caught() {

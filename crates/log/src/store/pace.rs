@@ -159,3 +159,35 @@ impl std::fmt::Debug for Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: however little room there is, writers go on, because what ends a shortage may need them to. Method: room is at the
+    /// least, or below, and stays there; writers take what they may, and are asked again when they are told.
+    #[test]
+    fn writers_never_stop() {
+        const LEAST_IUS: u64 = 10_000;
+        for room_ius in [0, LEAST_IUS - 1, LEAST_IUS] {
+            let mut pace = Pace::new(64, 4096);
+            let (mut now, mut taken) = (Time::ZERO, 0);
+            for _ in 0..10_000 {
+                pace.keep(now, room_ius, LEAST_IUS);
+                pace.begin_step();
+                while pace.allows() {
+                    pace.take();
+                    taken += 1;
+                }
+                now = pace.deadline();
+                if taken > 200 {
+                    break;
+                }
+            }
+            assert!(
+                taken > 200 && now < Time(1_000_000_000),
+                "{taken} IUs in {now:?} with room for {room_ius}"
+            );
+        }
+    }
+}
