@@ -431,11 +431,53 @@ pub fn model_mutants() -> Vec<Mutant> {
         .collect()
 }
 
+/// Seeds that caught a bug when the list was last made: they are tried first where they are among those asked for, which spares
+/// most of a hunt. A wrong one costs a run and nothing else: whatever catches a bug is seen to do so. From the table that
+/// `diecut-sim --system stack --mutants --seeds 0..700` prints.
+#[rustfmt::skip]
+const TRIED_FIRST: &[(&str, u64)] = &[
+    ("shard: members are not waited for", 5),
+    ("shard: answers of the medium stay behind", 39),
+    ("shard: old home keeps its subsystem", 11),
+    ("shard: entries of an application stay behind", 383),
+    ("target: connect overtakes its controller", 594),
+    ("target: unread bytes stay behind", 6),
+    ("shard: ends of exchanges are not told to the first shard", 11),
+    ("target: aborted command goes on", 37),
+    ("vssd: time of a die costs nothing", 23),
+    ("volume: copies without originals undone", 19),
+    ("log: starved staging waits", 22),
+    ("volume: records before the anchor replayed", 4),
+    ("vssd: moving block freed before its copy holds", 5),
+    ("vssd: append that waited goes to the old place", 8),
+    ("vssd: old place free under its reads", 5),
+    ("blockspace: written pages forgotten at an attach", 4),
+    ("blockspace: block that was not named stays", 4),
+    ("blockspace: append answered before its programs", 12),
+    ("shard: dead application's answers go to the next", 4),
+    ("volume: flush answered one sequence early", 12),
+    ("vssd: weights inverted", 23),
+    ("shard: writes cost the same whatever their size", 17),
+    ("vssd: newest allocation sequence used twice", 7),
+    ("log: room that came back is not seen", 6),
+    ("emulator: completion before its sync", 4),
+    ("emulator: sync covers what came after it began", 4),
+    ("volume: flush answered early", 4),
+    ("target: one queue takes all there is", 20),
+    ("target: reserve of tenants not kept", 58),
+    ("target: places of subsystems not kept", 26),
+    ("target: no data are read while a queue waits for memory", 93),
+    ("vssd: erase before journal", 4),
+];
+
 /// Looks for a seed that catches the mutant, among `seeds`.
 pub fn hunt(mutant: &Mutant, seeds: std::ops::Range<u64>, shape: &Shape, factory: &dyn Factory) -> Verdict {
     let options = SetOptions { mutant: Some(mutant.name.to_owned()), ..SetOptions::default() };
     let mut verdict = Verdict { name: mutant.name, caught: None, seeds: 0, reached: false, is_plain: false };
-    for seed in seeds {
+    let known = TRIED_FIRST.iter().filter(|(name, seed)| *name == mutant.name && seeds.contains(seed));
+    let known: Vec<u64> = known.map(|(_, seed)| *seed).collect();
+    let others = seeds.filter(|seed| !known.contains(seed));
+    for seed in known.iter().copied().chain(others) {
         let outcome = run_seed(seed, shape, factory, &options);
         verdict.seeds += 1;
         verdict.reached |= outcome.mutant_reached > 0;

@@ -534,7 +534,7 @@ fn every_planted_bug_is_caught() {
     eprintln!("without a planted bug these fail: {broken:?}");
     assert!(broken.is_empty());
     for name in [
-        "log: cleaner copy without liveness check",
+        "log: cleaner copy with a fresh sequence",
         "volume: deallocate record lost",
         "log: segment freed before copies durable",
         "log: torn chunk accepted",

@@ -283,7 +283,7 @@ fn a_fault_comes_and_goes(seed: u64) -> u32 {
 /// for torn: the records of the whole chunk were gone.
 #[test]
 fn a_fault_that_is_gone_costs_nothing() {
-    let read_only: u32 = (0..4).map(a_fault_comes_and_goes).sum();
+    let read_only: u32 = (0..8).map(a_fault_comes_and_goes).sum();
     assert!(read_only > 8, "{read_only} faults made a store read-only");
 }
 
@@ -374,7 +374,8 @@ fn a_loss_is_accepted(seed: u64) -> [u32; 2] {
 #[test]
 fn what_was_lost_and_accepted_is_never_taken_for_something_else() {
     let mut with = [0, 0];
-    for seed in 0..6 {
+    // Of the last two some lose places and no records, which few do.
+    for seed in [0, 1, 2, 3, 4, 5, 21, 27] {
         let [places, records] = a_loss_is_accepted(seed);
         with = [with[0] + places, with[1] + records];
     }
@@ -636,7 +637,14 @@ fn damaged_staging_can_be_accepted() {
             world.open(recovery);
             let reason = world.store().read_only_reason();
             assert!(reason.is_some_and(|reason| reason.contains("protected memory")), "{reason:?}");
-            assert_eq!(world.store().findings().missing.len(), 1);
+            let missing = &world.store().findings().missing;
+            // Leaves may name what lay in a slot: it is missing there, too.
+            let is_of_staging =
+                |missing: &Missing| matches!(missing, Missing::Staging { .. } | Missing::Places { .. });
+            assert!(
+                matches!(missing[0], Missing::Staging { .. }) && missing.iter().all(is_of_staging),
+                "{missing:?}"
+            );
             world.die();
         }
         world.open(Recovery::Accept);
