@@ -34,6 +34,7 @@ pub fn catalog_state() -> State {
         serves: Default::default(),
         number: 1,
         staging_slot: Some(0),
+        staging_slot_count: 1,
         exported_ius: 1000,
     };
     state.vssds.insert("alpha-flash".to_owned(), vssd);
