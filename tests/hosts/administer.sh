@@ -7,10 +7,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=$1 what=$2
 diecut() { "${CARGO_TARGET_DIR:-target}/debug/diecut" --socket "$folder/data/control.sock" "$@"; }
-# Each tenant's vSSD has its name; where it lies ends with its shard.
+# Each tenant's vSSD has its name.
 home_of() {
   local home
-  home=$(diecut vssd show "$1" | grep -o 'shard [0-9]*' | grep -o '[0-9]*') || { echo "vSSD $1 names no shard" >&2; exit 1; }
+  home=$(diecut vssd show "$1" --json | grep -oE '"shard": *[0-9]+' | grep -oE '[0-9]+') || { echo "vSSD $1 names no shard" >&2; exit 1; }
   echo "$home"
 }
 case $what in
