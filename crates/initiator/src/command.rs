@@ -76,17 +76,8 @@ impl Command {
         let on = |code: u8, span: LbaSpan, force_unit_access: bool, deallocate: bool| {
             let mut entry =
                 SubmissionEntry { opcode: code, nsid: span.nsid.into(), ..SubmissionEntry::default() };
-            LbaRange {
-                start: span.first,
-                count: span.count,
-                force_unit_access,
-                protection: 0,
-                limited_retry: false,
-                deallocate,
-                storage_tag_check: false,
-                directive_type: 0,
-            }
-            .encode(&mut entry);
+            LbaRange { force_unit_access, deallocate, ..LbaRange::plain(span.first, span.count) }
+                .encode(&mut entry);
             entry
         };
         match self {

@@ -27,6 +27,23 @@ pub struct LbaRange {
 }
 
 impl LbaRange {
+    /// LBAs without a wish about them: all flags are off.
+    ///
+    /// `count`: 1 to 65536.
+    #[inline]
+    pub fn plain(start: u64, count: u32) -> LbaRange {
+        LbaRange {
+            start,
+            count,
+            force_unit_access: false,
+            protection: 0,
+            limited_retry: false,
+            deallocate: false,
+            storage_tag_check: false,
+            directive_type: 0,
+        }
+    }
+
     /// From command dwords 10 to 12.
     #[inline]
     pub fn decode(entry: &SubmissionEntry) -> LbaRange {

@@ -580,10 +580,10 @@ impl<M: Divide> Shard<M> {
                     running.waits = Waits::Stores(tokens);
                     return Progress::Waits;
                 }
-                let reason = self.flash.store(store).read_only_reason().unwrap_or("it is not said why");
-                self.stores_answered(running, || {
-                    format!("volume \"{name}\" cannot be made: its vSSD takes no writes: {reason}")
-                })
+                let reason = self.flash.store(store).read_only_reason();
+                let reason =
+                    reason.map_or(String::new(), |reason| format!(": its vSSD takes no writes: {reason}"));
+                self.stores_answered(running, || format!("volume \"{name}\" cannot be made{reason}"))
             }
             Step::OpenNamespace { name } => {
                 let volume = running.next.volumes[name].clone();
@@ -615,11 +615,7 @@ impl<M: Divide> Shard<M> {
                 if !self.flash.store(store).is_ready() {
                     return Progress::Waits;
                 }
-                if self.flash.store(store).lacks_room() {
-                    // It looks again whether there is room now.
-                    let _ = self.flash.store_mut(store);
-                    self.flash.run(now);
-                }
+                self.flash.look_for_room(store, now);
                 let Some(reason) = self.flash.store(store).read_only_reason() else { return Progress::Done };
                 let message = format!("nothing was deleted: its vSSD takes no writes: {reason}");
                 Progress::Refused(ControlError { kind: ControlErrorKind::Media, message })

@@ -47,6 +47,17 @@ pub(crate) struct MovedStore {
 }
 
 impl StoreSlot {
+    fn new(vssd: VssdId, store: Store) -> StoreSlot {
+        StoreSlot {
+            vssd,
+            store,
+            has_work: false,
+            told: Standing::TakesWrites,
+            full_told_until: Time::ZERO,
+            held: None,
+        }
+    }
+
     fn deadline(&self) -> Time {
         if self.held.is_some() { Time::NEVER } else { self.store.deadline() }
     }
@@ -138,14 +149,7 @@ impl<M: Media> Flash<M> {
                 self.stores.len() - 1
             }
         };
-        self.stores[index] = Some(StoreSlot {
-            vssd,
-            store,
-            has_work: false,
-            told: Standing::TakesWrites,
-            full_told_until: Time::ZERO,
-            held: None,
-        });
+        self.stores[index] = Some(StoreSlot::new(vssd, store));
         self.by_vssd[vssd.0 as usize] = index as u16;
         let index = StoreIndex(index as u16);
         self.mark_busy(index);
@@ -238,14 +242,7 @@ impl<M: Media> Flash<M> {
         let vssd = VssdId(vssd);
         let mut space = self.pool.space(vssd, &mut self.media, now);
         let store = Store::open(config, &mut space, staging);
-        *place = Some(StoreSlot {
-            vssd,
-            store,
-            has_work: false,
-            told: Standing::TakesWrites,
-            full_told_until: Time::ZERO,
-            held: None,
-        });
+        *place = Some(StoreSlot::new(vssd, store));
         self.busy.retain(|busy| *busy != index.0);
         self.mark_busy(index);
         commands.into_iter().for_each(|command| self.submit(index, command, now));
@@ -272,6 +269,17 @@ impl<M: Media> Flash<M> {
     pub fn store_mut(&mut self, index: StoreIndex) -> &mut Store {
         self.mark_busy(index);
         &mut self.stores[usize::from(index.0)].as_mut().expect("the store is open").store
+    }
+
+    /// Has an open store that lacks room look whether there is some now.
+    ///
+    /// # Panics
+    /// If it is not open.
+    pub fn look_for_room(&mut self, index: StoreIndex, now: Time) {
+        if self.store(index).lacks_room() {
+            self.mark_busy(index);
+            self.run(now);
+        }
     }
 
     /// Open stores.

@@ -42,7 +42,7 @@ pub struct ShardConfig {
     pub pool: PoolConfig,
     /// The admission scheduler's limits.
     pub admission: AdmissionConfig,
-    /// Protected memory that each vSSD's store stages writes in, in bytes.
+    /// Protected memory of one staging slot, in bytes; most vSSDs have one, wide ones several.
     pub staging_bytes_per_vssd: usize,
     /// Without protected memory: completions of writes wait for the flash unless this is set; hosts must flush then.
     pub volatile_cache: bool,

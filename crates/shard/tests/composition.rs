@@ -685,13 +685,13 @@ fn a_deletion_without_room_leaves_the_volume_or_nothing_of_it() {
             rig.step();
         }
         assert!(answered && rig.now < again, "after {steps} steps");
-        if rig.shard.state().volumes.contains_key("volume-a") {
+        let is_refused = rig.shard.state().volumes.contains_key("volume-a");
+        rig.now = again;
+        if is_refused {
             refused += 1;
-            rig.now = again;
             rig.done(delete());
         } else {
             late += 1;
-            rig.now = again;
         }
         rig.done(ControlRequest::CreateVolume(create("x")));
         let namespace = rig.shard.state().volumes["x"].namespace;

@@ -629,13 +629,16 @@ impl Entrance for Hosts {
                 })
                 .collect();
             format!(
-                "host {}: {:?}, {} under way, {}\n",
+                "host {}: {:?}, refused {} times, goes on at {:?}, {} under way, {}\n",
                 host.lane.0,
                 host.stage,
+                host.refusals,
+                self.goes_on_at[usize::from(host.lane.0)],
                 host.under_way.len(),
                 streams.join("; ")
             )
         });
-        hosts.collect()
+        let raids = self.raids.iter().map(hostile::Raid::describe);
+        hosts.chain(raids).collect()
     }
 }

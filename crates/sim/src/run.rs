@@ -400,7 +400,11 @@ impl Runner<'_> {
                 return;
             }
             if self.must_end.is_some_and(|end| self.now >= end) {
-                let detail = format!("honest hosts starve beside hostile ones\n{}", self.system.describe());
+                let detail = format!(
+                    "honest hosts starve beside hostile ones at {} ns\n{}",
+                    self.now.0,
+                    self.system.describe()
+                );
                 return self.found(Finding::Liveness, detail);
             }
             let mut next = self.system.next_event().min(self.applications.next_event(self.now));

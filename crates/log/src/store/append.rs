@@ -21,13 +21,7 @@ impl Log {
             let prepared: SmallVec<[u32; STREAMS]> =
                 prepared.map(|prepared| prepared.blocks.len() as u32).collect();
             let more = |m: u32| prepared.iter().filter(|members| m < **members).count() as u32;
-            let members = 0..self.layout.width;
-            let least = if prepared.is_empty() {
-                members.map(of_member).min()
-            } else {
-                members.map(|m| of_member(m) + more(m)).min()
-            };
-            free += least.unwrap_or(0);
+            free += (0..self.layout.width).map(|m| of_member(m) + more(m)).min().unwrap_or(0);
         }
         self.free_segments = free;
     }

@@ -93,8 +93,9 @@ pub(super) fn raids(siege: &Siege, mode: ContentMode, now: Time) -> Vec<Raid> {
         raw: Vec::new(),
     };
     let hostile: Vec<Option<Attack>> = attacks.map(Some).collect();
-    // Places and memory of the subsystem are for those who come first; a few of them leave enough for the next one.
-    let of_memory = [Attack::ReadNothing, Attack::SendNothing];
+    // Places and memory of the subsystem are for those who come first; a few of them leave enough for the next one. A capsule of which
+    // half has come holds its queue's memory, too.
+    let of_memory = [Attack::ReadNothing, Attack::SendNothing, Attack::HalfCapsules];
     let takers = siege.attacks.iter().filter(|attack| of_memory.contains(attack)).count();
     let takes_all = siege.attacks.iter().any(|attack| matches!(attack, Attack::Crowd | Attack::Squatters));
     let visitor = (takers <= 1 && !takes_all).then_some(None);
@@ -114,6 +115,14 @@ impl Raid {
         let admin = self.admin.iter_mut().map(|(stream, _)| stream);
         let queues = self.queues.iter_mut().map(|(stream, _)| stream);
         admin.chain(queues).chain(self.raw.iter_mut().map(|raw| &mut raw.stream))
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let who = if self.is_visitor { "visitor".to_string() } else { format!("{:?}", self.attack) };
+        format!(
+            "hostile {}: {who}, {:?}, served {}, comes {} times more\n",
+            self.number, self.stage, self.is_served, self.tries
+        )
     }
 
     /// I/O queues of its controller.
@@ -191,17 +200,7 @@ impl Raid {
         let mut entry =
             SubmissionEntry { opcode: code, nsid: OPEN_NSID.into(), sgl, ..SubmissionEntry::default() };
         if ius > 0 {
-            let range = LbaRange {
-                start: 0,
-                count: ius,
-                force_unit_access: false,
-                protection: 0,
-                limited_retry: false,
-                deallocate: false,
-                storage_tag_check: false,
-                directive_type: 0,
-            };
-            range.encode(&mut entry);
+            LbaRange::plain(0, ius).encode(&mut entry);
         }
         entry.command_id = id.into();
         entry.flags |= 0x40;

@@ -480,17 +480,7 @@ impl World {
 
     pub fn rw(&self, code: u8, start: u64, count: u32, sgl: SglDescriptor) -> SubmissionEntry {
         let mut entry = SubmissionEntry { opcode: code, nsid: 1.into(), sgl, ..SubmissionEntry::default() };
-        let range = diecut_nvme::io::LbaRange {
-            start,
-            count,
-            force_unit_access: false,
-            protection: 0,
-            limited_retry: false,
-            deallocate: false,
-            storage_tag_check: false,
-            directive_type: 0,
-        };
-        range.encode(&mut entry);
+        diecut_nvme::io::LbaRange::plain(start, count).encode(&mut entry);
         entry
     }
     pub fn read(&mut self, id: ConnectionId, start: u64, count: u32) -> Reply {

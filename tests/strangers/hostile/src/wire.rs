@@ -131,17 +131,7 @@ impl Wire {
 
     fn read_or_write(&mut self, code: u8, blocks: u32, sgl: SglDescriptor, data: &[u8]) -> Vec<u8> {
         let mut entry = SubmissionEntry { opcode: code, nsid: 1.into(), sgl, ..SubmissionEntry::default() };
-        let range = diecut_nvme::io::LbaRange {
-            start: 0,
-            count: blocks,
-            force_unit_access: false,
-            protection: 0,
-            limited_retry: false,
-            deallocate: false,
-            storage_tag_check: false,
-            directive_type: 0,
-        };
-        range.encode(&mut entry);
+        diecut_nvme::io::LbaRange::plain(0, blocks).encode(&mut entry);
         self.command(entry, data)
     }
 
