@@ -19,7 +19,7 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 10] = [
+static STAGES: [(&str, Work); 11] = [
     ("check", Work::Check),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
@@ -38,6 +38,12 @@ static STAGES: [(&str, Work); 10] = [
         "exchanges for even wear",
         Work::Run(
             "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..1000 --minutes 2 --floor 150",
+        ),
+    ),
+    (
+        "a cut at every operation",
+        Work::Run(
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --every-cut --seeds 1..8 --ops 3",
         ),
     ),
     (

@@ -15,10 +15,11 @@ use crate::systems;
 use comfy_table::Table;
 use diecut_units::{Span, marks};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Arguments of `diecut sim`.
@@ -58,8 +59,9 @@ pub struct SimArgs {
     /// Prints the plan of --seed as JSON and does not run it.
     #[arg(long, requires = "seed")]
     pub print_plan: bool,
-    /// Cuts the power at every operation of the medium (of the first --ops steps of --seed).
-    #[arg(long, requires = "seed")]
+    /// Cuts the power at every operation of the medium, each time in a run of its own (of the first --ops steps of --seed, or of each of
+    /// --seeds).
+    #[arg(long, conflicts_with_all = ["mutants", "twice", "shrink", "plan", "complete", "minutes", "json"])]
     pub every_cut: bool,
     /// Plants this bug (needs a build with the feature `mutants`).
     #[arg(long, value_name = "NAME")]
@@ -148,6 +150,11 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
         };
         return one(arguments, &plan, &*factory);
     }
+    if arguments.every_cut {
+        let seeds = arguments.seed.map(|seed| (seed, seed + 1)).or(arguments.seeds);
+        let (first, end) = seeds.ok_or("--every-cut needs --seed N or --seeds A..B")?;
+        return Ok(every_cut(arguments, first..end, &shape, &*factory));
+    }
     match (arguments.seed, arguments.seeds) {
         (Some(seed), _) => one(arguments, &generate(seed, &shape), &*factory),
         (None, seeds) => Ok(many(arguments, seeds.unwrap_or((0, 50)), &shape, &*factory)),
@@ -185,20 +192,6 @@ fn replay_command(arguments: &SimArgs, seed: u64) -> String {
 fn one(arguments: &SimArgs, plan: &Plan, factory: &dyn Factory) -> Result<bool, String> {
     eprintln!("seed {}: {} steps, {} faults", plan.seed, plan.steps.len(), plan.faults.len());
     marks::plant_mutant(arguments.mutant.as_deref());
-    if arguments.every_cut {
-        let bar = progress_bar(0);
-        let (runs, failures) = cut_at_every_operation(plan, factory, 1, |nth, all| {
-            bar.set_length(all);
-            bar.set_position(nth + 1);
-        });
-        bar.finish_and_clear();
-        println!("{runs} runs, one power cut each: {} failed", failures.len());
-        for (nth, outcome) in &failures {
-            println!("cut at operation {nth}:");
-            print_violations(outcome);
-        }
-        return Ok(failures.is_empty());
-    }
     let outcome = if arguments.twice { run_twice(plan, factory) } else { run_guarded(plan, factory) };
     let good = outcome.violations.is_empty();
     if arguments.json {
@@ -242,6 +235,54 @@ fn one(arguments: &SimArgs, plan: &Plan, factory: &dyn Factory) -> Result<bool, 
         println!("failed; replay: {}", replay_command(arguments, plan.seed));
     }
     Ok(good)
+}
+
+/// Cuts the power at every operation of each seed's plan.
+fn every_cut(arguments: &SimArgs, seeds: Range<u64>, shape: &Shape, factory: &dyn Factory) -> bool {
+    let bar = progress_bar(0);
+    let (next, all_good, all_runs) = (AtomicU64::new(seeds.start), AtomicBool::new(true), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.max(1) {
+            scope.spawn(|| {
+                // Each thread plants its own.
+                marks::plant_mutant(arguments.mutant.as_deref());
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let plan = generate(seed, shape);
+                    let mut begun = false;
+                    let (runs, failures) = cut_at_every_operation(&plan, factory, 1, |_, all| {
+                        if !std::mem::replace(&mut begun, true) {
+                            bar.inc_length(all);
+                        }
+                        bar.inc(1);
+                    });
+                    all_runs.fetch_add(runs, Ordering::Relaxed);
+                    if failures.is_empty() {
+                        continue;
+                    }
+                    all_good.store(false, Ordering::Relaxed);
+                    bar.suspend(|| {
+                        println!("seed {seed}: {runs} runs, {} failed", failures.len());
+                        for (nth, outcome) in &failures {
+                            match nth {
+                                Some(nth) => println!("cut at operation {nth}:"),
+                                None => println!("without a cut:"),
+                            }
+                            print_violations(outcome);
+                        }
+                        println!("replay: {} --every-cut", replay_command(arguments, seed));
+                    });
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let verdict = if all_good.load(Ordering::Relaxed) { "all good" } else { "some failed" };
+    println!("{} runs, one power cut each: {verdict}", all_runs.load(Ordering::Relaxed));
+    all_good.into_inner()
 }
 
 fn print_violations(outcome: &Outcome) {

@@ -82,14 +82,14 @@ pub fn run_twice(plan: &Plan, factory: &dyn Factory) -> Outcome {
     first
 }
 
-/// Cuts the power at every operation of the medium of a short plan, each time in a run of its own. Returns
-/// the number of runs and the first failures: the operation and what was found.
+/// Cuts the power at every operation of the medium of a short plan, each time in a run of its own, and never otherwise. Returns
+/// the number of runs and the first failures: the operation and what was found; no operation if the plan fails without a cut.
 pub fn cut_at_every_operation(
     plan: &Plan,
     factory: &dyn Factory,
     stride: u64,
     mut progress: impl FnMut(u64, u64),
-) -> (u64, Vec<(u64, Outcome)>) {
+) -> (u64, Vec<(Option<u64>, Outcome)>) {
     let mut base = plan.clone();
     base.faults.retain(|fault| !matches!(fault.what, FaultKind::PowerCut | FaultKind::ProcessDeath));
     base.aftermath = None;
@@ -97,7 +97,7 @@ pub fn cut_at_every_operation(
     let whole = run_guarded(&base, factory);
     let mut failures = Vec::new();
     if !whole.violations.is_empty() {
-        failures.push((u64::MAX, whole));
+        failures.push((None, whole));
         return (1, failures);
     }
     let mut runs = 1;
@@ -110,7 +110,7 @@ pub fn cut_at_every_operation(
         runs += 1;
         progress(nth, whole.media_operations);
         if !outcome.violations.is_empty() {
-            failures.push((nth, outcome));
+            failures.push((Some(nth), outcome));
         }
         nth += stride.max(1);
     }

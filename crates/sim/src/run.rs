@@ -821,21 +821,33 @@ impl Runner<'_> {
         }
     }
 
+    /// Plays until nothing is under way. A cut armed at an operation of the medium may strike here, too: what the system does by
+    /// itself reaches the medium.
     fn come_to_rest(&mut self) {
-        let deadline = self.now + REST_TIME_MAX;
+        let mut deadline = self.now + REST_TIME_MAX;
         let mut answers = Vec::new();
         let mut turns = 0;
-        while !self.stop && !self.system.is_at_rest() {
+        while !self.stop {
+            if self.system.power_is_lost() {
+                mark!("run: cut while the system comes to rest");
+                self.crash(Crash::PowerCut);
+                self.drive();
+                (deadline, turns) = (self.now + REST_TIME_MAX, 0);
+                continue;
+            }
+            if self.system.is_at_rest() {
+                return;
+            }
             turns += 1;
             self.system.advance(self.now, &mut answers);
             for answer in answers.drain(..) {
                 self.take_answer(answer);
             }
-            let next = self.system.next_event();
-            if self.system.is_at_rest() {
-                break;
+            if self.system.is_at_rest() || self.system.power_is_lost() {
+                continue;
             }
-            if next > deadline || turns > 100 * TURNS_MAX || self.system.power_is_lost() {
+            let next = self.system.next_event();
+            if next > deadline || turns > 100 * TURNS_MAX {
                 let detail = format!("the system is not at rest {REST_TIME_MAX} after the last command");
                 return self.found(Finding::Liveness, detail);
             }
