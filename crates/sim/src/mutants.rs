@@ -278,6 +278,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a vSSD that found no room on its device's file system once takes no writes any more",
     },
     Mutant {
+        name: "log: nobody looks for room that came back",
+        system: "stack",
+        story: "a vSSD that found no room on its device's file system takes no writes until somebody writes or deletes something",
+    },
+    Mutant {
         name: "emulator: completion before its sync",
         system: "stack",
         story: "a program on a device in a file is answered before a sync covers it",
@@ -460,6 +465,7 @@ const TRIED_FIRST: &[(&str, u64)] = &[
     ("shard: writes cost the same whatever their size", 17),
     ("vssd: newest allocation sequence used twice", 7),
     ("log: room that came back is not seen", 6),
+    ("log: nobody looks for room that came back", 6),
     ("emulator: completion before its sync", 4),
     ("emulator: sync covers what came after it began", 4),
     ("volume: flush answered early", 4),

@@ -25,6 +25,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const ANSWER_TIME_MAX: Span = Span::from_secs(120);
 /// Longest virtual time until the system is at rest after the last command.
 const REST_TIME_MAX: Span = Span::from_secs(120);
+/// The medium has no room for so long in the calm: more than its writes take, and hosts that connect again.
+const NO_ROOM_IN_CALM: Span = Span::from_secs(2);
+/// Longest virtual time until a vSSD sees that there is room again when nobody writes.
+const ROOM_SEEN_MAX: Span = Span::from_secs(3);
 /// Turns of the loop without time passing: more is a system that goes round in circles.
 const TURNS_MAX: u32 = 100_000;
 /// Turns without anything asked or answered: far more than any wait that ends.
@@ -295,23 +299,47 @@ impl Runner<'_> {
         }
     }
 
-    /// Where the medium had no room for a while, every volume takes writes again when it has some.
+    /// Where the medium had no room for a while, it has none once more, and every volume is written. When there is room again, vSSDs
+    /// see that although nobody writes, and then every volume takes writes.
     fn write_with_room_again(&mut self) {
         if self.no_room_until == Time::ZERO || self.stop {
             return;
         }
-        let span_ns = self.no_room_until.since(self.now).0 + 1_000_000;
+        self.no_room_until = self.no_room_until.max(self.now + NO_ROOM_IN_CALM);
+        self.system.lose_room(self.no_room_until);
+        self.write_parts(&[0, 1, 2, 3, 4, 5, 6, 7], false);
+        self.until = Some(self.no_room_until);
+        self.drive();
+        if !self.system.lacking_room().is_empty() {
+            mark!("run: room comes back while nobody writes");
+        }
+        self.until = Some(self.no_room_until + ROOM_SEEN_MAX);
+        self.drive();
+        self.until = None;
+        let lacking = self.system.lacking_room();
+        if !self.stop && !lacking.is_empty() {
+            let detail = format!(
+                "{lacking:?} lack room {ROOM_SEEN_MAX} after it came back\n{}",
+                self.system.describe()
+            );
+            return self.found(Finding::Liveness, detail);
+        }
+        self.write_parts(&[0, 4], true);
+        self.drive();
+    }
+
+    /// Every volume is written at the start of these eighths of it.
+    fn write_parts(&mut self, eighths: &[u64], fua: bool) {
         for (index, tenant) in self.plan.tenants.iter().enumerate() {
-            self.lanes[index].steps.push_back(Action::Wait { span_ns });
             for volume in &tenant.volumes {
-                for first in [0, volume.iu_count / 2] {
+                for eighth in eighths {
+                    let first = volume.iu_count * eighth / 8;
                     let count = 32.min(volume.iu_count - first) as u32;
                     let range = Range { volume: volume.number, first, count };
-                    self.lanes[index].steps.push_back(Action::Write { range, fua: true });
+                    self.lanes[index].steps.push_back(Action::Write { range, fua });
                 }
             }
         }
-        self.drive();
     }
 
     /// Goes on with small writes all over until the medium went through what a run is to show.

@@ -88,6 +88,8 @@ pub struct Stack {
     aside_since: Option<Time>,
     /// vSSDs of which the system said, since its start, that they take no writes.
     told_read_only: BTreeSet<String>,
+    /// Those of them that lack room, as far as that is known from the same.
+    told_no_room: BTreeSet<String>,
     /// None was when the status was asked for.
     is_aside_quiet: bool,
     /// Servers have little memory for connections, and few controllers.
@@ -270,6 +272,7 @@ impl Stack {
             aside_since: None,
             is_aside_quiet: true,
             told_read_only: BTreeSet::new(),
+            told_no_room: BTreeSet::new(),
             to_lose: Vec::new(),
             is_besieged: false,
             tight: Vec::new(),
@@ -357,7 +360,7 @@ impl Stack {
     fn ask(&mut self, request: ControlRequest) -> Result<ControlResponse, String> {
         let mut actions = Vec::new();
         let mut now = self.now;
-        let Stack { shards, told_read_only, .. } = self;
+        let Stack { shards, told_read_only, told_no_room, .. } = self;
         let shards = shards.as_mut().expect("shards stand except while they restart");
         let event = Event::Control { token: REQUEST, request: Box::new(request) };
         shards.handle(0, event, now, &mut actions);
@@ -373,9 +376,7 @@ impl Stack {
                 match action {
                     Action::Answer { response, .. } => answer = Some(*response),
                     Action::Notice(notice) => {
-                        if let Notice::ReadOnly { vssd, .. } | Notice::NoRoom { vssd, .. } = *notice {
-                            told_read_only.insert(vssd);
-                        }
+                        note_standing(&notice, told_read_only, told_no_room);
                     }
                     _ => {}
                 }
@@ -399,11 +400,11 @@ impl Stack {
             let (token, response) = match action {
                 Action::Answer { token, response } => (token, response),
                 Action::Notice(notice) => {
+                    note_standing(&notice, &mut self.told_read_only, &mut self.told_no_room);
                     match *notice {
                         Notice::Opened { was_unclean: true, .. } => mark!("stack: told of an unclean end"),
-                        Notice::ReadOnly { vssd, .. } | Notice::NoRoom { vssd, .. } => {
+                        Notice::ReadOnly { .. } | Notice::NoRoom { .. } => {
                             mark!("stack: told of a read-only vSSD");
-                            self.told_read_only.insert(vssd);
                         }
                         Notice::BlocksRetired { .. } => mark!("stack: told of retired blocks"),
                         _ => {}
@@ -535,6 +536,19 @@ impl Stack {
     }
 }
 
+/// Keeps the books of what an operator was told of vSSDs that take no writes.
+fn note_standing(notice: &Notice, read_only: &mut BTreeSet<String>, no_room: &mut BTreeSet<String>) {
+    match notice {
+        Notice::ReadOnly { vssd, .. } => drop(read_only.insert(vssd.clone())),
+        Notice::NoRoom { vssd, .. } => {
+            read_only.insert(vssd.clone());
+            no_room.insert(vssd.clone());
+        }
+        Notice::RoomAgain { vssd } => drop(no_room.remove(vssd)),
+        _ => {}
+    }
+}
+
 impl System for Stack {
     fn content_mode(&self) -> ContentMode {
         self.mode
@@ -642,6 +656,7 @@ impl System for Stack {
         (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
         (self.status_asked, self.told) = (false, None);
         self.told_read_only.clear();
+        self.told_no_room.clear();
         if self.aside_since.take().is_some() {
             self.aside_exists = None;
         }
@@ -756,6 +771,14 @@ impl System for Stack {
             erases: self.sum(|vssd| vssd.erases) + former_erases + system_erases + copy_erases,
             chip_erases: erases - self.chip_before.1,
         })
+    }
+    fn lacking_room(&self) -> BTreeSet<String> {
+        let mut lacking = self.told_no_room.clone();
+        for shard in self.shards().all() {
+            let vssds = shard.status().vssds.into_iter();
+            lacking.extend(vssds.filter(|vssd| vssd.lacks_room).map(|vssd| vssd.spec.name));
+        }
+        lacking
     }
     fn may_be_full(&self, lane: Lane) -> bool {
         self.tight.contains(&lane)

@@ -208,6 +208,10 @@ pub trait System {
     fn is_at_rest(&self) -> bool;
     /// Where programs and erases came from, if the system tells.
     fn accounting(&self) -> Option<Accounting>;
+    /// Names of vSSDs that take no writes because the medium has no room, by what they are and by what an operator was told.
+    fn lacking_room(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
     /// Whether a lane's volumes promise more than what they are on holds, so that a write may find it full.
     fn may_be_full(&self, _lane: Lane) -> bool {
         false

@@ -6,7 +6,7 @@ mod common;
 use common::{
     FakeSpace, MARK_OFFSET, MARK_SIZE_BYTES, OOB_SIZE_BYTES, Random, seal_mark, seal_slot, seal_unit, shape,
 };
-use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Time};
+use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
 use diecut_volume::{CheckpointPace, Store, StoreConfig};
 use diecut_vssd::space::{BlockShape, EraseBlockSpace};
@@ -52,7 +52,7 @@ fn a_medium_without_room_refuses_writes_until_it_has_some() {
         let mut answered = vec![None; 4000];
         let mut next = 2;
         for round in 0..5000 {
-            now += diecut_units::Span::from_micros(100);
+            now += Span::from_micros(100);
             space.no_room = (1000..2000).contains(&round);
             if round < 3000 {
                 store.submit(write(next, (next * 37) % 590, 8), &mut space, &mut out);
@@ -89,6 +89,64 @@ fn a_medium_without_room_refuses_writes_until_it_has_some() {
     }
 }
 
+/// Goal: a store that lacks room sees by itself that there is some again, soon and without going round for it. Method: writes until
+/// some is refused; then nobody asks for anything, and the store is called when it wants to be: for a minute there is no room.
+/// Seen to fail while only writes and deletions made it look: it wanted to be called at no time.
+fn room_comes_back_without_a_write() {
+    for protected in [true, false] {
+        let mut random = Random(12);
+        let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
+        let memory = ProtectedMemory::in_memory(6 * 5248);
+        let region = protected.then(|| memory.region(0..memory.size_bytes()));
+        let mut store = Store::open(StoreConfig::default(), &mut space, region);
+        let (mut out, mut now) = (Vec::new(), Time::ZERO);
+        store.create_volume(VolumeToken(1), VolumeIndex(0), 600);
+        for number in 0..1000 {
+            space.no_room = number > 0;
+            now += Span::from_micros(100);
+            store.submit(write(2 + number, number * 8 % 590, 8), &mut space, &mut out);
+            store.work(now, &mut space, &mut out);
+            while let Some(completion) = space.step(&mut random) {
+                store.complete(completion, &mut space, &mut out);
+            }
+            store.work(now, &mut space, &mut out);
+        }
+        assert_eq!(out.len(), 1001, "protected {protected}: {}", store.describe());
+        assert!(store.lacks_room(), "protected {protected}");
+
+        let back = now + Span::from_secs(60);
+        let mut calls = 0;
+        while store.read_only_reason().is_some() {
+            calls += 1;
+            assert!(calls < 200, "protected {protected}, {now:?}: {}", store.describe());
+            space.no_room = now < back;
+            store.work(now, &mut space, &mut out);
+            while let Some(completion) = space.step(&mut random) {
+                store.complete(completion, &mut space, &mut out);
+            }
+            if store.read_only_reason().is_some() {
+                assert!(store.deadline() < Time::NEVER, "protected {protected}: nothing wakes it");
+                now = now.max(store.deadline());
+            }
+        }
+        assert!(now >= back && now.since(back) <= Span::from_secs(2), "protected {protected}: {now:?}");
+        assert!(!store.lacks_room() && store.deadline() > now + Span::from_secs(60), "protected {protected}");
+    }
+}
+
+#[test]
+fn a_store_sees_by_itself_that_there_is_room_again() {
+    room_comes_back_without_a_write();
+}
+
+#[test]
+fn a_store_that_does_not_look_for_room_is_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("log: nobody looks for room that came back")));
+    let noticed = std::panic::catch_unwind(room_comes_back_without_a_write).is_err();
+    diecut_units::marks::plant_mutant(None);
+    assert!(noticed);
+}
+
 /// Goal: what writes were refused for lack of room on the medium takes no capacity. Method: far more is refused than the store exports;
 /// then there is room, and all of it can be written.
 #[test]
@@ -106,7 +164,7 @@ fn what_was_refused_takes_no_capacity() {
         let mut ask = |store: &mut Store, space: &mut FakeSpace, command: VolumeCommand| {
             store.submit(command, space, &mut out);
             for _ in 0..100_000 {
-                now += diecut_units::Span::from_micros(100);
+                now += Span::from_micros(100);
                 store.work(now, space, &mut out);
                 if let Some(completion) = out.pop() {
                     return completion.result;
@@ -163,7 +221,7 @@ fn a_vssd_without_good_blocks_answers_everything_and_still_reads() {
         let mut answered = vec![Ok(()); 0];
         let mut next = 2;
         for round in 0..4000 {
-            now += diecut_units::Span::from_micros(100);
+            now += Span::from_micros(100);
             if round == 1000 {
                 space.read_only = true;
             }
@@ -252,7 +310,7 @@ fn counters_at_their_end_are_refused_clearly() {
         let mut now = Time::ZERO;
         let mut run = |store: &mut Store, space: &mut FakeSpace, out: &mut Vec<VolumeCompletion>| {
             for _ in 0..300 {
-                now += diecut_units::Span::from_micros(100);
+                now += Span::from_micros(100);
                 if let Some(completion) = space.step(&mut random) {
                     store.complete(completion, space, out);
                 }
@@ -346,7 +404,7 @@ fn volumes_as_large_as_can_be_come_and_go() {
             |store: &mut Store, space: &mut FakeSpace, random: &mut Random, steps: u64, open: &mut u64| {
                 let mut out = Vec::new();
                 for step in 0..steps {
-                    now += diecut_units::Span::from_micros(10);
+                    now += Span::from_micros(10);
                     if let Some(completion) = space.step(random) {
                         store.complete(completion, space, &mut out);
                     }
@@ -429,7 +487,7 @@ fn a_store_that_lost_all_its_segments_refuses() {
         for round in 0..60 {
             store.submit(write(2, round * 9, 9), &mut space, &mut out);
             for _ in 0..100 {
-                now += diecut_units::Span::from_micros(100);
+                now += Span::from_micros(100);
                 if let Some(completion) = space.step(&mut random) {
                     store.complete(completion, &mut space, &mut out);
                 }

@@ -15,7 +15,7 @@ use crate::mark::{self, Mark};
 use crate::staging::{Body, Chunk, ChunkState, FoundSlot, Published, Slot};
 use crate::{Layout, LogAddress, Owner, SLOT_HEADER_SIZE_BYTES, SegmentIndex};
 use diecut_units::{
-    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, Time, checksum, mutant,
+    BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, Span, Time, checksum, mutant,
 };
 use diecut_vssd::space::{
     EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceCompletion, SpaceError, SpaceToken,
@@ -32,6 +32,8 @@ pub const STREAM_CLEANER: usize = 1;
 /// Map leaves.
 pub const STREAM_MAP: usize = 2;
 const STREAMS: usize = 3;
+/// How long after it was last called a log that found no room on the medium wants to look again.
+const LOOK_AGAIN: Span = Span::from_secs(1);
 /// `Purpose` of the erase blocks of segments.
 pub const PURPOSE_SEGMENT: Purpose = Purpose(1);
 
@@ -264,6 +266,8 @@ pub struct Log {
     read_only: Option<&'static str>,
     /// The medium had no room for a segment when one was last to be opened.
     no_room: bool,
+    /// When [`Log::work`] was last called.
+    worked_at: Time,
     gone: bool,
     filling: bool,
     /// See [`Log::set_ebbing`].
@@ -428,6 +432,7 @@ impl Log {
             statistics: LogStatistics::default(),
             read_only: None,
             no_room: false,
+            worked_at: Time::ZERO,
             gone: false,
             filling: false,
             ebbing: false,
@@ -619,9 +624,20 @@ impl Log {
         self.pace.begin_step();
     }
 
-    /// When writers that wait for the cleaner may go on: [`Log::work`] is to be called then.
+    /// When writers that wait for the cleaner may go on, or the medium, which had no room, is to be asked again: [`Log::work`] is to be
+    /// called then, and [`Log::look_for_room`] before.
     pub fn deadline(&self) -> Time {
-        self.pace.deadline()
+        self.pace.deadline().min(self.looks_for_room_at())
+    }
+
+    /// Nothing else tells that there is room again when nobody writes.
+    fn looks_for_room_at(&self) -> Time {
+        let looks = self.no_room && self.read_only.is_none() && !self.gone;
+        if looks && !mutant!("log: nobody looks for room that came back") {
+            self.worked_at + LOOK_AGAIN
+        } else {
+            Time::NEVER
+        }
     }
 
     /// Takes no more appends.
@@ -643,6 +659,7 @@ impl Log {
 
     /// Lets the log go on: programs, releases, frees, cleans. Call after appends and completions.
     pub fn work(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        self.worked_at = now;
         if self.gone || self.keeps_all && !mutant!("log: damaged store goes on cleaning") {
             return;
         }
