@@ -267,13 +267,17 @@ fn leave(path: &Path, size_bytes: u64, changes: &[FileChange], random: &mut Xosh
     FileChange::leave(changes, &file, || random.random_range(0..8) < kept_of_8).unwrap();
 }
 
-/// The same with a real file whose changes are noted: after any of them the machine may die, and the file is opened again as the
-/// disk may have it then.
-#[test]
-fn a_file_cut_after_any_change_holds_what_was_answered() {
-    let folder = tempfile::tempdir().unwrap();
-    for seed in 0..4 {
-        let path = folder.path().join(format!("device-{seed}"));
+/// A new device in a file that is worked on; what it was before, its size, and the changes since.
+struct Noted {
+    work: Work,
+    new: Vec<u8>,
+    size_bytes: u64,
+    all: Vec<FileChange>,
+}
+
+impl Noted {
+    fn work(folder: &Path, seed: u64) -> Noted {
+        let path = folder.join(format!("device-{seed}"));
         let options = Options { backing: Backing::SyncedFile(path.clone()), seed, ..Options::default() };
         drop(Device::create(&Profile::named("tiny").unwrap(), options).unwrap());
         // All but the front of a new device is a hole.
@@ -284,21 +288,99 @@ fn a_file_cut_after_any_change_holds_what_was_answered() {
         let options = Options { changes: Some(changes.clone()), ..Options::default() };
         let mut work = Work::over(Device::open(&path, options).unwrap(), seed, Some(changes.clone()));
         (0..250).for_each(|_| work.step());
-        let all = changes.all();
+        Noted { work, new, size_bytes, all: changes.all() }
+    }
+
+    /// Makes the file as these changes leave it: each one, or what a cut leaves of them.
+    fn leave(&self, path: &Path, changes: &[FileChange], random: Option<&mut Xoshiro256PlusPlus>) {
+        std::fs::write(path, &self.new).unwrap();
+        let Some(random) = random else {
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_len(self.size_bytes).unwrap();
+            return FileChange::leave(changes, &file, || true).unwrap();
+        };
+        leave(path, self.size_bytes, changes, random);
+    }
+
+    /// Opens what is left after `at` changes and looks at it.
+    fn check(&self, path: &Path, at: usize, what: &str) {
+        let mut rig = Rig::over(Device::open(path, Options::default()).unwrap());
+        for block in 0..BLOCKS {
+            let found = observe(&mut rig, self.work.blocks[block], what);
+            check(&found, &[], &self.work.deeds[block], at, what);
+        }
+    }
+}
+
+/// The same with a real file whose changes are noted: after any of them the machine may die, and the file is opened again as the
+/// disk may have it then.
+#[test]
+fn a_file_cut_after_any_change_holds_what_was_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 0..4 {
+        let noted = Noted::work(folder.path(), seed);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         for _ in 0..15 {
-            let at = random.random_range(0..=all.len());
+            let at = random.random_range(0..=noted.all.len());
             let cut_path = folder.path().join("cut");
-            std::fs::write(&cut_path, &new).unwrap();
-            leave(&cut_path, size_bytes, &all[..at], &mut random);
-            let mut rig = Rig::over(Device::open(&cut_path, Options::default()).unwrap());
-            for block in 0..BLOCKS {
-                let what = format!("seed {seed} after {at} changes");
-                let found = observe(&mut rig, work.blocks[block], &what);
-                check(&found, &[], &work.deeds[block], at, &what);
+            noted.leave(&cut_path, &noted.all[..at], Some(&mut random));
+            noted.check(&cut_path, at, &format!("seed {seed} after {at} changes"));
+        }
+    }
+}
+
+/// Goal: what a start finds is not trusted before it is durable. Method: the process dies after any change of the file, so that the next one
+/// finds all of them, durable or not; while that one starts, the machine dies, and the file is as the disk may have it then. Gives
+/// how many changes of the first process were still to be lost then, over all cuts.
+fn cut_at_starts(seeds: std::ops::Range<u64>) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let mut open_changes = 0;
+    for seed in seeds {
+        let noted = Noted::work(folder.path(), seed);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        for _ in 0..5 {
+            let at = random.random_range(0..=noted.all.len());
+            let path = folder.path().join("dead");
+            noted.leave(&path, &noted.all[..at], None);
+            let changes = FileChanges::default();
+            let options = Options { changes: Some(changes.clone()), ..Options::default() };
+            drop(Device::open(&path, options).unwrap());
+            let mut all = noted.all[..at].to_vec();
+            // A sync covers what earlier processes wrote, too.
+            all.extend(changes.all().into_iter().map(|change| match change {
+                FileChange::Synced { covered } => FileChange::Synced { covered: at + covered },
+                other => other,
+            }));
+            let is_sync = |change: &&FileChange| matches!(change, FileChange::Synced { .. });
+            let synced = noted.all[..at].iter().rposition(|change| is_sync(&change));
+            open_changes += at - synced.unwrap_or(0);
+            for _ in 0..2 {
+                let cut = random.random_range(at..=all.len());
+                let path = folder.path().join("cut");
+                noted.leave(&path, &all[..cut], Some(&mut random));
+                noted.check(
+                    &path,
+                    at,
+                    &format!("seed {seed} after {at} changes and {} of a start", cut - at),
+                );
             }
         }
     }
+    open_changes
+}
+
+#[test]
+fn a_start_that_is_cut_trusts_nothing_that_is_lost() {
+    let open_changes = cut_at_starts(0..2);
+    assert!(open_changes > 20, "{open_changes} changes");
+}
+
+#[test]
+fn a_start_that_trusts_what_it_finds_is_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("emulator: found content trusted before a sync")));
+    let caught = std::panic::catch_unwind(|| cut_at_starts(0..20)).is_err();
+    diecut_units::marks::plant_mutant(None);
+    assert!(caught);
 }
 
 /// Goal: a copy that waits for the erase of its destination finds its source as it was. Method: the source is erased right behind.

@@ -382,6 +382,7 @@ pub type Elsewhere = (&'static str, &'static str, &'static str);
 #[rustfmt::skip]
 pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("emulator: block written before its erase is synced", "crates/emulator/tests/synced.rs", "what it leaves of writes that nobody was told of, the rooms above find by their checksums"),
+    ("emulator: found content trusted before a sync", "crates/emulator/tests/synced.rs", "needs the death of the machine while a server starts after the death of one: devices of seeds start in one step"),
     ("emulator: record trusted without its content", "crates/emulator/tests/synced.rs", "as the one before"),
     ("log: damaged store goes on cleaning", "crates/volume/tests/repair.rs", "needs a store that keeps a part of its records: seeds lose all of them or none"),
     ("log: rate of writers never rises", "crates/volume/tests/steady.rs", "runs of seeds write too little under a cleaner that is steady; other work wakes their writers before the clock"),
@@ -389,6 +390,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("shard: a limit stays lifted", "crates/shard/tests/composition.rs", "vSSDs of seeds have no rate limits"),
     ("shard: an end waits for the rate limit", "crates/shard/tests/composition.rs", "as the one before"),
     ("shard: one request after the other", "crates/shard/tests/composition.rs", "the second administrator of seeds may wait for the first one a minute"),
+    ("target: a queue that is held loses its turn for memory", "crates/target/tests/memory.rs", "it asks again when it is held no more: until then nobody knows that it waits, and those that keep memory are hung up on later"),
     ("target: late write of an old association", "crates/target/tests/associations.rs", "a host goes on when the target must know of the loss, and what the lost path had in namespaces is done before the next command has come"),
     ("target: other paths overtake a lost one", "crates/target/tests/associations.rs", "as the one before"),
     ("target: shutdown flushes no cache", "crates/target/tests/associations.rs", "a power cut right after a shutdown is drawn too seldom; crates/sim/seeds/0022-shutdown-of-a-cache-planted.toml is a run that catches it"),

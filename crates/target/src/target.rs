@@ -342,8 +342,10 @@ impl Target {
             }
             let mut connection = self.connections.lend(index);
             if connection.held.is_any() {
-                connection.short = true;
-                self.short.push_back(index);
+                if !mutant!("target: a queue that is held loses its turn for memory") {
+                    connection.short = true;
+                    self.short.push_back(index);
+                }
             } else if connection.phase == Phase::Live && connection.is_open() {
                 self.go_on(&mut connection, now, actions);
             }

@@ -2,6 +2,7 @@
 
 mod world;
 
+use diecut_namespace::contract::{NamespaceCommand, NamespaceOperation};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, SglDescriptor, Status};
@@ -220,6 +221,70 @@ fn refused_hosts_leave_nothing_behind() {
     assert_eq!(world.target.memory().held_bytes, 0);
 }
 
+/// Goal: a connection that waits for memory keeps its turn while it has to wait for a lost path of its host, too. Method: a write whose
+/// data are in its capsule finds no room. Then another path of its host goes with a command in the namespace, and all that others
+/// held is given back while nothing of the host may go on. When what is lost is answered, everything is done, and what it gives back
+/// may be nothing.
+#[test]
+fn a_turn_for_memory_is_kept_while_a_lost_path_is_waited_for() {
+    for has_data in [true, false] {
+        wait_for_a_lost_path(has_data);
+    }
+}
+
+fn wait_for_a_lost_path(has_data: bool) {
+    let mut world = small_world(5, TargetConfig::default());
+    let writer = host(&mut world, SUBSYSTEM, 200).unwrap();
+    let lost = host(&mut world, SUBSYSTEM, 200).unwrap();
+    let others = greedy(&mut world);
+    world.hold = true;
+    let send = |world: &mut World, id, number: u8, blocks: u32| {
+        let sgl = SglDescriptor::in_capsule(blocks * LBA as u32);
+        let mut entry = world.rw(opcode::WRITE, u64::from(number) * 2, blocks, sgl);
+        entry.flags |= 0x40;
+        let command_id = world.next_id(id);
+        entry.command_id = command_id.into();
+        let bytes = world.capsule(id, entry, &vec![number + 1; blocks as usize * LBA]);
+        world.send(id, &bytes);
+        command_id
+    };
+    if has_data {
+        send(&mut world, lost, 100, 1);
+    } else {
+        let mut entry = world.rw(opcode::FLUSH, 0, 1, SglDescriptor::transport(0));
+        entry.flags |= 0x40;
+        entry.command_id = world.next_id(lost).into();
+        let bytes = world.capsule(lost, entry, &[]);
+        world.send(lost, &bytes);
+    }
+    let ids: Vec<u16> = (0..24).map(|number| send(&mut world, writer, number, 2)).collect();
+    assert!(world.links[&writer].paused, "{:?}", world.target.memory());
+    // Some of what the others have is begun when the first of them go; they only read, and their reads are done.
+    let writes = |world: &World| {
+        let is_write =
+            |command: &&NamespaceCommand| matches!(command.operation, NamespaceOperation::Write { .. });
+        world.held.iter().filter(is_write).count()
+    };
+    let begun = writes(&world);
+    assert!(begun < 24, "{begun} writes are begun");
+    world.handle(Event::Closed(lost));
+    others.into_iter().for_each(|id| world.handle(Event::Closed(id)));
+    let is_read =
+        |command: &mut NamespaceCommand| matches!(command.operation, NamespaceOperation::Read { .. });
+    let reads: Vec<NamespaceCommand> = world.held.extract_if(.., is_read).collect();
+    reads.into_iter().for_each(|command| world.execute(command));
+    assert_eq!(writes(&world), begun, "nothing overtakes the lost path");
+    assert_eq!(world.target.memory().waiting, 1, "its turn is still to come: {:?}", world.target.memory());
+    world.release_held();
+    for (number, id) in (0..24u8).zip(ids) {
+        let status = world.reply(writer, id).map(|reply| reply.status);
+        assert_eq!(status, Some(Status::SUCCESS), "write {number}: {:?}", world.target.memory());
+    }
+    world.target.check_budget();
+    hang_up_all(&mut world);
+    assert_eq!(world.target.memory().held_bytes, 0);
+}
+
 /// Goal: discovery controllers, which anybody may have, take nobody else's place, and go when their host is silent or never enables
 /// them. Method: a flood with keep-alive off, of one host and of many.
 #[test]
@@ -288,7 +353,11 @@ fn subsystems_have_places_that_are_kept_for_them() {
 /// The canary of the tests above: planted bugs must be noticed.
 #[test]
 fn planted_bugs_are_noticed() {
-    let scenarios: [(&str, fn()); 4] = [
+    let scenarios: [(&str, fn()); 5] = [
+        (
+            "target: a queue that is held loses its turn for memory",
+            a_turn_for_memory_is_kept_while_a_lost_path_is_waited_for,
+        ),
         ("target: budget not given back", hosts_that_read_nothing_hold_a_part_only),
         ("target: reserve of tenants not kept", hosts_that_read_nothing_hold_a_part_only),
         (

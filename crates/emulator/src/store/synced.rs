@@ -463,7 +463,9 @@ impl SyncedStore {
         let check = checksum(&bytes[4..]);
         bytes[..4].copy_from_slice(&check.to_le_bytes());
         self.disk.write(self.places.lives + u64::from(self.life % 2) * LIFE_PLACE_BYTES, &bytes)?;
-        self.disk.sync()?;
+        if !mutant!("emulator: found content trusted before a sync") {
+            self.disk.sync()?;
+        }
         let size = blocks.len() * RECORD_SIZE_BYTES;
         let mut records = [vec![0; size], vec![0; size]];
         for (place, bytes) in self.places.records.iter().zip(&mut records) {
