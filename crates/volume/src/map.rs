@@ -1,5 +1,6 @@
 use diecut_log::{LogAddress, Owner, StoredAddress};
 use diecut_units::IU_SIZE_BYTES;
+use diecut_units::mutant;
 use std::collections::VecDeque;
 use std::ops::Range;
 use zerocopy::FromZeros;
@@ -308,6 +309,7 @@ impl Owner for Maps {
             map.visited[group] = map.visited[group].min(sequence);
             if let Some(open) = &mut self.open_group
                 && (open.volume, open.group) == (volume, group)
+                && !mutant!("volume: moved chunk forgotten in an open group")
             {
                 open.entered = open.entered.min(sequence);
             }

@@ -511,6 +511,43 @@ fn a_store_of_few_segments_outlives_any_number_of_cuts() {
     }
 }
 
+/// Goal: chunks whose program fails find another place, and the map on flash learns of it, also when its leaves are being written.
+/// Method: volumes of several leaves, written bit by bit, many failed programs, and cuts; without other work between.
+fn chunks_move_while_leaves_are_written(seed: u64) {
+    let space = FakeSpace::new(shape(ContentMode::Tags, (seed % 3) as u32), 3, 60);
+    let mut world = World::on(space, seed, seed.is_multiple_of(2), false, 2600);
+    for _ in 0..4000 {
+        if world.changes.len() < 20 {
+            world.command();
+        }
+        for _ in 0..world.random.below(4) {
+            world.step();
+        }
+        if world.random.below(60) == 0 {
+            world.space.fail_next_append = true;
+        }
+        if world.random.below(400) == 0 {
+            world.restart(true);
+        }
+    }
+    world.settle();
+    world.check_all();
+}
+
+#[test]
+fn chunks_that_move_while_leaves_are_written_are_found_again() {
+    seeds(20, 14).for_each(chunks_move_while_leaves_are_written);
+}
+
+#[test]
+fn a_moved_chunk_that_the_writer_of_leaves_forgets_is_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("volume: moved chunk forgotten in an open group")));
+    let is_caught = |seed| std::panic::catch_unwind(|| chunks_move_while_leaves_are_written(seed)).is_err();
+    let caught = (20..40).any(is_caught);
+    diecut_units::marks::plant_mutant(None);
+    assert!(caught, "no seed catches it");
+}
+
 #[test]
 fn seeds_of_the_bank_hold() {
     // 17: found while planting bugs; 18: its neighbour, which takes the other modes.

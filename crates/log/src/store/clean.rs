@@ -415,7 +415,9 @@ impl Log {
         for note in 0..head.note_count as usize {
             let (sequence, words) = head::note(&bytes, note);
             // What an anchor covers is in the owner's leaves.
-            if words[0] != head::SKIP && sequence >= self.anchored {
+            let is_covered = sequence < self.anchored
+                || sequence == self.anchored && mutant!("log: note at the anchor's sequence not renewed");
+            if words[0] != head::SKIP && !is_covered {
                 victim.waiting += 1;
                 self.renewed.push((index, words));
             }
