@@ -91,7 +91,8 @@ impl Pace {
             self.sustained.saturating_add(learned)
         };
         // Never nothing: what ends a shortage may need writers to go on.
-        let part = u128::from(self.sustained) * (2 * beyond).max(burst / 16) as u128 / burst as u128;
+        let least_part = if mutant!("log: writers stand still at the least room") { 0 } else { burst / 16 };
+        let part = u128::from(self.sustained) * (2 * beyond).max(least_part) as u128 / burst as u128;
         paced.rate = u64::try_from(part).unwrap_or(u64::MAX).max(1);
     }
 
@@ -166,8 +167,7 @@ mod test {
 
     /// Goal: however little room there is, writers go on, because what ends a shortage may need them to. Method: room is at the
     /// least, or below, and stays there; writers take what they may, and are asked again when they are told.
-    #[test]
-    fn writers_never_stop() {
+    fn go_on_at_the_least_room() {
         const LEAST_IUS: u64 = 10_000;
         for room_ius in [0, LEAST_IUS - 1, LEAST_IUS] {
             let mut pace = Pace::new(64, 4096);
@@ -189,5 +189,18 @@ mod test {
                 "{taken} IUs in {now:?} with room for {room_ius}"
             );
         }
+    }
+
+    #[test]
+    fn writers_never_stop() {
+        go_on_at_the_least_room();
+    }
+
+    #[test]
+    fn writers_that_stop_are_noticed() {
+        assert!(diecut_units::marks::plant_mutant(Some("log: writers stand still at the least room")));
+        let noticed = std::panic::catch_unwind(go_on_at_the_least_room).is_err();
+        diecut_units::marks::plant_mutant(None);
+        assert!(noticed);
     }
 }
