@@ -385,6 +385,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("emulator: found content trusted before a sync", "crates/emulator/tests/synced.rs", "needs the death of the machine while a server starts after the death of one: devices of seeds start in one step"),
     ("emulator: record trusted without its content", "crates/emulator/tests/synced.rs", "as the one before"),
     ("log: damaged store goes on cleaning", "crates/volume/tests/repair.rs", "needs a store that keeps a part of its records: seeds lose all of them or none"),
+    ("log: identity of a page not compared", "crates/volume/tests/astray.rs", "no medium of the simulator gives another page than was asked for"),
     ("log: note at the anchor's sequence not renewed", "crates/volume/tests/notes.rs", "needs a deallocation of exactly the sequence that an anchor begins at, its segment cleaned before its leaf is written, and a restart then"),
     ("log: rate of writers never rises", "crates/volume/tests/steady.rs", "stores of seeds are small, and other work wakes their writers before the clock: of 4,000 small writes of each tenant in the calm the slowest took up to 56 ms, with this bug 100 ms, and other runs without it 114 ms, so no bound tells them apart"),
     ("log: writers that wait are not woken", "crates/volume/tests/steady.rs", "as the one before"),
@@ -416,7 +417,6 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
 #[rustfmt::skip]
 pub const BEHIND_OTHERS: &[(&str, &str)] = &[
     ("log: anchor closes segments that are not safe", "an anchor's sequence lies before all chunks that are not safe yet, so of such a segment only filler is left, which nobody walks into"),
-    ("log: identity of a page not compared", "no medium of the simulator gives another page than was asked for, and checksums of content stand before it"),
     ("vssd: writes cost the same whatever their size", "volumes program one unit at a time, and shares of applications, which may append more, are not compared"),
 ];
 

@@ -173,6 +173,14 @@ impl FakeSpace {
         self.blocks.get_mut(&block).expect("held").units[unit as usize].torn = true;
     }
 
+    /// Two program units, content and OOB, lie in each other's place, as if their programs had gone astray.
+    pub fn swap(&mut self, (block, unit): (LogicalBlock, u32), (other, other_unit): (LogicalBlock, u32)) {
+        let mut moved = self.blocks[&block].units[unit as usize].clone();
+        let there = &mut self.blocks.get_mut(&other).expect("held").units[other_unit as usize];
+        std::mem::swap(&mut moved, there);
+        self.blocks.get_mut(&block).expect("held").units[unit as usize] = moved;
+    }
+
     /// The medium forgets all blocks.
     pub fn forget_all(&mut self) {
         self.blocks.clear();

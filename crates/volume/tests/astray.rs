@@ -1,0 +1,93 @@
+//! Goal: a page that lies where another block's should is not taken for it, though it is whole. Method: a store on a space in memory
+//! in which program units of two erase blocks change places, and reads of everything.
+
+mod common;
+
+use common::{FakeSpace, Random, shape};
+use diecut_units::{BufferMut, ContentMode, Payload, Span, Time};
+use diecut_volume::contract::*;
+use diecut_volume::{Store, StoreConfig};
+
+const SIZE_IUS: u64 = 600;
+
+struct World {
+    space: FakeSpace,
+    store: Store,
+    random: Random,
+    now: Time,
+}
+
+impl World {
+    fn ask(&mut self, token: u64, operation: VolumeOperation) -> VolumeCompletion {
+        let mut out = Vec::new();
+        let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(0), operation };
+        self.store.submit(command, &mut self.space, &mut out);
+        for _ in 0..100_000 {
+            self.now += Span::from_micros(100);
+            self.store.work(self.now, &mut self.space, &mut out);
+            if let Some(at) = out.iter().position(|completion| completion.token == VolumeToken(token)) {
+                return out.swap_remove(at);
+            }
+            if let Some(completion) = self.space.step(&mut self.random) {
+                self.store.complete(completion, &mut self.space, &mut out);
+            }
+        }
+        panic!("no answer: {}", self.store.describe());
+    }
+}
+
+/// Content of an IU: itself, never zeros.
+fn content(iu: u64) -> [u8; 8] {
+    (iu + 1).to_le_bytes()
+}
+
+/// Swaps units of blocks in each other's place, one pair after the other. How many reads said that they found nothing.
+fn swap_and_read() -> usize {
+    let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
+    let mut store = Store::open(StoreConfig::default(), &mut space, None);
+    store.create_volume(VolumeToken(1), VolumeIndex(0), SIZE_IUS);
+    let mut world = World { space, store, random: Random(3), now: Time::ZERO };
+    for first_iu in (0..SIZE_IUS).step_by(8) {
+        let bytes: Vec<u8> = (first_iu..first_iu + 8).flat_map(content).collect();
+        let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
+        let write = VolumeOperation::Write { first_iu, payload, force_unit_access: false };
+        assert_eq!(world.ask(2, write).result, Ok(()));
+    }
+    assert_eq!(world.ask(2, VolumeOperation::Flush).result, Ok(()));
+    let units = world.space.written_units();
+    let mut refused = 0;
+    for (at, one) in units.iter().enumerate() {
+        let Some(other) = units[at..].iter().find(|other| other.0 != one.0 && other.1 == one.1) else {
+            continue;
+        };
+        world.space.swap(*one, *other);
+        for iu in 0..SIZE_IUS {
+            let destination = BufferMut::copy_from(&[0xee; 8]);
+            let answer = world.ask(3, VolumeOperation::Read { first_iu: iu, iu_count: 1, destination });
+            match answer.result {
+                Ok(()) => {
+                    let found = answer.destination.expect("read");
+                    assert_eq!(found[..], content(iu), "IU {iu} with {one:?} and {other:?} swapped");
+                }
+                Err(VolumeError::Unrecovered { .. }) => refused += 1,
+                Err(other) => panic!("IU {iu}: {other}"),
+            }
+        }
+        world.space.swap(*one, *other);
+    }
+    refused
+}
+
+#[test]
+fn a_page_of_another_block_is_not_taken_for_what_was_asked_for() {
+    let refused = swap_and_read();
+    assert!(refused > 100, "{refused} reads found that a page is not theirs");
+}
+
+#[test]
+fn a_page_that_is_taken_for_another_is_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("log: identity of a page not compared")));
+    let noticed = std::panic::catch_unwind(swap_and_read).is_err();
+    diecut_units::marks::plant_mutant(None);
+    assert!(noticed);
+}
