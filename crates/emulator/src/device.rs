@@ -103,6 +103,7 @@ pub struct Device {
     pub(crate) arbitration: Arbitration,
     /// Bytes of a program unit on the bus, OOB included.
     pub(crate) unit_bytes: u32,
+    pub(crate) seed: u64,
 }
 
 impl Device {
@@ -253,6 +254,7 @@ impl Device {
             owned: vec![true; usize::from(geometry.channels)],
             nand,
             profile,
+            seed: options.seed,
         };
         device.arm_cut();
         Ok(device)
@@ -269,6 +271,11 @@ impl Device {
     /// The profile it was made from.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// The seed it was made with.
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Whether the device has power.

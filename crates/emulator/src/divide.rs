@@ -31,6 +31,7 @@ impl Divide for Device {
             owned: vec![false; self.owned.len()],
             nand: self.nand.empty_part(),
             profile: self.profile.clone(),
+            seed: self.seed,
         };
         part.arm_cut();
         part

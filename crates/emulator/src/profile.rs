@@ -5,6 +5,7 @@ use crate::timing::Timing;
 use diecut_media::Capabilities;
 use diecut_units::{ContentMode, Geometry, GeometryError};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The profiles that come with diecut; the source of every value stands in the file.
@@ -274,6 +275,27 @@ impl Profile {
     /// As [`Profile::named`] and [`Profile::from_file`].
     pub fn named_or_file(name: &str) -> Result<Profile, ProfileError> {
         if name.ends_with(".toml") { Profile::from_file(Path::new(name)) } else { Profile::named(name) }
+    }
+
+    /// Fields in which another profile is not as this one, as `table.field` with both values (this one's first; `absent` where there is
+    /// none). The name and the protected memory are not looked at.
+    pub fn differences(&self, other: &Profile) -> Vec<(String, String, String)> {
+        let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
+        for (profile, values) in [(self, &mut ours), (other, &mut theirs)] {
+            let table = profile.to_toml().parse::<toml::Table>().expect("written just now");
+            for (name, value) in &table {
+                let fields = value.as_table().filter(|_| name != "protected_memory");
+                for (field, value) in fields.into_iter().flatten() {
+                    values.insert(format!("{name}.{field}"), value.to_string());
+                }
+            }
+        }
+        let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+        let value = |of: &BTreeMap<String, String>, name: &String| {
+            of.get(name).map_or("absent".to_owned(), String::clone)
+        };
+        let all = names.into_iter().map(|name| (name.clone(), value(&ours, name), value(&theirs, name)));
+        all.filter(|(_, ours, theirs)| ours != theirs).collect()
     }
 
     /// The profile as TOML, as [`Profile::from_toml`] reads it; comments are lost.
