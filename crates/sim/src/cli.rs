@@ -9,6 +9,7 @@ use crate::guard::{Factory, cut_at_every_operation, run_guarded, run_twice};
 use crate::mutants::{MUTANTS, Mutant, Verdict, hunt, model_mutants};
 use crate::plan::Plan;
 use crate::run::Outcome;
+use crate::say;
 use crate::set::{SetOptions, SetReport, run_set};
 use crate::shrink::shrink;
 use crate::systems;
@@ -28,13 +29,13 @@ pub struct SimArgs {
     /// Runs this seed.
     #[arg(long, conflicts_with_all = ["seeds", "mutants"])]
     pub seed: Option<u64>,
-    /// Runs the seeds A..B (B not included).
+    /// Runs the seeds A..B (B not included); 0..50 if nothing says what to run, and 0..100 for --mutants.
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
     pub seeds: Option<(u64, u64)>,
     /// System to run: `stack` (hosts, network, shard and an emulated device) or `model` (a small one that keeps its promises).
     #[arg(long, default_value = "stack")]
     pub system: String,
-    /// Uses at most this many steps of the plan.
+    /// Uses at most this many steps of the plan; 0 for all of them.
     #[arg(long, default_value_t = 0)]
     pub ops: usize,
     /// Lets hosts' commands in through a door below the target, without a network.
@@ -70,11 +71,22 @@ pub struct SimArgs {
     #[arg(long)]
     pub mutants: bool,
     /// Plays a plan (JSON) or a seed bank entry (TOML) from a file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "mutants"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["seed", "seeds", "mutants", "door", "exchanges", "plain", "no_protected_memory"]
+    )]
     pub plan: Option<PathBuf>,
     /// Plays a run that `diecut serve --record` recorded and compares what it did: erase counts of all blocks, write
     /// amplification, operations and latencies must be the same.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "mutants", "plan"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = [
+            "seed", "seeds", "mutants", "plan", "system", "ops", "door", "exchanges", "plain", "no_protected_memory", "twice",
+            "mutant", "threads"
+        ]
+    )]
     pub replay: Option<PathBuf>,
     /// Also runs the recorded commands freely, at their times; erases and write amplification must be within 1 %.
     #[arg(long, requires = "replay")]
@@ -138,7 +150,7 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
         return Ok(hunt_all(arguments, &shape, &*factory));
     }
     if let (Some(seed), true) = (arguments.seed, arguments.print_plan) {
-        println!("{}", serde_json::to_string(&generate(seed, &shape)).expect("plans are plain data"));
+        say!("{}", serde_json::to_string(&generate(seed, &shape)).expect("plans are plain data"));
         return Ok(true);
     }
     if let Some(path) = &arguments.plan {
@@ -148,6 +160,10 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
         } else {
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?
         };
+        let mut plan: Plan = plan;
+        if arguments.ops > 0 {
+            plan.steps.truncate(arguments.ops);
+        }
         return one(arguments, &plan, &*factory);
     }
     if arguments.every_cut {
@@ -157,9 +173,17 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     }
     match (arguments.seed, arguments.seeds) {
         (Some(seed), _) => one(arguments, &generate(seed, &shape), &*factory),
-        (None, seeds) => Ok(many(arguments, seeds.unwrap_or((0, 50)), &shape, &*factory)),
+        (None, seeds) => {
+            let (first, end) = seeds.unwrap_or(SEEDS_UNASKED);
+            let hint = if seeds.is_none() { " (--seed N or --seeds A..B says which)" } else { "" };
+            eprintln!("running seeds {first}..{end} on system {}{hint}", arguments.system);
+            Ok(many(arguments, (first, end), &shape, &*factory))
+        }
     }
 }
+
+/// What runs where nothing says what.
+const SEEDS_UNASKED: (u64, u64) = (0, 50);
 
 /// The shape without what makes its seeds wide.
 fn plain(shape: Shape) -> Shape {
@@ -167,7 +191,11 @@ fn plain(shape: Shape) -> Shape {
 }
 
 fn replay_command(arguments: &SimArgs, seed: u64) -> String {
-    let mut command = format!("diecut sim --system {} --seed {seed}", arguments.system);
+    let mut command = format!("diecut sim --system {}", arguments.system);
+    match &arguments.plan {
+        Some(path) => command += &format!(" --plan {}", path.display()),
+        None => command += &format!(" --seed {seed}"),
+    }
     if arguments.ops > 0 {
         command += &format!(" --ops {}", arguments.ops);
     }
@@ -195,9 +223,9 @@ fn one(arguments: &SimArgs, plan: &Plan, factory: &dyn Factory) -> Result<bool, 
     let outcome = if arguments.twice { run_twice(plan, factory) } else { run_guarded(plan, factory) };
     let good = outcome.violations.is_empty();
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&outcome).expect("outcomes are plain data"));
+        say!("{}", serde_json::to_string_pretty(&outcome).expect("outcomes are plain data"));
     } else {
-        println!(
+        say!(
             "seed {}: {} commands, {} cuts, {} deaths, {} connections lost, {} media operations in {} of \
              virtual time; trace {:016x}, image {:016x}",
             plan.seed,
@@ -228,11 +256,11 @@ fn one(arguments: &SimArgs, plan: &Plan, factory: &dyn Factory) -> Result<bool, 
             small.runs
         );
         print_violations(&small.outcome);
-        println!("{}", serde_json::to_string(&small.plan).expect("plans are plain data"));
+        say!("{}", serde_json::to_string(&small.plan).expect("plans are plain data"));
     }
     marks::plant_mutant(None);
     if !good {
-        println!("failed; replay: {}", replay_command(arguments, plan.seed));
+        say!("failed; replay: {}", replay_command(arguments, plan.seed));
     }
     Ok(good)
 }
@@ -265,15 +293,15 @@ fn every_cut(arguments: &SimArgs, seeds: Range<u64>, shape: &Shape, factory: &dy
                     }
                     all_good.store(false, Ordering::Relaxed);
                     bar.suspend(|| {
-                        println!("seed {seed}: {runs} runs, {} failed", failures.len());
+                        say!("seed {seed}: {runs} runs, {} failed", failures.len());
                         for (nth, outcome) in &failures {
                             match nth {
-                                Some(nth) => println!("cut at operation {nth}:"),
-                                None => println!("without a cut:"),
+                                Some(nth) => say!("cut at operation {nth}:"),
+                                None => say!("without a cut:"),
                             }
                             print_violations(outcome);
                         }
-                        println!("replay: {} --every-cut", replay_command(arguments, seed));
+                        say!("replay: {} --every-cut", replay_command(arguments, seed));
                     });
                 }
             });
@@ -281,13 +309,13 @@ fn every_cut(arguments: &SimArgs, seeds: Range<u64>, shape: &Shape, factory: &dy
     });
     bar.finish_and_clear();
     let verdict = if all_good.load(Ordering::Relaxed) { "all good" } else { "some failed" };
-    println!("{} runs, one power cut each: {verdict}", all_runs.load(Ordering::Relaxed));
+    say!("{} runs, one power cut each: {verdict}", all_runs.load(Ordering::Relaxed));
     all_good.into_inner()
 }
 
 fn print_violations(outcome: &Outcome) {
     for violation in outcome.violations.iter().take(10) {
-        println!("  {violation}");
+        say!("  {violation}");
     }
 }
 
@@ -319,7 +347,7 @@ fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Fac
     });
     bar.finish_and_clear();
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report).expect("reports are plain data"));
+        say!("{}", serde_json::to_string_pretty(&report).expect("reports are plain data"));
     } else {
         print_report(arguments, &report);
     }
@@ -327,19 +355,16 @@ fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Fac
     if let Some(minutes) = arguments.minutes {
         enough = report.seeds >= arguments.floor || !report.failures.is_empty();
         let few = if enough { "" } else { ": too few" };
-        println!(
-            "{} seeds ran within {minutes} minutes; at least {} must{few}",
-            report.seeds, arguments.floor
-        );
+        say!("{} seeds ran within {minutes} minutes; at least {} must{few}", report.seeds, arguments.floor);
     }
     if !arguments.complete {
         return report.failures.is_empty() && enough;
     }
     let shortcomings = crate::complete::shortcomings(&report);
     for line in &shortcomings {
-        println!("{line}");
+        say!("{line}");
     }
-    println!(
+    say!(
         "{} of {} seeds have an overwrite of the device, a cleaner cycle, a cut and two tenants",
         report.seeds - report.lacking.len() as u64,
         report.seeds
@@ -349,9 +374,9 @@ fn many(arguments: &SimArgs, seeds: (u64, u64), shape: &Shape, factory: &dyn Fac
 
 fn print_report(arguments: &SimArgs, report: &SetReport) {
     if let Some((seed, _)) = report.failures.first() {
-        println!("first failing seed: {seed}; replay: {}", replay_command(arguments, *seed));
+        say!("first failing seed: {seed}; replay: {}", replay_command(arguments, *seed));
     }
-    println!(
+    say!(
         "{} seeds on system {}: {} failed; {} commands, {} power cuts, {} process deaths, {} connections lost, \
          {} administrators' requests, {} media operations, {} of virtual time; shares compared {} times, the worst {} \
          per mille",
@@ -369,9 +394,12 @@ fn print_report(arguments: &SimArgs, report: &SetReport) {
         report.shares.1
     );
     let exchanges = report.exchanges;
-    println!(
+    say!(
         "even wear: in {} seeds blocks changed places, {} of them with cuts or deaths in between; {} blocks, {} exchanges of dies",
-        exchanges.seeds, exchanges.seeds_with_faults, exchanges.moved_blocks, exchanges.finished
+        exchanges.seeds,
+        exchanges.seeds_with_faults,
+        exchanges.moved_blocks,
+        exchanges.finished
     );
     if !report.marks.is_empty() {
         let mut table = Table::new();
@@ -379,14 +407,14 @@ fn print_report(arguments: &SimArgs, report: &SetReport) {
         for (name, (seeds, hits)) in &report.marks {
             table.add_row([(*name).to_owned(), seeds.to_string(), hits.to_string()]);
         }
-        println!("{table}");
+        say!("{table}");
     }
     for (seed, outcome) in &report.failures {
-        println!("seed {seed}:");
+        say!("seed {seed}:");
         print_violations(outcome);
     }
     if let Some((seed, _)) = report.failures.first() {
-        println!("first failing seed: {seed}; replay: {}", replay_command(arguments, *seed));
+        say!("first failing seed: {seed}; replay: {}", replay_command(arguments, *seed));
     }
 }
 
@@ -422,7 +450,7 @@ fn hunt_all(arguments: &SimArgs, shape: &Shape, factory: &dyn Factory) -> bool {
     let mut verdicts: Vec<Verdict> = found.into_inner().expect("no thread panicked");
     verdicts.sort_by_key(|verdict| mutants.iter().position(|mutant| mutant.name == verdict.name));
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&verdicts).expect("verdicts are plain data"));
+        say!("{}", serde_json::to_string_pretty(&verdicts).expect("verdicts are plain data"));
     } else {
         let mut table = Table::new();
         table.set_header(["mutant", "caught by seed", "as", "seeds tried", "reached"]);
@@ -443,7 +471,7 @@ fn hunt_all(arguments: &SimArgs, shape: &Shape, factory: &dyn Factory) -> bool {
                 reached.to_owned(),
             ]);
         }
-        println!("{table}");
+        say!("{table}");
     }
     verdicts.iter().all(|verdict| verdict.caught.is_some())
 }

@@ -37,6 +37,8 @@
 //!
 //! Not known here: sockets, the real clock.
 
+#![deny(clippy::print_stdout)]
+
 pub mod administration;
 mod attachments;
 pub mod bank;
@@ -54,6 +56,7 @@ pub mod model;
 pub mod mutants;
 pub mod network;
 pub mod oracle;
+pub mod output;
 pub mod plan;
 pub mod relocation;
 pub mod replay;

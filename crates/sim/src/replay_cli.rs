@@ -2,6 +2,7 @@
 
 use crate::replay::{Input, Replay, ReplayError, replay};
 use crate::rerun::{Comparison, Rerun, compare, rerun};
+use crate::say;
 use comfy_table::Table;
 use diecut_emulator::Backing;
 use diecut_recording::RecordingReader;
@@ -73,7 +74,7 @@ pub fn run(path: &Path, free: bool, json: bool) -> Result<bool, String> {
     let good = is_exact && free.as_ref().is_none_or(|free| free.is_close);
     let report = report(outcome, start.program.clone(), start.started(), free);
     if json {
-        println!("{}", serde_json::to_string_pretty(&report).expect("reports are plain data"));
+        say!("{}", serde_json::to_string_pretty(&report).expect("reports are plain data"));
     } else {
         print(&report, path);
     }
@@ -117,7 +118,7 @@ fn report(outcome: Replay, program: String, started: Time, free: Option<FreeRepo
 }
 
 fn print(report: &Report, path: &Path) {
-    println!(
+    say!(
         "{}: recorded by {}, {} entries, {} commands in {}, {} erases; compared at {} places",
         path.display(),
         report.program,
@@ -128,7 +129,7 @@ fn print(report: &Report, path: &Path) {
         report.comparisons
     );
     if !report.has_end && report.is_exact {
-        println!("the recording has no end (the server was killed): compared up to its last check");
+        say!("the recording has no end (the server was killed): compared up to its last check");
     }
     let ratio = |waf: Option<f64>| waf.map_or("-".to_owned(), |waf| format!("{waf:.4}"));
     let mut table = Table::new();
@@ -142,15 +143,13 @@ fn print(report: &Report, path: &Path) {
             ratio(vssd.replayed_waf),
         ]);
     }
-    println!("{table}");
+    say!("{table}");
     if report.is_exact {
-        println!(
-            "exact: erase counts of all blocks, write amplification, operations and latencies are the same"
-        );
+        say!("exact: erase counts of all blocks, write amplification, operations and latencies are the same");
     } else {
-        println!("NOT THE SAME:");
+        say!("NOT THE SAME:");
         for difference in &report.differences {
-            println!("  {difference}");
+            say!("  {difference}");
         }
     }
     if let Some(free) = &report.free {
@@ -165,10 +164,12 @@ fn print(report: &Report, path: &Path) {
                 if one.is_close { "yes" } else { "NO" }.to_owned(),
             ]);
         }
-        println!("{table}");
-        println!(
+        say!("{table}");
+        say!(
             "{} commands given at their times, {} answered, {} with an error",
-            free.commands, free.answered, free.errors
+            free.commands,
+            free.answered,
+            free.errors
         );
     }
 }
