@@ -175,7 +175,50 @@ impl Vssd {
                 self.over_provisioning_permille
             ));
         }
+        if let (Some(uid), Use::Volumes) = (self.uid, self.serves) {
+            return Err(format!(
+                "vSSD \"{name}\": uid {uid} is who may attach to erase blocks, and this vSSD is for volumes: leave it out, or make it \
+                 for blocks (use = \"blocks\" in a set-up file, --use blocks on the command line)"
+            ));
+        }
         check_rate("a rate limit", self.rate_limit).map_err(|error| format!("vSSD \"{name}\": {error}"))
+    }
+}
+
+/// The name of every discovery subsystem (NVMe Base 2.0, section 4.5): hosts that connect to it mean discovery.
+const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+impl Subsystem {
+    /// Whether it can be meant; whether its volumes are its tenant's is the server's to say.
+    ///
+    /// # Errors
+    /// Names the subsystem, what is wrong, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        let nqn = &self.nqn;
+        if nqn == DISCOVERY_NQN {
+            return Err(format!(
+                "subsystem {nqn}: this is the name of discovery, which every server answers itself, so no host would reach the \
+                 subsystem; choose another name"
+            ));
+        }
+        for (index, one) in self.namespaces.iter().enumerate() {
+            for before in &self.namespaces[..index] {
+                let Namespace { nsid, volume } = one;
+                if before.nsid == *nsid {
+                    return Err(format!(
+                        "subsystem {nqn}: namespace {nsid} is given twice; leave one out or renumber it"
+                    ));
+                }
+                if before.volume == *volume {
+                    return Err(format!(
+                        "subsystem {nqn}: volume \"{volume}\" is given as namespaces {} and {nsid}; a volume is one namespace of one \
+                         subsystem: leave one out",
+                        before.nsid
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -185,10 +228,22 @@ impl Volume {
     /// # Errors
     /// Names the volume, the value, and what to write.
     pub fn check(&self) -> Result<(), String> {
-        if self.size >= VOLUME_SIZE_MIN {
-            return Ok(());
-        }
         let (name, size) = (&self.name, self.size.exact());
+        if self.size >= VOLUME_SIZE_MIN {
+            let over_bytes = self.size.bytes() % VOLUME_SIZE_MIN.bytes();
+            if over_bytes == 0 {
+                return Ok(());
+            }
+            let below = Size(self.size.bytes() - over_bytes);
+            let near = |size: Size| format!("{} bytes ({})", size.bytes(), size.exact());
+            let above = below.bytes().checked_add(VOLUME_SIZE_MIN.bytes());
+            let above = above.map_or(String::new(), |above| format!(" or {}", near(Size(above))));
+            return Err(format!(
+                "volume \"{name}\": a size of {} bytes is no multiple of 4096 bytes; the nearest are {}{above}",
+                self.size.bytes(),
+                near(below)
+            ));
+        }
         Err(format!(
             "volume \"{name}\": a size of {size} is below {VOLUME_SIZE_MIN}, the least there is{}",
             perhaps(self.size, "G")
@@ -354,12 +409,33 @@ mod test {
             |size| Volume { name: "v".into(), vssd: "a".into(), size: Size(size), uuid: None, nguid: None };
         assert_eq!(volume(4096).check(), Ok(()));
         says(volume(16).check(), &["volume \"v\"", "write 16G"]);
+        says(volume(10_000).check(), &["10000 bytes", "8192 bytes (8 KiB) or 12288 bytes (12 KiB)"]);
+        says(volume(u64::MAX).check(), &["no multiple of 4096"]);
         let wear = |rate| WearChange { rate: Some(Size(rate)), ..WearChange::default() };
         assert_eq!(
             (wear(0).check(), wear(1 << 20).check(), WearChange::default().check()),
             (Ok(()), Ok(()), Ok(()))
         );
         says(wear(80).check(), &["even wear", "80 bytes", "write 80M"]);
+    }
+
+    #[test]
+    fn a_subsystem_that_cannot_be_meant_is_refused() {
+        let check = |nqn: &str, namespaces: &[(u32, &str)]| {
+            let namespaces: Vec<_> = namespaces
+                .iter()
+                .map(|(nsid, volume)| serde_json::json!({ "nsid": nsid, "volume": volume }))
+                .collect();
+            let object = serde_json::json!({ "nqn": nqn, "tenant": "t", "namespaces": namespaces });
+            serde_json::from_value::<Subsystem>(object).unwrap().check()
+        };
+        assert_eq!(check("nqn.a", &[(1, "v"), (2, "w")]), Ok(()));
+        let error = check("nqn.a", &[(1, "v"), (3, "w"), (2, "v")]).unwrap_err();
+        assert!(error.contains("nqn.a: volume \"v\" is given as namespaces 1 and 2"), "{error}");
+        let error = check("nqn.a", &[(1, "v"), (1, "w")]).unwrap_err();
+        assert!(error.contains("namespace 1 is given twice"), "{error}");
+        let error = check("nqn.2014-08.org.nvmexpress.discovery", &[]).unwrap_err();
+        assert!(error.contains("name of discovery"), "{error}");
     }
 
     #[test]

@@ -13,6 +13,8 @@
 //! | `POST /v1/wear` | [`crate::object::WearChange`] | 204 |
 //! | `POST /v1/shutdown` | - | 204 |
 //!
+//! A change answers 200 instead of 204 where what it asks for was so already.
+//!
 //! Every change takes the header [`TIMEOUT_HEADER`].
 //! A refusal has the status of its [`crate::problem::ProblemKind`] and a [`crate::problem::Problem`] as body.
 

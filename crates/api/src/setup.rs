@@ -276,6 +276,7 @@ impl Setup {
             declared("volume", &volume.name, "vssd", &volume.vssd, &vssds)?;
         }
         for subsystem in &self.subsystems {
+            subsystem.check().map_err(SetupError::Value)?;
             declared("subsystem", &subsystem.nqn, "tenant", &subsystem.tenant, &tenants)?;
             for namespace in &subsystem.namespaces {
                 declared("subsystem", &subsystem.nqn, "volume", &namespace.volume, &volumes)?;
@@ -504,5 +505,19 @@ mod test {
         assert!(error.contains("isolated"), "{error}");
         let twice = format!("{EXAMPLE}\n[[tenant]]\nname = \"alpha\"\n");
         assert!(Setup::from_toml(&twice).unwrap_err().to_string().contains("twice"));
+        for (from, to, words) in [
+            (
+                "volume = \"alpha-disk\" }",
+                "volume = \"alpha-disk\" }, { nsid = 2, volume = \"alpha-disk\" }",
+                "namespaces 1 and 2",
+            ),
+            ("nqn.2026-11.org.diecut:alpha", "nqn.2014-08.org.nvmexpress.discovery", "name of discovery"),
+            ("capacity = \"1 MiB\"", "capacity = \"1 MiB\"\nuid = 1000", "uid 1000"),
+        ] {
+            let wrong = EXAMPLE.replace(from, to);
+            assert_ne!(wrong, EXAMPLE);
+            let error = Setup::from_toml(&wrong).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 }

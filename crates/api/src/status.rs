@@ -16,6 +16,9 @@ pub struct Status {
     /// What an acknowledged write, or flush, survives (`device.durability`); absent where it is not known, or content is in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// Writes are acknowledged before they are durable, and are after a flush (`device.volatile_cache`); absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volatile_cache: Option<bool>,
     /// Devices of the pool.
     pub devices: Vec<Device>,
     /// Tenants.
@@ -153,6 +156,9 @@ pub struct VssdStatus {
     /// keeps for itself. Absent where no volumes are stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_over_provisioning_permille: Option<u32>,
+    /// Bytes of all its volumes as hosts see them; may be more than it can store.
+    #[serde(default)]
+    pub provisioned: Size,
     /// Bytes volumes store now.
     pub used: Size,
     /// Bytes hosts wrote.
@@ -405,14 +411,19 @@ pub fn timing(pacing: bool) -> &'static str {
     }
 }
 
-/// What acknowledged writes survive, for people.
-pub fn durability(durability: Durability) -> &'static str {
-    match durability {
+/// What acknowledged writes survive, or flushed ones behind a volatile cache, for people.
+pub fn durability(durability: Durability, volatile_cache: bool) -> String {
+    let what = if volatile_cache { "flushed" } else { "acknowledged" };
+    let mut text = match durability {
         Durability::Process => {
-            "process: acknowledged writes survive the death of the server, not of the machine (docs/durability.md)"
+            format!(
+                "process: {what} writes survive the death of the server, not of the machine (docs/durability.md)"
+            )
         }
-        Durability::Machine => {
-            "machine: acknowledged writes survive the death of the machine; behind a volatile cache, flushed ones"
-        }
+        Durability::Machine => format!("machine: {what} writes survive the death of the machine"),
+    };
+    if volatile_cache {
+        text += "; there is a volatile cache: what was not flushed may be lost";
     }
+    text
 }

@@ -6,14 +6,22 @@ use diecut_api::route;
 use diecut_api::status::{RepairReport, Status};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::net::UnixStream;
 
 /// Answers longer than this are not the server's: 64 MiB.
 const ANSWER_MAX_BYTES: usize = 64 << 20;
+
+/// How long a question waits for its answer, unless something else is said.
+const QUESTION_PATIENCE_S: u64 = 30;
+/// When the server answers a change at the latest, unless it is told something else.
+const CHANGE_PATIENCE_S: u64 = 60;
+/// How much longer a change is waited for: the server says what it waits for when its time is over.
+const CHANGE_GRACE_S: u64 = 10;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +35,19 @@ pub enum ClientError {
         socket: String,
         /// What the operating system said.
         source: std::io::Error,
+    },
+    /// Somebody holds the socket and does not answer.
+    #[error(
+        "the server at {socket}{process} does not answer within {seconds} s: it is starting, stopped (SIGSTOP), or has too much to do; \
+         see its log and its process, or wait longer with --timeout SECONDS (0: for as long as it takes)"
+    )]
+    NoAnswer {
+        /// The socket.
+        socket: String,
+        /// Who holds it, for people; empty if it is not known.
+        process: String,
+        /// How long was waited.
+        seconds: u64,
     },
     /// The server refused; nothing was changed.
     #[error(transparent)]
@@ -69,18 +90,19 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn status(&self) -> Result<Status, ClientError> {
-        let body = self.exchange(Method::GET, route::STATUS, None).await?;
+        let (_, body) = self.exchange(Method::GET, route::STATUS, None).await?;
         serde_json::from_slice(&body)
             .map_err(|error| ClientError::Broken(format!("its status cannot be read ({error})")))
     }
 
-    /// Creates an object.
+    /// Creates an object, or changes one; whether that changed anything.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn create(&self, path: &str, object: &impl Serialize) -> Result<(), ClientError> {
+    pub async fn create(&self, path: &str, object: &impl Serialize) -> Result<bool, ClientError> {
         let body = serde_json::to_vec(object).expect("objects are plain data");
-        self.exchange(Method::POST, path, Some(body)).await.map(drop)
+        let (status, _) = self.exchange(Method::POST, path, Some(body)).await?;
+        Ok(status != StatusCode::OK)
     }
 
     /// Repairs a vSSD.
@@ -89,7 +111,7 @@ impl Client {
     /// See [`ClientError`].
     pub async fn repair(&self, vssd: &str, repair: Repair) -> Result<RepairReport, ClientError> {
         let body = serde_json::to_vec(&repair).expect("objects are plain data");
-        let body = self.exchange(Method::POST, &route::repair(vssd), Some(body)).await?;
+        let (_, body) = self.exchange(Method::POST, &route::repair(vssd), Some(body)).await?;
         serde_json::from_slice(&body)
             .map_err(|error| ClientError::Broken(format!("its report cannot be read ({error})")))
     }
@@ -102,15 +124,49 @@ impl Client {
         self.exchange(Method::DELETE, path, None).await.map(drop)
     }
 
+    /// How long an answer is waited for, in seconds; `None`: for as long as it takes.
+    fn patience_s(&self, method: &Method) -> Option<u64> {
+        if self.timeout_s == Some(0) {
+            return None;
+        }
+        Some(match *method {
+            Method::GET => self.timeout_s.unwrap_or(QUESTION_PATIENCE_S),
+            _ => self.timeout_s.unwrap_or(CHANGE_PATIENCE_S).saturating_add(CHANGE_GRACE_S),
+        })
+    }
+
     async fn exchange(
         &self,
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> Result<Bytes, ClientError> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|source| ClientError::NoServer { socket: self.socket.display().to_string(), source })?;
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let socket = || self.socket.display().to_string();
+        let no_server = |source| ClientError::NoServer { socket: socket(), source };
+        // A server that is stopped (SIGSTOP) is connected to by the kernel, unless many wait already.
+        let patience_s = self.patience_s(&method);
+        let mut process = String::new();
+        let conversation = async {
+            let stream = UnixStream::connect(&self.socket).await.map_err(no_server)?;
+            if let Some(pid) = stream.peer_cred().ok().and_then(|peer| peer.pid()) {
+                process = format!(" (process {pid})");
+            }
+            self.converse(stream, method, path, body).await
+        };
+        let Some(seconds) = patience_s else { return conversation.await };
+        match tokio::time::timeout(Duration::from_secs(seconds), conversation).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ClientError::NoAnswer { socket: socket(), process, seconds }),
+        }
+    }
+
+    async fn converse(
+        &self,
+        stream: UnixStream,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
         let broken = |error: &dyn std::fmt::Display| ClientError::Broken(error.to_string());
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -134,7 +190,7 @@ impl Client {
             .map_err(|error| broken(&error))?
             .to_bytes();
         if status.is_success() {
-            return Ok(body);
+            return Ok((status, body));
         }
         match serde_json::from_slice::<Problem>(&body) {
             Ok(problem) => Err(ClientError::Refused(problem)),

@@ -3,12 +3,15 @@
 //!
 //! Place in the flow: beside the data path. It knows the words of the control interface and no shard.
 
+#![deny(clippy::print_stdout)]
+
 mod client;
 mod command;
 mod print;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,8 +25,8 @@ struct Arguments {
     /// Print JSON for programs.
     #[arg(long, global = true)]
     json: bool,
-    /// Answer a change after so many seconds, done or not; 0 waits for as long as it takes. What is not done is said with what it
-    /// waits for, and goes on. Without it the server waits 60 s.
+    /// Wait so many seconds for a server; 0 waits for as long as it takes. A change is answered then, done or not: what is not done
+    /// is said with what it waits for, and goes on. Without it 60 s for a change, 30 s for everything else.
     #[arg(long, global = true, value_name = "SECONDS")]
     timeout: Option<u64>,
     #[command(subcommand)]
@@ -67,8 +70,62 @@ enum Command {
     Sim(diecut_sim::cli::SimArgs),
 }
 
+/// Options for those who ask a server, and commands for which they do nothing: these neither list nor take them.
+const IN_VAIN: [(&str, &[&str]); 4] = [
+    ("serve", &["timeout", "json"]),
+    ("sim", &["socket", "timeout"]),
+    ("demo", &["socket", "timeout"]),
+    ("repro", &["socket", "timeout"]),
+];
+
+/// The command line, with what its options mean for each command.
+fn command_line() -> clap::Command {
+    let mut command = Arguments::command();
+    for (name, options) in IN_VAIN {
+        command = command.mut_subcommand(name, |command| {
+            options.iter().fold(command, |command, option| {
+                let arg = Arg::new(*option).long(*option).global(true).hide(true);
+                // Of the same type as the option whose place it takes.
+                command.arg(match *option {
+                    "json" => arg.action(ArgAction::SetTrue),
+                    "timeout" => arg.value_parser(clap::value_parser!(u64)),
+                    _ => arg.value_parser(clap::value_parser!(PathBuf)),
+                })
+            })
+        });
+    }
+    command.mut_subcommand("serve", |command| {
+        let socket = Arg::new("socket").long("socket").value_name("SOCKET");
+        command.arg(
+            socket.value_parser(clap::value_parser!(PathBuf)).help(
+                "Control socket, instead of the set-up's; without either, control.sock in the data folder",
+            ),
+        )
+    })
+}
+
+/// Refuses options that would do nothing.
+fn refuse_in_vain(matches: &ArgMatches) {
+    let Some((_, options)) = IN_VAIN.iter().find(|(name, _)| matches.subcommand_name() == Some(name)) else {
+        return;
+    };
+    for option in *options {
+        if matches.value_source(option) == Some(ValueSource::CommandLine) {
+            let name = matches.subcommand_name().unwrap_or_default();
+            let hint = if (name, *option) == ("serve", "json") {
+                "; --log-format json makes its log JSON"
+            } else {
+                ""
+            };
+            let message = format!("--{option} does nothing for `diecut {name}`; leave it out{hint}");
+            command_line().error(ErrorKind::ArgumentConflict, message).exit();
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    let matches = Arguments::command().get_matches();
+    let matches = command_line().get_matches();
+    refuse_in_vain(&matches);
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A server must not take the socket that a variable names to those who ask another server.
     let is_socket_named = matches.value_source("socket") == Some(ValueSource::CommandLine);

@@ -3,22 +3,13 @@
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use serde::Serialize;
-use std::io::{ErrorKind, Write};
 
 /// Columns of a table that goes to no terminal, whose width would be known.
 const WIDTH: u16 = 120;
 
-/// Prints a line, or several. If whoever read it is gone (`| head`), the program ends as programs do then.
+/// Prints a line, or several. If that cannot be, the program ends ([`diecut_sim::output`]).
 pub fn line(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
-        if error.kind() != ErrorKind::BrokenPipe {
-            eprintln!("error: the output cannot be written: {error}");
-            std::process::exit(1);
-        }
-        // What a shell sees of a program that SIGPIPE ended.
-        std::process::exit(141);
-    }
+    diecut_sim::say!("{text}");
 }
 
 /// Prints rows under a header.
@@ -60,6 +51,18 @@ pub fn done(as_json: bool, done: &str, kind: &str, name: &str, detail: &str) {
     let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
     let name = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
     line(&format!("{done} {kind}{name}{detail}"));
+}
+
+/// Says what came of a creation, or of one that changed nothing because it was so already.
+pub fn made(as_json: bool, changed: bool, verb: &str, kind: &str, name: &str, detail: &str) {
+    if changed {
+        return done(as_json, verb, kind, name, detail);
+    }
+    if as_json {
+        return done(true, "unchanged", kind, name, detail);
+    }
+    let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+    line(&format!("{kind} \"{name}\"{detail} exists already, unchanged"));
 }
 
 /// A latency in the unit that reads best.

@@ -6,7 +6,7 @@
 mod served;
 
 use serde_json::Value;
-use served::{NQN, SETUP, Server, command, diecut, done, folder, is_served, refused};
+use served::{NQN, SETUP, Server, assert_says, command, diecut, done, folder, is_served, refused};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -14,13 +14,6 @@ const SERVE: [&str; 4] = ["--setup", "setup.toml", "--data", "diecut-data"];
 
 fn status(folder: &Path) -> Value {
     serde_json::from_str(&done(folder, &["--json", "status"])).unwrap()
-}
-
-fn assert_says(text: &str, words: &[&str]) {
-    assert!(
-        text.lines().any(|line| words.iter().all(|word| line.contains(word))),
-        "no line with {words:?} in:\n{text}"
-    );
 }
 
 /// Each of these once kept all tenants down: "exists with another definition; delete it first".

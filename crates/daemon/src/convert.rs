@@ -117,9 +117,14 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
         grows_to: Size(room.size_bytes),
         free: Size(room.free_bytes),
     });
+    let volumes: Vec<(String, u64)> =
+        status.volumes.iter().map(|volume| (volume.spec.vssd.clone(), volume.spec.size_bytes)).collect();
     let vssd = |one: control::VssdStatus| {
         let lacks_room = one.lacks_room;
+        let volumes = volumes.iter().filter(|(vssd, _)| *vssd == one.spec.name);
+        let provisioned = Size(volumes.map(|(_, size_bytes)| size_bytes).sum());
         let mut one = vssd(one);
+        one.provisioned = provisioned;
         if let (true, Some(reason), Some(full)) = (lacks_room, &mut one.read_only_reason, &full) {
             *reason += &format!(" ({full}); it takes writes again when there is room");
         }
@@ -129,6 +134,7 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
         listen: listen.to_string(),
         pacing: None,
         durability: None,
+        volatile_cache: None,
         devices: status.devices.into_iter().map(|one| device(one, file.clone())).collect(),
         tenants: status.tenants.into_iter().map(|tenant| Tenant { name: tenant.name }).collect(),
         vssds: status.vssds.into_iter().map(vssd).collect(),
@@ -235,6 +241,7 @@ fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
         units: vssd.units,
         physical: Size(vssd.physical_bytes),
         exported: Size(vssd.exported_bytes),
+        provisioned: Size(0),
         used: Size(vssd.used_bytes),
         host_written: Size(vssd.host_written_bytes),
         programmed_user: Size(vssd.programmed_user_bytes),

@@ -45,6 +45,8 @@ pub struct DeviceTraits {
     pub pacing: Option<bool>,
     /// What an acknowledged write, or flush, survives.
     pub durability: Option<Durability>,
+    /// Whether writes are acknowledged before they are durable, so that hosts must flush.
+    pub volatile_cache: Option<bool>,
 }
 
 fn routes(server: Server) -> Router {
@@ -168,7 +170,10 @@ impl Server {
         }
     }
     async fn change(&self, request: ControlRequest) -> Result<StatusCode, Refusal> {
-        self.carry_out(request).await.map(|_| StatusCode::NO_CONTENT)
+        Ok(match self.carry_out(request).await? {
+            ControlResponse::Unchanged => StatusCode::OK,
+            _ => StatusCode::NO_CONTENT,
+        })
     }
     async fn carry_out(&self, request: ControlRequest) -> Result<ControlResponse, Refusal> {
         let title = request.title();
@@ -178,7 +183,8 @@ impl Server {
         };
         match self.ask(request).await {
             Ok(response) => {
-                tracing::info!("{title}: done");
+                let how = if response == ControlResponse::Unchanged { "was so already" } else { "done" };
+                tracing::info!("{title}: {how}");
                 Ok(response)
             }
             Err(refusal) => {
@@ -193,7 +199,8 @@ async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
     match server.ask(ControlRequest::Status).await? {
         ControlResponse::Status(status) => {
             let mut status = convert::status(*status, &server.listen, server.image.as_deref());
-            (status.pacing, status.durability) = (server.device.pacing, server.device.durability);
+            let DeviceTraits { pacing, durability, volatile_cache } = server.device;
+            (status.pacing, status.durability, status.volatile_cache) = (pacing, durability, volatile_cache);
             Ok(axum::Json(status).into_response())
         }
         other => panic!("a status request was answered with {other:?}"),
@@ -266,6 +273,7 @@ async fn create_subsystem(
     State(server): State<Server>,
     Body(subsystem): Body<Subsystem>,
 ) -> Result<StatusCode, Refusal> {
+    sound(subsystem.check())?;
     server.change(ControlRequest::CreateSubsystem(convert::subsystem_spec(subsystem))).await
 }
 

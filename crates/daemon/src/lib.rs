@@ -16,4 +16,5 @@ pub mod log;
 pub mod null;
 mod resources;
 pub mod serve;
+mod signals;
 pub mod socket;

@@ -10,7 +10,7 @@ use diecut_shard::{Seat, ShardConfig};
 /// Blocks of 4096 bytes of a null namespace: 1 TiB.
 const SIZE_LBAS: u64 = 1 << 28;
 
-/// Serves one null namespace per NQN, on shards in turn, until SIGINT or SIGTERM. `announce` is called once, with lines for people, when
+/// Serves one null namespace per NQN, on shards in turn, until SIGINT, SIGTERM or SIGHUP. `announce` is called once, with lines for people, when
 /// hosts can connect.
 ///
 /// # Errors
@@ -28,10 +28,16 @@ pub fn serve_null(
             let message = format!("\"{nqn}\" is no NQN: printable ASCII without spaces, 1 to 223 bytes");
             return Err(ServeError::Setup(message));
         }
+        if diecut_shard::null::is_discovery(nqn) {
+            let message = format!(
+                "{nqn} is the name of discovery, which every server answers itself, so no host would reach the namespace; choose \
+                 another name"
+            );
+            return Err(ServeError::Setup(message));
+        }
     }
     // Signals are blocked in the shard's thread only if they are caught before it starts.
-    let mut signals =
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
+    let mut signals = crate::signals::stops()?;
     let mut config = ShardConfig::default().target;
     config.advertised.clone_from(&listen);
     let names: Vec<String> = nqns.to_vec();

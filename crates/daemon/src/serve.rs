@@ -8,9 +8,10 @@ use crate::convert;
 use crate::folder::{DataFolder, Unfinished, looseness};
 use crate::http::{self, DeviceTraits, router_over};
 use crate::resources::{self, MemoryPlan};
+use crate::signals;
 use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
-use diecut_api::setup::{Backing, Durability, Setup};
+use diecut_api::setup::{Backing, Device as Wanted, Durability, Setup};
 use diecut_api::size::Size;
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
@@ -18,6 +19,7 @@ use diecut_shard::control::{ControlRequest, ControlResponse, is_name_by_the_rule
 use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile, Room, RoomSupport};
 use diecut_shard::{PoolConfig, Shard, ShardConfig, divide};
 use diecut_units::{Geometry, Time};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -94,8 +96,7 @@ impl Recording {
         let image = image_path(setup);
         if setup.device.backing == Backing::File && image.exists() {
             return Err(ServeError::Setup(format!(
-                "a recording begins with a new device, but there is one already: {}; name another data folder (--data), or set \
-                 device.backing = \"memory\"",
+                "a recording begins with a new device, but there is one already: {}; name another data folder (--data)",
                 image.display()
             )));
         }
@@ -108,6 +109,57 @@ impl Recording {
 
 fn image_path(setup: &Setup) -> PathBuf {
     setup.server.data.join("device.img")
+}
+
+/// A device was served from the data folder: the file is there from then on, so that an image that is gone is missed.
+fn made_path(setup: &Setup) -> PathBuf {
+    setup.server.data.join("device.made")
+}
+
+const MADE: &str = "device.img was made in this folder. While this file is here, a server that does not find the image does not start.\n";
+
+/// Leaves the mark that a device is here. A server without it serves as well.
+fn mark_made(setup: &Setup) {
+    let path = made_path(setup);
+    if let Err(error) = std::fs::write(&path, MADE)
+        && !path.exists()
+    {
+        warn(&format!(
+            "{} cannot be made ({error}): if the image goes away, nobody will miss it",
+            path.display()
+        ));
+    }
+}
+
+/// Nobody gets an empty device in place of one that is gone, or that is not looked at.
+fn check_image(setup: &Setup) -> Result<(), ServeError> {
+    let (image, made) = (image_path(setup), made_path(setup));
+    let (name, mark) = (image.display(), made.display());
+    if setup.device.backing == Backing::Memory && (image.exists() || made.exists()) {
+        return Err(ServeError::Setup(format!(
+            "device.backing = \"memory\", but this data folder is that of the device in {name}: hosts would find empty volumes in place \
+             of what is there. Set it to \"file\", or name another data folder (--data)"
+        )));
+    }
+    if setup.device.backing == Backing::File && !image.exists() && made.exists() {
+        return Err(ServeError::Setup(format!(
+            "{name} was served from this folder and is not there: hosts would find a new device with empty volumes in its place. Put it \
+             back, or, if all that it held shall be gone, remove {mark}, and the next start makes a new device"
+        )));
+    }
+    Ok(())
+}
+
+/// Two sockets of one path.
+fn check_sockets(setup: &Setup) -> Result<(), ServeError> {
+    let (control, blocks) = (setup.server.socket_path(), setup.server.blocks_socket_path());
+    if control != blocks {
+        return Ok(());
+    }
+    Err(ServeError::Setup(format!(
+        "server.socket (--socket) and server.blocks_socket are both {}: give each a path of its own",
+        control.display()
+    )))
 }
 
 /// A set-up is being brought onto a new device, and was not yet in whole: the file is there until it was.
@@ -124,6 +176,8 @@ pub struct ServeOptions<'a> {
     pub apply: bool,
     /// The set-up's file, for messages; none if there is no file.
     pub file: Option<&'a Path>,
+    /// The profile was named beside the file, by whoever starts the server.
+    pub is_profile_named: bool,
 }
 
 /// A device that was opened.
@@ -216,7 +270,7 @@ fn volatile_cache(setup: &Setup, protected_memory_bytes: u64, is_new: bool) -> R
     )))
 }
 
-fn open_device(setup: &Setup, file: Option<&Path>) -> Result<Opened, ServeError> {
+fn open_device(setup: &Setup, file: Option<&Path>, is_profile_named: bool) -> Result<Opened, ServeError> {
     let wanted = &setup.device;
     check_durability(setup)?;
     let profile = wanted_profile(wanted);
@@ -238,9 +292,18 @@ fn open_device(setup: &Setup, file: Option<&Path>) -> Result<Opened, ServeError>
     if path.exists() {
         let device = Device::open(&path, options.clone())?;
         check_made_durability(wanted.durability, file, &device, &place)?;
-        // Without a file, the profile is a default that nobody wrote.
-        let is_said = file.is_some() || wanted.profile != diecut_api::setup::Device::default().profile;
-        let differences = if is_said { device_differences(&device, profile, &place) } else { Vec::new() };
+        // Without a file, what nobody named on the command line is a default that nobody wrote.
+        let mut differences = Vec::new();
+        if file.is_some() {
+            differences = device_differences(&device, wanted, profile, &place);
+        } else if is_profile_named {
+            differences = device_differences(
+                &device,
+                &Wanted { seed: device.seed(), ..wanted.clone() },
+                profile,
+                &place,
+            );
+        }
         let made = [Unfinished::none(), Unfinished::none()];
         return Ok(Opened { device, options, place, made, is_new: false, differences });
     }
@@ -272,31 +335,52 @@ fn wanted_profile(wanted: &diecut_api::setup::Device) -> Result<Profile, DeviceE
     Ok(profile)
 }
 
-/// What exists wins; a profile that cannot be read is a difference, too.
-fn device_differences(device: &Device, wanted: Result<Profile, DeviceError>, place: &str) -> Vec<Difference> {
+/// What exists wins; a profile that cannot be read is a difference, too. Each field that makes a device is named.
+fn device_differences(
+    device: &Device,
+    wanted: &Wanted,
+    profile: Result<Profile, DeviceError>,
+    place: &str,
+) -> Vec<Difference> {
     let exists = device.profile();
-    let difference = |field: &str, declared: String, exists: String| {
-        let remedy =
-            "the device stays as it was made: write that into the set-up, or name another data folder"
-                .to_owned();
-        let (kind, name) = ("device".to_owned(), place.to_owned());
-        vec![Difference { kind, name, field: Some(field.to_owned()), declared, exists: Some(exists), remedy }]
+    let mut found = Vec::new();
+    let mut push = |field: &str, declared: String, exists: String| {
+        if declared == exists {
+            return;
+        }
+        let remedy = "the device stays as it was made: write that into the set-up, or name another data folder (--data)";
+        found.push(Difference {
+            kind: "device".to_owned(),
+            name: place.to_owned(),
+            field: Some(field.to_owned()),
+            declared,
+            exists: Some(exists),
+            remedy: remedy.to_owned(),
+        });
     };
-    let size = |profile: &Profile| Size(profile.protected_memory_bytes).exact();
-    match wanted {
+    push("seed", wanted.seed.to_string(), device.seed().to_string());
+    let is_other = profile.as_ref().map_or(true, |profile| profile.name != exists.name);
+    match &profile {
         Err(error) => {
-            difference("profile", format!("another one, which cannot be read ({error})"), exists.name.clone())
+            push("profile", format!("another one, which cannot be read ({error})"), exists.name.clone());
         }
-        Ok(wanted) if wanted.name != exists.name => difference("profile", wanted.name, exists.name.clone()),
-        Ok(wanted) if wanted.protected_memory_bytes != exists.protected_memory_bytes => {
-            difference("protected_memory", size(&wanted), size(exists))
+        Ok(profile) if is_other => push("profile", profile.name.clone(), exists.name.clone()),
+        Ok(profile) => {
+            for (field, exists, declared) in exists.differences(profile) {
+                push(&format!("profile's {field}"), declared, exists);
+            }
         }
-        Ok(wanted) if wanted != *exists => {
-            let name = &exists.name;
-            difference("profile", format!("{name} with other values"), format!("{name} as it was made"))
-        }
-        Ok(_) => Vec::new(),
     }
+    // What another profile has is no wish of its own.
+    let declared = match (&profile, wanted.protected_memory) {
+        (_, Some(size)) => Some(size),
+        (Ok(profile), None) if !is_other => Some(Size(profile.protected_memory_bytes)),
+        _ => None,
+    };
+    if let Some(declared) = declared.filter(|_| device.sync_file().is_none()) {
+        push("protected_memory", declared.exact(), Size(exists.protected_memory_bytes).exact());
+    }
+    found
 }
 
 fn random_uuid() -> Result<[u8; 16], ServeError> {
@@ -430,7 +514,7 @@ async fn settle(
     Ok(status)
 }
 
-/// Serves until SIGINT or SIGTERM; a second one ends the process at once. `announce` is called once, with lines for people, when hosts can connect; warnings go to stderr
+/// Serves until SIGINT, SIGTERM or SIGHUP (unless that is ignored); a second one of the first two ends the process at once. `announce` is called once, with lines for people, when hosts can connect; warnings go to stderr
 /// before. What exists on the device wins over the set-up, which is brought onto a new device only, or if it is asked for.
 ///
 /// # Errors
@@ -452,19 +536,17 @@ pub fn serve(
     let listen = resolve("server.listen", &setup.server.listen)?;
     let advertised = resolve_advertised(&setup.server.advertise)?;
     let started_at = Instant::now();
+    check_sockets(setup)?;
     let mut folder = DataFolder::take(&setup.server.data, &setup.server.socket_path())?;
+    check_image(setup)?;
     let Sockets { control, control_name, blocks, _blocks_name } = listen_locally(setup, recording.is_none())?;
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
     let Opened { device, options, place, made: [mut image, pending], is_new, differences } =
-        open_device(setup, serve_options.file)?;
+        open_device(setup, serve_options.file, serve_options.is_profile_named)?;
     let image_file = (setup.device.backing == Backing::File).then(|| image_path(setup));
     let durability = match device.sync_file() {
         Some(_) => Durability::Machine,
         None => Durability::Process,
-    };
-    let traits = DeviceTraits {
-        pacing: Some(setup.device.pacing),
-        durability: image_file.is_some().then_some(durability),
     };
     let room = match (&image_file, device.room_support()) {
         (Some(path), Some(support)) => {
@@ -488,6 +570,11 @@ pub fn serve(
         )));
     }
     let volatile_cache = volatile_cache(setup, profile.protected_memory_bytes, is_new)?;
+    let traits = DeviceTraits {
+        pacing: Some(setup.device.pacing),
+        durability: image_file.is_some().then_some(durability),
+        volatile_cache: Some(volatile_cache),
+    };
     let mut config = ShardConfig {
         pool: pool_config(&setup.pool, &profile.geometry)?,
         device_name: profile.name.clone(),
@@ -500,8 +587,7 @@ pub fn serve(
     let memory = MemoryPlan::new(setup.server.memory_limit.map(|size| size.bytes()), shards);
     config.target.memory_bytes = memory.at_start();
     // Signals are blocked in the shard's thread only if they are caught before it starts.
-    let mut signals =
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
+    let mut signals = signals::stops()?;
     let connections =
         resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
     let reactor_config = ReactorConfig {
@@ -553,6 +639,9 @@ pub fn serve(
         let looking = tokio::spawn(resources::look_after_memory(reactor.handle(), memory));
         // All of it is there now.
         image.keep();
+        if setup.device.backing == Backing::File {
+            mark_made(setup);
+        }
         folder.keep();
         drop(pending);
         control.set_nonblocking(true)?;
@@ -594,10 +683,10 @@ pub fn serve(
             if signals.next().is_some() {
                 let _ = stop.send(());
             }
-            if signals.next().is_some() {
-                eprintln!(
-                    "stopped at once: what was acknowledged is in the device's protected memory or on flash"
-                );
+            if signals.any(signals::is_urgent) {
+                // The terminal may be gone.
+                let said = "stopped at once: what was acknowledged is in the device's protected memory or on flash";
+                let _ = writeln!(std::io::stderr(), "{said}");
                 std::process::exit(130);
             }
         });
@@ -670,7 +759,11 @@ fn announcement(
         let _ = writeln!(text, "timing     {}", diecut_api::status::timing(pacing));
     }
     if let Some(durability) = device.durability {
-        let _ = writeln!(text, "durability {}", diecut_api::status::durability(durability));
+        let _ = writeln!(
+            text,
+            "durability {}",
+            diecut_api::status::durability(durability, device.volatile_cache == Some(true))
+        );
     }
     for vssd in &status.vssds {
         let size = Size(vssd.exported_bytes);

@@ -43,7 +43,7 @@ fn server_under_attack() {
         tenant("attacked")
     );
     let setup = Setup::from_toml(&text).unwrap();
-    let options = ServeOptions { recording: None, apply: false, file: None };
+    let options = ServeOptions::default();
     serve(&setup, options, |text| println!("\n{text}")).unwrap();
 }
 

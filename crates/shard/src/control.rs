@@ -317,6 +317,8 @@ impl ControlRequest {
 pub enum ControlResponse {
     /// Done.
     Done,
+    /// What was asked for was so already.
+    Unchanged,
     /// What exists.
     Status(Box<Status>),
     /// A vSSD was looked at; what came of it.

@@ -305,8 +305,11 @@ impl<M: Divide> Shard<M> {
                 match running.reply {
                     Reply::Nobody => {}
                     Reply::Administrator(token) => {
-                        let response =
-                            running.report.map_or(ControlResponse::Done, ControlResponse::Repaired);
+                        let response = match running.report {
+                            Some(report) => ControlResponse::Repaired(report),
+                            None if running.steps_done == 0 => ControlResponse::Unchanged,
+                            None => ControlResponse::Done,
+                        };
                         answer(actions, token, response);
                     }
                     Reply::Order(number) => {

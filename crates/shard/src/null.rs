@@ -108,6 +108,11 @@ pub fn is_name(nqn: &str) -> bool {
     diecut_nvme::QualifiedName::new(nqn).is_ok()
 }
 
+/// Whether a name is that of discovery (Base 2.0 section 4.5), which no other subsystem can have.
+pub fn is_discovery(nqn: &str) -> bool {
+    nqn == diecut_nvme::DISCOVERY_SUBSYSTEM_NQN
+}
+
 /// Turns what the target asks into what the shard asks.
 ///
 /// # Panics

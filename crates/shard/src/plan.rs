@@ -3,7 +3,7 @@
 use crate::control::*;
 use crate::relocation::Group;
 use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord, WearRecord};
-use diecut_nvme::QualifiedName;
+use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, QualifiedName};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_vssd::AllocError;
 
@@ -106,10 +106,23 @@ fn check_name(kind: &str, name: &str) -> Result<(), ControlError> {
     )
 }
 
+/// What a request is about is not there.
 fn missing<T>(kind: &str, name: &str) -> Result<T, ControlError> {
+    let command = kind.to_lowercase();
     refuse(
         ControlErrorKind::NotFound,
-        format!("there is no {kind} \"{name}\"; create it first, or see the list"),
+        format!("there is no {kind} \"{name}\"; `diecut {command} list` shows what there is"),
+    )
+}
+
+/// What a new object needs is not there.
+fn lacks<T>(kind: &str, name: &str) -> Result<T, ControlError> {
+    let command = kind.to_lowercase();
+    refuse(
+        ControlErrorKind::NotFound,
+        format!(
+            "there is no {kind} \"{name}\"; create it first, or name one that `diecut {command} list` shows"
+        ),
     )
 }
 
@@ -270,6 +283,10 @@ pub(crate) fn plan(
         })?,
         ControlRequest::AttachNamespace { subsystem, nsid, volume } => {
             check_namespace(state, subsystem, None, *nsid, volume)?;
+            let shown_as = |record: &SubsystemRecord| {
+                let mut shown = record.namespaces.iter();
+                shown.find(|(_, shown)| *shown == volume).map(|(nsid, _)| *nsid)
+            };
             edit(&mut plan, subsystem, |record| match record.namespaces.get(nsid) {
                 Some(shown) if shown == volume => Ok(()),
                 Some(shown) => refuse(
@@ -278,10 +295,13 @@ pub(crate) fn plan(
                         "namespace {nsid} of subsystem {subsystem} shows volume \"{shown}\"; detach it first"
                     ),
                 ),
-                None => {
-                    record.namespaces.insert(*nsid, volume.clone());
-                    Ok(())
-                }
+                None => match shown_as(record) {
+                    Some(before) => twice_shown(subsystem, volume, before, *nsid),
+                    None => {
+                        record.namespaces.insert(*nsid, volume.clone());
+                        Ok(())
+                    }
+                },
             })?;
         }
         ControlRequest::DetachNamespace { subsystem, nsid } => edit(&mut plan, subsystem, |record| {
@@ -382,7 +402,7 @@ fn create_vssd(
         return if vssd_spec(&spec.name, existing) == *spec { Ok(()) } else { differs("vSSD", &spec.name) };
     }
     if !state.tenants.contains_key(&spec.tenant) {
-        return missing("tenant", &spec.tenant);
+        return lacks("tenant", &spec.tenant);
     }
     if spec.weight == 0 {
         let message =
@@ -465,7 +485,7 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
         return if same { Ok(()) } else { differs("volume", &spec.name) };
     }
     if !state.vssds.contains_key(&spec.vssd) {
-        return missing("vSSD", &spec.vssd);
+        return lacks("vSSD", &spec.vssd);
     }
     if state.vssds[&spec.vssd].serves != diecut_catalog::Serves::Volumes {
         let message = format!(
@@ -493,7 +513,7 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
         || spec.size_bytes > largest
     {
         let message = format!(
-            "volume \"{}\": size is {} bytes, but it must be a multiple of 4096, up to 16 TiB",
+            "volume \"{}\": size is {} bytes, but it must be a multiple of 4096, up to {largest}",
             spec.name, spec.size_bytes
         );
         return refuse(ControlErrorKind::Invalid, message);
@@ -533,6 +553,14 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
     Ok(())
 }
 
+fn twice_shown<T>(nqn: &str, volume: &str, before: u32, nsid: u32) -> Result<T, ControlError> {
+    let message = format!(
+        "subsystem {nqn}: volume \"{volume}\" would be namespaces {before} and {nsid}; a volume is one namespace of one subsystem: \
+         detach it first, or leave one out"
+    );
+    refuse(ControlErrorKind::InUse, message)
+}
+
 fn check_nqn(kind: &str, nqn: &str) -> Result<(), ControlError> {
     match QualifiedName::new(nqn) {
         Ok(_) => Ok(()),
@@ -551,7 +579,7 @@ fn check_namespace(
         let message = format!("subsystem {nqn}: NSID {nsid} cannot be used; choose 1 to 1024");
         return refuse(ControlErrorKind::Invalid, message);
     }
-    let Some(record) = state.volumes.get(volume) else { return missing("volume", volume) };
+    let Some(record) = state.volumes.get(volume) else { return lacks("volume", volume) };
     let owner = &state.vssds[&record.vssd].tenant;
     let tenant = tenant.or(state.subsystems.get(nqn).map(|subsystem| subsystem.tenant.as_str()));
     if tenant.is_some_and(|tenant| tenant != owner) {
@@ -574,6 +602,14 @@ fn check_namespace(
 
 fn create_subsystem(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Result<(), ControlError> {
     check_nqn("subsystem", &spec.nqn)?;
+    if spec.nqn == DISCOVERY_SUBSYSTEM_NQN {
+        let message = format!(
+            "subsystem {}: this is the name of discovery, which every server answers itself, so no host would reach the subsystem; \
+             choose another name",
+            spec.nqn
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
     let text = |what: &str, text: &str, longest: usize| {
         if text.len() <= longest && text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
             return Ok(());
@@ -605,14 +641,17 @@ fn create_subsystem(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Res
         return if *existing == record { Ok(()) } else { differs("subsystem", &spec.nqn) };
     }
     if !state.tenants.contains_key(&spec.tenant) {
-        return missing("tenant", &spec.tenant);
+        return lacks("tenant", &spec.tenant);
     }
     if record.namespaces.len() != spec.namespaces.len() {
         let message = format!("subsystem {}: an NSID is given twice", spec.nqn);
         return refuse(ControlErrorKind::Invalid, message);
     }
-    for (nsid, volume) in &spec.namespaces {
+    for (index, (nsid, volume)) in spec.namespaces.iter().enumerate() {
         check_namespace(state, &spec.nqn, Some(&spec.tenant), *nsid, volume)?;
+        if let Some((before, _)) = spec.namespaces[..index].iter().find(|(_, shown)| shown == volume) {
+            return twice_shown(&spec.nqn, volume, *before, *nsid);
+        }
     }
     plan.next.subsystems.insert(spec.nqn.clone(), record);
     plan.steps = vec![Step::Persist, Step::ApplySubsystem { nqn: spec.nqn.clone() }];

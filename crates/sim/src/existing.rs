@@ -119,6 +119,9 @@ impl Existing {
                 if shown.namespaces.insert(*nsid, volume.clone()).is_some_and(|other| other != *volume) {
                     return Err(Exists);
                 }
+                if shown.namespaces.iter().any(|(other, shown)| other != nsid && shown == volume) {
+                    return Err(InUse);
+                }
             }
             ControlRequest::DetachNamespace { subsystem, nsid } => {
                 let shown = next.subsystems.get_mut(subsystem).ok_or(NotFound)?;

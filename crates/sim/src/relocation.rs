@@ -199,7 +199,7 @@ impl Scene {
         self.tell(0, event);
         self.run_until(|scene| scene.answer.is_some());
         match self.answer.take() {
-            Some(ControlResponse::Done) => Ok(()),
+            Some(ControlResponse::Done | ControlResponse::Unchanged) => Ok(()),
             other => Err(format!("{other:?}")),
         }
     }

@@ -328,7 +328,7 @@ impl Stack {
     fn done(&mut self, request: ControlRequest) -> Result<(), String> {
         for _ in 0..ASKED_AGAIN_MAX {
             match self.ask(request.clone())? {
-                ControlResponse::Done => return Ok(()),
+                ControlResponse::Done | ControlResponse::Unchanged => return Ok(()),
                 ControlResponse::Refused(error) if error.kind == ControlErrorKind::Busy => self.pass_time(),
                 other => return Err(format!("{request:?}: {other:?}")),
             }
@@ -434,7 +434,7 @@ impl Stack {
                     self.entrance.nudge(now);
                 }
                 (STATUS, other) => panic!("status: {other:?}"),
-                (ASIDE, ControlResponse::Done) => {
+                (ASIDE, ControlResponse::Done | ControlResponse::Unchanged) => {
                     self.aside_since = None;
                     self.aside_exists = self.aside_exists.map(|exists| !exists);
                 }

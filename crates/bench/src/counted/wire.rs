@@ -128,7 +128,7 @@ impl<D: Drive> Wire<D> {
         for _ in 0..PATIENCE_ROUNDS {
             match self.answer.take() {
                 None => self.work(),
-                Some(ControlResponse::Done) => return Ok(()),
+                Some(ControlResponse::Done | ControlResponse::Unchanged) => return Ok(()),
                 Some(other) => return Err(format!("{other:?}")),
             }
         }

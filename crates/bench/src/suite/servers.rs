@@ -111,7 +111,7 @@ impl Server {
     /// Asks for a change.
     pub(crate) fn ask(&self, request: ControlRequest) -> Result<(), String> {
         match self.request(request.clone())? {
-            ControlResponse::Done => Ok(()),
+            ControlResponse::Done | ControlResponse::Unchanged => Ok(()),
             ControlResponse::Refused(error) => Err(error.message),
             other => Err(format!("{request:?} was answered with {other:?}")),
         }

@@ -35,7 +35,7 @@ impl Apply {
         let (mut created, mut refused) = (Vec::new(), Vec::new());
         for what in lacking(&setup, &status) {
             match create(client, what).await {
-                Ok(()) => {
+                Ok(_) => {
                     if !json {
                         print::line(&format!("created {what}"));
                     }
@@ -77,7 +77,7 @@ impl Apply {
     }
 }
 
-async fn create(client: &Client, what: Lacking<'_>) -> Result<(), ClientError> {
+async fn create(client: &Client, what: Lacking<'_>) -> Result<bool, ClientError> {
     match what {
         Lacking::Wear(change) => client.create(route::WEAR, change).await,
         Lacking::Tenant(tenant) => client.create(route::TENANTS, tenant).await,

@@ -4,6 +4,7 @@ use diecut_sim::isolation::summary::{Estimate, Order, Summary, summarize};
 use diecut_sim::isolation::{
     LEVELS, LevelOutcome, NEIGHBOURS, Neighbour, Outcome, Setting, WritersOutcome, run_level,
 };
+use diecut_sim::say;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -56,7 +57,7 @@ impl Demo {
         let Demo::NoisyNeighbour(arguments) = self;
         match arguments.measure() {
             Ok(report) if json => {
-                println!("{}", serde_json::to_string_pretty(&report).expect("a report is plain data"));
+                say!("{}", serde_json::to_string_pretty(&report).expect("a report is plain data"));
                 ExitCode::SUCCESS
             }
             Ok(report) => {
@@ -122,48 +123,50 @@ impl NoisyNeighbour {
 
     fn print(&self, report: &Report) {
         if self.seeds > 1 {
-            println!("{}", summary_table(&report.summary));
+            say!("{}", summary_table(&report.summary));
         } else {
-            println!("{}", table(&report.outcomes[0]));
+            say!("{}", table(&report.outcomes[0]));
         }
         if self.explain {
-            println!("{}", parts_table(&report.outcomes[0]));
-            println!(
+            say!("{}", parts_table(&report.outcomes[0]));
+            say!(
                 "Parts of the reads around the p99 of seed {}, in microseconds: on the shard's core until they are begun, in the",
                 self.seed
             );
-            println!("device and on its host link, on the core until they are answered.");
+            say!("device and on its host link, on the core until they are answered.");
         }
-        println!(
+        say!(
             "Latency of 4 KiB random reads in microseconds, open loop at 30 % of what the reader reaches alone;"
         );
-        println!(
+        say!(
             "virtual time, {} from {}. \"x alone\": p99 beside the neighbour over p99 alone.",
             if self.seeds > 1 { format!("{} seeds", self.seeds) } else { "seed".to_owned() },
             self.seed
         );
         if self.seeds > 1 {
-            println!("Mean and 95 % confidence interval (Student's t) over the seeds.");
+            say!("Mean and 95 % confidence interval (Student's t) over the seeds.");
             for (isolation, ratio) in &report.summary.worst {
-                println!("worst neighbour under {isolation} isolation: {} x alone", pair(ratio, 2));
+                say!("worst neighbour under {isolation} isolation: {} x alone", pair(ratio, 2));
             }
             print_order(&report.summary);
         }
         if let Some(ratio) = &report.summary.writers_ratio {
             for outcome in &report.writers[0] {
                 let [first, second] = outcome.mb_per_s;
-                println!(
+                say!(
                     "two writers, {} isolation, seed {}: {first:.1} + {second:.1} = {:.1} MB/s",
-                    outcome.isolation, self.seed, outcome.combined_mb_per_s
+                    outcome.isolation,
+                    self.seed,
+                    outcome.combined_mb_per_s
                 );
             }
-            println!("two writers together, channel over software isolation: {}", pair(ratio, 3));
+            say!("two writers together, channel over software isolation: {}", pair(ratio, 3));
         }
     }
 }
 
 fn print_order(summary: &Summary) {
-    println!("order channel <= die <= software <= none of p99 x alone, by the difference per seed:");
+    say!("order channel <= die <= software <= none of p99 x alone, by the difference per seed:");
     for comparison in &summary.order {
         let beside = comparison.neighbour.map_or("the worst neighbour", name_of);
         let (verdict, sign) = match comparison.order {
@@ -171,14 +174,14 @@ fn print_order(summary: &Summary) {
             Order::Equal => ("holds: equal within the interval", "="),
             Order::Above => ("BROKEN", ">"),
         };
-        println!(
+        say!(
             "  beside {beside}: {} {sign} {} ({}): {verdict}",
             comparison.stronger,
             comparison.weaker,
             pair(&comparison.difference, 2)
         );
     }
-    println!("the order {}", if summary.order_holds { "holds" } else { "is BROKEN" });
+    say!("the order {}", if summary.order_holds { "holds" } else { "is BROKEN" });
 }
 
 fn pair(estimate: &Estimate, digits: usize) -> String {

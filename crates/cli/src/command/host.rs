@@ -30,8 +30,15 @@ impl Host {
         match self {
             Host::Allow { nqn, subsystem } => {
                 let host = object::Host { nqn };
-                client.create(&route::list_within(&subsystem, "hosts"), &host).await?;
-                print::done(json, "allowed", "host", &host.nqn, &format!("at subsystem {subsystem}"));
+                let changed = client.create(&route::list_within(&subsystem, "hosts"), &host).await?;
+                print::made(
+                    json,
+                    changed,
+                    "allowed",
+                    "host",
+                    &host.nqn,
+                    &format!("at subsystem {subsystem}"),
+                );
                 Ok(())
             }
             Host::Deny { nqn, subsystem } => {

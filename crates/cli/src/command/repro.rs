@@ -76,19 +76,21 @@ fn list(json: bool) {
 
 impl Run {
     fn run(self, json: bool) -> Result<(), String> {
-        let chosen: Vec<&'static Experiment> = if self.names.iter().any(|name| name == "all") {
-            EXPERIMENTS.iter().collect()
-        } else {
-            let found = self.names.iter().map(|name| find(name).map_err(|error| error.to_string()));
-            found.collect::<Result<_, _>>()?
-        };
+        // All names are looked up before anything runs.
+        let named = self.names.iter().filter(|name| *name != "all");
+        let found = named.map(|name| find(name).map_err(|error| error.to_string()));
+        let mut chosen = found.collect::<Result<Vec<&'static Experiment>, _>>()?;
+        if self.names.iter().any(|name| name == "all") {
+            chosen = EXPERIMENTS.iter().collect();
+        }
         writable(&self.out)?;
         for experiment in chosen {
             let name = experiment.name;
             let request = Request { seeds: self.seeds, quick: self.quick };
             let report = experiment.run(request, &mut |what| eprintln!("{name}: {what}"))?;
             let paths = report.write(&self.out)?;
-            print!("{}", if json { report.json() } else { report.text() });
+            let text = if json { report.json() } else { report.text() };
+            diecut_sim::output::write(format_args!("{text}"));
             let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
             eprintln!("{name}: written: {}", paths.join(", "));
         }

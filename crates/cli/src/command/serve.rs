@@ -105,6 +105,7 @@ impl Serve {
         if socket.is_some() {
             setup.server.socket = socket;
         }
+        let is_profile_named = self.profile.is_some();
         if let Some(profile) = self.profile {
             setup.device.profile = profile;
         }
@@ -113,8 +114,12 @@ impl Serve {
         }
         let size_max_bytes = self.record_limit.bytes();
         let recording = self.record.map(|path| Recording { path, size_max_bytes });
-        let options =
-            ServeOptions { recording: recording.as_ref(), apply: self.apply, file: self.setup.as_deref() };
+        let options = ServeOptions {
+            recording: recording.as_ref(),
+            apply: self.apply,
+            file: self.setup.as_deref(),
+            is_profile_named,
+        };
         report(diecut_daemon::serve::serve(&setup, options, announce))
     }
 

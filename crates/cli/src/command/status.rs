@@ -4,21 +4,22 @@ use crate::command::{subsystem, volume, vssd};
 use crate::print;
 use clap::Args;
 use diecut_api::status;
-use std::io::Write;
+use diecut_sim::say;
 use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Args)]
 pub struct Status {
     /// Show what tenants do right now, again every so many seconds until Ctrl-C; with --json one object per line.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = clap::value_parser!(u64).range(1..))]
     live: Option<u64>,
 }
 
 impl Status {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         if let Some(seconds) = self.live {
-            return live(client, Duration::from_secs(seconds.max(1)), json).await;
+            return live(client, Duration::from_secs(seconds), json).await;
         }
         let status = client.status().await?;
         if json {
@@ -30,7 +31,7 @@ impl Status {
     }
 }
 
-/// Until Ctrl-C, or until nobody reads what is printed.
+/// Until Ctrl-C, or until what is printed cannot be written.
 async fn live(client: &Client, every: Duration, json: bool) -> Result<(), ClientError> {
     let (mut before, mut then) = (client.status().await?, Instant::now());
     loop {
@@ -45,10 +46,7 @@ async fn live(client: &Client, every: Duration, json: bool) -> Result<(), Client
             // Home first and the rest cleared last, so that the terminal does not flicker.
             format!("\x1b[H{}\x1b[J", format!("{title}\n{}\n", live.text()).replace('\n', "\x1b[K\n"))
         };
-        let mut output = std::io::stdout().lock();
-        if output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_err() {
-            return Ok(());
-        }
+        diecut_sim::output::write(format_args!("{text}"));
     }
 }
 
@@ -58,7 +56,8 @@ fn show(status: &status::Status) {
         print::line(&format!("timing: {}", status::timing(pacing)));
     }
     if let Some(durability) = status.durability {
-        print::line(&format!("durability: {}", status::durability(durability)));
+        let volatile_cache = status.volatile_cache.unwrap_or(false);
+        print::line(&format!("durability: {}", status::durability(durability, volatile_cache)));
     }
     let devices = status
         .devices
@@ -90,18 +89,27 @@ fn show(status: &status::Status) {
         devices,
     );
     for file in status.devices.iter().filter_map(|device| device.file.as_ref()) {
-        println!(
+        say!(
             "{}: takes {} now and grows to {}; its file system has {} free",
-            file.path, file.taken, file.grows_to, file.free
+            file.path,
+            file.taken,
+            file.grows_to,
+            file.free
         );
     }
     for vssd in &status.vssds {
         if let Some(reason) = &vssd.read_only_reason {
-            println!("warning: vSSD {} takes no writes: {reason}", vssd.vssd.name);
+            say!("warning: vSSD {} takes no writes: {reason}", vssd.vssd.name);
         }
     }
     for (vssd, loss) in status.vssds.iter().filter_map(|one| Some((&one.vssd.name, one.accepted_loss?))) {
         print::line(&format!("warning: vSSD {vssd}: loss was accepted: {}", loss.text()));
+    }
+    for vssd in status.vssds.iter().filter(|vssd| vssd.provisioned > vssd.exported) {
+        print::line(&format!(
+            "vSSD {}: volumes of {} in all are provisioned on {}; when that is full, writes fail",
+            vssd.vssd.name, vssd.provisioned, vssd.exported
+        ));
     }
     for reason in status.devices.iter().flat_map(|device| &device.quarantined) {
         print::line(&format!("warning: {reason}"));

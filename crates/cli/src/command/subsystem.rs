@@ -91,8 +91,8 @@ impl Subsystem {
                     allowed_hosts: hosts,
                     namespaces,
                 };
-                client.create(route::SUBSYSTEMS, &subsystem).await?;
-                print::done(json, "created", "subsystem", &subsystem.nqn, "");
+                let changed = client.create(route::SUBSYSTEMS, &subsystem).await?;
+                print::made(json, changed, "created", "subsystem", &subsystem.nqn, "");
                 Ok(())
             }
             Subsystem::Delete { nqn, consent } => {
@@ -109,8 +109,10 @@ impl Subsystem {
             }
             Subsystem::Attach { nqn, nsid, volume } => {
                 let detail = format!("namespace {nsid} is volume \"{volume}\"");
-                client.create(&route::list_within(&nqn, "namespaces"), &Namespace { nsid, volume }).await?;
-                print::done(json, "attached", "subsystem", &nqn, &detail);
+                let changed = client
+                    .create(&route::list_within(&nqn, "namespaces"), &Namespace { nsid, volume })
+                    .await?;
+                print::made(json, changed, "attached", "subsystem", &nqn, &detail);
                 Ok(())
             }
             Subsystem::Detach { nqn, nsid } => {

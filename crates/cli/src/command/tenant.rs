@@ -42,8 +42,8 @@ impl Tenant {
         match self {
             Tenant::Create { name } => {
                 let tenant = object::Tenant { name };
-                client.create(route::TENANTS, &tenant).await?;
-                print::done(json, "created", "tenant", &tenant.name, "");
+                let changed = client.create(route::TENANTS, &tenant).await?;
+                print::made(json, changed, "created", "tenant", &tenant.name, "");
                 Ok(())
             }
             Tenant::Delete { name, consent } => {

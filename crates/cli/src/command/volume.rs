@@ -54,8 +54,8 @@ impl Volume {
         match self {
             Volume::Create(Create { name, vssd, size, uuid, nguid }) => {
                 let volume = object::Volume { name, vssd, size, uuid, nguid };
-                client.create(route::VOLUMES, &volume).await?;
-                print::done(json, "created", "volume", &volume.name, &size.to_string());
+                let changed = client.create(route::VOLUMES, &volume).await?;
+                print::made(json, changed, "created", "volume", &volume.name, &size.to_string());
                 Ok(())
             }
             Volume::Delete { name, consent } => {

@@ -110,8 +110,8 @@ impl Vssd {
         match self {
             Vssd::Create(create) => {
                 let vssd = create.object();
-                client.create(route::VSSDS, &vssd).await?;
-                print::done(json, "created", "vSSD", &vssd.name, "");
+                let changed = client.create(route::VSSDS, &vssd).await?;
+                print::made(json, changed, "created", "vSSD", &vssd.name, "");
                 Ok(())
             }
             Vssd::Delete { name, consent } => {

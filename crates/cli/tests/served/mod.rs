@@ -45,9 +45,19 @@ pub fn done(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A command that must fail; its stderr.
+/// A command that must fail, and soon (a server that starts instead would stay); its stderr.
 pub fn refused(folder: &Path, arguments: &[&str]) -> String {
-    let output = diecut(folder, arguments);
+    let mut child =
+        command(folder).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("{arguments:?} goes on");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
     assert!(!output.status.success(), "{arguments:?} succeeds: {}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).unwrap()
 }
@@ -209,4 +219,12 @@ pub fn folder() -> tempfile::TempDir {
     write_profile(folder.path());
     std::fs::write(folder.path().join("setup.toml"), SETUP).unwrap();
     folder
+}
+
+/// One of the lines of `text` has all `words`.
+pub fn assert_says(text: &str, words: &[&str]) {
+    assert!(
+        text.lines().any(|line| words.iter().all(|word| line.contains(word))),
+        "no line with {words:?} in:\n{text}"
+    );
 }

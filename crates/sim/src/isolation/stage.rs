@@ -150,7 +150,7 @@ impl Stage {
             for action in self.actions.drain(..) {
                 if let Action::Answer { response, .. } = action {
                     return match *response {
-                        ControlResponse::Done => Ok(()),
+                        ControlResponse::Done | ControlResponse::Unchanged => Ok(()),
                         other => Err(format!("{other:?}")),
                     };
                 }

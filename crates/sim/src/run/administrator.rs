@@ -208,7 +208,7 @@ impl Runner<'_> {
         // A plan does not know which of its lives a request comes in, and each has another number of shards.
         let may_miss = matches!(request, ControlRequest::MoveTenant { .. });
         let expected = match (&response, must) {
-            (ControlResponse::Done, Ok(next)) => Some(next),
+            (ControlResponse::Done | ControlResponse::Unchanged, Ok(next)) => Some(next),
             (ControlResponse::Repaired(_), Ok(next)) => Some(next),
             (ControlResponse::Refused(error), Err(kind)) if error.kind == kind => {
                 mark!("run: administrator's request refused");
