@@ -6,7 +6,7 @@
 //! |      4 |    4 | segment    | which segment the page belongs to                              |
 //! |      8 |    4 | generation | rises with every segment that is opened                        |
 //! |     12 |    2 | member     | place of the erase block in the stripe                         |
-//! |     14 |    2 | stream     | 0 user, 1 cleaner, 2 map                                       |
+//! |     14 |    2 | stream     | lower 2 bits: 0 user, 1 cleaner, 2 map; above them the place of the page in its erase block, modulo 16,383, plus 1; 0 there is of a version that did not say it |
 //! |     16 |  4*n | checksums  | CRC-32C of each IU of the page (8 bytes of it in tag mode)     |
 //!
 //! A mark that does not check out means: not written, torn, or not ours. There is no version field: the
@@ -28,8 +28,16 @@ pub struct Mark {
     pub generation: u32,
     /// Member.
     pub member: u16,
-    /// Stream.
+    /// Stream, below 4.
     pub stream: u16,
+    /// Where in its erase block the page lies: see [`place_of`]. 0: nobody said so.
+    pub place: u16,
+}
+
+/// What marks say of the place of a page of an erase block: the page modulo 16,383, plus 1.
+#[inline]
+pub const fn place_of(page: u32) -> u16 {
+    (page % 0x3fff) as u16 + 1
 }
 
 /// Writes a mark into `oob` (the log's part), with `checksums` for the IUs.
@@ -38,7 +46,7 @@ pub fn encode(mark: &Mark, checksums: &[u32], oob: &mut [u8]) {
     oob[4..8].copy_from_slice(&mark.segment.to_le_bytes());
     oob[8..12].copy_from_slice(&mark.generation.to_le_bytes());
     oob[12..14].copy_from_slice(&mark.member.to_le_bytes());
-    oob[14..16].copy_from_slice(&mark.stream.to_le_bytes());
+    oob[14..16].copy_from_slice(&(mark.stream | mark.place << 2).to_le_bytes());
     for (place, value) in oob[16..size].chunks_exact_mut(4).zip(checksums) {
         place.copy_from_slice(&value.to_le_bytes());
     }
@@ -55,7 +63,8 @@ pub fn decode(oob: &[u8], ius: u32) -> Option<Mark> {
         segment: word(4),
         generation: word(8),
         member: half(12),
-        stream: half(14),
+        stream: half(14) & 3,
+        place: half(14) >> 2,
     })
 }
 
@@ -71,7 +80,7 @@ mod test {
 
     #[test]
     fn a_mark_reads_back_and_a_damaged_one_does_not() {
-        let mark = Mark { segment: 7, generation: 9, member: 3, stream: 1 };
+        let mark = Mark { segment: 7, generation: 9, member: 3, stream: 1, place: place_of(16_382) };
         let mut oob = [0; 32];
         encode(&mark, &[1, 2, 3, 4], &mut oob);
         assert_eq!(decode(&oob, 4), Some(mark));

@@ -1,12 +1,13 @@
-//! Goal: a page that lies where another block's should is not taken for it, though it is whole. Method: a store on a space in memory
-//! in which program units of two erase blocks change places, and reads of everything.
+//! Goal: a page that lies where another should is not taken for it, though it is whole. Method: a store on a space in memory in which
+//! program units of two erase blocks, or of one, change places, and reads of everything.
 
 mod common;
 
-use common::{FakeSpace, Random, shape};
+use common::{FakeSpace, MARK_OFFSET, MARK_SIZE_BYTES, OOB_SIZE_BYTES, Random, seal_mark, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, Span, Time};
 use diecut_volume::contract::*;
 use diecut_volume::{Store, StoreConfig};
+use diecut_vssd::space::LogicalBlock;
 
 const SIZE_IUS: u64 = 600;
 
@@ -41,8 +42,8 @@ fn content(iu: u64) -> [u8; 8] {
     (iu + 1).to_le_bytes()
 }
 
-/// Swaps units of blocks in each other's place, one pair after the other. How many reads said that they found nothing.
-fn swap_and_read() -> usize {
+/// A store with one volume, all of it written and on flash.
+fn written() -> World {
     let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
     let mut store = Store::open(StoreConfig::default(), &mut space, None);
     store.create_volume(VolumeToken(1), VolumeIndex(0), SIZE_IUS);
@@ -54,12 +55,21 @@ fn swap_and_read() -> usize {
         assert_eq!(world.ask(2, write).result, Ok(()));
     }
     assert_eq!(world.ask(2, VolumeOperation::Flush).result, Ok(()));
+    world
+}
+
+/// Swaps units of blocks, or of one block, in each other's place, one pair after the other. How many reads said that they found nothing.
+fn swap_and_read(in_one_block: bool) -> usize {
+    // Chunks of two units on a stripe of three: every second unit of a block has a head.
+    let is_other = |one: &(LogicalBlock, u32), other: &(LogicalBlock, u32)| match in_one_block {
+        true => other.0 == one.0 && other.1 == one.1 + 2,
+        false => other.0 != one.0 && other.1 == one.1,
+    };
+    let mut world = written();
     let units = world.space.written_units();
     let mut refused = 0;
     for (at, one) in units.iter().enumerate() {
-        let Some(other) = units[at..].iter().find(|other| other.0 != one.0 && other.1 == one.1) else {
-            continue;
-        };
+        let Some(other) = units[at..].iter().find(|other| is_other(one, other)) else { continue };
         world.space.swap(*one, *other);
         for iu in 0..SIZE_IUS {
             let destination = BufferMut::copy_from(&[0xee; 8]);
@@ -78,16 +88,47 @@ fn swap_and_read() -> usize {
     refused
 }
 
+/// A store that was written before pages said where in their block they lie reads as it did.
 #[test]
-fn a_page_of_another_block_is_not_taken_for_what_was_asked_for() {
-    let refused = swap_and_read();
-    assert!(refused > 100, "{refused} reads found that a page is not theirs");
+fn pages_that_do_not_say_where_they_lie_are_read() {
+    let mut world = written();
+    let mut told = 0;
+    for nth in 0..world.space.unit_sum() {
+        world.space.bend(nth, |_, oob| {
+            for page in oob.chunks_exact_mut(OOB_SIZE_BYTES) {
+                let mark = &mut page[MARK_OFFSET..MARK_OFFSET + MARK_SIZE_BYTES];
+                let stream = u16::from_le_bytes([mark[14], mark[15]]);
+                told += usize::from(stream >> 2 > 0);
+                mark[14..16].copy_from_slice(&(stream & 3).to_le_bytes());
+                seal_mark(mark);
+            }
+        });
+    }
+    assert!(told > 100, "{told} pages say where they lie");
+    for iu in 0..SIZE_IUS {
+        let destination = BufferMut::copy_from(&[0xee; 8]);
+        let answer = world.ask(3, VolumeOperation::Read { first_iu: iu, iu_count: 1, destination });
+        assert_eq!(answer.result, Ok(()), "IU {iu}");
+        assert_eq!(answer.destination.expect("read")[..], content(iu), "IU {iu}");
+    }
+}
+
+#[test]
+fn a_page_is_not_taken_for_another() {
+    for in_one_block in [false, true] {
+        let refused = swap_and_read(in_one_block);
+        assert!(
+            refused > 100,
+            "in one block: {in_one_block}: {refused} reads found that a page is not theirs"
+        );
+    }
 }
 
 #[test]
 fn a_page_that_is_taken_for_another_is_noticed() {
     assert!(diecut_units::marks::plant_mutant(Some("log: identity of a page not compared")));
-    let noticed = std::panic::catch_unwind(swap_and_read).is_err();
+    let noticed =
+        [false, true].map(|in_one_block| std::panic::catch_unwind(|| swap_and_read(in_one_block)).is_err());
     diecut_units::marks::plant_mutant(None);
-    assert!(noticed);
+    assert_eq!(noticed, [true, true]);
 }

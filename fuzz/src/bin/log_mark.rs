@@ -11,7 +11,7 @@ fn seeds() -> Vec<Vec<u8>> {
     [0u32, 1, 4, 16]
         .into_iter()
         .map(|ius| {
-            let mark = Mark { segment: 7, generation: 9, member: 3, stream: 1 };
+            let mark = Mark { segment: 7, generation: 9, member: 3, stream: 1, place: 5 };
             let checksums: Vec<u32> = (0..ius).map(|iu| iu * 0x0101_0101).collect();
             let mut oob = vec![0; mark::size_bytes(ius)];
             mark::encode(&mark, &checksums, &mut oob);

@@ -66,11 +66,13 @@ impl Log {
             }
             let place = first_unit + unit;
             let member = (place % layout.width) as usize;
+            let first_page = place / layout.width * pages;
             let mark = Mark {
                 segment: head.segment,
                 generation: segment.generation,
                 member: member as u16,
                 stream: chunk.stream,
+                place: 0,
             };
             let mut oob = self.pool.take_zeroed(layout.shape.program_unit_oob_size_bytes() as usize);
             for page in 0..pages {
@@ -83,6 +85,7 @@ impl Log {
                 }
                 let start = page as usize * oob_size + layout.shape.holder_oob_offset as usize;
                 let end = (page as usize + 1) * oob_size;
+                let mark = Mark { place: mark::place_of(first_page + page), ..mark };
                 mark::encode(&mark, &sums, &mut oob[start..end]);
             }
             let token = SpaceToken(TOKEN_APPEND | (member as u64) << 32 | index as u64);

@@ -22,14 +22,25 @@ impl Log {
     pub(super) fn page_check<'a>(&'a self, first: LogAddress, oob: &'a [u8]) -> PageCheck<'a> {
         let (index, offset) = (self.layout.segment_of(first), self.layout.offset_of(first));
         let segment = &self.segments[index.0 as usize];
+        let (member, iu) = self.layout.place(offset);
         let expected = Mark {
             segment: index.0,
             generation: segment.generation,
-            member: self.layout.place(offset).0 as u16,
+            member: member as u16,
             stream: segment.stream as u16,
+            place: 0,
         };
-        let first_page = self.layout.page(offset).0;
-        PageCheck { layout: &self.layout, oob, expected, first_page, page: u32::MAX, mark: None }
+        let (first_page, first_of_block) =
+            (self.layout.page(offset).0, iu / self.layout.shape.ius_per_page());
+        PageCheck {
+            layout: &self.layout,
+            oob,
+            expected,
+            first_page,
+            first_of_block,
+            page: u32::MAX,
+            mark: None,
+        }
     }
 
     /// Reads IUs of one program unit, with the OOB of their pages; `destination` is taken from the pool if `None`.
@@ -98,7 +109,9 @@ pub(super) struct PageCheck<'a> {
     layout: &'a Layout,
     oob: &'a [u8],
     expected: Mark,
+    /// Counted through the segment, and in its erase block.
     first_page: u32,
+    first_of_block: u32,
     page: u32,
     mark: Option<&'a [u8]>,
 }
@@ -121,7 +134,10 @@ impl PageCheck<'_> {
         let mark = &self.oob[start..];
         self.page = page;
         let found = mark::decode(mark, shape.ius_per_page());
-        let is_ours = found == Some(self.expected)
+        let expected =
+            Mark { place: mark::place_of(self.first_of_block + page - self.first_page), ..self.expected };
+        // Pages of a version that did not say where they lie say nothing.
+        let is_ours = found.is_some_and(|found| found == expected || found == self.expected)
             || found.is_some() && mutant!("log: identity of a page not compared");
         self.mark = is_ours.then_some(mark);
     }

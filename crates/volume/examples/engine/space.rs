@@ -133,7 +133,14 @@ impl CompactSpace {
         let owner = &self.owners[program / self.shape.program_units() as usize];
         let word = |at: usize| u32::from_le_bytes(owner[at..at + 4].try_into().expect("4 bytes"));
         let half = |at: usize| u16::from_le_bytes(owner[at..at + 2].try_into().expect("2 bytes"));
-        let owner = Mark { segment: word(0), generation: word(4), member: half(8), stream: half(10) };
+        let unit = program as u32 % self.shape.program_units();
+        let owner = Mark {
+            segment: word(0),
+            generation: word(4),
+            member: half(8),
+            stream: half(10),
+            place: mark::place_of(unit * self.shape.program_unit_pages + page),
+        };
         mark.fill(0);
         mark::encode(&owner, &sums, mark);
     }
@@ -156,7 +163,10 @@ impl CompactSpace {
                 continue;
             }
             if program.is_multiple_of(self.shape.program_units() as usize) {
-                self.owners[program / self.shape.program_units() as usize].copy_from_slice(&mark[4..16]);
+                let owner = &mut self.owners[program / self.shape.program_units() as usize];
+                owner.copy_from_slice(&mark[4..16]);
+                // The place of the page is above the stream, and another in each.
+                (owner[10], owner[11]) = (owner[10] & 3, 0);
             }
             let mut again = [0; MARK_BYTES];
             self.mark_again(program, page as u32, &mut again);
