@@ -115,7 +115,7 @@ fn measure(device: &Device, seed: u64, quick: bool, progress: Progress) -> Resul
             loads[1] = Plain::new(Kind::Read, 1, Order::Random, Pace::Depth(1), lbas, seed + 2);
         }
         // What was free when it began is used up first.
-        overwrite(&mut stage, &mut loads, lbas / 8);
+        overwrite(&mut stage, &mut loads, if quick { lbas / 8 } else { lbas });
         let (start, before, busy) = (stage.now, stage.written()[0], stage.array_busy_ns());
         loads.iter_mut().for_each(|load| load.meter.restart(start));
         overwrite(&mut stage, &mut loads, if quick { lbas / 8 } else { lbas / 2 });
