@@ -224,6 +224,10 @@ pub trait EraseBlockSpace {
     /// # Errors
     /// [`SpaceError::NoFreeBlock`], [`SpaceError::ReadOnly`], [`SpaceError::UnitOffline`], [`SpaceError::NoRoom`].
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError>;
+    /// Whether nothing is to be erased, or was tried to be, before the first append to this block is programmed.
+    fn is_erased(&self, _block: LogicalBlock) -> bool {
+        true
+    }
     /// Programs the next program units of a block. `oob` has `oob_size_bytes` for each page, with the holder's
     /// part filled; `vssd` fills its own. Appends to one block take effect in order.
     fn append(

@@ -173,6 +173,11 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
             self.now,
         );
     }
+    fn is_erased(&self, block: LogicalBlock) -> bool {
+        let is_done =
+            |number| self.pool.blocks[number as usize].erased || self.pool.blocks[number as usize].failed;
+        self.physical(block).is_none_or(is_done)
+    }
     fn begun_pages(&self, block: LogicalBlock) -> u32 {
         self.physical(block).map_or(u32::MAX, |number| self.pool.begun_pages(number))
     }

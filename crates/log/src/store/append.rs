@@ -63,10 +63,10 @@ impl Log {
         let first_group = self.calm_group(stream);
         for step in 0..self.layout.groups {
             let group = (first_group + step) % self.layout.groups;
-            // What another stream prepared is for whoever comes first: there may be nothing else.
-            let prepared =
-                self.prepared.iter_mut().find(|of| of.as_ref().is_some_and(|of| of.group == group));
-            let prepared = prepared.and_then(Option::take);
+            // Its own, or what another stream prepared: there may be nothing else.
+            let is_here = |of: &usize| self.prepared[*of].as_ref().is_some_and(|of| of.group == group);
+            let from = std::iter::once(stream).chain(0..STREAMS).find(is_here);
+            let prepared = from.and_then(|from| self.prepared[from].take());
             let mut blocks = prepared.map_or_else(SmallVec::new, |prepared| prepared.blocks);
             let members = blocks.len() as u32..self.layout.width;
             // Asked before any is allocated: each allocation costs an erase.
@@ -142,9 +142,10 @@ impl Log {
     }
 
     /// Takes the next block of the segment that a stream opens next, when it is time for it: all of them, one after the other,
-    /// while the one before is filled.
+    /// while the one before is filled. One die erases one of them at a time: programs behind several erases would wait longer than
+    /// staging lasts.
     pub(super) fn prepare(&mut self, space: &mut dyn EraseBlockSpace) {
-        for stream in [STREAM_USER, STREAM_CLEANER] {
+        for stream in 0..STREAMS {
             let Some(open) = self.open_segment[stream] else { continue };
             let group = self.prepared[stream].as_ref().map(|prepared| prepared.group);
             let member = self.prepared[stream].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
@@ -163,7 +164,8 @@ impl Log {
                 of_other.map_or_else(|| self.calm_group(stream), |group| (group + 1) % self.layout.groups);
             let group = group.unwrap_or(next);
             let unit = self.layout.unit(group, member);
-            if space.make_room(unit)
+            if !self.is_erasing(unit, space)
+                && space.make_room(unit)
                 && let Ok(block) = space.allocate(unit, PURPOSE_SEGMENT)
             {
                 let prepared =
@@ -171,6 +173,13 @@ impl Log {
                 prepared.blocks.push(block);
             }
         }
+    }
+
+    /// Whether a block on this unit that some stream has, or will program next, is still to be erased.
+    fn is_erasing(&self, unit: UnitIndex, space: &dyn EraseBlockSpace) -> bool {
+        let open = self.open_segment.iter().flatten().map(|segment| &self.segments[*segment as usize].blocks);
+        let blocks = self.prepared.iter().flatten().map(|prepared| &prepared.blocks).chain(open).flatten();
+        blocks.into_iter().any(|block| *block != NO_BLOCK && block.unit == unit && !space.is_erased(*block))
     }
 
     /// A place for a chunk of at least `units_min` units: segment, first unit, and units there are.
