@@ -37,6 +37,7 @@ bench:
 	cargo build --release --quiet -p diecut-bench
 	cargo build --release --quiet -p diecut-volume --example engine
 	cargo build --release --quiet -p diecut-emulator --example die_commands
+	cargo build --release --quiet -p diecut-sim --example steady_writes
 	target/release/diecut-bench all $(BENCH)
 
 # The C interface of erase blocks for applications: diecut.h, libdiecut.so, libdiecut.a, diecut.pc. DESTDIR is for packages.

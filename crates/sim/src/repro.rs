@@ -21,6 +21,8 @@ mod waf;
 mod write_latency;
 mod ycsb;
 
+pub use write_latency::{SteadyWrites, steady_writes};
+
 use report::{Report, Table};
 use serde::Serialize;
 

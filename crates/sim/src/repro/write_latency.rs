@@ -87,52 +87,100 @@ fn run_for(stage: &mut Stage, loads: &mut [Plain], length: Span) {
     stage.run(&mut loads, until);
 }
 
-/// Over-provisioning of what the vSSD has in all, and what was met under each load.
-fn measure(device: &Device, seed: u64, quick: bool, progress: Progress) -> Result<(f64, Vec<Met>), String> {
-    let ground = ground(device, seed, quick)?;
-    let channels = ground.profile.geometry.channels;
-    let mut stage = Stage::new(&ground, &[Part::new(Isolation::Channel, channels.into())])?;
-    let lbas = stage.exported_lbas()[0];
-    stage.create_volume(0, lbas)?;
-    fill(&mut stage, 1, lbas);
-    stage.create_alias(0);
-    let mut met = Vec::new();
-    let writer = |depth, seed| Plain::new(Kind::Write, 1, Order::Random, Pace::Depth(depth), lbas, seed);
-    let overwrite = |stage: &mut Stage, loads: &mut [Plain; 2], lbas: u64| {
-        let before = loads[0].blocks_done;
-        while loads[0].blocks_done - before < lbas {
-            run_for(stage, loads, Span::from_millis(1));
-        }
-    };
-    let mut loads = [writer(64, seed), Plain::idle()];
-    overwrite(&mut stage, &mut loads, if quick { lbas / 2 } else { 2 * lbas });
-    progress("overwritten");
-    for (load, _) in LOADS {
-        stage.settle();
+/// Writes of `loads` until those of the first are so many more.
+fn overwrite(stage: &mut Stage, loads: &mut [Plain; 2], lbas: u64) {
+    let before = loads[0].blocks_done;
+    while loads[0].blocks_done - before < lbas {
+        run_for(stage, loads, Span::from_millis(1));
+    }
+}
+
+/// A device in use for long: its LBAs, and what comes after this.
+struct Used {
+    stage: Stage,
+    lbas: u64,
+    dies: u64,
+    seed: u64,
+    quick: bool,
+}
+
+impl Used {
+    fn new(device: &Device, seed: u64, quick: bool) -> Result<Used, String> {
+        let ground = ground(device, seed, quick)?;
+        let geometry = ground.profile.geometry;
+        let mut stage = Stage::new(&ground, &[Part::new(Isolation::Channel, geometry.channels.into())])?;
+        let lbas = stage.exported_lbas()[0];
+        stage.create_volume(0, lbas)?;
+        fill(&mut stage, 1, lbas);
+        stage.create_alias(0);
+        let dies = u64::from(geometry.channels) * u64::from(geometry.dies_per_channel);
+        let mut used = Used { stage, lbas, dies, seed, quick };
+        let mut loads = [used.writer(64, seed), Plain::idle()];
+        overwrite(&mut used.stage, &mut loads, if quick { lbas / 2 } else { 2 * lbas });
+        Ok(used)
+    }
+
+    fn writer(&self, depth: usize, seed: u64) -> Plain {
+        Plain::new(Kind::Write, 1, Order::Random, Pace::Depth(depth), self.lbas, seed)
+    }
+
+    fn measure(&mut self, load: Load) -> Met {
+        let (lbas, seed) = (self.lbas, self.seed);
+        self.stage.settle();
         let depth = if load == Load::Single { 1 } else { 64 };
-        loads = [writer(depth, seed + 1), Plain::idle()];
+        let mut loads = [self.writer(depth, seed + 1), Plain::idle()];
         if load == Load::BesideReads {
             loads[1] = Plain::new(Kind::Read, 1, Order::Random, Pace::Depth(1), lbas, seed + 2);
         }
-        // What was free when it began is used up first.
-        overwrite(&mut stage, &mut loads, if quick { lbas / 8 } else { lbas });
+        let stage = &mut self.stage;
+        overwrite(stage, &mut loads, if self.quick { lbas / 8 } else { lbas });
         let (start, before, busy) = (stage.now, stage.written()[0], stage.array_busy_ns());
         loads.iter_mut().for_each(|load| load.meter.restart(start));
-        overwrite(&mut stage, &mut loads, if quick { lbas / 8 } else { lbas / 2 });
+        overwrite(stage, &mut loads, if self.quick { lbas / 8 } else { lbas / 2 });
         let meter = &loads[0].meter;
         let per_s = meter.per_s(stage.now);
-        let dies = u64::from(channels) * u64::from(ground.profile.geometry.dies_per_channel);
         let at = |quantile| meter.quantile_us(quantile);
-        met.push(Met {
+        Met {
             latency_us: [at(0.5), at(0.99), at(0.999), meter.mean_us()],
             little_us: depth as f64 / per_s * 1e6,
             reader_p99_us: loads[1].meter.quantile_us(0.99),
-            busy: (stage.array_busy_ns() - busy) as f64 / (stage.now.since(start).0 * dies) as f64,
+            busy: (stage.array_busy_ns() - busy) as f64 / (stage.now.since(start).0 * self.dies) as f64,
             waf: stage.written()[0].waf_since(before),
             per_s,
-        });
+        }
     }
-    Ok((stage.over_provisioning(0), met))
+}
+
+/// What steady random writes of 4 KiB wait for on a full volume, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct SteadyWrites {
+    /// Median.
+    pub p50_us: f64,
+    /// 99 % wait at most this long.
+    pub p99_us: f64,
+    /// 99.9 % do.
+    pub p999_us: f64,
+    /// Mean by Little's law: those under way over their rate.
+    pub little_us: f64,
+}
+
+/// With one write under way, or with 64, on the first device of the experiment (TLC, one channel), in virtual time: the same figures in
+/// each run.
+///
+/// # Errors
+/// What could not be set up.
+pub fn steady_writes(seed: u64, is_deep: bool) -> Result<SteadyWrites, String> {
+    let met = Used::new(&DEVICES[0], seed, false)?.measure(if is_deep { Load::Deep } else { Load::Single });
+    let [p50_us, p99_us, p999_us, _] = met.latency_us;
+    Ok(SteadyWrites { p50_us, p99_us, p999_us, little_us: met.little_us })
+}
+
+/// Over-provisioning of what the vSSD has in all, and what was met under each load.
+fn measure(device: &Device, seed: u64, quick: bool, progress: Progress) -> Result<(f64, Vec<Met>), String> {
+    let mut used = Used::new(device, seed, quick)?;
+    progress("overwritten");
+    let met = LOADS.iter().map(|(load, _)| used.measure(*load)).collect();
+    Ok((used.stage.over_provisioning(0), met))
 }
 
 fn run(request: &Request, progress: Progress) -> Result<Findings, String> {
