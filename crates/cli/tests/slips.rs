@@ -345,7 +345,15 @@ fn options_are_listed_and_taken_where_they_do_something() {
 fn a_hangup_stops_a_server_and_leaves_one_alone_that_ignores_it() {
     let folder = folder();
     let folder = folder.path();
-    let mut server = Server::start(folder, &SERVE);
+    let serve = |starter: &str, how: &[&str]| {
+        let mut serve = Command::new(starter);
+        serve.current_dir(folder).env_remove("DIECUT_SOCKET").env_remove("RUST_LOG").env("NO_COLOR", "1");
+        serve.stdin(Stdio::null()).args(how);
+        serve.args([served::BINARY, "serve", "--listen", "127.0.0.1:0"]).args(SERVE);
+        Server::start_as(folder, serve)
+    };
+    // Whoever runs the tests may ignore it, too.
+    let mut server = serve("env", &["--default-signal=HUP"]);
     hang_up(server.pid());
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while server.ended().is_none() {
@@ -355,10 +363,7 @@ fn a_hangup_stops_a_server_and_leaves_one_alone_that_ignores_it() {
     assert_eq!(server.ended(), Some(0), "{}", server.log());
     assert_says(&server.log(), &["stopped_ms"]);
     assert!(!folder.join("diecut-data/control.sock").exists());
-    let mut serve = Command::new("nohup");
-    serve.current_dir(folder).env_remove("DIECUT_SOCKET").env_remove("RUST_LOG").env("NO_COLOR", "1");
-    serve.stdin(Stdio::null()).args([served::BINARY, "serve", "--listen", "127.0.0.1:0"]).args(SERVE);
-    let mut server = Server::start_as(folder, serve);
+    let mut server = serve("nohup", &[]);
     hang_up(server.pid());
     done(folder, &["status"]);
     assert_eq!(server.ended(), None);
