@@ -63,6 +63,11 @@ pub enum Command {
         /// Where.
         span: LbaSpan,
     },
+    /// The same for several ranges of one namespace, 1 to 256, in any order; they may overlap.
+    DeallocateRanges {
+        /// Where.
+        spans: Vec<LbaSpan>,
+    },
     /// Reads without sending.
     Verify {
         /// Where.
@@ -100,22 +105,28 @@ impl Command {
                 (on(opcode::WRITE_ZEROES, span, force_unit_access, may_deallocate), None, 0)
             }
             Command::Verify { span } => (on(opcode::VERIFY, span, false, false), None, 0),
-            Command::Deallocate { span } => {
-                let mut entry = SubmissionEntry {
-                    opcode: opcode::DATASET_MANAGEMENT,
-                    nsid: span.nsid.into(),
-                    ..SubmissionEntry::default()
-                };
-                DatasetManagement { range_count: 1, deallocate: true }.encode(&mut entry);
-                let range = DatasetRange {
-                    context_attributes: 0.into(),
-                    lba_count: span.count.into(),
-                    start: span.first.into(),
-                };
-                (entry, Some(Buffer::copy_from(range.as_bytes())), 0)
-            }
+            Command::Deallocate { span } => deallocate(&[span]),
+            Command::DeallocateRanges { spans } => deallocate(&spans),
         }
     }
+}
+
+fn deallocate(spans: &[LbaSpan]) -> (SubmissionEntry, Option<Buffer>, u32) {
+    let nsid = spans[0].nsid.into();
+    let mut entry =
+        SubmissionEntry { opcode: opcode::DATASET_MANAGEMENT, nsid, ..SubmissionEntry::default() };
+    DatasetManagement { range_count: spans.len() as u32, deallocate: true }.encode(&mut entry);
+    let mut bytes = [0; 256 * DatasetRange::SIZE_BYTES];
+    let bytes = &mut bytes[..spans.len() * DatasetRange::SIZE_BYTES];
+    for (bytes, span) in bytes.chunks_exact_mut(DatasetRange::SIZE_BYTES).zip(spans) {
+        let range = DatasetRange {
+            context_attributes: 0.into(),
+            lba_count: span.count.into(),
+            start: span.first.into(),
+        };
+        bytes.copy_from_slice(range.as_bytes());
+    }
+    (entry, Some(Buffer::copy_from(bytes)), 0)
 }
 
 /// How a command ended.

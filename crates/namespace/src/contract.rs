@@ -64,7 +64,7 @@ pub enum NamespaceOperation {
     Flush,
     /// Deallocates ranges (Dataset Management, attribute deallocate).
     Deallocate {
-        /// Ranges, in the host's order; empty ones do nothing.
+        /// Ranges in any order; they may overlap, and empty ones do nothing.
         ranges: SmallVec<[LbaRange; 2]>,
     },
     /// Makes a range read as zeros.
@@ -132,7 +132,7 @@ pub enum NamespaceError {
     /// There is no such namespace (any more).
     #[error("no such namespace")]
     NoSuchNamespace,
-    /// The command was given up before it took effect (queue deleted, namespace being closed).
+    /// The command was given up, because whoever asked wants no answer any more: it was not done, or only some of its blocks.
     #[error("aborted")]
     Aborted,
     /// The namespace cannot serve now; the host may try again.

@@ -33,5 +33,5 @@ mod statistics;
 
 pub use definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
 pub use namespaces::{Finished, MovedNamespace, Namespaces, Outputs};
-pub use piece::{MAP_PIECE_LBAS, READ_PIECE_LBAS, WRITE_PIECE_LBAS};
+pub use piece::{MAP_PIECE_LBAS, MapRange, READ_PIECE_LBAS, WRITE_PIECE_LBAS};
 pub use statistics::{LatencySummary, NamespaceStatistics, OperationStatistics};

@@ -1,12 +1,12 @@
 use crate::contract::{
-    LbaRange, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, NamespaceOperation,
-    NamespaceProperties, SourceId,
+    CommandToken, LbaRange, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId,
+    NamespaceOperation, NamespaceProperties, SourceId,
 };
 use crate::definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
 use crate::pending::{Pending, PendingSlab, Rest};
-use crate::piece::{READ_PIECE_LBAS, is_one_piece};
+use crate::piece::{self, Cutting, MapRange, READ_PIECE_LBAS, is_one_piece};
 use crate::statistics::{Kind, NamespaceStatistics};
-use diecut_units::{Buffer, BufferMut, BufferPool, Payload, Time};
+use diecut_units::{Buffer, BufferMut, BufferPool, Payload, Time, mark};
 use diecut_volume::contract::{
     VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
 };
@@ -209,11 +209,15 @@ impl Namespaces {
     /// Takes a command: it is answered at once (errors, null namespaces, nothing to do) or after its volume. Of a large
     /// one only the first piece goes to the volume; the token then stands for the rest, and [`Namespaces::go_on`] must
     /// be called with it until nothing is left.
+    ///
+    /// `map_piece` says how many blocks the first piece of a range has that is larger than [`crate::MAP_PIECE_LBAS`]: at least so
+    /// many, and more where nothing is mapped.
     pub fn submit(
         &mut self,
         command: NamespaceCommand,
         now: Time,
         outputs: &mut Outputs,
+        map_piece: impl FnOnce(MapRange) -> u64,
     ) -> Option<VolumeToken> {
         let NamespaceCommand { token, namespace: id, source, arrived, operation } = command;
         let (kind, lbas) = kind_of(&operation);
@@ -278,7 +282,7 @@ impl Namespaces {
                 VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
             }
             NamespaceOperation::Deallocate { mut ranges } => {
-                ranges.retain(|range| range.lba_count > 0);
+                piece::merge(&mut ranges);
                 ranges.reverse();
                 let Some(range) = ranges.pop() else {
                     namespace.statistics.record(kind, 0, now.since(arrived), true);
@@ -301,7 +305,7 @@ impl Namespaces {
             (operation, None)
         } else {
             let all = Rest { store, volume, operation, ranges: ranges_left };
-            all.cut(namespace.definition.content_mode, namespace.whole_writes)
+            all.cut(namespace.cutting(), map_piece)
         };
         let more = rest.is_some();
         pending.remaining = 1;
@@ -311,12 +315,30 @@ impl Namespaces {
         more.then_some(token)
     }
 
-    /// Gives the next piece of a command to its volume. Returns whether there are more. A command that failed meanwhile
-    /// does not go on.
+    /// Gives up commands of a source, all or the one of a token: nothing more of them goes to their volumes than is there. They are
+    /// answered as ever.
+    pub fn give_up(&mut self, source: SourceId, token: Option<CommandToken>) {
+        let wanted = |pending: &&mut Pending| {
+            pending.source == source && pending.rest.is_some() && token.is_none_or(|one| pending.token == one)
+        };
+        for pending in self.pending.iter_mut().filter(wanted) {
+            mark!("namespace: command given up between its pieces");
+            pending.error.get_or_insert(NamespaceError::Aborted);
+        }
+    }
+
+    /// Gives the next piece of a command to its volume. Returns whether there are more. A command that failed or was given up
+    /// meanwhile does not go on. `map_piece` as for [`Namespaces::submit`].
     ///
     /// # Panics
     /// If nothing of the command was left.
-    pub fn go_on(&mut self, token: VolumeToken, now: Time, outputs: &mut Outputs) -> bool {
+    pub fn go_on(
+        &mut self,
+        token: VolumeToken,
+        now: Time,
+        outputs: &mut Outputs,
+        map_piece: impl FnOnce(MapRange) -> u64,
+    ) -> bool {
         let pending = self.pending.get_mut(token);
         let rest = pending.rest.take().unwrap_or_else(|| panic!("nothing of {token:?} is left"));
         if pending.error.is_some() {
@@ -329,7 +351,7 @@ impl Namespaces {
             .as_ref()
             .expect("a namespace with commands under way stays open");
         let Rest { store, volume, .. } = rest;
-        let (piece, rest) = rest.cut(namespace.definition.content_mode, namespace.whole_writes);
+        let (piece, rest) = rest.cut(namespace.cutting(), map_piece);
         let more = rest.is_some();
         pending.remaining += 1;
         pending.rest = rest;
@@ -402,6 +424,10 @@ impl Default for Namespaces {
 }
 
 impl Namespace {
+    fn cutting(&self) -> Cutting {
+        Cutting { content_mode: self.definition.content_mode, whole_writes: self.whole_writes }
+    }
+
     fn check(&self, operation: &NamespaceOperation) -> Result<(), NamespaceError> {
         if self.closing {
             return Err(NamespaceError::NoSuchNamespace);

@@ -1,8 +1,8 @@
 use crate::contract::{CommandToken, LbaRange, NamespaceError, NamespaceId, SourceId};
 use crate::definition::StoreIndex;
-use crate::piece;
+use crate::piece::{self, Cutting, MapRange};
 use crate::statistics::Kind;
-use diecut_units::{Buffer, BufferLoan, ContentMode, Time};
+use diecut_units::{Buffer, BufferLoan, Time};
 use diecut_volume::contract::{VolumeIndex, VolumeOperation, VolumeToken};
 use smallvec::SmallVec;
 
@@ -22,11 +22,13 @@ impl Rest {
     #[inline]
     pub(crate) fn cut(
         self,
-        content_mode: ContentMode,
-        whole_writes: bool,
+        cutting: Cutting,
+        map_piece: impl FnOnce(MapRange) -> u64,
     ) -> (VolumeOperation, Option<Rest>) {
         let Rest { store, volume, operation, mut ranges } = self;
-        let (piece, left) = piece::cut(operation, content_mode, whole_writes);
+        let range_of = |first_iu, iu_count| MapRange { store, volume, first_iu, iu_count };
+        let (piece, left) =
+            piece::cut(operation, cutting, |first_iu, iu_count| map_piece(range_of(first_iu, iu_count)));
         let next = left.or_else(|| {
             let range = ranges.pop()?;
             Some(VolumeOperation::Deallocate { first_iu: range.first_lba, iu_count: range.lba_count.into() })
@@ -91,6 +93,11 @@ impl PendingSlab {
         let entry = &mut self.slots[(token.0 & u64::from(u32::MAX)) as usize];
         assert_eq!(u64::from(entry.generation), token.0 >> 32, "{token:?} was answered before");
         entry.pending.as_mut().expect("the token is under way")
+    }
+
+    /// All pending commands.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+        self.slots.iter_mut().filter_map(|slot| slot.pending.as_mut())
     }
 
     pub(crate) fn remove(&mut self, token: VolumeToken) -> Pending {

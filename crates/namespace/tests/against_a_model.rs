@@ -5,7 +5,8 @@
 
 use diecut_namespace::contract::*;
 use diecut_namespace::{
-    Backing, NamespaceDefinition, Namespaces, Outputs, READ_PIECE_LBAS, StoreIndex, WRITE_PIECE_LBAS,
+    Backing, MAP_PIECE_LBAS, NamespaceDefinition, Namespaces, Outputs, READ_PIECE_LBAS, StoreIndex,
+    WRITE_PIECE_LBAS,
 };
 use diecut_units::{Buffer, BufferPool, ContentMode, Time};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation};
@@ -146,8 +147,11 @@ fn run(seed: u64) {
             expected.insert(token, answer);
             let source = SourceId(step as u32 % 3);
             let command = NamespaceCommand { token, namespace: id, source, arrived: Time(step), operation };
-            let rest = namespaces.submit(command, Time(step), &mut outputs);
-            while rest.is_some_and(|token| namespaces.go_on(token, Time(step), &mut outputs)) {}
+            let rest = namespaces.submit(command, Time(step), &mut outputs, |_| MAP_PIECE_LBAS);
+            while rest
+                .is_some_and(|token| namespaces.go_on(token, Time(step), &mut outputs, |_| MAP_PIECE_LBAS))
+            {
+            }
             submitted += 1;
             outputs.volume_commands.drain(..).for_each(|(_, command)| volume.take(command));
         } else if !volume.answers.is_empty() {

@@ -2,9 +2,11 @@
 //! Method: commands by hand, a volume that is played by the test.
 
 use diecut_namespace::contract::*;
-use diecut_namespace::{Backing, NamespaceDefinition, Namespaces, NullReads, Outputs, StoreIndex};
+use diecut_namespace::{
+    Backing, MAP_PIECE_LBAS, MapRange, NamespaceDefinition, Namespaces, NullReads, Outputs, StoreIndex,
+};
 use diecut_units::{Buffer, BufferMut, BufferPool, ContentMode, Time};
-use diecut_volume::contract::{VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation};
+use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation};
 
 const ID: NamespaceId = NamespaceId(3);
 
@@ -18,6 +20,11 @@ fn definition(backing: Backing) -> NamespaceDefinition {
         preferred_write_lbas: 1,
         read_only: false,
     }
+}
+
+/// A volume whose whole map has to be looked at.
+fn whole_pieces(_: MapRange) -> u64 {
+    MAP_PIECE_LBAS
 }
 
 fn on_volume() -> Namespaces {
@@ -47,7 +54,7 @@ fn read(first_lba: u64, lba_count: u32) -> NamespaceOperation {
 
 fn refused(namespaces: &mut Namespaces, operation: NamespaceOperation) -> NamespaceError {
     let mut outputs = Outputs::default();
-    namespaces.submit(command(operation), Time(200), &mut outputs);
+    namespaces.submit(command(operation), Time(200), &mut outputs, whole_pieces);
     assert!(outputs.volume_commands.is_empty(), "a refused command reaches no volume");
     assert_eq!(outputs.finished.len(), 1);
     outputs.finished.remove(0).completion.result.unwrap_err()
@@ -69,7 +76,7 @@ fn ranges_beyond_the_end_are_refused() {
     };
     assert_eq!(refused(&mut namespaces, zeroes), beyond);
     let mut outputs = Outputs::default();
-    namespaces.submit(command(read(99, 1)), Time(200), &mut outputs);
+    namespaces.submit(command(read(99, 1)), Time(200), &mut outputs, whole_pieces);
     assert_eq!(outputs.volume_commands.len(), 1, "the last block can be read");
 }
 
@@ -91,8 +98,13 @@ fn a_deallocation_is_answered_when_its_last_range_is_with_the_first_error() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
     let ranges = [range(0, 4), range(9, 0), range(50, 2)].into_iter().collect();
-    let rest = namespaces.submit(command(NamespaceOperation::Deallocate { ranges }), Time(200), &mut outputs);
-    assert!(!namespaces.go_on(rest.expect("one range is left"), Time(200), &mut outputs));
+    let rest = namespaces.submit(
+        command(NamespaceOperation::Deallocate { ranges }),
+        Time(200),
+        &mut outputs,
+        whole_pieces,
+    );
+    assert!(!namespaces.go_on(rest.expect("one range is left"), Time(200), &mut outputs, whole_pieces));
     let commands: Vec<_> = outputs.volume_commands.drain(..).map(|(_, command)| command).collect();
     let shapes: Vec<_> = commands
         .iter()
@@ -128,7 +140,9 @@ fn on_large_volume() -> Namespaces {
 fn a_large_write_goes_in_pieces_and_is_answered_after_the_last() {
     let mut namespaces = on_large_volume();
     let mut outputs = Outputs::default();
-    let rest = namespaces.submit(command(large_write(40)), Time(200), &mut outputs).expect("more is left");
+    let rest = namespaces
+        .submit(command(large_write(40)), Time(200), &mut outputs, whole_pieces)
+        .expect("more is left");
     let mut shapes = Vec::new();
     let mut answer = |namespaces: &mut Namespaces, outputs: &mut Outputs| {
         let (_, piece) = outputs.volume_commands.remove(0);
@@ -146,8 +160,8 @@ fn a_large_write_goes_in_pieces_and_is_answered_after_the_last() {
     };
     answer(&mut namespaces, &mut outputs);
     assert!(outputs.finished.is_empty(), "all pieces that were given are answered, but not all were given");
-    assert!(namespaces.go_on(rest, Time(300), &mut outputs));
-    assert!(!namespaces.go_on(rest, Time(300), &mut outputs));
+    assert!(namespaces.go_on(rest, Time(300), &mut outputs, whole_pieces));
+    assert!(!namespaces.go_on(rest, Time(300), &mut outputs, whole_pieces));
     answer(&mut namespaces, &mut outputs);
     assert!(outputs.finished.is_empty());
     answer(&mut namespaces, &mut outputs);
@@ -162,14 +176,16 @@ fn a_command_whose_piece_failed_does_not_go_on() {
     let mut namespaces = on_large_volume();
     let mut outputs = Outputs::default();
     for operation in [large_write(40), read(0, 80)] {
-        let rest = namespaces.submit(command(operation), Time(200), &mut outputs).expect("more is left");
+        let rest = namespaces
+            .submit(command(operation), Time(200), &mut outputs, whole_pieces)
+            .expect("more is left");
         let (_, piece) = outputs.volume_commands.remove(0);
         let token = piece.token;
         drop(piece);
         let result = Err(VolumeError::Unrecovered { iu: 3 });
         namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300), &mut outputs);
         assert!(outputs.finished.is_empty(), "it is answered where it would have gone on");
-        assert!(!namespaces.go_on(rest, Time(300), &mut outputs));
+        assert!(!namespaces.go_on(rest, Time(300), &mut outputs, whole_pieces));
         assert!(outputs.volume_commands.is_empty());
         let finished = outputs.finished.remove(0).completion;
         assert_eq!(finished.result, Err(NamespaceError::Unrecovered { lba: 3 }));
@@ -182,9 +198,12 @@ fn writes_are_kept_whole_where_a_volume_may_be_full() {
     let mut namespaces = on_large_volume();
     namespaces.set_whole_writes(ID, true);
     let mut outputs = Outputs::default();
-    assert_eq!(namespaces.submit(command(large_write(40)), Time(200), &mut outputs), None);
+    assert_eq!(namespaces.submit(command(large_write(40)), Time(200), &mut outputs, whole_pieces), None);
     assert_eq!(outputs.volume_commands.len(), 1);
-    assert!(namespaces.submit(command(read(0, 40)), Time(200), &mut outputs).is_some(), "reads are cut");
+    assert!(
+        namespaces.submit(command(read(0, 40)), Time(200), &mut outputs, whole_pieces).is_some(),
+        "reads are cut"
+    );
 }
 
 #[test]
@@ -192,7 +211,12 @@ fn a_deallocation_of_nothing_is_done_at_once() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
     let ranges = [range(9, 0)].into_iter().collect();
-    namespaces.submit(command(NamespaceOperation::Deallocate { ranges }), Time(200), &mut outputs);
+    namespaces.submit(
+        command(NamespaceOperation::Deallocate { ranges }),
+        Time(200),
+        &mut outputs,
+        whole_pieces,
+    );
     assert_eq!(outputs.finished[0].completion.result, Ok(()));
     assert!(namespaces.is_idle(ID));
 }
@@ -209,8 +233,8 @@ fn a_read_only_namespace_reads_but_does_not_write() {
     assert_eq!(refused(&mut namespaces, write), NamespaceError::ReadOnly { reason: "worn out" });
     assert!(namespaces.properties(ID).unwrap().read_only);
     let mut outputs = Outputs::default();
-    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs);
-    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs);
+    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs, whole_pieces);
+    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, whole_pieces);
     assert_eq!(outputs.volume_commands.len(), 2);
 }
 
@@ -218,7 +242,7 @@ fn a_read_only_namespace_reads_but_does_not_write() {
 fn a_closing_namespace_finishes_what_is_under_way_and_takes_nothing_new() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
-    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs);
+    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs, whole_pieces);
     namespaces.begin_close(ID);
     assert_eq!(refused(&mut namespaces, read(1, 1)), NamespaceError::NoSuchNamespace);
     let (_, volume_command) = outputs.volume_commands.remove(0);
@@ -246,6 +270,7 @@ fn compare_reads_and_compares() {
             command(NamespaceOperation::Compare { range: range(4, 2), data }),
             Time(200),
             &mut outputs,
+            whole_pieces,
         );
         let (store, volume_command) = outputs.volume_commands.remove(0);
         assert_eq!((store, volume_command.volume), (StoreIndex(1), VolumeIndex(2)));
@@ -269,7 +294,7 @@ fn compare_reads_and_compares() {
 fn a_lost_block_is_named_and_counted() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
-    namespaces.submit(command(read(40, 8)), Time(200), &mut outputs);
+    namespaces.submit(command(read(40, 8)), Time(200), &mut outputs, whole_pieces);
     let token = outputs.volume_commands[0].1.token;
     let result = Err(VolumeError::Unrecovered { iu: 43 });
     namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300), &mut outputs);
@@ -293,6 +318,7 @@ fn a_null_namespace_answers_at_once_and_never_shows_foreign_bytes() {
             command(NamespaceOperation::Read { range: range(0, 1), destination }),
             Time(200),
             &mut outputs,
+            whole_pieces,
         );
         let data = outputs.finished[0].completion.data.as_ref().unwrap();
         assert!(data.len() == 4096 && data.iter().all(|&byte| byte == 0));
@@ -306,10 +332,126 @@ fn a_volume_that_answers_twice_is_our_bug() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
     for _ in 0..2 {
-        namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs);
+        namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, whole_pieces);
     }
     let token = outputs.volume_commands[0].1.token;
     namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1), &mut outputs);
-    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs);
+    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, whole_pieces);
     namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1), &mut outputs);
+}
+
+/// The pieces that a command is cut into; `map_piece` says how long those of the map are.
+fn pieces_of(
+    namespaces: &mut Namespaces,
+    operation: NamespaceOperation,
+    map_piece: impl Fn(MapRange) -> u64,
+) -> Vec<(u64, u64)> {
+    let mut outputs = Outputs::default();
+    let mut rest = namespaces.submit(command(operation), Time(200), &mut outputs, &map_piece);
+    while let Some(token) = rest {
+        rest = namespaces.go_on(token, Time(200), &mut outputs, &map_piece).then_some(token);
+    }
+    let commands: Vec<_> = outputs.volume_commands.drain(..).map(|(_, command)| command).collect();
+    let mut pieces = Vec::new();
+    for VolumeCommand { token, operation, .. } in commands {
+        pieces.push(match operation {
+            VolumeOperation::Deallocate { first_iu, iu_count }
+            | VolumeOperation::WriteZeroes { first_iu, iu_count, .. } => (first_iu, iu_count),
+            _ => panic!("{operation:?}"),
+        });
+        namespaces.complete(
+            VolumeCompletion { token, result: Ok(()), destination: None },
+            Time(300),
+            &mut outputs,
+        );
+    }
+    assert_eq!(outputs.finished.len(), 1);
+    assert_eq!(outputs.finished[0].completion.result, Ok(()));
+    pieces
+}
+
+fn on_huge_volume() -> Namespaces {
+    let mut namespaces = Namespaces::new();
+    let backing = Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) };
+    namespaces.open(ID, NamespaceDefinition { size_lbas: 1 << 40, ..definition(backing) });
+    namespaces
+}
+
+/// Goal: however often a host names a block in one command, it is looked at once. Method: ranges that overlap, touch, repeat and
+/// come in any order; the pieces are those of their union.
+#[test]
+fn ranges_that_overlap_or_touch_are_one() {
+    let mut namespaces = on_huge_volume();
+    let mut pieces = |ranges: &[LbaRange]| {
+        let ranges = ranges.iter().copied().collect();
+        pieces_of(&mut namespaces, NamespaceOperation::Deallocate { ranges }, whole_pieces)
+    };
+    assert_eq!(pieces(&[range(0, 10_000); 256]), [(0, 4096), (4096, 4096), (8192, 1808)]);
+    let mixed = [range(50, 2), range(10, 5), range(12, 10), range(22, 3), range(0, 0), range(11, 1)];
+    assert_eq!(pieces(&mixed), [(10, 15), (50, 2)]);
+    assert_eq!(pieces(&[range(5, 0), range(9, 0)]), [], "nothing to do");
+    let rest = pieces(&[range(30, 1), range(7, 1), range(29, 1)]);
+    assert_eq!(rest, [(7, 1), (29, 2)]);
+}
+
+/// What ranges cover together may be more than a range can say.
+#[test]
+fn merged_ranges_may_be_longer_than_one() {
+    let mut namespaces = on_huge_volume();
+    let half = u64::from(u32::MAX);
+    let ranges = [range(half - 1, u32::MAX), range(0, u32::MAX), range(7, u32::MAX)].into_iter().collect();
+    let as_long_as_it_goes = |range: MapRange| range.iu_count;
+    let pieces = pieces_of(&mut namespaces, NamespaceOperation::Deallocate { ranges }, as_long_as_it_goes);
+    let mut end = 0;
+    for (first, count) in pieces {
+        assert_eq!(first, end, "without a gap, and nothing twice");
+        end = first + count;
+    }
+    assert_eq!(end, 2 * half - 1);
+}
+
+/// Pieces are as long as whoever knows the map says.
+#[test]
+fn what_is_not_mapped_is_passed_over_in_one_piece() {
+    let mut namespaces = on_huge_volume();
+    let map_piece = |range: MapRange| {
+        assert_eq!((range.store, range.volume), (StoreIndex(1), VolumeIndex(2)));
+        assert!(range.iu_count > MAP_PIECE_LBAS, "shorter ones are not asked for");
+        if range.first_iu == 0 { 1 << 20 } else { MAP_PIECE_LBAS }
+    };
+    let ranges = [range(0, (1 << 20) + 5000)].into_iter().collect();
+    let expected = [(0, 1 << 20), (1 << 20, 4096), ((1 << 20) + 4096, 904)];
+    assert_eq!(pieces_of(&mut namespaces, NamespaceOperation::Deallocate { ranges }, map_piece), expected);
+    let zeroes = NamespaceOperation::WriteZeroes {
+        range: range(0, (1 << 20) + 5000),
+        may_deallocate: true,
+        force_unit_access: false,
+    };
+    assert_eq!(pieces_of(&mut namespaces, zeroes, map_piece), expected);
+}
+
+/// Goal: nothing more is done for a command that nobody wants any more. Method: one is given up between two of its pieces, by its
+/// token or by its source; another one goes on.
+#[test]
+fn what_is_given_up_ends_after_its_piece() {
+    for token in [Some(CommandToken(7)), None] {
+        let mut namespaces = on_huge_volume();
+        let mut outputs = Outputs::default();
+        let mut submit = |source| {
+            let ranges = [range(0, 100_000)].into_iter().collect();
+            let command = NamespaceCommand { source, ..command(NamespaceOperation::Deallocate { ranges }) };
+            let rest = namespaces.submit(command, Time(200), &mut outputs, whole_pieces);
+            rest.expect("more is left")
+        };
+        let (unwanted, wanted) = (submit(SourceId(5)), submit(SourceId(6)));
+        namespaces.give_up(SourceId(5), token);
+        assert!(!namespaces.go_on(unwanted, Time(200), &mut outputs, whole_pieces));
+        assert!(namespaces.go_on(wanted, Time(200), &mut outputs, whole_pieces));
+        assert_eq!(outputs.volume_commands.len(), 3);
+        let answer = VolumeCompletion { token: unwanted, result: Ok(()), destination: None };
+        namespaces.complete(answer, Time(300), &mut outputs);
+        assert_eq!(outputs.finished.len(), 1);
+        assert_eq!(outputs.finished[0].completion.result, Err(NamespaceError::Aborted));
+        assert_eq!(outputs.finished[0].source, SourceId(5));
+    }
 }

@@ -9,7 +9,7 @@
 //! those of its tenant, and others go between. So a command of another tenant waits for one piece at most, however
 //! large the commands are that came before it.
 
-use diecut_namespace::contract::{NamespaceCommand, SourceId};
+use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceOperation, SourceId};
 use diecut_units::{Span, Time, mutant};
 use diecut_volume::contract::{VolumeOperation, VolumeToken};
 use std::cmp::Reverse;
@@ -56,15 +56,17 @@ pub(crate) const COMMAND_COST: u32 = 1;
 
 /// What a piece of a command costs the shard's core: one for each logical block that is copied (two per block for a
 /// write, which is staged and cleaned).
-pub(crate) fn cost_of(operation: &VolumeOperation) -> u32 {
+///
+/// Of a deallocation or of zeroes `looked_at_ius` entries of the map have to be looked at.
+pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: u64) -> u32 {
     match operation {
         VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => *iu_count,
         VolumeOperation::Write { .. } if mutant!("shard: writes cost the same whatever their size") => 2,
         VolumeOperation::Write { payload, .. } => 2 * payload.iu_count(),
         VolumeOperation::Flush => 0,
-        // Cost lies in the map: one entry per block, but no byte is touched.
-        VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
-            u32::try_from(iu_count / 16).unwrap_or(u32::MAX)
+        // Cost lies in the map: no byte is touched.
+        VolumeOperation::Deallocate { .. } | VolumeOperation::WriteZeroes { .. } => {
+            u32::try_from(looked_at_ius / 16).unwrap_or(u32::MAX)
         }
     }
 }
@@ -192,6 +194,43 @@ impl Admission {
             self.turns.retain(|Reverse((.., other))| *other != tenant.0);
         }
         self.enter_round(tenant);
+    }
+
+    /// Takes back commands of a source that wait, all or the one of a token; flushes stay, since others may count on them.
+    pub fn take_back(
+        &mut self,
+        source: SourceId,
+        token: Option<CommandToken>,
+        taken: &mut Vec<NamespaceCommand>,
+    ) {
+        let slot = slot_of(source);
+        for (number, own) in self.tenants.iter_mut().enumerate() {
+            let Some(queue) = own.sources.get_mut(slot as usize) else { continue };
+            let is_meant = |command: &mut NamespaceCommand| {
+                token.is_none_or(|one| command.token == one)
+                    && !matches!(command.operation, NamespaceOperation::Flush)
+            };
+            let before = taken.len();
+            let mut at = 0;
+            while at < queue.commands.len() {
+                if is_meant(&mut queue.commands[at]) {
+                    taken.extend(queue.commands.remove(at));
+                } else {
+                    at += 1;
+                }
+            }
+            if taken.len() == before {
+                continue;
+            }
+            own.waiting -= (taken.len() - before) as u32;
+            if queue.commands.is_empty() && queue.rest.is_none() {
+                own.turns.retain(|other| *other != slot);
+            }
+            if own.in_round && !own.may_go(self.config.window_commands) {
+                own.in_round = false;
+                self.turns.retain(|Reverse((.., other))| usize::from(*other) != number);
+            }
+        }
     }
 
     /// A command of the tenant was answered.
@@ -511,6 +550,43 @@ mod test {
         assert!(first(20) < last(10), "another source goes between: {order:?}");
         assert!(first(30) > last(10).min(last(20)), "the window holds two commands: {order:?}");
         assert!(!admission.has_work());
+    }
+
+    /// Goal: what nobody wants any more takes no turns. Method: commands of two sources wait, one has begun; those of the first are
+    /// taken back, one by its token and then all. What was begun, and the other source, go on.
+    #[test]
+    fn what_is_taken_back_is_not_admitted() {
+        let mut admission = Admission::new(config(100));
+        for token in 0..5 {
+            admission.push(TenantIndex(2), write(1, token, 8));
+        }
+        assert!(matches!(admission.next(), Some(Work::Command(_))));
+        admission.settle(3, Some(VolumeToken(9)), Time::ZERO);
+        admission.push(TenantIndex(2), write(3, 50, 1));
+        let mut taken = Vec::new();
+        let tokens = |taken: &[NamespaceCommand]| taken.iter().map(|one| one.token.0).collect::<Vec<_>>();
+        admission.take_back(SourceId(1), Some(CommandToken(2)), &mut taken);
+        assert_eq!(tokens(&taken), [2]);
+        admission.take_back(SourceId(1), None, &mut taken);
+        assert_eq!(tokens(&taken), [2, 1, 3, 4]);
+        let mut order = Vec::new();
+        while let Some(work) = admission.next() {
+            order.push(match work {
+                Work::Command(command) => command.token.0,
+                Work::Rest(token) => token.0 + 100,
+            });
+            admission.settle(3, None, Time::ZERO);
+        }
+        order.sort_unstable();
+        assert_eq!(order, [50, 109]);
+        // A tenant with nothing left has no turn.
+        admission.push(TenantIndex(4), write(1, 70, 1));
+        admission.take_back(SourceId(1), None, &mut taken);
+        assert!(!admission.has_work());
+        admission.push(TenantIndex(4), write(1, 71, 1));
+        assert!(
+            matches!(admission.next(), Some(Work::Command(command)) if command.token == CommandToken(71))
+        );
     }
 
     /// A round is long for a tenant that is alone, and short from the moment that another one has something to do until a

@@ -25,7 +25,7 @@ pub struct CostModel {
     pub read_block_ns: u64,
     /// Each logical block written: staging, map, its share of cleaning.
     pub write_block_ns: u64,
-    /// Each 16 logical blocks deallocated.
+    /// Each 16 logical blocks deallocated, where any of the map's leaf may be mapped.
     pub deallocate_16_blocks_ns: u64,
 }
 
@@ -48,15 +48,15 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    fn cost(&self, operation: &VolumeOperation) -> Span {
+    fn cost(&self, operation: &VolumeOperation, looked_at_ius: u64) -> Span {
         Span(match operation {
             VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => {
                 u64::from(*iu_count) * self.read_block_ns
             }
             VolumeOperation::Write { payload, .. } => u64::from(payload.iu_count()) * self.write_block_ns,
             VolumeOperation::Flush => 0,
-            VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
-                iu_count.div_ceil(16) * self.deallocate_16_blocks_ns
+            VolumeOperation::Deallocate { .. } | VolumeOperation::WriteZeroes { .. } => {
+                looked_at_ius.div_ceil(16) * self.deallocate_16_blocks_ns
             }
         })
     }
@@ -185,10 +185,10 @@ impl CpuClock {
             self.free_at = self.free_at.max(now) + Span(model.piece_ns);
         }
     }
-    /// The core spends time on a piece of a command.
-    pub fn charge(&mut self, operation: &VolumeOperation, now: Time) {
+    /// The core spends time on a piece of a command; see [`crate::admission::cost_of`].
+    pub fn charge(&mut self, operation: &VolumeOperation, looked_at_ius: u64, now: Time) {
         if let Some(model) = &self.model {
-            self.free_at = self.free_at.max(now) + model.cost(operation);
+            self.free_at = self.free_at.max(now) + model.cost(operation, looked_at_ius);
         }
     }
     /// Whether the core is still at work on what it admitted.

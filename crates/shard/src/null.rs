@@ -6,7 +6,7 @@ use crate::notice::Notice;
 use crate::shard::Seat;
 pub use diecut_namespace::NullReads;
 use diecut_namespace::contract::NamespaceId;
-use diecut_namespace::{Backing, NamespaceDefinition, Namespaces, Outputs};
+use diecut_namespace::{Backing, MAP_PIECE_LBAS, NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 use diecut_units::{ContentMode, Time};
 
@@ -90,8 +90,9 @@ impl NullShard {
             let mut batch = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
             for action in batch.drain(..) {
                 if let target::Action::Submit(command) = action {
-                    self.namespaces.submit(command, now, &mut self.outputs);
-                } else {
+                    self.namespaces.submit(command, now, &mut self.outputs, |_| MAP_PIECE_LBAS);
+                } else if !matches!(action, target::Action::GiveUp(..)) {
+                    // Commands were answered when they came: there is nothing to give up.
                     actions.push(translate(action));
                 }
             }
@@ -116,10 +117,12 @@ pub fn is_discovery(nqn: &str) -> bool {
 /// Turns what the target asks into what the shard asks.
 ///
 /// # Panics
-/// On [`target::Action::Submit`], which stays inside a shard.
+/// On [`target::Action::Submit`] and [`target::Action::GiveUp`], which stay inside a shard.
 pub(crate) fn translate(action: target::Action) -> drive::Action {
     match action {
-        target::Action::Submit(_) => unreachable!("commands stay inside the shard"),
+        target::Action::Submit(_) | target::Action::GiveUp(..) => {
+            unreachable!("commands stay inside the shard")
+        }
         target::Action::Transmit(connection) => drive::Action::Transmit { connection },
         target::Action::Close(connection) => drive::Action::Close { connection },
         target::Action::Pause(connection) => drive::Action::Pause { connection },

@@ -19,12 +19,14 @@ use crate::plan::Step;
 use crate::reach::Reach;
 use diecut_catalog::{Catalog, State, VssdRecord};
 use diecut_media::Divide;
-use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId};
-use diecut_namespace::{NamespaceDefinition, Namespaces, Outputs};
+use diecut_namespace::contract::{
+    CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId,
+};
+use diecut_namespace::{MAP_PIECE_LBAS, MapRange, NamespaceDefinition, Namespaces, Outputs};
 use diecut_target::{self as target, Target, TargetConfig};
-use diecut_units::{ProtectedMemory, ProtectedRegion, Span, Time, mutant};
+use diecut_units::{ProtectedMemory, ProtectedRegion, Span, Time, mark, mutant};
 use diecut_volume::CheckpointPace;
-use diecut_volume::contract::VolumeError;
+use diecut_volume::contract::{VolumeError, VolumeOperation};
 use diecut_vssd::{Places, Pool, PoolConfig, Share, VssdId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,6 +112,8 @@ pub struct Shard<M: Divide> {
     /// Whose turn a namespace's commands take, by namespace id.
     tenants: Vec<TenantIndex>,
     outputs: Outputs,
+    /// Commands that were given up before they began; they are answered with the others.
+    taken_back: Vec<NamespaceCommand>,
     pub(crate) target_actions: Vec<target::Action>,
     spare_actions: Vec<target::Action>,
     cpu: CpuClock,
@@ -190,6 +194,15 @@ pub fn gather<M: Divide>(
 }
 
 /// Whose turn a namespace's commands take; of one that is not open, the first's.
+fn ius_of(operation: &VolumeOperation) -> u64 {
+    match operation {
+        VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
+            *iu_count
+        }
+        _ => 0,
+    }
+}
+
 fn tenant_of(tenants: &[TenantIndex], namespace: NamespaceId) -> TenantIndex {
     tenants.get(namespace.0 as usize).copied().unwrap_or_default()
 }
@@ -266,6 +279,7 @@ impl<M: Divide> Shard<M> {
             admission: Admission::new(config.admission),
             tenants: Vec::new(),
             outputs: Outputs::default(),
+            taken_back: Vec::new(),
             target_actions: Vec::new(),
             spare_actions: Vec::new(),
             cpu: CpuClock::new(config.cost_model),
@@ -560,6 +574,10 @@ impl<M: Divide> Shard<M> {
         let mut batch = std::mem::replace(&mut self.target_actions, std::mem::take(&mut self.spare_actions));
         for action in batch.drain(..) {
             match action {
+                target::Action::GiveUp(source, token) => {
+                    self.namespaces.give_up(source, token);
+                    self.admission.take_back(source, token, &mut self.taken_back);
+                }
                 target::Action::Submit(command) => {
                     if let Some((store, volume, first_iu)) = self.namespaces.read_of(&command) {
                         self.flash.expect_read(store, volume, first_iu);
@@ -621,21 +639,32 @@ impl<M: Divide> Shard<M> {
     fn admit(&mut self, budget: &mut u32, now: Time) {
         while *budget > 0 && !self.cpu.is_busy(now) {
             let Some(work) = self.admission.next() else { return };
+            // Of a deallocation that is cut; others are looked at as a whole.
+            let mut looked_at = None;
+            let flash = &self.flash;
+            let map_piece = |range: MapRange| {
+                let MapRange { store, volume, first_iu, iu_count } = range;
+                let store = flash.store(store);
+                let (piece, ius) = store.deallocation_piece(volume, first_iu, iu_count, MAP_PIECE_LBAS);
+                looked_at = Some(ius);
+                piece
+            };
             let (mut cost, rest) = match work {
                 Work::Command(command) => {
                     self.cpu.note(Moment::Admitted, command.token, command.source, now);
                     self.cpu.charge_command(now);
-                    (COMMAND_COST, self.namespaces.submit(command, now, &mut self.outputs))
+                    (COMMAND_COST, self.namespaces.submit(command, now, &mut self.outputs, map_piece))
                 }
                 Work::Rest(token) => {
                     self.cpu.charge_turn(now);
-                    let more = self.namespaces.go_on(token, now, &mut self.outputs);
+                    let more = self.namespaces.go_on(token, now, &mut self.outputs, map_piece);
                     (0, more.then_some(token))
                 }
             };
             for (store, piece) in self.outputs.volume_commands.drain(..) {
-                cost += cost_of(&piece.operation);
-                self.cpu.charge(&piece.operation, now);
+                let looked_at = looked_at.unwrap_or_else(|| ius_of(&piece.operation));
+                cost += cost_of(&piece.operation, looked_at);
+                self.cpu.charge(&piece.operation, looked_at, now);
                 self.flash.submit(store, piece, now);
             }
             // A turn is never free, or a budget would not end.
@@ -654,6 +683,12 @@ impl<M: Divide> Shard<M> {
     }
 
     fn finish(&mut self, now: Time) {
+        for command in self.taken_back.drain(..) {
+            mark!("shard: command given up before it began");
+            let result = Err(NamespaceError::Aborted);
+            let completion = NamespaceCompletion { token: command.token, result, data: None };
+            self.target.handle(target::Event::Completed(completion), now, &mut self.target_actions);
+        }
         for finished in self.outputs.finished.drain(..) {
             self.admission.finished(tenant_of(&self.tenants, finished.namespace));
             if finished.source.0 & DOOR_SOURCE_BIT != 0 {
@@ -780,7 +815,7 @@ impl<M: Divide> Drive for Shard<M> {
         if self.target.has_work() || !self.target_actions.is_empty() || !self.flash.foreign.is_empty() {
             return Time::ZERO;
         }
-        if self.blocks.has_work(&self.flash) {
+        if self.blocks.has_work(&self.flash) || !self.taken_back.is_empty() {
             return Time::ZERO;
         }
         if matches!(self.phase, Phase::Catalog if self.catalog.is_open()) {

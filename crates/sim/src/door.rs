@@ -8,7 +8,7 @@ use crate::administration::volume_name;
 use crate::entrance::Entrance;
 use crate::plan::{Lane, Range};
 use crate::shards::Shards;
-use crate::system::{HostAnswer, HostCommand, HostError, HostToken};
+use crate::system::{HostAnswer, HostCommand, HostError, HostToken, ranges_of};
 use crate::tag::VolumeNumber;
 use diecut_namespace::contract::*;
 use diecut_shard::DOOR_SOURCE_BIT;
@@ -49,7 +49,7 @@ fn operation(command: HostCommand, mode: ContentMode) -> (VolumeNumber, Namespac
         }
         HostCommand::Flush(volume) => (volume, NamespaceOperation::Flush),
         HostCommand::Deallocate(range) => {
-            let ranges = [lba_range(range)].into_iter().collect();
+            let ranges = ranges_of(range).into_iter().map(lba_range).collect();
             (range.volume, NamespaceOperation::Deallocate { ranges })
         }
         HostCommand::WriteZeroes(range, force_unit_access) => {

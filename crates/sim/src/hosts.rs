@@ -19,7 +19,7 @@ use crate::entrance::Entrance;
 use crate::network::Pipe;
 use crate::plan::{Lane, Plan, Range, Siege};
 use crate::shards::{Carried, Shards};
-use crate::system::{HostAnswer, HostCommand, HostError, HostToken};
+use crate::system::{HostAnswer, HostCommand, HostError, HostToken, ranges_of};
 use crate::watch::Watch;
 use diecut_initiator::{
     Admin, Command, Completion, HostError as StreamError, LbaSpan, QueuePair, QueueParameters, Sink, Token,
@@ -333,7 +333,9 @@ impl Entrance for Hosts {
                 Command::Write { span: span(range), data: Buffer::copy_from(&data), force_unit_access }
             }
             HostCommand::Flush(volume) => Command::Flush { nsid: u32::from(volume.0) },
-            HostCommand::Deallocate(range) => Command::Deallocate { span: span(range) },
+            HostCommand::Deallocate(range) => {
+                Command::DeallocateRanges { spans: ranges_of(range).into_iter().map(span).collect() }
+            }
             HostCommand::WriteZeroes(range, force_unit_access) => {
                 Command::WriteZeroes { span: span(range), may_deallocate: true, force_unit_access }
             }

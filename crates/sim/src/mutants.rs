@@ -243,6 +243,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a deallocation of several pieces leaves a block out where one ends",
     },
     Mutant {
+        name: "namespace: merged ranges end with the last one",
+        system: "stack",
+        story: "of ranges of a deallocation that overlap the one that begins last says where all end",
+    },
+    Mutant {
         name: "target: event lost without a parked request",
         system: "stack",
         story: "a namespace changes while the host has no request for events with the controller, and it is never told",

@@ -300,6 +300,14 @@ impl Oracle {
         }
     }
 
+    /// The write was aborted: one of up to `whole_ius` not at all done, of a larger one some pieces may be.
+    pub fn abort_write(&mut self, write: WriteId, whole_ius: u32) {
+        match self.volume(write.volume).under_way[&write.version].range.count <= whole_ius {
+            true => self.refuse_write(write),
+            false => self.give_up_write(write),
+        }
+    }
+
     /// The write failed with an error that leaves open whether it took effect; it ended.
     pub fn give_up_write(&mut self, write: WriteId) {
         let now = self.tick();

@@ -18,6 +18,7 @@ use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, S
 use crate::tag::{Tag, VolumeNumber};
 use administrator::{Administrator, Sight};
 use applications::Applications;
+use diecut_namespace::WRITE_PIECE_LBAS;
 use diecut_units::{ContentMode, Span, Time, checksum, mark};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -779,8 +780,8 @@ impl Runner<'_> {
             (purpose, Err(HostError::Aborted)) if self.lanes[pending.lane.0 as usize].may_be_aborted => {
                 mark!("run: command aborted");
                 match purpose {
-                    // What is aborted is not done at all.
-                    Purpose::Write { id, .. } => self.oracle.refuse_write(id),
+                    // What is aborted is not done at all, or ends between two pieces.
+                    Purpose::Write { id, .. } => self.oracle.abort_write(id, WRITE_PIECE_LBAS),
                     Purpose::Read { range, id } => self.oracle.give_up_read(range.volume, id),
                     _ => {}
                 }

@@ -24,7 +24,7 @@ pub enum HostCommand {
     Write(Range, Vec<u8>, bool),
     /// Flushes a volume.
     Flush(VolumeNumber),
-    /// Deallocates.
+    /// Deallocates; [`ranges_of`] says with which ranges.
     Deallocate(Range),
     /// Writes zeroes; durable at completion with the flag.
     WriteZeroes(Range, bool),
@@ -239,4 +239,24 @@ pub trait System {
     /// # Panics
     /// If an inner promise is broken.
     fn check_invariants(&self);
+}
+
+/// Ranges whose union is `range`, as a deallocation names them: by the range itself this is one, or many that overlap, repeat, touch,
+/// or cover much of each other, in no order.
+pub fn ranges_of(range: Range) -> Vec<Range> {
+    let part = |first: u64, count: u32| Range { first: range.first + first, count, ..range };
+    let (half, quarter) = (range.count / 2, range.count / 4);
+    match (range.first + u64::from(range.count)) % 4 {
+        _ if range.count < 4 => vec![range],
+        0 => vec![range],
+        // The smaller one comes behind the larger one that holds it.
+        1 => vec![part(u64::from(quarter), half), range, part(u64::from(half), quarter)],
+        2 => vec![
+            part(u64::from(half), range.count - half),
+            part(u64::from(half), 1),
+            part(0, half),
+            part(u64::from(quarter), half),
+        ],
+        _ => vec![range; 256],
+    }
 }

@@ -72,6 +72,7 @@ impl Server {
                         let completion = NamespaceCompletion { token: command.token, result, data };
                         self.target.handle(Event::Completed(completion), now, &mut self.actions);
                     }
+                    Action::GiveUp(..) => {} // all are answered at once
                     Action::Transmit(id) => self.transmit(id),
                     Action::Close(id) => {
                         self.transmit(id);

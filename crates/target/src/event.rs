@@ -1,6 +1,6 @@
 use crate::connection::MovedConnection;
 use crate::notice::HostNotice;
-use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion};
+use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
 use diecut_units::Buffer;
 use std::net::SocketAddr;
 
@@ -34,6 +34,10 @@ pub enum Event {
 pub enum Action {
     /// Give the command to its namespace.
     Submit(NamespaceCommand),
+    /// Nobody wants the commands of this source any more, or the one of this token: whoever has them may answer them with
+    /// [`NamespaceError::Aborted`](diecut_namespace::contract::NamespaceError::Aborted) and do no more for them. Each is
+    /// answered, or the source never ends.
+    GiveUp(SourceId, Option<CommandToken>),
     /// The connection has output: write its outbox until that is empty or the stream blocks (and go on when it
     /// does not any more). Not repeated until the outbox was empty.
     Transmit(ConnectionId),

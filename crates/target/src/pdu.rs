@@ -571,7 +571,7 @@ impl Target {
         let answer = if entry.opcode == opcode::FABRICS {
             self.property(connection, number, entry, actions)
         } else if entry.opcode == opcode::admin::ABORT {
-            self.abort(connection, number, entry)
+            self.abort(connection, number, entry, actions)
         } else {
             self.execute_controller(number, entry, data.as_deref(), now)
         };
@@ -705,9 +705,15 @@ impl Target {
         }
     }
 
-    /// Abort (Base 2.0 section 5.1): takes back event requests and writes that still wait for buffer space; what a
-    /// namespace has runs to its end.
-    fn abort(&mut self, connection: &mut Connection, number: u32, entry: &SubmissionEntry) -> Answer {
+    /// Abort (Base 2.0 section 5.1): takes back event requests and writes that still wait for buffer space. What a namespace has is
+    /// answered as not aborted, and ends at once, or after the piece that it is at.
+    fn abort(
+        &mut self,
+        connection: &mut Connection,
+        number: u32,
+        entry: &SubmissionEntry,
+        actions: &mut Vec<Action>,
+    ) -> Answer {
         let abort = Abort::decode(entry);
         let association = self.associations.get_mut(number).expect("connections keep their association");
         let not_aborted = Answer::Result(u64::from(Abort::NOT_ABORTED));
@@ -728,8 +734,14 @@ impl Target {
                 continue;
             };
             let Some(slot) = queue.find(abort.command_id) else { return not_aborted };
-            if queue.slots[usize::from(slot)].state != SlotState::WaitingForSpace {
-                return not_aborted;
+            match queue.slots[usize::from(slot)].state {
+                SlotState::WaitingForSpace => {}
+                SlotState::Submitted => {
+                    let token = command_token(index, slot);
+                    actions.push(Action::GiveUp(SourceId(index), Some(token)));
+                    return not_aborted;
+                }
+                _ => return not_aborted,
             }
             if !mutant!("target: aborted command goes on") {
                 queue.waiting_for_space.retain(|&waiting| waiting != slot);

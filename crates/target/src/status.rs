@@ -13,8 +13,8 @@ pub(crate) fn status_of(error: &NamespaceError) -> Status {
         NamespaceError::NoRoom { .. } => Status::CAPACITY_EXCEEDED.do_not_retry(),
         NamespaceError::ReadOnly { .. } => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
         NamespaceError::NoSuchNamespace => Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry(),
-        // These three may go well the next time: the host decides.
-        NamespaceError::Aborted => Status::COMMAND_INTERRUPTED,
+        NamespaceError::Aborted => Status::ABORT_REQUESTED,
+        // These two may go well the next time: the host decides.
         NamespaceError::NotReady => Status::NAMESPACE_NOT_READY,
         NamespaceError::Internal { .. } => Status::INTERNAL_ERROR,
     }

@@ -857,6 +857,9 @@ impl Target {
                 connection.tell_output(actions);
                 actions.push(Action::Close(connection.id));
             }
+            if connection.submitted() > 0 {
+                actions.push(Action::GiveUp(SourceId(index), None));
+            }
         }
         self.fence(index);
         let connection = self.connections.get_mut(index).expect("known");

@@ -688,3 +688,36 @@ fn a_host_that_left_in_order_comes_back() {
         assert!(world.target.is_quiet(&name(SUBSYSTEM)));
     }
 }
+
+/// Goal: nobody works for a command that no host waits for. Method: commands are held back; one is aborted, then the controller is
+/// reset, or its connection goes.
+#[test]
+fn what_no_host_waits_for_is_given_up() {
+    for reset in [true, false] {
+        let mut world = World::new(11);
+        let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+        let io = world.io(controller, 1, NONE);
+        world.hold = true;
+        let ids = [50, 51, 52];
+        for id in ids {
+            let bytes = write_of(&mut world, io, id, 4, 0xAA);
+            world.send(io, &bytes);
+        }
+        assert_eq!(world.held.len(), 3);
+        let (source, tokens) = (world.held[0].source, world.held.iter().map(|held| held.token));
+        let second = tokens.collect::<Vec<_>>()[1];
+        let abort = admin_command(&mut world, admin, 0x08, u32::from(ids[1]) << 16 | 1, 0, 0);
+        assert_eq!(abort.result, 1, "it is not aborted yet");
+        assert_eq!(world.given_up, [(source, Some(second))]);
+        let aborted = world.held.remove(1);
+        let result = Err(NamespaceError::Aborted);
+        world.handle(Event::Completed(NamespaceCompletion { token: aborted.token, result, data: None }));
+        assert!(world.reply(io, ids[1]).unwrap().status.same_code(Status::ABORT_REQUESTED));
+        if reset {
+            world.set_cc(admin, 0);
+        } else {
+            world.handle(Event::Closed(io));
+        }
+        assert_eq!(world.given_up[1..], [(source, None)]);
+    }
+}

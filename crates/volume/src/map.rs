@@ -38,6 +38,10 @@ pub(crate) fn volume_of_note(words: [u64; 3]) -> Option<u16> {
 const END_ENTRIES: usize = 16 * LEAF_ENTRIES;
 /// Leaves without entries that such a step passes over, at most.
 const END_LEAVES: usize = 16 * 1024;
+/// IUs that one note of a deallocation tells of, at most: the cleaner looks at all of them when the note is to be kept.
+const NOTE_IUS_MAX: usize = 4 * LEAF_ENTRIES;
+/// Leaves without entries that a piece of a deallocation passes over, at most: some ten microseconds.
+const PIECE_LEAVES: usize = 8 * 1024;
 /// Memory of a map that ends is given back in pieces of so many entries: a huge page.
 const END_PIECE_ENTRIES: usize = (2 << 20) / size_of::<StoredAddress>();
 
@@ -53,6 +57,8 @@ pub(crate) struct VolumeMap {
     pub leaves: Vec<StoredAddress>,
     /// One bit for each leaf that changed since it was written, one word for each group.
     pub dirty: Vec<u64>,
+    /// One bit for each leaf that was seen to have no entries since it changed last, one word for each group.
+    empty: Vec<u64>,
     /// For each group: every change before this sequence is in its leaves.
     pub visited: Vec<u64>,
 }
@@ -66,12 +72,49 @@ impl VolumeMap {
         grow(&mut self.entries, size_ius as usize);
         grow(&mut self.leaves, leaves);
         self.dirty.resize(leaves.div_ceil(GROUP_LEAVES), 0);
+        // The last leaf may have become longer; it is as empty as it was.
+        self.empty.resize(leaves.div_ceil(GROUP_LEAVES), 0);
         self.visited.resize(leaves.div_ceil(GROUP_LEAVES), sequence);
     }
-    /// Whether a leaf may have entries: it does on flash, or it changed since. Others are all `NONE`, and nobody needs to look.
+    /// Whether a leaf may have entries: it does on flash, or it changed since, and nobody has seen that it has none. Others are all
+    /// `NONE`, and nobody needs to look.
     fn may_have_entries(&self, leaf: usize) -> bool {
-        self.leaves[leaf] != StoredAddress::NONE
-            || self.dirty[leaf / GROUP_LEAVES] >> (leaf % GROUP_LEAVES) & 1 != 0
+        let has = |bits: &[u64]| bits[leaf / GROUP_LEAVES] >> (leaf % GROUP_LEAVES) & 1 != 0;
+        (self.leaves[leaf] != StoredAddress::NONE || has(&self.dirty)) && !has(&self.empty)
+    }
+    /// The first leaf from `leaf` on, before `end`, that may have entries.
+    fn next_with_entries(&self, leaf: usize, end: usize) -> Option<usize> {
+        (leaf..end).find(|leaf| self.may_have_entries(*leaf))
+    }
+    /// Of a range, the first part that has entries: it begins and ends with one and is as long as one note may tell. The end of
+    /// the range is the caller's to see to.
+    fn next_part(&mut self, range: Range<usize>) -> Option<Range<usize>> {
+        let leaves = range.end.div_ceil(LEAF_ENTRIES);
+        let mut from = range.start;
+        let first = loop {
+            let leaf = self.next_with_entries(from / LEAF_ENTRIES, leaves)?;
+            let (start, leaf_end) = (leaf * LEAF_ENTRIES, self.entries.len().min((leaf + 1) * LEAF_ENTRIES));
+            from = from.max(start);
+            let end = range.end.min(leaf_end);
+            let found = self.entries[from..end].iter().position(|entry| *entry != StoredAddress::NONE);
+            if let Some(at) = found {
+                break from + at;
+            }
+            let is_none = |entry: &StoredAddress| *entry == StoredAddress::NONE;
+            if end == leaf_end && self.entries[start..from].iter().all(is_none) {
+                self.empty[leaf / GROUP_LEAVES] |= 1 << (leaf % GROUP_LEAVES);
+            }
+            if end == range.end {
+                return None;
+            }
+            from = end;
+        };
+        // As far as leaves have entries.
+        let last_leaf = range.end.min(first + NOTE_IUS_MAX).div_ceil(LEAF_ENTRIES);
+        let gap = (first / LEAF_ENTRIES..last_leaf).find(|leaf| !self.may_have_entries(*leaf));
+        let end = range.end.min(first + NOTE_IUS_MAX).min(gap.map_or(usize::MAX, |leaf| leaf * LEAF_ENTRIES));
+        let last = self.entries[first..end].iter().rposition(|entry| *entry != StoredAddress::NONE);
+        Some(first..first + last.expect("the first one is there") + 1)
     }
     /// Where entries may be, as ranges of entries.
     pub fn written_parts(&self) -> Vec<Range<usize>> {
@@ -113,6 +156,7 @@ impl VolumeMap {
     pub fn mark_dirty(&mut self, iu: usize) {
         let leaf = iu / LEAF_ENTRIES;
         self.dirty[leaf / GROUP_LEAVES] |= 1 << (leaf % GROUP_LEAVES);
+        self.empty[leaf / GROUP_LEAVES] &= !(1 << (leaf % GROUP_LEAVES));
     }
     /// Entries of a leaf.
     pub fn leaf(&self, leaf: usize) -> &[StoredAddress] {
@@ -181,6 +225,42 @@ impl Maps {
         volume.used_ius += u64::from(!old.is_place());
         volume.used_ius -= u64::from(address == LogAddress::NONE);
         old
+    }
+    /// Of a range of a volume, the first part that has entries; see [`VolumeMap::next_part`].
+    pub fn next_part(&mut self, volume: u16, first: u64, count: u64) -> Option<(u64, u64)> {
+        let map = &mut self.volumes[usize::from(volume)];
+        let part = map.next_part(first as usize..(first + count) as usize)?;
+        Some((part.start as u64, part.len() as u64))
+    }
+    /// A range of a volume: how much of it, from its beginning and at least `piece`, takes no more work than `piece` entries that all
+    /// have to be looked at, and those of them that need to be.
+    pub fn piece(&self, volume: u16, first: u64, count: u64, piece: u64) -> (u64, u64) {
+        let piece = piece.min(count);
+        let Some(map) = self.volumes.get(usize::from(volume)).filter(|map| map.exists) else {
+            return (piece, piece);
+        };
+        let (first, range_end) = (first as usize, (first + count) as usize);
+        if map.entries.len() < range_end {
+            return (piece, piece);
+        }
+        let mut end = first + piece as usize;
+        let mut looked_at = 0;
+        let mut from = first;
+        while from < end {
+            let next = end.min((from / LEAF_ENTRIES + 1) * LEAF_ENTRIES);
+            if map.may_have_entries(from / LEAF_ENTRIES) {
+                looked_at += (next - from) as u64;
+            }
+            from = next;
+        }
+        // What lies in the leaf at the end belongs to the next piece, if there is anything.
+        if !map.may_have_entries((end - 1) / LEAF_ENTRIES) || end.is_multiple_of(LEAF_ENTRIES) {
+            let leaf = end.div_ceil(LEAF_ENTRIES);
+            let leaves = range_end.div_ceil(LEAF_ENTRIES).min(leaf + PIECE_LEAVES);
+            let with_entries = map.next_with_entries(leaf, leaves).unwrap_or(leaves.max(leaf));
+            end = range_end.min(with_entries * LEAF_ENTRIES).max(end);
+        }
+        ((end - first) as u64, looked_at)
     }
     /// Deletes a volume: from now on it does not exist, and its map ends step by step.
     pub fn delete(&mut self, volume: u16) {

@@ -329,6 +329,22 @@ impl Store {
         self.maps.volumes.iter().map(|v| v.used_ius).sum()
     }
 
+    /// How much of a deallocation, or of zeroes, the store should get at once: from its beginning, at least `piece_ius` if there is so
+    /// much, and more where nothing is mapped. Also how many entries of the map have to be looked at for that.
+    pub fn deallocation_piece(
+        &self,
+        volume: VolumeIndex,
+        first_iu: u64,
+        iu_count: u64,
+        piece_ius: u64,
+    ) -> (u64, u64) {
+        if self.opening.is_some() || self.is_winding_down {
+            let piece = piece_ius.min(iu_count);
+            return (piece, piece);
+        }
+        self.maps.piece(volume.0, first_iu, iu_count, piece_ius)
+    }
+
     /// A read will follow when the rest of its batch is sorted: by then its place in the map is near.
     #[inline]
     pub fn expect_read(&self, volume: VolumeIndex, first_iu: u64) {
@@ -447,17 +463,24 @@ impl Store {
                 self.host_written_ius += u64::from(count);
             }
             Change::Deallocate { first, count } => {
-                let (first, count) = (*first, *count);
-                let recorded = if mutant!("volume: deallocate record lost") { 0 } else { count };
-                if self.log.note(map::note(NOTE_DEALLOCATE, volume, first, recorded), space).is_none() {
-                    return self.log.lacks_room() && self.answer_no_room(queued.token, completions);
-                }
-                let count = if mutant!("volume: last IU of a deallocation kept") { count - 1 } else { count };
-                for iu in first..first + count {
-                    let old = self.maps.set(volume, iu, LogAddress::NONE);
-                    if old.is_place() {
-                        self.log.invalidate(old);
+                // What has no entry reads as zeros already, and what made it so is durable before what follows.
+                while let Some((from, part)) = self.maps.next_part(volume, *first, *count) {
+                    let recorded = if mutant!("volume: deallocate record lost") { 0 } else { part };
+                    if self.log.note(map::note(NOTE_DEALLOCATE, volume, from, recorded), space).is_none() {
+                        return self.log.lacks_room() && self.answer_no_room(queued.token, completions);
                     }
+                    let kept = u64::from(mutant!("volume: last IU of a deallocation kept"));
+                    for iu in from..from + part - kept {
+                        if self.maps.get(volume, iu) == LogAddress::NONE {
+                            continue;
+                        }
+                        let old = self.maps.set(volume, iu, LogAddress::NONE);
+                        if old.is_place() {
+                            self.log.invalidate(old);
+                        }
+                    }
+                    let done = from + part - *first;
+                    (*first, *count) = (*first + done, *count - done);
                 }
             }
             Change::Create { size_ius } => {

@@ -78,6 +78,8 @@ pub struct World {
     pub moved: Vec<(ConnectionId, u16, Box<MovedConnection>)>,
     /// What an operator was told.
     pub notices: Vec<diecut_target::HostNotice>,
+    /// What the target gave up: source, and the token if it was one command.
+    pub given_up: Vec<(SourceId, Option<CommandToken>)>,
     /// Output is not taken.
     pub deaf: bool,
     pub flow_control: bool,
@@ -147,6 +149,7 @@ impl World {
             held: Vec::new(),
             moved: Vec::new(),
             notices: Vec::new(),
+            given_up: Vec::new(),
             deaf: false,
             flow_control: true,
             keep_alive_ms: 0,
@@ -181,6 +184,7 @@ impl World {
             match action {
                 Action::Submit(command) if self.hold => self.held.push(command),
                 Action::Submit(command) => self.execute(command),
+                Action::GiveUp(source, token) => self.given_up.push((source, token)),
                 Action::Transmit(id) => self.take_output(id),
                 Action::Close(id) => {
                     self.take_output(id);
