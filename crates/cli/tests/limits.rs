@@ -153,7 +153,7 @@ fn a_second_interrupt_ends_a_server_at_once() {
     assert!(server.log().contains("stopped at once"), "{}", server.log());
 }
 
-/// Hosts of two addresses take all connections that 64 descriptors allow; administrators still get in.
+/// Connections of two addresses take all places that 64 descriptors allow; administrators still get in.
 #[test]
 fn administrators_have_descriptors_left() {
     let folder = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ fn administrators_have_descriptors_left() {
         }
         connections
     });
-    wait_for_log(&server, "as many connections are open as descriptors allow");
+    wait_for_log(&server, "closed in favour of a new one");
     for _ in 0..3 {
         let mut ask = command(folder);
         let output = ask.args(["--socket", "control.sock", "status"]).output().unwrap();

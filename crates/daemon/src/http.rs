@@ -1,5 +1,6 @@
 //! The control interface: HTTP with JSON bodies, normally over a Unix socket that only its owner can open.
 
+use crate::clients::{self, Clients, LimitedLog};
 use crate::control_port::ControlPort;
 use crate::convert;
 use axum::Router;
@@ -14,6 +15,7 @@ use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Durability;
 use diecut_shard::control::{ControlRequest, ControlResponse};
+use diecut_shard::notice::Cause;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
@@ -75,27 +77,49 @@ fn routes(server: Server) -> Router {
         .with_state(server)
 }
 
-/// Answers whoever connects to the socket. Who does not send a whole head, or a whole body, in time is hung up on or refused, and
-/// takes nobody else's turn.
-pub async fn serve(listener: UnixListener, routes: Router) -> Infallible {
+/// Answers whoever connects to the socket, `clients_max` at a time. Who does not send a whole head, or a whole body, in time is hung up on
+/// or refused, and takes nobody else's turn; and where there are as many as may be, the oldest goes that waits for no answer.
+pub async fn serve(listener: UnixListener, routes: Router, clients_max: usize) -> Infallible {
     let service = TowerToHyperService::new(routes);
+    let clients = Clients::new(clients_max);
+    let mut log = LimitedLog::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!("an administrator's connection cannot be accepted: {error}; trying again");
+                if log.admit(Cause::Descriptors) {
+                    tracing::warn!("an administrator's connection cannot be accepted: {error}; trying again");
+                }
                 tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
                 continue;
             }
         };
+        let process = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
+        let Some((client, was_full)) = clients.enter(process) else {
+            if log.admit(Cause::Administrators) {
+                tracing::warn!(
+                    "{clients_max} administrators wait for answers, as many as may; another one is turned away"
+                );
+            }
+            continue;
+        };
+        if was_full && log.admit(Cause::Administrators) {
+            tracing::warn!(
+                "{clients_max} connections of administrators are open, as many as may be: the oldest that waits for no answer is \
+                 closed for a new one"
+            );
+        }
         let mut connection = hyper::server::conn::http1::Builder::new();
         connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
         let connection = connection.serve_connection(TokioIo::new(stream), service.clone());
-        tokio::spawn(async move {
+        tokio::spawn(client.carry(async move {
             if let Err(error) = connection.await {
                 tracing::debug!("an administrator's connection ended: {error}");
             }
-        });
+        }));
+        // It says what it wants before the next one comes: whoever asks at once is not taken for idle. And what was told to leave
+        // goes, with its descriptor.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -163,6 +187,7 @@ impl<T: serde::de::DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> 
 
 impl Server {
     async fn ask(&self, request: ControlRequest) -> Result<ControlResponse, Refusal> {
+        let _asking = clients::asking();
         match self.port.request(request).await {
             Ok(ControlResponse::Refused(error)) => Err(Refusal(convert::problem(error))),
             Ok(response) => Ok(response),

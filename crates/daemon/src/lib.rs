@@ -8,6 +8,7 @@
 
 pub mod addresses;
 pub mod apply;
+mod clients;
 pub mod control_port;
 mod convert;
 pub mod folder;

@@ -49,8 +49,9 @@ pub fn serve_null(
             NullShard::seated(config, &names, SIZE_LBAS, NullReads::SharedZeros, seat)
         }
     });
-    let connections =
-        resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
+    let newcomers = config.newcomers_max() * usize::from(shards);
+    let (limit, open) = (resources::raise_descriptors(), resources::open_descriptors());
+    let connections = resources::connection_limits(limit, open, newcomers);
     let reactor_config = ReactorConfig { listen, connections, ..ReactorConfig::default() };
     let reactor = Reactor::start(&reactor_config, make.collect())?;
     let listen = crate::addresses::dialled(reactor.addresses());

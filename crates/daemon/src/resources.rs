@@ -16,6 +16,9 @@ const TRIM_AFTER_BYTES: u64 = 4 << 20;
 /// Descriptors for administrators, applications and files: a quarter of those that are free, within these bounds.
 const DESCRIPTORS_KEPT_MIN: usize = 8;
 const DESCRIPTORS_KEPT_MAX: usize = 512;
+/// Connections of administrators.
+const CLIENTS_MIN: usize = 4;
+const CLIENTS_MAX: usize = 64;
 
 /// What the server may take, from `server.memory_limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,12 +141,23 @@ pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(64, |entries| entries.count().saturating_sub(1))
 }
 
-/// How many connections of hosts there may be, of `limit` descriptors with `open` in use; one address has half of them at most.
-pub(crate) fn connection_limits(limit: usize, open: usize) -> ConnectionLimits {
-    let free = limit.saturating_sub(open);
-    let kept = (free / 4).clamp(DESCRIPTORS_KEPT_MIN, DESCRIPTORS_KEPT_MAX);
-    let all_max = free.saturating_sub(kept).max(1);
-    ConnectionLimits { all_max, per_peer_max: all_max.div_ceil(2) }
+/// Of `limit` descriptors with `open` in use, those that are kept from hosts' connections.
+fn kept_descriptors(limit: usize, open: usize) -> usize {
+    (limit.saturating_sub(open) / 4).clamp(DESCRIPTORS_KEPT_MIN, DESCRIPTORS_KEPT_MAX)
+}
+
+/// How many connections of administrators there may be: half of what is kept from hosts, within bounds.
+pub(crate) fn clients_max(limit: usize, open: usize) -> usize {
+    (kept_descriptors(limit, open) / 2).clamp(CLIENTS_MIN, CLIENTS_MAX)
+}
+
+/// How many connections of hosts there may be, of `limit` descriptors with `open` in use; one address has half of them at most, and those
+/// that have not Connected have half, and three quarters of the `newcomers` for which there is memory.
+pub(crate) fn connection_limits(limit: usize, open: usize, newcomers: usize) -> ConnectionLimits {
+    let kept = kept_descriptors(limit, open);
+    let all_max = limit.saturating_sub(open).saturating_sub(kept).max(1);
+    let half = all_max.div_ceil(2);
+    ConnectionLimits { all_max, per_peer_max: half, newcomers_max: half.min(newcomers / 4 * 3).max(1) }
 }
 
 #[cfg(test)]
@@ -167,10 +181,13 @@ mod test {
 
     #[test]
     fn descriptors_are_kept_for_administrators() {
-        let few = connection_limits(64, 20);
-        assert_eq!((few.all_max, few.per_peer_max), (33, 17));
-        assert_eq!(connection_limits(1 << 20, 30).all_max, (1 << 20) - 30 - DESCRIPTORS_KEPT_MAX);
-        assert_eq!(connection_limits(10, 20).all_max, 1);
+        let few = connection_limits(64, 20, 1000);
+        assert_eq!((few.all_max, few.per_peer_max, few.newcomers_max), (33, 17, 17));
+        assert_eq!((clients_max(64, 20), clients_max(10, 20), clients_max(1 << 20, 30)), (5, 4, 64));
+        let many = connection_limits(1 << 20, 30, 1000);
+        assert_eq!((many.all_max, many.newcomers_max), ((1 << 20) - 30 - DESCRIPTORS_KEPT_MAX, 750));
+        let none = connection_limits(10, 20, 1000);
+        assert_eq!((none.all_max, none.newcomers_max), (1, 1));
         assert!(open_descriptors() > 2 && raise_descriptors() > 2);
         assert!(anonymous_bytes().unwrap() > 1 << 16);
     }

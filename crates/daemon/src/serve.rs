@@ -588,8 +588,10 @@ pub fn serve(
     config.target.memory_bytes = memory.at_start();
     // Signals are blocked in the shard's thread only if they are caught before it starts.
     let mut signals = signals::stops()?;
-    let connections =
-        resources::connection_limits(resources::raise_descriptors(), resources::open_descriptors());
+    let (limit, open) = (resources::raise_descriptors(), resources::open_descriptors());
+    let newcomers = config.target.newcomers_max() * usize::from(shards);
+    let connections = resources::connection_limits(limit, open, newcomers);
+    let clients_max = resources::clients_max(limit, open);
     let reactor_config = ReactorConfig {
         listen,
         blocks,
@@ -692,7 +694,7 @@ pub fn serve(
         });
         let routes = router_over(Arc::clone(&port), listen, image_file, traits);
         tokio::select! {
-            never = http::serve(listener, routes) => match never {},
+            never = http::serve(listener, routes, clients_max) => match never {},
             _ = stopped => {}
         }
         let stopping_at = Instant::now();

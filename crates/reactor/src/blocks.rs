@@ -3,12 +3,14 @@
 //! A client is polled in every round while the thread is awake; before it sleeps it says so in each ring, looks once
 //! more, and is woken by the doorbells. A client that says nothing, too much, or breaks its rings is hung up on.
 
+use crate::log::NoticeLog;
 use diecut_blockspace::ring::{Layout, ServerEnd};
 use diecut_blockspace::system;
 use diecut_blockspace::wire::{HELLO_SIZE_BYTES, Hello, Shape, Status, VERSION, Welcome};
 use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, BlockSession, Drive, Event, MovedEntries, ShardIndex,
 };
+use diecut_shard::notice::Cause;
 use diecut_units::{BufferPool, Span, Time};
 use mio::net::{UnixListener, UnixStream};
 use mio::unix::SourceFd;
@@ -106,9 +108,11 @@ impl BlockClients {
     }
 
     /// Takes a client of the socket, or one of another thread.
-    fn add(&mut self, registry: &Registry, mut client: Client) -> bool {
+    fn add(&mut self, registry: &Registry, mut client: Client, now: Time, log: &mut NoticeLog) -> bool {
         if let Some(why) = self.full_for(client.uid) {
-            tracing::warn!("an application of user {} is turned away: {why}", client.uid);
+            if log.admit(Cause::Applications, now) {
+                tracing::warn!("an application of user {} is turned away: {why}", client.uid);
+            }
             return false;
         }
         let number = match self.clients.iter().position(Option::is_none) {
@@ -118,13 +122,17 @@ impl BlockClients {
                 self.clients.len() - 1
             }
             None => {
-                tracing::warn!("{CLIENTS_MAX} applications are attached; another is turned away");
+                if log.admit(Cause::Applications, now) {
+                    tracing::warn!("{CLIENTS_MAX} applications are attached; another is turned away");
+                }
                 return false;
             }
         };
         let interest = Interest::READABLE;
         if let Err(error) = registry.register(&mut client.socket, Token(FIRST_TOKEN + 2 * number), interest) {
-            tracing::warn!("an application cannot be watched and is turned away: {error}");
+            if log.admit(Cause::Applications, now) {
+                tracing::warn!("an application cannot be watched and is turned away: {error}");
+            }
             return false;
         }
         self.by_session.insert(client.session, number);
@@ -152,6 +160,7 @@ impl BlockClients {
         registry: &Registry,
         now: Time,
         actions: &mut Vec<Action>,
+        log: &mut NoticeLog,
     ) {
         let Moving { socket, session, what } = moving;
         let (event, stage) = match what {
@@ -163,7 +172,7 @@ impl BlockClients {
         // Its last answers may have come when it was on its way.
         let (uid, hello_by) = (uid_of(&socket), Time::NEVER);
         let client = Client { socket, uid, session, stage, readable: true, hello_by, answered: true };
-        if !self.add(registry, client) {
+        if !self.add(registry, client, now, log) {
             return;
         }
         let number = self.by_session[&session];
@@ -171,7 +180,9 @@ impl BlockClients {
             && let Err(error) = watch_doorbell(registry, number, doorbell)
         {
             // The shard takes one that does not come for one that is gone.
-            tracing::warn!("an application cannot be watched and is turned away: {error}");
+            if log.admit(Cause::Applications, now) {
+                tracing::warn!("an application cannot be watched and is turned away: {error}");
+            }
             self.hang_up(number, registry);
             return;
         }
@@ -200,11 +211,12 @@ impl BlockClients {
         buffers: &mut BufferPool,
         now: Time,
         actions: &mut Vec<Action>,
+        log: &mut NoticeLog,
     ) -> bool {
         let mut worked = false;
         if self.accepting {
             worked = true;
-            self.accept(registry, next_session, now);
+            self.accept(registry, next_session, now, log);
         }
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else { continue };
@@ -229,7 +241,9 @@ impl BlockClients {
                         }
                         Ok(None) => break,
                         Err(error) => {
-                            tracing::warn!("an application is hung up on: {error}");
+                            if log.admit(Cause::Applications, now) {
+                                tracing::warn!("an application is hung up on: {error}");
+                            }
                             gone = true;
                         }
                     }
@@ -251,7 +265,7 @@ impl BlockClients {
         worked
     }
 
-    fn accept(&mut self, registry: &Registry, next_session: &AtomicU64, now: Time) {
+    fn accept(&mut self, registry: &Registry, next_session: &AtomicU64, now: Time, log: &mut NoticeLog) {
         let Some(listener) = &self.listener else { return };
         self.system_calls += 1;
         match listener.accept() {
@@ -259,16 +273,17 @@ impl BlockClients {
                 let session = BlockSession(next_session.fetch_add(1, Ordering::Relaxed));
                 let stage = Stage::Greets([0; HELLO_SIZE_BYTES], 0);
                 let (uid, hello_by) = (uid_of(&socket), now + HELLO_PATIENCE);
-                self.add(
-                    registry,
-                    Client { socket, uid, session, stage, readable: true, hello_by, answered: false },
-                );
+                let client =
+                    Client { socket, uid, session, stage, readable: true, hello_by, answered: false };
+                self.add(registry, client, now, log);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.accepting = false,
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
             Err(error) => {
                 // The next one who connects is the next try.
-                tracing::warn!("an application cannot be accepted: {error}");
+                if log.admit(Cause::Descriptors, now) {
+                    tracing::warn!("an application cannot be accepted: {error}");
+                }
                 self.accepting = false;
             }
         }
@@ -279,6 +294,8 @@ impl BlockClients {
         &mut self,
         action: BlockAction,
         registry: &Registry,
+        now: Time,
+        log: &mut NoticeLog,
     ) -> Result<Option<(ShardIndex, Moving)>, BlockSession> {
         match action {
             BlockAction::Answered { session, answer } => {
@@ -293,7 +310,9 @@ impl BlockClients {
             BlockAction::Attached { session, shape, layout } => {
                 let Some(&number) = self.by_session.get(&session) else { return Ok(None) };
                 if let Err(error) = self.attach(number, registry, shape, layout) {
-                    tracing::warn!("an application cannot be attached: {error}");
+                    if log.admit(Cause::Applications, now) {
+                        tracing::warn!("an application cannot be attached: {error}");
+                    }
                     self.hang_up(number, registry);
                     return Err(session);
                 }
@@ -484,7 +503,7 @@ mod test {
             let stage = Stage::Greets([0; HELLO_SIZE_BYTES], 0);
             let (session, hello_by) = (BlockSession(next), Time::NEVER);
             let client = Client { socket, uid, session, stage, readable: false, hello_by, answered: false };
-            clients.add(poll.registry(), client)
+            clients.add(poll.registry(), client, Time::ZERO, &mut NoticeLog::default())
         };
         let stranger = |number: u32| system::own_uid() + 1000 + number;
         let taken = |clients: &mut BlockClients,

@@ -1,7 +1,7 @@
 //! One TCP connection of a shard's thread.
 
 use crate::doors::Place;
-use diecut_shard::drive::{ConnectionId, Drive, Event, Outbox};
+use diecut_shard::drive::{ConnectionId, Drive, Event, Outbox, ShardIndex};
 use diecut_units::{BufferPool, Time};
 use mio::net::TcpStream;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -36,15 +36,25 @@ pub(crate) struct Connection {
     pub listed: bool,
     /// Receives so far, up to [`NEWCOMER_RECEIVES`].
     receives: u8,
+    /// The shard said that it is a queue of a controller.
+    pub is_connected: bool,
     /// Free when the stream is closed.
-    place: Place,
+    pub place: Place,
 }
 
 /// A connection on its way to another thread.
 pub(crate) struct Moving {
     stream: TcpStream,
     place: Place,
+    is_connected: bool,
     receives: u8,
+}
+
+impl Moving {
+    /// It has come to this thread; whether it may stay.
+    pub fn arrives(&self, shard: ShardIndex) -> bool {
+        self.place.arrives(shard)
+    }
 }
 
 /// How a turn ended.
@@ -72,18 +82,21 @@ impl Connection {
             lingering: false,
             listed: false,
             receives: 0,
+            is_connected: false,
             place,
         }
     }
 
     /// Takes over a connection of another thread. A host at work there is at work here.
     pub fn adopted(moving: Moving, id: ConnectionId) -> Connection {
-        Connection { receives: moving.receives, ..Connection::new(moving.stream, id, moving.place) }
+        let Moving { stream, place, is_connected, receives } = moving;
+        Connection { receives, is_connected, ..Connection::new(stream, id, place) }
     }
 
     /// What another thread goes on with; the stream is not watched here any more.
     pub fn into_moving(self) -> Moving {
-        Moving { stream: self.stream, place: self.place, receives: self.receives }
+        let Connection { stream, place, is_connected, receives, .. } = self;
+        Moving { stream, place, is_connected, receives }
     }
 
     /// Whether its host is only coming up. Newcomers take turns, so that a storm of them does not hold up hosts at work.
@@ -230,7 +243,9 @@ mod test {
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let doors = std::sync::Arc::new(crate::doors::Doors::new(Default::default()));
         let moved = |receives| {
-            let place = doors.enter(std::net::IpAddr::from([127, 0, 0, 1])).unwrap();
+            let peer = std::net::IpAddr::from([127, 0, 0, 1]);
+            let (place, _) =
+                doors.enter(peer, ConnectionId(1 + u64::from(receives)), ShardIndex(0), Time::ZERO).unwrap();
             let connection = Connection { receives, ..Connection::new(connect(), ConnectionId(1), place) };
             Connection::adopted(connection.into_moving(), ConnectionId(1))
         };

@@ -25,6 +25,8 @@ pub(crate) enum Message {
     Accepted(ConnectionId, TcpStream, Option<SocketAddr>, Place),
     /// A connection of another shard, with its state.
     Adopted(ConnectionId, connection::Moving, Box<MovedConnection>),
+    /// A connection that has not Connected goes: its place is for another one.
+    SendAway(ConnectionId),
     /// What another shard says.
     Told(ShardIndex, ShardMessage),
     /// An administrator's request.

@@ -1,7 +1,7 @@
 //! Notices of a shard as events of `tracing`, limited by cause.
 
 use diecut_shard::drive::ShardIndex;
-use diecut_shard::notice::{HostAt, HostNotice, Limiter, Notice};
+use diecut_shard::notice::{Cause, HostAt, HostNotice, Limiter, Notice};
 use diecut_units::Time;
 
 /// The log of one shard's thread.
@@ -21,6 +21,12 @@ impl NoticeLog {
         while let Some((cause, more)) = self.limiter.take_over(now) {
             tracing::warn!(cause = cause.name(), more, "more of these in the last 10 s");
         }
+    }
+
+    /// Whether a line of this cause is written now; else it is counted.
+    pub fn admit(&mut self, cause: Cause, now: Time) -> bool {
+        self.work(now);
+        self.limiter.admit(cause, now)
     }
 
     /// Tells a notice, or counts it.
@@ -120,6 +126,12 @@ fn tell_of_host(notice: &HostNotice, shard: u16) {
             tracing::warn!(
                 shard,
                 "hosts wait for memory of connections: all that theirs may hold is in use (server.memory_limit)"
+            );
+        }
+        HostNotice::MadeRoom => {
+            tracing::warn!(
+                shard,
+                "no memory for more connections that have not sent Connect: the oldest of them is closed for a new one"
             );
         }
         HostNotice::Stalled(at) => {

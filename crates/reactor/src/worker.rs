@@ -2,11 +2,12 @@
 
 use crate::blocks::{self, BlockClients};
 use crate::connection::{Connection, Turn};
-use crate::doors::{Doors, Full};
+use crate::doors::{Chosen, Doors, Full, Why};
 use crate::inbox::{Address, Message, Respond, Unsent};
 use crate::log::NoticeLog;
 use diecut_shard::control::ControlToken;
 use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
+use diecut_shard::notice::Cause;
 use diecut_units::{BufferPool, Span, Time};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
@@ -47,8 +48,6 @@ const SHRINK_AGAIN_AFTER: Span = Span::from_millis(2);
 const SHRINK_SLABS_MAX: u32 = 256;
 /// Looks after the last work: the first one only sees what the next one may give up.
 const SHRINK_LOOKS: u32 = 3;
-/// How often it is said that hosts are turned away.
-const TURNED_AWAY_SAID_EVERY: Span = Span::from_secs(10);
 /// Rounds without work before the thread sleeps: the next request of a busy host is usually on its way.
 const IDLE_ROUNDS: u32 = 32;
 
@@ -110,9 +109,6 @@ pub(crate) struct Worker<D: Drive> {
     shrink_at: Time,
     looks_left: u32,
     memory_bytes: usize,
-    /// Hosts turned away since it was last said, and when it may be said again.
-    turned_away: u64,
-    say_turned_away_at: Time,
     stopping: bool,
     /// How long it looks for work after its last before it sleeps.
     busy_poll: Span,
@@ -165,8 +161,6 @@ impl<D: Drive> Worker<D> {
             shrink_at: Time::ZERO,
             looks_left: 0,
             memory_bytes: 0,
-            turned_away: 0,
-            say_turned_away_at: Time::ZERO,
             stopping: false,
             busy_poll,
         })
@@ -232,6 +226,7 @@ impl<D: Drive> Worker<D> {
                 &mut self.pool,
                 now,
                 &mut self.actions,
+                &mut self.notices,
             );
             if self.shard.deadline() <= now {
                 worked = true;
@@ -304,22 +299,49 @@ impl<D: Drive> Worker<D> {
         self.shrink_at = now + if is_much { SHRINK_AGAIN_AFTER } else { SHRINK_EVERY };
     }
 
-    /// A host is hung up on at once: there are too many connections.
+    /// A host is hung up on at once: there are too many connections that have Connected.
     fn turn_away(&mut self, peer: std::net::IpAddr, full: Full, now: Time) {
-        self.turned_away += 1;
-        if now < self.say_turned_away_at {
+        if !self.notices.admit(Cause::TurnedAway, now) {
             return;
         }
-        self.say_turned_away_at = now + TURNED_AWAY_SAID_EVERY;
-        let turned_away = std::mem::take(&mut self.turned_away);
         match full {
             Full::All => tracing::warn!(
-                "as many connections are open as descriptors allow; {turned_away} turned away since this was last said, the last \
-                 from {peer}; a higher limit of open files (ulimit -n) lets more in"
+                "as many connections are open as descriptors allow; one from {peer} is turned away; a higher limit of open files \
+                 (ulimit -n) lets more in"
             ),
             Full::Peer => tracing::warn!(
-                "{peer} has as many connections as one address may have; {turned_away} turned away since this was last said"
+                "{peer} has as many connections as one address may have; another one is turned away"
             ),
+        }
+    }
+
+    /// A connection without Connect goes in favour of a new one, on whichever thread it is.
+    fn send_away(&mut self, chosen: Chosen, now: Time) {
+        if self.notices.admit(Cause::Places, now) {
+            let peer = chosen.peer;
+            match chosen.why {
+                Why::NoPlace => tracing::warn!(
+                    "{peer} has the most connections that have not sent Connect; its oldest is closed in favour of a new one: \
+                     descriptors (ulimit -n) or memory (server.memory_limit) allow no more"
+                ),
+                Why::Late => tracing::warn!(
+                    "a connection from {peer} has not sent Connect and is closed early: many others wait for places, too"
+                ),
+            }
+        }
+        self.send(usize::from(chosen.shard.0), Message::SendAway(chosen.connection));
+    }
+
+    /// What was sent away from here is gone. One that has Connected meanwhile stays.
+    fn go_away(&mut self, id: ConnectionId, now: Time) {
+        // One that lingers is not known by its id any more.
+        let lingers = || {
+            let is_it = |at: &usize| self.connections[*at].as_ref().is_some_and(|one| one.id == id);
+            self.closing.iter().copied().find(is_it)
+        };
+        let Some(number) = self.by_id.get(&id).copied().or_else(lingers) else { return };
+        if self.connections[number].as_ref().is_some_and(|one| one.place.is_sent_away()) {
+            self.lost(number, now);
         }
     }
 
@@ -329,6 +351,7 @@ impl<D: Drive> Worker<D> {
             let Ok(message) = self.inbox.try_recv() else { return worked };
             worked = true;
             match message {
+                Message::SendAway(id) => self.go_away(id, now),
                 Message::Accepted(id, stream, local, place) => {
                     if self.add(Connection::new(stream, id, place)) {
                         let event = Event::Accepted { connection: id, local };
@@ -336,7 +359,8 @@ impl<D: Drive> Worker<D> {
                     }
                 }
                 Message::Adopted(id, moving, state) => {
-                    if self.add(Connection::adopted(moving, id)) {
+                    // It may have been sent away on its way.
+                    if moving.arrives(self.index) && self.add(Connection::adopted(moving, id)) {
                         let event = Event::Adopted { connection: id, state };
                         self.shard.handle(event, now, &mut self.actions);
                     }
@@ -352,7 +376,7 @@ impl<D: Drive> Worker<D> {
                 }
                 Message::Blocks(moving) => {
                     let (shard, actions) = (&mut self.shard, &mut self.actions);
-                    self.blocks.adopt(*moving, shard, self.poll.registry(), now, actions);
+                    self.blocks.adopt(*moving, shard, self.poll.registry(), now, actions, &mut self.notices);
                 }
                 Message::Synced(number, worked) => {
                     self.shard.handle(Event::Synced { number, worked }, now, &mut self.actions);
@@ -402,15 +426,25 @@ impl<D: Drive> Worker<D> {
                 if self.has_unsent() {
                     break;
                 }
+                if self.common.doors.is_busy() {
+                    // Those that were sent away must be gone first: there is a descriptor for each place, and not many more.
+                    self.accept_again_at = now + RETRY_AFTER;
+                    break;
+                }
                 match self.listeners[listener].accept() {
                     Ok((stream, peer)) => {
-                        let place = match self.common.doors.enter(peer.ip().to_canonical()) {
-                            Ok(place) => place,
+                        let id = ConnectionId(self.common.next_connection.fetch_add(1, Ordering::Relaxed));
+                        let shard = self.next_shard;
+                        let peer = peer.ip().to_canonical();
+                        let entered = self.common.doors.enter(peer, id, ShardIndex(shard as u16), now);
+                        let (place, sent_away) = match entered {
+                            Ok(entered) => entered,
                             Err(full) => {
-                                self.turn_away(peer.ip(), full, now);
+                                self.turn_away(peer, full, now);
                                 continue;
                             }
                         };
+                        sent_away.into_iter().flatten().for_each(|chosen| self.send_away(chosen, now));
                         // A small answer must not wait for more of it.
                         if let Err(error) = stream.set_nodelay(true) {
                             tracing::debug!("TCP_NODELAY: {error}");
@@ -422,8 +456,6 @@ impl<D: Drive> Worker<D> {
                         if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keep_alive) {
                             tracing::debug!("SO_KEEPALIVE: {error}");
                         }
-                        let id = ConnectionId(self.common.next_connection.fetch_add(1, Ordering::Relaxed));
-                        let shard = self.next_shard;
                         self.next_shard = (shard + 1) % self.common.addresses.len();
                         let local = stream.local_addr().ok();
                         self.send(shard, Message::Accepted(id, stream, local, place));
@@ -436,7 +468,11 @@ impl<D: Drive> Worker<D> {
                         if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                     Err(error) => {
                         // Out of descriptors or memory: the connection waits in the kernel, and so do we.
-                        tracing::warn!("a connection cannot be accepted: {error}; trying again in a while");
+                        if self.notices.admit(Cause::Descriptors, now) {
+                            tracing::warn!(
+                                "a connection cannot be accepted: {error}; trying again in a while"
+                            );
+                        }
                         self.accept_again_at = now + Span::from_millis(100);
                         return;
                     }
@@ -455,7 +491,9 @@ impl<D: Drive> Worker<D> {
         let id = connection.id;
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut connection.stream, Token(number), interest) {
-            tracing::warn!("a connection cannot be watched and is closed: {error}");
+            if self.notices.admit(Cause::Descriptors, self.common.now()) {
+                tracing::warn!("a connection cannot be watched and is closed: {error}");
+            }
             self.free.push(number);
             return false;
         }
@@ -574,6 +612,11 @@ impl<D: Drive> Worker<D> {
                 continue;
             }
             let turn = connection.write(&mut self.shard, &mut self.actions, system_calls);
+            // That it has Connected is answered, and so it shows here.
+            if !connection.is_connected && self.shard.is_connected(connection.id) {
+                connection.is_connected = true;
+                connection.place.connected();
+            }
             match turn {
                 Turn::Gone => self.lost(number, now),
                 Turn::Drained if connection.closing.is_some() => self.linger(number, now),
@@ -641,16 +684,18 @@ impl<D: Drive> Worker<D> {
                 Action::Tell { to, message } => {
                     self.send(usize::from(to.0), Message::Told(self.index, message));
                 }
-                Action::Blocks(action) => match self.blocks.act(action, self.poll.registry()) {
-                    Ok(None) => {}
-                    Ok(Some((to, moving))) => {
-                        self.send(usize::from(to.0), Message::Blocks(Box::new(moving)));
+                Action::Blocks(action) => {
+                    match self.blocks.act(action, self.poll.registry(), now, &mut self.notices) {
+                        Ok(None) => {}
+                        Ok(Some((to, moving))) => {
+                            self.send(usize::from(to.0), Message::Blocks(Box::new(moving)));
+                        }
+                        Err(session) => {
+                            let event = Event::Blocks(BlockEvent::Closed { session });
+                            self.shard.handle(event, now, &mut self.actions);
+                        }
                     }
-                    Err(session) => {
-                        let event = Event::Blocks(BlockEvent::Closed { session });
-                        self.shard.handle(event, now, &mut self.actions);
-                    }
-                },
+                }
                 Action::Sync { number } => {
                     let syncs = self.syncs.as_ref();
                     let syncs = syncs.expect("a device that has to be synced is started with its file");

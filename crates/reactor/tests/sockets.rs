@@ -171,6 +171,9 @@ impl Drive for Watched {
     fn deadline(&self) -> Time {
         Time::ZERO
     }
+    fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.inner.is_connected(connection)
+    }
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.inner.outbox(connection)
     }
@@ -243,6 +246,9 @@ impl Drive for GoingOn {
     }
     fn goes_on(&self, _connection: ConnectionId) -> bool {
         self.goes_on.load(Ordering::Relaxed)
+    }
+    fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.inner.is_connected(connection)
     }
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.inner.outbox(connection)

@@ -188,6 +188,10 @@ impl<W: Write> Drive for Recorded<W> {
         self.shard.goes_on(connection)
     }
 
+    fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.shard.is_connected(connection)
+    }
+
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.shard.outbox(connection)
     }

@@ -168,6 +168,9 @@ pub trait Drive {
         false
     }
 
+    /// Whether a connection has become a queue of a controller. One that has not may be closed in favour of another.
+    fn is_connected(&self, connection: ConnectionId) -> bool;
+
     /// The output of a connection; `None` if the connection is not known.
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox>;
 

@@ -96,6 +96,16 @@ pub enum Cause {
     RateLimit,
     /// Memory of hosts' connections.
     Memory,
+    /// Connections without Connect that make room for new ones.
+    Places,
+    /// Connections of hosts that are turned away.
+    TurnedAway,
+    /// Descriptors, of which there are none left.
+    Descriptors,
+    /// Applications at erase blocks.
+    Applications,
+    /// Connections of administrators.
+    Administrators,
     /// Even wear.
     Wear,
     /// Starts and administrators.
@@ -114,6 +124,11 @@ impl Cause {
             Cause::Room => "no room",
             Cause::RateLimit => "rate limit met",
             Cause::Memory => "memory of connections",
+            Cause::Places => "connection closed for a new one",
+            Cause::TurnedAway => "connection turned away",
+            Cause::Descriptors => "out of descriptors",
+            Cause::Administrators => "connections of administrators",
+            Cause::Applications => "application turned away",
             Cause::Wear => "even wear",
             Cause::Server => "server",
         }
@@ -132,6 +147,7 @@ impl Notice {
             Notice::Host(HostNotice::Went(_)) => Some(Cause::HostWent),
             Notice::Host(HostNotice::Expired(_)) => Some(Cause::HostExpired),
             Notice::Host(HostNotice::Refused { reason, .. }) => Some(Cause::HostRefused(reason)),
+            Notice::Host(HostNotice::MadeRoom) => Some(Cause::Places),
             Notice::Host(HostNotice::WaitsForMemory | HostNotice::Stalled(_)) => Some(Cause::Memory),
             Notice::BlocksRetired { .. } => Some(Cause::Media),
             Notice::NoRoom { .. } | Notice::RoomAgain { .. } | Notice::Full { .. } => Some(Cause::Room),

@@ -173,6 +173,10 @@ impl Drive for NullShard {
         if self.target.has_work() { Time::ZERO } else { self.target.deadline() }
     }
 
+    fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.target.is_connected(connection)
+    }
+
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.target.outbox(connection)
     }

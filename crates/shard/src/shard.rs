@@ -830,6 +830,10 @@ impl<M: Divide> Drive for Shard<M> {
         self.target.source_of(connection).is_some_and(|source| self.admission.goes_on(source))
     }
 
+    fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.target.is_connected(connection)
+    }
+
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.target.outbox(connection)
     }

@@ -354,6 +354,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "hosts of one subsystem take all controllers",
     },
     Mutant {
+        name: "target: silent connections keep all places",
+        system: "stack",
+        story: "connections that never send Connect keep the memory for new ones until their time is over",
+    },
+    Mutant {
         name: "target: no data are read while a queue waits for memory",
         system: "stack",
         story: "a queue that waits for memory for its next command holds what it has for ever: the data for that are not read",
@@ -482,6 +487,7 @@ const TRIED_FIRST: &[(&str, u64)] = &[
     ("target: one queue takes all there is", 20),
     ("target: reserve of tenants not kept", 156),
     ("target: places of subsystems not kept", 92),
+    ("target: silent connections keep all places", 90),
     ("target: no data are read while a queue waits for memory", 93),
     ("vssd: erase before journal", 4),
 ];

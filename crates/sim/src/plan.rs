@@ -108,6 +108,8 @@ pub enum Attack {
     HalfCapsules,
     /// Connections that say nothing, half of the first PDU, or no more than that.
     HalfOpen,
+    /// So many connections that say nothing that there is no memory for another one.
+    Silent,
     /// Controllers that are never enabled.
     Connects,
     /// As many controllers as there are.

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub(crate) const NEWCOMERS: u32 = 0;
 
 /// What newcomers may hold at most: one in so many bytes of the budget.
-const NEWCOMERS_SHARE: usize = 8;
+pub(crate) const NEWCOMERS_SHARE: usize = 8;
 
 /// A host holds at most one in so many bytes of what its tenant could still take, and a queue one in so many: nothing more is given
 /// beyond.
@@ -214,6 +214,12 @@ impl Budget {
         }
         let most = (self.limit_bytes / NEWCOMERS_SHARE).max(self.guarantee_bytes);
         free.min(most.saturating_sub(held))
+    }
+
+    /// Whether newcomers hold more than is left for them.
+    pub(crate) fn has_many_newcomers(&self) -> bool {
+        let held = self.tenants.get(NEWCOMERS).expect("they are always a tenant").held_bytes;
+        held > self.free_bytes(NEWCOMERS)
     }
 
     fn has_room(&self, account: &Account, shared_bytes: usize, more_bytes: usize) -> bool {

@@ -89,6 +89,11 @@ impl TargetConfig {
         16 * transfer_bytes_max as usize
     }
 
+    /// Connections that have not sent Connect, for which the memory for connections has room.
+    pub fn newcomers_max(&self) -> usize {
+        crate::target::newcomers_max(self.memory_bytes)
+    }
+
     /// # Panics
     /// If a limit cannot be kept: the composer's bug.
     pub(crate) fn assert_sound(&self) {

@@ -26,6 +26,8 @@ pub enum HostNotice {
     },
     /// Hosts wait for memory of connections: all there is for theirs is in use. Told once a minute.
     WaitsForMemory,
+    /// A connection that had not sent Connect was closed in favour of a new one: there is no memory for more of them.
+    MadeRoom,
     /// It was hung up on: it held memory that others waited for, and did nothing with it.
     Stalled(HostAt),
 }

@@ -1,4 +1,4 @@
-use crate::budget::{Account, Budget, NEWCOMERS};
+use crate::budget::{Account, Budget, NEWCOMERS, NEWCOMERS_SHARE};
 use crate::config::{Health, Home, SubsystemConfig, TargetConfig};
 use crate::connection::{Arriving, Connection, Current, Held, MovedConnection, Phase};
 use crate::controller::{Association, Traffic};
@@ -59,6 +59,8 @@ const NEWCOMER_BYTES: usize = 8 << 10;
 /// Memory of a queue besides its slots, and of a controller besides its queues.
 const QUEUE_BYTES: usize = 16 << 10;
 const CONTROLLER_BYTES: usize = 16 << 10;
+/// While newcomers hold most of what they may, they have one in so many parts of the time until Connect.
+const PRESSED_SHARE: u64 = 5;
 /// Connections that wait for memory looked at in one round.
 const SHORT_TURNS_PER_ROUND: usize = 32;
 /// How long it is not told again that memory is short.
@@ -70,6 +72,11 @@ const RECEIVE_SHORT_BYTES: usize = 8 << 10;
 /// Of the memory of connections, the part that accounts share out; the rest is for receive buffers that commands keep.
 fn budget_of(memory_bytes: usize) -> usize {
     memory_bytes / 8 * 7
+}
+
+/// Newcomers for which this much memory of connections has room, while it is not in use for others.
+pub(crate) fn newcomers_max(memory_bytes: usize) -> usize {
+    budget_of(memory_bytes) / NEWCOMERS_SHARE / NEWCOMER_BYTES
 }
 
 /// Memory of connections.
@@ -95,6 +102,8 @@ pub struct Target {
     pub(crate) connections: Slab<Box<Connection>>,
     pub(crate) by_id: BTreeMap<ConnectionId, u32>,
     pub(crate) pool: BufferPool,
+    /// Connections in the order in which they came; those in front may have become queues, or be gone.
+    newcomers: VecDeque<ConnectionId>,
     /// Connections whose round was over before their bytes were.
     pub(crate) runnable: VecDeque<u32>,
     /// Connections whose Connect waits for quiet.
@@ -154,6 +163,7 @@ impl Target {
             connections: Slab::new(),
             by_id: BTreeMap::new(),
             pool,
+            newcomers: VecDeque::new(),
             runnable: VecDeque::new(),
             parked: Vec::new(),
             doomed: Vec::new(),
@@ -175,8 +185,8 @@ impl Target {
         self.now = now;
         match event {
             Event::Accepted(id, local) => {
-                let connection = Connection::new(id, now + self.config.connect_time);
-                match self.budget.open(NEWCOMERS, None, NEWCOMER_BYTES, 0, 0) {
+                let connection = Connection::new(id, now + self.connect_patience());
+                match self.open_newcomer(actions) {
                     Some(account) => {
                         self.add_connection(Connection { account, local, ..connection });
                     }
@@ -303,6 +313,55 @@ impl Target {
         let may = (self.pins + 1) * PIN_BYTES <= self.config.memory_bytes / 8;
         self.pins += usize::from(may);
         may
+    }
+
+    /// How long a new connection may take until Connect: less while many others have not come so far.
+    fn connect_patience(&self) -> Span {
+        let is_pressed =
+            self.budget.has_many_newcomers() && !mutant!("target: silent connections keep all places");
+        if is_pressed { Span(self.config.connect_time.0 / PRESSED_SHARE) } else { self.config.connect_time }
+    }
+
+    /// The account of a new connection. Where newcomers have all they may, the oldest of those that have not sent Connect makes room:
+    /// who only holds a place must not keep out who wants to work. Nothing if there is none, or it does not help.
+    fn open_newcomer(&mut self, actions: &mut Vec<Action>) -> Option<Account> {
+        let open = |budget: &mut Budget| budget.open(NEWCOMERS, None, NEWCOMER_BYTES, 0, 0);
+        let account = open(&mut self.budget);
+        if account.is_some() || mutant!("target: silent connections keep all places") {
+            return account;
+        }
+        let index = self.oldest_newcomer()?;
+        mark!("target: oldest connection without Connect makes room");
+        actions.push(Action::Notice(Box::new(HostNotice::MadeRoom)));
+        // Whoever holds a place without a word is told nothing: what is unsent holds memory, too.
+        let connection = self.connections.get_mut(index).expect("known by its id");
+        let id = connection.id;
+        connection.stream_gone = true;
+        self.close_connection(index, actions);
+        actions.push(Action::Close(id));
+        open(&mut self.budget)
+    }
+
+    /// The oldest connection that has not sent Connect.
+    fn oldest_newcomer(&mut self) -> Option<u32> {
+        while let Some(id) = self.newcomers.front() {
+            match self.by_id.get(id) {
+                Some(&index) if self.is_newcomer(index) => return Some(index),
+                _ => self.newcomers.pop_front(),
+            };
+        }
+        None
+    }
+
+    fn is_newcomer(&self, index: u32) -> bool {
+        let connection = self.connections.get(index);
+        connection.is_some_and(|one| matches!(one.phase, Phase::Initialize | Phase::Connect))
+    }
+
+    /// Whether a connection has become a queue of a controller.
+    pub fn is_connected(&self, id: ConnectionId) -> bool {
+        let connection = self.by_id.get(&id).and_then(|&index| self.connections.get(index));
+        connection.is_some_and(|one| one.phase == Phase::Live)
     }
 
     /// Puts a connection among those that wait for memory.
@@ -663,6 +722,9 @@ impl Target {
         let index = self.connections.insert(Box::new(connection));
         self.connections.get_mut(index).expect("just put there").index = index;
         assert!(self.by_id.insert(id, index).is_none(), "connection {id:?} is new");
+        self.newcomers.push_back(id);
+        // Those in front that are none any more are taken out.
+        self.oldest_newcomer();
         index
     }
 

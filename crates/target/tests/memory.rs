@@ -350,14 +350,43 @@ fn subsystems_have_places_that_are_kept_for_them() {
     assert_eq!(world.target.deadline(), Time::NEVER);
 }
 
+/// Goal: connections that say nothing keep nobody out, in a server with two subsystems whose hosts have Connected and stay; and their
+/// time is short while they are many. Method: silent ones until some are closed, twice as many in all; then a host comes up, in the
+/// memory that one of them gave up.
+#[test]
+fn silent_connections_make_room_for_new_ones() {
+    let mut world = small_world(6, TargetConfig::default());
+    let before = host(&mut world, SUBSYSTEM, 1).expect("there is room");
+    let most = TargetConfig { memory_bytes: LIMIT_BYTES, ..TargetConfig::default() }.newcomers_max();
+    let silent: Vec<ConnectionId> = (0..4 * most).map(|_| world.open()).collect();
+    let closed = silent.iter().filter(|id| world.links[id].closed).count();
+    assert!(closed > 0 && closed < silent.len(), "{closed} of {}", silent.len());
+    assert!(silent[..closed].iter().all(|id| world.links[id].closed), "the oldest go");
+    assert!(world.notices.contains(&HostNotice::MadeRoom));
+    world.target.check_budget();
+    let after = host(&mut world, OTHER, 2).expect("a new host comes in");
+    for id in [before, after] {
+        let data = vec![7; 64 * LBA];
+        assert_eq!(world.write(id, 0, &data, false).status, Status::SUCCESS);
+    }
+    // Most of them came while there were many.
+    world.now += Span::from_secs(3);
+    world.handle(Event::Tick);
+    let left = silent.iter().filter(|id| !world.links[id].closed).count();
+    assert!(left * 2 <= most + 2, "{left} of {most} are left after three seconds");
+    assert!([before, after].iter().all(|id| !world.links[id].closed));
+    world.target.check_budget();
+}
+
 /// The canary of the tests above: planted bugs must be noticed.
 #[test]
 fn planted_bugs_are_noticed() {
-    let scenarios: [(&str, fn()); 5] = [
+    let scenarios: [(&str, fn()); 6] = [
         (
             "target: a queue that is held loses its turn for memory",
             a_turn_for_memory_is_kept_while_a_lost_path_is_waited_for,
         ),
+        ("target: silent connections keep all places", silent_connections_make_room_for_new_ones),
         ("target: budget not given back", hosts_that_read_nothing_hold_a_part_only),
         ("target: reserve of tenants not kept", hosts_that_read_nothing_hold_a_part_only),
         (

@@ -49,6 +49,9 @@ impl<D: Drive> Drive for Timed<D> {
     fn goes_on(&self, connection: ConnectionId) -> bool {
         self.inner.goes_on(connection)
     }
+    fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.inner.is_connected(connection)
+    }
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.inner.outbox(connection)
     }

@@ -47,6 +47,10 @@ pub(super) fn add(plan: &mut Plan) {
         1 => SiegeEnd::ThrownOut,
         _ => SiegeEnd::Crash(*pick(&mut random, &crashes)),
     };
+    // Drawn last: what else a seed draws is as it was without.
+    if random.random_ratio(1, 4) {
+        attacks.push(Attack::Silent);
+    }
     plan.siege = Some(Siege { lane, volume: number, attacks, end });
 }
 
@@ -59,7 +63,7 @@ mod test {
     fn every_attack_is_drawn_and_every_end() {
         let shape = crate::stack::shape();
         let sieges: Vec<Siege> = (0..300).filter_map(|seed| generate(seed, &shape).siege).collect();
-        for attack in ATTACKS {
+        for attack in ATTACKS.into_iter().chain([Attack::Silent]) {
             let count = sieges.iter().filter(|siege| siege.attacks.contains(&attack)).count();
             assert!(count > 2, "{attack:?}: {count}");
         }

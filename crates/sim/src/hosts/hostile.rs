@@ -20,6 +20,9 @@ const TRIES: u32 = 6;
 /// IUs of a read or write of those that want much, and of a write whose data are wrong: one R2T asks for all of them.
 const MUCH_IUS: u32 = 64;
 const WRONG_IUS: u32 = 4;
+/// Silent connections come so many at a time, and so many in all.
+const SILENT_STEP: usize = 64;
+const SILENT_MAX: usize = 4096;
 /// Flushes that a queue which is never empty sends in all.
 const FLUSHES: u32 = 600;
 /// A visitor comes when the others have taken what they can, and again and again; so many reads are what it wants.
@@ -65,6 +68,8 @@ pub(super) struct Raid {
     admin: Option<(Stream, Admin)>,
     queues: Vec<(Stream, QueuePair)>,
     raw: Vec<Raw>,
+    /// Of silent connections, when it last looked.
+    closed_before: usize,
 }
 
 /// The hosts of a siege.
@@ -91,6 +96,7 @@ pub(super) fn raids(siege: &Siege, mode: ContentMode, now: Time) -> Vec<Raid> {
         admin: None,
         queues: Vec::new(),
         raw: Vec::new(),
+        closed_before: 0,
     };
     let hostile: Vec<Option<Attack>> = attacks.map(Some).collect();
     // Places and memory of the subsystem are for those who come first; a few of them leave enough for the next one. A capsule of which
@@ -131,7 +137,7 @@ impl Raid {
             Attack::ReadNothing | Attack::Crowd | Attack::SendNothing | Attack::HalfCapsules => 3,
             Attack::FlushWithoutEnd | Attack::Resets => 2,
             Attack::WrongPdus => 1,
-            Attack::HalfOpen | Attack::Connects | Attack::Squatters => 0,
+            Attack::HalfOpen | Attack::Silent | Attack::Connects | Attack::Squatters => 0,
         }
     }
 
@@ -239,7 +245,7 @@ impl Raid {
                 bytes
             }
             Attack::WrongPdus => self.wrong(),
-            Attack::HalfOpen | Attack::Connects | Attack::Squatters => Vec::new(),
+            Attack::HalfOpen | Attack::Silent | Attack::Connects | Attack::Squatters => Vec::new(),
         }
     }
 
@@ -397,6 +403,7 @@ impl Hosts {
         match self.raids[at].stage {
             Stage::Away(due) if due <= now => self.raid_comes(at, shards, now),
             Stage::Away(_) | Stage::Over => false,
+            _ if self.raids[at].attack == Attack::Silent => self.silence_goes_on(at, shards, now),
             Stage::Rises | Stage::Acts => {
                 let ended = self.raids[at].streams().any(|stream| stream.closing);
                 if ended && !self.raid_resets(at) {
@@ -426,6 +433,40 @@ impl Hosts {
         stream
     }
 
+    fn open_silent(&mut self, at: usize, count: usize, shards: &mut Shards, now: Time) {
+        for _ in 0..count {
+            let raw = Raw { stream: self.open_hostile(shards, now), received: Vec::new(), left: 0 };
+            self.raids[at].raw.push(raw);
+        }
+    }
+
+    /// Silent connections become more until about as many are closed as come: all shards are full. Then those that are closed come again,
+    /// a few times. Whether any did.
+    fn silence_goes_on(&mut self, at: usize, shards: &mut Shards, now: Time) -> bool {
+        let raid = &mut self.raids[at];
+        let before = raid.raw.len();
+        let closed = raid.raw.iter().filter(|raw| raw.stream.closing).count();
+        let more = match raid.stage {
+            Stage::Rises => {
+                let are_full = closed >= raid.closed_before + SILENT_STEP / 8 * 7;
+                if are_full || before >= SILENT_MAX {
+                    raid.stage = Stage::Acts;
+                }
+                raid.closed_before = closed;
+                SILENT_STEP
+            }
+            _ if closed > 0 && raid.tries > 0 => {
+                mark!("hosts: silent connections are closed for others");
+                raid.tries -= 1;
+                raid.raw.retain(|raw| !raw.stream.closing);
+                closed
+            }
+            _ => return false,
+        };
+        self.open_silent(at, more, shards, now);
+        true
+    }
+
     fn raid_comes(&mut self, at: usize, shards: &mut Shards, now: Time) -> bool {
         let (attack, parameters) = (self.raids[at].attack, self.raids[at].parameters());
         self.raids[at].stage = Stage::Rises;
@@ -441,6 +482,7 @@ impl Hosts {
                 }
                 self.raids[at].stage = Stage::Acts;
             }
+            Attack::Silent => {}
             Attack::Connects => {
                 for _ in 0..10 {
                     let stream = self.open_hostile(shards, now);
