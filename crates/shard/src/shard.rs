@@ -193,7 +193,7 @@ pub fn gather<M: Divide>(
     whole
 }
 
-/// Whose turn a namespace's commands take; of one that is not open, the first's.
+/// Blocks that a deallocation or zeroes name; 0 of anything else.
 fn ius_of(operation: &VolumeOperation) -> u64 {
     match operation {
         VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
@@ -203,6 +203,7 @@ fn ius_of(operation: &VolumeOperation) -> u64 {
     }
 }
 
+/// Whose turn a namespace's commands take; of one that is not open, the first's.
 fn tenant_of(tenants: &[TenantIndex], namespace: NamespaceId) -> TenantIndex {
     tenants.get(namespace.0 as usize).copied().unwrap_or_default()
 }
