@@ -1,4 +1,4 @@
-use crate::head::{Head, NOTE_SIZE_BYTES, RECORDS_OFFSET};
+use crate::head::{self, Head, NOTE_SIZE_BYTES, RECORDS_OFFSET};
 use crate::walk::{self, Run};
 use diecut_units::IU_SIZE_BYTES;
 
@@ -37,15 +37,23 @@ impl RecoveredChunk {
 
     /// Runs of records, and notes that are not skips: see [`walk::runs`].
     #[must_use]
-    pub fn runs(&self, note: impl FnMut(u64, [u64; 3]), run: impl FnMut(Run)) -> bool {
-        walk::runs(&self.head, &self.bytes[usize::from(self.head.data_count) * 8..], note, run)
+    pub fn runs(&self, note: impl FnMut(u32, u64, [u64; 3]), run: impl FnMut(Run)) -> bool {
+        walk::runs(&self.head, self.notes(), note, run)
+    }
+
+    /// Words of the note of a number that [`RecoveredChunk::runs`] told.
+    pub fn note(&self, number: u32) -> [u64; 3] {
+        head::note_before_end(self.notes(), number as usize).1
+    }
+
+    fn notes(&self) -> &[u8] {
+        &self.bytes[usize::from(self.head.data_count) * 8..]
     }
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
-    use crate::head;
 
     #[test]
     fn tells_what_the_head_records() {
@@ -60,8 +68,9 @@ mod test {
         let chunk = RecoveredChunk::new(head, &page);
         assert_eq!((0..4).map(|record| chunk.record(record)).collect::<Vec<_>>(), [70, 71, 72, 73]);
         let (mut notes, mut runs) = (Vec::new(), Vec::new());
-        assert!(chunk.runs(|sequence, words| notes.push((sequence, words)), |run| runs.push(run)));
-        assert_eq!(notes, [(12, [1, 2, 3])]);
+        assert!(chunk.runs(|number, at, words| notes.push((number, at, words)), |run| runs.push(run)));
+        assert_eq!(notes, [(0, 12, [1, 2, 3])]);
+        assert_eq!(chunk.note(0), [1, 2, 3]);
         let run = |sequence, first, count| Run { sequence, first, count };
         assert_eq!(runs, [run(9, 0, 3), run(20, 3, 1)]);
     }

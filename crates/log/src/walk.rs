@@ -16,13 +16,13 @@ pub struct Run {
 /// Greatest sequence that a store can reach: what lies beyond was not written by one.
 pub const SEQUENCE_MAX: u64 = 1 << 62;
 
-/// Splits a head's records into runs, with what stands at its end, up to all of it; gives notes that are not skips to `note`. `false` if the head contradicts itself:
+/// Splits a head's records into runs, with what stands at its end, up to all of it; gives notes that are not skips, by their numbers, to `note`. `false` if the head contradicts itself:
 /// skips go forward, in records and in sequence, and no record is told twice.
 #[must_use]
 pub fn runs(
     head: &Head,
     notes: &[u8],
-    mut note: impl FnMut(u64, [u64; 3]),
+    mut note: impl FnMut(u32, u64, [u64; 3]),
     mut run: impl FnMut(Run),
 ) -> bool {
     let (mut sequence, mut first) = (head.sequence, 0);
@@ -36,7 +36,7 @@ pub fn runs(
         if at >= SEQUENCE_MAX || at < head.sequence {
             consistent = false;
         } else if words[0] != head::SKIP {
-            note(at, words);
+            note(index as u32, at, words);
         } else if words[1] < u64::from(first)
             || words[1] >= u64::from(count)
             || at < sequence + (words[1] - u64::from(first))
@@ -68,7 +68,7 @@ mod test {
         }
         let head = Head { data_count: 10, note_count: skips.len() as u32, sequence: 100, ..Head::default() };
         let mut told = Vec::new();
-        let consistent = runs(&head, &bytes, |_, _| {}, |run| told.push(run));
+        let consistent = runs(&head, &bytes, |_, _, _| {}, |run| told.push(run));
         (consistent, told)
     }
 

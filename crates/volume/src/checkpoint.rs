@@ -36,6 +36,11 @@ const BURST_LEAVES: u64 = 128;
 const GROUPS_PASSED: u32 = 256;
 /// Anchors in one round through all leaves.
 const ANCHORS_PER_ROUND: u64 = 8;
+/// Notes that recovery may have to replay before leaves and an anchor are written whatever the pace says: it keeps all of them in
+/// memory, each 32 bytes and its place in the order. Deallocations of single blocks write little else.
+const NOTES_MAX: u64 = 16 * 1024;
+/// Of a store with large maps they may be more: one for so many leaves.
+const LEAVES_PER_NOTE: u64 = 16;
 /// What follows the volumes in an anchor.
 const HABITS_MAGIC: u32 = u32::from_le_bytes(*b"dhab");
 const HABITS_SIZE_BYTES: usize = 24;
@@ -151,10 +156,24 @@ impl Store {
         mending.has_more_leaves = goes_on && visited_before < mending.sequence;
     }
 
+    /// Notes that recovery may have to replay.
+    fn notes_max(&self) -> u64 {
+        let leaves: usize =
+            self.maps.volumes.iter().filter(|map| map.exists).map(|map| map.leaves.len()).sum();
+        NOTES_MAX.max(leaves as u64 / LEAVES_PER_NOTE)
+    }
+
+    /// Whether recovery would have to replay more notes than it should.
+    fn has_many_notes(&self) -> bool {
+        self.log.replayed_notes() > NOTES_MAX
+            && self.log.replayed_notes() > self.notes_max()
+            && !mutant!("volume: notes without an end")
+    }
+
     /// Says whether it stopped although it could go on.
     fn write_leaves(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
         let mut due = self.host_written_ius / self.config.checkpoint.ius_per_leaf;
-        if self.log.needs_anchor() {
+        if self.log.needs_anchor() || self.has_many_notes() {
             due = due.max(self.checkpoint.leaves_written + BURST_LEAVES);
         }
         let mut passed = 0;
@@ -253,11 +272,16 @@ impl Store {
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
             .max(self.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
         let since = self.host_written_ius - self.checkpoint.anchored_at_ius;
-        let pressed = self.log.needs_anchor();
+        let has_many_notes = self.has_many_notes();
+        let pressed = self.log.needs_anchor() || has_many_notes;
         if since < apart && !pressed || !self.log.is_anchor_idle() || !self.log.may_checkpoint() {
             return;
         }
         let sequence = self.maps.visited_before(self.log.next_sequence()).min(self.log.settled_before());
+        if since < apart && !self.log.needs_anchor() && self.log.coverable_notes(sequence) < NOTES_MAX / 2 {
+            // Only the notes ask for one, and it would cover few of them: the leaves come first.
+            return;
+        }
         if sequence <= self.log.anchored() {
             // The round is not done: soon again.
             let again_at_ius = self.checkpoint.anchored_at_ius + apart / 4;

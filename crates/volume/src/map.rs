@@ -158,6 +158,16 @@ impl VolumeMap {
         self.dirty[leaf / GROUP_LEAVES] |= 1 << (leaf % GROUP_LEAVES);
         self.empty[leaf / GROUP_LEAVES] &= !(1 << (leaf % GROUP_LEAVES));
     }
+    /// Empties a range, as far as it has entries.
+    pub fn clear(&mut self, range: Range<usize>) {
+        for leaf in range.start / LEAF_ENTRIES..range.end.div_ceil(LEAF_ENTRIES) {
+            if self.may_have_entries(leaf) {
+                let (from, end) = (leaf * LEAF_ENTRIES, (leaf + 1) * LEAF_ENTRIES);
+                self.entries[from.max(range.start)..end.min(range.end)].fill(StoredAddress::NONE);
+                self.mark_dirty(from);
+            }
+        }
+    }
     /// Entries of a leaf.
     pub fn leaf(&self, leaf: usize) -> &[StoredAddress] {
         let end = self.entries.len().min((leaf + 1) * LEAF_ENTRIES);

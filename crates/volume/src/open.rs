@@ -10,7 +10,7 @@ use crate::loss::{Findings, Missing, Recovery};
 use crate::map::{self, LEAF_ENTRIES, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
 use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::head::Head;
-use diecut_log::walk::{Run, SEQUENCE_MAX};
+use diecut_log::walk::SEQUENCE_MAX;
 use diecut_log::{
     LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_MAP, SegmentIndex, StoredAddress,
     TOKEN_USER, mark,
@@ -49,10 +49,19 @@ struct LeafRun {
     again: bool,
 }
 
+/// What a chunk records; there may be many, and all are in memory at once.
+#[derive(Clone, Copy)]
 enum Entry {
-    Run(Run),
-    Note([u64; 3]),
+    /// Data records.
+    Run { first: u32, count: u32 },
+    /// The note of this number.
+    Note(u32),
 }
+
+/// A record to be replayed: sequence, chunk, what.
+type Replayed = (u64, u32, Entry);
+
+const _: () = assert!(size_of::<Replayed>() == 24);
 
 #[derive(Default)]
 pub(crate) struct Opening {
@@ -60,8 +69,8 @@ pub(crate) struct Opening {
     anchor_blocks: Vec<HeldBlock>,
     found: FoundPieces,
     pub(crate) anchor: Anchor,
-    /// Records to be replayed: sequence, chunk, what.
-    order: Vec<(u64, usize, Entry)>,
+    /// Records to be replayed.
+    order: Vec<Replayed>,
     /// Where the head of each chunk lies now.
     places: Vec<LogAddress>,
     leaf_runs: Vec<LeafRun>,
@@ -539,15 +548,23 @@ impl Store {
         let first =
             if mutant!("volume: records before the anchor replayed") { 0 } else { opening.anchor.sequence };
         let order = &mut opening.order;
+        // As many as there are at most: a vector that grows holds twice as much for a while.
+        let (mut notes_found, mut runs_found) = (0, 0);
+        for chunk in &opening.chunks {
+            let notes = |_, sequence, _| notes_found += u64::from(sequence >= first);
+            let _consistent = chunk.runs(notes, |_| runs_found += 1);
+        }
+        order.reserve_exact(notes_found as usize + runs_found);
+        let mut notes = Vec::new();
         for (index, chunk) in opening.chunks.iter().enumerate() {
             let (mut last, mut last_note) = (0, 0);
-            let mut notes = Vec::new();
+            let number = index as u32;
             let consistent = chunk.runs(
-                |sequence, words| {
+                |note, sequence, _| {
                     last_note = last_note.max(sequence);
                     // The leaves have it, and newer ones that undo it may have been there too.
                     if sequence >= first {
-                        notes.push((sequence, index, Entry::Note(words)));
+                        notes.push((sequence, number, Entry::Note(note)));
                     }
                 },
                 |run| {
@@ -555,12 +572,8 @@ impl Store {
                     last = last.max(end - 1);
                     let before = first.saturating_sub(run.sequence).min(run.count.into()) as u32;
                     if end > first && before < run.count {
-                        let run = Run {
-                            sequence: run.sequence + u64::from(before),
-                            first: run.first + before,
-                            count: run.count - before,
-                        };
-                        order.push((run.sequence, index, Entry::Run(run)));
+                        let rest = Entry::Run { first: run.first + before, count: run.count - before };
+                        order.push((run.sequence + u64::from(before), number, rest));
                     }
                 },
             );
@@ -572,6 +585,7 @@ impl Store {
                 self.log.adopt_chunk(&chunk.head, last.max(last_note), last_note);
             }
         }
+        self.log.adopt_notes(notes_found);
         order.sort_unstable_by_key(|(sequence, index, _)| (*sequence, *index));
         self.find_volumes();
         self.find_leaves();
@@ -585,13 +599,15 @@ impl Store {
         // Sequence, size, and the chunk that says so.
         let mut sizes: BTreeMap<u16, (u64, u64, usize)> = BTreeMap::new();
         for (sequence, index, entry) in &opening.order {
-            let Entry::Note(words) = entry else { continue };
-            let Some(volume) = map::volume_of_note(*words) else {
-                opening.findings.miss(Missing::Records { segment: opening.chunks[*index].head.segment });
+            let Entry::Note(note) = entry else { continue };
+            let index = *index as usize;
+            let words = opening.chunks[index].note(*note);
+            let Some(volume) = map::volume_of_note(words) else {
+                opening.findings.miss(Missing::Records { segment: opening.chunks[index].head.segment });
                 continue;
             };
             match words[0] & 0xff {
-                NOTE_CREATE => drop(sizes.insert(volume, (*sequence, words[2], *index))),
+                NOTE_CREATE => drop(sizes.insert(volume, (*sequence, words[2], index))),
                 NOTE_DELETE => drop(opening.deleted_at.insert(volume, *sequence)),
                 _ => {}
             }
@@ -645,13 +661,14 @@ impl Store {
         }
         leaves.sort_unstable();
         for (sequence, index, entry) in &opening.order {
-            let chunk = &opening.chunks[*index];
-            let Entry::Run(run) = entry else { continue };
+            let index = *index as usize;
+            let chunk = &opening.chunks[index];
+            let Entry::Run { first, count } = *entry else { continue };
             if usize::from(chunk.head.stream) != STREAM_MAP {
                 continue;
             }
-            for record in run.first..run.first + run.count {
-                let written_at = sequence + u64::from(record - run.first);
+            for record in first..first + count {
+                let written_at = sequence + u64::from(record - first);
                 if written_at < opening.anchor.taken_at {
                     continue;
                 }
@@ -663,7 +680,7 @@ impl Store {
                 }
                 let volume = self.maps.volumes.get_mut(usize::from(volume));
                 if let Some(place) = volume.and_then(|volume| volume.leaves.get_mut(leaf)) {
-                    *place = LogAddress(opening.places[*index].0 + 1 + record).into();
+                    *place = LogAddress(opening.places[index].0 + 1 + record).into();
                 }
             }
         }
@@ -894,7 +911,7 @@ impl Store {
         &mut self,
         chunks: &[RecoveredChunk],
         places: &[LogAddress],
-        order: Vec<(u64, usize, Entry)>,
+        order: Vec<Replayed>,
         deleted_at: &BTreeMap<u16, u64>,
     ) -> Option<u32> {
         let mut unsound = None;
@@ -902,12 +919,13 @@ impl Store {
             deleted_at.get(&volume).is_some_and(|deleted_at| sequence < *deleted_at)
         };
         for (sequence, index, entry) in order {
+            let index = index as usize;
             match entry {
-                Entry::Run(run) => {
+                Entry::Run { first, count } => {
                     if usize::from(chunks[index].head.stream) == STREAM_MAP {
                         continue;
                     }
-                    let records = run.first..run.first + run.count;
+                    let records = first..first + count;
                     let tag = |record: u32| chunks[index].record(record);
                     for record in records.clone() {
                         self.maps.prefetch((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
@@ -918,7 +936,7 @@ impl Store {
                             unsound = Some(chunks[index].head.segment);
                             continue;
                         }
-                        if is_over(volume, sequence + u64::from(record - run.first)) {
+                        if is_over(volume, sequence + u64::from(record - first)) {
                             continue;
                         }
                         let Some(volume) = self.maps.volumes.get_mut(usize::from(volume)) else { continue };
@@ -928,7 +946,8 @@ impl Store {
                         volume.mark_dirty(iu as usize);
                     }
                 }
-                Entry::Note(words) => {
+                Entry::Note(note) => {
+                    let words = chunks[index].note(note);
                     let Some(volume) = map::volume_of_note(words) else { continue };
                     if words[0] & 0xff != NOTE_DEALLOCATE || is_over(volume, sequence) {
                         continue;
@@ -937,10 +956,7 @@ impl Store {
                     let len = volume.entries.len() as u64;
                     let end = words[1].saturating_add(words[2]).min(len) as usize;
                     let first = words[1].min(len) as usize;
-                    volume.entries[first..end.max(first)].fill(StoredAddress::NONE);
-                    for leaf in first / LEAF_ENTRIES..end.div_ceil(LEAF_ENTRIES) {
-                        volume.mark_dirty(leaf * LEAF_ENTRIES);
-                    }
+                    volume.clear(first..end.max(first));
                 }
             }
         }
@@ -961,7 +977,7 @@ pub(crate) fn entries(chunk: &RecoveredChunk) -> (u64, u64) {
     let mut last = chunk.head.sequence;
     let mut note_last = 0;
     let _consistent = chunk.runs(
-        |sequence, _| note_last = note_last.max(sequence),
+        |_, sequence, _| note_last = note_last.max(sequence),
         |run| last = last.max(run.sequence + u64::from(run.count) - 1),
     );
     (chunk.head.sequence, last.max(note_last).min(SEQUENCE_MAX))

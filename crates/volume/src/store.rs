@@ -310,6 +310,11 @@ impl Store {
         }
     }
 
+    /// Notes that a restart would replay now, about. It keeps them in memory, so they are bounded: see `checkpoint`.
+    pub fn replayed_notes(&self) -> u64 {
+        self.log.replayed_notes()
+    }
+
     /// Segments that could be opened now. However often the store was cut, the cleaner finds one.
     pub fn free_segments(&self) -> u32 {
         self.log.free_segments()

@@ -177,3 +177,47 @@ fn deallocations_hold_after_restarts() {
         }
     }
 }
+
+/// Most notes that a restart may have to replay, of a store that is small beside its notes: what the checkpoint aims at, and what is
+/// noted while leaves and an anchor are written.
+const REPLAYED_MAX: u64 = 16 * 1024 + 4096;
+
+/// Blocks are written and deallocated one by one, scattered over the volume, until there were `notes` of them, with clean restarts.
+/// Gives the most that a restart would have had to replay.
+fn single_blocks(notes: u64) -> u64 {
+    let mut world = World::new();
+    let (mut done, mut most) = (0, 0);
+    while done < notes {
+        for nth in 0..64 {
+            let iu = (done + nth) * 127 % SIZE_IUS;
+            world.write(iu);
+            let deallocation = VolumeOperation::Deallocate { first_iu: iu, iu_count: 1 };
+            assert_eq!(world.run(deallocation).result, Ok(()));
+        }
+        done += 64;
+        most = most.max(world.store().replayed_notes());
+        if done % (16 * 1024) == 0 {
+            world.restart();
+            most = most.max(world.store().replayed_notes());
+        }
+    }
+    most
+}
+
+/// Goal: what recovery keeps in memory does not grow with the history of deallocations. Method: far more notes than recovery may
+/// replay; restarts find no more of them than that.
+#[test]
+fn notes_to_replay_are_bounded() {
+    let most = single_blocks(100_000);
+    assert!(most > 10_000, "{most}: the test has notes");
+    assert!(most <= REPLAYED_MAX, "{most} notes would be replayed");
+}
+
+#[test]
+fn notes_without_an_end_are_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("volume: notes without an end")));
+    let most = single_blocks(60_000);
+    assert!(diecut_units::marks::mutant_reached_count() > 0);
+    diecut_units::marks::plant_mutant(None);
+    assert!(most > REPLAYED_MAX, "{most}");
+}

@@ -52,7 +52,7 @@ fn check(bytes: &[u8]) {
     let _ = walk::runs(
         &found,
         &head_bytes,
-        |_, words| {
+        |_, _, words| {
             assert_ne!(words[0], head::SKIP);
             notes += 1;
         },

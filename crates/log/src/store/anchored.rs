@@ -18,6 +18,36 @@ impl Log {
         full.map(|chunk| chunk.sequence).min().unwrap_or(self.next_sequence)
     }
 
+    /// Notes from `sequence` on are appended, or were found after a restart.
+    pub(super) fn count_notes(&mut self, sequence: u64, notes: u64) {
+        if self.notes % NOTES_PER_COUNT + notes >= NOTES_PER_COUNT {
+            self.note_counts.push_back((sequence, self.notes));
+        }
+        self.notes += notes;
+    }
+
+    /// Notes before a sequence, at most 256 too few.
+    fn notes_before(&self, sequence: u64) -> u64 {
+        let counted = self.note_counts.iter().take_while(|(counted_at, _)| *counted_at <= sequence).last();
+        counted.map_or(self.notes_covered, |(_, notes)| *notes)
+    }
+
+    /// Notes that recovery would replay now: those that no anchor covers, and up to 256 more.
+    pub fn replayed_notes(&self) -> u64 {
+        self.notes - self.notes_covered
+    }
+
+    /// Notes of these that an anchor from `sequence` on would cover.
+    pub fn coverable_notes(&self, sequence: u64) -> u64 {
+        self.notes_before(sequence) - self.notes_covered
+    }
+
+    /// Recovery found so many notes that the newest anchor does not cover.
+    pub fn adopt_notes(&mut self, notes: u64) {
+        self.notes += notes;
+        self.note_counts.push_back((self.next_sequence, self.notes));
+    }
+
     /// Changes when a leaf got another place without a new sequence.
     pub fn map_moves(&self) -> u64 {
         self.map_moves
@@ -82,6 +112,8 @@ impl Log {
             diecut_units::mark!("log: anchor holds");
             self.anchored = sequence;
             self.cleaned_entries = 0;
+            self.notes_covered = self.notes_before(sequence);
+            self.note_counts.retain(|(counted_at, _)| *counted_at > sequence);
             // Segments that only notes kept can go.
             self.some_died = true;
         }

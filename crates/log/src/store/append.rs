@@ -425,6 +425,7 @@ impl Log {
         segment.notes += 1;
         segment.last_sequence = sequence;
         self.next_sequence += 1;
+        self.count_notes(sequence, 1);
         Some(sequence)
     }
 

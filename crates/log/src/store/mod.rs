@@ -213,6 +213,11 @@ struct CopyRead {
     again: bool,
 }
 
+/// Notes from one count of [`Log::note_counts`] to the next.
+const NOTES_PER_COUNT: u64 = 256;
+/// Counts that there is room for from the start.
+const NOTE_COUNTS_ROOM: usize = 512;
+
 /// The log of one vSSD. Lower rooms are lent at each call.
 pub struct Log {
     layout: Layout,
@@ -226,6 +231,11 @@ pub struct Log {
     anchor: AnchorWriter,
     /// Sequence of the newest anchor that holds: notes before it are in the owner's leaves.
     anchored: u64,
+    /// Notes that recovery could meet, since the log was opened; every so many with the sequence of the next one.
+    notes: u64,
+    note_counts: VecDeque<(u64, u64)>,
+    /// Notes that the newest anchor covers, about.
+    notes_covered: u64,
     /// Chunks of the map stream whose place failed.
     map_moves: u64,
     /// The cleaner appends what it copies from there.
@@ -402,6 +412,9 @@ impl Log {
             some_died: true,
             anchor: AnchorWriter::new(),
             anchored: 1,
+            notes: 0,
+            note_counts: VecDeque::with_capacity(NOTE_COUNTS_ROOM),
+            notes_covered: 0,
             map_moves: 0,
             copying: None,
             cleaned_entries: 0,
