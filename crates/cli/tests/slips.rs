@@ -398,3 +398,35 @@ fn a_server_that_does_not_answer_is_named() {
     done(folder, &["status"]);
     server.stop();
 }
+
+/// Names that are options or folders to other programs are no names of new things; and what a name holds ends no line of the log.
+#[test]
+fn names_do_not_begin_as_options_or_folders_do_and_forge_no_lines() {
+    let folder = folder();
+    let folder = folder.path();
+    let server = Server::start(folder, &SERVE);
+    for name in [".", "..", ".hidden", "-x"] {
+        let words = [&format!("name \"{name}\"")[..], "begin it with a letter, a digit or \"_\""];
+        assert_says(&refused(folder, &["tenant", "create", "--", name]), &words);
+        let vssd =
+            ["vssd", "create", "--tenant", "a", "--isolation", "software", "--capacity", "1M", "--", name];
+        assert_says(&refused(folder, &vssd), &words);
+        assert_says(
+            &refused(folder, &["volume", "create", "--vssd", "flash", "--size", "1M", "--", name]),
+            &words,
+        );
+    }
+    let forged = "a\n2026-11-23T00:00:00Z  INFO forged \u{202e}\u{1b}[2J";
+    assert_says(
+        &refused(folder, &["tenant", "create", forged]),
+        &["use 1 to 64 letters", "\\u{a}", "\\u{202e}"],
+    );
+    let long = "x".repeat(100_000);
+    let said = refused(folder, &["tenant", "create", &long]);
+    assert!(said.len() < 1000, "{} bytes are said", said.len());
+    server.stop();
+    let log = std::fs::read_to_string(folder.join("server.stderr")).unwrap();
+    assert!(log.contains("\\u{a}2026-11-23"), "{log}");
+    assert!(log.lines().all(|line| line.len() < 2000 && !line.contains(['\u{202e}', '\u{1b}'])), "{log}");
+    assert!(!log.lines().any(|line| line.starts_with("2026-11-23T00:00:00Z")), "{log}");
+}

@@ -4,6 +4,7 @@
 //! What finds the queue full is dropped, and the next line that gets through says how many were.
 
 use crate::serve::ServeError;
+use diecut_units::changes_a_line;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,12 +58,15 @@ enum Entry {
 struct Lines {
     sender: SyncSender<Entry>,
     dropped: Arc<AtomicU64>,
+    format: LogFormat,
+    is_colored: bool,
 }
 
 impl Write for Lines {
     /// A whole line; the formatter gives one per event.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        if self.sender.try_send(Entry::Line(line.to_vec())).is_err() {
+        let clean = clean(line, self.format, self.is_colored);
+        if self.sender.try_send(Entry::Line(clean)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -71,6 +75,30 @@ impl Write for Lines {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// A line as it is written: names and other texts from outside, which are in it, end no line and hide none. In an object they stay what
+/// they are for those who parse it.
+fn clean(line: &[u8], format: LogFormat, is_colored: bool) -> Vec<u8> {
+    let is_right = |letter: char| !changes_a_line(letter) || (is_colored && letter == '\u{1b}');
+    let Ok(text) = std::str::from_utf8(line) else { return line.to_vec() };
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    if text.chars().all(is_right) {
+        return line.to_vec();
+    }
+    let mut clean = String::with_capacity(line.len());
+    for letter in text.chars() {
+        match format {
+            _ if is_right(letter) => clean.push(letter),
+            LogFormat::Text => clean.extend(letter.escape_unicode()),
+            LogFormat::Json => {
+                let mut units = [0; 2];
+                letter.encode_utf16(&mut units).iter().for_each(|unit| clean += &format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    clean.push('\n');
+    clean.into_bytes()
 }
 
 impl<'a> MakeWriter<'a> for Lines {
@@ -142,8 +170,9 @@ pub fn start(config: &LogConfig) -> Result<LogGuard, ServeError> {
     let filter = filter_of(config)?;
     let (sender, entries) = sync_channel(LINES_WAITING_MAX);
     let dropped = Arc::new(AtomicU64::new(0));
-    let lines = Lines { sender: sender.clone(), dropped: Arc::clone(&dropped) };
     let is_colored = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let format = config.format;
+    let lines = Lines { sender: sender.clone(), dropped: Arc::clone(&dropped), format, is_colored };
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(is_colored);
     let installed = match config.format {
@@ -151,7 +180,6 @@ pub fn start(config: &LogConfig) -> Result<LogGuard, ServeError> {
         LogFormat::Json => subscriber.json().try_init(),
     };
     installed.map_err(|error| ServeError::Setup(format!("the log cannot be started: {error}")))?;
-    let format = config.format;
     let named = std::thread::Builder::new().name("log".to_owned());
     named.spawn(move || write_lines(&entries, &dropped, std::io::stderr(), format))?;
     Ok(LogGuard { lines: sender })
@@ -187,7 +215,8 @@ mod test {
     fn lines_that_find_the_queue_full_are_counted() {
         let (sender, entries) = sync_channel(2);
         let dropped = Arc::new(AtomicU64::new(0));
-        let mut lines = Lines { sender, dropped: Arc::clone(&dropped) };
+        let (format, is_colored) = (LogFormat::Text, false);
+        let mut lines = Lines { sender, dropped: Arc::clone(&dropped), format, is_colored };
         for number in 0..5 {
             lines.write_all(format!("line {number}\n").as_bytes()).unwrap();
         }
@@ -198,6 +227,19 @@ mod test {
         let text = String::from_utf8(written).unwrap();
         let all: Vec<&str> = text.lines().collect();
         assert!(matches!(all[..], [lost, "line 0", "line 1"] if lost.contains("3 lines")), "{text}");
+    }
+
+    /// Goal: no text within a line can end it, hide it or turn it round, and objects stay objects with the same text.
+    #[test]
+    fn a_line_cannot_be_forged() {
+        let text = |line: &str| String::from_utf8(clean(line.as_bytes(), LogFormat::Text, false)).unwrap();
+        assert_eq!(text("WARN name \u{fc}\n"), "WARN name \u{fc}\n");
+        assert_eq!(text("WARN a\nINFO b\0\u{1b}\u{202e}\n"), "WARN a\\u{a}INFO b\\u{0}\\u{1b}\\u{202e}\n");
+        let object = "{\"name\":\"a\u{7f}\u{202e}\u{e0001}\"}\n";
+        let json = clean(object.as_bytes(), LogFormat::Json, false);
+        assert!(json.is_ascii());
+        let parse = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
+        assert_eq!(parse(&json), parse(object.as_bytes()));
     }
 
     #[test]

@@ -594,6 +594,7 @@ pub fn serve(
     let clients_max = resources::clients_max(limit, open);
     let reactor_config = ReactorConfig {
         listen,
+        is_closed: true,
         blocks,
         connections,
         sync: device.sync_file(),
@@ -639,7 +640,8 @@ pub fn serve(
         memory.check(rest_bytes).map_err(ServeError::Setup)?;
         reactor.handle().set_memory(memory.beside(rest_bytes));
         let looking = tokio::spawn(resources::look_after_memory(reactor.handle(), memory));
-        // All of it is there now.
+        // All of it is there now, and hosts find it.
+        reactor.open();
         image.keep();
         if setup.device.backing == Backing::File {
             mark_made(setup);

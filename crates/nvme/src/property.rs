@@ -63,6 +63,14 @@ pub mod shutdown {
 }
 
 impl Configuration {
+    /// CSS, MPS and AMS (bits 13:4), IOSQES and IOCQES (bits 23:16).
+    const FIXED: u32 = 0x00ff_3ff0;
+
+    /// With those fields of `old` that a host must not change while the controller is enabled.
+    #[must_use]
+    pub fn keeping_fixed_of(self, old: Configuration) -> Configuration {
+        Configuration(self.0 & !Configuration::FIXED | old.0 & Configuration::FIXED)
+    }
     /// EN, bit 0.
     pub fn enabled(self) -> bool {
         self.0 & 1 != 0

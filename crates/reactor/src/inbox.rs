@@ -35,6 +35,8 @@ pub(crate) enum Message {
     Blocks(Box<Moving>),
     /// A sync of the device's file ended, and whether it worked.
     Synced(u64, bool),
+    /// Take connections of hosts, which waited in the kernel until now.
+    Open,
     /// Close everything and end the thread.
     Stop,
 }

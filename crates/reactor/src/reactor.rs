@@ -21,6 +21,8 @@ use std::time::Duration;
 pub struct ReactorConfig {
     /// Addresses to listen on; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
+    /// Hosts that connect wait until [`Reactor::open`]: nothing is accepted before what they ask for exists.
+    pub is_closed: bool,
     /// Unix socket where applications attach to erase blocks, which does not block. Whoever may connect by its mode can ask; the
     /// shard says who may attach.
     pub blocks: Option<std::os::unix::net::UnixListener>,
@@ -170,6 +172,7 @@ impl Reactor {
             used_bytes: shards.iter().map(|_| AtomicUsize::new(0)).collect(),
             given_up_bytes: AtomicU64::new(0),
         });
+        let is_closed = config.is_closed;
         let cores = if config.pin_cores { cores()? } else { Vec::new() };
         let busy_poll = Span(u64::try_from(config.busy_poll.as_nanos()).unwrap_or(u64::MAX));
         let mut threads = Vec::new();
@@ -186,13 +189,19 @@ impl Reactor {
                 core.into_iter().for_each(pin);
                 let shard = make(common.now());
                 let index = diecut_shard::drive::ShardIndex(number as u16);
-                let worker =
-                    Worker::new(shard, common, poll, inbox, index, listeners, blocks, syncs, busy_poll);
+                let worker = Worker::new(
+                    shard, common, poll, inbox, index, listeners, is_closed, blocks, syncs, busy_poll,
+                );
                 worker.expect("sockets can be watched").run();
             })?;
             threads.push(thread);
         }
         Ok(Reactor { common, threads, addresses })
+    }
+
+    /// Takes connections of hosts from now on, where they were told to wait ([`ReactorConfig::is_closed`]).
+    pub fn open(&self) {
+        self.common.addresses[0].send(Message::Open);
     }
 
     /// Addresses that are listened on.

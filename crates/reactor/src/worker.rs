@@ -80,6 +80,8 @@ pub(crate) struct Worker<D: Drive> {
     inbox: Receiver<Message>,
     index: ShardIndex,
     listeners: Vec<TcpListener>,
+    /// Hosts wait until they may come.
+    is_closed: bool,
     /// Listeners that may have more connections.
     accepting: bool,
     /// The last round accepted.
@@ -122,6 +124,7 @@ impl<D: Drive> Worker<D> {
         inbox: Receiver<Message>,
         index: ShardIndex,
         mut listeners: Vec<TcpListener>,
+        is_closed: bool,
         blocks: Option<UnixListener>,
         syncs: Option<Sender<u64>>,
         busy_poll: Span,
@@ -140,6 +143,7 @@ impl<D: Drive> Worker<D> {
             inbox,
             index,
             listeners,
+            is_closed,
             accepting: false,
             accepted: false,
             accept_again_at: Time::NEVER,
@@ -381,6 +385,7 @@ impl<D: Drive> Worker<D> {
                 Message::Synced(number, worked) => {
                     self.shard.handle(Event::Synced { number, worked }, now, &mut self.actions);
                 }
+                Message::Open => (self.is_closed, self.accepting) = (false, true),
                 Message::Stop => self.stopping = true,
             }
         }
@@ -540,6 +545,9 @@ impl<D: Drive> Worker<D> {
         if self.has_unsent() {
             // Whoever has too much takes no more, and neither do we.
             self.accept_again_at = now + RETRY_AFTER;
+        } else if self.is_closed {
+            // Looked at when they may come.
+            (self.accepting, self.accept_again_at) = (false, Time::NEVER);
         } else if (self.accepting || self.accept_again_at <= now) && !accepted_before {
             self.accept(now);
             self.accepted = true;

@@ -66,6 +66,32 @@ fn many_connections_are_answered_whatever_their_pieces() {
     }
 }
 
+/// Goal: hosts that come before the server is ready wait, and are answered then. Method: one that says what it has to say at once; it has
+/// no answer while the thread answers requests, and its answer when the reactor opens.
+#[test]
+fn hosts_wait_until_the_reactor_opens() {
+    let config = ReactorConfig {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        is_closed: true,
+        ..ReactorConfig::default()
+    };
+    let make = |_now| NullShard::new(TargetConfig::default(), &[], 1, NullReads::SharedZeros);
+    let reactor = Reactor::start(&config, vec![make]).unwrap();
+    let mut early = connect(reactor.addresses()[0]);
+    early.write_all(&icreq()).unwrap();
+    for _ in 0..20 {
+        drop(hold(&reactor));
+    }
+    early.set_nonblocking(true).unwrap();
+    let mut answer = [0; 128];
+    assert_eq!(early.read(&mut answer).unwrap_err().kind(), ErrorKind::WouldBlock);
+    early.set_nonblocking(false).unwrap();
+    reactor.open();
+    early.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[0], 1, "an ICResp");
+    reactor.stop();
+}
+
 #[test]
 fn a_malformed_stream_is_told_and_closed_and_the_others_go_on() {
     let reactor = start("127.0.0.1:0", 1);

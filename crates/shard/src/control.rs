@@ -1,6 +1,7 @@
 //! What an administrator asks of a shard. Objects are named by the administrator; names are unique per kind.
 //! Requests can be serialized, because recordings of runs hold them.
 
+use diecut_units::Shown;
 pub use diecut_vssd::UnitLocation;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -280,30 +281,31 @@ impl ControlRequest {
     /// For people: what is done to which object.
     pub fn title(&self) -> String {
         match self {
-            ControlRequest::CreateTenant(spec) => format!("creation of tenant \"{}\"", spec.name),
-            ControlRequest::DeleteTenant(name) => format!("deletion of tenant \"{name}\""),
-            ControlRequest::CreateVssd(spec) => format!("creation of vSSD \"{}\"", spec.name),
-            ControlRequest::DeleteVssd(name) => format!("deletion of vSSD \"{name}\""),
-            ControlRequest::CreateVolume(spec) => format!("creation of volume \"{}\"", spec.name),
-            ControlRequest::DeleteVolume(name) => format!("deletion of volume \"{name}\""),
-            ControlRequest::CreateSubsystem(spec) => format!("creation of subsystem {}", spec.nqn),
-            ControlRequest::DeleteSubsystem(nqn) => format!("deletion of subsystem {nqn}"),
+            ControlRequest::CreateTenant(spec) => format!("creation of tenant \"{}\"", Shown(&spec.name)),
+            ControlRequest::DeleteTenant(name) => format!("deletion of tenant \"{}\"", Shown(name)),
+            ControlRequest::CreateVssd(spec) => format!("creation of vSSD \"{}\"", Shown(&spec.name)),
+            ControlRequest::DeleteVssd(name) => format!("deletion of vSSD \"{}\"", Shown(name)),
+            ControlRequest::CreateVolume(spec) => format!("creation of volume \"{}\"", Shown(&spec.name)),
+            ControlRequest::DeleteVolume(name) => format!("deletion of volume \"{}\"", Shown(name)),
+            ControlRequest::CreateSubsystem(spec) => format!("creation of subsystem {}", Shown(&spec.nqn)),
+            ControlRequest::DeleteSubsystem(nqn) => format!("deletion of subsystem {}", Shown(nqn)),
             ControlRequest::AllowHost { subsystem, host } => {
-                format!("permission of host {host} at subsystem {subsystem}")
+                format!("permission of host {} at subsystem {}", Shown(host), Shown(subsystem))
             }
             ControlRequest::DenyHost { subsystem, host } => {
-                format!("end of the permission of host {host} at subsystem {subsystem}")
+                format!("end of the permission of host {} at subsystem {}", Shown(host), Shown(subsystem))
             }
             ControlRequest::AttachNamespace { subsystem, nsid, volume } => {
+                let (volume, subsystem) = (Shown(volume), Shown(subsystem));
                 format!("attachment of volume \"{volume}\" as namespace {nsid} of subsystem {subsystem}")
             }
             ControlRequest::DetachNamespace { subsystem, nsid } => {
-                format!("detachment of namespace {nsid} of subsystem {subsystem}")
+                format!("detachment of namespace {nsid} of subsystem {}", Shown(subsystem))
             }
-            ControlRequest::RepairVssd { vssd, .. } => format!("repair of vSSD \"{vssd}\""),
+            ControlRequest::RepairVssd { vssd, .. } => format!("repair of vSSD \"{}\"", Shown(vssd)),
             ControlRequest::SetWear(_) => "change of even wear".to_owned(),
             ControlRequest::MoveTenant { tenant, shard } => {
-                format!("move of tenant \"{tenant}\" to shard {shard}")
+                format!("move of tenant \"{}\" to shard {shard}", Shown(tenant))
             }
             ControlRequest::Status => "status".to_owned(),
             ControlRequest::Within { request, .. } => request.title(),

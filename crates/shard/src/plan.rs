@@ -4,7 +4,7 @@ use crate::control::*;
 use crate::relocation::Group;
 use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord, WearRecord};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, QualifiedName};
-use diecut_units::IU_SIZE_BYTES;
+use diecut_units::{IU_SIZE_BYTES, Shown};
 use diecut_vssd::AllocError;
 
 /// One step of an execution; asynchronous ones are repeated until they are done.
@@ -93,17 +93,24 @@ fn refuse<T>(kind: ControlErrorKind, message: String) -> Result<T, ControlError>
     Err(ControlError { kind, message })
 }
 
+/// Names of new things. Those that exist stay as they are: one that begins with "-" or "." was allowed once.
 fn check_name(kind: &str, name: &str) -> Result<(), ControlError> {
     let sound = !name.is_empty()
         && name.len() <= 64
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
-    if sound {
-        return Ok(());
+    if !sound {
+        let name = Shown(name);
+        let message = format!("{kind} name \"{name}\": use 1 to 64 letters, digits, \"-\", \"_\" or \".\"");
+        return refuse(ControlErrorKind::Invalid, message);
     }
-    refuse(
-        ControlErrorKind::Invalid,
-        format!("{kind} name \"{name}\": use 1 to 64 letters, digits, \"-\", \"_\" or \".\""),
-    )
+    if name.starts_with(['-', '.']) {
+        let message = format!(
+            "{kind} name \"{name}\": begin it with a letter, a digit or \"_\"; commands take what begins with \"-\" for an option, and \
+             \".\" and \"..\" are folders"
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    Ok(())
 }
 
 /// What a request is about is not there.
@@ -111,7 +118,7 @@ fn missing<T>(kind: &str, name: &str) -> Result<T, ControlError> {
     let command = kind.to_lowercase();
     refuse(
         ControlErrorKind::NotFound,
-        format!("there is no {kind} \"{name}\"; `diecut {command} list` shows what there is"),
+        format!("there is no {kind} \"{}\"; `diecut {command} list` shows what there is", Shown(name)),
     )
 }
 
@@ -121,7 +128,8 @@ fn lacks<T>(kind: &str, name: &str) -> Result<T, ControlError> {
     refuse(
         ControlErrorKind::NotFound,
         format!(
-            "there is no {kind} \"{name}\"; create it first, or name one that `diecut {command} list` shows"
+            "there is no {kind} \"{}\"; create it first, or name one that `diecut {command} list` shows",
+            Shown(name)
         ),
     )
 }
@@ -564,7 +572,7 @@ fn twice_shown<T>(nqn: &str, volume: &str, before: u32, nsid: u32) -> Result<T, 
 fn check_nqn(kind: &str, nqn: &str) -> Result<(), ControlError> {
     match QualifiedName::new(nqn) {
         Ok(_) => Ok(()),
-        Err(error) => refuse(ControlErrorKind::Invalid, format!("{kind} NQN \"{nqn}\": {error}")),
+        Err(error) => refuse(ControlErrorKind::Invalid, format!("{kind} NQN \"{}\": {error}", Shown(nqn))),
     }
 }
 

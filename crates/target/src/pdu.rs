@@ -647,6 +647,10 @@ impl Target {
         let property = PropertyCommand::of(entry);
         let association = self.associations.get_mut(number).expect("connections keep their association");
         let at = property.offset.get();
+        // ATTRIB: 4 bytes or 8; other sizes are reserved (Base 2.0 figures 387 and 390).
+        if property.size & 7 > 1 {
+            return Answer::Fail(Status::INVALID_FIELD.do_not_retry());
+        }
         if entry.fabrics_type() == Some(fctype::PROPERTY_GET) {
             // The admin connection itself is lent out; the others say what they still have in namespaces.
             let io_quiet = association

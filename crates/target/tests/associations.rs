@@ -721,3 +721,34 @@ fn what_no_host_waits_for_is_given_up() {
         assert_eq!(world.given_up[1..], [(source, None)]);
     }
 }
+
+/// Goal: a size of a property that is reserved is an invalid field, and what a host changes of CC while its controller is enabled, but
+/// may not, stays as it was.
+#[test]
+fn reserved_sizes_are_refused_and_an_enabled_controller_keeps_its_configuration() {
+    let mut world = World::new(17);
+    let (admin, controller) = world.admin(SUBSYSTEM, NONE);
+    for size in 2..8 {
+        for mut property in [
+            fabrics::PropertyCommand::get(0, offset::CSTS, false),
+            fabrics::PropertyCommand::set(0, offset::CC, 0x0046_0061),
+        ] {
+            property.size = size;
+            let reply = world.command(admin, property.entry(), &[]);
+            assert_eq!(reply.status, Status::INVALID_FIELD.do_not_retry(), "size {size}");
+        }
+    }
+    let before = world.get_property(admin, offset::CC);
+    assert_eq!(before & 1, 1);
+    // CSS, MPS, AMS, IOSQES, IOCQES.
+    for field in [0x70, 0x780, 0x3800, 0xf_0000, 0xf0_0000] {
+        world.set_cc(admin, before as u32 ^ field);
+        assert_eq!(world.get_property(admin, offset::CC), before, "{field:#x}");
+        assert_eq!(world.get_property(admin, offset::CSTS), 1, "ready, not fatal");
+    }
+    world.io(controller, 1, NONE);
+    // With EN at 0 they may change, and are refused where they cannot be.
+    world.set_cc(admin, before as u32 & !1);
+    let entry = fabrics::PropertyCommand::set(0, offset::CC, before as u32 ^ 0x780).entry();
+    assert_eq!(world.command(admin, entry, &[]).status, Status::INVALID_FIELD.do_not_retry());
+}

@@ -18,6 +18,7 @@ mod payload;
 mod pool;
 mod prefetch;
 mod protected;
+mod text;
 mod time;
 
 pub use address::{BlockIndex, ChannelIndex, DieAddress, DieIndex, EraseBlockAddress};
@@ -29,6 +30,7 @@ pub use payload::{ContentMode, Payload};
 pub use pool::BufferPool;
 pub use prefetch::prefetch;
 pub use protected::{ProtectedMemory, ProtectedRegion};
+pub use text::{Shown, changes_a_line};
 pub use time::{Span, Time};
 
 /// Size of an indirection unit (IU): what one map entry maps, in bytes.

@@ -179,6 +179,9 @@ impl Association {
                 return Err(Status::INVALID_FIELD.do_not_retry());
             }
         }
+        // AMS, CSS and MPS may change while EN is 0 only, and IOSQES and IOCQES while there are no I/O queues (Base 2.0 section 3.1.3.5):
+        // a host that changes them otherwise breaks its promise, what follows is not defined, and here they stay as they are.
+        let new = if new.enabled() && old.enabled() { new.keeping_fixed_of(old) } else { new };
         self.configuration = new;
         if new.enabled() {
             self.enable_by = Time::NEVER;
