@@ -858,6 +858,10 @@ impl Store {
             }
         }
         self.findings = findings;
+        // Most buffers that recovery read with are not needed to serve; each call gives up half of what is free.
+        for _ in 0..2 {
+            self.log.pool().shrink(u32::MAX);
+        }
         self.conclude(unmarked);
     }
 
