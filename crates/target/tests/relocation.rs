@@ -224,8 +224,7 @@ fn unsent_answers_of_a_queue_without_its_controller_are_accounted_for() {
 }
 
 /// A Connect that comes to the new home by itself waits for its controller, which is still on the way.
-#[test]
-fn a_connect_does_not_overtake_its_controller() {
+fn connect_waits_for_its_controller() {
     let (mut here, mut there) = worlds(31, 0);
     let (_, controller) = here.admin(SUBSYSTEM, Digests::NONE);
     here.target.freeze(&name(SUBSYSTEM));
@@ -240,6 +239,19 @@ fn a_connect_does_not_overtake_its_controller() {
     arrived(&mut there);
     assert_eq!(there.reply(late, cid).expect("answered").status, Status::SUCCESS);
     assert_eq!(there.read(late, 0, 1).status, Status::SUCCESS);
+}
+
+#[test]
+fn a_connect_does_not_overtake_its_controller() {
+    connect_waits_for_its_controller();
+}
+
+#[test]
+fn a_connect_that_overtakes_its_controller_is_noticed() {
+    assert!(diecut_units::marks::plant_mutant(Some("target: connect overtakes its controller")));
+    let noticed = std::panic::catch_unwind(connect_waits_for_its_controller).is_err();
+    diecut_units::marks::plant_mutant(None);
+    assert!(noticed);
 }
 
 /// A reset that was not read yet finds all queues that it ends, whichever came first. What they still had to say is not done
