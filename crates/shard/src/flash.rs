@@ -44,6 +44,8 @@ pub(crate) struct MovedStore {
     pub vssd: VssdId,
     store: Store,
     unseen: Vec<SpaceCompletion>,
+    /// What was told of it last, and until when not again that it is full: its new shard tells what is new.
+    told: (Standing, Time),
 }
 
 impl StoreSlot {
@@ -173,7 +175,8 @@ impl<M: Media> Flash<M> {
         let slot = self.stores[usize::from(index.0)].take().expect("an open store is taken");
         self.by_vssd[slot.vssd.0 as usize] = NO_STORE;
         let unseen = slot.held.expect("a store that is held is taken");
-        MovedStore { vssd: slot.vssd, store: slot.store, unseen }
+        let told = (slot.told, slot.full_told_until);
+        MovedStore { vssd: slot.vssd, store: slot.store, unseen, told }
     }
 
     /// Puts in a store that was taken out elsewhere; the pool has its vSSD. It goes on where it was.
@@ -181,7 +184,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If the store of that vSSD is open.
     pub fn put_store(&mut self, moved: MovedStore) -> StoreIndex {
-        let MovedStore { vssd, mut store, unseen } = moved;
+        let MovedStore { vssd, mut store, unseen, told } = moved;
         store.set_ebbing(false);
         self.make_room_for(vssd);
         if !unseen.is_empty() {
@@ -190,7 +193,10 @@ impl<M: Media> Flash<M> {
         if !mutant!("shard: answers of the medium stay behind") {
             self.space_completions.extend(unseen.into_iter().map(|completion| (vssd, completion)));
         }
-        self.seat(vssd, store)
+        let index = self.seat(vssd, store);
+        let slot = self.stores[usize::from(index.0)].as_mut().expect("just seated");
+        (slot.told, slot.full_told_until) = told;
+        index
     }
 
     /// IUs that volumes on a vSSD can store at an over-provisioning.
