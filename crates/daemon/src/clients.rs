@@ -1,7 +1,8 @@
 //! Connections of administrators: how many are open, and which one goes when there are too many. Whoever waits for an answer stays; of
 //! the others, who only hold a descriptor, the oldest of the process that has most of them makes room.
 
-use diecut_shard::notice::{Cause, Limiter};
+use diecut_reactor::NoticeLog;
+use diecut_shard::notice::Cause;
 use diecut_units::Time;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,23 +113,19 @@ impl Drop for Asking {
 /// Lines of the log, limited by cause.
 #[derive(Debug)]
 pub(crate) struct LimitedLog {
-    limiter: Limiter,
+    log: NoticeLog,
     start: Instant,
 }
 
 impl LimitedLog {
     #[expect(clippy::disallowed_methods, reason = "times of the log")]
     pub fn new() -> LimitedLog {
-        LimitedLog { limiter: Limiter::default(), start: Instant::now() }
+        LimitedLog { log: NoticeLog::default(), start: Instant::now() }
     }
 
-    /// Whether a line of this cause is written now; else it is counted. Says what was counted before.
+    /// Whether a line of this cause is written now; else it is counted.
     pub fn admit(&mut self, cause: Cause) -> bool {
-        let now = Time(self.start.elapsed().as_nanos() as u64);
-        while let Some((cause, more)) = self.limiter.take_over(now) {
-            tracing::warn!(cause = cause.name(), more, "more of these in the last 10 s");
-        }
-        self.limiter.admit(cause, now)
+        self.log.admit(cause, Time(self.start.elapsed().as_nanos() as u64))
     }
 }
 

@@ -24,4 +24,5 @@ mod worker;
 pub use connection::BYTES_PER_TURN;
 pub use doors::ConnectionLimits;
 pub use inbox::Respond;
+pub use log::NoticeLog;
 pub use reactor::{MemoryUse, Reactor, ReactorConfig, ReactorError, ReactorHandle, cores};

@@ -4,33 +4,33 @@ use diecut_shard::drive::ShardIndex;
 use diecut_shard::notice::{Cause, HostAt, HostNotice, Limiter, Notice};
 use diecut_units::Time;
 
-/// The log of one shard's thread.
-#[derive(Default)]
-pub(crate) struct NoticeLog {
+/// The log of one shard's thread, or of whoever else writes lines that others can cause.
+#[derive(Debug, Default)]
+pub struct NoticeLog {
     limiter: Limiter,
 }
 
 impl NoticeLog {
     /// When [`NoticeLog::work`] has something to say.
-    pub fn deadline(&self) -> Time {
+    pub(crate) fn deadline(&self) -> Time {
         self.limiter.deadline()
     }
 
     /// Says how many notices were only counted, where their time is over.
-    pub fn work(&mut self, now: Time) {
+    pub(crate) fn work(&mut self, now: Time) {
         while let Some((cause, more)) = self.limiter.take_over(now) {
             tracing::warn!(cause = cause.name(), more, "more of these in the last 10 s");
         }
     }
 
-    /// Whether a line of this cause is written now; else it is counted.
+    /// Whether a line of this cause is written now; else it is counted. Says first what was counted before.
     pub fn admit(&mut self, cause: Cause, now: Time) -> bool {
         self.work(now);
         self.limiter.admit(cause, now)
     }
 
     /// Tells a notice, or counts it.
-    pub fn tell(&mut self, notice: &Notice, shard: ShardIndex, now: Time) {
+    pub(crate) fn tell(&mut self, notice: &Notice, shard: ShardIndex, now: Time) {
         self.work(now);
         if notice.cause().is_none_or(|cause| self.limiter.admit(cause, now)) {
             tell(notice, shard.0);
