@@ -87,6 +87,28 @@ impl SetFeatures {
     }
 }
 
+/// Temperature threshold, dword 11 of Set and Get Features (Base 2.0 section 5.27.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TemperatureThreshold {
+    /// TMPTH, bits 15:0, in kelvin.
+    pub kelvin: u16,
+    /// TMPSEL, bits 19:16: 0 is the composite temperature, 1 to 8 are sensors, Fh all of them.
+    pub sensor: u8,
+    /// THSEL, bits 21:20: 0 is the threshold that is too hot, 1 the one that is too cold; others are reserved.
+    pub kind: u8,
+}
+
+impl TemperatureThreshold {
+    /// From dword 11.
+    pub fn decode(value: u32) -> TemperatureThreshold {
+        TemperatureThreshold {
+            kelvin: value as u16,
+            sensor: (value >> 16) as u8 & 0xF,
+            kind: (value >> 20) as u8 & 3,
+        }
+    }
+}
+
 /// Number of queues, 0's based halves as in dword 11 and in dword 0 of the answer (Base 2.0 section 5.27.1.5).
 pub fn number_of_queues(submission: u16, completion: u16) -> u32 {
     u32::from(submission) | u32::from(completion) << 16
@@ -112,6 +134,8 @@ mod test {
         assert_eq!(GetFeatures::decode(&entry), GetFeatures { feature: 7, select: Select::Capabilities });
         assert_eq!(SetFeatures::decode(&entry), SetFeatures { feature: 7, save: true, value: 0x0003_0001 });
         assert_eq!(number_of_queues(1, 3), 0x0003_0001);
+        let threshold = TemperatureThreshold { kelvin: 0x157, sensor: 8, kind: 1 };
+        assert_eq!(TemperatureThreshold::decode(0x0018_0157), threshold);
         let mut encoded = SubmissionEntry::default();
         SetFeatures::decode(&entry).encode(&mut encoded);
         assert_eq!((encoded.cdw10.get(), encoded.cdw11.get()), (0x8000_0007, 0x0003_0001));

@@ -89,6 +89,11 @@ impl TargetConfig {
         16 * transfer_bytes_max as usize
     }
 
+    /// The keep-alive timeout of a controller whose host asks for `asked_ms`, with Connect or later; a discovery controller has one anyway.
+    pub(crate) fn keep_alive_ms(&self, discovery: bool, asked_ms: u32) -> u32 {
+        if discovery && asked_ms == 0 { self.discovery_keep_alive_ms } else { asked_ms }
+    }
+
     /// Connections that have not sent Connect, for which the memory for connections has room.
     pub fn newcomers_max(&self) -> usize {
         crate::target::newcomers_max(self.memory_bytes)

@@ -2,7 +2,7 @@
 
 use crate::config::Home;
 use crate::connection::{Arriving, Connection, Held, Phase};
-use crate::controller::{Association, Notice};
+use crate::controller::{Association, Notice, TemperatureRange};
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::notice::{HostAt, HostNotice};
@@ -211,10 +211,8 @@ impl Target {
             self.budget.leave_host(host_account);
             return Err(busy("its subsystem has no memory left for another controller"));
         }
-        let keep_alive_ms = match command.keep_alive_ms.get() {
-            0 if connection.subsystem.is_none() => self.config.discovery_keep_alive_ms,
-            ms => ms,
-        };
+        let keep_alive_ms =
+            self.config.keep_alive_ms(connection.subsystem.is_none(), command.keep_alive_ms.get());
         let controller_id = self.free_controller_id(connection.subsystem);
         let association = Association {
             subsystem: connection.subsystem,
@@ -239,6 +237,7 @@ impl Target {
             errors: VecDeque::new(),
             error_count: 0,
             timestamp: None,
+            temperature: TemperatureRange::DEFAULT,
         };
         self.tick_by(association.expires());
         connection.association = Some(self.associations.insert(association));

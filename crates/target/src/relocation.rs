@@ -254,7 +254,8 @@ impl Target {
         };
         self.associations.get_mut(number).expect("just found").connections.push(index);
         let mut connection = self.connections.lend(index);
-        self.wait_for_room(&mut connection);
+        // It may have waited for memory at its old home. That says nothing of this one.
+        self.look_for_room(&mut connection);
         self.settle(index, connection, actions);
     }
 }

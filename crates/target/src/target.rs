@@ -364,17 +364,25 @@ impl Target {
         connection.is_some_and(|one| one.phase == Phase::Live)
     }
 
-    /// Puts a connection among those that wait for memory.
+    /// Puts a connection among those that wait for memory, for which there was none.
     pub(crate) fn wait_for_room(&mut self, connection: &mut Connection) {
-        if !std::mem::replace(&mut connection.short, true) {
+        if self.look_for_room(connection) {
             mark!("target: connection waits for memory");
-            self.short.push_back(connection.index);
             self.notice_short();
+        }
+    }
+
+    /// Has a connection try in its turn whether there is memory for it. Answers whether it was not waiting for that already.
+    pub(crate) fn look_for_room(&mut self, connection: &mut Connection) -> bool {
+        let is_new = !std::mem::replace(&mut connection.short, true);
+        if is_new {
+            self.short.push_back(connection.index);
             if self.stall_at == Time::NEVER {
                 self.stall_at = self.now + self.config.stall_time;
                 self.tick_by(self.stall_at);
             }
         }
+        is_new
     }
 
     /// Somebody waits for memory, or does not get any.

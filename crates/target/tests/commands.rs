@@ -224,7 +224,11 @@ fn identify_passes_the_checks_of_linux() {
     let descriptors = diecut_nvme::identify::parse_namespace_descriptors(&list).unwrap();
     assert_eq!(descriptors, [(2, vec![0xCD; 16]), (3, vec![0xAB; 16]), (4, vec![0])]);
     let independent = identify(&mut world, admin, cns::INDEPENDENT_NAMESPACE, 1).data;
-    assert_eq!(IndependentNamespace::read_from_bytes(&independent).unwrap().nstat & 1, 1, "ready");
+    let independent = IndependentNamespace::read_from_bytes(&independent).unwrap();
+    assert_eq!(independent.nstat & 1, 1, "ready");
+    // Bit 4 is "preferred granularities are told" in the page of the NVM command set, and rotating media in this one, which Linux
+    // 6.14 and later believe.
+    assert_eq!(independent.nsfeat, 0, "not a rotating disk");
     for (cns, nsid) in [(0x06, 0), (0x05, 1), (0x1C, 0), (0x13, 0), (0x07, 0)] {
         assert_eq!(identify(&mut world, admin, cns, nsid).status, Status::SUCCESS, "CNS {cns:#x}");
     }
@@ -241,6 +245,92 @@ fn identify_passes_the_checks_of_linux() {
         ..SubmissionEntry::default()
     };
     assert_eq!(world.command(admin, entry, &[]).result, 0x003F_003F);
+}
+
+/// The least an error log must say: what a host reads of LBA there is one, and nothing else.
+#[test]
+fn the_error_log_names_an_lba_where_a_command_has_one() {
+    let mut world = World::new(6);
+    let (admin, controller) = world.admin(SUBSYSTEM, Digests::NONE);
+    let io = world.io(controller, 1, Digests::NONE);
+    assert!(identify(&mut world, admin, 0x7E, 0).status.same_code(Status::INVALID_FIELD));
+    assert!(world.read(io, LBAS, 1).status.same_code(Status::LBA_OUT_OF_RANGE));
+    let ranges = SubmissionEntry {
+        opcode: opcode::io::DATASET_MANAGEMENT,
+        nsid: 1.into(),
+        cdw10: 3.into(),
+        cdw11: 4.into(),
+        sgl: SglDescriptor::transport(16),
+        ..SubmissionEntry::default()
+    };
+    assert!(world.command(io, ranges, &[0; 16]).status.same_code(Status::DATA_SGL_LENGTH_INVALID));
+    let log = log_page(&mut world, admin, 1, 3 * 64, false);
+    let lbas: Vec<u64> = log
+        .chunks_exact(64)
+        .map(|entry| u64::from_le_bytes(entry[16..24].try_into().expect("8 bytes")))
+        .collect();
+    assert_eq!(lbas, [0, LBAS, 0], "newest first: ranges, a read beyond the end, Identify");
+}
+
+/// What sensors of a Linux host read and set: thresholds of the composite temperature, over and under, and the warning of them.
+#[test]
+fn temperature_thresholds_are_kept_and_warned_of() {
+    let mut world = World::new(7);
+    let (admin, _) = world.admin(SUBSYSTEM, Digests::NONE);
+    let (over, under, other_sensor, reserved) = (0, 1 << 20, 1 << 16, 1 << 21);
+    let feature = |world: &mut World, opcode, select: u32, value: u32| {
+        let entry = SubmissionEntry {
+            opcode,
+            cdw10: (4 | select << 8).into(),
+            cdw11: value.into(),
+            sgl: SglDescriptor::transport(0),
+            ..SubmissionEntry::default()
+        };
+        world.command(admin, entry, &[])
+    };
+    let get =
+        |world: &mut World, select, what| feature(world, opcode::admin::GET_FEATURES, select, what).result;
+    let set = |world: &mut World, value| feature(world, opcode::admin::SET_FEATURES, 0, value).status;
+    let warns = |world: &mut World| log_page(world, admin, 2, 512, false)[0] & 2 != 0;
+    assert_eq!(
+        (get(&mut world, 0, over), get(&mut world, 0, under)),
+        (343, 0),
+        "nothing is too cold at first"
+    );
+    assert!(!warns(&mut world));
+    assert_eq!(set(&mut world, over | 280), Status::SUCCESS);
+    assert_eq!((get(&mut world, 0, over), get(&mut world, 1, over)), (280, 343), "set, and the default");
+    assert!(warns(&mut world), "300 K are over 280 K");
+    assert_eq!(set(&mut world, over | 350), Status::SUCCESS);
+    assert!(!warns(&mut world));
+    assert_eq!(set(&mut world, under | 310), Status::SUCCESS);
+    assert_eq!((get(&mut world, 0, over), get(&mut world, 0, under)), (350, 310));
+    assert!(warns(&mut world), "300 K are under 310 K");
+    for wrong in [other_sensor | 300, reserved | 300] {
+        assert!(set(&mut world, wrong).same_code(Status::INVALID_FIELD), "{wrong:#x}");
+    }
+}
+
+/// A discovery controller that sets its keep-alive to none has that of Connect without one: it does not stay for ever.
+#[test]
+fn a_discovery_controller_cannot_do_without_a_keep_alive() {
+    let mut world = World::new(8);
+    let (admin, _) = world.admin(DISCOVERY_SUBSYSTEM_NQN, Digests::NONE);
+    let keep_alive = |world: &mut World, opcode, value: u32| {
+        let entry = SubmissionEntry {
+            opcode,
+            cdw10: 0x0F.into(),
+            cdw11: value.into(),
+            sgl: SglDescriptor::transport(0),
+            ..SubmissionEntry::default()
+        };
+        world.command(admin, entry, &[]).result
+    };
+    let default_ms = u64::from(TargetConfig::default().discovery_keep_alive_ms);
+    for (value, expected) in [(0, default_ms), (5000, 5000), (0, default_ms)] {
+        keep_alive(&mut world, opcode::admin::SET_FEATURES, value);
+        assert_eq!(keep_alive(&mut world, opcode::admin::GET_FEATURES, 0), expected);
+    }
 }
 
 /// A host that does not read its answers is paused and hurts nobody; when it reads again everything comes.

@@ -60,6 +60,21 @@ fn worlds(seed: u64, keep_alive_ms: u32) -> (World, World) {
     (here, there)
 }
 
+/// Nobody is told that hosts wait for memory because a subsystem moved: its connections look for room at the new home, and there is.
+#[test]
+fn a_move_is_no_lack_of_memory() {
+    let (mut here, mut there) = worlds(20, 0);
+    let (_, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+    let io = here.io(controller, 1, Digests::NONE);
+    assert_eq!(here.write(io, 0, &[5; LBA], true).status, Status::SUCCESS);
+    here.target.freeze(&name(SUBSYSTEM));
+    relocate(&mut here, &mut there, &[]);
+    assert_eq!(there.read(io, 0, 1).data, [5; LBA]);
+    for world in [&here, &there] {
+        assert!(!world.notices.contains(&HostNotice::WaitsForMemory), "{:?}", world.notices);
+    }
+}
+
 /// A command in a namespace is waited for; what comes meanwhile waits: a write whose data are half here, a command, a new
 /// connection. All of it is done at the new home, once.
 #[test]

@@ -105,7 +105,8 @@ impl Default for IdentifyNamespace {
     }
 }
 
-/// I/O command set independent Identify Namespace data structure, CNS 08h (Base 2.0 section 5.17.2.8, figure 280).
+/// I/O command set independent Identify Namespace data structure, CNS 08h (Base 2.0 section 5.17.2.8, figure 280). Its NSFEAT has
+/// bits of its own: bit 3 says that identifiers may be used again, bit 4 that the media rotate.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the names are the specification's; offsets are checked below")]

@@ -1,9 +1,13 @@
-use super::{Answer, Association, Surroundings};
+use super::{Answer, Association, Surroundings, TemperatureRange};
 use diecut_nvme::feature::{
     CAPABILITY_CHANGEABLE, EVENT_DISCOVERY_CHANGE, EVENT_NAMESPACE_ATTRIBUTE, GetFeatures, Select,
-    SetFeatures, fid, number_of_queues,
+    SetFeatures, TemperatureThreshold, fid, number_of_queues,
 };
 use diecut_nvme::{Status, SubmissionEntry};
+
+/// THSEL of a temperature threshold.
+const OVER: u8 = 0;
+const UNDER: u8 = 1;
 
 /// Data that Set Features of this feature takes.
 pub(crate) fn host_data_bytes(entry: &SubmissionEntry) -> u32 {
@@ -37,7 +41,7 @@ pub(crate) fn set(
             Answer::Result(u64::from(number_of_queues(granted, granted)))
         }
         fid::KEEP_ALIVE_TIMER => {
-            association.keep_alive_ms = set.value;
+            association.keep_alive_ms = around.config.keep_alive_ms(discovery, set.value);
             Answer::Result(0)
         }
         fid::ASYNCHRONOUS_EVENT_CONFIGURATION => {
@@ -72,14 +76,21 @@ pub(crate) fn set(
         }
         fid::HOST_BEHAVIOR if !discovery => Answer::Result(0),
         fid::COMMAND_SET_PROFILE if !discovery && set.value & 0x1FF == 0 => Answer::Result(0),
-        fid::ARBITRATION
-        | fid::POWER_MANAGEMENT
-        | fid::TEMPERATURE_THRESHOLD
-        | fid::ERROR_RECOVERY
-        | fid::WRITE_ATOMICITY
+        fid::TEMPERATURE_THRESHOLD if !discovery => {
+            let threshold = TemperatureThreshold::decode(set.value);
+            match (threshold.sensor, threshold.kind) {
+                (0, OVER) => association.temperature.over_kelvin = threshold.kelvin,
+                (0, UNDER) => association.temperature.under_kelvin = threshold.kelvin,
+                // All sensors: there are none beside the composite temperature.
+                (0xF, OVER | UNDER) => {}
+                _ => return Answer::Fail(Status::INVALID_FIELD.do_not_retry()),
+            }
+            Answer::Result(0)
+        }
+        fid::ARBITRATION | fid::POWER_MANAGEMENT | fid::ERROR_RECOVERY | fid::WRITE_ATOMICITY
             if !discovery =>
         {
-            if set.value == 0 || set.feature == fid::TEMPERATURE_THRESHOLD {
+            if set.value == 0 {
                 Answer::Result(0)
             } else {
                 Answer::Fail(Status::FEATURE_NOT_CHANGEABLE.do_not_retry())
@@ -111,7 +122,15 @@ pub(crate) fn get(association: &Association, entry: &SubmissionEntry, around: &S
             let value = u32::from(has_cache(around));
             (value, value, false)
         }
-        fid::TEMPERATURE_THRESHOLD if !discovery => (343, 343, true),
+        fid::TEMPERATURE_THRESHOLD if !discovery => {
+            let threshold = TemperatureThreshold::decode(entry.cdw11.get());
+            let (current, default) = (association.temperature, TemperatureRange::DEFAULT);
+            match (threshold.sensor, threshold.kind) {
+                (0, OVER) => (current.over_kelvin.into(), default.over_kelvin.into(), true),
+                (0, UNDER) => (current.under_kelvin.into(), default.under_kelvin.into(), true),
+                _ => return Answer::Fail(Status::INVALID_FIELD.do_not_retry()),
+            }
+        }
         fid::ARBITRATION
         | fid::POWER_MANAGEMENT
         | fid::ERROR_RECOVERY

@@ -1,4 +1,6 @@
-use super::{Answer, Association, ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, Surroundings};
+use super::{
+    Answer, Association, ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, Surroundings, WARNING_TEMPERATURE_KELVIN,
+};
 use crate::config::NamespaceConfig;
 use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{
@@ -58,7 +60,6 @@ pub(crate) fn identify(
         cns::INDEPENDENT_NAMESPACE => match namespace() {
             Ok(Some(namespace)) => {
                 let page = IndependentNamespace {
-                    nsfeat: nsfeat(namespace),
                     nmic: 1,
                     nsattr: u8::from(namespace.properties.read_only),
                     nstat: NSTAT_READY,
@@ -155,7 +156,7 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         frmw: 0b11, // one slot, read only
         lpa: LPA_EXTENDED_DATA | if discovery { 0 } else { LPA_EFFECTS },
         elpe: (ERROR_ENTRIES_MAX - 1) as u8,
-        wctemp: 343.into(),
+        wctemp: WARNING_TEMPERATURE_KELVIN.into(),
         cctemp: 353.into(),
         kas: 1.into(),
         sqes: 0x66,

@@ -86,6 +86,7 @@ fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
     let units = |bytes: u64| u128::from(bytes.div_ceil(512_000));
     SmartLog {
         critical_warning: u8::from(health.available_spare_percent < SPARE_THRESHOLD_PERCENT)
+            | u8::from(association.temperature.is_left_by(health.temperature_kelvin)) << 1
             | u8::from(health.read_only) << 3,
         temperature_kelvin: health.temperature_kelvin.into(),
         available_spare_percent: health.available_spare_percent,

@@ -10,7 +10,7 @@ use crate::queue::SlotIndex;
 use crate::target::Subsystem;
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::log_page::ErrorEntry;
-use diecut_nvme::opcode::admin as opcode;
+use diecut_nvme::opcode::{admin as opcode, io};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_0, offset, shutdown};
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::{Span, Time, mark, mutant};
@@ -21,6 +21,8 @@ use std::net::SocketAddr;
 pub(crate) const EVENT_REQUESTS_MAX: usize = 4;
 /// Entries of the error information log (ELPE + 1).
 const ERROR_ENTRIES_MAX: usize = 16;
+/// Composite temperature at which the log warns, unless a host sets another threshold (WCTEMP): 70 degrees.
+const WARNING_TEMPERATURE_KELVIN: u16 = 343;
 
 /// Figures of a subsystem's traffic, for its SMART log and for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +68,24 @@ pub(crate) struct Association {
     pub(crate) errors: VecDeque<ErrorEntry>,
     pub(crate) error_count: u64,
     pub(crate) timestamp: Option<(u64, Time)>,
+    pub(crate) temperature: TemperatureRange,
+}
+
+/// Thresholds of the composite temperature: the log warns at and beyond them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TemperatureRange {
+    pub(crate) over_kelvin: u16,
+    pub(crate) under_kelvin: u16,
+}
+
+impl TemperatureRange {
+    /// Before a host sets others: too hot is what Identify Controller says (WCTEMP), and nothing is too cold.
+    pub(crate) const DEFAULT: TemperatureRange =
+        TemperatureRange { over_kelvin: WARNING_TEMPERATURE_KELVIN, under_kelvin: 0 };
+
+    pub(crate) fn is_left_by(&self, kelvin: u16) -> bool {
+        kelvin >= self.over_kelvin || kelvin <= self.under_kelvin
+    }
 }
 
 /// One kind of event: it is told once, then masked until the host reads its log page (Base 2.0 section 5.2).
@@ -305,12 +325,15 @@ impl Association {
     /// Keeps a failed command for the error information log.
     pub(crate) fn record_error(&mut self, queue_id: u16, entry: &SubmissionEntry, status: Status) {
         self.error_count += 1;
+        // Dwords 10 and 11 are an LBA for these only.
+        let has_lba = queue_id != 0
+            && matches!(entry.opcode, io::READ | io::WRITE | io::COMPARE | io::WRITE_ZEROES | io::VERIFY);
         let mut error = ErrorEntry {
             error_count: self.error_count.into(),
             queue_id: queue_id.into(),
             command_id: entry.command_id,
             parameter_location: 0xFFFF.into(),
-            lba: entry.starting_lba().into(),
+            lba: if has_lba { entry.starting_lba() } else { 0 }.into(),
             nsid: entry.nsid,
             transport_type: diecut_nvme::TRANSPORT_TYPE_TCP,
             ..ErrorEntry::default()
