@@ -109,7 +109,9 @@ impl DiscoveryEntry {
         entry.transport_type = TRANSPORT_TYPE_TCP;
         entry.address_family = if address.is_ipv4() { ADDRESS_FAMILY_IPV4 } else { ADDRESS_FAMILY_IPV6 };
         entry.subsystem_type = subsystem_type;
-        entry.transport_requirements = 2;
+        // Secure channel: not specified, as Linux's own target says. To "not required" libnvme 1.3 (Debian 12, say) asks its kernel
+        // for TLS, whatever SECTYPE says, and `nvme connect-all` connects nothing.
+        entry.transport_requirements = 0;
         entry.port_id = port_id.into();
         entry.controller_id = CNTLID_DYNAMIC.into();
         entry.admin_queue_size_max = admin_queue_size_max.into();
@@ -129,7 +131,7 @@ mod test {
         let name = QualifiedName::new("nqn.2026-11.example:tenant-a").unwrap();
         let entry = DiscoveryEntry::tcp(SUBSYSTEM_TYPE_NVM, &name, "192.0.2.7:4420".parse().unwrap(), 1, 32);
         let wire = entry.as_bytes();
-        assert_eq!(wire[..12], [3, 1, 2, 2, 1, 0, 0xFF, 0xFF, 32, 0, 0, 0]);
+        assert_eq!(wire[..12], [3, 1, 2, 0, 1, 0, 0xFF, 0xFF, 32, 0, 0, 0]);
         assert_eq!(&wire[32..40], b"4420    ");
         assert_eq!(&wire[256..285], b"nqn.2026-11.example:tenant-a\0");
         assert_eq!(&wire[512..524], b"192.0.2.7   ");

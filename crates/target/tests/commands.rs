@@ -227,7 +227,7 @@ fn identify_passes_the_checks_of_linux() {
     let independent = IndependentNamespace::read_from_bytes(&independent).unwrap();
     assert_eq!(independent.nstat & 1, 1, "ready");
     // Bit 4 is "preferred granularities are told" in the page of the NVM command set, and rotating media in this one, which Linux
-    // 6.14 and later believe.
+    // 6.13 and later believe.
     assert_eq!(independent.nsfeat, 0, "not a rotating disk");
     for (cns, nsid) in [(0x06, 0), (0x05, 1), (0x1C, 0), (0x13, 0), (0x07, 0)] {
         assert_eq!(identify(&mut world, admin, cns, nsid).status, Status::SUCCESS, "CNS {cns:#x}");
