@@ -541,7 +541,7 @@ pub fn serve(
     check_image(setup)?;
     let Sockets { control, control_name, blocks, _blocks_name } = listen_locally(setup, recording.is_none())?;
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
-    let Opened { device, options, place, made: [mut image, pending], is_new, differences } =
+    let Opened { mut device, options, place, made: [mut image, pending], is_new, differences } =
         open_device(setup, serve_options.file, serve_options.is_profile_named)?;
     let image_file = (setup.device.backing == Backing::File).then(|| image_path(setup));
     let durability = match device.sync_file() {
@@ -592,12 +592,15 @@ pub fn serve(
     let newcomers = config.target.newcomers_max() * usize::from(shards);
     let connections = resources::connection_limits(limit, open, newcomers);
     let clients_max = resources::clients_max(limit, open);
+    // A replay of a recording has no file system that takes its time.
+    let rooms = if record_to.is_none() { device.room_worker() } else { None };
     let reactor_config = ReactorConfig {
         listen,
         is_closed: true,
         blocks,
         connections,
         sync: device.sync_file(),
+        rooms,
         pin_cores: setup.server.pin_cores,
         busy_poll: Duration::from_micros(setup.server.busy_poll_us.into()),
     };

@@ -1,7 +1,7 @@
 //! The device: flash rules at the door, then the event model or, unpaced, the effect at once.
 
 use crate::block::FACTORY_BAD;
-use crate::engine::{Array, Engine, Input};
+use crate::engine::{Array, Engine, Input, ROOM_LOOK};
 use crate::nand::Nand;
 use crate::profile::{Arbitration, DieProfile};
 use crate::slot::{Freight, Kind, Slot, Slots};
@@ -10,6 +10,7 @@ use crate::statistics::DieStatistics;
 use crate::store::disk::SyncFile;
 use crate::store::file::Image;
 use crate::store::room::RoomSupport;
+use crate::store::room_queue::RoomWorker;
 use crate::store::{FileStore, MemoryStore, Store, SyncedStore, TagStore};
 use crate::syncs::Syncs;
 use crate::timing::Timing;
@@ -99,6 +100,8 @@ pub struct Device {
     pub(crate) syncs: Option<Box<Syncs>>,
     /// Reads submitted without pacing whose bytes are still to be copied.
     pub(crate) reading: Vec<u32>,
+    /// Erases submitted without pacing whose blocks have not the room yet that they were promised.
+    pub(crate) roomless: Vec<u32>,
     pub(crate) die_profile: DieProfile,
     pub(crate) arbitration: Arbitration,
     /// Bytes of a program unit on the bus, OOB included.
@@ -242,6 +245,7 @@ impl Device {
             done: Vec::new(),
             syncs: is_synced.then(Box::default),
             reading: Vec::new(),
+            roomless: Vec::new(),
             die_profile: profile.die.clone(),
             arbitration: profile.bus.arbitration,
             unit_bytes: capabilities.program_unit_pages
@@ -356,6 +360,17 @@ impl Device {
         }
     }
 
+    /// With [`Backing::File`] and [`Backing::SyncedFile`]: what takes room on the file system and gives it
+    /// back, for a thread that its driver owns ([`RoomWorker::run`]). From now on the device does not wait for that: a block that is
+    /// opened is promised its room while the file system has plenty, and its erase ends when it has it. Asked before the device is
+    /// divided, and once: without this call, or where it gives nothing, each call takes what it needs.
+    ///
+    /// # Panics
+    /// When it is called again.
+    pub fn room_worker(&mut self) -> Option<RoomWorker> {
+        self.nand.room_worker()
+    }
+
     /// With [`Backing::SyncedFile`]: what its driver syncs when [`Media::wants_sync`] says so.
     pub fn sync_file(&self) -> Option<SyncFile> {
         match &self.nand.store {
@@ -425,6 +440,7 @@ impl Device {
         self.slots.clear();
         self.done.clear();
         self.reading.clear();
+        self.roomless.clear();
         self.stages = Stages::default();
         self.engine = Engine::new(self.nand.geometry.dies(), self.nand.geometry.channels.into());
     }
@@ -441,6 +457,9 @@ impl Device {
 
     /// Without pacing: the command takes effect now.
     fn execute(&mut self, index: u32, now: Time) {
+        if !self.roomless.is_empty() {
+            self.finish_erases_before(index, now);
+        }
         let slot = self.slots.get_mut(index);
         let cut = self.nand.begin(slot, now);
         let count = &mut self.statistics[slot.die as usize];
@@ -468,6 +487,9 @@ impl Device {
             self.reading.push(index);
             return;
         }
+        if slot.kind == Kind::Erase && self.nand.awaits_room(slot.block, now) {
+            return self.roomless.push(index);
+        }
         self.finish_reads(now);
         let (slot, freight) = self.slots.loaded(index);
         let steps = if slot.kind.is_read() { 1 } else { slot.steps };
@@ -489,13 +511,49 @@ impl Device {
         self.reading = reading;
     }
 
+    /// Finishes erases submitted without pacing whose blocks have their room now.
+    #[cold]
+    fn finish_erases(&mut self, now: Time) {
+        for index in std::mem::take(&mut self.roomless) {
+            let block = self.slots.get(index).block;
+            if self.nand.awaits_room(block, now) {
+                self.roomless.push(index);
+            } else {
+                self.finish_erase(index, now);
+            }
+        }
+    }
+
+    /// A command that was submitted without pacing finds the erases of its blocks done.
+    #[cold]
+    fn finish_erases_before(&mut self, index: u32, now: Time) {
+        let slot = self.slots.get(index);
+        let source = if slot.kind == Kind::Copy { self.slots.freight(index).source } else { slot.block };
+        let blocks = [slot.block, source];
+        for erase in std::mem::take(&mut self.roomless) {
+            if blocks.contains(&self.slots.get(erase).block) {
+                self.finish_erase(erase, now);
+            } else {
+                self.roomless.push(erase);
+            }
+        }
+    }
+
+    fn finish_erase(&mut self, index: u32, now: Time) {
+        self.finish_reads(now);
+        let (slot, freight) = self.slots.loaded(index);
+        apply_step(&mut self.nand, slot, freight, now);
+        self.complete(index);
+    }
+
     /// Commands that wait or are at work, for reports.
     pub fn is_idle(&self) -> bool {
         let busy = |die: &crate::engine::Die| {
             die.array != Array::Idle || die.input != Input::Empty || die.has_queue()
         };
         let waits = self.syncs.as_ref().is_some_and(|syncs| !syncs.is_idle());
-        !waits && self.done.is_empty() && self.reading.is_empty() && !self.engine.dies.iter().any(busy)
+        let begun = !self.reading.is_empty() || !self.roomless.is_empty();
+        !waits && !begun && self.done.is_empty() && !self.engine.dies.iter().any(busy)
     }
 }
 
@@ -558,6 +616,9 @@ impl Media for Device {
             self.now = self.now.max(now);
             self.run(self.now);
             self.finish_reads(self.now);
+            if !self.roomless.is_empty() {
+                self.finish_erases(self.now);
+            }
         }
         if self.nand.gives_back() {
             self.nand.give_back_piece();
@@ -597,6 +658,10 @@ impl Media for Device {
     fn next_event(&self) -> Time {
         let syncs = self.syncs.as_ref().is_some_and(|syncs| self.powered && self.wants_more_synced(syncs));
         let at_once = !self.done.is_empty() || !self.reading.is_empty() || syncs;
-        if !at_once { self.engine.calendar.next_time() } else { Time::ZERO }
+        if at_once {
+            return Time::ZERO;
+        }
+        let look = if self.roomless.is_empty() { Time::NEVER } else { self.now + ROOM_LOOK };
+        self.engine.calendar.next_time().min(look)
     }
 }

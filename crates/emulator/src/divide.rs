@@ -20,6 +20,7 @@ impl Divide for Device {
             done: Vec::new(),
             syncs: None,
             reading: Vec::new(),
+            roomless: Vec::new(),
             die_profile: self.die_profile.clone(),
             arbitration: self.arbitration,
             unit_bytes: self.unit_bytes,

@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::slot::{Kind, NONE, Slot, Slots};
 use crate::stages::{CUT, STAGE_TIMERS};
 use diecut_media::MediaError;
-use diecut_units::{Geometry, IU_SIZE_BYTES, Time};
+use diecut_units::{Geometry, IU_SIZE_BYTES, Span, Time};
 use rand::RngExt;
 use std::ops::Range;
 
@@ -116,6 +116,10 @@ impl Die {
         self.sensed = sensed;
     }
 }
+
+/// How often an erase looks whether the room that its block was promised is there: so seldom that a driver sleeps in between, and does not
+/// take a core from the thread that it waits for.
+pub(crate) const ROOM_LOOK: Span = Span::from_millis(2);
 
 const NOTHING_SENSED: (u64, u32, u32) = (u64::MAX, 0, 0);
 
@@ -499,7 +503,11 @@ impl Device {
                 self.put_out(number, index, now);
             }
             Array::Writing(index) => {
-                die.array = Array::Idle;
+                if self.erases_without_room(index, now) {
+                    self.engine.dies[number as usize].array_since = now;
+                    return self.engine.calendar.schedule(number, Time(now) + ROOM_LOOK);
+                }
+                self.engine.dies[number as usize].array = Array::Idle;
                 if !self.unit_done(index, now) {
                     return self.start_copy(number, index, now);
                 }
@@ -508,6 +516,14 @@ impl Device {
             Array::Idle | Array::RowReady(_) => unreachable!("only a busy array has an end"),
         }
         self.issue(number, now);
+    }
+
+    /// Whether a command erases a block whose room is still being taken: the erase ends when it is there, so no program waits for a
+    /// file system.
+    fn erases_without_room(&mut self, index: u32, now: u64) -> bool {
+        let slot = self.slots.get(index);
+        let (kind, block) = (slot.kind, slot.block);
+        kind == Kind::Erase && self.nand.awaits_room(block, Time(now))
     }
 
     /// The effect of a program, erase or copy that the array is done with, for this unit. `false` if a copy goes on.

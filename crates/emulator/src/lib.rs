@@ -40,3 +40,4 @@ pub use profile::*;
 pub use statistics::DieStatistics;
 pub use store::disk::{FileChange, FileChanges, SyncFile};
 pub use store::room::{Room, RoomSupport};
+pub use store::room_queue::RoomWorker;

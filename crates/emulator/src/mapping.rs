@@ -127,6 +127,14 @@ impl Mapping {
         let _ = lines;
     }
 
+    /// Has the kernel map pages for what will be stored there, which it does at the first store to each of them otherwise. Only
+    /// advice: it may be refused, and what is there stays.
+    pub(crate) fn touch(&self, place: usize, len: usize) {
+        assert!(place <= self.size_bytes && len <= self.size_bytes - place, "inside of the mapping");
+        // SAFETY: inside of what is mapped; it changes no content.
+        unsafe { libc::madvise(self.bytes.as_ptr().add(place).cast(), len, libc::MADV_POPULATE_WRITE) };
+    }
+
     /// Where it starts, for an owner that hands the memory on.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes

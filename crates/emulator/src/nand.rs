@@ -4,6 +4,7 @@ use crate::block::{Block, ERASE_CUT, ERASE_FAILED, FACTORY_BAD, HAS_MARKS, Marks
 use crate::cells::CellLayout;
 use crate::fault::{Fault, FaultPlan, FaultRates, OperationKind};
 use crate::slot::{Freight, Kind, Slot};
+use crate::store::room_queue::{RoomQueue, RoomUser, RoomWorker};
 use crate::store::{ReadFault, Store, room};
 use crate::{DeviceError, Profile};
 use diecut_media::MediaError;
@@ -11,6 +12,7 @@ use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// [`Block::submitted_page`] of a block that must be erased before it is programmed.
 pub(crate) const MUST_ERASE: u32 = u32::MAX;
@@ -38,6 +40,12 @@ pub(crate) struct Nand {
     /// Blocks whose room is on its way back, a piece at a time, and how many bytes of the first one are.
     leaving: VecDeque<u64>,
     left_bytes: u64,
+    /// Where a thread of its own takes room and gives it back.
+    rooms: Option<RoomUser>,
+    /// Blocks that were promised room, which is being taken.
+    awaited: Vec<u64>,
+    /// [`RoomQueue::ended`] at the last look.
+    seen_ended: u64,
 }
 
 impl Nand {
@@ -83,6 +91,9 @@ impl Nand {
             kept: VecDeque::new(),
             leaving: VecDeque::new(),
             left_bytes: 0,
+            rooms: None,
+            awaited: Vec::new(),
+            seen_ended: 0,
             geometry,
         })
     }
@@ -109,6 +120,9 @@ impl Nand {
             kept: VecDeque::new(),
             leaving: VecDeque::new(),
             left_bytes: 0,
+            rooms: self.rooms.clone(),
+            awaited: Vec::new(),
+            seen_ended: 0,
         }
     }
 
@@ -126,6 +140,11 @@ impl Nand {
             other.kept.drain(..).partition(|block| numbers.contains(block));
         other.kept = theirs;
         self.kept.extend(own);
+        let (own, theirs): (Vec<u64>, Vec<u64>) =
+            other.awaited.drain(..).partition(|block| numbers.contains(block));
+        other.awaited = theirs;
+        // What ended may have been for a block that came now.
+        (self.awaited, self.seen_ended) = ([std::mem::take(&mut self.awaited), own].concat(), u64::MAX);
         while other.gives_back() {
             other.give_back_piece();
         }
@@ -301,21 +320,39 @@ impl Nand {
 
     /// See [`diecut_media::Media::make_room`].
     pub(crate) fn make_room(&mut self, block: u64, now: Time) -> bool {
-        if self.blocks[block as usize].has_room {
+        if self.blocks[block as usize].has_room || self.awaited.contains(&block) {
             return true;
         }
         if self.lacks_room_by_plan(now) {
             return false;
         }
+        if let Some(rooms) = &self.rooms {
+            let taken_bytes = rooms.asked_blocks() * self.geometry.erase_block_size_bytes();
+            if let Some(parts) = self.store.ample_room(block, taken_bytes, now) {
+                rooms.take(block, parts);
+                self.awaited.push(block);
+                return true;
+            }
+        }
+        self.take_room(block, now)
+    }
+
+    /// Takes a block's room, and waits for that.
+    fn take_room(&mut self, block: u64, now: Time) -> bool {
+        if self.lacks_room_by_plan(now) {
+            return false;
+        }
+        if let Some(rooms) = &self.rooms {
+            rooms.keep(block);
+        }
         let is_empty = self.blocks[block as usize].programmed_page == 0;
         let mut has_room = self.store.make_room(block, is_empty, now);
-        if !has_room && (!self.kept.is_empty() || self.gives_back()) {
+        if !has_room {
             self.release_kept(0);
-            while self.gives_back() {
-                self.give_back_piece();
+            while !has_room && self.give_back_block() {
+                self.store.ask_again();
+                has_room = self.store.make_room(block, is_empty, now);
             }
-            self.store.ask_again();
-            has_room = self.store.make_room(block, is_empty, now);
         }
         self.blocks[block as usize].has_room = has_room;
         if has_room && self.leaving.contains(&block) {
@@ -324,6 +361,76 @@ impl Nand {
             self.leaving.retain(|leaving| *leaving != block);
         }
         has_room
+    }
+
+    /// Gives back the room of one block of those that need none, and waits for that. `false` if there is none.
+    fn give_back_block(&mut self) -> bool {
+        let Some(&first) = self.leaving.front() else {
+            return self.rooms.as_ref().is_some_and(|rooms| rooms.give_back_now());
+        };
+        while self.leaving.front() == Some(&first) {
+            self.give_back_piece();
+        }
+        true
+    }
+
+    /// See [`crate::Device::room_worker`].
+    pub(crate) fn room_worker(&mut self) -> Option<RoomWorker> {
+        assert!(self.rooms.is_none(), "one thread takes the room of a device");
+        let queue: Arc<RoomQueue> = Arc::new(self.store.room_queue()?);
+        self.rooms = Some(RoomUser::new(Arc::clone(&queue)));
+        Some(RoomWorker::new(queue))
+    }
+
+    /// Whether the room that a block was promised is still being taken.
+    #[inline(always)]
+    pub(crate) fn awaits_room(&mut self, block: u64, now: Time) -> bool {
+        !self.awaited.is_empty() && self.still_awaits_room(block, now)
+    }
+
+    #[cold]
+    fn still_awaits_room(&mut self, block: u64, now: Time) -> bool {
+        let Some(rooms) = &self.rooms else { return false };
+        let ended = rooms.ended();
+        if std::mem::replace(&mut self.seen_ended, ended) != ended {
+            let awaited = std::mem::take(&mut self.awaited);
+            let ended: Vec<(u64, Option<bool>)> =
+                awaited.into_iter().map(|block| (block, rooms.take_ended(block))).collect();
+            for (block, has_room) in ended {
+                match has_room {
+                    Some(has_room) => self.room_taken(block, has_room, now),
+                    None => self.awaited.push(block),
+                }
+            }
+        }
+        self.awaited.contains(&block)
+    }
+
+    /// A block got the room that it was promised, or (others were faster) not.
+    fn room_taken(&mut self, block: u64, has_room: bool, now: Time) {
+        self.blocks[block as usize].has_room = has_room;
+        if !has_room {
+            self.store.had_no_room(now);
+            if let (0, Some(parts), Some(rooms)) =
+                (self.blocks[block as usize].programmed_page, self.store.room_parts(block), &self.rooms)
+            {
+                // What it got is of no use.
+                rooms.give_back(block, parts);
+            }
+        }
+    }
+
+    /// A block is programmed: it has its room now, or there is none.
+    #[cold]
+    fn has_room_at_last(&mut self, block: u64, now: Time) -> bool {
+        if let Some(at) = self.awaited.iter().position(|awaited| *awaited == block)
+            && let Some(rooms) = &self.rooms
+        {
+            let has_room = rooms.wait(block);
+            self.awaited.swap_remove(at);
+            self.room_taken(block, has_room, now);
+        }
+        self.blocks[block as usize].has_room || self.take_room(block, now)
     }
 
     /// See [`diecut_media::Media::discard`].
@@ -394,7 +501,10 @@ impl Nand {
             // Erased since: it is in use again.
             if block.programmed_page == 0 && block.has(ERASE_CUT) && block.pending == 0 && block.has_room {
                 block.has_room = false;
-                self.leaving.push_back(number);
+                match (&self.rooms, self.store.room_parts(number)) {
+                    (Some(rooms), Some(parts)) => rooms.give_back(number, parts),
+                    _ => self.leaving.push_back(number),
+                }
             }
         }
     }
@@ -491,7 +601,7 @@ impl Nand {
         let address = self.address(slot.block);
         if slot.error.is_none()
             && !self.blocks[slot.block as usize].has_room
-            && !self.make_room(slot.block, now)
+            && !self.has_room_at_last(slot.block, now)
         {
             slot.error = Some(MediaError::NoRoom { block: address, page: slot.first_page });
         }

@@ -5,7 +5,7 @@ use crate::inbox::{Address, Message, Respond, queue};
 use crate::worker::{Common, WAKER, Worker};
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
-use diecut_shard::emulator::SyncFile;
+use diecut_shard::emulator::{RoomWorker, SyncFile};
 use diecut_units::Span;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
@@ -31,6 +31,8 @@ pub struct ReactorConfig {
     /// The file of a device whose completions wait for syncs: a thread of its own syncs it when the shard, which is the only one,
     /// asks for that.
     pub sync: Option<SyncFile>,
+    /// What takes room on the file system under a device's file and gives it back: a thread of its own does that.
+    pub rooms: Option<RoomWorker>,
     /// Each shard's thread stays on a core of its own: the first on the first of [`cores`], and so on, round and round.
     pub pin_cores: bool,
     /// How long a thread looks for work after its last before it sleeps.
@@ -78,6 +80,16 @@ pub enum ReactorError {
     /// Threads or epoll sets cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
+}
+
+/// Has this thread come after the shards' where cores are few and the server was started with a real-time policy (`chrt`), which threads
+/// inherit: nobody waits for it but tenants that open erase blocks.
+fn give_way() {
+    let normal = libc::sched_param { sched_priority: 0 };
+    // SAFETY: of the calling thread, and a valid parameter.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &normal) } != 0 {
+        tracing::debug!("the policy of a thread cannot be set: {}", std::io::Error::last_os_error());
+    }
 }
 
 /// Running threads, one per shard.
@@ -178,6 +190,13 @@ impl Reactor {
         let mut threads = Vec::new();
         let mut syncs =
             config.sync.clone().map(|file| start_syncing(file, &common, &mut threads)).transpose()?;
+        if let Some(rooms) = config.rooms.clone() {
+            threads.push(std::thread::Builder::new().name("room".to_owned()).spawn(move || {
+                let _abort = AbortOnPanic;
+                give_way();
+                rooms.run();
+            })?);
+        }
         for (number, ((make, poll), inbox)) in shards.into_iter().zip(polls).zip(receivers).enumerate() {
             let common = Arc::clone(&common);
             let listeners = std::mem::take(&mut listeners);

@@ -104,6 +104,14 @@ impl SyncFile {
         &self.file
     }
 
+    pub(crate) fn notes_changes(&self) -> bool {
+        self.changes.is_some()
+    }
+
+    pub(crate) fn shared_file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
     /// Makes everything durable that was written before the call, and waits for it (`fdatasync`).
     ///
     /// # Errors

@@ -27,12 +27,14 @@
 
 use super::memory::MemoryStore;
 use super::room::{self, Allocator, Room};
+use super::room_queue::RoomQueue;
 use super::synced;
 use crate::block::{Block, PageMark};
 use crate::mapping::Mapping;
 use crate::{DeviceError, Profile};
 use diecut_units::{Geometry, ProtectedMemory, Time, checksum};
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -320,12 +322,24 @@ impl FileStore {
         FileStore { content, table, marks, file, allocator, ..*self }
     }
 
-    fn parts(&self, blocks: std::ops::Range<u64>) -> [std::ops::Range<u64>; 2] {
+    pub(crate) fn parts(&self, blocks: Range<u64>) -> [Range<u64>; 2] {
         let [oob, data] = self.content.ranges(&blocks);
-        let at = |offset: u64, range: std::ops::Range<usize>| {
-            offset + range.start as u64..offset + range.end as u64
-        };
+        let at = |offset: u64, range: Range<usize>| offset + range.start as u64..offset + range.end as u64;
         [at(self.oob_offset, oob), at(self.data_offset, data)]
+    }
+
+    /// See [`super::Store::room_queue`].
+    pub(crate) fn room_queue(&self) -> RoomQueue {
+        // SAFETY: what has the queue stores nothing; it has the kernel map pages.
+        let pages = unsafe { self.content.share_pages() };
+        RoomQueue::new(Arc::clone(&self.file), self.allocator.clone(), Some((pages, self.data_offset)))
+    }
+
+    /// See [`super::Store::ample_room`].
+    pub(crate) fn ample_room(&self, block: u64, taken_bytes: u64, now: Time) -> Option<[Range<u64>; 2]> {
+        let parts = self.parts(block..block + 1);
+        let wanted_bytes = taken_bytes + parts.iter().map(|part| part.end - part.start).sum::<u64>();
+        self.allocator.is_ample(&self.file, wanted_bytes, now).then_some(parts)
     }
 
     /// Allocates what a block's pages and OOB areas take.
@@ -340,7 +354,7 @@ impl FileStore {
     }
 
     /// Makes the pages of blocks that hold nothing a hole. OOB areas of blocks share pages of the file, and stay.
-    pub(crate) fn give_back(&self, blocks: std::ops::Range<u64>) {
+    pub(crate) fn give_back(&self, blocks: Range<u64>) {
         let [_, data] = self.parts(blocks);
         self.allocator.give_back(&self.file, data);
     }

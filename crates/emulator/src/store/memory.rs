@@ -47,6 +47,15 @@ impl MemoryStore {
         MemoryStore { data, oob, ..*self }
     }
 
+    /// Another handle of the mapping of all pages.
+    ///
+    /// # Safety
+    /// See [`Mapping::share`].
+    pub(crate) unsafe fn share_pages(&self) -> Mapping {
+        // SAFETY: by the contract.
+        unsafe { self.data.share() }
+    }
+
     /// Where OOB areas and pages of some blocks lie in their mappings.
     pub(crate) fn ranges(&self, blocks: &std::ops::Range<u64>) -> [std::ops::Range<usize>; 2] {
         [

@@ -6,6 +6,7 @@ pub(crate) mod file;
 mod memory;
 mod oob;
 pub(crate) mod room;
+pub(crate) mod room_queue;
 pub(crate) mod synced;
 mod tags;
 
@@ -16,7 +17,9 @@ pub(crate) use tags::TagStore;
 
 use crate::block::{Block, PageMark};
 use diecut_units::{Geometry, Payload, Time};
+use room_queue::RoomQueue;
 use std::io;
+use std::ops::Range;
 
 /// The content of a device.
 pub(crate) enum Store {
@@ -53,7 +56,7 @@ impl Store {
     }
 
     /// What some blocks hold is this store's from now on, and no longer the other's.
-    pub(crate) fn take_from(&mut self, other: &mut Store, blocks: std::ops::Range<usize>) {
+    pub(crate) fn take_from(&mut self, other: &mut Store, blocks: Range<usize>) {
         if let (Store::Tags(own), Store::Tags(theirs)) = (self, other) {
             own.take_from(theirs, blocks);
         }
@@ -185,6 +188,43 @@ impl Store {
         }
     }
 
+    /// A queue for a thread that takes the room of this store and gives it back; `None` if no file system is asked.
+    pub(crate) fn room_queue(&self) -> Option<RoomQueue> {
+        match self {
+            Store::Memory(_) | Store::Tags(_) => None,
+            Store::File(store) => Some(store.room_queue()),
+            Store::Synced(store) => store.room_queue(),
+        }
+    }
+
+    /// Where a block's OOB areas and pages lie in the file, if it surely has room for them besides `taken_bytes` that are asked for
+    /// already. `None`: that is to be found out by taking it.
+    pub(crate) fn ample_room(&self, block: u64, taken_bytes: u64, now: Time) -> Option<[Range<u64>; 2]> {
+        match self {
+            Store::Memory(_) | Store::Tags(_) => None,
+            Store::File(store) => store.ample_room(block, taken_bytes, now),
+            Store::Synced(store) => store.ample_room(block, taken_bytes, now),
+        }
+    }
+
+    /// The file system had no room after all.
+    pub(crate) fn had_no_room(&mut self, now: Time) {
+        match self {
+            Store::Memory(_) | Store::Tags(_) => {}
+            Store::File(store) => store.allocator.had_none(now),
+            Store::Synced(store) => store.had_no_room(now),
+        }
+    }
+
+    /// Where a block's OOB areas and pages lie in the file.
+    pub(crate) fn room_parts(&self, block: u64) -> Option<[Range<u64>; 2]> {
+        match self {
+            Store::Memory(_) | Store::Tags(_) => None,
+            Store::File(store) => Some(store.parts(block..block + 1)),
+            Store::Synced(store) => Some(store.room_parts(block)),
+        }
+    }
+
     /// See [`room::Allocator::ask_again`].
     pub(crate) fn ask_again(&mut self) {
         match self {
@@ -195,7 +235,7 @@ impl Store {
     }
 
     /// Gives back the room of blocks that hold nothing.
-    pub(crate) fn give_back(&mut self, blocks: std::ops::Range<u64>) {
+    pub(crate) fn give_back(&mut self, blocks: Range<u64>) {
         match self {
             Store::Memory(_) | Store::Tags(_) => {}
             Store::File(store) => store.give_back(blocks),

@@ -13,6 +13,9 @@ use std::path::Path;
 /// How long a file system that had no room is not asked again: hosts repeat what failed, and each try allocates as far as it goes.
 const ASK_AGAIN: Span = Span(100_000_000);
 
+/// With so much left on the file system, room for a block is promised before it is taken.
+const AMPLE_BYTES: u64 = 256 << 20;
+
 /// What a device's file takes, and what its file system has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -110,6 +113,17 @@ impl Allocator {
             self.ask_at = now + ASK_AGAIN;
         }
         taken
+    }
+
+    /// Whether there is room for so many bytes and many more. What others take meanwhile is found out when it is taken.
+    pub(crate) fn is_ample(&self, file: &File, wanted_bytes: u64, now: Time) -> bool {
+        let ample = |room: Room| room.free_bytes >= wanted_bytes + AMPLE_BYTES;
+        self.support.reserves && now >= self.ask_at && Room::of_file(file).is_ok_and(ample)
+    }
+
+    /// The file system had no room, and is not asked again for a while.
+    pub(crate) fn had_none(&mut self, now: Time) {
+        self.ask_at = now + ASK_AGAIN;
     }
 
     /// The next [`Allocator::take`] asks the file system, whatever it said before.

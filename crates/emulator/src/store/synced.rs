@@ -32,6 +32,7 @@ use super::ReadFault;
 use super::disk::{Disk, FileChanges, ModelDisk, SyncFile};
 use super::file::{HEADER_SIZE_BYTES, Image, KEPT_BYTES, PIECE_BYTES};
 use super::room::{self, Allocator, RoomSupport};
+use super::room_queue::RoomQueue;
 use crate::block::{Block, ERASE_CUT, FACTORY_BAD, HAS_MARKS, PageMark};
 use crate::{DeviceError, Profile};
 use diecut_units::{Geometry, IU_SIZE_BYTES, Time, checksum, checksum_append, mark, mutant};
@@ -592,6 +593,36 @@ impl SyncedStore {
             self.give_back(block..block + 1);
         }
         taken
+    }
+
+    /// See [`super::Store::room_queue`].
+    pub(crate) fn room_queue(&self) -> Option<RoomQueue> {
+        let Disk::File(disk) = &self.disk else { return None };
+        // Who replays changes must see each hole.
+        if disk.sync_file.notes_changes() {
+            return None;
+        }
+        Some(RoomQueue::new(disk.sync_file.shared_file(), disk.allocator.clone(), None))
+    }
+
+    /// See [`super::Store::ample_room`].
+    pub(crate) fn ample_room(&self, block: u64, taken_bytes: u64, now: Time) -> Option<[Range<u64>; 2]> {
+        let Disk::File(disk) = &self.disk else { return None };
+        let parts = self.room_parts(block);
+        let wanted_bytes = taken_bytes + parts.iter().map(|part| part.end - part.start).sum::<u64>();
+        disk.allocator.is_ample(disk.sync_file.file(), wanted_bytes, now).then_some(parts)
+    }
+
+    /// See [`super::Store::room_parts`].
+    pub(crate) fn room_parts(&self, block: u64) -> [Range<u64>; 2] {
+        self.places.parts(&(block..block + 1))
+    }
+
+    /// See [`super::Store::had_no_room`].
+    pub(crate) fn had_no_room(&mut self, now: Time) {
+        if let Disk::File(disk) = &mut self.disk {
+            disk.allocator.had_none(now);
+        }
     }
 
     pub(crate) fn ask_again(&mut self) {
