@@ -2,15 +2,17 @@
 # The server under test: tests/hosts/serve.sh PORT FOLDER. Two tenants, one channel-isolated and one software-isolated, on an
 # emulated device in FOLDER; NQN_A, NQN_B and HOST_NQN name the subsystems and the only host that may connect.
 # SECOND_PORT: where it listens, too.
+# Discovery tells the address under which guests reach this machine.
 # SHARDS: shards of the server; with 2, each tenant lives on one of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 port=$1 folder=$2
-listen="\"127.0.0.1:$port\""
-[ -z "${SECOND_PORT:-}" ] || listen="$listen, \"127.0.0.1:$SECOND_PORT\""
+listen="\"127.0.0.1:$port\"" advertise="\"10.0.2.2:$port\""
+[ -z "${SECOND_PORT:-}" ] || listen="$listen, \"127.0.0.1:$SECOND_PORT\"" advertise="$advertise, \"10.0.2.2:$SECOND_PORT\""
 cat > "$folder/setup.toml" <<SETUP
 [server]
 listen = [$listen]
+advertise = [$advertise]
 data = "$folder/data"
 [device]
 profile = "$PWD/tests/hosts/device.toml"

@@ -31,13 +31,23 @@ pub struct Scenario {
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 6] = [
+pub static SCENARIOS: [Scenario; 7] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
         purpose: "discover, connect, identify, two tenants at once, file systems, fio verify, disconnect",
         time_limit: Duration::from_secs(420),
         check_count_min: 30,
+        two_paths: false,
+        needs_programs: false,
+        shards: None,
+    },
+    Scenario {
+        name: "commands",
+        script: "commands.sh",
+        purpose: "each log page, feature and opcode is answered or refused; every way to connect, connect-all among them",
+        time_limit: Duration::from_secs(600),
+        check_count_min: 20,
         two_paths: false,
         needs_programs: false,
         shards: None,

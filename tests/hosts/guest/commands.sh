@@ -1,0 +1,162 @@
+# What nvme-cli can ask, whether the server has it or not, and every way to connect: each answer makes sense or is a proper
+# refusal, and the controller lives on.
+. /scenario/library.sh
+modprobe nvme-tcp
+
+check connect-a timeout 30 nvme connect $fabric $me -n "$NQN_A" -k 5 -c 1 -l 60
+check device-a-appears within 15 has_device "$NQN_A"
+A=$(device_of "$NQN_A"); controller_a=$(controller_of "$NQN_A"); C=/dev/${controller_a##*/}
+if [ ! -b "$A" ]; then echo "no device, nothing more to test"; exit 0; fi
+
+# answers_to ANSWERS COMMAND...: what the server said last is one of the ANSWERS, a pattern; `Success` is that of a command that
+# succeeded. What nvme-cli or the kernel refuse by themselves, and what ends by signal or time-out, is no answer.
+answers_to() {
+  answers=$1; shift
+  timeout 30 "$@" >/tmp/answer 2>&1 </dev/null
+  answer_code=$?
+  if [ $answer_code = 0 ]; then answer=Success; else answer=$(sed -n 's/^NVMe status: \([^:]*\):.*/\1/p' /tmp/answer | tail -n 1); fi
+  echo "$answer" | grep -qxE "$answers" && return 0
+  echo "$* (exit $answer_code): ${answer:-$(tail -n 1 /tmp/answer)}"; return 1
+}
+lives() { state_is "$controller_a" live && ! dmesg | grep -E 'error recovery|timeout'; }
+succeeded() { [ "$answer" = Success ]; }
+
+# Linux's own target has Internal Error for some of these, and none at all for others.
+if [ "$REQUIRE_OPTIONAL" = 1 ]; then
+# --- log pages, features and Identify pages: those that a specification names, and some of vendors and of nobody ---
+each_log_page() {
+  for number in $(seq 0 26) 112 113 128 129 130 192 193 255; do
+    answers_to 'Success|Invalid Log Page|Invalid Field in Command' nvme get-log "$C" -i $number -l 512 -b || return 1
+    ! succeeded || printf '%d ' $number
+  done
+  echo "are there"
+}
+check each-log-page each_log_page
+each_feature() {
+  for number in $(seq 0 33) 120 $(seq 125 133) 192 255; do
+    answers_to 'Success|Invalid Field in Command|Host Identifier Inconsistent Format|Data SGL Length Invalid' nvme get-feature "$C" -f $number -n 1 || return 1
+    ! succeeded || printf '%d ' $number
+  done
+  echo "are there"
+}
+check each-feature each_feature
+each_identify() {
+  for number in $(seq 0 34) 255; do
+    answers_to 'Success|Invalid Field in Command|Invalid Namespace or Format' nvme admin-passthru "$C" -o 6 -n 1 --cdw10=$number -r -l 4096 -b || return 1
+    ! succeeded || printf '%d ' $number
+  done
+  echo "are there"
+}
+check each-identify each_identify
+odd_log_pages() {
+  answers_to Success nvme get-log "$C" -i 2 -l 4 -b && answers_to Success nvme get-log "$C" -i 2 -l 16 -o 496 -b &&
+    answers_to 'Invalid Field in Command' nvme get-log "$C" -i 2 -l 16 -o 3 -b &&
+    answers_to 'Invalid Field in Command' nvme get-log "$C" -i 2 -l 16 -o 1048576 -b
+}
+check parts-of-log-pages odd_log_pages
+
+# --- each opcode, with data to the host, from it and without; 0Ch waits for an event, by right ---
+dd if=/dev/urandom of=/tmp/block bs=4k count=1 2>/dev/null
+proper='Success|Invalid Command Opcode|Invalid Field in Command|Data SGL Length Invalid|Command Sequence Error|Invalid Log Page|LBA Out of Range|Compare Failure|Invalid Protection Information'
+# passes KIND DEVICE OPCODE: bits 1:0 of the opcode say which way its data go; nvme-cli 2.3 cannot send those that go both ways,
+# so they have none here.
+passes() {
+  case $(($3 % 4)) in
+    1) answers_to "$proper" nvme "$1-passthru" "$2" -o "$3" -n 1 -t 8000 -w -l 4096 -i /tmp/block ;;
+    2) answers_to "$proper" nvme "$1-passthru" "$2" -o "$3" -n 1 -t 8000 -r -l 4096 -b ;;
+    *) answers_to "$proper" nvme "$1-passthru" "$2" -o "$3" -n 1 -t 8000 ;;
+  esac
+}
+without_data() { answers_to "$proper" nvme admin-passthru "$C" -o 2 -n 1 && for number in 1 2 5 9; do answers_to 'Data SGL Length Invalid' nvme io-passthru "$A" -o $number -n 1 || return 1; done; }
+check commands-that-lack-their-data without_data
+each_admin_opcode() {
+  for number in $(seq 0 11) $(seq 13 37) 44 124 127 128 129 130 132 134 192 255; do passes admin "$C" $number || return 1; done
+}
+check each-admin-opcode each_admin_opcode
+each_io_opcode() {
+  for number in $(seq 0 34) 121 122 125 127 128 144 255; do passes io "$A" $number || return 1; done
+}
+check each-io-opcode each_io_opcode
+check lives-after-all-opcodes lives
+
+# --- what a namespace and a controller say of themselves ---
+no_rotating_disk() { [ "$(cat "/sys/block/${A##*/}/queue/rotational")" = 0 ] && nvme cmdset-ind-id-ns "$C" -n 1 && [ $(($(nvme cmdset-ind-id-ns "$C" -n 1 | awk '/^nsfeat/ { print $3 }') & 16)) = 0 ]; }
+check no-rotating-disk no_rotating_disk
+effects() { nvme effects-log "$C" -c 0 | tee /tmp/effects && grep -q 'ACS6 ' /tmp/effects && grep -q 'IOCS2 ' /tmp/effects; }
+check effects-log-names-commands effects
+thresholds() {
+  nvme set-feature "$C" -f 4 -v 0x160 && nvme get-feature "$C" -f 4 | tee /dev/stderr | grep -q 'value: *0x0*160$' &&
+    nvme get-feature "$C" -f 4 -c 0x100000 | tee /dev/stderr | grep -q 'value: *0*$' &&
+    nvme set-feature "$C" -f 4 -v 0x120 && nvme smart-log "$C" | grep '^critical_warning.*: *0x2$' &&
+    nvme set-feature "$C" -f 4 -v 0x157 && nvme smart-log "$C" | grep '^critical_warning.*: *0$'
+}
+check temperature-thresholds thresholds
+last_error() { refused nvme get-log "$C" -i 0xC1 -l 512 -b && nvme error-log "$C" -e 1 | tee /tmp/error && grep -q '^lba.*: *0$' /tmp/error; }
+check errors-of-admin-commands-name-no-lba last_error
+limits() {
+  answers_to 'LBA Out of Range' nvme write-zeroes "$A" -s "$last" -c 1 && answers_to 'LBA Out of Range' nvme verify "$A" -s "$last" -c 1 &&
+    answers_to 'LBA Out of Range' nvme dsm "$A" -d -s "$last" -b 2 && answers_to 'LBA Out of Range' nvme dsm "$A" -d -s 0xffffffffffffffff -b 5 &&
+    answers_to Success nvme verify "$A" -s "$last" -c 0 && answers_to Success nvme dsm "$A" -d -s "$last" -b 1
+}
+last=$(($(blockdev --getsize64 "$A") / 4096 - 1))
+check nothing-beyond-the-end limits
+fi
+check disconnect-a nvme disconnect -n "$NQN_A"
+
+# --- ways to connect ---
+dd if=/dev/urandom of=/tmp/content bs=64k count=4 2>/dev/null
+# connects OPTIONS...: what is written over this connection is read back.
+connects() {
+  timeout 30 nvme connect $fabric $me -n "$NQN_A" "$@" && within 15 has_device "$NQN_A" || return 1
+  connected=$(device_of "$NQN_A")
+  dd if=/tmp/content of="$connected" bs=64k oflag=direct 2>/dev/null && dd if="$connected" bs=64k count=4 iflag=direct 2>/dev/null | cmp - /tmp/content || return 1
+  nvme disconnect -n "$NQN_A" && within 15 has_no_device "$NQN_A"
+}
+for size in 16 17 255 256 1024; do check "connect-with-queues-of-$size" connects -Q $size; done
+check connect-with-one-queue connects -i 1
+check connect-with-more-queues-than-there-are connects -i 1024
+check connect-with-queues-for-writes-and-polling connects --nr-write-queues=2 --nr-poll-queues=2
+check connect-without-flow-control connects --disable-sqflow
+for digest in hdr data; do check "connect-with-$digest-digest" connects --$digest-digest; done
+check connect-without-keep-alive connects -k 0
+outlives_keep_alive() {
+  timeout 30 nvme connect $fabric $me -n "$NQN_A" -k 1 && within 15 has_device "$NQN_A" && sleep 5 &&
+    state_is "$(controller_of "$NQN_A")" live && nvme disconnect -n "$NQN_A" && within 15 has_no_device "$NQN_A"
+}
+check a-keep-alive-of-a-second outlives_keep_alive
+check refuses-a-name-with-a-blank refused timeout 30 nvme connect $fabric $me -n "$NQN_A "
+check refuses-a-name-that-is-none refused timeout 30 nvme connect $fabric $me -n "$(head -c 222 /dev/zero | tr '\000' a)"
+discovery=nqn.2014-08.org.nvmexpress.discovery
+check connect-to-discovery timeout 30 nvme connect $fabric $me -n "$discovery" -k 2
+check discovery-lives within 10 state_is "$(controller_of "$discovery")" live
+check disconnect-discovery nvme disconnect -n "$discovery"
+
+# All at once from what discovery tells, where that is an address that this guest can dial.
+timeout 30 nvme discover $fabric $me >/tmp/discovered
+if grep -qx "traddr: *$ADDRESS" /tmp/discovered; then
+  all_connected() { timeout 60 nvme connect-all $fabric $me "$@" && within 15 has_device "$NQN_A" && within 15 has_device "$NQN_B"; }
+  check connect-all all_connected
+  check disconnect-from-all nvme disconnect-all
+  check all-vanish within 15 has_no_device "$NQN_B"
+  check connect-all-with-digests-and-persistent-discovery all_connected --persistent --keep-alive-tmo=1 --hdr-digest --data-digest
+  sleep 4
+  all_live() { cat /sys/class/nvme/*/state; [ "$(cat /sys/class/nvme/*/state | sort -u)" = live ] && [ "$(ls /sys/class/nvme | wc -l)" -ge 3 ]; }
+  check all-live-on all_live
+  check connect-all-again timeout 60 nvme connect-all $fabric $me
+  check disconnect-all nvme disconnect-all
+fi
+
+# Many controllers of one host, one after the other; nvme-cli 2.3 refuses that by itself, so the kernel is asked.
+many() {
+  for one in 1 2 3 4 5 6 7 8; do
+    echo "transport=tcp,traddr=$ADDRESS,trsvcid=$PORT,nqn=$NQN_A,hostnqn=$HOST_NQN,hostid=$HOST_ID,nr_io_queues=1,duplicate_connect" >/dev/nvme-fabrics || return 1
+  done
+  within 15 has_device "$NQN_A"
+  nvme list-subsys; [ "$(nvme list-subsys | grep -c ' live')" -ge 8 ] || return 1
+  [ "$REQUIRE_OPTIONAL" = 1 ] || return 0
+  nvme list-ctrl "/dev/$(basename "$(controller_of "$NQN_A")")" | tee /tmp/controllers
+  [ "$(grep -c '^\[' /tmp/controllers)" -ge 8 ]
+}
+check eight-controllers-at-once many
+check all-disconnect nvme disconnect-all
+exit 0
