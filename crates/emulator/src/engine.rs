@@ -40,6 +40,10 @@ pub(crate) enum Input {
 pub(crate) struct Die {
     pub(crate) array: Array,
     array_since: u64,
+    /// Commands that it has: those that wait, and those that the array or the bus is at work on.
+    commands: u32,
+    /// Until when time with commands was counted.
+    counted_until: u64,
     /// Commands that wait, linked by [`Slot::next`].
     first: u32,
     last: u32,
@@ -66,6 +70,8 @@ impl Die {
         Die {
             array: Array::Idle,
             array_since: 0,
+            commands: 0,
+            counted_until: 0,
             first: NONE,
             last: NONE,
             issued: 0,
@@ -180,11 +186,24 @@ impl Device {
     pub(crate) fn enter_die(&mut self, index: u32, now: u64) {
         let number = self.slots.get(index).die;
         let die = &mut self.engine.dies[number as usize];
+        if die.commands == 0 {
+            die.counted_until = now;
+        }
+        die.commands += 1;
         die.push(&mut self.slots, index);
         // A die that reads takes nothing else; the rest is for `issue` to tell.
         if !matches!(die.array, Array::Reading(_)) {
             self.issue(number, now);
         }
+    }
+
+    /// A die is done with one of its commands.
+    #[inline(always)]
+    pub(crate) fn leave_die(&mut self, number: u32, now: u64) {
+        let die = &mut self.engine.dies[number as usize];
+        die.commands -= 1;
+        self.statistics[number as usize].busy_ns += now - die.counted_until;
+        die.counted_until = now;
     }
 
     /// Handles everything that happens until `now`.
@@ -327,6 +346,7 @@ impl Device {
         let slot = self.slots.get(index);
         if matches!(slot.error, Some(MediaError::DieOffline { .. })) && step == 0 {
             die.pop(slot);
+            self.leave_die(number, now);
             self.complete(index);
             return false;
         }
@@ -377,6 +397,7 @@ impl Device {
             let slot = self.slots.get(index);
             if matches!(slot.error, Some(MediaError::DieOffline { .. })) {
                 self.engine.dies[number as usize].pop(slot);
+                self.leave_die(number, now);
                 return self.complete(index);
             }
         }

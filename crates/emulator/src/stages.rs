@@ -112,6 +112,7 @@ impl Device {
     /// The die is done with a command.
     #[inline(always)]
     pub(crate) fn finish(&mut self, index: u32, now: u64) {
+        self.leave_die(self.slots.get(index).die, now);
         if self.timing.has_link() || self.timing.latency_ns > 0 {
             self.leave(index, now);
         } else {

@@ -15,6 +15,9 @@ pub struct DieStatistics {
     pub programmed_bytes: u64,
     /// Time the array was at work, in nanoseconds.
     pub array_busy_ns: u64,
+    /// Time with at least one command, in nanoseconds, until one last ended: the array is at work, or what it read or is to
+    /// program is on the bus, or waits for it.
+    pub busy_ns: u64,
 }
 
 impl DieStatistics {
@@ -26,5 +29,6 @@ impl DieStatistics {
         self.read_bytes += other.read_bytes;
         self.programmed_bytes += other.programmed_bytes;
         self.array_busy_ns += other.array_busy_ns;
+        self.busy_ns += other.busy_ns;
     }
 }

@@ -115,6 +115,30 @@ fn arrays_overlap_and_the_bus_is_shared() {
     assert!((total([(0, 0), (0, 0)]) - (array + 2.0 * bus)).abs() < 50.0, "cache read overlaps on one die");
 }
 
+/// Goal: a die is busy as long as it has a command, also one whose row waits for the bus, and not longer. Method: one read on each of
+/// two dies of one channel, with a second without commands before.
+#[test]
+fn a_die_is_busy_while_it_has_a_command() {
+    let mut rig = Rig::new(Options::default());
+    let blocks = [rig.good_block((0, 0), 5), rig.good_block((0, 1), 6)];
+    for block in blocks {
+        rig.run(program(block, 0, 1, 1)).unwrap();
+    }
+    rig.now = rig.now + Span::from_secs(1);
+    let before = [0, 1].map(|die| *rig.device.die_statistics(die));
+    for (token, block) in blocks.into_iter().enumerate() {
+        rig.submit(token as u64, read(block, 0, 8));
+    }
+    assert_eq!(rig.drain().len(), 2);
+    let (array, bus) = (48.0, 0.2 + 32768.0 / 280.0);
+    for (die, transfers) in [(0, 1.0), (1, 2.0)] {
+        let (after, before) = (rig.device.die_statistics(die), before[die as usize]);
+        let busy_us = (after.busy_ns - before.busy_ns) as f64 / 1000.0;
+        assert!((busy_us - (array + transfers * bus)).abs() < 0.2, "die {die}: {busy_us} us");
+        assert!((after.array_busy_ns - before.array_busy_ns) as f64 / 1000.0 < array + 0.2, "die {die}");
+    }
+}
+
 /// With suspension a read waits microseconds, without for the whole program.
 #[test]
 fn a_read_suspends_a_program() {

@@ -307,9 +307,10 @@ impl Stage {
         vssd.effective_over_provisioning().expect("it stores volumes")
     }
 
-    /// Time that arrays of all dies were at work so far, in nanoseconds.
-    pub fn array_busy_ns(&self) -> u64 {
-        self.shard.media().statistics().array_busy_ns
+    /// Time that all dies had a command so far, and that their arrays were at work, in nanoseconds.
+    pub fn die_busy_ns(&self) -> [u64; 2] {
+        let done = self.shard.media().statistics();
+        [done.busy_ns, done.array_busy_ns]
     }
 
     /// Time that each channel's bus was in use so far, in nanoseconds.
