@@ -124,7 +124,7 @@ fn a_die_is_busy_while_it_has_a_command() {
     for block in blocks {
         rig.run(program(block, 0, 1, 1)).unwrap();
     }
-    rig.now = rig.now + Span::from_secs(1);
+    rig.now += Span::from_secs(1);
     let before = [0, 1].map(|die| *rig.device.die_statistics(die));
     for (token, block) in blocks.into_iter().enumerate() {
         rig.submit(token as u64, read(block, 0, 8));

@@ -236,6 +236,11 @@ impl AnchorWriter {
         self.writing.is_none()
     }
 
+    /// Blocks held on a unit.
+    pub fn blocks_on(&self, unit: UnitIndex) -> u32 {
+        self.blocks.iter().filter(|(block, _)| block.unit == unit).count() as u32
+    }
+
     /// Whether no number is left for another anchor.
     pub fn is_used_up(&self) -> bool {
         self.next_number == u64::MAX

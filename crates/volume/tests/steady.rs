@@ -9,6 +9,7 @@ use diecut_volume::contract::*;
 use diecut_volume::{Store, StoreConfig};
 use diecut_vssd::{Isolation, LevelTable, Pool, PoolConfig, VssdId};
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 
 struct Random(u64);
 
@@ -49,6 +50,7 @@ struct Shape<'a> {
     over_provisioning_permille: u32,
     /// Of protected memory, as many bytes of content.
     staging_bytes: usize,
+    seed: u64,
 }
 
 /// What was met while the volume was overwritten once.
@@ -62,7 +64,7 @@ struct Met {
     little_us: u64,
     waf_cleaner: f64,
     waf_total: f64,
-    /// Of the time of all dies.
+    /// Part of the time of all dies in which they have a command.
     busy: f64,
 }
 
@@ -94,7 +96,7 @@ impl World {
             id,
             store,
             now: Time::ZERO,
-            random: Random(0x9e37_79b9_7f4a_7c15),
+            random: Random(0x9e37_79b9_7f4a_7c15 ^ shape.seed),
             written_ius: 0,
             size_ius: exported,
             since: BTreeMap::new(),
@@ -180,7 +182,7 @@ impl World {
             self.step();
         }
         let (start, before) = (self.now, self.store.statistics());
-        let busy_before = self.device.statistics().array_busy_ns;
+        let busy_before = self.device.statistics().busy_ns;
         self.latencies.clear();
         (self.gap_longest, self.answered_at) = (Span(0), self.now);
         self.overwrite(depth, count);
@@ -200,7 +202,7 @@ impl World {
             little_us: (depth as u64 * ns) / sorted.len() as u64 / 1000,
             waf_cleaner: 1.0 + (after.log.cleaner_ius - before.log.cleaner_ius) as f64 / user,
             waf_total: (all(&after.log) - all(&before.log)) as f64 / user,
-            busy: (self.device.statistics().array_busy_ns - busy_before) as f64
+            busy: (self.device.statistics().busy_ns - busy_before) as f64
                 / (ns * u64::from(self.device.geometry().dies())) as f64,
         }
     }
@@ -271,6 +273,7 @@ fn write_amplification_is_that_of_an_ideal_cleaner() {
             pages_per_block: 8,
             over_provisioning_permille,
             staging_bytes: 8 << 20,
+            seed: 0,
         };
         let mut world = steady(&shape, overwrites_percent);
         let met = world.measure(64, world.size_ius);
@@ -287,59 +290,72 @@ fn write_amplification_is_that_of_an_ideal_cleaner() {
 /// Goal: writers wait evenly, as long as Little's law says, while the cleaner works. Method: 64 random writes under way on a
 /// full volume, and one, on cells that are programmed page by page and in one shot, with erases that take as long as several
 /// hundred writes, on dies of one group of segments and of two. A cleaner that writers wait for as a whole makes gaps of
-/// 113 and 632 ms on the first two.
+/// 113 and 632 ms on the first two. On the last one p99.9 is up to 15 times the mean if writers are slowed down for the
+/// blocks of an anchor, and nobody is answered for 13 ms if all members of a segment are erased at once.
 #[test]
 fn writers_go_on_evenly_while_the_cleaner_works() {
-    for (profile, channels, pages_per_block, busy) in
-        [("cnex-1tb", 1, 64, 0.75), ("tlc", 1, 48, 0.9), ("cnex-1tb", 8, 16, 0.55)]
-    {
-        let shape = Shape {
-            profile,
-            channels,
-            blocks_per_plane: 64,
-            pages_per_block,
-            over_provisioning_permille: 280,
-            staging_bytes: if channels > 1 { 32 << 20 } else { 8 << 20 },
-        };
+    for (profile, channels, pages_per_block, busy, gap_us) in [
+        ("cnex-1tb", 1, 64, 0.98, 0),
+        ("tlc", 1, 48, 0.9, 0),
+        ("cnex-1tb", 8, 16, 0.9, 0),
+        ("tlc", 8, 48, 0.9, 2000),
+    ] {
+        let mut shape = full(profile, channels, pages_per_block);
+        if (profile, channels) == ("tlc", 8) {
+            shape.blocks_per_plane = 48;
+        }
         let mut world = steady(&shape, if channels > 1 { 100 } else { 200 });
-        check_evenness(&mut world, profile, busy);
+        check_evenness(&mut world, profile, busy, gap_us);
         let one = world.measure(1, world.size_ius / 20);
         println!("{profile}, {channels} channels, one under way: {one:?}");
         assert!(one.p999_us <= 2 * one.little_us + 100, "{profile}: {one:?}");
     }
 }
 
-fn check_evenness(world: &mut World, profile: &str, busy: f64) {
+fn full(profile: &str, channels: u16, pages_per_block: u32) -> Shape<'_> {
+    Shape {
+        profile,
+        channels,
+        blocks_per_plane: 64,
+        pages_per_block,
+        over_provisioning_permille: 280,
+        staging_bytes: if channels > 1 { 32 << 20 } else { 8 << 20 },
+        seed: 0,
+    }
+}
+
+/// `gap_us`: so long nobody may be answered, at least.
+fn check_evenness(world: &mut World, profile: &str, busy: f64, gap_us: u64) {
     let met = world.measure(64, world.size_ius / 2);
     println!("{profile}: {met:?}");
-    assert!(met.p999_us <= 3 * met.little_us, "{profile}: {met:?}");
+    assert!(met.p999_us <= 2 * met.little_us, "{profile}: {met:?}");
     assert!(met.p99_us <= 2 * met.little_us, "{profile}: {met:?}");
     assert!(met.p50_us <= 3 * met.little_us / 2, "{profile}: {met:?}");
-    assert!(met.gap_longest_us <= 2 * met.little_us, "{profile}: {met:?}");
+    assert!(met.gap_longest_us <= gap_us.max(2 * met.little_us), "{profile}: {met:?}");
     assert!(met.busy > busy, "{profile}: {met:?}");
 }
 
 /// The canary of the test above: a pace that is wrong is noticed, one that is right is not.
 #[test]
 fn planted_bugs_of_the_pace_are_noticed() {
-    let is_even = || {
-        let shape = Shape {
-            profile: "tlc",
-            channels: 1,
-            blocks_per_plane: 64,
-            pages_per_block: 48,
-            over_provisioning_permille: 280,
-            staging_bytes: 8 << 20,
-        };
-        std::panic::catch_unwind(|| check_evenness(&mut steady(&shape, 200), "tlc", 0.9)).is_ok()
+    let is_even = |channels: u16| {
+        let mut shape = full("tlc", channels, 48);
+        shape.blocks_per_plane = if channels > 1 { 48 } else { 64 };
+        let overwrites_percent = if channels > 1 { 100 } else { 200 };
+        let mut world = steady(&shape, overwrites_percent);
+        std::panic::catch_unwind(AssertUnwindSafe(|| check_evenness(&mut world, "tlc", 0.9, 2000))).is_ok()
     };
-    assert!(is_even());
-    for name in ["log: writers that wait are not woken", "log: rate of writers never rises"] {
+    assert!(is_even(1));
+    for (name, channels) in [
+        ("log: writers that wait are not woken", 1),
+        ("log: rate of writers never rises", 1),
+        ("log: room comes and goes with anchors", 8),
+    ] {
         if !diecut_units::marks::plant_mutant(Some(name)) {
             eprintln!("skipped: this build carries no planted bugs");
             return;
         }
-        let noticed = !is_even();
+        let noticed = !is_even(channels);
         assert!(diecut_units::marks::mutant_reached_count() > 0, "{name} was reached");
         diecut_units::marks::plant_mutant(None);
         assert!(noticed, "{name}");

@@ -8,6 +8,7 @@
 use crate::operation::{Kind, Op};
 use crate::pool::{POOL_TOKEN_BIT, Pool};
 use crate::share::{Share, Standing};
+use crate::space::IoClass;
 use crate::wear::DieWear;
 use crate::{Isolation, VssdId};
 use diecut_media::{Command, Media, MediaToken, Operation};
@@ -262,6 +263,39 @@ impl Pool {
         flow.queued += 1;
         die.queued += 1;
         self.dispatch(number, media, now);
+    }
+
+    /// A write waits for the erase of its block, which comes as early as the write itself would: programs of a later class that were
+    /// queued before must not hold up a host.
+    pub(crate) fn hasten_erase(&mut self, block: u32, class: IoClass) {
+        if mutant!("vssd: erases keep the cleaner's turn") {
+            return;
+        }
+        let number = self.die_of(block);
+        let Pool { dies, ops, journal, .. } = self;
+        let mut hasten = |at: u32| {
+            let op = ops[at as usize].as_mut().expect("what waits lives");
+            let hastens = op.kind == Kind::Erase && op.block == block && op.class > class;
+            op.class = if hastens { class } else { op.class };
+            hastens
+        };
+        if let Some(journal) = journal
+            && journal.waiting_erases.iter().any(|(_, at)| hasten(*at))
+        {
+            return;
+        }
+        for flow in dies[number].flows.iter_mut().filter(|flow| flow.owner.is_some()) {
+            if flow.parked.iter().any(|at| hasten(*at)) {
+                return;
+            }
+            for later in class as usize + 1..flow.classes.len() {
+                if let Some(place) = flow.classes[later].iter().position(|at| hasten(*at)) {
+                    let at = flow.classes[later].remove(place).expect("just found");
+                    flow.classes[class as usize].push_back(at);
+                    return;
+                }
+            }
+        }
     }
 
     /// Each flow has its part of a die's queue, so that no neighbour can fill it.

@@ -101,8 +101,12 @@ impl Pool {
             self.ops[at as usize].as_mut().expect("just stored").operation = Some(operation);
             self.kick_journal(media, now);
         } else if waits {
+            let is_first = state.waiting.is_empty();
             state.waiting.push_back(at);
             self.ops[at as usize].as_mut().expect("just stored").operation = Some(operation);
+            if is_first && kind == Kind::Append {
+                self.hasten_erase(block, class);
+            }
         } else {
             self.enqueue(at, operation, media, now);
         }

@@ -13,7 +13,7 @@ impl Log {
         if space.is_read_only() {
             self.read_only.get_or_insert(NO_GOOD_BLOCKS);
         }
-        let mut free = 0;
+        let (mut free, mut free_without_anchors) = (0, 0);
         for group in 0..self.layout.groups {
             let of_member = |m| space.free_blocks(self.layout.unit(group, m));
             // Members that were prepared have more.
@@ -21,9 +21,18 @@ impl Log {
             let prepared: SmallVec<[u32; STREAMS]> =
                 prepared.map(|prepared| prepared.blocks.len() as u32).collect();
             let more = |m: u32| prepared.iter().filter(|members| m < **members).count() as u32;
-            free += (0..self.layout.width).map(|m| of_member(m) + more(m)).min().unwrap_or(0);
+            let of_anchors = |m| self.anchor.blocks_on(self.layout.unit(group, m));
+            let (mut least, mut least_without_anchors) = (u32::MAX, u32::MAX);
+            for m in 0..self.layout.width {
+                let members = of_member(m) + more(m);
+                least = least.min(members);
+                least_without_anchors = least_without_anchors.min(members + of_anchors(m));
+            }
+            free += least;
+            free_without_anchors += least_without_anchors;
         }
         self.free_segments = free;
+        self.free_segments_without_anchors = free_without_anchors;
     }
 
     /// Free segments that are not for this stream. Whoever makes room comes before those who use it up.
@@ -60,13 +69,10 @@ impl Log {
         // Blocks of a segment can be free before its number is: greater numbers are not known at recovery.
         let real = &self.segments[..self.real_segments as usize];
         let index = real.iter().position(|s| s.state == SegmentState::Absent)?;
-        let first_group = self.calm_group(stream);
+        let first_group = self.group_to_open(stream);
         for step in 0..self.layout.groups {
             let group = (first_group + step) % self.layout.groups;
-            // Its own, or what another stream prepared: there may be nothing else.
-            let is_here = |of: &usize| self.prepared[*of].as_ref().is_some_and(|of| of.group == group);
-            let from = std::iter::once(stream).chain(0..STREAMS).find(is_here);
-            let prepared = from.and_then(|from| self.prepared[from].take());
+            let prepared = self.best_prepared(stream, group, space).and_then(|set| self.prepared[set].take());
             let mut blocks = prepared.map_or_else(SmallVec::new, |prepared| prepared.blocks);
             let members = blocks.len() as u32..self.layout.width;
             // Asked before any is allocated: each allocation costs an erase.
@@ -121,18 +127,58 @@ impl Log {
         None
     }
 
-    /// The group in which a stream opens its next segment: one in which no other stream programs, so that all dies have
+    /// The group in which a stream is to open its next segment: one in which no other stream programs, so that all dies have
     /// something to do, as long as all groups are worn alike.
     pub(super) fn calm_group(&self, stream: usize) -> u32 {
+        (0..self.layout.groups).min_by_key(|group| self.calmness(stream, *group)).expect("there is a group")
+    }
+
+    /// Segments opened in a group, and those that will be because they are prepared.
+    fn opened_or_prepared(&self, group: u32) -> u64 {
+        let sets = self.prepared[..STREAM_MAP].iter().flatten().filter(|set| set.group == group);
+        self.opened[group as usize] + sets.count() as u64
+    }
+
+    /// The less, the better for this stream's next segment.
+    fn calmness(&self, stream: usize, group: u32) -> (bool, usize, u64) {
         let others = (0..STREAMS).filter(|other| *other != stream && *other != STREAM_MAP);
-        let opened_least = self.opened.iter().min().expect("there is a group");
-        let key = |group: u32| {
-            let opened = self.opened[group as usize];
-            let is_ahead = opened - opened_least > GROUPS_APART;
-            let is_of = |other: usize| self.open_segment[other].is_some_and(|s| self.group_of(s) == group);
-            (is_ahead, others.clone().filter(|other| is_of(*other)).count(), opened)
+        let groups = 0..self.layout.groups;
+        let opened_least =
+            groups.map(|group| self.opened_or_prepared(group)).min().expect("there is a group");
+        let opened = self.opened_or_prepared(group);
+        let is_ahead = opened - opened_least > GROUPS_APART;
+        let is_of = |other: usize| self.open_segment[other].is_some_and(|s| self.group_of(s) == group);
+        (is_ahead, others.filter(|other| is_of(*other)).count(), opened)
+    }
+
+    /// The group in which a stream opens a segment now: whoever erases all members at once waits for them.
+    fn group_to_open(&self, stream: usize) -> u32 {
+        let is_whole = |group: u32| {
+            let whole = |set: &Prepared| set.group == group && set.blocks.len() as u32 == self.layout.width;
+            self.sets_of(stream).iter().any(|set| self.prepared[*set].as_ref().is_some_and(whole))
         };
-        (0..self.layout.groups).min_by_key(|group| key(*group)).expect("there is a group")
+        let key = |group: &u32| (!is_whole(*group), self.calmness(stream, *group));
+        (0..self.layout.groups).min_by_key(key).expect("there is a group")
+    }
+
+    /// The sets of prepared blocks that are meant for a stream.
+    fn sets_of(&self, stream: usize) -> &'static [usize] {
+        if stream == STREAM_MAP { &[STREAM_MAP] } else { &[STREAM_USER, STREAM_CLEANER] }
+    }
+
+    /// What was prepared in a group and can be made whole: meant for this stream, the longest first, or for another one, because
+    /// there may be nothing else.
+    fn best_prepared(&self, stream: usize, group: u32, space: &dyn EraseBlockSpace) -> Option<usize> {
+        let can_be_whole = |set: &Prepared| {
+            let missing = set.blocks.len() as u32..self.layout.width;
+            set.group == group
+                && missing.into_iter().all(|m| space.free_blocks(self.layout.unit(group, m)) > 0)
+        };
+        let sets = (0..STREAMS).filter(|set| self.prepared[*set].as_ref().is_some_and(can_be_whole));
+        sets.max_by_key(|set| {
+            let blocks = self.prepared[*set].as_ref().map_or(0, |set| set.blocks.len());
+            (self.sets_of(stream).contains(set), blocks)
+        })
     }
 
     /// The group of a segment that has blocks.
@@ -141,37 +187,59 @@ impl Log {
         block.map_or(0, |block| self.layout.member_of(*block).0)
     }
 
-    /// Takes the next block of the segment that a stream opens next, when it is time for it: all of them, one after the other,
-    /// while the one before is filled. One die erases one of them at a time: programs behind several erases would wait longer than
+    /// Takes the next block of the segments that are opened next, when it is time for it: all of them, one after the other, while the
+    /// ones before are filled. One die erases one of them at a time: programs behind several erases would wait longer than
     /// staging lasts.
     pub(super) fn prepare(&mut self, space: &mut dyn EraseBlockSpace) {
-        for stream in 0..STREAMS {
-            let Some(open) = self.open_segment[stream] else { continue };
-            let group = self.prepared[stream].as_ref().map(|prepared| prepared.group);
-            let member = self.prepared[stream].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
-            // Done a little before the segment is full.
-            let due = (member + 2) * (self.layout.segment_units / (self.layout.width + 2)).max(1);
-            if member == self.layout.width
-                || self.segments[open as usize].next_unit < due
-                || self.read_only.is_some()
-                || self.free_segments <= RESERVE_SEGMENTS + 1
-            {
-                continue;
-            }
-            // Which stream is first to need one is not known: each finds one in any group.
-            let of_other = self.prepared.iter().flatten().next().map(|prepared| prepared.group);
-            let next =
-                of_other.map_or_else(|| self.calm_group(stream), |group| (group + 1) % self.layout.groups);
-            let group = group.unwrap_or(next);
-            let unit = self.layout.unit(group, member);
-            if !self.is_erasing(unit, space)
-                && space.make_room(unit)
-                && let Ok(block) = space.allocate(unit, PURPOSE_SEGMENT)
-            {
-                let prepared =
-                    self.prepared[stream].get_or_insert_with(|| Prepared { group, blocks: SmallVec::new() });
-                prepared.blocks.push(block);
-            }
+        if self.read_only.is_some() || self.free_segments <= RESERVE_SEGMENTS + 1 {
+            return;
+        }
+        self.prepare_next(STREAM_MAP, STREAM_MAP, space);
+        let is_whole = |set: usize| {
+            self.prepared[set].as_ref().is_some_and(|set| set.blocks.len() as u32 == self.layout.width)
+        };
+        let filled = [STREAM_USER, STREAM_CLEANER]
+            .map(|stream| self.open_segment[stream].map_or(0, |at| self.segments[at as usize].next_unit));
+        if filled[0].max(filled[1]) < self.due(0) || is_whole(STREAM_USER) && is_whole(STREAM_CLEANER) {
+            return;
+        }
+        // Whoever needs one first gets what is ready, so the set that has most, where that one would open, is made for it.
+        let mut streams = [STREAM_USER, STREAM_CLEANER];
+        if filled[1] > filled[0] {
+            streams.reverse();
+        }
+        let group = self.calm_group(streams[0]);
+        let mut sets = [STREAM_USER, STREAM_CLEANER];
+        sets.sort_by_key(|set| {
+            std::cmp::Reverse(self.prepared[*set].as_ref().map(|set| (set.group == group, set.blocks.len())))
+        });
+        for (stream, set) in streams.into_iter().zip(sets) {
+            self.prepare_next(stream, set, space);
+        }
+    }
+
+    /// Units of a segment that are programmed when this member of the next one is taken: all are a little before it is full.
+    fn due(&self, member: u32) -> u32 {
+        (member + 2) * (self.layout.segment_units / (self.layout.width + 2)).max(1)
+    }
+
+    /// Takes the next block of a set, if it is time for a stream that fills its segment.
+    fn prepare_next(&mut self, stream: usize, set: usize, space: &mut dyn EraseBlockSpace) {
+        let Some(open) = self.open_segment[stream] else { return };
+        let (group, member) = match &self.prepared[set] {
+            Some(prepared) => (prepared.group, prepared.blocks.len() as u32),
+            None => (self.calm_group(stream), 0),
+        };
+        if member == self.layout.width || self.segments[open as usize].next_unit < self.due(member) {
+            return;
+        }
+        let unit = self.layout.unit(group, member);
+        if !self.is_erasing(unit, space)
+            && space.make_room(unit)
+            && let Ok(block) = space.allocate(unit, PURPOSE_SEGMENT)
+        {
+            let blocks = SmallVec::new();
+            self.prepared[set].get_or_insert_with(|| Prepared { group, blocks }).blocks.push(block);
         }
     }
 

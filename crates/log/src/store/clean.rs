@@ -147,10 +147,16 @@ impl Log {
     }
 
     /// Room in IUs: in free segments and those being freed, in what writers, cleaner and map have open, and, as far as they are
-    /// copied, in victims. Copies take as much as they give until the victim is done, so it rises evenly with each.
+    /// copied, in victims. Copies take as much as they give until the victim is done, so it rises evenly with each. Anchors count as
+    /// one segment, whether one is written or none.
     fn room_ius(&self) -> u64 {
         let segment_ius = u64::from(self.layout.segment_ius);
-        let mut room = (u64::from(self.free_segments) + self.freeing.len() as u64) * segment_ius;
+        let free_segments = if mutant!("log: room comes and goes with anchors") {
+            self.free_segments
+        } else {
+            self.free_segments_without_anchors.saturating_sub(1)
+        };
+        let mut room = (u64::from(free_segments) + self.freeing.len() as u64) * segment_ius;
         for stream in [STREAM_USER, STREAM_CLEANER, STREAM_MAP] {
             if stream == STREAM_MAP && self.real_segments < SMALL_SEGMENTS {
                 continue;

@@ -288,6 +288,8 @@ pub struct Log {
     /// See [`Log::want_anchor`].
     anchor_wanted: bool,
     free_segments: u32,
+    /// As many as would be free if anchors took no blocks: one that is written takes some, and soon gives as many back.
+    free_segments_without_anchors: u32,
     real_segments: u32,
     pace: Pace,
 }
@@ -453,6 +455,7 @@ impl Log {
             keeps_all: false,
             anchor_wanted: false,
             free_segments: 0,
+            free_segments_without_anchors: 0,
             real_segments: count,
             pace: Pace::new(layout.chunk_ius().into(), u64::from(BURST_SEGMENTS * layout.segment_ius)),
             layout,

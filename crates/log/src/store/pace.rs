@@ -76,7 +76,8 @@ impl Pace {
         if change.unsigned_abs() > self.burst_ius / 8 {
             paced.lump_ius += change;
         }
-        let seen = (taken / LUMP_SHARE).max(1).min(paced.lump_ius.unsigned_abs()) as i64;
+        let least_seen = u64::from(paced.lump_ius > 0);
+        let seen = (taken / LUMP_SHARE).max(least_seen).min(paced.lump_ius.unsigned_abs()) as i64;
         paced.lump_ius -= seen * paced.lump_ius.signum();
         // From 0 at the least to twice a half burst at the most.
         let burst = self.burst_ius as i64;
