@@ -49,7 +49,7 @@ static STAGES: [(&str, Work); 11] = [
     (
         "planted bugs",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..1300",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --mutants --seeds 0..400",
         ),
     ),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
