@@ -35,6 +35,9 @@ fn main() -> ExitCode {
     let mut report = report::Report::default();
     for kernel in &options.kernels {
         for scenario in &options.scenarios {
+            if scenario.newest_kernel_only && !options.are_named && Some(kernel) != options.kernels.last() {
+                continue;
+            }
             println!("hosts: Linux {kernel}, {}: {}", scenario.name, scenario.purpose);
             report.add(scenario::run(&options, kernel, scenario));
         }

@@ -29,6 +29,8 @@ pub struct Options {
     pub work: PathBuf,
     /// Kernels to boot, by the folder names of prepare.sh.
     pub kernels: Vec<String>,
+    /// Scenarios were named: they run on each kernel.
+    pub are_named: bool,
     /// Scenarios to run on each kernel.
     pub scenarios: Vec<&'static Scenario>,
     /// How the server under test is started.
@@ -58,6 +60,7 @@ impl Options {
                 .map_or_else(|| target.join("hosts-cache"), PathBuf::from),
             work: target.join("hosts-work"),
             kernels: Vec::new(),
+            are_named: false,
             scenarios: Vec::new(),
             launch: std::env::var("DIECUT_HOSTS_SERVER").map_or(Launch::Reference, Launch::parse),
             administer: std::env::var("DIECUT_HOSTS_ADMINISTER").ok(),
@@ -96,7 +99,8 @@ impl Options {
         if options.kernels.is_empty() {
             options.kernels = KERNELS.map(String::from).to_vec();
         }
-        if options.scenarios.is_empty() {
+        options.are_named = !options.scenarios.is_empty();
+        if !options.are_named {
             options.scenarios = SCENARIOS.iter().filter(|scenario| !scenario.needs_programs).collect();
         }
         if let (Some(scenario), None) =

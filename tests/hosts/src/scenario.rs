@@ -26,6 +26,8 @@ pub struct Scenario {
     two_paths: bool,
     /// Whether it runs programs that prepare.sh does not fetch, and therefore only when it is named.
     pub needs_programs: bool,
+    /// Whether one kernel, the newest, is enough: what it asks comes from the guest's tools more than from its kernel.
+    pub newest_kernel_only: bool,
     /// Shards of the server, in its environment as `SHARDS`; `None`: what the environment of this driver says.
     shards: Option<u16>,
 }
@@ -40,6 +42,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 30,
         two_paths: false,
         needs_programs: false,
+        newest_kernel_only: false,
         shards: None,
     },
     Scenario {
@@ -50,6 +53,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 20,
         two_paths: false,
         needs_programs: false,
+        newest_kernel_only: true,
         shards: None,
     },
     Scenario {
@@ -60,6 +64,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 10,
         two_paths: false,
         needs_programs: false,
+        newest_kernel_only: false,
         shards: None,
     },
     Scenario {
@@ -70,6 +75,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 25,
         two_paths: false,
         needs_programs: false,
+        newest_kernel_only: false,
         shards: Some(2),
     },
     Scenario {
@@ -80,6 +86,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 33,
         two_paths: true,
         needs_programs: false,
+        newest_kernel_only: false,
         shards: None,
     },
     Scenario {
@@ -90,6 +97,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 14,
         two_paths: false,
         needs_programs: true,
+        newest_kernel_only: false,
         shards: None,
     },
     Scenario {
@@ -100,6 +108,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 5,
         two_paths: false,
         needs_programs: true,
+        newest_kernel_only: false,
         shards: None,
     },
 ];
