@@ -25,19 +25,19 @@ static STAGES: [(&str, Work); 11] = [
     (
         "whole stack",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..2000 --minutes 6 --floor 600 --complete",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000 --minutes 6 --floor 600 --complete",
         ),
     ),
     (
         "no protected memory",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..1000 --minutes 2 --floor 150",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..330 --minutes 2 --floor 150",
         ),
     ),
     (
         "exchanges for even wear",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..1000 --minutes 2 --floor 150",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..400 --minutes 2 --floor 150",
         ),
     ),
     (
