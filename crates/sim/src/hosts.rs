@@ -133,6 +133,8 @@ pub struct Hosts {
     /// Hostile hosts.
     raids: Vec<hostile::Raid>,
     next_connection: u64,
+    /// Closed before it was among the streams of anybody.
+    turned_away: Option<ConnectionId>,
     /// Nobody can connect: there is no shard.
     is_down: bool,
 }
@@ -270,6 +272,7 @@ impl Hosts {
             answers: Vec::new(),
             raids: Vec::new(),
             next_connection: 1,
+            turned_away: None,
             is_down: false,
         }
     }
@@ -410,8 +413,9 @@ impl Entrance for Hosts {
                 Action::Transmit { connection } => self.transmit(connection, shards, now),
                 Action::Close { connection } => {
                     self.transmit(connection, shards, now);
-                    if let Some(stream) = self.find(connection) {
-                        stream.closing = true;
+                    match self.find(connection) {
+                        Some(stream) => stream.closing = true,
+                        None => self.turned_away = Some(connection),
                     }
                 }
                 Action::Pause { connection } => {

@@ -4,10 +4,22 @@ use super::*;
 
 impl Hosts {
     pub(super) fn open(&mut self, path: usize, shards: &mut Shards, now: Time) -> Stream {
+        self.open_stream(path, self.paths[path].latency, shards, now)
+    }
+
+    /// A stream to any shard. The target may close it at once.
+    pub(super) fn open_stream(
+        &mut self,
+        path: usize,
+        latency: Span,
+        shards: &mut Shards,
+        now: Time,
+    ) -> Stream {
         let shard = shards.any();
-        let stream = Stream::new(ConnectionId(self.next_connection), path, shard, self.paths[path].latency);
+        let mut stream = Stream::new(ConnectionId(self.next_connection), path, shard, latency);
         self.next_connection += 1;
         self.tell(shard, Event::Accepted { connection: stream.id, local: None }, shards, now);
+        stream.closing = self.turned_away.take() == Some(stream.id);
         stream
     }
 

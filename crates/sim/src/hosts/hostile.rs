@@ -426,11 +426,7 @@ impl Hosts {
     }
 
     fn open_hostile(&mut self, shards: &mut Shards, now: Time) -> Stream {
-        let shard = shards.any();
-        let stream = Stream::new(ConnectionId(self.next_connection), NO_PATH, shard, LATENCY);
-        self.next_connection += 1;
-        self.tell(shard, Event::Accepted { connection: stream.id, local: None }, shards, now);
-        stream
+        self.open_stream(NO_PATH, LATENCY, shards, now)
     }
 
     fn open_silent(&mut self, at: usize, count: usize, shards: &mut Shards, now: Time) {
