@@ -24,6 +24,8 @@ pub(crate) struct Block {
     /// Programs, erases and copies submitted and not yet complete.
     pub(crate) pending: u16,
     pub(crate) flags: u8,
+    /// Where its content lies in the store: its number, unless the store gives out places.
+    pub(crate) place: u32,
     /// Where its content lies there is room for all of it; see [`diecut_media::Media::make_room`].
     pub(crate) has_room: bool,
     /// When it was programmed first since the last erase, in seconds: retention.

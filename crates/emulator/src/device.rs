@@ -183,10 +183,11 @@ impl Device {
         let mut device = Device::assemble(opened.profile, options, store, opened.protected)?;
         let mut marks = Vec::new();
         let geometry = device.profile.geometry;
-        if let Store::File(store) = &device.nand.store {
-            store.load(&geometry, &mut device.nand.blocks, |block, page, mark| {
+        if let Store::File(store) = &mut device.nand.store {
+            let loaded = store.load(&geometry, &mut device.nand.blocks, |block, page, mark| {
                 marks.push((block, page, mark))
             });
+            loaded.map_err(|what| DeviceError::Image { path: path.to_owned(), what })?;
         }
         for (block, page, mark) in marks {
             device.nand.restore_mark(block, page, mark);

@@ -4,6 +4,7 @@ use crate::block::{Block, ERASE_CUT, ERASE_FAILED, FACTORY_BAD, HAS_MARKS, Marks
 use crate::cells::CellLayout;
 use crate::fault::{Fault, FaultPlan, FaultRates, OperationKind};
 use crate::slot::{Freight, Kind, Slot};
+use crate::store::places::NO_PLACE;
 use crate::store::room_queue::{RoomQueue, RoomUser, RoomWorker};
 use crate::store::{ReadFault, Store, room};
 use crate::{DeviceError, Profile};
@@ -34,10 +35,10 @@ pub(crate) struct Nand {
     pub(crate) operations: u64,
     pub(crate) random: Xoshiro256PlusPlus,
     page_oob: Vec<u8>,
-    /// Discarded blocks whose room is kept for those that are opened next, oldest first: giving room back and asking for it
-    /// again costs the file system twice, and the processor a page fault for each page.
+    /// Where places are fixed: discarded blocks whose room is kept for those that are opened next, oldest first. To give room back and to
+    /// ask for it again costs the file system twice, and the processor a page fault for each page.
     kept: VecDeque<u64>,
-    /// Blocks whose room is on its way back, a piece at a time, and how many bytes of the first one are.
+    /// Places whose room is on its way back, a piece at a time, and how many bytes of the first one are.
     leaving: VecDeque<u64>,
     left_bytes: u64,
     /// Where a thread of its own takes room and gives it back.
@@ -69,6 +70,10 @@ impl Nand {
             if bad || profile.bad_blocks.bad_channels.contains(&channel) {
                 block.flags |= FACTORY_BAD;
             }
+            block.place = match store.free_places() {
+                Some(_) => NO_PLACE,
+                None => u32::try_from(number).expect("erase blocks are counted in 32 bits"),
+            };
             // Sum of uniforms: near enough to a normal distribution, and bounded, so that no block lives for ever.
             let normal: f64 = (0..12).map(|_| random.random_range(0.0..1.0)).sum::<f64>() - 6.0;
             endurance.push((mean + spread * normal).max(1.0) as u32);
@@ -323,13 +328,17 @@ impl Nand {
         if self.blocks[block as usize].has_room || self.awaited.contains(&block) {
             return true;
         }
-        if self.lacks_room_by_plan(now) {
+        if self.lacks_room_by_plan(now) || !self.has_place_now(block) {
             return false;
         }
+        let Block { place, has_room, .. } = self.blocks[block as usize];
+        if has_room {
+            return true;
+        }
         if let Some(rooms) = &self.rooms {
-            let taken_bytes = rooms.asked_blocks() * self.geometry.erase_block_size_bytes();
-            if let Some(parts) = self.store.ample_room(block, taken_bytes, now) {
-                rooms.take(block, parts);
+            let taken_bytes = rooms.asked_places() * self.geometry.erase_block_size_bytes();
+            if let Some(parts) = self.store.ample_room(place.into(), taken_bytes, now) {
+                rooms.take(place.into(), parts);
                 self.awaited.push(block);
                 return true;
             }
@@ -337,33 +346,70 @@ impl Nand {
         self.take_room(block, now)
     }
 
+    /// Has a block have a place, preferably one with room. `false` if there is none.
+    fn has_place_now(&mut self, block: u64) -> bool {
+        let Some(free) = self.store.free_places() else { return true };
+        if self.blocks[block as usize].place != NO_PLACE {
+            return true;
+        }
+        let mut taken = free.take();
+        while taken.is_none() && self.give_back_block() {
+            taken = self.store.free_places().and_then(|free| free.take());
+        }
+        let Some((place, has_room)) = taken else { return false };
+        let block = &mut self.blocks[block as usize];
+        (block.place, block.has_room) = (place, has_room);
+        true
+    }
+
+    /// A block that holds nothing got no room for its place.
+    fn leave_place(&mut self, block: u64) {
+        let place = self.blocks[block as usize].place;
+        if let Some(free) = self.store.free_places() {
+            free.give_back(place);
+            self.blocks[block as usize].place = NO_PLACE;
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, block: u64) -> u64 {
+        self.blocks[block as usize].place.into()
+    }
+
     /// Takes a block's room, and waits for that.
     fn take_room(&mut self, block: u64, now: Time) -> bool {
-        if self.lacks_room_by_plan(now) {
+        if self.lacks_room_by_plan(now) || !self.has_place_now(block) {
             return false;
         }
-        if let Some(rooms) = &self.rooms {
-            rooms.keep(block);
+        let Block { place, has_room, programmed_page, .. } = self.blocks[block as usize];
+        if has_room {
+            return true;
         }
-        let is_empty = self.blocks[block as usize].programmed_page == 0;
-        let mut has_room = self.store.make_room(block, is_empty, now);
+        let place = u64::from(place);
+        if let Some(rooms) = &self.rooms {
+            rooms.keep(place);
+        }
+        let is_empty = programmed_page == 0;
+        let mut has_room = self.store.make_room(place, is_empty, now);
         if !has_room {
             self.release_kept(0);
             while !has_room && self.give_back_block() {
                 self.store.ask_again();
-                has_room = self.store.make_room(block, is_empty, now);
+                has_room = self.store.make_room(place, is_empty, now);
             }
         }
         self.blocks[block as usize].has_room = has_room;
-        if has_room && self.leaving.contains(&block) {
+        if !has_room && is_empty {
+            self.leave_place(block);
+        } else if has_room && self.leaving.contains(&place) {
             // It stays after all. The next one begins from its start: no part of this one is touched any more.
-            self.left_bytes = if self.leaving[0] == block { 0 } else { self.left_bytes };
-            self.leaving.retain(|leaving| *leaving != block);
+            self.left_bytes = if self.leaving[0] == place { 0 } else { self.left_bytes };
+            self.leaving.retain(|leaving| *leaving != place);
         }
         has_room
     }
 
-    /// Gives back the room of one block of those that need none, and waits for that. `false` if there is none.
+    /// Gives back the room of one place of those that need none, and waits for that. `false` if there is none.
     fn give_back_block(&mut self) -> bool {
         let Some(&first) = self.leaving.front() else {
             return self.rooms.as_ref().is_some_and(|rooms| rooms.give_back_now());
@@ -395,7 +441,7 @@ impl Nand {
         if std::mem::replace(&mut self.seen_ended, ended) != ended {
             let awaited = std::mem::take(&mut self.awaited);
             let ended: Vec<(u64, Option<bool>)> =
-                awaited.into_iter().map(|block| (block, rooms.take_ended(block))).collect();
+                awaited.into_iter().map(|block| (block, rooms.take_ended(self.place(block)))).collect();
             for (block, has_room) in ended {
                 match has_room {
                     Some(has_room) => self.room_taken(block, has_room, now),
@@ -411,11 +457,13 @@ impl Nand {
         self.blocks[block as usize].has_room = has_room;
         if !has_room {
             self.store.had_no_room(now);
+            let place = self.place(block);
             if let (0, Some(parts), Some(rooms)) =
-                (self.blocks[block as usize].programmed_page, self.store.room_parts(block), &self.rooms)
+                (self.blocks[block as usize].programmed_page, self.store.room_parts(place), &self.rooms)
             {
                 // What it got is of no use.
-                rooms.give_back(block, parts);
+                rooms.give_back(place, parts);
+                self.leave_place(block);
             }
         }
     }
@@ -426,7 +474,7 @@ impl Nand {
         if let Some(at) = self.awaited.iter().position(|awaited| *awaited == block)
             && let Some(rooms) = &self.rooms
         {
-            let has_room = rooms.wait(block);
+            let has_room = rooms.wait(self.place(block));
             self.awaited.swap_remove(at);
             self.room_taken(block, has_room, now);
         }
@@ -446,10 +494,13 @@ impl Nand {
         // As an erase that was cut: nothing reads, and it must be erased.
         block.flags = block.flags & !HAS_MARKS | ERASE_CUT;
         (block.programmed_page, block.programmed_at_s, block.submitted_page) = (0, 0, MUST_ERASE);
-        // A block of an older process, or of an older version, has its room, too.
-        block.has_room = true;
         self.store.erase(number);
         self.store.set_programmed(number, &self.blocks[number as usize]);
+        if self.store.free_places().is_some() {
+            return self.discard_place(number);
+        }
+        // A block of an older process has its room, too.
+        self.blocks[number as usize].has_room = true;
         if let Store::Synced(store) = &mut self.store {
             // Until a sync covers that, a cut brings the content back.
             return store.discard(number);
@@ -493,8 +544,45 @@ impl Nand {
         })
     }
 
-    /// Lets go of the room of the oldest discarded blocks, until no more than so many keep it.
+    /// A block's place is free: the table does not say any more that something is there.
+    fn discard_place(&mut self, number: u64) {
+        if let Some(at) = self.awaited.iter().position(|awaited| *awaited == number) {
+            // One that an older version left, whose room is being taken where it lies.
+            if let Some(rooms) = &self.rooms {
+                rooms.wait(self.place(number));
+            }
+            self.awaited.swap_remove(at);
+        }
+        let block = &mut self.blocks[number as usize];
+        let place = std::mem::replace(&mut block.place, NO_PLACE);
+        let had_room = std::mem::take(&mut block.has_room);
+        match self.store.free_places() {
+            Some(free) if had_room => free.leave(place),
+            // One that an older version may not have allocated as a whole.
+            _ if place != NO_PLACE => self.let_go(place),
+            // It held what could not be written for want of room.
+            _ => {}
+        }
+        self.release_kept(self.store.kept_blocks());
+    }
+
+    /// The room of a place that nobody has is given back.
+    fn let_go(&mut self, place: u32) {
+        match (&self.rooms, self.store.room_parts(place.into())) {
+            (Some(rooms), Some(parts)) => {
+                // In this order: whoever takes the place has the thread leave it alone.
+                rooms.give_back(place.into(), parts);
+                self.store.free_places().expect("places are given out").give_back(place);
+            }
+            _ => self.leaving.push_back(place.into()),
+        }
+    }
+
+    /// Lets go of the room of what was discarded first, until no more than so many blocks' is kept.
     fn release_kept(&mut self, most: usize) {
+        while let Some(place) = self.store.free_places().and_then(|free| free.surplus(most)) {
+            self.let_go(place);
+        }
         while self.kept.len() > most {
             let number = self.kept.pop_front().expect("there are more");
             let block = &mut self.blocks[number as usize];
@@ -522,6 +610,9 @@ impl Nand {
         self.left_bytes = self.store.give_back_piece(number, self.left_bytes);
         if self.left_bytes == 0 {
             self.leaving.pop_front();
+            if let Some(free) = self.store.free_places() {
+                free.give_back(number as u32);
+            }
         }
     }
 
@@ -530,12 +621,13 @@ impl Nand {
         if let Store::Synced(store) = &mut self.store {
             return store.give_back(0..self.blocks.len() as u64);
         }
+        let blocks = self.blocks.iter().filter(|block| block.programmed_page > 0 && block.place != NO_PLACE);
+        let mut used: Vec<u32> = blocks.map(|block| block.place).collect();
+        used.sort_unstable();
         let mut from = 0;
-        for (number, block) in self.blocks.iter().enumerate() {
-            if block.programmed_page > 0 {
-                self.store.give_back(from..number as u64);
-                from = number as u64 + 1;
-            }
+        for place in used {
+            self.store.give_back(from..place.into());
+            from = u64::from(place) + 1;
         }
         self.store.give_back(from..self.blocks.len() as u64);
     }
@@ -556,15 +648,16 @@ impl Nand {
         let unit_ius = unit_pages * per_page;
         let first_iu = slot.first_page * per_page;
         let (start, end) = (first_iu + step * unit_ius, first_iu + (step + 1) * unit_ius);
+        let place = self.place(slot.block);
         let mut at = first_iu;
         let mut written = Ok(());
         for part in &freight.parts {
             let part_end = at + part.iu_count();
             let (from, to) = (at.max(start), part_end.min(end));
             let stored = if from == at && to == part_end {
-                self.store.program(slot.block, from, part)
+                self.store.program(place, from, part)
             } else if from < to {
-                self.store.program(slot.block, from, &part.slice(from - at, to - from))
+                self.store.program(place, from, &part.slice(from - at, to - from))
             } else {
                 Ok(())
             };
@@ -574,7 +667,7 @@ impl Nand {
         let size = self.geometry.oob_size_bytes as usize * unit_pages as usize;
         let oob = freight.oob.as_ref().expect("programs carry OOB areas");
         let oob = &oob[step as usize * size..][..size];
-        if let Err(error) = written.and_then(|()| self.store.program_oob(slot.block, first_page, oob)) {
+        if let Err(error) = written.and_then(|()| self.store.program_oob(place, first_page, oob)) {
             return self.not_written(slot, first_page, &error);
         }
         self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
@@ -662,15 +755,16 @@ impl Nand {
         if !self.take_place(slot, first_page, now) {
             return;
         }
+        let (source, destination) = (self.place(freight.source), self.place(slot.block));
         let size = self.geometry.oob_size_bytes as usize;
         for page in 0..unit_pages {
             let at = (step * unit_pages + page) as usize * size;
             let oob = freight.oob.as_ref().map(|oob| &oob[at..at + size]);
             let copied = self.store.copy_page(
                 &self.geometry,
-                freight.source,
+                source,
                 source_page + page,
-                slot.block,
+                destination,
                 first_page + page,
                 oob,
                 &mut self.page_oob,
@@ -729,7 +823,10 @@ impl Nand {
 
     /// Brings what a read will copy closer.
     pub(crate) fn prefetch(&self, slot: &Slot) {
-        self.store.prefetch(slot.block, slot.first_iu, slot.iu_count, slot.first_page);
+        let place = self.blocks[slot.block as usize].place;
+        if place != NO_PLACE {
+            self.store.prefetch(place.into(), slot.first_iu, slot.iu_count, slot.first_page);
+        }
     }
 
     /// The array read everything a read asked for: fills its destinations, or decides why not.
@@ -743,7 +840,7 @@ impl Nand {
             return;
         }
         if let Some(destination) = &mut slot.destination {
-            let read = self.store.read(slot.block, slot.first_iu, slot.iu_count, destination);
+            let read = self.store.read(self.place(slot.block), slot.first_iu, slot.iu_count, destination);
             if let Err(fault) = read {
                 slot.error = Some(self.read_error(slot.block, fault));
                 return;
@@ -755,8 +852,9 @@ impl Nand {
         }
         if let Some(oob) = &mut slot.oob {
             let size = self.geometry.oob_size_bytes as usize;
+            let place = self.place(slot.block);
             for (index, area) in oob.chunks_exact_mut(size).enumerate() {
-                if let Err(fault) = self.store.read_oob(slot.block, slot.first_page + index as u32, area) {
+                if let Err(fault) = self.store.read_oob(place, slot.first_page + index as u32, area) {
                     slot.error = Some(self.read_error(slot.block, fault));
                     return;
                 }

@@ -305,13 +305,28 @@ fn room_is_given_back_by_a_thread_of_its_own() {
         rig.device.advance(rig.now, &mut rig.completions);
     }
     assert_eq!(taken(), full, "the driver gives nothing back");
-    // The oldest is on its way, and opened again.
-    open(&mut rig, all[0], 200);
+    // What is opened takes what was kept, and then a place that is on its way.
+    for &block in &all[..=kept as usize] {
+        assert!(rig.device.make_room(block, rig.now));
+        rig.submit(1, Operation::Erase { block });
+    }
+    // What is wanted comes first, and takes one step.
+    assert!(worker.step());
+    let mut erased = 0;
+    while erased <= kept as usize {
+        erased += let_pass(&mut rig);
+    }
+    for (nth, &block) in all[..=kept as usize].iter().enumerate() {
+        rig.run(program(block, 0, UNITS, 200 + nth as u8)).unwrap();
+    }
     while worker.step() {}
     let given = full - taken();
     let wanted = (all.len() as u64 / 2 - kept - 1) * BLOCK_BYTES;
     assert!(given.abs_diff(wanted) < BLOCK_BYTES, "{given} bytes given back, {wanted} were to be");
-    assert_eq!(rig.run(read(all[0], 0, 64)).unwrap().unwrap()[..], content(200, 64)[..]);
+    for (nth, &block) in all[..=kept as usize].iter().enumerate() {
+        let found = rig.run(read(block, 0, 64)).unwrap().unwrap();
+        assert_eq!(found[..], content(200 + nth as u8, 64)[..], "{block}");
+    }
     for &block in &all[all.len() / 2..] {
         let found = rig.run(read(block, 0, 64)).unwrap().unwrap();
         assert_eq!(found[..], content(block.block.0 as u8, 64)[..], "{block}");
@@ -327,8 +342,11 @@ fn a_program_does_not_rely_on_the_thread() {
         let (block, next) = (rig.good_block((0, 0), 0), rig.good_block((0, 0), 1));
         rig.run(Operation::Erase { block }).unwrap();
         assert!(rig.device.make_room(block, rig.now));
-        rig.run(program(block, 0, UNITS, 7)).unwrap();
-        assert_eq!(rig.run(read(block, 0, 64)).unwrap().unwrap()[..], content(7, 64)[..]);
+        let taken = || Room::of(&folder.path().join(name)).unwrap().taken_bytes;
+        let before = taken();
+        rig.run(program(block, 0, 1, 7)).unwrap();
+        assert!(taken() >= before + BLOCK_BYTES, "{} bytes taken for all of the block", taken() - before);
+        assert_eq!(rig.run(read(block, 0, 8)).unwrap().unwrap()[..], content(7, 8)[..]);
         if pacing == Pacing::Unpaced {
             // Submitted in a row; with time, the die keeps them in order.
             assert!(rig.device.make_room(next, rig.now));

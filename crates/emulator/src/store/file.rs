@@ -2,30 +2,33 @@
 //!
 //! Layout, little endian; every region starts at a multiple of 4096:
 //!
-//! Version 2 has the same header, without offsets, and another layout: see `synced.rs`.
+//! Version 1 is the same without places: they are 0 there. Who opens one makes it a version 3. Version 2 has the same header, without
+//! offsets, and another layout: see `synced.rs`.
 //!
 //! | offset | size  | field            | meaning                                                          |
 //! |-------:|------:|------------------|------------------------------------------------------------------|
 //! |      0 |     8 | magic            | `DIECUTEM`                                                       |
-//! |      8 |     4 | version          | 1, or 2                                                          |
+//! |      8 |     4 | version          | 3; or 1, or 2                                                    |
 //! |     12 |     4 | checksum         | CRC-32C of the header's 16384 bytes with this field zero         |
 //! |     16 |     8 | seed             | factory bad blocks and endurance follow from it and the profile  |
 //! |     24 |     8 | table            | offset of the block table: 16 bytes per erase block              |
 //! |     32 |     8 | marks            | offset of the page marks: one byte per page                      |
 //! |     40 |     8 | protected        | offset of protected memory                                       |
 //! |     48 |     8 | protected size   | its bytes                                                        |
-//! |     56 |     8 | OOB              | offset of the OOB areas, page after page                         |
-//! |     64 |     8 | data             | offset of the pages                                              |
+//! |     56 |     8 | OOB              | offset of the OOB areas, page after page, place after place      |
+//! |     64 |     8 | data             | offset of the pages, in the same order                           |
 //! |     72 |     8 | file size        | bytes                                                            |
 //! |     80 |     4 | profile length   | bytes of the profile's text                                      |
 //! |    128 |   ... | profile          | the profile as TOML; from 12288 to 16384 the header is zeros     |
 //!
-//! Entry of the block table: pages programmed (4), erase count (4), flags (4: bit 0 factory bad, bit 1 must be erased,
-//! bit 2 erase failed, bit 3 has page marks), seconds of the first program (4). Page mark: 0 as programmed, 1 garbage,
-//! 2 erased. Content is stored before the table entry that says it is there, so a process that dies in between
-//! leaves pages that read as not programmed.
+//! Entry of the block table: pages programmed (4), erase count (4), flags (1: bit 0 factory bad, bit 1 must be erased,
+//! bit 2 erase failed, bit 3 has page marks), place (3), seconds of the first program (4). Place: where OOB areas and pages of the block
+//! lie, if any page is programmed; 0 stands for the block's own number, 16777215 for none, and everything else for the place with a
+//! number lower by one. Page mark: 0 as programmed, 1 garbage, 2 erased. Content is stored before the table entry that says it is there,
+//! so a process that dies in between leaves pages that read as not programmed. An entry's place changes while it says that no page is.
 
 use super::memory::MemoryStore;
+use super::places::{FreePlaces, NO_PLACE};
 use super::room::{self, Allocator, Room};
 use super::room_queue::RoomQueue;
 use super::synced;
@@ -40,9 +43,13 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 const MAGIC: &[u8; 8] = b"DIECUTEM";
-const VERSION: u32 = 1;
+const VERSION: u32 = 3;
+/// The content of each block lies at its number.
+const VERSION_WITHOUT_PLACES: u32 = 1;
 pub(crate) const HEADER_SIZE_BYTES: usize = 16384;
 const ENTRY_SIZE_BYTES: usize = 16;
+/// Place of a table entry: none.
+const STORED_NO_PLACE: u32 = (1 << 24) - 1;
 const PROFILE_OFFSET: usize = 128;
 /// From here to its end the header is zeros: the profile ends before.
 pub(crate) const ZEROS_OFFSET: u64 = 12288;
@@ -59,11 +66,13 @@ pub(crate) struct FileStore {
     oob_offset: u64,
     data_offset: u64,
     file_size: u64,
+    /// `None` if there are more erase blocks than a table entry can name.
+    free_places: Option<Arc<FreePlaces>>,
 }
 
-/// Most bytes of discarded erase blocks whose room a part of a device keeps for those that are opened next, and never more than an eighth
+/// Most bytes of discarded erase blocks whose room a device keeps for those that are opened next, and never more than an eighth
 /// of the device: to give room back and to ask for it again costs the file system twice, and the processor a page fault for each page.
-pub(crate) const KEPT_BYTES: u64 = 256 << 20;
+pub(crate) const KEPT_BYTES: u64 = 512 << 20;
 
 /// What is given back in one step.
 pub(crate) const PIECE_BYTES: u64 = 1 << 20;
@@ -110,6 +119,7 @@ pub(crate) struct Image {
     pub(crate) seed: u64,
     /// Its content is laid out as in [`super::synced`].
     pub(crate) is_synced: bool,
+    version: u32,
     size_bytes: u64,
 }
 
@@ -177,7 +187,7 @@ impl Image {
         use std::os::unix::fs::FileExt;
         file.read_exact_at(&mut header, 0).map_err(failed("cannot be read"))?;
         let (profile, seed, version) = decode_header(&header).map_err(damaged)?;
-        Ok(Image { file, profile, seed, is_synced: version == synced::VERSION, size_bytes })
+        Ok(Image { file, profile, seed, is_synced: version == synced::VERSION, version, size_bytes })
     }
 
     /// Whether the file is as long as its layout.
@@ -219,6 +229,15 @@ impl FileStore {
     pub(crate) fn open(path: &Path, image: Image) -> Result<Opened, DeviceError> {
         let places = Places::of(&image.profile);
         image.check_size(path, places.file_size)?;
+        if image.version == VERSION_WITHOUT_PLACES {
+            // From here on older programs would look for content in the wrong places.
+            let become_newer = set_version(&image.file, VERSION);
+            become_newer.map_err(|source| DeviceError::File {
+                path: path.to_owned(),
+                what: "its version cannot be written",
+                source,
+            })?;
+        }
         FileStore::map(path, image.file, image.profile, image.seed, &places)
     }
 
@@ -266,6 +285,9 @@ impl FileStore {
         };
         let content = MemoryStore::over(&profile.geometry, data, oob);
         let pages_per_erase_block = profile.geometry.pages_per_erase_block() as usize;
+        let count = profile.geometry.erase_blocks();
+        let free_places = (count < u64::from(STORED_NO_PLACE) - 1)
+            .then(|| Arc::new(FreePlaces::new(count, std::iter::empty())));
         let store = FileStore {
             content,
             table,
@@ -276,17 +298,22 @@ impl FileStore {
             oob_offset: places.oob,
             data_offset: places.data,
             file_size: places.file_size,
+            free_places,
         };
         Ok(Opened { profile, seed, store, protected })
     }
 
     /// Fills `blocks` with what the table says and calls back with every page mark.
+    ///
+    /// # Errors
+    /// What is wrong with the table.
     pub(crate) fn load(
-        &self,
+        &mut self,
         geometry: &Geometry,
         blocks: &mut [Block],
         mut mark: impl FnMut(u64, u32, PageMark),
-    ) {
+    ) -> Result<(), String> {
+        let mut owners = vec![None; if self.free_places.is_some() { blocks.len() } else { 0 }];
         for (number, block) in blocks.iter_mut().enumerate() {
             let entry = self.table.bytes(number * ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES);
             let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes"));
@@ -295,9 +322,34 @@ impl FileStore {
             // Factory bad blocks follow from the seed too: a process may die before it has written them all.
             block.flags = block.flags & crate::block::FACTORY_BAD | word(8) as u8;
             block.programmed_at_s = word(12);
+            if self.free_places.is_some() {
+                let stored = word(8) >> 8;
+                (block.place, block.has_room) = match stored {
+                    _ if block.programmed_page == 0 => (NO_PLACE, false),
+                    STORED_NO_PLACE => (NO_PLACE, false),
+                    // Versions without places may not have allocated all of it.
+                    0 => (number as u32, false),
+                    _ => (stored - 1, self.allocator.support.reserves),
+                };
+                if block.place != NO_PLACE {
+                    let owner = owners.get_mut(block.place as usize).ok_or_else(|| {
+                        format!("erase block {number} lies at {}, which is not there", block.place)
+                    })?;
+                    if let Some(other) = owner.replace(number) {
+                        return Err(format!("erase blocks {other} and {number} lie at the same place"));
+                    }
+                }
+            }
+            let first = number * self.pages_per_erase_block;
+            let marks = self.marks.bytes(first, self.pages_per_erase_block);
+            if block.place == NO_PLACE && block.programmed_page > 0 {
+                // Programs that found no room leave such pages, and no others do.
+                let programmed = &marks[..block.programmed_page as usize];
+                if !block.has(crate::block::HAS_MARKS) || programmed.iter().any(|byte| ![1, 2].contains(byte)) {
+                    return Err(format!("erase block {number} holds pages, but has no place"));
+                }
+            }
             if block.has(crate::block::HAS_MARKS) {
-                let first = number * self.pages_per_erase_block;
-                let marks = self.marks.bytes(first, self.pages_per_erase_block);
                 for (page, byte) in marks.iter().enumerate() {
                     match byte {
                         1 => mark(number as u64, page as u32, PageMark::Garbage),
@@ -307,6 +359,11 @@ impl FileStore {
                 }
             }
         }
+        if self.free_places.is_some() {
+            let used = blocks.iter().map(|block| block.place).filter(|place| *place != NO_PLACE);
+            self.free_places = Some(Arc::new(FreePlaces::new(blocks.len() as u64, used)));
+        }
+        Ok(())
     }
 
     /// The same file for another part of the device.
@@ -318,12 +375,16 @@ impl FileStore {
         let (content, table, marks) =
             unsafe { (self.content.share(), self.table.share(), self.marks.share()) };
         let file = Arc::clone(&self.file);
-        let allocator = self.allocator.clone();
-        FileStore { content, table, marks, file, allocator, ..*self }
+        let (allocator, free_places) = (self.allocator.clone(), self.free_places.clone());
+        FileStore { content, table, marks, file, allocator, free_places, ..*self }
     }
 
-    pub(crate) fn parts(&self, blocks: Range<u64>) -> [Range<u64>; 2] {
-        let [oob, data] = self.content.ranges(&blocks);
+    pub(crate) fn free_places(&self) -> Option<&FreePlaces> {
+        self.free_places.as_deref()
+    }
+
+    pub(crate) fn parts(&self, places: Range<u64>) -> [Range<u64>; 2] {
+        let [oob, data] = self.content.ranges(&places);
         let at = |offset: u64, range: Range<usize>| offset + range.start as u64..offset + range.end as u64;
         [at(self.oob_offset, oob), at(self.data_offset, data)]
     }
@@ -331,37 +392,38 @@ impl FileStore {
     /// See [`super::Store::room_queue`].
     pub(crate) fn room_queue(&self) -> RoomQueue {
         // SAFETY: what has the queue stores nothing; it has the kernel map pages.
-        let pages = unsafe { self.content.share_pages() };
-        RoomQueue::new(Arc::clone(&self.file), self.allocator.clone(), Some((pages, self.data_offset)))
+        let [oob, pages] = unsafe { self.content.share_mappings() };
+        let mapped = [(oob, self.oob_offset), (pages, self.data_offset)];
+        RoomQueue::new(Arc::clone(&self.file), self.allocator.clone(), Some(mapped))
     }
 
     /// See [`super::Store::ample_room`].
-    pub(crate) fn ample_room(&self, block: u64, taken_bytes: u64, now: Time) -> Option<[Range<u64>; 2]> {
-        let parts = self.parts(block..block + 1);
+    pub(crate) fn ample_room(&self, place: u64, taken_bytes: u64, now: Time) -> Option<[Range<u64>; 2]> {
+        let parts = self.parts(place..place + 1);
         let wanted_bytes = taken_bytes + parts.iter().map(|part| part.end - part.start).sum::<u64>();
         self.allocator.is_ample(&self.file, wanted_bytes, now).then_some(parts)
     }
 
-    /// Allocates what a block's pages and OOB areas take.
-    pub(crate) fn make_room(&mut self, block: u64, is_empty: bool, now: Time) -> bool {
-        let parts = self.parts(block..block + 1);
+    /// Allocates what pages and OOB areas of a place take.
+    pub(crate) fn make_room(&mut self, place: u64, is_empty: bool, now: Time) -> bool {
+        let parts = self.parts(place..place + 1);
         let taken = self.allocator.take(&self.file, &parts, now);
         if !taken && is_empty {
             // What it got before the file system was full is of no use.
-            self.give_back(block..block + 1);
+            self.give_back(place..place + 1);
         }
         taken
     }
 
-    /// Makes the pages of blocks that hold nothing a hole. OOB areas of blocks share pages of the file, and stay.
-    pub(crate) fn give_back(&self, blocks: Range<u64>) {
-        let [_, data] = self.parts(blocks);
+    /// Makes the pages of places a hole. OOB areas of places share pages of the file, and stay.
+    pub(crate) fn give_back(&self, places: Range<u64>) {
+        let [_, data] = self.parts(places);
         self.allocator.give_back(&self.file, data);
     }
 
     /// See [`super::Store::give_back_piece`].
-    pub(crate) fn give_back_piece(&self, block: u64, from: u64) -> u64 {
-        let [_, data] = self.parts(block..block + 1);
+    pub(crate) fn give_back_piece(&self, place: u64, from: u64) -> u64 {
+        let [_, data] = self.parts(place..place + 1);
         let (start, end) = (data.start + from, data.end.min(data.start + from + PIECE_BYTES));
         self.allocator.give_back(&self.file, start..end);
         if end == data.end { 0 } else { from + PIECE_BYTES }
@@ -376,7 +438,14 @@ impl FileStore {
         compiler_fence(Ordering::SeqCst);
         let entry = self.table.bytes_mut(number as usize * ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES);
         entry[4..8].copy_from_slice(&block.erase_count.to_le_bytes());
-        entry[8..12].copy_from_slice(&u32::from(block.flags).to_le_bytes());
+        let place = match block.place {
+            _ if self.free_places.is_none() => 0,
+            NO_PLACE => STORED_NO_PLACE,
+            // Found so, and never allocated as a whole since.
+            place if u64::from(place) == number && !block.has_room => 0,
+            place => place + 1,
+        };
+        entry[8..12].copy_from_slice(&(u32::from(block.flags) | place << 8).to_le_bytes());
         entry[12..16].copy_from_slice(&block.programmed_at_s.to_le_bytes());
         compiler_fence(Ordering::SeqCst);
         entry[..4].copy_from_slice(&block.programmed_page.to_le_bytes());
@@ -412,6 +481,18 @@ fn lock(file: &File, path: &Path) -> Result<(), DeviceError> {
     }
 }
 
+/// Changes the version of a header, at once with its checksum.
+fn set_version(file: &File, version: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let mut header = vec![0; HEADER_SIZE_BYTES];
+    file.read_exact_at(&mut header, 0)?;
+    header[8..12].copy_from_slice(&version.to_le_bytes());
+    header[12..16].fill(0);
+    let checksum = checksum(&header);
+    header[12..16].copy_from_slice(&checksum.to_le_bytes());
+    file.write_all_at(&header[8..16], 8)
+}
+
 /// Reads a header; any bytes may come.
 fn decode_header(header: &[u8]) -> Result<(Profile, u64, u32), String> {
     let bytes = |at: usize, len: usize| header.get(at..at + len).ok_or("the header is cut off".to_owned());
@@ -422,10 +503,9 @@ fn decode_header(header: &[u8]) -> Result<(Profile, u64, u32), String> {
         return Err("it does not begin as an emulated device does; is it another file?".to_owned());
     }
     let version = word(8)?;
-    if version != VERSION && version != synced::VERSION {
+    if ![VERSION_WITHOUT_PLACES, synced::VERSION, VERSION].contains(&version) {
         return Err(format!(
-            "it has version {version}; this program knows versions {VERSION} and {}",
-            synced::VERSION
+            "it has version {version}; this program knows versions {VERSION_WITHOUT_PLACES} to {VERSION}"
         ));
     }
     let mut zeroed = bytes(0, HEADER_SIZE_BYTES)?.to_vec();

@@ -1,13 +1,15 @@
 //! Content in anonymous memory, touched page by page as it is programmed.
 
+use super::places::FreePlaces;
 use crate::mapping::Mapping;
 use diecut_units::{Geometry, IU_SIZE_BYTES};
+use std::sync::Arc;
 
 /// Cache lines of an IU that are asked for ahead of a read.
 const PREFETCHED_LINES: usize = 8;
 
-/// All bytes of a device. Erased blocks keep their bytes (nobody can read them), so that programming them again
-/// costs no page faults.
+/// All bytes of a device. What a block left keeps its memory for the next block: no page faults, and the process takes no more than what
+/// lives, however large the device is.
 pub(crate) struct MemoryStore {
     data: Mapping,
     oob: Mapping,
@@ -15,6 +17,8 @@ pub(crate) struct MemoryStore {
     page_size_bytes: usize,
     oob_size_bytes: usize,
     pages_per_erase_block: usize,
+    /// `None` if somebody else gives out places.
+    free_places: Option<Arc<FreePlaces>>,
 }
 
 impl MemoryStore {
@@ -22,7 +26,8 @@ impl MemoryStore {
         let pages = geometry.erase_blocks() as usize * geometry.pages_per_erase_block() as usize;
         let data = Mapping::anonymous(geometry.raw_capacity_bytes() as usize)?;
         let oob = Mapping::anonymous(pages * geometry.oob_size_bytes as usize)?;
-        Ok(MemoryStore::over(geometry, data, oob))
+        let free_places = Some(Arc::new(FreePlaces::new(geometry.erase_blocks(), std::iter::empty())));
+        Ok(MemoryStore { free_places, ..MemoryStore::over(geometry, data, oob) })
     }
 
     /// A store over mappings that are large enough for the geometry's pages and OOB areas.
@@ -34,6 +39,7 @@ impl MemoryStore {
             page_size_bytes: geometry.page_size_bytes as usize,
             oob_size_bytes: geometry.oob_size_bytes as usize,
             pages_per_erase_block: geometry.pages_per_erase_block() as usize,
+            free_places: None,
         }
     }
 
@@ -44,23 +50,27 @@ impl MemoryStore {
     pub(crate) unsafe fn share(&self) -> MemoryStore {
         // SAFETY: bytes and OOB areas of different erase blocks lie apart.
         let (data, oob) = unsafe { (self.data.share(), self.oob.share()) };
-        MemoryStore { data, oob, ..*self }
+        MemoryStore { data, oob, free_places: self.free_places.clone(), ..*self }
     }
 
-    /// Another handle of the mapping of all pages.
+    pub(crate) fn free_places(&self) -> Option<&FreePlaces> {
+        self.free_places.as_deref()
+    }
+
+    /// Other handles of the mappings of all OOB areas and pages.
     ///
     /// # Safety
     /// See [`Mapping::share`].
-    pub(crate) unsafe fn share_pages(&self) -> Mapping {
+    pub(crate) unsafe fn share_mappings(&self) -> [Mapping; 2] {
         // SAFETY: by the contract.
-        unsafe { self.data.share() }
+        unsafe { [self.oob.share(), self.data.share()] }
     }
 
-    /// Where OOB areas and pages of some blocks lie in their mappings.
-    pub(crate) fn ranges(&self, blocks: &std::ops::Range<u64>) -> [std::ops::Range<usize>; 2] {
+    /// Where OOB areas and pages of the blocks at some places lie in their mappings.
+    pub(crate) fn ranges(&self, places: &std::ops::Range<u64>) -> [std::ops::Range<usize>; 2] {
         [
-            self.oob_place(blocks.start, 0)..self.oob_place(blocks.end, 0),
-            self.place(blocks.start, 0)..self.place(blocks.end, 0),
+            self.oob_offset(places.start, 0)..self.oob_offset(places.end, 0),
+            self.offset(places.start, 0)..self.offset(places.end, 0),
         ]
     }
 
@@ -69,44 +79,44 @@ impl MemoryStore {
     }
 
     #[inline]
-    fn place(&self, block: u64, iu: u32) -> usize {
-        block as usize * self.block_size_bytes + iu as usize * IU_SIZE_BYTES
+    fn offset(&self, place: u64, iu: u32) -> usize {
+        place as usize * self.block_size_bytes + iu as usize * IU_SIZE_BYTES
     }
 
     #[inline]
-    fn oob_place(&self, block: u64, page: u32) -> usize {
-        (block as usize * self.pages_per_erase_block + page as usize) * self.oob_size_bytes
+    fn oob_offset(&self, place: u64, page: u32) -> usize {
+        (place as usize * self.pages_per_erase_block + page as usize) * self.oob_size_bytes
     }
 
     #[inline]
-    pub(crate) fn program(&mut self, block: u64, first_iu: u32, bytes: &[u8]) {
-        let place = self.place(block, first_iu);
-        self.data.store(place, bytes);
+    pub(crate) fn program(&mut self, place: u64, first_iu: u32, bytes: &[u8]) {
+        let offset = self.offset(place, first_iu);
+        self.data.store(offset, bytes);
     }
 
-    pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) {
-        let place = self.oob_place(block, first_page);
-        self.oob.bytes_mut(place, oob.len()).copy_from_slice(oob);
+    pub(crate) fn program_oob(&mut self, place: u64, first_page: u32, oob: &[u8]) {
+        let offset = self.oob_offset(place, first_page);
+        self.oob.bytes_mut(offset, oob.len()).copy_from_slice(oob);
     }
 
     #[inline]
-    pub(crate) fn read(&self, block: u64, first_iu: u32, destination: &mut [u8]) {
-        let place = self.place(block, first_iu);
-        destination.copy_from_slice(self.data.bytes(place, destination.len()));
+    pub(crate) fn read(&self, place: u64, first_iu: u32, destination: &mut [u8]) {
+        let offset = self.offset(place, first_iu);
+        destination.copy_from_slice(self.data.bytes(offset, destination.len()));
     }
 
     /// The first lines of each IU: the processor sees a stream in them and goes on by itself.
     #[inline]
-    pub(crate) fn prefetch(&self, block: u64, first_iu: u32, iu_count: u32, first_page: u32) {
-        self.oob.prefetch(self.oob_place(block, first_page), 1);
+    pub(crate) fn prefetch(&self, place: u64, first_iu: u32, iu_count: u32, first_page: u32) {
+        self.oob.prefetch(self.oob_offset(place, first_page), 1);
         for iu in first_iu..first_iu + iu_count {
-            self.data.prefetch(self.place(block, iu), PREFETCHED_LINES);
+            self.data.prefetch(self.offset(place, iu), PREFETCHED_LINES);
         }
     }
 
-    pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) {
-        let place = self.oob_place(block, page);
-        oob.copy_from_slice(self.oob.bytes(place, oob.len()));
+    pub(crate) fn read_oob(&self, place: u64, page: u32, oob: &mut [u8]) {
+        let offset = self.oob_offset(place, page);
+        oob.copy_from_slice(self.oob.bytes(offset, oob.len()));
     }
 
     pub(crate) fn copy_page(

@@ -1,10 +1,11 @@
-//! Where content lies: in memory, in a sparse file that is mapped or synced, or nowhere (tags). Stores know erase blocks by number and
-//! keep no rules; what may be read is decided before they are asked.
+//! Where content lies: in memory, in a sparse file that is mapped or synced, or nowhere (tags). Stores know content by the place of its erase
+//! block ([`Block::place`]) and keep no rules; what may be read is decided before they are asked.
 
 pub(crate) mod disk;
 pub(crate) mod file;
 mod memory;
 mod oob;
+pub(crate) mod places;
 pub(crate) mod room;
 pub(crate) mod room_queue;
 pub(crate) mod synced;
@@ -17,6 +18,7 @@ pub(crate) use tags::TagStore;
 
 use crate::block::{Block, PageMark};
 use diecut_units::{Geometry, Payload, Time};
+use places::FreePlaces;
 use room_queue::RoomQueue;
 use std::io;
 use std::ops::Range;
@@ -62,26 +64,26 @@ impl Store {
         }
     }
 
-    /// Stores consecutive IUs of a block.
+    /// Stores consecutive IUs of the block that has a place.
     #[inline]
-    pub(crate) fn program(&mut self, block: u64, first_iu: u32, payload: &Payload) -> io::Result<()> {
+    pub(crate) fn program(&mut self, place: u64, first_iu: u32, payload: &Payload) -> io::Result<()> {
         match self {
-            Store::Memory(store) => store.program(block, first_iu, payload.bytes()),
-            Store::File(store) => store.content.program(block, first_iu, payload.bytes()),
-            Store::Tags(store) => store.program(block, first_iu, payload),
-            Store::Synced(store) => return store.program(block, first_iu, payload.bytes()),
+            Store::Memory(store) => store.program(place, first_iu, payload.bytes()),
+            Store::File(store) => store.content.program(place, first_iu, payload.bytes()),
+            Store::Tags(store) => store.program(place, first_iu, payload),
+            Store::Synced(store) => return store.program(place, first_iu, payload.bytes()),
         }
         Ok(())
     }
 
     /// Stores the OOB areas of consecutive pages.
     #[inline]
-    pub(crate) fn program_oob(&mut self, block: u64, first_page: u32, oob: &[u8]) -> io::Result<()> {
+    pub(crate) fn program_oob(&mut self, place: u64, first_page: u32, oob: &[u8]) -> io::Result<()> {
         match self {
-            Store::Memory(store) => store.program_oob(block, first_page, oob),
-            Store::File(store) => store.content.program_oob(block, first_page, oob),
-            Store::Tags(store) => store.program_oob(block, first_page, oob),
-            Store::Synced(store) => return store.program_oob(block, first_page, oob),
+            Store::Memory(store) => store.program_oob(place, first_page, oob),
+            Store::File(store) => store.content.program_oob(place, first_page, oob),
+            Store::Tags(store) => store.program_oob(place, first_page, oob),
+            Store::Synced(store) => return store.program_oob(place, first_page, oob),
         }
         Ok(())
     }
@@ -98,43 +100,43 @@ impl Store {
     #[inline]
     pub(crate) fn read(
         &self,
-        block: u64,
+        place: u64,
         first_iu: u32,
         iu_count: u32,
         destination: &mut [u8],
     ) -> Result<(), ReadFault> {
         match self {
             Store::Memory(store) => {
-                store.read(block, first_iu, destination);
+                store.read(place, first_iu, destination);
                 Ok(())
             }
             Store::File(store) => {
-                store.content.read(block, first_iu, destination);
+                store.content.read(place, first_iu, destination);
                 Ok(())
             }
-            Store::Tags(store) => store.read(block, first_iu, iu_count, destination),
-            Store::Synced(store) => store.read(block, first_iu, destination),
+            Store::Tags(store) => store.read(place, first_iu, iu_count, destination),
+            Store::Synced(store) => store.read(place, first_iu, destination),
         }
     }
 
     /// Tells the processor that IUs and the OOB of their first page will be read.
     #[inline]
-    pub(crate) fn prefetch(&self, block: u64, first_iu: u32, iu_count: u32, first_page: u32) {
+    pub(crate) fn prefetch(&self, place: u64, first_iu: u32, iu_count: u32, first_page: u32) {
         match self {
-            Store::Memory(store) => store.prefetch(block, first_iu, iu_count, first_page),
-            Store::File(store) => store.content.prefetch(block, first_iu, iu_count, first_page),
+            Store::Memory(store) => store.prefetch(place, first_iu, iu_count, first_page),
+            Store::File(store) => store.content.prefetch(place, first_iu, iu_count, first_page),
             Store::Tags(_) | Store::Synced(_) => {}
         }
     }
 
     /// Fills `oob` with the OOB area of one page.
     #[inline]
-    pub(crate) fn read_oob(&self, block: u64, page: u32, oob: &mut [u8]) -> Result<(), ReadFault> {
+    pub(crate) fn read_oob(&self, place: u64, page: u32, oob: &mut [u8]) -> Result<(), ReadFault> {
         match self {
-            Store::Memory(store) => store.read_oob(block, page, oob),
-            Store::File(store) => store.content.read_oob(block, page, oob),
-            Store::Tags(store) => store.read_oob(block, page, oob),
-            Store::Synced(store) => return store.read_oob(block, page, oob),
+            Store::Memory(store) => store.read_oob(place, page, oob),
+            Store::File(store) => store.content.read_oob(place, page, oob),
+            Store::Tags(store) => store.read_oob(place, page, oob),
+            Store::Synced(store) => return store.read_oob(place, page, oob),
         }
         Ok(())
     }
@@ -147,7 +149,7 @@ impl Store {
         }
     }
 
-    /// Copies one page, content and OOB, to the next page of another block. `scratch` has the size of an OOB area.
+    /// Copies one page, content and OOB, to the next page of the block at another place. `scratch` has the size of an OOB area.
     pub(crate) fn copy_page(
         &mut self,
         geometry: &Geometry,
@@ -179,12 +181,22 @@ impl Store {
         }
     }
 
-    /// Whether there is room for a block's content, which is kept for it from now on. `is_empty`: it holds nothing yet.
-    pub(crate) fn make_room(&mut self, block: u64, is_empty: bool, now: Time) -> bool {
+    /// Places for blocks that are opened, where content has no fixed ones.
+    #[inline]
+    pub(crate) fn free_places(&self) -> Option<&FreePlaces> {
+        match self {
+            Store::Memory(store) => store.free_places(),
+            Store::File(store) => store.free_places(),
+            Store::Tags(_) | Store::Synced(_) => None,
+        }
+    }
+
+    /// Whether there is room for a block's content at a place, which is kept for it from now on. `is_empty`: it holds nothing yet.
+    pub(crate) fn make_room(&mut self, place: u64, is_empty: bool, now: Time) -> bool {
         match self {
             Store::Memory(_) | Store::Tags(_) => true,
-            Store::File(store) => store.make_room(block, is_empty, now),
-            Store::Synced(store) => store.make_room(block, is_empty, now),
+            Store::File(store) => store.make_room(place, is_empty, now),
+            Store::Synced(store) => store.make_room(place, is_empty, now),
         }
     }
 
@@ -197,13 +209,13 @@ impl Store {
         }
     }
 
-    /// Where a block's OOB areas and pages lie in the file, if it surely has room for them besides `taken_bytes` that are asked for
+    /// Where OOB areas and pages of a place lie in the file, if it surely has room for them besides `taken_bytes` that are asked for
     /// already. `None`: that is to be found out by taking it.
-    pub(crate) fn ample_room(&self, block: u64, taken_bytes: u64, now: Time) -> Option<[Range<u64>; 2]> {
+    pub(crate) fn ample_room(&self, place: u64, taken_bytes: u64, now: Time) -> Option<[Range<u64>; 2]> {
         match self {
             Store::Memory(_) | Store::Tags(_) => None,
-            Store::File(store) => store.ample_room(block, taken_bytes, now),
-            Store::Synced(store) => store.ample_room(block, taken_bytes, now),
+            Store::File(store) => store.ample_room(place, taken_bytes, now),
+            Store::Synced(store) => store.ample_room(place, taken_bytes, now),
         }
     }
 
@@ -216,12 +228,12 @@ impl Store {
         }
     }
 
-    /// Where a block's OOB areas and pages lie in the file.
-    pub(crate) fn room_parts(&self, block: u64) -> Option<[Range<u64>; 2]> {
+    /// Where OOB areas and pages of a place lie in the file.
+    pub(crate) fn room_parts(&self, place: u64) -> Option<[Range<u64>; 2]> {
         match self {
             Store::Memory(_) | Store::Tags(_) => None,
-            Store::File(store) => Some(store.parts(block..block + 1)),
-            Store::Synced(store) => Some(store.room_parts(block)),
+            Store::File(store) => Some(store.parts(place..place + 1)),
+            Store::Synced(store) => Some(store.room_parts(place)),
         }
     }
 
@@ -234,28 +246,30 @@ impl Store {
         }
     }
 
-    /// Gives back the room of blocks that hold nothing.
-    pub(crate) fn give_back(&mut self, blocks: Range<u64>) {
+    /// Gives back the room of places of which no block has content.
+    pub(crate) fn give_back(&mut self, places: Range<u64>) {
         match self {
             Store::Memory(_) | Store::Tags(_) => {}
-            Store::File(store) => store.give_back(blocks),
-            Store::Synced(store) => store.give_back(blocks),
+            Store::File(store) => store.give_back(places),
+            Store::Synced(store) => store.give_back(places),
         }
     }
 
-    /// Gives back the piece of a block's room that starts at `from` bytes; returns where the next one starts, 0 after the last.
-    pub(crate) fn give_back_piece(&mut self, block: u64, from: u64) -> u64 {
+    /// Gives back the piece of a place's room that starts at `from` bytes; returns where the next one starts, 0 after the last.
+    pub(crate) fn give_back_piece(&mut self, place: u64, from: u64) -> u64 {
         match self {
             Store::Memory(_) | Store::Tags(_) => 0,
-            Store::File(store) => store.give_back_piece(block, from),
-            Store::Synced(store) => store.give_back_piece(block, from),
+            Store::File(store) => store.give_back_piece(place, from),
+            Store::Synced(store) => store.give_back_piece(place, from),
         }
     }
 
     /// Discarded blocks whose room is worth keeping.
     pub(crate) fn kept_blocks(&self) -> usize {
         match self {
-            Store::Memory(_) | Store::Tags(_) => 0,
+            // There is nobody to give it back to.
+            Store::Memory(_) => usize::MAX,
+            Store::Tags(_) => 0,
             Store::File(store) => store.kept_blocks(),
             Store::Synced(store) => store.kept_blocks(),
         }

@@ -14,10 +14,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// What is taken or given back in one step. Others of the file wait for a step, and so does who takes a core.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// An erase block whose room is taken or given back.
+/// A place of an erase block ([`super::places`]) whose room is taken or given back.
 #[derive(Clone, Debug)]
 struct Job {
-    block: u64,
+    place: u64,
     /// Where in the file its OOB areas and its pages lie.
     parts: [Range<u64>; 2],
     /// Bytes of its pages that are done.
@@ -28,11 +28,11 @@ struct Job {
 struct Jobs {
     takes: VecDeque<Job>,
     gives: VecDeque<Job>,
-    /// The block that a step is at work on.
+    /// The place that a step is at work on.
     at_work: Option<u64>,
     /// What is at work is not to be given back any further.
     stays: bool,
-    /// Blocks that were asked for: whether they have their room. Whoever asked takes it out.
+    /// Places that were asked for: whether they have their room. Whoever asked takes it out.
     ended: BTreeMap<u64, bool>,
     /// Parts of the device that use this.
     users: u32,
@@ -42,23 +42,27 @@ struct Jobs {
 pub(crate) struct RoomQueue {
     jobs: Mutex<Jobs>,
     changed: Condvar,
-    /// Blocks that ended, ever: a look at it costs no lock.
+    /// Places that ended, ever: a look at it costs no lock.
     ended: AtomicU64,
     file: Arc<File>,
     allocator: Allocator,
-    /// Where the pages are mapped, and what of the file that is.
-    pages: Option<(Mapping, u64)>,
+    /// Where OOB areas and pages are mapped, and what of the file that is.
+    mapped: Option<[(Mapping, u64); 2]>,
 }
 
 impl RoomQueue {
-    pub(crate) fn new(file: Arc<File>, allocator: Allocator, pages: Option<(Mapping, u64)>) -> RoomQueue {
+    pub(crate) fn new(
+        file: Arc<File>,
+        allocator: Allocator,
+        mapped: Option<[(Mapping, u64); 2]>,
+    ) -> RoomQueue {
         RoomQueue {
             jobs: Mutex::default(),
             changed: Condvar::new(),
             ended: AtomicU64::new(0),
             file,
             allocator,
-            pages,
+            mapped,
         }
     }
 
@@ -66,51 +70,51 @@ impl RoomQueue {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many blocks ended: [`RoomQueue::take_ended`] has something new when it changed.
+    /// How many places ended: [`RoomQueue::take_ended`] has something new when it changed.
     pub(crate) fn ended(&self) -> u64 {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Asks for a block's room.
-    pub(crate) fn take(&self, block: u64, parts: [Range<u64>; 2]) {
+    /// Asks for a place's room.
+    pub(crate) fn take(&self, place: u64, parts: [Range<u64>; 2]) {
         let mut jobs = self.lock();
-        jobs.keep(block);
-        jobs.takes.push_back(Job { block, parts, done_bytes: 0 });
+        jobs.keep(place);
+        jobs.takes.push_back(Job { place, parts, done_bytes: 0 });
         self.changed.notify_all();
     }
 
-    /// Blocks whose room was asked for, by whichever part, and is not taken yet.
-    pub(crate) fn asked_blocks(&self) -> u64 {
+    /// Places whose room was asked for, by whichever part, and is not taken yet.
+    pub(crate) fn asked_places(&self) -> u64 {
         let jobs = self.lock();
         jobs.takes.len() as u64 + u64::from(jobs.at_work.is_some())
     }
 
-    /// Whether a block that was asked for has its room; `None` while that is not known.
-    pub(crate) fn take_ended(&self, block: u64) -> Option<bool> {
-        self.lock().ended.remove(&block)
+    /// Whether a place that was asked for has its room; `None` while that is not known.
+    pub(crate) fn take_ended(&self, place: u64) -> Option<bool> {
+        self.lock().ended.remove(&place)
     }
 
-    /// The room of a block can go.
-    pub(crate) fn give_back(&self, block: u64, parts: [Range<u64>; 2]) {
-        self.lock().gives.push_back(Job { block, parts, done_bytes: 0 });
+    /// The room of a place can go.
+    pub(crate) fn give_back(&self, place: u64, parts: [Range<u64>; 2]) {
+        self.lock().gives.push_back(Job { place, parts, done_bytes: 0 });
         self.changed.notify_all();
     }
 
-    /// The room of a block does not go after all; nothing is at work on it when this returns.
-    pub(crate) fn keep(&self, block: u64) {
+    /// The room of a place does not go after all; nothing is at work on it when this returns.
+    pub(crate) fn keep(&self, place: u64) {
         let mut jobs = self.lock();
-        jobs.keep(block);
-        while jobs.at_work == Some(block) {
+        jobs.keep(place);
+        while jobs.at_work == Some(place) {
             jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Gives back the room of one block of those that are waiting for it, and waits for that. `false` if there was none.
+    /// Gives back the room of one place of those that are waiting for it, and waits for that. `false` if there was none.
     pub(crate) fn give_back_now(&self) -> bool {
         let mut jobs = self.lock();
-        let given = jobs.gives.front().map(|job| job.block).or(jobs.at_work);
-        let Some(block) = given else { return false };
-        while jobs.at_work == Some(block) || jobs.gives.iter().any(|job| job.block == block) {
+        let given = jobs.gives.front().map(|job| job.place).or(jobs.at_work);
+        let Some(place) = given else { return false };
+        while jobs.at_work == Some(place) || jobs.gives.iter().any(|job| job.place == place) {
             jobs = match jobs.at_work {
                 Some(_) => self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner),
                 None => {
@@ -122,18 +126,18 @@ impl RoomQueue {
         true
     }
 
-    /// Waits until it is known whether a block that was asked for has its room.
-    pub(crate) fn wait(&self, block: u64) -> bool {
+    /// Waits until it is known whether a place that was asked for has its room.
+    pub(crate) fn wait(&self, place: u64) -> bool {
         let mut jobs = self.lock();
         loop {
-            if let Some(has_room) = jobs.ended.remove(&block) {
+            if let Some(has_room) = jobs.ended.remove(&place) {
                 return has_room;
             }
             jobs = match jobs.at_work {
                 Some(_) => self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner),
                 // Whoever waits lends a hand: the thread may be gone.
                 None => {
-                    let at = jobs.takes.iter().position(|job| job.block == block);
+                    let at = jobs.takes.iter().position(|job| job.place == place);
                     let job = at.and_then(|at| jobs.takes.remove(at)).expect("it was asked for");
                     self.work(jobs, job, true)
                 }
@@ -141,7 +145,7 @@ impl RoomQueue {
         }
     }
 
-    /// Does the next piece; blocks that are wanted come first. `false` if there is nothing to do.
+    /// Does the next piece; places that are wanted come first. `false` if there is nothing to do.
     fn step(&self) -> bool {
         let mut jobs = self.lock();
         if jobs.at_work.is_some() {
@@ -165,7 +169,7 @@ impl RoomQueue {
         mut job: Job,
         is_taken: bool,
     ) -> MutexGuard<'a, Jobs> {
-        (jobs.at_work, jobs.stays) = (Some(job.block), false);
+        (jobs.at_work, jobs.stays) = (Some(job.place), false);
         drop(jobs);
         let [oob, pages] = job.parts.clone();
         let piece = pages.start + job.done_bytes..pages.end.min(pages.start + job.done_bytes + PIECE_BYTES);
@@ -173,21 +177,17 @@ impl RoomQueue {
         let mut is_done = piece.end == pages.end;
         let worked = if is_taken {
             let is_first = piece.start == pages.start;
-            (!is_first || room::allocate(&self.file, oob).is_ok())
-                && room::allocate(&self.file, piece.clone()).is_ok()
+            (!is_first || self.allocate(0, oob)) && self.allocate(1, piece)
         } else {
             self.allocator.give_back(&self.file, piece.clone());
             true
         };
-        if is_taken && worked {
-            self.touch(piece);
-        }
         let mut jobs = self.lock();
         jobs.at_work = None;
         is_done |= !worked || (!is_taken && jobs.stays);
         match (is_done, is_taken) {
             (true, true) => {
-                jobs.ended.insert(job.block, worked);
+                jobs.ended.insert(job.place, worked);
                 self.ended.fetch_add(1, Ordering::Release);
             }
             (true, false) => {}
@@ -198,18 +198,22 @@ impl RoomQueue {
         jobs
     }
 
-    /// Has the processor know the pages of a part of the file, so that who stores there takes no faults.
-    fn touch(&self, piece: Range<u64>) {
-        if let Some((mapping, start)) = &self.pages {
-            mapping.touch((piece.start - start) as usize, (piece.end - piece.start) as usize);
+    /// Allocates a part of the file, of OOB areas (0) or pages (1), and has the processor know its pages, so that who stores there takes
+    /// no faults.
+    fn allocate(&self, nth: usize, part: Range<u64>) -> bool {
+        let allocated = room::allocate(&self.file, part.clone()).is_ok();
+        if let (true, Some(mapped)) = (allocated, &self.mapped) {
+            let (mapping, start) = &mapped[nth];
+            mapping.touch((part.start - start) as usize, (part.end - part.start) as usize);
         }
+        allocated
     }
 }
 
 impl Jobs {
-    fn keep(&mut self, block: u64) {
-        self.gives.retain(|job| job.block != block);
-        self.stays |= self.at_work == Some(block);
+    fn keep(&mut self, place: u64) {
+        self.gives.retain(|job| job.place != place);
+        self.stays |= self.at_work == Some(place);
     }
 }
 

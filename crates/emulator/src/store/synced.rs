@@ -509,7 +509,7 @@ impl SyncedStore {
         unit_pages: u32,
         mark_page: &mut impl FnMut(u64, u32, PageMark),
     ) -> io::Result<()> {
-        *block = Block { flags: block.flags & FACTORY_BAD, ..Block::default() };
+        *block = Block { flags: block.flags & FACTORY_BAD, place: block.place, ..Block::default() };
         self.kept[number as usize] = Kept { is_empty_on_disk: true, ..Kept::default() };
         let whole = pair.iter().filter_map(|bytes| Record::decode(bytes, number));
         let pages = self.places.pages_per_erase_block;
