@@ -499,6 +499,10 @@ impl Nand {
         if self.store.free_places().is_some() {
             return self.discard_place(number);
         }
+        if !self.store.takes_room() {
+            self.blocks[number as usize].has_room = false;
+            return;
+        }
         // A block of an older process has its room, too.
         self.blocks[number as usize].has_room = true;
         if let Store::Synced(store) = &mut self.store {

@@ -245,8 +245,8 @@ impl QueuePair {
         loop {
             match self.receiver.step(bytes, &mut at, self.digests)? {
                 Step::More => return Ok(()),
-                Step::Header(frame) => match frame.pdu_type {
-                    pdu_type::C2H_DATA => self.on_data_header(frame.data_length)?,
+                Step::Header(frame) => match frame.pdu_type() {
+                    pdu_type::C2H_DATA => self.on_data_header(frame.data_length())?,
                     pdu_type::CAPSULE_RESPONSE => {
                         let response: CapsuleResponse = self.receiver.header_as();
                         self.on_response(&response.entry, sink)?;

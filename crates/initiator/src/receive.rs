@@ -67,12 +67,12 @@ impl Receiver {
         at: &mut usize,
         digests: Digests,
     ) -> Result<Step<'a>, PduError> {
-        let Some(frame) = self.frame.filter(|frame| self.header_received == frame.header_end) else {
+        let Some(frame) = self.frame.filter(|frame| self.header_received == frame.header_end()) else {
             return self.gather_header(bytes, at, digests);
         };
-        let body = frame.length - frame.header_end;
-        let data_start = frame.data_start - frame.header_end;
-        let data_end = data_start + frame.data_length;
+        let body = frame.length() - frame.header_end();
+        let data_start = frame.data_start() - frame.header_end();
+        let data_end = data_start + frame.data_length();
         while self.body_received < body {
             let rest = &bytes[*at..];
             if rest.is_empty() {
@@ -89,7 +89,7 @@ impl Receiver {
             self.body_received += part;
             let rest = &rest[..part];
             if is_data {
-                if frame.data_digest {
+                if frame.data_digest() {
                     self.checksum = checksum_append(self.checksum, rest);
                 }
                 return Ok(Step::Data((from - data_start) as u32, rest));
@@ -99,7 +99,7 @@ impl Receiver {
             }
         }
         self.next_pdu();
-        Ok(Step::End(!frame.data_digest || self.digest == self.checksum.to_le_bytes()))
+        Ok(Step::End(!frame.data_digest() || self.digest == self.checksum.to_le_bytes()))
     }
 
     #[inline]
@@ -110,7 +110,7 @@ impl Receiver {
         digests: Digests,
     ) -> Result<Step<'a>, PduError> {
         loop {
-            let needed = self.frame.map_or(CommonHeader::SIZE_BYTES, |frame| frame.header_end);
+            let needed = self.frame.map_or(CommonHeader::SIZE_BYTES, |frame| frame.header_end());
             let part = (needed - self.header_received).min(bytes.len() - *at);
             self.header[self.header_received..self.header_received + part]
                 .copy_from_slice(&bytes[*at..*at + part]);
@@ -126,8 +126,8 @@ impl Receiver {
                 self.frame = Some(Frame::check(&common, Side::Host, digests, 4, DATA_LENGTH_MAX_BYTES)?);
                 continue;
             };
-            if frame.header_digest {
-                let (header, digest) = self.header[..frame.header_end].split_at(frame.header_length);
+            if frame.header_digest() {
+                let (header, digest) = self.header[..frame.header_end()].split_at(frame.header_length());
                 if !digest_matches(header, digest) {
                     let value = u32::from_le_bytes(digest.try_into().expect("four bytes"));
                     return Err(PduError {
@@ -138,10 +138,10 @@ impl Receiver {
                     });
                 }
             }
-            self.header_length = frame.header_length;
+            self.header_length = frame.header_length();
             self.checksum = 0;
             self.body_received = 0;
-            if frame.length == frame.header_end {
+            if frame.length() == frame.header_end() {
                 self.next_pdu();
             }
             return Ok(Step::Header(frame));

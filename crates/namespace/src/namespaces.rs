@@ -217,7 +217,7 @@ impl Namespaces {
         command: NamespaceCommand,
         now: Time,
         outputs: &mut Outputs,
-        map_piece: impl FnOnce(MapRange) -> u64,
+        map_piece: &mut dyn FnMut(MapRange) -> u64,
     ) -> Option<VolumeToken> {
         let NamespaceCommand { token, namespace: id, source, arrived, operation } = command;
         let (kind, lbas) = kind_of(&operation);
@@ -337,7 +337,7 @@ impl Namespaces {
         token: VolumeToken,
         now: Time,
         outputs: &mut Outputs,
-        map_piece: impl FnOnce(MapRange) -> u64,
+        map_piece: &mut dyn FnMut(MapRange) -> u64,
     ) -> bool {
         let pending = self.pending.get_mut(token);
         let rest = pending.rest.take().unwrap_or_else(|| panic!("nothing of {token:?} is left"));
@@ -428,6 +428,7 @@ impl Namespace {
         Cutting { content_mode: self.definition.content_mode, whole_writes: self.whole_writes }
     }
 
+    #[inline]
     fn check(&self, operation: &NamespaceOperation) -> Result<(), NamespaceError> {
         if self.closing {
             return Err(NamespaceError::NoSuchNamespace);
@@ -461,6 +462,7 @@ impl Namespace {
         }
     }
 
+    #[inline]
     fn check_transfer(&self, range: LbaRange) -> Result<(), NamespaceError> {
         self.check_range(range)?;
         if range.lba_count > self.definition.transfer_max_lbas {
@@ -469,6 +471,7 @@ impl Namespace {
         Ok(())
     }
 
+    #[inline]
     fn check_range(&self, range: LbaRange) -> Result<(), NamespaceError> {
         if range.lba_count == 0 {
             return Err(NamespaceError::InvalidField { what: "the range has no logical block" });
@@ -476,6 +479,7 @@ impl Namespace {
         self.check_end(range)
     }
 
+    #[inline]
     fn check_end(&self, range: LbaRange) -> Result<(), NamespaceError> {
         let size_lbas = self.definition.size_lbas;
         match range.first_lba.checked_add(range.lba_count.into()) {
@@ -484,6 +488,7 @@ impl Namespace {
         }
     }
 
+    #[inline]
     fn check_length(&self, range: LbaRange, len: usize) -> Result<(), NamespaceError> {
         if len == range.lba_count as usize * self.definition.content_mode.bytes_per_iu() {
             return Ok(());
@@ -491,6 +496,7 @@ impl Namespace {
         Err(NamespaceError::InvalidField { what: "the data is not as long as the range" })
     }
 
+    #[inline]
     fn check_writable(&self) -> Result<(), NamespaceError> {
         match self.read_only_reason {
             Some(reason) => Err(NamespaceError::ReadOnly { reason }),
@@ -499,6 +505,7 @@ impl Namespace {
     }
 }
 
+#[inline]
 fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
     match operation {
         NamespaceOperation::Read { range, .. } => (Kind::Read, range.lba_count.into()),
@@ -513,6 +520,7 @@ fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
     }
 }
 
+#[inline]
 fn null_answer(
     operation: NamespaceOperation,
     reads: NullReads,

@@ -147,11 +147,10 @@ fn run(seed: u64) {
             expected.insert(token, answer);
             let source = SourceId(step as u32 % 3);
             let command = NamespaceCommand { token, namespace: id, source, arrived: Time(step), operation };
-            let rest = namespaces.submit(command, Time(step), &mut outputs, |_| MAP_PIECE_LBAS);
-            while rest
-                .is_some_and(|token| namespaces.go_on(token, Time(step), &mut outputs, |_| MAP_PIECE_LBAS))
-            {
-            }
+            let rest = namespaces.submit(command, Time(step), &mut outputs, &mut |_| MAP_PIECE_LBAS);
+            while rest.is_some_and(|token| {
+                namespaces.go_on(token, Time(step), &mut outputs, &mut |_| MAP_PIECE_LBAS)
+            }) {}
             submitted += 1;
             outputs.volume_commands.drain(..).for_each(|(_, command)| volume.take(command));
         } else if !volume.answers.is_empty() {

@@ -54,7 +54,7 @@ fn read(first_lba: u64, lba_count: u32) -> NamespaceOperation {
 
 fn refused(namespaces: &mut Namespaces, operation: NamespaceOperation) -> NamespaceError {
     let mut outputs = Outputs::default();
-    namespaces.submit(command(operation), Time(200), &mut outputs, whole_pieces);
+    namespaces.submit(command(operation), Time(200), &mut outputs, &mut whole_pieces);
     assert!(outputs.volume_commands.is_empty(), "a refused command reaches no volume");
     assert_eq!(outputs.finished.len(), 1);
     outputs.finished.remove(0).completion.result.unwrap_err()
@@ -76,7 +76,7 @@ fn ranges_beyond_the_end_are_refused() {
     };
     assert_eq!(refused(&mut namespaces, zeroes), beyond);
     let mut outputs = Outputs::default();
-    namespaces.submit(command(read(99, 1)), Time(200), &mut outputs, whole_pieces);
+    namespaces.submit(command(read(99, 1)), Time(200), &mut outputs, &mut whole_pieces);
     assert_eq!(outputs.volume_commands.len(), 1, "the last block can be read");
 }
 
@@ -102,9 +102,9 @@ fn a_deallocation_is_answered_when_its_last_range_is_with_the_first_error() {
         command(NamespaceOperation::Deallocate { ranges }),
         Time(200),
         &mut outputs,
-        whole_pieces,
+        &mut whole_pieces,
     );
-    assert!(!namespaces.go_on(rest.expect("one range is left"), Time(200), &mut outputs, whole_pieces));
+    assert!(!namespaces.go_on(rest.expect("one range is left"), Time(200), &mut outputs, &mut whole_pieces));
     let commands: Vec<_> = outputs.volume_commands.drain(..).map(|(_, command)| command).collect();
     let shapes: Vec<_> = commands
         .iter()
@@ -141,7 +141,7 @@ fn a_large_write_goes_in_pieces_and_is_answered_after_the_last() {
     let mut namespaces = on_large_volume();
     let mut outputs = Outputs::default();
     let rest = namespaces
-        .submit(command(large_write(40)), Time(200), &mut outputs, whole_pieces)
+        .submit(command(large_write(40)), Time(200), &mut outputs, &mut whole_pieces)
         .expect("more is left");
     let mut shapes = Vec::new();
     let mut answer = |namespaces: &mut Namespaces, outputs: &mut Outputs| {
@@ -160,8 +160,8 @@ fn a_large_write_goes_in_pieces_and_is_answered_after_the_last() {
     };
     answer(&mut namespaces, &mut outputs);
     assert!(outputs.finished.is_empty(), "all pieces that were given are answered, but not all were given");
-    assert!(namespaces.go_on(rest, Time(300), &mut outputs, whole_pieces));
-    assert!(!namespaces.go_on(rest, Time(300), &mut outputs, whole_pieces));
+    assert!(namespaces.go_on(rest, Time(300), &mut outputs, &mut whole_pieces));
+    assert!(!namespaces.go_on(rest, Time(300), &mut outputs, &mut whole_pieces));
     answer(&mut namespaces, &mut outputs);
     assert!(outputs.finished.is_empty());
     answer(&mut namespaces, &mut outputs);
@@ -177,7 +177,7 @@ fn a_command_whose_piece_failed_does_not_go_on() {
     let mut outputs = Outputs::default();
     for operation in [large_write(40), read(0, 80)] {
         let rest = namespaces
-            .submit(command(operation), Time(200), &mut outputs, whole_pieces)
+            .submit(command(operation), Time(200), &mut outputs, &mut whole_pieces)
             .expect("more is left");
         let (_, piece) = outputs.volume_commands.remove(0);
         let token = piece.token;
@@ -185,7 +185,7 @@ fn a_command_whose_piece_failed_does_not_go_on() {
         let result = Err(VolumeError::Unrecovered { iu: 3 });
         namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300), &mut outputs);
         assert!(outputs.finished.is_empty(), "it is answered where it would have gone on");
-        assert!(!namespaces.go_on(rest, Time(300), &mut outputs, whole_pieces));
+        assert!(!namespaces.go_on(rest, Time(300), &mut outputs, &mut whole_pieces));
         assert!(outputs.volume_commands.is_empty());
         let finished = outputs.finished.remove(0).completion;
         assert_eq!(finished.result, Err(NamespaceError::Unrecovered { lba: 3 }));
@@ -198,10 +198,10 @@ fn writes_are_kept_whole_where_a_volume_may_be_full() {
     let mut namespaces = on_large_volume();
     namespaces.set_whole_writes(ID, true);
     let mut outputs = Outputs::default();
-    assert_eq!(namespaces.submit(command(large_write(40)), Time(200), &mut outputs, whole_pieces), None);
+    assert_eq!(namespaces.submit(command(large_write(40)), Time(200), &mut outputs, &mut whole_pieces), None);
     assert_eq!(outputs.volume_commands.len(), 1);
     assert!(
-        namespaces.submit(command(read(0, 40)), Time(200), &mut outputs, whole_pieces).is_some(),
+        namespaces.submit(command(read(0, 40)), Time(200), &mut outputs, &mut whole_pieces).is_some(),
         "reads are cut"
     );
 }
@@ -215,7 +215,7 @@ fn a_deallocation_of_nothing_is_done_at_once() {
         command(NamespaceOperation::Deallocate { ranges }),
         Time(200),
         &mut outputs,
-        whole_pieces,
+        &mut whole_pieces,
     );
     assert_eq!(outputs.finished[0].completion.result, Ok(()));
     assert!(namespaces.is_idle(ID));
@@ -233,8 +233,8 @@ fn a_read_only_namespace_reads_but_does_not_write() {
     assert_eq!(refused(&mut namespaces, write), NamespaceError::ReadOnly { reason: "worn out" });
     assert!(namespaces.properties(ID).unwrap().read_only);
     let mut outputs = Outputs::default();
-    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs, whole_pieces);
-    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, whole_pieces);
+    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs, &mut whole_pieces);
+    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, &mut whole_pieces);
     assert_eq!(outputs.volume_commands.len(), 2);
 }
 
@@ -242,7 +242,7 @@ fn a_read_only_namespace_reads_but_does_not_write() {
 fn a_closing_namespace_finishes_what_is_under_way_and_takes_nothing_new() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
-    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs, whole_pieces);
+    namespaces.submit(command(read(0, 1)), Time(200), &mut outputs, &mut whole_pieces);
     namespaces.begin_close(ID);
     assert_eq!(refused(&mut namespaces, read(1, 1)), NamespaceError::NoSuchNamespace);
     let (_, volume_command) = outputs.volume_commands.remove(0);
@@ -270,7 +270,7 @@ fn compare_reads_and_compares() {
             command(NamespaceOperation::Compare { range: range(4, 2), data }),
             Time(200),
             &mut outputs,
-            whole_pieces,
+            &mut whole_pieces,
         );
         let (store, volume_command) = outputs.volume_commands.remove(0);
         assert_eq!((store, volume_command.volume), (StoreIndex(1), VolumeIndex(2)));
@@ -294,7 +294,7 @@ fn compare_reads_and_compares() {
 fn a_lost_block_is_named_and_counted() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
-    namespaces.submit(command(read(40, 8)), Time(200), &mut outputs, whole_pieces);
+    namespaces.submit(command(read(40, 8)), Time(200), &mut outputs, &mut whole_pieces);
     let token = outputs.volume_commands[0].1.token;
     let result = Err(VolumeError::Unrecovered { iu: 43 });
     namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300), &mut outputs);
@@ -318,7 +318,7 @@ fn a_null_namespace_answers_at_once_and_never_shows_foreign_bytes() {
             command(NamespaceOperation::Read { range: range(0, 1), destination }),
             Time(200),
             &mut outputs,
-            whole_pieces,
+            &mut whole_pieces,
         );
         let data = outputs.finished[0].completion.data.as_ref().unwrap();
         assert!(data.len() == 4096 && data.iter().all(|&byte| byte == 0));
@@ -332,11 +332,11 @@ fn a_volume_that_answers_twice_is_our_bug() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();
     for _ in 0..2 {
-        namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, whole_pieces);
+        namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, &mut whole_pieces);
     }
     let token = outputs.volume_commands[0].1.token;
     namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1), &mut outputs);
-    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, whole_pieces);
+    namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, &mut whole_pieces);
     namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1), &mut outputs);
 }
 
@@ -347,9 +347,9 @@ fn pieces_of(
     map_piece: impl Fn(MapRange) -> u64,
 ) -> Vec<(u64, u64)> {
     let mut outputs = Outputs::default();
-    let mut rest = namespaces.submit(command(operation), Time(200), &mut outputs, &map_piece);
+    let mut rest = namespaces.submit(command(operation), Time(200), &mut outputs, &mut &map_piece);
     while let Some(token) = rest {
-        rest = namespaces.go_on(token, Time(200), &mut outputs, &map_piece).then_some(token);
+        rest = namespaces.go_on(token, Time(200), &mut outputs, &mut &map_piece).then_some(token);
     }
     let commands: Vec<_> = outputs.volume_commands.drain(..).map(|(_, command)| command).collect();
     let mut pieces = Vec::new();
@@ -440,13 +440,13 @@ fn what_is_given_up_ends_after_its_piece() {
         let mut submit = |source| {
             let ranges = [range(0, 100_000)].into_iter().collect();
             let command = NamespaceCommand { source, ..command(NamespaceOperation::Deallocate { ranges }) };
-            let rest = namespaces.submit(command, Time(200), &mut outputs, whole_pieces);
+            let rest = namespaces.submit(command, Time(200), &mut outputs, &mut whole_pieces);
             rest.expect("more is left")
         };
         let (unwanted, wanted) = (submit(SourceId(5)), submit(SourceId(6)));
         namespaces.give_up(SourceId(5), token);
-        assert!(!namespaces.go_on(unwanted, Time(200), &mut outputs, whole_pieces));
-        assert!(namespaces.go_on(wanted, Time(200), &mut outputs, whole_pieces));
+        assert!(!namespaces.go_on(unwanted, Time(200), &mut outputs, &mut whole_pieces));
+        assert!(namespaces.go_on(wanted, Time(200), &mut outputs, &mut whole_pieces));
         assert_eq!(outputs.volume_commands.len(), 3);
         let answer = VolumeCompletion { token: unwanted, result: Ok(()), destination: None };
         namespaces.complete(answer, Time(300), &mut outputs);

@@ -90,7 +90,7 @@ impl NullShard {
             let mut batch = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
             for action in batch.drain(..) {
                 if let target::Action::Submit(command) = action {
-                    self.namespaces.submit(command, now, &mut self.outputs, |_| MAP_PIECE_LBAS);
+                    self.namespaces.submit(command, now, &mut self.outputs, &mut |_| MAP_PIECE_LBAS);
                 } else if !matches!(action, target::Action::GiveUp(..)) {
                     // Commands were answered when they came: there is nothing to give up.
                     actions.push(translate(action));

@@ -643,7 +643,7 @@ impl<M: Divide> Shard<M> {
             // Of a deallocation that is cut; others are looked at as a whole.
             let mut looked_at = None;
             let flash = &self.flash;
-            let map_piece = |range: MapRange| {
+            let mut map_piece = |range: MapRange| {
                 let MapRange { store, volume, first_iu, iu_count } = range;
                 let store = flash.store(store);
                 let (piece, ius) = store.deallocation_piece(volume, first_iu, iu_count, MAP_PIECE_LBAS);
@@ -654,11 +654,11 @@ impl<M: Divide> Shard<M> {
                 Work::Command(command) => {
                     self.cpu.note(Moment::Admitted, command.token, command.source, now);
                     self.cpu.charge_command(now);
-                    (COMMAND_COST, self.namespaces.submit(command, now, &mut self.outputs, map_piece))
+                    (COMMAND_COST, self.namespaces.submit(command, now, &mut self.outputs, &mut map_piece))
                 }
                 Work::Rest(token) => {
                     self.cpu.charge_turn(now);
-                    let more = self.namespaces.go_on(token, now, &mut self.outputs, map_piece);
+                    let more = self.namespaces.go_on(token, now, &mut self.outputs, &mut map_piece);
                     (0, more.then_some(token))
                 }
             };

@@ -20,10 +20,10 @@ pub(crate) enum Phase {
     Initialize,
     /// Connect is expected.
     Connect,
-    /// Connect came and waits for associations of its host that are gone to be quiet.
-    Parked,
     /// A queue.
     Live,
+    /// Connect came and waits for associations of its host that are gone to be quiet.
+    Parked,
     /// Nothing is read any more; what was submitted comes back, what is in the outbox may still go.
     Closing,
 }
@@ -229,13 +229,30 @@ impl Connection {
     /// commands keep.
     #[inline]
     pub(crate) fn balance(&mut self, budget: &mut Budget, pins: &mut usize) {
-        let before = self.account.held_bytes();
+        let has_released = self.queue.as_ref().is_some_and(|queue| queue.released_bytes > 0);
+        let holds_other =
+            self.has_unread || !self.backlog.is_empty() || self.outbox.scratch_bytes() != self.scratch_held;
+        if holds_other || (has_released && self.short) {
+            self.balance_all(budget, pins);
+        } else if has_released {
+            self.balance_released(budget, pins);
+        }
+    }
+
+    /// What commands gave back.
+    #[inline]
+    fn balance_released(&mut self, budget: &mut Budget, pins: &mut usize) {
         if let Some(queue) = &mut self.queue
             && queue.released_bytes > 0
         {
             budget.release(&mut self.account, std::mem::take(&mut queue.released_bytes));
             *pins -= std::mem::take(&mut queue.released_pins);
         }
+    }
+
+    fn balance_all(&mut self, budget: &mut Budget, pins: &mut usize) {
+        let before = self.account.held_bytes();
+        self.balance_released(budget, pins);
         let scratch = self.outbox.scratch_bytes();
         if scratch != self.scratch_held {
             adjust(budget, &mut self.account, &mut self.scratch_held, scratch);

@@ -16,7 +16,7 @@ use diecut_nvme::fabrics::{ConnectCommand, ConnectData, PropertyCommand, fctype}
 use diecut_nvme::opcode::{self, io as io_opcode};
 use diecut_nvme::property::offset;
 use diecut_nvme::tcp::{
-    ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, DataToController, Digests, FatalError, Frame, InitializeRequest,
+    ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, DataToController, Digests, FatalError, InitializeRequest,
     PduError, ReadyToTransfer, pdu_type,
 };
 use diecut_nvme::{SglKind, Status, SubmissionEntry};
@@ -55,11 +55,14 @@ impl Target {
                 match step {
                     Step::More => break,
                     Step::Failed(error) => self.fail(&mut connection, error),
-                    Step::Header(frame) => {
+                    Step::Header => {
                         budget -= 1;
-                        if let Err(error) = self.on_header(&mut connection, frame, now, actions) {
+                        if let Err(error) = self.on_header(&mut connection, now, actions) {
                             self.fail(&mut connection, error);
                         }
+                    }
+                    Step::Data(data, true) if let Current::Command(slot) = connection.current => {
+                        self.on_capsule(&mut connection, slot, data, now, actions);
                     }
                     data => {
                         if let Err(error) = self.on_data(&mut connection, data, now, actions) {
@@ -117,14 +120,13 @@ impl Target {
     fn on_header(
         &mut self,
         connection: &mut Connection,
-        frame: Frame,
         now: Time,
         actions: &mut Vec<Action>,
     ) -> Result<(), PduError> {
-        match (frame.pdu_type, connection.phase) {
-            (pdu_type::CAPSULE_COMMAND, Phase::Live) => self.on_command(connection, frame, now, actions),
-            (pdu_type::H2C_DATA, Phase::Live) => self.on_transfer(connection, frame),
-            (pdu_type::CAPSULE_COMMAND, Phase::Connect) => self.on_connect(connection, frame),
+        match (connection.receiver.frame().pdu_type(), connection.phase) {
+            (pdu_type::CAPSULE_COMMAND, Phase::Live) => self.on_command(connection, now, actions),
+            (pdu_type::H2C_DATA, Phase::Live) => self.on_transfer(connection),
+            (pdu_type::CAPSULE_COMMAND, Phase::Connect) => self.on_connect(connection),
             (pdu_type::IC_REQUEST, Phase::Initialize) => {
                 let request: InitializeRequest = connection.receiver.header_as();
                 request.validate()?;
@@ -145,14 +147,16 @@ impl Target {
     }
 
     /// The first command of a connection.
-    fn on_connect(&mut self, connection: &mut Connection, frame: Frame) -> Result<(), PduError> {
+    fn on_connect(&mut self, connection: &mut Connection) -> Result<(), PduError> {
         let capsule: CapsuleCommand = connection.receiver.header_as();
         let entry = capsule.entry;
         let command_id = entry.command_id.get();
         let in_capsule = SglKind::InCapsule { offset: 0, length_bytes: ConnectData::SIZE_BYTES as u32 };
         let refusal = if entry.fabrics_type() != Some(fctype::CONNECT) {
             Some(Status::COMMAND_SEQUENCE_ERROR)
-        } else if entry.sgl.kind() != in_capsule || frame.data_length != ConnectData::SIZE_BYTES {
+        } else if entry.sgl.kind() != in_capsule
+            || connection.receiver.frame().data_length() != ConnectData::SIZE_BYTES
+        {
             Some(Status::DATA_SGL_LENGTH_INVALID)
         } else {
             None
@@ -162,7 +166,7 @@ impl Target {
                 connection.current = Current::Connect(Box::new(ConnectCommand::of(&entry)));
                 connection.receiver.take_data(Destination::Anywhere);
             }
-            Some(status) => refuse(connection, frame, command_id, status.do_not_retry())?,
+            Some(status) => refuse(connection, command_id, status.do_not_retry())?,
         }
         Ok(())
     }
@@ -170,7 +174,6 @@ impl Target {
     fn on_command(
         &mut self,
         connection: &mut Connection,
-        frame: Frame,
         now: Time,
         actions: &mut Vec<Action>,
     ) -> Result<(), PduError> {
@@ -180,8 +183,10 @@ impl Target {
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let in_capsule_max =
             if queue.id == 0 { ADMIN_IN_CAPSULE_BYTES } else { self.config.in_capsule_bytes };
-        if frame.data_length > in_capsule_max as usize {
-            return Err(PduError::header("PLEN", 4, frame.length as u64));
+        let data_length = connection.receiver.frame().data_length();
+        if data_length > in_capsule_max as usize {
+            let length = connection.receiver.frame().length();
+            return Err(PduError::header("PLEN", 4, length as u64));
         }
         let slot_index = match queue.take(&entry, now) {
             Ok(slot_index) => slot_index,
@@ -193,18 +198,19 @@ impl Target {
                 queue.take(&entry, now).expect("its id and its slot were just freed")
             }
             Err(TakeError::IdTaken) => {
-                return refuse(connection, frame, command_id, Status::COMMAND_ID_CONFLICT.do_not_retry());
+                return refuse(connection, command_id, Status::COMMAND_ID_CONFLICT.do_not_retry());
             }
         };
-        let planned =
-            self.plan(connection, &entry).and_then(|plan| check_sgl(&entry, plan, &frame).map(|()| plan));
+        let planned = self
+            .plan(connection, &entry)
+            .and_then(|plan| check_sgl(&entry, plan, data_length).map(|()| plan));
         let queue = connection.queue.as_mut().expect("still there");
         let plan = match planned {
             Ok(plan) => plan,
             Err(status) => {
                 queue.release(slot_index);
                 self.record(connection, &entry, status);
-                return refuse(connection, frame, command_id, status);
+                return refuse(connection, command_id, status);
             }
         };
         let slot = &mut queue.slots[usize::from(slot_index)];
@@ -218,7 +224,7 @@ impl Target {
                 queue.waiting_reads.push_back(slot_index);
                 self.wait_for_room(connection);
             }
-        } else if frame.data_length > 0 {
+        } else if data_length > 0 {
             connection.current = Current::Command(slot_index);
             if charge_slot(&mut self.budget, &mut connection.account, slot) {
                 connection.receiver.take_data(Destination::Anywhere);
@@ -349,7 +355,7 @@ impl Target {
     }
 
     /// H2CData: a part of what an R2T asked for.
-    fn on_transfer(&mut self, connection: &mut Connection, frame: Frame) -> Result<(), PduError> {
+    fn on_transfer(&mut self, connection: &mut Connection) -> Result<(), PduError> {
         let header: DataToController = connection.receiver.header_as();
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let tag = header.transfer_tag.get();
@@ -368,7 +374,7 @@ impl Target {
             return Err(PduError::header("CCCID", 8, u64::from(header.command_id.get())));
         }
         let (start, length) = (header.offset.get(), header.length.get());
-        if length as usize != frame.data_length {
+        if length as usize != connection.receiver.frame().data_length() {
             return Err(PduError::header("DATAL", 16, u64::from(length)));
         }
         // Data come in order (TCP 1.0 section 3.3.2.1): the next byte is the only right start.
@@ -387,6 +393,27 @@ impl Target {
         Ok(())
     }
 
+    /// The data of a command came whole with its capsule.
+    #[inline(always)]
+    fn on_capsule(
+        &mut self,
+        connection: &mut Connection,
+        slot: SlotIndex,
+        mut data: Buffer,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        connection.current = Current::Nothing;
+        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        if queue.id > 0 && data.slab_bytes() > BufferPool::slab_bytes(data.len()) {
+            match self.may_pin() {
+                true => queue.slots[usize::from(slot)].pins = true,
+                false => data = self.pool.copy_of(&data).freeze(),
+            }
+        }
+        self.execute(connection, slot, Some(data), now, actions);
+    }
+
     fn on_data(
         &mut self,
         connection: &mut Connection,
@@ -396,15 +423,8 @@ impl Target {
     ) -> Result<(), PduError> {
         let current = std::mem::replace(&mut connection.current, Current::Nothing);
         match (step, current) {
-            (Step::Data(mut data, true), Current::Command(slot)) => {
-                let queue = connection.queue.as_mut().expect("live connections have a queue");
-                if queue.id > 0 && data.slab_bytes() > BufferPool::slab_bytes(data.len()) {
-                    match self.may_pin() {
-                        true => queue.slots[usize::from(slot)].pins = true,
-                        false => data = self.pool.copy_of(&data).freeze(),
-                    }
-                }
-                self.execute(connection, slot, Some(data), now, actions);
+            (Step::Data(data, true), Current::Command(slot)) => {
+                self.on_capsule(connection, slot, data, now, actions);
             }
             (Step::Data(_, false), Current::Command(slot)) => self.digest_failed(connection, slot),
             (Step::Data(data, right), Current::Connect(command)) => {
@@ -429,7 +449,8 @@ impl Target {
     fn digest_failed(&mut self, connection: &mut Connection, slot: SlotIndex) {
         mark!("target: data digest wrong");
         let queue = connection.queue.as_mut().expect("live connections have a queue");
-        let entry = queue.release(slot);
+        let entry = queue.slots[usize::from(slot)].entry;
+        queue.release(slot);
         self.record(connection, &entry, Status::TRANSIENT_TRANSPORT_ERROR);
         connection.answer(entry.command_id.get(), Status::TRANSIENT_TRANSPORT_ERROR, 0);
     }
@@ -773,13 +794,8 @@ fn charge_slot(budget: &mut Budget, account: &mut Account, slot: &mut Slot) -> b
 }
 
 /// Answers a command that is not taken; in-capsule data are skipped first.
-fn refuse(
-    connection: &mut Connection,
-    frame: Frame,
-    command_id: u16,
-    status: Status,
-) -> Result<(), PduError> {
-    if frame.data_length > 0 {
+fn refuse(connection: &mut Connection, command_id: u16, status: Status) -> Result<(), PduError> {
+    if connection.receiver.frame().data_length() > 0 {
         connection.current = Current::Refused(command_id, status);
         connection.receiver.take_data(Destination::Nowhere);
     } else {
@@ -791,7 +807,7 @@ fn refuse(
 
 /// Whether the descriptor and the capsule hold what the command needs.
 #[inline]
-fn check_sgl(entry: &SubmissionEntry, plan: Plan, frame: &Frame) -> Result<(), Status> {
+fn check_sgl(entry: &SubmissionEntry, plan: Plan, data_length: usize) -> Result<(), Status> {
     let wrong_length = Status::DATA_SGL_LENGTH_INVALID.do_not_retry();
     match entry.sgl.kind() {
         SglKind::InCapsule { offset, length_bytes } => {
@@ -801,7 +817,7 @@ fn check_sgl(entry: &SubmissionEntry, plan: Plan, frame: &Frame) -> Result<(), S
             if plan.to_host_bytes > 0 {
                 return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry());
             }
-            if length_bytes != plan.from_host_bytes || frame.data_length != length_bytes as usize {
+            if length_bytes != plan.from_host_bytes || data_length != length_bytes as usize {
                 return Err(wrong_length);
             }
         }
@@ -810,12 +826,12 @@ fn check_sgl(entry: &SubmissionEntry, plan: Plan, frame: &Frame) -> Result<(), S
             if length_bytes < needed || (plan.from_host_bytes > 0 && length_bytes != needed) {
                 return Err(wrong_length);
             }
-            if frame.data_length > 0 {
+            if data_length > 0 {
                 return Err(wrong_length);
             }
         }
         // Without data the descriptor says nothing.
-        SglKind::Other(_) if plan == Plan::default() && frame.data_length == 0 => {}
+        SglKind::Other(_) if plan == Plan::default() && data_length == 0 => {}
         SglKind::Other(_) => return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()),
     }
     Ok(())

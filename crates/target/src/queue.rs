@@ -147,7 +147,7 @@ impl Queue {
 
     /// Frees a slot; answers go out right after.
     #[inline]
-    pub(crate) fn release(&mut self, index: SlotIndex) -> SubmissionEntry {
+    pub(crate) fn release(&mut self, index: SlotIndex) {
         let slot = &mut self.slots[usize::from(index)];
         assert!(slot.state != SlotState::Free, "released once");
         slot.state = SlotState::Free;
@@ -159,7 +159,6 @@ impl Queue {
         let id = slot.entry.command_id.get();
         self.taken_ids[usize::from(id / 64)] &= !(1 << (id % 64));
         self.free.push(index);
-        slot.entry
     }
 
     /// SQHD of the next answer: with flow control the head moves by one for each, else it is reserved.

@@ -74,6 +74,11 @@ fn budget_of(memory_bytes: usize) -> usize {
     memory_bytes / 8 * 7
 }
 
+/// Receive buffers that commands may keep in this much memory of connections: the part that accounts do not share out.
+fn pins_max(memory_bytes: usize) -> usize {
+    memory_bytes / 8 / PIN_BYTES
+}
+
 /// Newcomers for which this much memory of connections has room, while it is not in use for others.
 pub(crate) fn newcomers_max(memory_bytes: usize) -> usize {
     budget_of(memory_bytes) / NEWCOMERS_SHARE / NEWCOMER_BYTES
@@ -118,6 +123,7 @@ pub struct Target {
     pub(crate) budget: Budget,
     /// Receive buffers that commands keep.
     pub(crate) pins: usize,
+    pins_max: usize,
     /// Connections that wait for memory, in the order of their turns.
     pub(crate) short: VecDeque<u32>,
     /// How many of them have another try before something is given back again.
@@ -150,6 +156,7 @@ impl Target {
         Target {
             budget: Budget::new(budget_of(config.memory_bytes)),
             pins: 0,
+            pins_max: pins_max(config.memory_bytes),
             short: VecDeque::new(),
             tries_left: 0,
             stall_at: Time::NEVER,
@@ -255,6 +262,7 @@ impl Target {
     pub fn set_memory(&mut self, memory_bytes: usize) {
         assert!(memory_bytes >= TargetConfig::memory_bytes_min(self.config.transfer_bytes_max));
         self.config.memory_bytes = memory_bytes;
+        self.pins_max = pins_max(memory_bytes);
         self.budget.set_limit(budget_of(memory_bytes));
         self.pool.set_limit(memory_bytes);
     }
@@ -310,7 +318,7 @@ impl Target {
     /// Whether a command may keep the buffer that its data were received in; it counts as kept then.
     #[inline]
     pub(crate) fn may_pin(&mut self) -> bool {
-        let may = (self.pins + 1) * PIN_BYTES <= self.config.memory_bytes / 8;
+        let may = self.pins < self.pins_max;
         self.pins += usize::from(may);
         may
     }
@@ -819,7 +827,8 @@ impl Target {
             } else {
                 0
             };
-        let entry = queue.release(slot_index);
+        let (command_id, is_read) = (slot.entry.command_id.get(), slot.entry.opcode == opcode::READ);
+        queue.release(slot_index);
         if connection.phase == Phase::Closing {
             mark!("target: completion after its connection");
             connection.balance(&mut self.budget, &mut self.pins);
@@ -827,16 +836,16 @@ impl Target {
             self.forget_if_done(index);
             return;
         }
-        let command_id = entry.command_id.get();
         match (&completion.result, completion.data) {
-            (Ok(()), Some(data)) if entry.opcode == opcode::READ => {
+            (Ok(()), Some(data)) if is_read => {
                 connection.answer_with_data(command_id, data, held_bytes);
             }
             (Ok(()), _) => connection.answer(command_id, Status::SUCCESS, 0),
             (Err(error), _) => {
                 let status = status_of(error);
                 connection.answer(command_id, status, 0);
-                let queue_id = connection.queue.as_ref().expect("it had submitted").id;
+                let queue = connection.queue.as_ref().expect("it had submitted");
+                let (queue_id, entry) = (queue.id, queue.slots[usize::from(slot_index)].entry);
                 if let Some(number) = connection.association
                     && let Some(association) = self.associations.get_mut(number)
                 {
@@ -1037,7 +1046,16 @@ impl Target {
     }
 
     /// Ends what was doomed while a connection was lent out, and lets parked Connects go on that now can.
+    #[inline]
     pub(crate) fn sweep(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let lists = [&self.told_later, &self.doomed, &self.closing, &self.parked];
+        if lists.iter().any(|list| !list.is_empty()) {
+            self.sweep_lists(now, actions);
+        }
+    }
+
+    #[cold]
+    fn sweep_lists(&mut self, now: Time, actions: &mut Vec<Action>) {
         while let Some(index) = self.told_later.pop() {
             if let Some(connection) = self.connections.get_mut(index) {
                 connection.tell_output(actions);
@@ -1138,8 +1156,9 @@ impl Target {
             let Some(event) = association.next_event() else { return };
             let slot = association.parked_events.remove(0);
             let queue = connection.queue.as_mut().expect("the admin queue");
-            let entry = queue.release(slot);
-            connection.answer(entry.command_id.get(), Status::SUCCESS, u64::from(event.encode()));
+            let command_id = queue.slots[usize::from(slot)].entry.command_id.get();
+            queue.release(slot);
+            connection.answer(command_id, Status::SUCCESS, u64::from(event.encode()));
         }
     }
 }

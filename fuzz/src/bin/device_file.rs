@@ -162,6 +162,9 @@ fn seeds() -> Vec<Vec<u8>> {
         [&[3][..], &edit(PROFILE, channels as u16 + 11, b"2")].concat(),
         [&[1][..], &edit(BEHIND, 0, &[8, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0])].concat(),
         [&[1][..], &edit(BEHIND, 4096, &[1, 2, 0, 1])].concat(),
+        // Pages that lie nowhere, and at the place of another block.
+        [&[1][..], &edit(BEHIND, 8, &[0, 255, 255, 255])].concat(),
+        [&[1][..], &edit(BEHIND, 8, &[0, 3, 0, 0])].concat(),
         [&[1][..], &edit(LENGTH, 4096, &[])].concat(),
     ]
 }

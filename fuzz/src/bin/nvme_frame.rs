@@ -45,17 +45,17 @@ fn check(bytes: &[u8]) {
         let header = CommonHeader::read_from_bytes(&wire).expect("eight bytes");
         let checked = bounded(0, || Frame::check(&header, receiver, digests, alignment, data_length_max));
         let Ok(frame) = checked else { continue };
-        assert!(frame.header_length <= frame.header_end && frame.header_end <= frame.data_start);
-        assert!(frame.data_start + frame.data_length <= frame.length);
-        assert!(frame.data_length <= data_length_max as usize);
-        assert_eq!(frame.length, header.length.get() as usize);
+        assert!(frame.header_length() <= frame.header_end() && frame.header_end() <= frame.data_start());
+        assert!(frame.data_start() + frame.data_length() <= frame.length());
+        assert!(frame.data_length() <= data_length_max as usize);
+        assert_eq!(frame.length(), header.length.get() as usize);
         // What the encoder writes for the same borders is found to be the same.
-        let is_terminate = matches!(frame.pdu_type, pdu_type::H2C_TERMINATE | pdu_type::C2H_TERMINATE);
+        let is_terminate = matches!(frame.pdu_type(), pdu_type::H2C_TERMINATE | pdu_type::C2H_TERMINATE);
         if alignment == 4 && !is_terminate {
             let flags = header.flags & !(flag::HEADER_DIGEST | flag::DATA_DIGEST);
-            let used = Digests { header: frame.header_digest, data: digests.data };
-            let length = frame.data_length as u32;
-            let again = CommonHeader::build(frame.pdu_type, flags, frame.header_length, length, used);
+            let used = Digests { header: frame.header_digest(), data: digests.data };
+            let length = frame.data_length() as u32;
+            let again = CommonHeader::build(frame.pdu_type(), flags, frame.header_length(), length, used);
             let found = Frame::check(&again, receiver, digests, alignment, data_length_max);
             assert_eq!(found, Ok(frame), "{wire:02x?}");
         }

@@ -345,7 +345,8 @@ impl FileStore {
             if block.place == NO_PLACE && block.programmed_page > 0 {
                 // Programs that found no room leave such pages, and no others do.
                 let programmed = &marks[..block.programmed_page as usize];
-                if !block.has(crate::block::HAS_MARKS) || programmed.iter().any(|byte| ![1, 2].contains(byte)) {
+                if !block.has(crate::block::HAS_MARKS) || programmed.iter().any(|byte| ![1, 2].contains(byte))
+                {
                     return Err(format!("erase block {number} holds pages, but has no place"));
                 }
             }

@@ -191,6 +191,12 @@ impl Store {
         }
     }
 
+    /// Whether blocks take room from somebody, and give it back.
+    #[inline]
+    pub(crate) fn takes_room(&self) -> bool {
+        !matches!(self, Store::Tags(_))
+    }
+
     /// Whether there is room for a block's content at a place, which is kept for it from now on. `is_empty`: it holds nothing yet.
     pub(crate) fn make_room(&mut self, place: u64, is_empty: bool, now: Time) -> bool {
         match self {
@@ -269,7 +275,7 @@ impl Store {
         match self {
             // There is nobody to give it back to.
             Store::Memory(_) => usize::MAX,
-            Store::Tags(_) => 0,
+            Store::Tags(_) => unreachable!("tags take no room"),
             Store::File(store) => store.kept_blocks(),
             Store::Synced(store) => store.kept_blocks(),
         }

@@ -58,30 +58,67 @@ pub enum Receiver {
     Host,
 }
 
-/// The borders inside a PDU whose common header was found right. All counted in bytes from its start.
+/// The borders inside a PDU whose common header was found right. All counted in bytes from its start. Small: it is handed on for
+/// each command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
+    pdu_type: u8,
+    header_length: u8,
+    header_end: u8,
+    /// Start of the data, if there are any.
+    data_offset: u8,
+    header_digest: bool,
+    data_digest: bool,
+    data_length: u32,
+    length: u32,
+}
+
+impl Frame {
     /// See [`pdu_type`].
-    pub pdu_type: u8,
+    #[inline]
+    pub fn pdu_type(&self) -> u8 {
+        self.pdu_type
+    }
     /// HLEN: end of the header, start of the header digest if there is one.
-    pub header_length: usize,
+    #[inline]
+    pub fn header_length(&self) -> usize {
+        self.header_length.into()
+    }
     /// Bytes to have before the header can be read: header and its digest.
-    pub header_end: usize,
-    /// Start of the data; equal to `length` if there is none.
-    pub data_start: usize,
+    #[inline]
+    pub fn header_end(&self) -> usize {
+        self.header_end.into()
+    }
+    /// Start of the data; equal to the length if there is none.
+    #[inline]
+    pub fn data_start(&self) -> usize {
+        if self.data_length > 0 { self.data_offset.into() } else { self.length() }
+    }
     /// Data without its digest.
-    pub data_length: usize,
+    #[inline]
+    pub fn data_length(&self) -> usize {
+        self.data_length as usize
+    }
     /// PLEN.
-    pub length: usize,
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.length as usize
+    }
     /// Whether a header digest is there.
-    pub header_digest: bool,
+    #[inline]
+    pub fn header_digest(&self) -> bool {
+        self.header_digest
+    }
     /// Whether a data digest is there.
-    pub data_digest: bool,
+    #[inline]
+    pub fn data_digest(&self) -> bool {
+        self.data_digest
+    }
 }
 
 /// What a type allows: (HLEN, may have a header digest, may have data, must have data).
 #[inline]
-fn shape(pdu_type: u8, receiver: Receiver) -> Option<(usize, bool, bool, bool)> {
+fn shape(pdu_type: u8, receiver: Receiver) -> Option<(u8, bool, bool, bool)> {
     use Receiver::{Controller, Host};
     Some(match (pdu_type, receiver) {
         (pdu_type::CAPSULE_COMMAND, Controller) => (72, true, true, false),
@@ -158,36 +195,36 @@ impl Frame {
         if may_digest && (header.flags & flag::HEADER_DIGEST != 0) != header_digest {
             return Err(PduError::header("HDGSTF", 1, u64::from(header.flags)));
         }
-        if usize::from(header.header_length) != header_length {
+        if header.header_length != header_length {
             return Err(PduError::header("HLEN", 2, u64::from(header.header_length)));
         }
-        let length = header.length.get() as usize;
-        let header_end = header_length + if header_digest { super::DIGEST_SIZE_BYTES } else { 0 };
-        if length < header_end || (length == header_end && must_data) {
-            return Err(PduError::header("PLEN", 4, length as u64));
+        let length = header.length.get();
+        let header_end = header_length + if header_digest { super::DIGEST_SIZE_BYTES as u8 } else { 0 };
+        if length < u32::from(header_end) || (length == u32::from(header_end) && must_data) {
+            return Err(PduError::header("PLEN", 4, u64::from(length)));
         }
         let mut frame = Frame {
             pdu_type: header.pdu_type,
             header_length,
             header_end,
-            data_start: length,
+            data_offset: 0,
             data_length: 0,
             length,
             header_digest,
             data_digest: false,
         };
-        if length == header_end {
+        if length == u32::from(header_end) {
             return Ok(frame);
         }
         if !may_data {
-            return Err(PduError::header("PLEN", 4, length as u64));
+            return Err(PduError::header("PLEN", 4, u64::from(length)));
         }
         if !may_digest {
             // Termination requests: data follow the header, PDO is reserved.
-            frame.data_start = header_end;
-            frame.data_length = length - header_end;
-            if frame.data_length > data_length_max as usize {
-                return Err(PduError::header("PLEN", 4, length as u64));
+            frame.data_offset = header_end;
+            frame.data_length = length - u32::from(header_end);
+            if frame.data_length > data_length_max {
+                return Err(PduError::header("PLEN", 4, u64::from(length)));
             }
             return Ok(frame);
         }
@@ -195,17 +232,15 @@ impl Frame {
         if (header.flags & flag::DATA_DIGEST != 0) != digests.data {
             return Err(PduError::header("DDGSTF", 1, u64::from(header.flags)));
         }
-        frame.data_start = usize::from(header.data_offset);
+        frame.data_offset = header.data_offset;
         // What stands before PDO is the header, its digest and padding to the next border of `alignment`.
-        if frame.data_start < header_end
-            || !frame.data_start.is_multiple_of(alignment)
-            || frame.data_start >= header_end + alignment
-        {
+        let (start, end) = (usize::from(header.data_offset), usize::from(header_end));
+        if start < end || !start.is_multiple_of(alignment) || start >= end + alignment {
             return Err(PduError::header("PDO", 3, u64::from(header.data_offset)));
         }
-        let trailer = frame.data_start + digests.data_bytes();
-        if length <= trailer || length - trailer > data_length_max as usize {
-            return Err(PduError::header("PLEN", 4, length as u64));
+        let trailer = u32::from(header.data_offset) + digests.data_bytes() as u32;
+        if length <= trailer || length - trailer > data_length_max {
+            return Err(PduError::header("PLEN", 4, u64::from(length)));
         }
         frame.data_length = length - trailer;
         Ok(frame)
@@ -229,14 +264,14 @@ mod test {
         // CapsuleCmd, both digests, HLEN 72, PDO 76, PLEN 76 + 4096 + 4 = 4176 = 1050h.
         let frame = check([0x04, 0x03, 0x48, 0x4C, 0x50, 0x10, 0, 0], BOTH).unwrap();
         assert_eq!(
-            (frame.header_length, frame.header_end, frame.data_start, frame.data_length),
+            (frame.header_length(), frame.header_end(), frame.data_start(), frame.data_length()),
             (72, 76, 76, 4096)
         );
         let built = CommonHeader::build(pdu_type::CAPSULE_COMMAND, 0, 72, 4096, BOTH);
         assert_eq!(built.as_bytes(), [0x04, 0x03, 0x48, 0x4C, 0x50, 0x10, 0, 0]);
         // The same without data: no data digest, PDO 0.
         let frame = check([0x04, 0x01, 0x48, 0x00, 0x4C, 0x00, 0, 0], BOTH).unwrap();
-        assert_eq!((frame.data_start, frame.data_length, frame.data_digest), (76, 0, false));
+        assert_eq!((frame.data_start(), frame.data_length(), frame.data_digest()), (76, 0, false));
     }
 
     #[test]
@@ -275,8 +310,8 @@ mod test {
                         let wire = [pdu_type, fill, fill, fill, fill, fill, fill, fill];
                         let header = CommonHeader::read_from_bytes(&wire).unwrap();
                         if let Ok(frame) = Frame::check(&header, receiver, digests, 4, 8192) {
-                            assert!(frame.header_end <= frame.data_start);
-                            assert!(frame.data_start + frame.data_length <= frame.length);
+                            assert!(frame.header_end() <= frame.data_start());
+                            assert!(frame.data_start() + frame.data_length() <= frame.length());
                         }
                     }
                 }

@@ -58,7 +58,7 @@ pub(crate) enum Step {
     /// Everything received is used up.
     More,
     /// A header is complete and its digest is right. If the frame has data, [`Receiver::take_data`] comes next.
-    Header(Frame),
+    Header,
     /// Data asked for with [`Destination::Anywhere`]; `false` if their digest is wrong.
     Data(Buffer, bool),
     /// Data asked for with [`Destination::Into`]; `false` if their digest is wrong.
@@ -77,8 +77,17 @@ impl Receiver {
     /// The header of the current PDU, as far as it came, without its digest.
     #[inline]
     pub(crate) fn header(&self) -> &[u8] {
-        let length = self.frame.map_or(self.header_received, |frame| frame.header_length);
+        let length = self.frame.map_or(self.header_received, |frame| frame.header_length());
         &self.header[..length.min(self.header_received)]
+    }
+
+    /// The borders of the PDU whose header was announced.
+    ///
+    /// # Panics
+    /// If none was, or it is over.
+    #[inline]
+    pub(crate) fn frame(&self) -> &Frame {
+        self.frame.as_ref().expect("a header came")
     }
 
     /// Whether nothing of a PDU has come yet.
@@ -97,9 +106,11 @@ impl Receiver {
     pub(crate) fn take_data(&mut self, destination: Destination) {
         assert!(matches!(self.stage, Stage::Decide), "data are announced by a header");
         let frame = self.frame.expect("a header came");
-        let padding = frame.data_start - frame.header_end;
+        let padding = frame.data_start() - frame.header_end();
         self.stage = match destination {
-            Destination::Nowhere => Stage::Skip { remaining: frame.length - frame.header_end, then: None },
+            Destination::Nowhere => {
+                Stage::Skip { remaining: frame.length() - frame.header_end(), then: None }
+            }
             destination => Stage::Skip { remaining: padding, then: Some(destination) },
         };
     }
@@ -116,10 +127,7 @@ impl Receiver {
     ) -> Step {
         loop {
             match &mut self.stage {
-                Stage::Header => match self.gather_header(bytes, at, digests, data_length_max) {
-                    Some(step) => return step,
-                    None => continue,
-                },
+                Stage::Header => return self.gather_header(bytes, at, digests, data_length_max),
                 Stage::Decide => panic!("the owner says where data go before it goes on"),
                 Stage::Skip { remaining, then } => {
                     let part = (*remaining).min(bytes.len() - *at);
@@ -138,17 +146,17 @@ impl Receiver {
                         }
                         Some(Destination::Anywhere) => {
                             let frame = self.frame.expect("a header came");
-                            let trailer = if frame.data_digest { DIGEST_SIZE_BYTES } else { 0 };
-                            let end = *at + frame.data_length;
+                            let trailer = if frame.data_digest() { DIGEST_SIZE_BYTES } else { 0 };
+                            let end = *at + frame.data_length();
                             if end + trailer <= bytes.len() {
                                 let data = bytes.slice(*at..end);
                                 let right =
-                                    !frame.data_digest || digest_matches(&data, &bytes[end..end + trailer]);
+                                    !frame.data_digest() || digest_matches(&data, &bytes[end..end + trailer]);
                                 *at = end + trailer;
                                 self.next_pdu();
                                 return Step::Data(data, right);
                             }
-                            let buffer = pool.take(frame.data_length);
+                            let buffer = pool.take(frame.data_length());
                             self.stage = Stage::Gather { buffer, start: usize::MAX, received: 0 };
                         }
                         Some(Destination::Nowhere) => unreachable!("skipped whole"),
@@ -157,12 +165,12 @@ impl Receiver {
                 Stage::Gather { buffer, start, received } => {
                     let frame = self.frame.expect("a header came");
                     let offset = if *start == usize::MAX { 0 } else { *start };
-                    let part = (frame.data_length - *received).min(bytes.len() - *at);
+                    let part = (frame.data_length() - *received).min(bytes.len() - *at);
                     buffer[offset + *received..offset + *received + part]
                         .copy_from_slice(&bytes[*at..*at + part]);
                     *received += part;
                     *at += part;
-                    if *received < frame.data_length {
+                    if *received < frame.data_length() {
                         return Step::More;
                     }
                     match self.gathered() {
@@ -186,7 +194,7 @@ impl Receiver {
                         unreachable!("matched above")
                     };
                     let offset = if start == usize::MAX { 0 } else { start };
-                    let right = digest_matches(&buffer[offset..offset + frame.data_length], &digest);
+                    let right = digest_matches(&buffer[offset..offset + frame.data_length()], &digest);
                     self.next_pdu();
                     return done(buffer, start, right);
                 }
@@ -200,7 +208,7 @@ impl Receiver {
         match &mut self.stage {
             Stage::Gather { buffer, start, received } => {
                 let offset = if *start == usize::MAX { 0 } else { *start };
-                Some(&mut buffer[offset + *received..offset + frame.data_length])
+                Some(&mut buffer[offset + *received..offset + frame.data_length()])
             }
             _ => None,
         }
@@ -211,8 +219,8 @@ impl Receiver {
         let frame = self.frame.expect("there is a window");
         let Stage::Gather { received, .. } = &mut self.stage else { panic!("there is a window") };
         *received += bytes;
-        assert!(*received <= frame.data_length, "no more than the window");
-        if *received == frame.data_length { self.gathered() } else { None }
+        assert!(*received <= frame.data_length(), "no more than the window");
+        if *received == frame.data_length() { self.gathered() } else { None }
     }
 
     fn gathered(&mut self) -> Option<Step> {
@@ -220,12 +228,23 @@ impl Receiver {
         let Stage::Gather { buffer, start, .. } = std::mem::replace(&mut self.stage, Stage::Header) else {
             unreachable!("called while gathering")
         };
-        if frame.data_digest {
+        if frame.data_digest() {
             self.stage = Stage::Digest { buffer, start, digest: [0; DIGEST_SIZE_BYTES], received: 0 };
             return None;
         }
         self.next_pdu();
         Some(done(buffer, start, true))
+    }
+
+    /// Takes bytes of the header until there are so many; `false` if more have to come.
+    #[inline]
+    fn gather(&mut self, bytes: &[u8], at: &mut usize, needed: usize) -> bool {
+        let part = (needed - self.header_received).min(bytes.len() - *at);
+        self.header[self.header_received..self.header_received + part]
+            .copy_from_slice(&bytes[*at..*at + part]);
+        self.header_received += part;
+        *at += part;
+        self.header_received == needed
     }
 
     #[inline]
@@ -235,44 +254,39 @@ impl Receiver {
         at: &mut usize,
         digests: Digests,
         data_length_max: u32,
-    ) -> Option<Step> {
-        let needed = self.frame.map_or(CommonHeader::SIZE_BYTES, |frame| frame.header_end);
-        let part = (needed - self.header_received).min(bytes.len() - *at);
-        self.header[self.header_received..self.header_received + part]
-            .copy_from_slice(&bytes[*at..*at + part]);
-        self.header_received += part;
-        *at += part;
-        if self.header_received < needed {
-            return Some(Step::More);
-        }
-        let Some(frame) = self.frame else {
-            let common = CommonHeader::read_from_prefix(&self.header).expect("eight bytes").0;
-            match Frame::check(&common, Side::Controller, digests, 4, data_length_max) {
-                Ok(frame) => self.frame = Some(frame),
-                Err(error) => return Some(Step::Failed(error)),
+    ) -> Step {
+        let frame = match self.frame {
+            Some(frame) => frame,
+            None => {
+                if !self.gather(bytes, at, CommonHeader::SIZE_BYTES) {
+                    return Step::More;
+                }
+                let common = CommonHeader::read_from_prefix(&self.header).expect("eight bytes").0;
+                match Frame::check(&common, Side::Controller, digests, 4, data_length_max) {
+                    Ok(frame) => *self.frame.insert(frame),
+                    Err(error) => return Step::Failed(error),
+                }
             }
-            return None;
         };
-        if frame.header_digest {
-            let (header, digest) = self.header[..frame.header_end].split_at(frame.header_length);
+        if !self.gather(bytes, at, frame.header_end()) {
+            return Step::More;
+        }
+        if frame.header_digest() {
+            let (header, digest) = self.header[..frame.header_end()].split_at(frame.header_length());
             if !digest_matches(header, digest) {
                 let value = u32::from_le_bytes(digest.try_into().expect("four bytes"));
-                return Some(Step::Failed(PduError {
+                return Step::Failed(PduError {
                     fatal: FatalError::HeaderDigest,
                     information: value,
                     field: "HDGST",
                     value: u64::from(value),
-                }));
+                });
             }
         }
-        if frame.data_length > 0 {
-            self.stage = Stage::Decide;
-        } else {
-            // The header stays readable until the next byte is taken.
-            self.frame = Some(frame);
-            self.stage = Stage::Skip { remaining: 0, then: None };
-        }
-        Some(Step::Header(frame))
+        // Without data, too, the header stays readable until the next byte is taken.
+        self.stage =
+            if frame.data_length() > 0 { Stage::Decide } else { Stage::Skip { remaining: 0, then: None } };
+        Step::Header
     }
 
     /// Forgets a frame without data, after its header was read.

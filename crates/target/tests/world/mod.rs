@@ -259,19 +259,19 @@ impl World {
             let Ok((common, _)) = CommonHeader::read_from_prefix(&link.received) else { return };
             let frame = Frame::check(&common, Receiver::Host, link.digests, link.alignment, 1 << 20);
             let frame = frame.expect("a right PDU");
-            if link.received.len() < frame.length {
+            if link.received.len() < frame.length() {
                 return;
             }
-            let bytes: Vec<u8> = link.received.drain(..frame.length).collect();
-            let header = bytes[..frame.header_length].to_vec();
-            if frame.header_digest {
-                assert!(digest_matches(&header, &bytes[frame.header_length..frame.header_end]));
+            let bytes: Vec<u8> = link.received.drain(..frame.length()).collect();
+            let header = bytes[..frame.header_length()].to_vec();
+            if frame.header_digest() {
+                assert!(digest_matches(&header, &bytes[frame.header_length()..frame.header_end()]));
             }
-            let data = bytes[frame.data_start..frame.data_start + frame.data_length].to_vec();
-            if frame.data_digest {
-                assert!(digest_matches(&data, &bytes[frame.data_start + frame.data_length..]));
+            let data = bytes[frame.data_start()..frame.data_start() + frame.data_length()].to_vec();
+            if frame.data_digest() {
+                assert!(digest_matches(&data, &bytes[frame.data_start() + frame.data_length()..]));
             }
-            link.pdus.push(Pdu { kind: frame.pdu_type, header, data });
+            link.pdus.push(Pdu { kind: frame.pdu_type(), header, data });
         }
     }
 
