@@ -34,9 +34,7 @@ check: setup
 # counted under valgrind, which is installed too.
 bench:
 	@scripts/setup.sh bench
-	cargo build --release --quiet -p diecut-bench
-	cargo build --release --quiet -p diecut-volume --example engine
-	cargo build --release --quiet -p diecut-emulator --example die_commands
+	cargo build --release --quiet -p diecut-bench --bins --examples
 	cargo build --release --quiet -p diecut-sim --example steady_writes
 	target/release/diecut-bench all $(BENCH)
 

@@ -297,6 +297,7 @@ impl Device {
     pub fn statistics(&self) -> DieStatistics {
         let mut sum = DieStatistics::default();
         self.statistics.iter().for_each(|die| sum.add(die));
+        sum.busy_ns += self.busy_so_far_ns();
         sum
     }
 
@@ -570,6 +571,19 @@ fn apply_step(nand: &mut Nand, slot: &mut Slot, freight: &Freight, now: Time) {
     slot.steps_done += 1;
 }
 
+impl Device {
+    /// A command begins.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, command: Command, now: Time) {
+        let index = self.accept(command);
+        if self.paced {
+            self.start(index, self.now.0);
+        } else {
+            self.execute(index, now);
+        }
+    }
+}
+
 impl Media for Device {
     fn geometry(&self) -> &Geometry {
         &self.nand.geometry
@@ -597,18 +611,10 @@ impl Media for Device {
         if !self.powered {
             return self.refuse(command);
         }
-        let command = match self.syncs {
-            None => command,
-            Some(_) => match self.admit(command) {
-                Some(command) => command,
-                None => return,
-            },
-        };
-        let index = self.accept(command);
-        if self.paced {
-            self.start(index, self.now.0);
-        } else {
-            self.execute(index, now);
+        // In a call of its own: a command is large, and this way it is not moved where nothing is synced.
+        match self.syncs {
+            None => self.begin(command, now),
+            Some(_) => self.begin_admitted(command, now),
         }
     }
 

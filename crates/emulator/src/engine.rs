@@ -42,8 +42,8 @@ pub(crate) struct Die {
     array_since: u64,
     /// Commands that it has: those that wait, and those that the array or the bus is at work on.
     commands: u32,
-    /// Until when time with commands was counted.
-    counted_until: u64,
+    /// Since when it has some.
+    busy_since: u64,
     /// Commands that wait, linked by [`Slot::next`].
     first: u32,
     last: u32,
@@ -71,7 +71,7 @@ impl Die {
             array: Array::Idle,
             array_since: 0,
             commands: 0,
-            counted_until: 0,
+            busy_since: 0,
             first: NONE,
             last: NONE,
             issued: 0,
@@ -187,7 +187,7 @@ impl Device {
         let number = self.slots.get(index).die;
         let die = &mut self.engine.dies[number as usize];
         if die.commands == 0 {
-            die.counted_until = now;
+            die.busy_since = now;
         }
         die.commands += 1;
         die.push(&mut self.slots, index);
@@ -202,8 +202,15 @@ impl Device {
     pub(crate) fn leave_die(&mut self, number: u32, now: u64) {
         let die = &mut self.engine.dies[number as usize];
         die.commands -= 1;
-        self.statistics[number as usize].busy_ns += now - die.counted_until;
-        die.counted_until = now;
+        if die.commands == 0 {
+            self.statistics[number as usize].busy_ns += now - die.busy_since;
+        }
+    }
+
+    /// Time with commands of dies that have some now, in nanoseconds: it is not in their statistics yet.
+    pub(crate) fn busy_so_far_ns(&self) -> u64 {
+        let busy = self.engine.dies.iter().filter(|die| die.commands > 0);
+        busy.map(|die| self.now.0.saturating_sub(die.busy_since)).sum()
     }
 
     /// Handles everything that happens until `now`.

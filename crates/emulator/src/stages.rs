@@ -27,7 +27,7 @@ pub(crate) const CUT: u32 = 4;
 
 impl Device {
     /// Puts a command on its way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&mut self, index: u32, now: u64) {
         if self.timing.controller_ns == 0 && !self.timing.has_link() {
             self.enter_die(index, now);

@@ -66,6 +66,14 @@ fn is_read(operation: &Operation) -> bool {
 }
 
 impl Device {
+    /// A command begins, unless it is to wait.
+    #[inline(never)]
+    pub(crate) fn begin_admitted(&mut self, command: Command, now: Time) {
+        if let Some(command) = self.admit(command) {
+            self.begin(command, now);
+        }
+    }
+
     /// Whether a command may start now; else it waits, or is answered.
     #[inline(never)]
     pub(crate) fn admit(&mut self, command: Command) -> Option<Command> {

@@ -32,7 +32,7 @@ pub(crate) const CHILDREN: [Child; 5] = [
     Child {
         id: "e",
         what: "volume engine alone (without what stands in for flash), 256 GiB map, 28 % over-provisioning, random 4 KiB writes after two overwrites",
-        example: ["diecut-volume", "engine"],
+        example: ["diecut-bench", "engine"],
         arguments: &[],
         line: "measured: ",
         unit: "M/s",
@@ -47,7 +47,7 @@ pub(crate) const CHILDREN: [Child; 5] = [
     Child {
         id: "f",
         what: "simulated die commands with bus phases, 64 dies busy",
-        example: ["diecut-emulator", "die_commands"],
+        example: ["diecut-bench", "die_commands"],
         arguments: &[],
         line: "",
         unit: "M/s",
@@ -59,7 +59,7 @@ pub(crate) const CHILDREN: [Child; 5] = [
     Child {
         id: "g",
         what: "restart after a cut under random overwrites, 1 TiB mapped, until a read and a write are served: worst of 20, processor time",
-        example: ["diecut-volume", "engine"],
+        example: ["diecut-bench", "engine"],
         arguments: &["1024", "280", "20", "1024", "1000000"],
         line: "restart after 20 cuts until a read and a write are served: worst ",
         unit: "s",

@@ -1,6 +1,6 @@
 //! How many die commands, bus phase included, the event model handles in a second of one core.
 //!
-//! `cargo run --release -p diecut-emulator --example die_commands -- [COMMANDS]`: 4 KiB random reads of `cnex-1tb`, every
+//! `cargo run --release -p diecut-bench --example die_commands -- [COMMANDS]`: 4 KiB random reads of `cnex-1tb`, every
 //! one of its 64 dies busy with four commands in its queue. The rate counts the processor time of this thread, so that
 //! what else the machine does disturbs it little; the time by the clock stands beside it.
 

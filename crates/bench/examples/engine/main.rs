@@ -1,7 +1,7 @@
 //! The volume engine alone over a space in tag mode that answers at once: random 4 KiB overwrites with cleaner and
 //! checkpoint on, then restarts after cuts.
 //!
-//! `cargo run --release -p diecut-volume --example engine -- [GiB] [OP permille] [cuts] [pages of an erase block]
+//! `cargo run --release -p diecut-bench --example engine -- [GiB] [OP permille] [cuts] [pages of an erase block]
 //! [measured writes]`
 #![allow(clippy::disallowed_methods, reason = "measures processor time")]
 
