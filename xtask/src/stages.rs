@@ -25,19 +25,19 @@ static STAGES: [(&str, Work); 11] = [
     (
         "whole stack",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000 --minutes 6 --floor 600 --complete",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --seeds 0..1000 --minutes 4 --floor 300 --complete",
         ),
     ),
     (
         "no protected memory",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..330 --minutes 2 --floor 150",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --no-protected-memory --seeds 0..330 --minutes 1 --floor 60",
         ),
     ),
     (
         "exchanges for even wear",
         Work::Run(
-            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..400 --minutes 2 --floor 150",
+            "cargo run --quiet -p diecut-sim --features marks,mutants -- --system stack --exchanges --seeds 0..400 --minutes 1 --floor 60",
         ),
     ),
     (
@@ -53,8 +53,8 @@ static STAGES: [(&str, Work); 11] = [
         ),
     ),
     ("newcomer's walk", Work::Run("tests/walk/run.sh")),
-    ("fuzz, brief", Work::Fuzz(10, Some(1))),
-    ("real hosts", Work::Run("tests/hosts/run.sh")),
+    ("fuzz, brief", Work::Fuzz(5, Some(1))),
+    ("real hosts", Work::Run("tests/hosts/run.sh --brief")),
     // What others wrote and this machine has; says what it has not.
     ("suites of others", Work::Run("tests/strangers/run.sh --cheap")),
 ];
@@ -102,7 +102,7 @@ impl Night {
         Ok(night)
     }
 
-    fn stages(&self) -> [(&'static str, Work); 4] {
+    fn stages(&self) -> [(&'static str, Work); 5] {
         let end = self.first_seed + self.seeds;
         let seeds = |system: &str| {
             let seeds = format!("--seeds {}..{end}", self.first_seed);
@@ -112,6 +112,7 @@ impl Night {
             ("whole stack, long", seeds("stack")),
             ("no protected memory, long", seeds("stack --no-protected-memory")),
             ("exchanges for even wear, long", seeds("stack --exchanges")),
+            ("real hosts, all", Work::Run("tests/hosts/run.sh")),
             ("fuzz, long", Work::Fuzz(self.fuzz_minutes * 60, None)),
         ]
     }
@@ -170,7 +171,8 @@ mod test {
     #[test]
     fn a_night_is_as_long_as_asked_for() {
         let night = Night::parse(&["--fuzz-minutes", "2", "--seeds", "50", "--first-seed", "7"]).unwrap();
-        let [stack, unprotected, exchanges, fuzz] = night.stages();
+        let [stack, unprotected, exchanges, hosts, fuzz] = night.stages();
+        assert!(matches!(hosts.1, Work::Run(line) if !line.contains("--brief")));
         assert!(matches!(stack.1, Work::RunOwned(line) if line.ends_with("--system stack --seeds 7..57")));
         assert!(
             matches!(unprotected.1, Work::RunOwned(line) if line.ends_with("--no-protected-memory --seeds 7..57"))

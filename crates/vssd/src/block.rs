@@ -114,7 +114,14 @@ impl Pool {
     }
 
     /// Lets the medium forget what free blocks held, as soon as that they are free is durable.
+    #[inline]
     pub(crate) fn discard_freed<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        if !self.discards.is_empty() {
+            self.discard_durable(media, now);
+        }
+    }
+
+    fn discard_durable<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
         while let Some(&Discard { change, number, erase_count }) = self.discards.front() {
             if let Some(journal) = &self.journal
                 && !journal.is_durable_at(change)

@@ -22,6 +22,7 @@ mod report;
 mod scenario;
 mod server;
 
+use scenario::Kernels;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -35,7 +36,13 @@ fn main() -> ExitCode {
     let mut report = report::Report::default();
     for kernel in &options.kernels {
         for scenario in &options.scenarios {
-            if scenario.newest_kernel_only && !options.are_named && Some(kernel) != options.kernels.last() {
+            let older_too = match scenario.kernels {
+                Kernels::All => true,
+                Kernels::AllUnlessBrief => !options.brief,
+                Kernels::Newest => false,
+            };
+            if !older_too && !options.are_named && Some(kernel) != options.kernels.last() {
+                println!("hosts: Linux {kernel}, {}: left to the newest kernel", scenario.name);
                 continue;
             }
             println!("hosts: Linux {kernel}, {}: {}", scenario.name, scenario.purpose);

@@ -9,14 +9,14 @@ use crate::server::Launch;
 pub const USAGE: &str = "\
 usage: diecut-hosts [--kernel 6.1|6.12]... [--scenario NAME]... [--server reference|COMMAND]
                     [--administer COMMAND] [--nqn-a NQN] [--nqn-b NQN] [--programs FOLDER]
-                    [--cache FOLDER] [--work FOLDER] [--verbose]
+                    [--cache FOLDER] [--work FOLDER] [--brief] [--verbose]
 
 COMMAND is run by sh; {port} and {folder} in it are replaced by the TCP port on 127.0.0.1 to serve on and
 by a folder that survives restarts of the server. The environment variable DIECUT_HOSTS_SERVER is its default.
 The command of --administer, by default DIECUT_HOSTS_ADMINISTER, is run with what a scenario asks of an administrator
 behind it (see administer.sh); without one, or with the reference server, that is skipped.
 A guest finds what is in the folder of --programs in /programs. Scenarios that need it run when they are named.
-Run tests/hosts/prepare.sh first.";
+With --brief, older kernels run what depends on the kernel most. Run tests/hosts/prepare.sh first.";
 
 /// Kernels that prepare.sh fetches.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
@@ -31,6 +31,8 @@ pub struct Options {
     pub kernels: Vec<String>,
     /// Scenarios were named: they run on each kernel.
     pub are_named: bool,
+    /// Older kernels run less.
+    pub brief: bool,
     /// Scenarios to run on each kernel.
     pub scenarios: Vec<&'static Scenario>,
     /// How the server under test is started.
@@ -61,6 +63,7 @@ impl Options {
             work: target.join("hosts-work"),
             kernels: Vec::new(),
             are_named: false,
+            brief: false,
             scenarios: Vec::new(),
             launch: std::env::var("DIECUT_HOSTS_SERVER").map_or(Launch::Reference, Launch::parse),
             administer: std::env::var("DIECUT_HOSTS_ADMINISTER").ok(),
@@ -92,6 +95,7 @@ impl Options {
                 "--programs" => options.programs = Some(value()?.into()),
                 "--cache" => options.cache = value()?.into(),
                 "--work" => options.work = value()?.into(),
+                "--brief" => options.brief = true,
                 "--verbose" => options.verbose = true,
                 _ => return Err(format!("unknown argument {argument}")),
             }

@@ -26,10 +26,21 @@ pub struct Scenario {
     two_paths: bool,
     /// Whether it runs programs that prepare.sh does not fetch, and therefore only when it is named.
     pub needs_programs: bool,
-    /// Whether one kernel, the newest, is enough: what it asks comes from the guest's tools more than from its kernel.
-    pub newest_kernel_only: bool,
+    /// Which kernels run it.
+    pub kernels: Kernels,
     /// Shards of the server, in its environment as `SHARDS`; `None`: what the environment of this driver says.
     shards: Option<u16>,
+}
+
+/// Which kernels run a scenario that is not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernels {
+    /// Each of them.
+    All,
+    /// In a brief run the newest: what it shows hardly depends on the kernel.
+    AllUnlessBrief,
+    /// The newest: what it asks comes from the guest's tools more than from its kernel.
+    Newest,
 }
 
 /// All scenarios, in the order they run.
@@ -42,7 +53,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 30,
         two_paths: false,
         needs_programs: false,
-        newest_kernel_only: false,
+        kernels: Kernels::All,
         shards: None,
     },
     Scenario {
@@ -53,7 +64,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 20,
         two_paths: false,
         needs_programs: false,
-        newest_kernel_only: true,
+        kernels: Kernels::Newest,
         shards: None,
     },
     Scenario {
@@ -64,7 +75,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 10,
         two_paths: false,
         needs_programs: false,
-        newest_kernel_only: false,
+        kernels: Kernels::AllUnlessBrief,
         shards: None,
     },
     Scenario {
@@ -75,7 +86,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 25,
         two_paths: false,
         needs_programs: false,
-        newest_kernel_only: false,
+        kernels: Kernels::AllUnlessBrief,
         shards: Some(2),
     },
     Scenario {
@@ -86,7 +97,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 33,
         two_paths: true,
         needs_programs: false,
-        newest_kernel_only: false,
+        kernels: Kernels::All,
         shards: None,
     },
     Scenario {
@@ -97,7 +108,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 14,
         two_paths: false,
         needs_programs: true,
-        newest_kernel_only: false,
+        kernels: Kernels::All,
         shards: None,
     },
     Scenario {
@@ -108,7 +119,7 @@ pub static SCENARIOS: [Scenario; 7] = [
         check_count_min: 5,
         two_paths: false,
         needs_programs: true,
-        newest_kernel_only: false,
+        kernels: Kernels::All,
         shards: None,
     },
 ];

@@ -9,7 +9,17 @@ impl Log {
         self.wanted = self.wanted.max(sequence);
     }
 
+    /// Counts free segments again where they may have changed. What others do to blocks (one that failed, a die that went) matters to whoever
+    /// opens a segment, and that counts for itself; while writers may, and nothing is written, nothing here depends on the exact number.
+    pub(super) fn recount_free(&mut self, space: &dyn EraseBlockSpace) {
+        let is_settled = self.counted_at == self.next_sequence && self.free_segments > RESERVE_SEGMENTS + 1;
+        if !is_settled || space.is_read_only() {
+            self.count_free(space);
+        }
+    }
+
     pub(super) fn count_free(&mut self, space: &dyn EraseBlockSpace) {
+        self.counted_at = self.next_sequence;
         if space.is_read_only() {
             self.read_only.get_or_insert(NO_GOOD_BLOCKS);
         }
@@ -226,13 +236,12 @@ impl Log {
     /// Takes the next block of a set, if it is time for a stream that fills its segment.
     fn prepare_next(&mut self, stream: usize, set: usize, space: &mut dyn EraseBlockSpace) {
         let Some(open) = self.open_segment[stream] else { return };
-        let (group, member) = match &self.prepared[set] {
-            Some(prepared) => (prepared.group, prepared.blocks.len() as u32),
-            None => (self.calm_group(stream), 0),
-        };
+        let member = self.prepared[set].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
         if member == self.layout.width || self.segments[open as usize].next_unit < self.due(member) {
             return;
         }
+        let group = self.prepared[set].as_ref().map(|prepared| prepared.group);
+        let group = group.unwrap_or_else(|| self.calm_group(stream));
         let unit = self.layout.unit(group, member);
         if !self.is_erasing(unit, space)
             && space.make_room(unit)

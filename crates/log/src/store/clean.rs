@@ -120,7 +120,7 @@ impl Log {
     pub(super) fn clean(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         self.unfinished = false;
         self.free_dead_segments();
-        self.count_free(space);
+        self.recount_free(space);
         if self.free_segments < 2 {
             // Copies, moves and leaves may all wait for a segment, and those being freed for what was copied.
             self.urge();

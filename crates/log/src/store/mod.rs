@@ -290,6 +290,8 @@ pub struct Log {
     free_segments: u32,
     /// As many as would be free if anchors took no blocks: one that is written takes some, and soon gives as many back.
     free_segments_without_anchors: u32,
+    /// [`Log::next_sequence`] when they were counted.
+    counted_at: u64,
     real_segments: u32,
     pace: Pace,
 }
@@ -456,6 +458,7 @@ impl Log {
             anchor_wanted: false,
             free_segments: 0,
             free_segments_without_anchors: 0,
+            counted_at: 0,
             real_segments: count,
             pace: Pace::new(layout.chunk_ius().into(), u64::from(BURST_SEGMENTS * layout.segment_ius)),
             layout,

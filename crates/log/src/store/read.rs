@@ -128,6 +128,7 @@ impl PageCheck<'_> {
         self.mark.is_some_and(|mark| mark::checksum_of(mark, iu) == iu_checksum)
     }
 
+    #[inline]
     fn enter(&mut self, page: u32) {
         let shape = &self.layout.shape;
         let start = ((page - self.first_page) * shape.oob_size_bytes + shape.holder_oob_offset) as usize;
