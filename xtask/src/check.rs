@@ -8,13 +8,14 @@ pub fn all(root: &Path) -> Result<String, Vec<String>> {
     cargo(root, &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"], &[])?;
     println!("{}", crate::arrows::check(root)?);
     println!("{}", crate::tidy::check(root)?);
+    println!("{}", crate::house::check(root)?);
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     cargo(
         root,
         &["doc", "--workspace", "--no-deps", "--document-private-items"],
         &[("RUSTDOCFLAGS", "-D warnings")],
     )?;
-    Ok("check: format, arrows, tidy, lints, documentation".to_string())
+    Ok("check: format, arrows, tidy, house, lints, documentation".to_string())
 }
 
 fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Vec<String>> {

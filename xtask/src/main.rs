@@ -1,19 +1,21 @@
-//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask check`; the fuzz targets:
+//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask house`, `cargo xtask check`; the fuzz targets:
 //! `cargo xtask fuzz`; and the stages of `make test`, `cargo xtask ci`, and of `make night`, `cargo xtask night`.
 
 mod arrows;
 mod check;
 mod fuzz;
+mod house;
 mod stages;
 mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask arrows|tidy|check|fuzz|ci|night
+const USAGE: &str = "usage: cargo xtask arrows|tidy|house|check|fuzz|ci|night
   arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
   tidy     text files are ASCII, links of documents resolve, nothing is left half-said
-  check    format, lints, documentation, arrows, tidy
+  house    [--all]: how rooms are built inside, and whether one got worse; [--write]: takes today's figures as the worst allowed
+  check    format, lints, documentation, arrows, tidy, house
   fuzz     [--seconds N] [--seed N] [TARGET...]: builds and runs the fuzz targets, 10 s each
   ci       every stage of make test, with a table of what each took
   night    [--fuzz-minutes N] [--seeds N] [--first-seed N]: the stages of make night";
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["arrows"] => arrows::check(&root),
         ["tidy"] => tidy::check(&root),
+        ["house", rest @ ..] => house::run(&root, rest),
         ["check"] => check::all(&root),
         ["fuzz", rest @ ..] => fuzz::Wish::parse(rest).and_then(|wish| fuzz::run(&root, &wish)),
         ["ci"] => stages::all(&root),
