@@ -37,7 +37,7 @@ fn check(bytes: &[u8]) {
         let sum = checksum(&frame[16..]);
         frame[12..16].copy_from_slice(&sum.to_le_bytes());
     }
-    if let Ok((sequence, state)) = bounded(1 << 16 | 256 * bytes.len(), || decode_frame(&frame)) {
+    if let Ok((sequence, state)) = bounded((1 << 16) + 256 * bytes.len(), || decode_frame(&frame)) {
         assert_eq!(decode_frame(&encode_frame(&state, sequence)), Ok((sequence, state)));
     }
 }

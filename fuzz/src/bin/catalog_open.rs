@@ -126,7 +126,7 @@ impl Bench {
 }
 
 fn check(bytes: &[u8]) {
-    bounded(16 << 20 | 64 * bytes.len(), || check_all(Input::new(bytes)));
+    bounded((16 << 20) + 64 * bytes.len(), || check_all(Input::new(bytes)));
 }
 
 fn check_all(mut input: Input<'_>) {

@@ -8,7 +8,7 @@ use diecut_api::size::Size;
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_daemon::http::router;
 use diecut_fuzz::{Input, bounded};
-use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse, Status};
+use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -71,7 +71,7 @@ impl ControlPort for Shards {
             other => other,
         };
         let response = match request {
-            ControlRequest::Status => ControlResponse::Status(Box::new(Status::default())),
+            ControlRequest::Status => ControlResponse::Status(Box::default()),
             // Only a repair is answered with more than that it is done.
             _ if self.refuse || matches!(request, ControlRequest::RepairVssd { .. }) => {
                 let message = "there is none".to_owned();
@@ -106,7 +106,7 @@ fn check(bytes: &[u8]) {
     let cut = usize::from(input.byte());
     let (front, rest) = (input.bytes(cut), input.rest());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let answer = bounded(4 << 20 | 256 * bytes.len(), || {
+    let answer = bounded((4 << 20) + 256 * bytes.len(), || {
         runtime.block_on(async {
             let (near, far) = tokio::io::duplex(1 << 16);
             let routes = router(Arc::new(Shards { refuse }), "127.0.0.1:4420".to_owned(), None);

@@ -89,7 +89,7 @@ struct Play {
 }
 
 fn check(bytes: &[u8]) {
-    bounded(4 << 20 | 64 * bytes.len(), || {
+    bounded((4 << 20) + 64 * bytes.len(), || {
         let mut input = Input::new(bytes);
         let mode = input.byte();
         let digests = Digests::decode(mode >> 2);

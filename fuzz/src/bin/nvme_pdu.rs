@@ -83,7 +83,7 @@ fn check_all(bytes: &[u8]) {
         if length > 0 {
             let frame = Frame::check(&again.common, Receiver::Host, digests, alignment, length);
             let frame = frame.expect("what is sent is right");
-            assert_eq!((frame.data_length, frame.data_start % alignment), (length as usize, 0));
+            assert_eq!((frame.data_length(), frame.data_start() % alignment), (length as usize, 0));
         }
     }
     if let Some(request) = read::<ReadyToTransfer>(bytes) {

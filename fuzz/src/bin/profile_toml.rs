@@ -19,7 +19,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match bounded(1 << 20 | 1024 * bytes.len(), || Profile::from_toml(text)) {
+    match bounded((1 << 20) + 1024 * bytes.len(), || Profile::from_toml(text)) {
         Ok(profile) => {
             assert_eq!(Profile::from_toml(&profile.to_toml()).expect("what was written is right"), profile);
             let capabilities = bounded(1 << 20, || profile.capabilities(ContentMode::Bytes));

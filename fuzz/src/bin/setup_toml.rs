@@ -22,7 +22,7 @@ fn check(bytes: &[u8]) {
         assert_eq!(size.bytes().to_string().parse(), Ok(size));
         assert!(!size.to_string().is_empty());
     }
-    match bounded(1 << 20 | 1024 * bytes.len(), || Setup::from_toml(text)) {
+    match bounded((1 << 20) + 1024 * bytes.len(), || Setup::from_toml(text)) {
         Ok(setup) => {
             let _ = setup.server.socket_path();
             // TOML has no integers above 2^63; such a set-up is read nowhere but written nowhere either.

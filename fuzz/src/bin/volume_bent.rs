@@ -134,7 +134,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn check(bytes: &[u8]) {
-    bounded(48 << 20 | 64 * bytes.len(), || check_all(Input::new(bytes)));
+    bounded((48 << 20) + 64 * bytes.len(), || check_all(Input::new(bytes)));
 }
 
 fn check_all(mut input: Input<'_>) {

@@ -113,7 +113,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn check(bytes: &[u8]) {
-    bounded(32 << 20 | 64 * bytes.len(), || check_all(Input::new(bytes)));
+    bounded((32 << 20) + 64 * bytes.len(), || check_all(Input::new(bytes)));
 }
 
 fn check_all(mut input: Input<'_>) {
