@@ -1,6 +1,8 @@
 //! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask house`, `cargo xtask check`; the fuzz targets:
 //! `cargo xtask fuzz`; and the stages of `make test`, `cargo xtask ci`, and of `make night`, `cargo xtask night`.
 
+#![forbid(unsafe_code)]
+
 mod arrows;
 mod check;
 mod fuzz;

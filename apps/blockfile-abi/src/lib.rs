@@ -8,6 +8,8 @@
 //!
 //! What it does not know: who calls, and what a file is made of.
 
+#![deny(clippy::unwrap_used)]
+
 use diecut_blockfile::{FileError, FileId, Files};
 use diecut_blockspace::wire::Status;
 use diecut_blockspace::{Attach, AttachError, Client};

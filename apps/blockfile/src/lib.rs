@@ -30,6 +30,9 @@
 //! What it does not know: SQLite, isolation, what the server does. One process. One lock for all that changes something, held while it
 //! appends; who asks for names and attributes waits for it, reads of bytes nowhere.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod blocks;
 mod clean;
 pub mod format;

@@ -10,6 +10,8 @@
 //! What it does not know: where erase blocks lie, and what a file is made of. One process holds a vSSD, so locks are
 //! kept in its memory, and WAL mode wants `PRAGMA locking_mode = exclusive`.
 
+#![deny(clippy::unwrap_used)]
+
 pub mod tpcc;
 pub mod vfs;
 

@@ -1,4 +1,5 @@
 //! `diecut-sqlite load|check`: a load like TPC-C on SQLite on erase blocks of a server, and whether the database is whole.
+#![deny(clippy::unwrap_used)]
 #![expect(clippy::disallowed_methods, reason = "a load is timed")]
 
 use clap::{Parser, Subcommand};

@@ -10,6 +10,8 @@
 //! What it does not know: erase blocks, batches, the cleaner. One process mounts a vSSD. After an error of the server every call is
 //! answered with `EIO` until it is mounted again.
 
+#![deny(clippy::unwrap_used)]
+
 mod attributes;
 mod filesystem;
 mod folders;

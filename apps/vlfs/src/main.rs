@@ -1,5 +1,7 @@
 //! `diecut-vlfs mount VSSD@SOCKET MOUNTPOINT`: a file system on erase blocks of a server, until it is unmounted.
 
+#![deny(clippy::unwrap_used)]
+
 use clap::{Parser, Subcommand};
 use diecut_blockfile::Files;
 use diecut_blockspace::embedded::Embedded;

@@ -11,6 +11,8 @@
 //!
 //! What it does not know: anything of the server but its client library.
 
+#![deny(clippy::unwrap_used)]
+
 pub mod failure;
 
 use diecut_blockspace::embedded::Embedded;

@@ -4,6 +4,9 @@
 //! Place in the flow: beside the data path. It knows no shard, no socket and no clock; it only encodes and
 //! decodes. Requests travel as HTTP with JSON bodies over a local Unix socket (routes in [`route`]).
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 pub mod difference;
 pub mod object;
 pub mod problem;

@@ -9,11 +9,11 @@
 use crate::flood::{self, Host, come_and_go};
 use crate::suite::servers::Server;
 use comfy_table::Table;
+use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_initiator::Command;
 use diecut_load::drive::{DriveSettings, Endpoint, run as run_load};
 use diecut_load::{Arrival, LoadSpec, Pattern, Report};
 use diecut_shard::control::*;
-use diecut_shard::emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_shard::{DiePlacement, PoolConfig, Shard, ShardConfig};
 use diecut_units::Buffer;
 use serde::Serialize;

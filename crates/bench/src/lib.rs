@@ -10,6 +10,7 @@
 //! - What cannot be measured on a machine is reported as not available, never guessed.
 //!
 //! It does not know the rooms of the server beyond their public entry points.
+#![deny(clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, reason = "measures real time on real threads")]
 
 pub mod affinity;

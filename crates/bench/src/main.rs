@@ -1,4 +1,5 @@
 //! `diecut-bench`: the fixed benchmark programs. `make bench` calls `diecut-bench all`.
+#![deny(clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, reason = "measures real time on real threads")]
 
 use clap::{Args, Parser, Subcommand};

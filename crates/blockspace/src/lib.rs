@@ -26,6 +26,8 @@
 //!
 //! What it does not know: where erase blocks lie, other vSSDs, names of tenants, threads of the server.
 
+#![deny(clippy::unwrap_used)]
+
 pub mod client;
 #[cfg(feature = "embedded")]
 pub mod embedded;

@@ -11,6 +11,9 @@
 //!
 //! Not known here: how vSSDs, volumes or subsystems work; sockets; the clock.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod copy;
 mod frame;
 mod state;

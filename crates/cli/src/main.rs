@@ -3,6 +3,7 @@
 //!
 //! Place in the flow: beside the data path. It knows the words of the control interface and no shard.
 
+#![deny(clippy::unwrap_used)]
 #![deny(clippy::print_stdout)]
 
 mod client;

@@ -4,10 +4,10 @@
 //! sector: the real binary serves what is left, and a host reads it.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
+use diecut_emulator::{Device, FileChange, FileChanges, Options};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_reactor::{Reactor, ReactorConfig};
-use diecut_shard::emulator::{Device, FileChange, FileChanges, Options};
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
 use diecut_units::Buffer;
 use host::Host;

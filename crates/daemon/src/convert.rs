@@ -4,8 +4,8 @@ use diecut_api::object::{self, Isolation, Namespace, Nguid, Sharing, Subsystem, 
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::size::Size;
 use diecut_api::status;
+use diecut_emulator::Room;
 use diecut_shard::control;
-use diecut_shard::emulator::Room;
 use std::collections::BTreeSet;
 use std::path::Path;
 use uuid::Uuid;

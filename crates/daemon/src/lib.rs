@@ -6,7 +6,10 @@
 //!
 //! Not known here: NVMe, flash, maps.
 
+#![deny(clippy::unwrap_used)]
+
 pub mod addresses;
+mod announcement;
 pub mod apply;
 mod clients;
 pub mod control_port;

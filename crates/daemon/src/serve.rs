@@ -2,6 +2,7 @@
 //! stops on a signal.
 
 use crate::addresses::{dialled, resolve, resolve_advertised};
+use crate::announcement::{Announcement, about_room};
 use crate::apply::apply;
 use crate::control_port::{Answer, ControlPort, Gone};
 use crate::convert;
@@ -13,14 +14,13 @@ use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
 use diecut_api::setup::{Backing, Device as Wanted, Durability, Setup};
 use diecut_api::size::Size;
+use diecut_emulator::{Device, DeviceError, Options, Pacing, Profile, Room};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
 use diecut_shard::control::{ControlRequest, ControlResponse, is_name_by_the_rule};
-use diecut_shard::emulator::{self, Device, DeviceError, Options, Pacing, Profile, Room, RoomSupport};
 use diecut_shard::{PoolConfig, Shard, ShardConfig, divide};
 use diecut_units::{Geometry, Time};
 use std::io::Write;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -277,7 +277,7 @@ fn open_device(setup: &Setup, file: Option<&Path>, is_profile_named: bool) -> Re
     let pacing = if wanted.pacing { Pacing::Modelled } else { Pacing::Unpaced };
     let options = |backing| Options { backing, pacing, seed: wanted.seed, ..Options::default() };
     if wanted.backing == Backing::Memory {
-        let options = options(emulator::Backing::Memory);
+        let options = options(diecut_emulator::Backing::Memory);
         let device = Device::create(&profile?, options.clone())?;
         let place = "memory (gone when the server stops)".to_owned();
         let made = [Unfinished::none(), Unfinished::none()];
@@ -285,8 +285,8 @@ fn open_device(setup: &Setup, file: Option<&Path>, is_profile_named: bool) -> Re
     }
     let path = image_path(setup);
     let options = options(match wanted.durability {
-        Durability::Process => emulator::Backing::File(path.clone()),
-        Durability::Machine => emulator::Backing::SyncedFile(path.clone()),
+        Durability::Process => diecut_emulator::Backing::File(path.clone()),
+        Durability::Machine => diecut_emulator::Backing::SyncedFile(path.clone()),
     });
     let place = path.display().to_string();
     if path.exists() {
@@ -551,7 +551,7 @@ pub fn serve(
     let room = match (&image_file, device.room_support()) {
         (Some(path), Some(support)) => {
             if durability == Durability::Process {
-                emulator::tell_of_bus_errors(path);
+                diecut_emulator::tell_of_bus_errors(path);
             }
             let room = Room::of(path).map_err(file_error(path, "cannot be examined"))?;
             about_room(&room, support, durability)
@@ -680,9 +680,9 @@ pub fn serve(
                 ));
             }
         }
-        let memory = memory.describe(rest_bytes);
-        let announced = announcement(&status, &listen, &told, &place, &room, &memory, socket, traits);
-        announce(&announced);
+        let memory = &memory.describe(rest_bytes);
+        let lines = Announcement { listen: &listen, told: &told, place: &place, room: &room, memory, socket };
+        announce(&lines.text(&status, traits));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         #[allow(clippy::disallowed_methods, reason = "the daemon owns threads beside the data path")]
         std::thread::spawn(move || {
@@ -723,87 +723,6 @@ pub fn serve(
     outcome
 }
 
-/// Lines about the room that a device's file takes and may take.
-fn about_room(room: &Room, support: RoomSupport, durability: Durability) -> String {
-    let size = |bytes: u64| diecut_api::size::Size(bytes);
-    let mut text = format!(
-        "room       the image takes {} now and grows to {}; its file system has {} free\n",
-        size(room.taken_bytes),
-        size(room.size_bytes),
-        size(room.free_bytes),
-    );
-    if room.can_run_out() {
-        text += "           that is less than it can grow to: when the file system is full, writes fail until there is room\n";
-    }
-    if !support.reserves && durability == Durability::Process {
-        text += "           warning: this file system cannot allocate ahead (fallocate): if it fills up, the server may be \
-                 killed (SIGBUS)\n";
-    }
-    if !support.punches {
-        text += "           warning: this file system cannot punch holes: what was erased keeps its room in the image\n";
-    }
-    text
-}
-
-/// What people read when hosts can connect. `listen` is where the server listens, `told` what hosts dial.
-fn announcement(
-    status: &diecut_shard::control::Status,
-    listen: &str,
-    told: &[SocketAddr],
-    place: &str,
-    room: &str,
-    memory: &str,
-    socket: &Path,
-    device: DeviceTraits,
-) -> String {
-    use std::fmt::Write;
-    let mut text = String::new();
-    for one in &status.devices {
-        let raw = Size(one.raw_capacity_bytes);
-        let _ = writeln!(text, "device     {} in {place}: {raw} raw, emulated", one.name);
-    }
-    if let Some(pacing) = device.pacing {
-        let _ = writeln!(text, "timing     {}", diecut_api::status::timing(pacing));
-    }
-    if let Some(durability) = device.durability {
-        let _ = writeln!(
-            text,
-            "durability {}",
-            diecut_api::status::durability(durability, device.volatile_cache == Some(true))
-        );
-    }
-    for vssd in &status.vssds {
-        let size = Size(vssd.exported_bytes);
-        let _ = writeln!(
-            text,
-            "vSSD       {}: {}, {size} for volumes",
-            vssd.spec.name,
-            convert::placement(vssd).text()
-        );
-    }
-    text += room;
-    let _ = writeln!(text, "memory     {memory}");
-    let _ = writeln!(text, "listening  {listen}, NVMe over TCP");
-    let _ = writeln!(text, "\nOn a Linux host, as root:\n\n    modprobe nvme-tcp");
-    for subsystem in &status.subsystems {
-        for address in told {
-            let (ip, port, nqn) = (address.ip(), address.port(), &subsystem.spec.nqn);
-            let _ =
-                writeln!(text, "    nvme connect --transport=tcp --traddr={ip} --trsvcid={port} --nqn={nqn}");
-        }
-    }
-    let _ = writeln!(text, "    nvme list\n\nWhere to look next:\n");
-    let _ = writeln!(text, "    diecut --socket {} status", socket.display());
-    // What is in memory survives nothing.
-    let after = if device.durability.is_some() {
-        "started again, everything is still there"
-    } else {
-        "what it holds is gone then"
-    };
-    let _ = writeln!(text, "    diecut --help\n\nCtrl-C stops the server; {after}.");
-    text
-}
-
 #[cfg(test)]
 mod test {
     use super::*;
@@ -825,7 +744,7 @@ mod test {
 
     #[test]
     fn a_pool_is_set_as_the_file_says() {
-        let geometry = emulator::Profile::named("tiny").unwrap().geometry;
+        let geometry = diecut_emulator::Profile::named("tiny").unwrap().geometry;
         let read = |text: &str| pool_config(&Setup::from_toml(text).unwrap().pool, &geometry);
         let usual = read("").unwrap();
         assert_eq!((usual.die_queue_depth, usual.soft_planes_per_die), (256, 4));

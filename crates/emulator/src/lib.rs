@@ -12,6 +12,8 @@
 //!
 //! Not known here: LBAs, maps, tenants, hosts, the clock.
 
+#![deny(clippy::unwrap_used)]
+
 mod accept;
 mod block;
 mod bus;

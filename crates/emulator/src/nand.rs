@@ -6,7 +6,7 @@ use crate::fault::{Fault, FaultPlan, FaultRates, OperationKind};
 use crate::slot::{Freight, Kind, Slot};
 use crate::store::places::NO_PLACE;
 use crate::store::room_queue::{RoomQueue, RoomUser, RoomWorker};
-use crate::store::{ReadFault, Store, room};
+use crate::store::{PageAt, ReadFault, Store, room};
 use crate::{DeviceError, Profile};
 use diecut_media::MediaError;
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
@@ -766,10 +766,8 @@ impl Nand {
             let oob = freight.oob.as_ref().map(|oob| &oob[at..at + size]);
             let copied = self.store.copy_page(
                 &self.geometry,
-                source,
-                source_page + page,
-                destination,
-                first_page + page,
+                PageAt { block: source, page: source_page + page },
+                PageAt { block: destination, page: first_page + page },
                 oob,
                 &mut self.page_oob,
             );

@@ -21,6 +21,9 @@
 //!
 //! Not known here: what namespaces hold, time (but for keep-alive, told as a value), who drives the stream.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod admin;
 mod command;
 mod error;

@@ -15,6 +15,9 @@
 //!
 //! It does not know what is behind the subsystem it loads.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 pub mod drive;
 mod job;
 mod report;

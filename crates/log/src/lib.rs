@@ -14,6 +14,9 @@
 //!
 //! Not known here: volumes, LBAs, hosts, the clock. Owner tags and notes are opaque.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 pub mod anchor;
 mod divisor;
 pub mod head;

@@ -18,6 +18,9 @@
 //!
 //! Not known here: tenants, LBAs, maps, hosts, the clock (time arrives as a value).
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod capabilities;
 mod command;
 #[cfg(feature = "conformance")]

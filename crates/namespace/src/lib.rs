@@ -24,6 +24,9 @@
 //!
 //! Not known here: queues, NSIDs, status codes, tenants, erase blocks, the clock (time arrives as a value).
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 pub mod contract;
 mod definition;
 mod namespaces;

@@ -19,6 +19,9 @@
 //! Values called "0's based" in the specifications keep that form in the raw field; accessors that convert say so
 //! in their name or documentation.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 pub mod admin;
 mod completion;
 mod discovery;

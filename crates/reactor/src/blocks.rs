@@ -18,6 +18,7 @@ use mio::{Interest, Registry, Token};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tokens from here on are of this module: two for each client, socket and doorbell.
@@ -70,6 +71,8 @@ enum MovingStage {
 /// See the module.
 pub(crate) struct BlockClients {
     listener: Option<UnixListener>,
+    /// The next number of a session, of all threads together.
+    next_session: Arc<AtomicU64>,
     accepting: bool,
     clients: Vec<Option<Client>>,
     by_session: BTreeMap<BlockSession, usize>,
@@ -77,9 +80,16 @@ pub(crate) struct BlockClients {
 }
 
 impl BlockClients {
-    pub fn new(listener: Option<UnixListener>) -> BlockClients {
+    pub fn new(listener: Option<UnixListener>, next_session: Arc<AtomicU64>) -> BlockClients {
         let clients = Vec::new();
-        BlockClients { listener, accepting: false, clients, by_session: BTreeMap::new(), system_calls: 0 }
+        BlockClients {
+            listener,
+            next_session,
+            accepting: false,
+            clients,
+            by_session: BTreeMap::new(),
+            system_calls: 0,
+        }
     }
 
     /// Watches the listener.
@@ -207,7 +217,6 @@ impl BlockClients {
         &mut self,
         shard: &mut D,
         registry: &Registry,
-        next_session: &AtomicU64,
         buffers: &mut BufferPool,
         now: Time,
         actions: &mut Vec<Action>,
@@ -216,7 +225,7 @@ impl BlockClients {
         let mut worked = false;
         if self.accepting {
             worked = true;
-            self.accept(registry, next_session, now, log);
+            self.accept(registry, now, log);
         }
         for number in 0..self.clients.len() {
             let Some(client) = &mut self.clients[number] else { continue };
@@ -265,12 +274,12 @@ impl BlockClients {
         worked
     }
 
-    fn accept(&mut self, registry: &Registry, next_session: &AtomicU64, now: Time, log: &mut NoticeLog) {
+    fn accept(&mut self, registry: &Registry, now: Time, log: &mut NoticeLog) {
         let Some(listener) = &self.listener else { return };
         self.system_calls += 1;
         match listener.accept() {
             Ok((socket, _)) => {
-                let session = BlockSession(next_session.fetch_add(1, Ordering::Relaxed));
+                let session = BlockSession(self.next_session.fetch_add(1, Ordering::Relaxed));
                 let stage = Stage::Greets([0; HELLO_SIZE_BYTES], 0);
                 let (uid, hello_by) = (uid_of(&socket), now + HELLO_PATIENCE);
                 let client =
@@ -493,7 +502,7 @@ mod test {
     #[test]
     fn users_cannot_take_all_places() {
         let poll = mio::Poll::new().unwrap();
-        let mut clients = BlockClients::new(None);
+        let mut clients = BlockClients::new(None, Arc::default());
         let mut next = 0;
         let mut peers = Vec::new();
         let mut come = |clients: &mut BlockClients, uid| {

@@ -13,7 +13,10 @@
 //!
 //! Not known here: PDUs, commands, flash.
 
+#![deny(clippy::unwrap_used)]
+
 mod blocks;
+mod common;
 mod connection;
 mod doors;
 mod inbox;

@@ -1,11 +1,12 @@
 //! Starting and stopping the threads.
 
+use crate::common::{Common, Ends};
 use crate::doors::{ConnectionLimits, Doors};
 use crate::inbox::{Address, Message, Respond, queue};
-use crate::worker::{Common, WAKER, Worker};
+use crate::worker::{WAKER, Worker};
+use diecut_emulator::{RoomWorker, SyncFile};
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
-use diecut_shard::emulator::{RoomWorker, SyncFile};
 use diecut_units::Span;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
@@ -176,7 +177,7 @@ impl Reactor {
         let start = std::time::Instant::now();
         let common = Arc::new(Common {
             start,
-            next_connection: AtomicU64::new(1),
+            next_connection: Arc::new(AtomicU64::new(1)),
             addresses: senders,
             system_calls: AtomicU64::new(0),
             doors: Arc::new(Doors::new(config.connections)),
@@ -208,9 +209,8 @@ impl Reactor {
                 core.into_iter().for_each(pin);
                 let shard = make(common.now());
                 let index = diecut_shard::drive::ShardIndex(number as u16);
-                let worker = Worker::new(
-                    shard, common, poll, inbox, index, listeners, is_closed, blocks, syncs, busy_poll,
-                );
+                let ends = Ends { poll, inbox, index, listeners, is_closed, blocks, syncs, busy_poll };
+                let worker = Worker::new(shard, common, ends);
                 worker.expect("sockets can be watched").run();
             })?;
             threads.push(thread);

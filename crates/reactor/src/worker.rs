@@ -1,23 +1,24 @@
 //! The thread of one shard.
 
 use crate::blocks::{self, BlockClients};
+use crate::common::{Common, Ends};
 use crate::connection::{Connection, Turn};
-use crate::doors::{Chosen, Doors, Full, Why};
-use crate::inbox::{Address, Message, Respond, Unsent};
+use crate::doors::{Chosen, Full, Why};
+use crate::inbox::{Message, Respond, Unsent};
 use crate::log::NoticeLog;
 use diecut_shard::control::ControlToken;
 use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
 use diecut_shard::notice::Cause;
 use diecut_units::{BufferPool, Span, Time};
-use mio::net::{TcpListener, UnixListener};
+use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use socket2::{SockRef, TcpKeepalive};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 const BLOCKS_LISTENER: Token = Token(usize::MAX - 1);
@@ -50,28 +51,6 @@ const SHRINK_SLABS_MAX: u32 = 256;
 const SHRINK_LOOKS: u32 = 3;
 /// Rounds without work before the thread sleeps: the next request of a busy host is usually on its way.
 const IDLE_ROUNDS: u32 = 32;
-
-/// What the threads of a reactor share.
-pub(crate) struct Common {
-    pub start: Instant,
-    pub next_connection: AtomicU64,
-    /// By shard.
-    pub addresses: Vec<Address>,
-    /// Made by the threads on sockets and epoll.
-    pub system_calls: AtomicU64,
-    pub doors: Arc<Doors>,
-    /// What each shard's connections may hold; 0: what they were told at the start.
-    pub memory_bytes: AtomicUsize,
-    /// What they take, by shard.
-    pub used_bytes: Vec<AtomicUsize>,
-    pub given_up_bytes: AtomicU64,
-}
-
-impl Common {
-    pub fn now(&self) -> Time {
-        Time(self.start.elapsed().as_nanos() as u64)
-    }
-}
 
 pub(crate) struct Worker<D: Drive> {
     shard: D,
@@ -117,22 +96,16 @@ pub(crate) struct Worker<D: Drive> {
 }
 
 impl<D: Drive> Worker<D> {
-    pub fn new(
-        shard: D,
-        common: Arc<Common>,
-        poll: Poll,
-        inbox: Receiver<Message>,
-        index: ShardIndex,
-        mut listeners: Vec<TcpListener>,
-        is_closed: bool,
-        blocks: Option<UnixListener>,
-        syncs: Option<Sender<u64>>,
-        busy_poll: Span,
-    ) -> std::io::Result<Worker<D>> {
+    /// The thread's state, its listeners watched.
+    ///
+    /// # Errors
+    /// What the system says when a listener cannot be watched.
+    pub fn new(shard: D, common: Arc<Common>, ends: Ends) -> std::io::Result<Worker<D>> {
+        let Ends { poll, inbox, index, mut listeners, is_closed, blocks, syncs, busy_poll } = ends;
         for (number, listener) in listeners.iter_mut().enumerate() {
             poll.registry().register(listener, Token(FIRST_LISTENER + number), Interest::READABLE)?;
         }
-        let mut blocks = BlockClients::new(blocks);
+        let mut blocks = BlockClients::new(blocks, Arc::clone(&common.next_connection));
         blocks.watch(poll.registry(), BLOCKS_LISTENER)?;
         let unsent = common.addresses.iter().map(|_| VecDeque::new()).collect();
         Ok(Worker {
@@ -226,7 +199,6 @@ impl<D: Drive> Worker<D> {
             worked |= self.blocks.work(
                 &mut self.shard,
                 registry,
-                &self.common.next_connection,
                 &mut self.pool,
                 now,
                 &mut self.actions,

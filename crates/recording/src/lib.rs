@@ -54,6 +54,9 @@
 //!
 //! Not known here: sockets, threads, the clock, virtual time.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod application;
 mod entry;
 mod reader;

@@ -137,8 +137,8 @@ impl<R: Read> RecordingReader<R> {
 mod test {
     use super::*;
     use crate::writer::RecordingWriter;
+    use diecut_emulator::{Options, Profile};
     use diecut_shard::ShardConfig;
-    use diecut_shard::emulator::{Options, Profile};
     use diecut_units::{Span, Time};
 
     fn recording() -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! What a run started on: device and settings, with every value in full, so that a later default changes nothing.
 
+use diecut_emulator::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
 use diecut_media::DieTimes;
-use diecut_shard::emulator::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
 use diecut_shard::{
     AdmissionConfig, CheckpointPace, DiePlacement, PoolConfig, ShardConfig, SwapRule, WearConfig,
 };

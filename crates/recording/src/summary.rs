@@ -1,8 +1,8 @@
 //! What a shard had done at some moment, in whole numbers: what a replay is compared with.
 
+use diecut_emulator::Device;
 use diecut_media::Media;
 use diecut_shard::Shard;
-use diecut_shard::emulator::Device;
 use diecut_units::BlockIndex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

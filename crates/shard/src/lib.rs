@@ -29,6 +29,9 @@
 //!
 //! Not known here: sockets, threads, the clock.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod admission;
 pub mod blocks;
 mod claims;
@@ -53,8 +56,6 @@ mod status;
 
 pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
 pub use cost::{CostModel, Moment};
-/// Emulated devices, for those who make the device that a shard runs on.
-pub use diecut_emulator as emulator;
 pub use diecut_volume::CheckpointPace;
 pub use diecut_vssd::{DiePlacement, DieWear, PoolConfig, SwapRule, WearConfig};
 pub use shard::{Seat, Shard, ShardConfig, divide, gather};

@@ -37,6 +37,8 @@
 //!
 //! Not known here: sockets, the real clock.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
 
 pub mod administration;

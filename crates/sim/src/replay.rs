@@ -1,11 +1,11 @@
 //! A recorded run again, in virtual time: the same inputs, at the same moments, cut into the same calls. Everything the
 //! shard does must come out the same.
 
+use diecut_emulator::{Backing, Device};
 use diecut_recording::{Application, Content, Entry, ReadError, RecordingReader, StartError, Summary};
 use diecut_shard::Shard;
 use diecut_shard::control::{ControlRequest, ControlToken};
 use diecut_shard::drive::{Action, CommandOutline, ConnectionId, Drive, Event};
-use diecut_shard::emulator::{Backing, Device};
 use diecut_units::{BufferPool, Time};
 use std::io::Read;
 

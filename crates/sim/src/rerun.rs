@@ -2,12 +2,12 @@
 //! and there are no hosts. What it does need not be the same to the last erase; it must be the same within a percent.
 
 use crate::replay::{Input, ReplayError};
+use diecut_emulator::{Backing, Device};
 use diecut_media::Media;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceOperation, SourceId};
 use diecut_recording::{Start, Summary};
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::{Action, Drive, Event, OperationOutline};
-use diecut_shard::emulator::{Backing, Device};
 use diecut_shard::{DOOR_SOURCE_BIT, Shard};
 use diecut_units::{BufferPool, Span, Time};
 

@@ -21,6 +21,9 @@
 //!
 //! It does not know: media, vSSDs, volumes, tenants' names, time of day.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod budget;
 mod config;
 mod connect;

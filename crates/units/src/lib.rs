@@ -8,6 +8,8 @@
 //! - Time is a value ([`Time`], nanoseconds); nothing here reads a clock.
 //! - A byte range of a buffer has either one writer ([`BufferMut`]) or many readers ([`Buffer`]), never both.
 
+#![deny(clippy::unwrap_used)]
+
 mod address;
 mod buffer;
 mod checksum;

@@ -13,6 +13,9 @@
 //!
 //! Not known here: hosts, NVMe, other vSSDs, the clock.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod checkpoint;
 pub mod contract;
 mod loss;

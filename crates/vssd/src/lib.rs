@@ -27,6 +27,9 @@
 //!
 //! Not known here: LBAs, maps, hosts, tenants' names, the clock.
 
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
 mod arbiter;
 mod block;
 mod cells;

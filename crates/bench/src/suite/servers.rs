@@ -3,11 +3,11 @@
 use super::residence::{Samples, Timed};
 use crate::affinity::pin_this_thread;
 use crate::instructions::Instructions;
+use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_load::drive::{Digests, Endpoint, QualifiedName};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError};
 use diecut_shard::control::*;
 use diecut_shard::drive::{ConnectionId, Drive};
-use diecut_shard::emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_shard::null::{NullReads, NullShard};
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
 use diecut_units::Time;

@@ -1,5 +1,6 @@
 //! Content in anonymous memory, touched page by page as it is programmed.
 
+use super::PageAt;
 use super::places::FreePlaces;
 use crate::mapping::Mapping;
 use diecut_units::{Geometry, IU_SIZE_BYTES};
@@ -119,16 +120,10 @@ impl MemoryStore {
         oob.copy_from_slice(self.oob.bytes(offset, oob.len()));
     }
 
-    pub(crate) fn copy_page(
-        &mut self,
-        source: u64,
-        source_page: u32,
-        destination: u64,
-        destination_page: u32,
-    ) {
+    pub(crate) fn copy_page(&mut self, source: PageAt, destination: PageAt) {
         let size = self.page_size_bytes;
-        let from = source as usize * self.block_size_bytes + source_page as usize * size;
-        let to = destination as usize * self.block_size_bytes + destination_page as usize * size;
+        let offset = |at: PageAt| at.block as usize * self.block_size_bytes + at.page as usize * size;
+        let (from, to) = (offset(source), offset(destination));
         self.data.copy(from, to, size);
     }
 }

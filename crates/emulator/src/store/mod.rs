@@ -23,6 +23,13 @@ use room_queue::RoomQueue;
 use std::io;
 use std::ops::Range;
 
+/// A page of an erase block, by the block's number in the store.
+#[derive(Clone, Copy)]
+pub(crate) struct PageAt {
+    pub block: u64,
+    pub page: u32,
+}
+
 /// The content of a device.
 pub(crate) enum Store {
     Memory(MemoryStore),
@@ -153,30 +160,27 @@ impl Store {
     pub(crate) fn copy_page(
         &mut self,
         geometry: &Geometry,
-        source: u64,
-        source_page: u32,
-        destination: u64,
-        destination_page: u32,
+        source: PageAt,
+        destination: PageAt,
         oob: Option<&[u8]>,
         scratch: &mut [u8],
     ) -> io::Result<()> {
         let ius = geometry.ius_per_page();
         match self {
-            Store::Memory(store) => store.copy_page(source, source_page, destination, destination_page),
-            Store::File(store) => {
-                store.content.copy_page(source, source_page, destination, destination_page);
-            }
+            Store::Memory(store) => store.copy_page(source, destination),
+            Store::File(store) => store.content.copy_page(source, destination),
             Store::Tags(store) => {
-                store.copy_ius(source, source_page * ius, destination, destination_page * ius, ius);
+                let (from, to) = (source.page * ius, destination.page * ius);
+                store.copy_ius(source.block, from, destination.block, to, ius);
             }
-            Store::Synced(store) => store.copy_page(source, source_page, destination, destination_page)?,
+            Store::Synced(store) => store.copy_page(source, destination)?,
         }
         match oob {
-            Some(oob) => self.program_oob(destination, destination_page, oob),
+            Some(oob) => self.program_oob(destination.block, destination.page, oob),
             None => {
-                let read = self.read_oob(source, source_page, scratch);
+                let read = self.read_oob(source.block, source.page, scratch);
                 read.map_err(|_| io::Error::other("what is copied cannot be read"))?;
-                self.program_oob(destination, destination_page, scratch)
+                self.program_oob(destination.block, destination.page, scratch)
             }
         }
     }

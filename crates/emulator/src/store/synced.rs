@@ -28,11 +28,11 @@
 //! number (8), generation (4), erase count (4), pages programmed (4), pages covered by a sync before (4), flags as in
 //! `file.rs` (4), seconds of the first program (4), life (4), zeros.
 
-use super::ReadFault;
 use super::disk::{Disk, FileChanges, ModelDisk, SyncFile};
 use super::file::{HEADER_SIZE_BYTES, Image, KEPT_BYTES, PIECE_BYTES};
 use super::room::{self, Allocator, RoomSupport};
 use super::room_queue::RoomQueue;
+use super::{PageAt, ReadFault};
 use crate::block::{Block, ERASE_CUT, FACTORY_BAD, HAS_MARKS, PageMark};
 use crate::{DeviceError, Profile};
 use diecut_units::{Geometry, IU_SIZE_BYTES, Time, checksum, checksum_append, mark, mutant};
@@ -345,16 +345,10 @@ impl SyncedStore {
     }
 
     /// Reads and programs the content of one page.
-    pub(crate) fn copy_page(
-        &mut self,
-        source: u64,
-        source_page: u32,
-        destination: u64,
-        page: u32,
-    ) -> io::Result<()> {
+    pub(crate) fn copy_page(&mut self, source: PageAt, destination: PageAt) -> io::Result<()> {
         let mut content = vec![0; self.places.page_size_bytes as usize];
-        self.disk.read(self.places.page(source, source_page), &mut content)?;
-        self.program(destination, page * self.ius_per_page, &content)
+        self.disk.read(self.places.page(source.block, source.page), &mut content)?;
+        self.program(destination.block, destination.page * self.ius_per_page, &content)
     }
 
     /// The state of a block changed: the next sync covers that.

@@ -5,6 +5,7 @@
 //! judges nothing: whoever calls it says what is too much. Everything goes to an address that the caller names, which is the
 //! loopback interface in our tests.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "hosts on real sockets")]
 
 mod wire;

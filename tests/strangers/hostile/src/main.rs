@@ -1,6 +1,8 @@
 //! Attacks a server on this machine and prints what its good tenant felt and what its memory did:
 //! `diecut-hostile 127.0.0.1:4420 PID GOOD-NQN ATTACKED-NQN [CONNECTIONS] [SECONDS]`.
 
+#![forbid(unsafe_code)]
+
 use diecut_hostile::{Attack, Plan, run};
 use diecut_nvme::QualifiedName;
 use std::process::ExitCode;
