@@ -3,7 +3,7 @@
 //! Purpose: what talks to a target, ours or another one, without an operating system in between: the load generator,
 //! tests, and (later) members of a pool that lie behind a network.
 //!
-//! Place in the flow: beside `target`, whose peer it is; both speak the words of `nvme`. Start with [`QueuePair`] (one
+//! Place in the flow: beside `nvmf`, whose peer it is; both speak the words of `nvme`. Start with [`QueuePair`] (one
 //! stream, one queue) and [`Admin`] (the queue that brings a controller up and says what it has).
 //!
 //! Bringing a controller up takes two kinds of streams:

@@ -6,7 +6,7 @@ use diecut_initiator::*;
 use diecut_namespace::contract::*;
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::{QualifiedName, Status};
-use diecut_target::{
+use diecut_nvmf::{
     self as target, ConnectionId, Home, NamespaceConfig, SubsystemConfig, Target, TargetConfig,
 };
 use diecut_units::{Buffer, ContentMode, Time};

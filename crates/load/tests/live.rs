@@ -7,9 +7,9 @@ use diecut_load::{Arrival, LoadSpec, Pattern};
 use diecut_namespace::NullReads;
 use diecut_nvme::QualifiedName;
 use diecut_nvme::tcp::Digests;
+use diecut_nvmf::TargetConfig;
 use diecut_reactor::{Reactor, ReactorConfig};
 use diecut_shard::null::NullShard;
-use diecut_target::TargetConfig;
 
 const SUBSYSTEM: &str = "nqn.2026-11.org.diecut:null";
 

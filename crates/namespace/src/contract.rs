@@ -90,7 +90,7 @@ pub enum NamespaceOperation {
     },
 }
 
-/// Why a namespace refused or failed, in words of no transport. `target` alone turns them into status codes.
+/// Why a namespace refused or failed, in words of no transport. `nvmf` alone turns them into status codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
     /// The range ends beyond the namespace.

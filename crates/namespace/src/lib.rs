@@ -1,7 +1,7 @@
 //! Namespaces: what a host sees and its rules, in words that know no transport. All doors speak
 //! [`contract`], so a feature is written once.
 //!
-//! Place in the flow: under `target` and the other doors (entered through the admission scheduler of `shard`),
+//! Place in the flow: under `nvmf` and the other doors (entered through the admission scheduler of `shard`),
 //! above `volume`. A command is checked here, turned into commands of one volume, and answered when the last
 //! of them is; statistics and latency histograms are aggregated on the way out.
 //!

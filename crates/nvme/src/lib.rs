@@ -1,9 +1,9 @@
 //! The words of the NVMe specifications: encode and decode, without state.
 //!
-//! Purpose: one place where bytes of the wire become named fields and back. Both ends of a connection (`target`
+//! Purpose: one place where bytes of the wire become named fields and back. Both ends of a connection (`nvmf`
 //! and `initiator`) speak through these types, so a field is described once.
 //!
-//! Place in the flow: beside `units`, below `target` and `initiator`. It holds no state, no queue, no policy:
+//! Place in the flow: beside `units`, below `nvmf` and `initiator`. It holds no state, no queue, no policy:
 //! which commands a controller accepts, how much a queue may hold and who may connect is decided elsewhere.
 //!
 //! Specifications, cited per field as "Base", "NVM", "TCP":

@@ -1,11 +1,11 @@
 //! Real sockets against a shard of null namespaces. Nothing here is timed: time-outs only end a test that hangs.
 
 use diecut_namespace::NullReads;
+use diecut_nvmf::TargetConfig;
 use diecut_reactor::{Reactor, ReactorConfig};
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::drive::{Action, ConnectionId, Drive, Event, Outbox};
 use diecut_shard::null::NullShard;
-use diecut_target::TargetConfig;
 use diecut_units::Time;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -11,16 +11,16 @@ use std::net::SocketAddr;
 
 /// A byte stream between a host and the server, numbered by the driver, unique over all shards and never used
 /// again while the process lives.
-pub use diecut_target::ConnectionId;
+pub use diecut_nvmf::ConnectionId;
 /// Memory of a shard's connections.
-pub use diecut_target::MemoryFigures;
+pub use diecut_nvmf::MemoryFigures;
 /// State of a connection on its way to another shard: agreed parameters, its Connect command or its queue, unread bytes,
 /// unsent output.
-pub use diecut_target::MovedConnection;
+pub use diecut_nvmf::MovedConnection;
 /// Output of one connection.
-pub use diecut_target::Outbox;
+pub use diecut_nvmf::Outbox;
 /// A command of a host without its data.
-pub use diecut_target::{CommandOutline, OperationOutline};
+pub use diecut_nvmf::{CommandOutline, OperationOutline};
 
 /// A shard of the server; one per core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,7 +19,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
 use diecut_nvme::QualifiedName;
-use diecut_target::{Home, NamespaceConfig, SubsystemConfig};
+use diecut_nvmf::{Home, NamespaceConfig, SubsystemConfig};
 use diecut_units::{IU_SIZE_BYTES, Span, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation, VolumeToken};
 use diecut_volume::{Recovery, StoreConfig};

@@ -1,7 +1,7 @@
 //! What an operator would ask about, as plain data: a shard tells its driver, which writes a log, or counts. And the limiter that
 //! keeps hostile clients from filling a disk with it: sans-IO, time is a value.
 
-pub use diecut_target::{HostAt, HostNotice};
+pub use diecut_nvmf::{HostAt, HostNotice};
 use diecut_units::{Span, Time};
 use std::collections::BTreeMap;
 

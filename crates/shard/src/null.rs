@@ -7,7 +7,7 @@ use crate::shard::Seat;
 pub use diecut_namespace::NullReads;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, MAP_PIECE_LBAS, NamespaceDefinition, Namespaces, Outputs};
-use diecut_target::{self as target, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
+use diecut_nvmf::{self as target, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 use diecut_units::{ContentMode, Time};
 
 /// A target whose subsystems show null namespaces: commands complete at once, writes are forgotten.

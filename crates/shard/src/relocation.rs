@@ -5,7 +5,7 @@
 //! The first shard orders it, between other requests of administrators:
 //!
 //! 1. [`Step::Leave`] at the old home. Stores first let ebb away what they program, while hosts are served: what waits at dies for
-//!    a program otherwise is tens of milliseconds. Then the group's hosts are not listened to any more (`diecut_target`'s `freeze`),
+//!    a program otherwise is tens of milliseconds. Then the group's hosts are not listened to any more (`diecut_nvmf`'s `freeze`),
 //!    nothing more is started for applications, and what is under way for both comes back. Then the stores are held: they see no answer and have no turn, so they start
 //!    nothing, and what they and the pool have under way ends. What is left is values: channels, stores, namespaces.
 //! 2. [`Step::Arrive`] at the new home puts them in. Nothing is recovered: a store goes on where it was.
@@ -30,7 +30,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{MovedNamespace, StoreIndex};
 use diecut_nvme::QualifiedName;
-use diecut_target::{Home, SubsystemFigures};
+use diecut_nvmf::{Home, SubsystemFigures};
 use diecut_units::{Time, mark, mutant};
 use diecut_vssd::{VssdId, WearNews};
 

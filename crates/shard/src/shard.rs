@@ -23,7 +23,7 @@ use diecut_namespace::contract::{
     CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId,
 };
 use diecut_namespace::{MAP_PIECE_LBAS, MapRange, NamespaceDefinition, Namespaces, Outputs};
-use diecut_target::{self as target, Target, TargetConfig};
+use diecut_nvmf::{self as target, Target, TargetConfig};
 use diecut_units::{ProtectedMemory, ProtectedRegion, Span, Time, mark, mutant};
 use diecut_volume::CheckpointPace;
 use diecut_volume::contract::{VolumeError, VolumeOperation};

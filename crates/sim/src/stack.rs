@@ -16,11 +16,11 @@ use crate::system::{Accounting, HostAnswer, HostCommand, HostToken, System, Wear
 use diecut_blockspace::LogicalBlock;
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::{Divide, Media};
+use diecut_nvmf::TargetConfig;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, BlockAction, BlockEvent, Event};
 use diecut_shard::notice::Notice;
 use diecut_shard::{CheckpointPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
-use diecut_target::TargetConfig;
 use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
 use diecut_vssd::{Pool, VssdId};
 use std::collections::BTreeSet;

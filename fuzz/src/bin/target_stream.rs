@@ -2,7 +2,7 @@
 //! lost connections and administrators; afterwards a right host is served as if nothing had been.
 #![no_main]
 
-#[path = "../../../crates/target/tests/world/mod.rs"]
+#[path = "../../../crates/nvmf/tests/world/mod.rs"]
 mod world;
 
 use diecut_fuzz::{Input, bounded};
@@ -10,7 +10,7 @@ use diecut_nvme::fabrics::PropertyCommand;
 use diecut_nvme::property::Configuration;
 use diecut_nvme::tcp::*;
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, SglDescriptor, Status, SubmissionEntry, opcode};
-use diecut_target::{ConnectionId, Event, TargetConfig};
+use diecut_nvmf::{ConnectionId, Event, TargetConfig};
 use diecut_units::{Buffer, Span};
 use std::collections::BTreeMap;
 use world::*;

@@ -6,7 +6,7 @@ use diecut_namespace::contract::{NamespaceCommand, NamespaceOperation};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, SglDescriptor, Status};
-use diecut_target::*;
+use diecut_nvmf::*;
 use diecut_units::{Span, Time};
 use world::*;
 
@@ -383,17 +383,17 @@ fn silent_connections_make_room_for_new_ones() {
 fn planted_bugs_are_noticed() {
     let scenarios: [(&str, fn()); 6] = [
         (
-            "target: a queue that is held loses its turn for memory",
+            "nvmf: a queue that is held loses its turn for memory",
             a_turn_for_memory_is_kept_while_a_lost_path_is_waited_for,
         ),
-        ("target: silent connections keep all places", silent_connections_make_room_for_new_ones),
-        ("target: budget not given back", hosts_that_read_nothing_hold_a_part_only),
-        ("target: reserve of tenants not kept", hosts_that_read_nothing_hold_a_part_only),
+        ("nvmf: silent connections keep all places", silent_connections_make_room_for_new_ones),
+        ("nvmf: budget not given back", hosts_that_read_nothing_hold_a_part_only),
+        ("nvmf: reserve of tenants not kept", hosts_that_read_nothing_hold_a_part_only),
         (
-            "target: no data are read while a queue waits for memory",
+            "nvmf: no data are read while a queue waits for memory",
             data_that_were_asked_for_are_read_while_their_queue_waits,
         ),
-        ("target: places of subsystems not kept", subsystems_have_places_that_are_kept_for_them),
+        ("nvmf: places of subsystems not kept", subsystems_have_places_that_are_kept_for_them),
     ];
     for (name, scenario) in scenarios {
         assert!(diecut_units::marks::plant_mutant(Some(name)));

@@ -1,6 +1,6 @@
 //! Commands per second through parse, submit, complete and outbox, without sockets: what the target itself costs.
 //!
-//! `cargo run --release -p diecut-target --example null_queue` prints, for each shape, nanoseconds per command on one
+//! `cargo run --release -p diecut-nvmf --example null_queue` prints, for each shape, nanoseconds per command on one
 //! core. The namespace is null: it completes at once and moves no data.
 
 use diecut_namespace::contract::*;
@@ -8,7 +8,7 @@ use diecut_nvme::fabrics::{ConnectCommand, ConnectData, PropertyCommand};
 use diecut_nvme::property::{Configuration, offset};
 use diecut_nvme::tcp::{CapsuleCommand, Digests, InitializeRequest, digest_of};
 use diecut_nvme::*;
-use diecut_target::*;
+use diecut_nvmf::*;
 use diecut_units::{Buffer, BufferPool, ContentMode, Time};
 use std::io::IoSlice;
 use zerocopy::IntoBytes;

@@ -177,7 +177,7 @@ impl Association {
                 // After EN went to 0, RDY follows when the last I/O command has come back: nothing of the time
                 // before the reset can land after it.
                 let ready =
-                    self.configuration.enabled() || (!io_quiet && !mutant!("target: ready falls too early"));
+                    self.configuration.enabled() || (!io_quiet && !mutant!("nvmf: ready falls too early"));
                 Ok(u64::from(ControllerStatus { ready, fatal: self.flush_failed, shutdown }.encode()))
             }
             _ => Err(invalid),
@@ -296,7 +296,7 @@ impl Association {
 
     /// A namespace came, went or changed.
     pub(crate) fn namespace_changed(&mut self, nsid: u32) {
-        if mutant!("target: namespace change not told") {
+        if mutant!("nvmf: namespace change not told") {
             return;
         }
         if let Err(at) = self.changed_namespaces.binary_search(&nsid) {
@@ -305,8 +305,8 @@ impl Association {
         let enabled = self.event_configuration & diecut_nvme::feature::EVENT_NAMESPACE_ATTRIBUTE != 0;
         if enabled && self.namespace_notice == Notice::Quiet {
             if self.parked_events.is_empty() {
-                mark!("target: event held without a parked request");
-                if mutant!("target: event lost without a parked request") {
+                mark!("nvmf: event held without a parked request");
+                if mutant!("nvmf: event lost without a parked request") {
                     return;
                 }
             }

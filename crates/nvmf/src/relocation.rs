@@ -180,12 +180,12 @@ impl Target {
                     data_wait: connection.data_wait,
                     association: if is_admin { association.take() } else { None },
                 };
-                mark!("target: connection at work handed over");
+                mark!("nvmf: connection at work handed over");
                 if !moved.current.is_nothing() {
-                    mark!("target: connection handed over in the midst of a command");
+                    mark!("nvmf: connection handed over in the midst of a command");
                 }
                 let mut moved = connection.take_moved(Arriving::Live(Box::new(moved)));
-                if mutant!("target: unread bytes stay behind") {
+                if mutant!("nvmf: unread bytes stay behind") {
                     moved.unread.clear();
                     moved.unread_at = 0;
                 }
@@ -249,7 +249,7 @@ impl Target {
         }
         let index = self.add_connection(connection);
         let Some(number) = number else {
-            mark!("target: connection arrived without its controller");
+            mark!("nvmf: connection arrived without its controller");
             return self.close_connection(index, actions);
         };
         self.associations.get_mut(number).expect("just found").connections.push(index);

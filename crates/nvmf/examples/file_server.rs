@@ -1,12 +1,12 @@
 //! The target behind plain sockets with two tenants in two files: for trying real hosts against this room alone.
 //!
-//! `cargo run -p diecut-target --example file_server -- PORT FOLDER` serves `nqn.2026-11.org.diecut:tenant-a` and `-b`
+//! `cargo run -p diecut-nvmf --example file_server -- PORT FOLDER` serves `nqn.2026-11.org.diecut:tenant-a` and `-b`
 //! (other names and allowed hosts from the environment: `NQN_A`, `NQN_B`, `HOST_NQN`). One thread, blocking file
 //! calls, polling: a try-out, not the server.
 
 use diecut_namespace::contract::*;
 use diecut_nvme::QualifiedName;
-use diecut_target::*;
+use diecut_nvmf::*;
 use diecut_units::{Buffer, BufferPool, ContentMode, Time};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -277,7 +277,7 @@ impl Target {
         let association = self.associations.get_mut(number).expect("connections keep their association");
         association.parked_events.retain(|&parked| parked != slot);
         queue.release(slot);
-        mark!("target: event request dropped for its command id");
+        mark!("nvmf: event request dropped for its command id");
         true
     }
 
@@ -335,7 +335,7 @@ impl Target {
             let slot = &mut queue.slots[usize::from(slot_index)];
             let needed = slot.data_bytes as usize;
             if queue.gather_bytes + needed > self.config.gather_bytes_max {
-                mark!("target: write waits for buffer space");
+                mark!("nvmf: write waits for buffer space");
                 return;
             }
             if !charge_slot(&mut self.budget, &mut connection.account, slot) {
@@ -378,7 +378,7 @@ impl Target {
             return Err(PduError::header("DATAL", 16, u64::from(length)));
         }
         // Data come in order (TCP 1.0 section 3.3.2.1): the next byte is the only right start.
-        if start != slot.received && !mutant!("target: data out of order") {
+        if start != slot.received && !mutant!("nvmf: data out of order") {
             return Err(out_of_range("DATAO", start));
         }
         if length > self.config.h2c_data_bytes_max || length > slot.asked_end - slot.received {
@@ -447,7 +447,7 @@ impl Target {
 
     /// A data digest was wrong: for this command only, and worth another try (TCP 1.0 section 3.3.1.1).
     fn digest_failed(&mut self, connection: &mut Connection, slot: SlotIndex) {
-        mark!("target: data digest wrong");
+        mark!("nvmf: data digest wrong");
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let entry = queue.slots[usize::from(slot)].entry;
         queue.release(slot);
@@ -459,7 +459,7 @@ impl Target {
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let slot = &mut queue.slots[usize::from(slot)];
         slot.received += length;
-        slot.digest_failed |= !right && !mutant!("target: data digest ignored");
+        slot.digest_failed |= !right && !mutant!("nvmf: data digest ignored");
     }
 
     /// The data of a command came a part further: wait, ask for more, or execute.
@@ -481,7 +481,7 @@ impl Target {
             let asked = (slot.data_bytes - slot.received).min(self.config.h2c_data_bytes_max);
             let request =
                 ReadyToTransfer::new(slot.entry.command_id.get(), slot_index, slot.received, asked, digests);
-            mark!("target: several R2Ts for one command");
+            mark!("nvmf: several R2Ts for one command");
             slot.asked_end = slot.received + asked;
             connection.outbox.put_header(request.as_bytes(), digests);
         } else {
@@ -693,7 +693,7 @@ impl Target {
                         // can read CSTS.
                         let io = association.connections.iter().filter(|&&index| index != connection.index);
                         self.closing.extend(io);
-                        if turn == Turn::ShutDown && !mutant!("target: shutdown flushes no cache") {
+                        if turn == Turn::ShutDown && !mutant!("nvmf: shutdown flushes no cache") {
                             self.flush_caches(connection, number, actions);
                         }
                         Answer::Result(0)
@@ -713,7 +713,7 @@ impl Target {
         let subsystem = self.subsystems[index as usize].as_ref().expect("associations keep their subsystem");
         let cached = subsystem.config.namespaces.values().filter(|one| one.properties.volatile_cache);
         for (nth, namespace) in (0..).zip(cached) {
-            mark!("target: shutdown flushes a cache");
+            mark!("nvmf: shutdown flushes a cache");
             association.flushes += 1;
             connection.queue.as_mut().expect("the admin queue").submitted += 1;
             let command = NamespaceCommand {
@@ -768,12 +768,12 @@ impl Target {
                 }
                 _ => return not_aborted,
             }
-            if !mutant!("target: aborted command goes on") {
+            if !mutant!("nvmf: aborted command goes on") {
                 queue.waiting_for_space.retain(|&waiting| waiting != slot);
                 queue.waiting_reads.retain(|&waiting| waiting != slot);
                 queue.release(slot);
             }
-            mark!("target: command aborted");
+            mark!("nvmf: command aborted");
             other.answer(abort.command_id, Status::ABORT_REQUESTED, 0);
             self.told_later.push(index);
             return Answer::Result(0);

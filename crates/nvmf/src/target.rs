@@ -198,7 +198,7 @@ impl Target {
                         self.add_connection(Connection { account, local, ..connection });
                     }
                     None => {
-                        mark!("target: no memory for another connection");
+                        mark!("nvmf: no memory for another connection");
                         self.notice_short();
                         actions.push(Action::Close(id));
                     }
@@ -326,7 +326,7 @@ impl Target {
     /// How long a new connection may take until Connect: less while many others have not come so far.
     fn connect_patience(&self) -> Span {
         let is_pressed =
-            self.budget.has_many_newcomers() && !mutant!("target: silent connections keep all places");
+            self.budget.has_many_newcomers() && !mutant!("nvmf: silent connections keep all places");
         if is_pressed { Span(self.config.connect_time.0 / PRESSED_SHARE) } else { self.config.connect_time }
     }
 
@@ -335,11 +335,11 @@ impl Target {
     fn open_newcomer(&mut self, actions: &mut Vec<Action>) -> Option<Account> {
         let open = |budget: &mut Budget| budget.open(NEWCOMERS, None, NEWCOMER_BYTES, 0, 0);
         let account = open(&mut self.budget);
-        if account.is_some() || mutant!("target: silent connections keep all places") {
+        if account.is_some() || mutant!("nvmf: silent connections keep all places") {
             return account;
         }
         let index = self.oldest_newcomer()?;
-        mark!("target: oldest connection without Connect makes room");
+        mark!("nvmf: oldest connection without Connect makes room");
         actions.push(Action::Notice(Box::new(HostNotice::MadeRoom)));
         // Whoever holds a place without a word is told nothing: what is unsent holds memory, too.
         let connection = self.connections.get_mut(index).expect("known by its id");
@@ -375,7 +375,7 @@ impl Target {
     /// Puts a connection among those that wait for memory, for which there was none.
     pub(crate) fn wait_for_room(&mut self, connection: &mut Connection) {
         if self.look_for_room(connection) {
-            mark!("target: connection waits for memory");
+            mark!("nvmf: connection waits for memory");
             self.notice_short();
         }
     }
@@ -417,7 +417,7 @@ impl Target {
             }
             let mut connection = self.connections.lend(index);
             if connection.held.is_any() {
-                if !mutant!("target: a queue that is held loses its turn for memory") {
+                if !mutant!("nvmf: a queue that is held loses its turn for memory") {
                     connection.short = true;
                     self.short.push_back(index);
                 }
@@ -772,7 +772,7 @@ impl Target {
         if connection.phase != Phase::Closing {
             let wants_pause = !connection.backlog.is_empty() || connection.data_wait;
             if wants_pause != connection.paused {
-                mark!("target: stream paused or resumed");
+                mark!("nvmf: stream paused or resumed");
                 connection.paused = wants_pause;
                 let id = connection.id;
                 actions.push(if wants_pause { Action::Pause(id) } else { Action::Resume(id) });
@@ -830,7 +830,7 @@ impl Target {
         let (command_id, is_read) = (slot.entry.command_id.get(), slot.entry.opcode == opcode::READ);
         queue.release(slot_index);
         if connection.phase == Phase::Closing {
-            mark!("target: completion after its connection");
+            mark!("nvmf: completion after its connection");
             connection.balance(&mut self.budget, &mut self.pins);
             self.quiet_if_done(index);
             self.forget_if_done(index);
@@ -874,7 +874,7 @@ impl Target {
         let expired: Vec<u32> =
             silent.filter(|(_, one)| !self.is_frozen(one.subsystem)).map(|(number, _)| number).collect();
         if !expired.is_empty() {
-            mark!("target: keep-alive expired");
+            mark!("nvmf: keep-alive expired");
         }
         let named = expired.iter().filter_map(|&number| self.host_at(number));
         actions.extend(named.map(|at| Action::Notice(Box::new(HostNotice::Expired(at)))));
@@ -882,7 +882,7 @@ impl Target {
         if self.stall_at <= now {
             let stalled = if self.short.is_empty() { Vec::new() } else { self.stalled() };
             for index in stalled {
-                mark!("target: host that holds memory and does nothing is hung up on");
+                mark!("nvmf: host that holds memory and does nothing is hung up on");
                 let at = self.connections.get(index).and_then(|one| self.host_at(one.association?));
                 actions.extend(at.map(|at| Action::Notice(Box::new(HostNotice::Stalled(at)))));
                 self.lose_connection(index, actions);
@@ -957,13 +957,13 @@ impl Target {
         }
         let Some(number) = connection.association else { return };
         connection.is_late = true;
-        if mutant!("target: other paths overtake a lost one") {
+        if mutant!("nvmf: other paths overtake a lost one") {
             return;
         }
         for other in self.queues_of_host(number) {
             let other = self.connections.get_mut(other).expect("of an association");
             if other.phase == Phase::Live && other.queue.as_ref().is_some_and(|queue| queue.id != 0) {
-                mark!("target: other queues wait for those of a lost path");
+                mark!("nvmf: other queues wait for those of a lost path");
                 other.held.insert(Held::FENCED);
             }
         }
@@ -1038,7 +1038,7 @@ impl Target {
             let mut connection = self.connections.remove(index);
             self.by_id.remove(&connection.id);
             connection.balance(&mut self.budget, &mut self.pins);
-            if connection.stream_gone && mutant!("target: budget of a lost connection not given back") {
+            if connection.stream_gone && mutant!("nvmf: budget of a lost connection not given back") {
                 return;
             }
             self.budget.close(connection.account);

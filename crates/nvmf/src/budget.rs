@@ -168,7 +168,7 @@ impl Budget {
         if own.users == 0 {
             let removed = self.tenants.remove(tenant);
             assert!(
-                removed.held_bytes == 0 || mutant!("target: budget not given back"),
+                removed.held_bytes == 0 || mutant!("nvmf: budget not given back"),
                 "a tenant goes when its connections are gone"
             );
             self.tenant_count -= 1;
@@ -207,7 +207,7 @@ impl Budget {
     fn free_bytes(&self, tenant: u32) -> usize {
         let held = self.tenants.get(tenant).expect("accounts keep their tenant").held_bytes;
         let own = self.guarantee_bytes.saturating_sub(held);
-        let kept = if mutant!("target: reserve of tenants not kept") { 0 } else { self.kept_bytes - own };
+        let kept = if mutant!("nvmf: reserve of tenants not kept") { 0 } else { self.kept_bytes - own };
         let free = self.limit_bytes.saturating_sub(self.held_bytes).saturating_sub(kept);
         if tenant != NEWCOMERS {
             return free;
@@ -229,7 +229,7 @@ impl Budget {
             .map_or(0, |host| self.hosts.get(host).expect("accounts keep their host").shared_bytes);
         // Who has nothing yet gets what there is: a command larger than a threshold must not wait for ever.
         let is_modest = of_host == 0
-            || mutant!("target: one queue takes all there is")
+            || mutant!("nvmf: one queue takes all there is")
             || (of_host + more_bytes <= free / HOST_THRESHOLD
                 && shared_bytes + more_bytes <= free / QUEUE_THRESHOLD);
         more_bytes <= free && is_modest
@@ -251,7 +251,7 @@ impl Budget {
     }
 
     fn subtract(&mut self, account: &Account, bytes: usize) {
-        if mutant!("target: budget not given back") {
+        if mutant!("nvmf: budget not given back") {
             return;
         }
         let tenant = self.tenants.get_mut(account.tenant).expect("accounts keep their tenant");

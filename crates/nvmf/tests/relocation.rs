@@ -4,7 +4,7 @@ mod world;
 use diecut_nvme::property::offset;
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
-use diecut_target::*;
+use diecut_nvmf::*;
 use diecut_units::{Span, Time};
 use world::*;
 
@@ -263,7 +263,7 @@ fn a_connect_does_not_overtake_its_controller() {
 
 #[test]
 fn a_connect_that_overtakes_its_controller_is_noticed() {
-    assert!(diecut_units::marks::plant_mutant(Some("target: connect overtakes its controller")));
+    assert!(diecut_units::marks::plant_mutant(Some("nvmf: connect overtakes its controller")));
     let noticed = std::panic::catch_unwind(connect_waits_for_its_controller).is_err();
     diecut_units::marks::plant_mutant(None);
     assert!(noticed);

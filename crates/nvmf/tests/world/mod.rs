@@ -6,7 +6,7 @@ use diecut_nvme::fabrics::{ConnectCommand, ConnectData, PropertyCommand};
 use diecut_nvme::property::{Configuration, offset};
 use diecut_nvme::tcp::*;
 use diecut_nvme::*;
-use diecut_target::*;
+use diecut_nvmf::*;
 use diecut_units::{Buffer, ContentMode, Time};
 use std::collections::BTreeMap;
 use zerocopy::{FromBytes, IntoBytes};
@@ -77,7 +77,7 @@ pub struct World {
     pub held: Vec<NamespaceCommand>,
     pub moved: Vec<(ConnectionId, u16, Box<MovedConnection>)>,
     /// What an operator was told.
-    pub notices: Vec<diecut_target::HostNotice>,
+    pub notices: Vec<diecut_nvmf::HostNotice>,
     /// What the target gave up: source, and the token if it was one command.
     pub given_up: Vec<(SourceId, Option<CommandToken>)>,
     /// Output is not taken.

@@ -5,7 +5,7 @@ mod world;
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData};
 use diecut_nvme::tcp::*;
 use diecut_nvme::*;
-use diecut_target::{ConnectionId, Event};
+use diecut_nvmf::{ConnectionId, Event};
 use diecut_units::Buffer;
 use world::*;
 use zerocopy::IntoBytes;
@@ -180,7 +180,7 @@ fn noise_hurts_nobody() {
 /// The canary of the table: without the check of DATAO, data out of order pass.
 #[test]
 fn unchecked_order_is_noticed() {
-    assert!(diecut_units::marks::plant_mutant(Some("target: data out of order")));
+    assert!(diecut_units::marks::plant_mutant(Some("nvmf: data out of order")));
     let noticed = std::panic::catch_unwind(malformed_pdus_end_the_connection_with_the_right_status).is_err();
     assert!(diecut_units::marks::mutant_reached_count() > 0);
     diecut_units::marks::plant_mutant(None);

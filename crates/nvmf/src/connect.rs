@@ -26,7 +26,7 @@ fn wrong_data(offset: usize, reason: &'static str) -> Refusal {
 }
 /// The host may try again.
 fn busy(reason: &'static str) -> Refusal {
-    mark!("target: host told that the controller is busy");
+    mark!("nvmf: host told that the controller is busy");
     Refusal(Status::CONNECT_CONTROLLER_BUSY, 0, reason)
 }
 
@@ -139,12 +139,12 @@ impl Target {
             }
             let passage = self.subsystem(index).passage;
             if passage == Passage::Leaves {
-                mark!("target: connect waits for its subsystem's new home");
+                mark!("nvmf: connect waits for its subsystem's new home");
             }
             if passage == Passage::Arrives {
-                mark!("target: connect waits for what comes from the old home");
+                mark!("nvmf: connect waits for what comes from the old home");
             }
-            let is_early = passage == Passage::Arrives && mutant!("target: connect overtakes its controller");
+            let is_early = passage == Passage::Arrives && mutant!("nvmf: connect overtakes its controller");
             if passage != Passage::None && !is_early {
                 connection.subsystem = Some(index);
                 self.park(connection, command, data);
@@ -188,8 +188,8 @@ impl Target {
         }
         let gone: Vec<u32> =
             self.gone_associations(connection.subsystem, host.as_ref(), &data.host_id, now).collect();
-        if !gone.is_empty() && !mutant!("target: late write of an old association") {
-            mark!("target: connect waits for an association that is gone");
+        if !gone.is_empty() && !mutant!("nvmf: late write of an old association") {
+            mark!("nvmf: connect waits for an association that is gone");
             self.doomed.extend(gone);
             self.park(connection, command, data);
             return Ok(None);
@@ -274,7 +274,7 @@ impl Target {
         let present = (0..counts.len()).filter(|&index| here(index));
         let kept_each =
             config.associations_kept.min(config.associations_max / 2 / present.clone().count().max(1));
-        let kept_each = if mutant!("target: places of subsystems not kept") { 0 } else { kept_each };
+        let kept_each = if mutant!("nvmf: places of subsystems not kept") { 0 } else { kept_each };
         let others = present.filter(|&index| Some(index as u32) != subsystem);
         let kept: usize = others.map(|index| kept_each.saturating_sub(counts[index])).sum();
         (self.association_count - discoveries + kept >= config.associations_max)
@@ -359,7 +359,7 @@ impl Target {
         actions: &mut Vec<Action>,
     ) {
         let mut moved = connection.take_moved(Arriving::Connect(Box::new((*command, data.clone()))));
-        if mutant!("target: hand-over forgets digests") {
+        if mutant!("nvmf: hand-over forgets digests") {
             moved.digests = diecut_nvme::tcp::Digests::default();
         }
         actions.push(Action::HandOver(connection.id, shard, Box::new(moved)));

@@ -222,7 +222,7 @@ impl Connection {
     #[inline]
     pub(crate) fn awaits_data(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.gather_bytes > 0)
-            && !mutant!("target: no data are read while a queue waits for memory")
+            && !mutant!("nvmf: no data are read while a queue waits for memory")
     }
 
     /// Brings the account to what is held: what commands gave back, unread bytes, unsent headers. `pins` are receive buffers that

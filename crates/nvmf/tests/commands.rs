@@ -5,7 +5,7 @@ use diecut_namespace::contract::NamespaceError;
 use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, IndependentNamespace, cns};
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
-use diecut_target::{Event, TargetConfig};
+use diecut_nvmf::{Event, TargetConfig};
 use world::*;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -157,7 +157,7 @@ fn conflicts_and_errors_are_told() {
 
 fn log_page(
     world: &mut World,
-    id: diecut_target::ConnectionId,
+    id: diecut_nvmf::ConnectionId,
     page: u8,
     length: u64,
     retain: bool,
@@ -183,7 +183,7 @@ fn log_page(
     reply.data
 }
 
-fn identify(world: &mut World, id: diecut_target::ConnectionId, cns: u8, nsid: u32) -> Reply {
+fn identify(world: &mut World, id: diecut_nvmf::ConnectionId, cns: u8, nsid: u32) -> Reply {
     let entry = SubmissionEntry {
         opcode: opcode::admin::IDENTIFY,
         nsid: nsid.into(),
@@ -503,7 +503,7 @@ fn a_wrong_data_digest_fails_one_command() {
 /// The canary of the test above.
 #[test]
 fn an_ignored_digest_is_noticed() {
-    assert!(diecut_units::marks::plant_mutant(Some("target: data digest ignored")));
+    assert!(diecut_units::marks::plant_mutant(Some("nvmf: data digest ignored")));
     let noticed = std::panic::catch_unwind(wrong_digests).is_err();
     assert!(diecut_units::marks::mutant_reached_count() > 0);
     diecut_units::marks::plant_mutant(None);

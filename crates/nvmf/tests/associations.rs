@@ -7,7 +7,7 @@ use diecut_nvme::admin::AsynchronousEvent;
 use diecut_nvme::property::offset;
 use diecut_nvme::tcp::{Digests, pdu_type};
 use diecut_nvme::*;
-use diecut_target::*;
+use diecut_nvmf::*;
 use diecut_units::{Span, Time};
 use world::*;
 use zerocopy::{FromBytes, IntoBytes};
@@ -195,10 +195,10 @@ fn other_paths_wait_for_a_lost_one() {
 #[test]
 fn planted_bugs_are_noticed() {
     let scenarios: [(&str, fn()); 4] = [
-        ("target: shutdown flushes no cache", a_shutdown_makes_caches_durable),
-        ("target: late write of an old association", || late_write(false)),
-        ("target: other paths overtake a lost one", other_paths_wait_for_a_lost_one),
-        ("target: ready falls too early", a_reset_waits_for_commands_in_namespaces),
+        ("nvmf: shutdown flushes no cache", a_shutdown_makes_caches_durable),
+        ("nvmf: late write of an old association", || late_write(false)),
+        ("nvmf: other paths overtake a lost one", other_paths_wait_for_a_lost_one),
+        ("nvmf: ready falls too early", a_reset_waits_for_commands_in_namespaces),
     ];
     for (name, scenario) in scenarios {
         assert!(diecut_units::marks::plant_mutant(Some(name)));
