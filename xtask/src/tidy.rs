@@ -41,6 +41,7 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
         if extension == "rs" && text.lines().count() > LINES_HINT {
             eprintln!("hint: {name} has {} lines; which noun is hiding there?", text.lines().count());
         }
+        problems.extend(dead_paths(name, &text, root));
         if extension == "md" {
             let folder = path.parent().expect("files lie in folders");
             problems.extend(broken_links(name, &text, folder));
@@ -61,7 +62,43 @@ fn line_problems(line: &str, extension: &str) -> Vec<&'static str> {
     if [concat!("TO", "DO"), concat!("FIX", "ME")].iter().any(|word| line.contains(word)) {
         rules.push("a note to self: do it, or say it in the section of limits");
     }
+    // Who clones the tree must find what it cites: papers and specifications are in docs/sources.md.
+    if [concat!("FAC", "TS"), concat!("DES", "IGN"), concat!("FIND", "INGS")]
+        .iter()
+        .any(|word| line.contains(word))
+    {
+        rules.push("a page that is not in the tree; cite docs/sources.md");
+    }
     rules
+}
+
+/// Folders whose files are named in comments and pages by their path from the root.
+const FOLDERS: &[&str] =
+    &["crates/", "apps/", "docs/", "tests/", "scripts/", "setups/", "xtask/", "fuzz/src/"];
+
+/// Paths in backticks that lead nowhere, seen from the root or from the folder of the crate.
+fn dead_paths(name: &str, text: &str, root: &Path) -> Vec<String> {
+    let mut problems = Vec::new();
+    let crate_folder = name.split('/').take(2).collect::<Vec<_>>().join("/");
+    for (number, line) in text.lines().enumerate() {
+        if name.ends_with(".rs") && !line.trim_start().starts_with("//") {
+            continue;
+        }
+        for quoted in line.split('`').skip(1).step_by(2) {
+            let path = quoted.split([' ', ':', '#']).next().unwrap_or_default();
+            let is_path = FOLDERS.iter().any(|folder| path.starts_with(folder));
+            let has_hole = path.contains(['*', '<', '{', '$']) || path.contains("NNNN");
+            if !is_path
+                || has_hole
+                || root.join(path).exists()
+                || root.join(&crate_folder).join(path).exists()
+            {
+                continue;
+            }
+            problems.push(format!("{name}:{}: `{path}` does not exist", number + 1));
+        }
+    }
+    problems
 }
 
 fn broken_links(name: &str, text: &str, folder: &Path) -> Vec<String> {
@@ -90,7 +127,17 @@ mod test {
         assert_eq!(line_problems("caf\u{e9}", "md"), ["not ASCII"]);
         assert_eq!(line_problems("let a = 1; ", "rs").len(), 1);
         assert_eq!(line_problems(concat!("// TO", "DO later"), "rs").len(), 1);
+        assert_eq!(line_problems(concat!("// (FAC", "TS 1.6)"), "rs").len(), 1);
         assert!(line_problems("plain text", "md").is_empty());
+    }
+
+    #[test]
+    fn a_path_to_nothing_is_found() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the tree");
+        let lines = "see `xtask/src/tidy.rs`, `src/tidy.rs` and `crates/*/src`\nnot `xtask/src/missing.rs`";
+        assert_eq!(dead_paths("a.md", lines, root), ["a.md:2: `xtask/src/missing.rs` does not exist"]);
+        assert_eq!(dead_paths("a.rs", "let a = b; // no\n/// `docs/missing.md` says", root).len(), 1);
+        assert!(dead_paths("crates/nvmf/src/lib.rs", "//! `tests/memory.rs`", root).is_empty());
     }
 
     #[test]

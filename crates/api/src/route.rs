@@ -5,6 +5,7 @@
 //! | `GET /v1/status` | - | [`crate::status::Status`] |
 //! | `POST /v1/tenants`, `/v1/vssds`, `/v1/volumes`, `/v1/subsystems` | the object | 204 |
 //! | `DELETE /v1/tenants/{name}` and so on | - | 204 |
+//! | `POST /v1/tenants/{name}/home` | [`crate::object::Home`] | 204 |
 //! | `POST /v1/subsystems/{nqn}/hosts` | [`crate::object::Host`] | 204 |
 //! | `DELETE /v1/subsystems/{nqn}/hosts/{host}` | - | 204 |
 //! | `POST /v1/subsystems/{nqn}/namespaces` | [`crate::object::Namespace`] | 204 |

@@ -1,6 +1,6 @@
 //! NAND as it behaves, behind the flash contract of `media`.
 //!
-//! Place in the flow: at the bottom, beside `drives`. A [`Device`] is made from a [`Profile`] (a TOML file that a user can
+//! Place in the flow: at the bottom. A [`Device`] is made from a [`Profile`] (a TOML file that a user can
 //! copy) and [`Options`]. It keeps the flash rules, takes the time that dies, channel buses, controller and host link
 //! need on an exact event calendar (or, unpaced, none), and fails as its [`FaultPlan`] says. Content lies in memory, in
 //! a sparse file (mapped, or written and synced), or is replaced by tags.

@@ -355,7 +355,7 @@ fn failures_are_values() {
     assert!(lives.iter().any(|life| life != &lives[0]), "blocks differ: {lives:?}");
 }
 
-/// Rows of FACTS 1.10 for one parallel unit of CNEX Westlake (LightNVM, FAST'17, table 1), within 10 %.
+/// Published rows for one parallel unit of CNEX Westlake (docs/sources.md), within 10 %.
 #[test]
 fn westlake_reaches_its_published_rows() {
     let profile = Profile::named("westlake").unwrap();

@@ -37,7 +37,7 @@ pub struct Outputs {
 
 /// All namespaces of a shard.
 pub struct Namespaces {
-    /// By identifier; ids are small and reused by whoever gives them.
+    /// By identifier. Identifiers are given once and count up, so there is a place for every volume that ever was.
     namespaces: Vec<Option<Namespace>>,
     pending: PendingSlab,
     pool: BufferPool,

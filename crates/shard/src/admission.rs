@@ -1,4 +1,4 @@
-//! The one admission scheduler of a shard, at the entry of its namespaces (DESIGN: bounded rounds per connection and
+//! The one admission scheduler of a shard, at the entry of its namespaces (bounded rounds per connection and
 //! tenant, weighted by cost). Commands wait here, per source, until their tenant may have them under way. Neither many
 //! connections nor large commands buy a larger share of the shard's core: the sources within a tenant take turns by
 //! deficit round robin, and of the tenants the one goes next that used least so far (start-time fair queueing, Goyal, Vin and

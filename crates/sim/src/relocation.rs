@@ -2,7 +2,7 @@
 //! while its tenant goes to the other one of two shards and back, on flash with the times of `cnex-1tb`.
 //!
 //! Cores cost what [`CostModel`] says, a connection that arrives as much as a message; what is copied when channels change hands
-//! costs no virtual time, that is for the real clock (`diecut-bench relocation`).
+//! costs no virtual time, that is for the real clock (`diecut bench` beside `diecut tenant move`).
 
 mod host;
 

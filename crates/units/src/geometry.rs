@@ -142,7 +142,7 @@ impl Geometry {
 mod test {
     use super::*;
 
-    /// FACTS: 16 channels, 4 dies, 4 planes, 1,069 blocks, 256 pages of 16 KiB: 1,069 GiB.
+    /// `cnex-1tb` (docs/sources.md): 16 channels, 4 dies, 4 planes, 1,069 blocks, 256 pages of 16 KiB: 1,069 GiB.
     const CNEX: Geometry = Geometry {
         channels: 16,
         dies_per_channel: 4,

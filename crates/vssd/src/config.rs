@@ -51,13 +51,13 @@ impl Default for WearConfig {
         WearConfig {
             // A choice: a day, beside swaps that are weeks apart.
             window_ns: 24 * 3600 * 1_000_000_000,
-            // What FlashBlox measured with one thread (FACTS.md 1.8).
+            // What FlashBlox measured with one thread (docs/sources.md, a migration).
             rate_bytes_per_second: 78_900_000,
             channel_threshold_erases: 0,
             die_threshold_erases: 0,
             // Under the worst writer this keeps 96 % of the ideal life, fixed thresholds 90 % (`diecut repro run lifetime`).
             follow_age: true,
-            // FlashBlox's values (FACTS.md 1.6): the least of the endurances it assumes, and delta 0.1.
+            // FlashBlox's values (docs/sources.md, wear between channels): the least of the endurances it assumes, and delta 0.1.
             endurance_cycles: 3000,
             delta_permille: 100,
             rule: SwapRule::Quiet,
@@ -106,7 +106,7 @@ impl PoolConfig {
     pub fn suited_to(geometry: &diecut_units::Geometry) -> PoolConfig {
         let config = PoolConfig::default();
         let levels = PoolConfig::levels_of(geometry, config.soft_planes_per_die);
-        // FlashBlox's values: delta 0.1, alpha 0.9; 3,000 cycles is the least of the endurances it assumes (FACTS.md 1.6).
+        // FlashBlox's values: delta 0.1, alpha 0.9; 3,000 cycles is the least of the endurances it assumes (docs/sources.md, wear between channels).
         let die_threshold_erases = threshold_erases(geometry.erase_blocks_per_die().into(), 3000, 100, 900);
         let channel_threshold_erases = die_threshold_erases * u64::from(geometry.dies_per_channel);
         let wear = WearConfig { channel_threshold_erases, die_threshold_erases, ..config.wear };

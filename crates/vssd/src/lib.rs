@@ -2,7 +2,7 @@
 //! independent units. This room says which physical erase block that is, keeps tenants apart and arbitrates
 //! the dies.
 //!
-//! Place in the flow: under `log` and zoned namespaces, above `media`. Waist 2 is [`space`].
+//! Place in the flow: under `log` and `blockspace`, above `media`. Waist 2 is [`space`].
 //!
 //! Invariants
 //! - Every erase block is erased between its allocation and its first program, and cannot be read before: no

@@ -7,7 +7,7 @@
 //!   erased since it moved: writers that take turns and wear all places alike by themselves are left alone. What lies on the
 //!   least worn place is often what is written next, and would be brought to the most worn one; so it moves on after a sixteenth
 //!   of a threshold, and the target is drawn among those that are worn about as little.
-//! - [`SwapRule::Literal`], the paper's words (FACTS.md 1.7): when some content erased more than the threshold since it moved last,
+//! - [`SwapRule::Literal`], the paper's words (docs/sources.md, when and with whom): when some content erased more than the threshold since it moved last,
 //!   the most worn place and the one with the lowest rate. It keeps taking the most worn one after its content has gone cold,
 //!   which is what makes it waste swaps.
 //!
@@ -52,7 +52,7 @@ pub struct PlaceView {
     pub is_able: bool,
 }
 
-/// The gamma of FlashBlox (FACTS.md 1.6 and 1.7), in erases: N/delta swaps within alpha of
+/// The gamma of FlashBlox (docs/sources.md, wear between channels), in erases: N/delta swaps within alpha of
 /// the life are enough, so each of N places sees 1/delta of them, and gamma = blocks x endurance x alpha x delta. Delta and
 /// alpha are in thousandths. 4,276 blocks, 3,000 cycles, 0.1 and 0.9: 1,154,520 erases, 270 of each block.
 pub const fn threshold_erases(
@@ -97,8 +97,7 @@ impl DeviceAge {
 /// - Before a quarter it is what delta allows then: a place that is ahead, and then holds content of average rate, stays ahead.
 /// - It grows with the average wear as delta allows.
 /// - It comes down to the root of the endurance by nine tenths of it, for what is left to even out when the first place fails is
-///   lost, and what blocks bear is known to about a tenth; and as soon as blocks fail (DESIGN.md 8.8). Each round of swaps costs two
-///   cycles of every place, so a threshold of T costs 2 / T of all wear and at most T at the end: less than the root of twice the
+///   lost, and what blocks bear is known to about a tenth; and as soon as blocks fail. Each round of swaps costs two cycles of every place, so a threshold of T costs 2 / T of all wear and at most T at the end: less than the root of twice the
 ///   endurance costs more life than it saves.
 /// - It is never less than 16 cycles.
 ///
@@ -214,7 +213,7 @@ fn drawn(from: &PlaceView) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// How the dies of two channels are paired (FACTS.md 1.9: a channel swap takes the dies along): the hottest content of the source
+/// How the dies of two channels are paired (a channel swap takes the dies along: docs/sources.md, when and with whom): the hottest content of the source
 /// goes to the least worn die of the target. Pairs of positions within the channels.
 pub fn pair_dies(source: &[PlaceView], target: &[PlaceView]) -> Vec<(usize, usize)> {
     let order = |places: &[PlaceView], key: fn(&PlaceView) -> u64, hot_first: bool| {
@@ -474,7 +473,7 @@ mod test {
         assert_eq!(pair_dies(&source, &target), [(1, 2), (2, 0), (0, 1)]);
     }
 
-    /// The bound of FACTS.md 1.6 under the adversary: imbalance at most 1 + threshold over average wear.
+    /// The bound of docs/sources.md (wear between channels) under the adversary: imbalance at most 1 + threshold over average wear.
     #[test]
     fn one_writer_wears_all_places_evenly() {
         let mut places = [PlaceView { is_able: true, ..PlaceView::default() }; 16];

@@ -72,7 +72,7 @@ pub struct Pool {
     pub(crate) follows: bool,
     /// Exchanges in other pools, by their dies, of whoever keeps account of all channels.
     pub(crate) elsewhere: Vec<[u32; 2]>,
-    /// How many of them.
+    /// How many erases were counted since wear was looked at.
     pub(crate) unlooked_erases: u64,
     /// Erases that make a swap of channels, or of dies, due now.
     pub(crate) thresholds: [u64; 2],

@@ -356,7 +356,7 @@ impl Log {
         Some(())
     }
 
-    /// Whether `count` more IUs can be appended to the user stream without waiting.
+    /// Whether one more IU can be appended to the stream without waiting.
     pub fn has_room(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> bool {
         (stream != STREAM_USER || self.pace.allows()) && self.open_chunk(stream, space).is_some()
     }
