@@ -5,7 +5,7 @@
 //! A flow's queue at a die is bounded. What does not fit is parked behind it, in order, and its vSSD is reported as
 //! congested until nothing is parked: whoever feeds it stops then. Nothing is dropped.
 
-use crate::operation::{Kind, Op};
+use crate::ops::{Kind, Op};
 use crate::pool::{POOL_TOKEN_BIT, Pool};
 use crate::share::{Share, Standing};
 use crate::space::IoClass;
@@ -121,6 +121,14 @@ impl Die {
     }
 }
 
+/// A flow's turn at a die.
+struct Turn {
+    die: usize,
+    flow: usize,
+    /// Where the flow stands in the die's virtual time.
+    start: u64,
+}
+
 impl Pool {
     /// Sets a vSSD's share of the dies it lies on. Un-isolated vSSDs are served first come first served; theirs means
     /// nothing.
@@ -208,8 +216,7 @@ impl Pool {
 
     /// Queues an operation that waited for something else, with what it asks of the medium.
     pub(crate) fn enqueue_stored<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
-        let op = self.ops[at as usize].as_mut().expect("the operation lives");
-        let operation = op.operation.take().expect("submitted once");
+        let operation = self.ops.take(at);
         self.enqueue(at, operation, media, now);
     }
 
@@ -221,11 +228,11 @@ impl Pool {
         media: &mut M,
         now: Time,
     ) {
-        let op = self.ops[at as usize].as_mut().expect("the operation lives");
+        let op = self.ops.get(at);
         let (id, class, kind) = (op.owner, op.class as usize, op.kind);
         let number = (op.block / self.geometry.erase_blocks_per_die()) as usize;
         if kind.is_of_copy() {
-            op.operation = Some(operation);
+            self.ops.store(at, operation);
             self.dies[number].background.push_back(at);
             return self.dispatch(number, media, now);
         }
@@ -242,9 +249,9 @@ impl Pool {
             // What `choose` would find: the only one that waits.
             flow.skipped = [0; 5];
             let start = flow.used.max(die.virtual_time);
-            return self.hand_over(number, place, start, at, operation, media, now);
+            return self.hand_over(Turn { die: number, flow: place, start }, at, operation, media, now);
         }
-        op.operation = Some(operation);
+        self.ops.store(at, operation);
         let limit = self.queue_limit(number);
         let die = &mut self.dies[number];
         let flow = &mut die.flows[place];
@@ -274,7 +281,7 @@ impl Pool {
         let number = self.die_of(block);
         let Pool { dies, ops, journal, .. } = self;
         let mut hasten = |at: u32| {
-            let op = ops[at as usize].as_mut().expect("what waits lives");
+            let op = ops.get_mut(at);
             let hastens = op.kind == Kind::Erase && op.block == block && op.class > class;
             op.class = if hastens { class } else { op.class };
             hastens
@@ -310,7 +317,7 @@ impl Pool {
         let flow = &mut die.flows[flow];
         while flow.queued < limit {
             let Some(at) = flow.parked.pop_front() else { return };
-            let op = self.ops[at as usize].as_ref().expect("it lives");
+            let op = self.ops.get(at);
             let class = if flow.owner.is_some() { op.class as usize } else { 0 };
             flow.classes[class].push_back(at);
             flow.queued += 1;
@@ -329,7 +336,7 @@ impl Pool {
     pub(crate) fn queued_appends(&self, block: u32) -> impl Iterator<Item = &Op> {
         let flows = self.dies[self.die_of(block)].flows.iter();
         let queued = flows.flat_map(|flow| flow.classes.iter().flatten().chain(&flow.parked));
-        let ops = queued.map(|at| self.ops[*at as usize].as_ref().expect("it lives"));
+        let ops = queued.map(|at| self.ops.get(*at));
         ops.filter(move |op| op.block == block && op.kind == Kind::Append)
     }
 
@@ -341,7 +348,7 @@ impl Pool {
         for flow in &mut die.flows {
             let before = taken.len();
             let mut stays = |at: &u32| {
-                let op = ops[*at as usize].as_ref().expect("it lives");
+                let op = ops.get(*at);
                 let goes = op.block == block && op.kind == Kind::Append && op.first_iu >= first_iu;
                 if goes {
                     taken.push(*at);
@@ -359,7 +366,7 @@ impl Pool {
             die.queued -= gone;
             let parked_gone = (taken.len() - before) as u32 - gone;
             if parked_gone > 0 {
-                let owner = ops[taken[before] as usize].as_ref().expect("it lives").owner;
+                let owner = ops.get(taken[before]).owner;
                 let vssd = &mut vssds[usize::from(vssd_numbers[owner.0 as usize])];
                 vssd.parked -= parked_gone;
                 if vssd.parked == 0 {
@@ -399,8 +406,8 @@ impl Pool {
             let at = own.classes[class].pop_front().expect("its head was ready");
             own.queued -= 1;
             die.queued -= 1;
-            let op = self.ops[at as usize].as_mut().expect("it lives");
-            let operation = op.operation.take().expect("submitted once");
+            let operation = self.ops.take(at);
+            let op = self.ops.get(at);
             if own.is_limited {
                 let (id, bytes) = (op.owner, op.bytes);
                 let at = self.vssd_numbers[id.0 as usize];
@@ -409,24 +416,22 @@ impl Pool {
             if !self.dies[number].flows[flow].parked.is_empty() {
                 self.unpark(number, flow);
             }
-            self.hand_over(number, flow, start, at, operation, media, now);
+            self.hand_over(Turn { die: number, flow, start }, at, operation, media, now);
         }
     }
 
     /// Charges a flow, which stands at `start` in virtual time, for the die's time, and gives the medium the operation.
-    #[expect(clippy::too_many_arguments, reason = "whose, where, when and what, once for each operation")]
     #[inline]
     fn hand_over<M: Media + ?Sized>(
         &mut self,
-        number: usize,
-        flow: usize,
-        start: u64,
+        turn: Turn,
         at: u32,
         operation: Operation,
         media: &mut M,
         now: Time,
     ) {
-        let op = self.ops[at as usize].as_ref().expect("it lives");
+        let Turn { die: number, flow, start } = turn;
+        let op = self.ops.get(at);
         let die = &mut self.dies[number];
         let own = &mut die.flows[flow];
         let costs = &self.costs;
@@ -458,7 +463,7 @@ impl Pool {
     fn background_is_due(&self, number: usize) -> bool {
         let die = &self.dies[number];
         let Some(&at) = die.background.front() else { return false };
-        let reads = self.ops[at as usize].as_ref().expect("it lives").kind.only_reads();
+        let reads = self.ops.get(at).kind.only_reads();
         die.passed >= PATIENCE[4] && (reads || die.programs < self.config.program_window)
     }
 
@@ -466,10 +471,9 @@ impl Pool {
         let die = &mut self.dies[number];
         let at = die.background.pop_front().expect("looked at");
         die.passed = 0;
-        let op = self.ops[at as usize].as_mut().expect("it lives");
         die.in_flight += 1;
-        die.programs += u16::from(!op.kind.only_reads());
-        let operation = op.operation.take().expect("submitted once");
+        die.programs += u16::from(!self.ops.get(at).kind.only_reads());
+        let operation = self.ops.take(at);
         media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
     }
 
@@ -478,7 +482,7 @@ impl Pool {
         let Pool { dies, ops, vssds, vssd_numbers, throttled, config, limits_met, .. } = self;
         let die = &mut dies[number];
         let full = die.programs >= config.program_window;
-        let op_of = |at: &u32| ops[*at as usize].as_ref().expect("it lives");
+        let op_of = |at: &u32| ops.get(*at);
         let mut best: Option<((Standing, u64), usize, usize)> = None;
         for (at, flow) in die.flows.iter_mut().enumerate() {
             if flow.queued == 0 {

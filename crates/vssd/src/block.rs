@@ -1,11 +1,11 @@
 //! One erase block in the hands of a pool: opened, freed, settled, given out again.
 
 use crate::journal::Journal;
-use crate::operation::Kind;
+use crate::ops::{Kind, Op};
 use crate::pool::Pool;
 use crate::table::BlockState;
 use crate::wear::EraseCause;
-use crate::{IoClass, LogicalBlock, Purpose, SpaceToken, VssdId};
+use crate::{IoClass, LogicalBlock, Purpose, VssdId};
 use diecut_media::{Media, Operation};
 use diecut_units::{Time, mutant};
 use std::cmp::Reverse;
@@ -172,7 +172,7 @@ impl Pool {
             self.record(number, BlockState::Held);
         }
         let operation = Operation::Erase { block: self.address(number) };
-        self.start(Kind::Erase, id, IoClass::Cleaner, number, SpaceToken(0), 0, 0, operation, media, now);
+        self.start(Op::new(Kind::Erase, id, IoClass::Cleaner, number), operation, media, now);
         Some(number)
     }
 

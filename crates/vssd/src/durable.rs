@@ -106,8 +106,7 @@ impl Pool {
             self.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
         }
         for at in erases {
-            let op = self.ops[at as usize].take().expect("it lives");
-            self.free_ops.push(at);
+            let op = self.ops.remove(at);
             if op.kind.is_of_copy() {
                 self.migration.erase_failed(op.token);
                 continue;

@@ -44,6 +44,7 @@ mod level;
 mod moving;
 mod oob;
 mod operation;
+mod ops;
 mod part;
 mod policy;
 mod pool;

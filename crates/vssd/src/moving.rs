@@ -17,7 +17,7 @@
 use crate::block::State;
 use crate::copy::{Copy, Stage, Verdict};
 use crate::exchange::Exchange;
-use crate::operation::Kind;
+use crate::ops::{Kind, Op};
 use crate::pool::Pool;
 use crate::table::{BlockState, ExchangePhase, MoveEntry};
 use crate::wear::EraseCause;
@@ -137,6 +137,11 @@ enum Step {
     /// Something of it is under way, or it rests.
     Waits,
     Finished,
+}
+
+/// An operation of the copy that goes to die `goal`: no holder waits for it, and its token names the die.
+fn copy_op(kind: Kind, block: u32, goal: u32) -> Op {
+    Op { token: SpaceToken(goal.into()), ..Op::new(kind, VssdId(0), IoClass::Migration, block) }
 }
 
 impl Pool {
@@ -442,7 +447,8 @@ impl Pool {
             }
         };
         self.copy_to(goal).under_way = true;
-        self.start_copy(kind, block, goal, first_page + unit_pages, operation, media, now);
+        let op = Op { end_page: first_page + unit_pages, ..copy_op(kind, block, goal) };
+        self.start(op, operation, media, now);
     }
 
     fn count_and_erase<M: Media + ?Sized>(&mut self, goal: u32, now: Time, media: &mut M) {
@@ -462,22 +468,7 @@ impl Pool {
         self.count_erase(number, cause, now);
         self.record(number, BlockState::Free);
         let operation = Operation::Erase { block: self.address(number) };
-        self.start_copy(Kind::CopyErase, number, goal, 0, operation, media, now);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one operation's fields, stored at once")]
-    fn start_copy<M: Media + ?Sized>(
-        &mut self,
-        kind: Kind,
-        block: u32,
-        goal: u32,
-        end_page: u32,
-        operation: Operation,
-        media: &mut M,
-        now: Time,
-    ) {
-        let token = SpaceToken(goal.into());
-        self.start(kind, VssdId(0), IoClass::Migration, block, token, 0, end_page, operation, media, now);
+        self.start(copy_op(Kind::CopyErase, number, goal), operation, media, now);
     }
 
     /// An operation of a copy came back.
@@ -788,9 +779,8 @@ impl Pool {
         *copy = held;
         let erase_count = copy.erase_count;
         for &at in &stalled {
-            let op = self.ops[at as usize].as_mut().expect("it lives");
-            op.block = one.copy;
-            if let Some(operation) = &mut op.operation
+            self.ops.get_mut(at).block = one.copy;
+            if let Some(operation) = self.ops.asked_mut(at)
                 && !mutant!("vssd: append that waited goes to the old place")
             {
                 turn_to(operation, address, erase_count, self.shape.oob_size_bytes as usize);

@@ -1,67 +1,27 @@
 //! Operations of holders on their way: started, waiting for what they need, completed.
 
 use crate::journal::JOURNAL_TOKEN_BIT;
+use crate::ops::{Kind, Op};
 use crate::pool::{POOL_TOKEN_BIT, Pool};
 use crate::table::BlockState;
-use crate::{IoClass, LogicalBlock, OobRecord, SpaceCompletion, SpaceError, SpaceToken, VssdId};
+use crate::{LogicalBlock, OobRecord, SpaceCompletion, SpaceError, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation};
 use diecut_units::{IU_SIZE_BYTES, Time, mark, mutant};
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Read,
-    Append,
-    Erase,
-    /// Of a copy of a block that changes dies (see `moving.rs`); no holder waits for it.
-    CopyErase,
-    CopyRead,
-    CopyProgram,
-}
-
-impl Kind {
-    pub fn is_of_copy(self) -> bool {
-        matches!(self, Kind::CopyErase | Kind::CopyRead | Kind::CopyProgram)
-    }
-    pub fn only_reads(self) -> bool {
-        matches!(self, Kind::Read | Kind::CopyRead)
-    }
-}
-
-pub(crate) struct Op {
-    pub kind: Kind,
-    pub owner: VssdId,
-    pub class: IoClass,
-    pub block: u32,
-    pub token: SpaceToken,
-    pub first_iu: u32,
-    pub end_page: u32,
-    /// What it takes of its vSSD's rate.
-    pub bytes: u64,
-    /// What the medium is asked, until it is asked.
-    pub operation: Option<Operation>,
-    /// The OOB that comes back is not for the holder.
-    pub own_oob: bool,
-}
-
 impl Pool {
-    #[expect(clippy::too_many_arguments, reason = "one operation's fields, stored at once")]
+    /// Stores an operation and gives it to its die's queue, or lets it wait for what it needs first: an erase, a program, the
+    /// journal. `op.bytes` is filled in here.
     pub(crate) fn start<M: Media + ?Sized>(
         &mut self,
-        kind: Kind,
-        owner: VssdId,
-        class: IoClass,
-        block: u32,
-        token: SpaceToken,
-        first_iu: u32,
-        end_page: u32,
+        mut op: Op,
         operation: Operation,
         media: &mut M,
         now: Time,
     ) {
+        let Op { kind, class, block, first_iu, end_page, .. } = op;
         // What is copied may be freed meanwhile: copies hold nothing.
-        let own_oob = std::mem::take(&mut self.own_oob);
         self.blocks[block as usize].in_flight += u32::from(!kind.is_of_copy());
-        let bytes = match &operation {
+        op.bytes = match &operation {
             Operation::Read { iu_count, .. } => u64::from(*iu_count) * IU_SIZE_BYTES as u64,
             // One IU for each page: what the die and the bus have of it.
             Operation::ReadOob { oob, .. } => {
@@ -73,17 +33,7 @@ impl Pool {
             }
             _ => 0,
         };
-        let op = Op { kind, owner, class, block, token, first_iu, end_page, bytes, operation: None, own_oob };
-        let at = match self.free_ops.pop() {
-            Some(at) => {
-                self.ops[at as usize] = Some(op);
-                at
-            }
-            None => {
-                self.ops.push(Some(op));
-                self.ops.len() as u32 - 1
-            }
-        };
+        let at = self.ops.add(op);
         let state = &mut self.blocks[block as usize];
         let waits = match kind {
             Kind::Append if state.moving => {
@@ -98,12 +48,12 @@ impl Pool {
             && !mutant!("vssd: erase before journal")
         {
             journal.waiting_erases.push_back((journal.pushed(), at));
-            self.ops[at as usize].as_mut().expect("just stored").operation = Some(operation);
+            self.ops.store(at, operation);
             self.kick_journal(media, now);
         } else if waits {
             let is_first = state.waiting.is_empty();
             state.waiting.push_back(at);
-            self.ops[at as usize].as_mut().expect("just stored").operation = Some(operation);
+            self.ops.store(at, operation);
             if is_first && kind == Kind::Append {
                 self.hasten_erase(block, class);
             }
@@ -134,8 +84,7 @@ impl Pool {
             return self.checked(completion, now, media);
         }
         let at = (completion.token.0 & !POOL_TOKEN_BIT) as usize;
-        let op = self.ops[at].take().expect("a completion comes once");
-        self.free_ops.push(at as u32);
+        let op = self.ops.remove(at as u32);
         let number = self.die_of(op.block);
         let die = &mut self.dies[number];
         die.in_flight -= 1;
@@ -236,7 +185,7 @@ impl Pool {
         for _ in 0..self.blocks[number as usize].waiting.len() {
             let block = &mut self.blocks[number as usize];
             let at = block.waiting.pop_front().expect("counted");
-            let op = self.ops[at as usize].as_ref().expect("it lives");
+            let op = self.ops.get(at);
             let ready = match op.kind {
                 Kind::Read => op.end_page <= block.done_pages,
                 _ => block.erased && !block.moving,
@@ -244,8 +193,7 @@ impl Pool {
             if ready {
                 self.enqueue_stored(at, media, now);
             } else if block.failed || block.sealed {
-                let op = self.ops[at as usize].take().expect("it lives");
-                self.free_ops.push(at);
+                let op = self.ops.remove(at);
                 let error = if op.kind == Kind::Read {
                     let LogicalBlock { unit, index } = self.blocks[number as usize].logical;
                     SpaceError::Uncorrectable { unit: unit.0, index, iu: op.first_iu }
@@ -266,8 +214,7 @@ impl Pool {
         self.take_queued_appends(number, 0, &mut queued);
         for at in queued {
             mark!("vssd: append queued behind a failed program");
-            let op = self.ops[at as usize].take().expect("it lives");
-            self.free_ops.push(at);
+            let op = self.ops.remove(at);
             let error = self.append_failed(&op);
             self.answer(&op, Err(error), None, None);
         }
@@ -282,7 +229,7 @@ impl Pool {
         }
         let first_page = |op: &Op| op.first_iu / self.shape.ius_per_page();
         let mut begun = self.queued_appends(number).map(first_page).fold(block.next_page, u32::min);
-        let waiting = || block.waiting.iter().map(|at| self.ops[*at as usize].as_ref().expect("it lives"));
+        let waiting = || block.waiting.iter().map(|at| self.ops.get(*at));
         let appends = waiting().filter(|op| op.kind == Kind::Append);
         begun = appends.map(first_page).fold(begun, u32::min);
         waiting().filter(|op| op.kind == Kind::Read).map(|op| op.end_page).fold(begun, u32::max)
@@ -308,7 +255,7 @@ impl Pool {
         self.take_queued_appends(number, first_iu, &mut taken);
         let ops = &self.ops;
         self.blocks[number as usize].waiting.retain(|at| {
-            let op = ops[*at as usize].as_ref().expect("it lives");
+            let op = ops.get(*at);
             let goes = op.kind == Kind::Append && op.first_iu >= first_iu;
             if goes {
                 taken.push(*at);
@@ -318,8 +265,7 @@ impl Pool {
         let mut pages = 0;
         for at in taken {
             mark!("vssd: append taken back");
-            let op = self.ops[at as usize].take().expect("it lives");
-            self.free_ops.push(at);
+            let op = self.ops.remove(at);
             let of_op = op.end_page - op.first_iu / self.shape.ius_per_page();
             pages += of_op;
             let block = &mut self.blocks[number as usize];

@@ -6,7 +6,7 @@ use crate::check::Check;
 use crate::config::UNKNOWN_DIE_TIMES;
 use crate::journal::Journal;
 use crate::moving::Migration;
-use crate::operation::Op;
+use crate::ops::Ops;
 use crate::recovery::Quarantined;
 use crate::replay::Replay;
 use crate::resources::{DieUse, Resources};
@@ -52,8 +52,7 @@ pub struct Pool {
     /// See [`Pool::former_work`].
     pub(crate) former_work: (u64, u64),
     pub(crate) sequence: u64,
-    pub(crate) ops: Vec<Option<Op>>,
-    pub(crate) free_ops: Vec<u32>,
+    pub(crate) ops: Ops,
     pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
     /// Block states that survive, if the medium has protected memory for them.
     pub(crate) table: Option<BlockTable>,
@@ -76,8 +75,6 @@ pub struct Pool {
     pub(crate) unlooked_erases: u64,
     /// Erases that make a swap of channels, or of dies, due now.
     pub(crate) thresholds: [u64; 2],
-    /// The next read is started with an OOB buffer that its holder did not ask for.
-    pub(crate) own_oob: bool,
     /// Blocks that were given back and that the medium was not told of yet, in order.
     pub(crate) discards: VecDeque<Discard>,
 }
@@ -151,8 +148,7 @@ impl Pool {
             next_vssd: 1,
             former_work: (0, 0),
             sequence: 1,
-            ops: Vec::new(),
-            free_ops: Vec::new(),
+            ops: Ops::default(),
             ready: Vec::new(),
             table: None,
             quarantined: Vec::new(),
@@ -166,7 +162,6 @@ impl Pool {
             elsewhere: Vec::new(),
             unlooked_erases: 0,
             thresholds,
-            own_oob: false,
             discards: VecDeque::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! The holder's view of one vSSD.
 
 use crate::block::State;
-use crate::operation::Kind;
+use crate::ops::{Kind, Op};
 use crate::pool::Pool;
 use crate::space::*;
 use crate::{OobKind, OobRecord};
@@ -16,6 +16,16 @@ pub struct Space<'a, M: Media + ?Sized> {
     pub(crate) now: Time,
 }
 
+/// What is read of a block, for whom.
+struct ReadRange {
+    token: SpaceToken,
+    class: IoClass,
+    first_iu: u32,
+    end_page: u32,
+    /// The OOB is read for the space, its holder did not ask for it.
+    own_oob: bool,
+}
+
 impl<M: Media + ?Sized> Space<'_, M> {
     fn physical(&self, block: LogicalBlock) -> Option<u32> {
         let unit = &self.pool.vssds[self.at].units[usize::from(block.unit.0)];
@@ -28,13 +38,11 @@ impl<M: Media + ?Sized> Space<'_, M> {
     }
     fn start_read(
         &mut self,
-        token: SpaceToken,
         block: LogicalBlock,
-        first_iu: u32,
-        end_page: u32,
-        class: IoClass,
+        range: ReadRange,
         operation: impl FnOnce(diecut_units::EraseBlockAddress) -> Operation,
     ) {
+        let ReadRange { token, class, first_iu, end_page, own_oob } = range;
         let (unit, index) = (block.unit.0, block.index);
         assert!(end_page <= self.pool.shape.pages, "read beyond the erase block");
         let Some(number) = self.physical(block) else {
@@ -57,18 +65,8 @@ impl<M: Media + ?Sized> Space<'_, M> {
         let vssd = &mut self.pool.vssds[self.at];
         vssd.operations += 1;
         let id = vssd.id;
-        self.pool.start(
-            Kind::Read,
-            id,
-            class,
-            number,
-            token,
-            first_iu,
-            end_page,
-            operation,
-            self.media,
-            self.now,
-        );
+        let op = Op { token, first_iu, end_page, own_oob, ..Op::new(Kind::Read, id, class, number) };
+        self.pool.start(op, operation, self.media, self.now);
     }
 }
 
@@ -160,18 +158,8 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         self.pool.vssds[self.at].appended_ius += u64::from(ius);
         let operation = Operation::Program { block: address, first_page, parts, oob: oob.freeze() };
         let first_iu = first_page * shape.ius_per_page();
-        self.pool.start(
-            Kind::Append,
-            id,
-            class,
-            number,
-            token,
-            first_iu,
-            end_page,
-            operation,
-            self.media,
-            self.now,
-        );
+        let op = Op { token, first_iu, end_page, ..Op::new(Kind::Append, id, class, number) };
+        self.pool.start(op, operation, self.media, self.now);
     }
     fn is_erased(&self, block: LogicalBlock) -> bool {
         let is_done =
@@ -199,13 +187,15 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let end_page = (first_iu + iu_count).div_ceil(per_page);
         let lost_pages = |number: u32| self.pool.blocks[number as usize].lost_pages;
         let mut oob = oob;
+        let mut own_oob = false;
         if oob.is_none() && self.physical(block).is_some_and(lost_pages) {
             // The records say which pages hold nothing.
             let pages = end_page - first_iu / per_page;
             oob = Some(BufferMut::copy_from(&vec![0; (pages * self.pool.shape.oob_size_bytes) as usize]));
-            self.pool.own_oob = true;
+            own_oob = true;
         }
-        self.start_read(token, block, first_iu, end_page, class, |block| Operation::Read {
+        let range = ReadRange { token, class, first_iu, end_page, own_oob };
+        self.start_read(block, range, |block| Operation::Read {
             block,
             first_iu,
             iu_count,
@@ -223,11 +213,8 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     ) {
         let end_page = first_page + oob.len() as u32 / self.pool.shape.oob_size_bytes;
         let first_iu = first_page * self.pool.shape.ius_per_page();
-        self.start_read(token, block, first_iu, end_page, class, |block| Operation::ReadOob {
-            block,
-            first_page,
-            oob,
-        });
+        let range = ReadRange { token, class, first_iu, end_page, own_oob: false };
+        self.start_read(block, range, |block| Operation::ReadOob { block, first_page, oob });
     }
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
         let error = SpaceError::NotAllocated { unit: block.unit.0, index: block.index };
