@@ -1,8 +1,9 @@
 //! A catalog with one of everything.
 
 use diecut_catalog::{
-    Isolation, PoolRecord, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord, WearRecord,
+    PoolRecord, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord, WearRecord,
 };
+use diecut_spec::Isolation;
 
 /// A state in which every kind of object exists.
 pub fn catalog_state() -> State {

@@ -1,7 +1,7 @@
 //! What a set-up declares beside what exists. What exists is never changed to fit a file unasked: a server tells its
 //! administrator what differs when it starts, and `diecut apply` after it did what it can.
 
-use crate::object::{Isolation, Namespace, Sharing, Subsystem, Tenant, Use, Volume, Vssd, WearChange};
+use crate::object::{Namespace, Subsystem, Tenant, Use, Volume, Vssd, WearChange};
 use crate::setup::Setup;
 use crate::status::{Status, Wear};
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ pub fn differences(setup: &Setup, status: &Status, file: &str) -> Vec<Difference
             continue;
         };
         object.fixed("tenant", &declared.tenant, &exists.tenant);
-        object.fixed("isolation", isolation(declared.isolation), isolation(exists.isolation));
+        object.fixed("isolation", declared.isolation.name(), exists.isolation.name());
         object.fixed("throughput_level", declared.throughput_level, exists.throughput_level);
         object.fixed("capacity", declared.capacity.exact(), exists.capacity.exact());
         object.fixed(
@@ -117,7 +117,7 @@ pub fn differences(setup: &Setup, status: &Status, file: &str) -> Vec<Difference
         );
         object.fixed("weight", declared.weight, exists.weight);
         object.fixed("rate_limit", declared.rate_limit.exact(), exists.rate_limit.exact());
-        object.fixed("sharing", sharing(declared.sharing), sharing(exists.sharing));
+        object.fixed("sharing", declared.sharing.name(), exists.sharing.name());
         object.fixed("use", serves(declared.serves), serves(exists.serves));
         let user = |uid: Option<u32>| uid.map_or("absent".to_owned(), |uid| uid.to_string());
         object.fixed("uid", user(declared.uid), user(exists.uid));
@@ -315,22 +315,6 @@ fn of_wear(declared: &WearChange, exists: &Wear, found: &mut Vec<Difference>) {
     let rule = if declared.literal_rule == Some(true) { "literal" } else { "quiet" };
     let literal = declared.literal_rule.map(|literal| text(&literal));
     setting("literal_rule", &format!("set --rule {rule}"), literal, text(&exists.literal_rule));
-}
-
-fn isolation(level: Isolation) -> &'static str {
-    match level {
-        Isolation::Channel => "channel",
-        Isolation::Die => "die",
-        Isolation::Software => "software",
-        Isolation::None => "none",
-    }
-}
-
-fn sharing(sharing: Sharing) -> &'static str {
-    match sharing {
-        Sharing::WorkConserving => "work-conserving",
-        Sharing::Strict => "strict",
-    }
 }
 
 fn serves(serves: Use) -> &'static str {

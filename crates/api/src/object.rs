@@ -1,22 +1,9 @@
 //! Objects an administrator creates. Names are unique per kind; a subsystem is named by its NQN.
 
 use crate::size::Size;
+use diecut_spec::{Isolation, Sharing};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-/// The four isolation levels of FlashBlox (table 1 of the paper).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Isolation {
-    /// Whole channels of its own: a neighbour cannot be felt.
-    Channel,
-    /// Whole dies of its own; the channel bus is shared.
-    Die,
-    /// Shares of dies, kept apart by token bucket and weighted fair sharing.
-    Software,
-    /// Shares of dies without fair sharing: what a conventional drive does.
-    None,
-}
 
 /// What changes of even wear; what is absent stays as it is. It survives restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -112,17 +99,6 @@ pub enum Use {
     Volumes,
     /// An application uses its erase blocks, through the socket for blocks.
     Blocks,
-}
-
-/// What a rate limit means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sharing {
-    /// Beyond its limit a vSSD is served where nobody within theirs waits: idle dies are used.
-    #[default]
-    WorkConserving,
-    /// Beyond its limit a vSSD waits, even beside idle dies.
-    Strict,
 }
 
 /// No vSSD can be smaller, in bytes: less than a few erase blocks.

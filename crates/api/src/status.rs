@@ -253,7 +253,7 @@ pub struct VssdDefinition {
     /// See [`Vssd::tenant`].
     pub tenant: String,
     /// See [`Vssd::isolation`].
-    pub isolation: crate::object::Isolation,
+    pub isolation: diecut_spec::Isolation,
     /// See [`Vssd::throughput_level`].
     pub throughput_level: u32,
     /// See [`Vssd::capacity`].
@@ -265,7 +265,7 @@ pub struct VssdDefinition {
     /// See [`Vssd::rate_limit`].
     pub rate_limit: Size,
     /// See [`Vssd::sharing`].
-    pub sharing: crate::object::Sharing,
+    pub sharing: diecut_spec::Sharing,
     /// See [`Vssd::serves`].
     #[serde(default, rename = "use")]
     pub serves: crate::object::Use,

@@ -15,6 +15,7 @@ use diecut_load::drive::{DriveSettings, Endpoint, run as run_load};
 use diecut_load::{Arrival, LoadSpec, Pattern, Report};
 use diecut_shard::control::*;
 use diecut_shard::{DiePlacement, PoolConfig, Shard, ShardConfig};
+use diecut_spec::Isolation;
 use diecut_units::Buffer;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -21,8 +21,7 @@ mod store;
 
 pub use frame::{FRAME_HEADER_SIZE_BYTES, FrameError, decode_frame};
 pub use state::{
-    Isolation, PoolRecord, Serves, Sharing, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord,
-    WearRecord,
+    PoolRecord, Serves, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord, WearRecord,
 };
 pub use store::{CATALOG_TOKEN_BIT, Catalog, CatalogError};
 

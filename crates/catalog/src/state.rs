@@ -1,21 +1,8 @@
 //! What exists, as plain data.
 
+use diecut_spec::{Isolation, Sharing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// The four isolation levels of FlashBlox (table 1 of the paper).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Isolation {
-    /// Whole channels.
-    Channel,
-    /// Whole dies.
-    Die,
-    /// Shares of dies, kept apart.
-    Software,
-    /// Shares of dies.
-    None,
-}
 
 /// The pool itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,17 +80,6 @@ const ENDURANCE_CYCLES_MAX: u32 = 100_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantRecord {}
-
-/// What happens beyond a vSSD's rate limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sharing {
-    /// Idle dies are used.
-    #[default]
-    WorkConserving,
-    /// It waits.
-    Strict,
-}
 
 /// What a vSSD is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

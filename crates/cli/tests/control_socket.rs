@@ -3,9 +3,10 @@
 
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_shard::control::{
-    ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceStatus, Isolation, Status,
-    SubsystemStatus, UnitLocation, VolumeStatus, VssdStatus, WearChange,
+    ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceStatus, Status, SubsystemStatus,
+    UnitLocation, VolumeStatus, VssdStatus, WearChange,
 };
+use diecut_spec::Isolation;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! Between the words of the control interface and those of a shard.
 
-use diecut_api::object::{self, Isolation, Namespace, Nguid, Sharing, Subsystem, Tenant, Use, Volume, Vssd};
+use diecut_api::object::{self, Namespace, Nguid, Subsystem, Tenant, Use, Volume, Vssd};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::size::Size;
 use diecut_api::status;
@@ -18,21 +18,13 @@ pub(crate) fn vssd_spec(vssd: Vssd) -> control::VssdSpec {
     control::VssdSpec {
         name: vssd.name,
         tenant: vssd.tenant,
-        isolation: match vssd.isolation {
-            Isolation::Channel => control::Isolation::Channel,
-            Isolation::Die => control::Isolation::Die,
-            Isolation::Software => control::Isolation::Software,
-            Isolation::None => control::Isolation::None,
-        },
+        isolation: vssd.isolation,
         throughput_level: vssd.throughput_level,
         capacity_bytes: vssd.capacity.bytes(),
         over_provisioning_permille: vssd.over_provisioning_permille,
         weight: vssd.weight,
         rate_limit_bytes_per_second: vssd.rate_limit.bytes(),
-        sharing: match vssd.sharing {
-            Sharing::WorkConserving => control::Sharing::WorkConserving,
-            Sharing::Strict => control::Sharing::Strict,
-        },
+        sharing: vssd.sharing,
         serves: match vssd.serves {
             Use::Volumes => control::Serves::Volumes,
             Use::Blocks => control::Serves::Blocks { uid: vssd.uid },
@@ -212,21 +204,13 @@ fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
         vssd: status::VssdDefinition {
             name: vssd.spec.name,
             tenant: vssd.spec.tenant,
-            isolation: match vssd.spec.isolation {
-                control::Isolation::Channel => Isolation::Channel,
-                control::Isolation::Die => Isolation::Die,
-                control::Isolation::Software => Isolation::Software,
-                control::Isolation::None => Isolation::None,
-            },
+            isolation: vssd.spec.isolation,
             throughput_level: vssd.spec.throughput_level,
             capacity: Size(vssd.spec.capacity_bytes),
             over_provisioning_permille: vssd.spec.over_provisioning_permille,
             weight: vssd.spec.weight,
             rate_limit: Size(vssd.spec.rate_limit_bytes_per_second),
-            sharing: match vssd.spec.sharing {
-                control::Sharing::WorkConserving => Sharing::WorkConserving,
-                control::Sharing::Strict => Sharing::Strict,
-            },
+            sharing: vssd.spec.sharing,
             serves: match vssd.spec.serves {
                 control::Serves::Volumes => Use::Volumes,
                 control::Serves::Blocks { .. } => Use::Blocks,

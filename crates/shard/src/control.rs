@@ -1,37 +1,16 @@
 //! What an administrator asks of a shard. Objects are named by the administrator; names are unique per kind.
 //! Requests can be serialized, because recordings of runs hold them.
 
+use diecut_spec::{Isolation, Sharing};
 use diecut_units::Shown;
 pub use diecut_vssd::UnitLocation;
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
 /// Chosen by the driver, returned with the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControlToken(pub u64);
-
-/// The four isolation levels of FlashBlox (table 1 of the paper).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Isolation {
-    /// Whole channels of its own.
-    Channel,
-    /// Whole dies of its own; the channel bus is shared.
-    Die,
-    /// Shares of dies, kept apart by token bucket and weighted fair sharing.
-    Software,
-    /// Shares of dies without fair sharing: a conventional drive.
-    None,
-}
-
-/// What a vSSD's rate limit means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Sharing {
-    /// Beyond its limit it is served where nobody within theirs waits: idle dies are used.
-    #[default]
-    WorkConserving,
-    /// Beyond its limit it waits, even beside idle dies.
-    Strict,
-}
 
 /// What a vSSD is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,6 +40,7 @@ pub struct VssdSpec {
     /// The tenant it belongs to.
     pub tenant: String,
     /// How it is kept apart.
+    #[serde(deserialize_with = "in_either_spelling")]
     pub isolation: Isolation,
     /// Throughput level; the administrator's level function turns it into channels, dies or soft-planes.
     pub throughput_level: u32,
@@ -74,10 +54,29 @@ pub struct VssdSpec {
     /// Bytes read and programmed per second that the vSSD may use in any case, its cleaner's included; 0 for no limit.
     pub rate_limit_bytes_per_second: u64,
     /// What happens beyond the limit.
+    #[serde(deserialize_with = "in_either_spelling")]
     pub sharing: Sharing,
     /// What it is for.
     #[serde(default)]
     pub serves: Serves,
+}
+
+/// A word of a recording. Older recordings spell words as variants in code are spelled (`WorkConserving`), newer ones as all other
+/// surfaces do (`work-conserving`).
+fn in_either_spelling<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let text = String::deserialize(deserializer)?;
+    let mut word = String::with_capacity(text.len() + 1);
+    for letter in text.chars() {
+        if letter.is_ascii_uppercase() && !word.is_empty() {
+            word.push('-');
+        }
+        word.push(letter.to_ascii_lowercase());
+    }
+    T::deserialize(word.into_deserializer())
 }
 
 impl VssdSpec {
@@ -550,4 +549,29 @@ pub struct SubsystemStatus {
 /// Whether a subsystem's name is built as the specification asks for; others are served, too.
 pub fn is_name_by_the_rule(nqn: &str) -> bool {
     diecut_nvme::QualifiedName::new(nqn).is_ok_and(|name| name.is_by_the_rule())
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: recordings made before words had one spelling are read. Method: a definition in both spellings.
+    #[test]
+    fn recordings_may_spell_words_as_variants() {
+        let spec =
+            VssdSpec { sharing: Sharing::WorkConserving, ..VssdSpec::new("a", "t", Isolation::Channel, 280) };
+        let text = serde_json::to_string(&spec).unwrap();
+        let older =
+            text.replace("\"channel\"", "\"Channel\"").replace("\"work-conserving\"", "\"WorkConserving\"");
+        assert!(text != older, "both words are in {text}");
+        for text in [text, older] {
+            assert_eq!(serde_json::from_str::<VssdSpec>(&text).unwrap(), spec);
+        }
+        assert!(
+            serde_json::from_str::<VssdSpec>(
+                &serde_json::to_string(&spec).unwrap().replace("channel", "chanel")
+            )
+            .is_err()
+        );
+    }
 }

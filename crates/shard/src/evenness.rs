@@ -15,7 +15,7 @@
 //! its channels are together.
 
 use crate::drive::ShardIndex;
-use crate::execute::{Progress, Reply, Running, pool_isolation};
+use crate::execute::{Progress, Reply, Running};
 use crate::ledger::Tied;
 use crate::notice::Notice;
 use crate::peer::{Message, Moved, Order, ShardMessage};
@@ -252,7 +252,7 @@ impl<M: Divide> Shard<M> {
         };
         let dies: Vec<PlaceView> = (0..geometry.dies() as usize).map(view).collect();
         let isolations: BTreeMap<u32, _> =
-            self.state.vssds.values().map(|vssd| (vssd.number, pool_isolation(vssd.isolation))).collect();
+            self.state.vssds.values().map(|vssd| (vssd.number, vssd.isolation)).collect();
         let held = self.ledger.vssds.iter().filter_map(|(number, held)| {
             let dies = held.places.dies().collect();
             Some(Holding { dies, isolation: *isolations.get(number)? })

@@ -20,6 +20,7 @@ use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
 use diecut_nvme::QualifiedName;
 use diecut_nvmf::{Home, NamespaceConfig, SubsystemConfig};
+use diecut_spec::Isolation;
 use diecut_units::{IU_SIZE_BYTES, Span, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex, VolumeOperation, VolumeToken};
 use diecut_volume::{Recovery, StoreConfig};
@@ -768,7 +769,7 @@ impl<M: Divide> Shard<M> {
         &mut self,
         name: &str,
         id: VssdId,
-        isolation: diecut_vssd::Isolation,
+        isolation: Isolation,
         places: &Places,
         record: VssdRecord,
         now: Time,
@@ -973,18 +974,6 @@ pub(crate) fn share_of(record: &VssdRecord) -> Share {
     Share {
         weight: record.weight,
         rate_bytes_per_second: record.rate_limit_bytes_per_second,
-        sharing: match record.sharing {
-            diecut_catalog::Sharing::WorkConserving => diecut_vssd::Sharing::WorkConserving,
-            diecut_catalog::Sharing::Strict => diecut_vssd::Sharing::Strict,
-        },
-    }
-}
-
-pub(crate) fn pool_isolation(isolation: diecut_catalog::Isolation) -> diecut_vssd::Isolation {
-    match isolation {
-        diecut_catalog::Isolation::Channel => diecut_vssd::Isolation::Channel,
-        diecut_catalog::Isolation::Die => diecut_vssd::Isolation::Die,
-        diecut_catalog::Isolation::Software => diecut_vssd::Isolation::Software,
-        diecut_catalog::Isolation::None => diecut_vssd::Isolation::None,
+        sharing: record.sharing,
     }
 }

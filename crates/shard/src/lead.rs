@@ -3,14 +3,15 @@
 
 use crate::control::*;
 use crate::drive::{self, ShardIndex};
-use crate::execute::{Progress, Running, pool_isolation};
+use crate::execute::{Progress, Running};
 use crate::ledger::{Found, Held};
 use crate::peer::{Alloc, Answer, Message, Moved, Order, ShardMessage, World};
 use crate::plan::{Step, alloc_refused};
 use crate::relocation::MovedGroup;
 use crate::shard::Shard;
-use diecut_catalog::{Isolation, Serves, VssdRecord};
+use diecut_catalog::{Serves, VssdRecord};
 use diecut_media::Divide;
+use diecut_spec::Isolation;
 use diecut_units::{Time, mark, mutant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -273,7 +274,7 @@ impl<M: Divide> Shard<M> {
         let record = running.next.vssds[name].clone();
         let has_vssd = self.state.vssds.values().any(|vssd| vssd.tenant == record.tenant);
         let homes = if has_vssd { vec![self.ledger.home_of(&record.tenant)] } else { self.ledger.by_load() };
-        let isolation = pool_isolation(record.isolation);
+        let isolation = record.isolation;
         let (level, capacity) = (record.throughput_level, record.capacity_bytes);
         let pool = &self.flash.pool;
         let owners = &self.ledger.owners;

@@ -4,6 +4,7 @@ use crate::control::*;
 use crate::relocation::Group;
 use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord, WearRecord};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, QualifiedName};
+use diecut_spec::{Isolation, Sharing};
 use diecut_units::{IU_SIZE_BYTES, Shown};
 use diecut_vssd::AllocError;
 
@@ -151,21 +152,13 @@ pub(crate) fn vssd_spec(name: &str, record: &VssdRecord) -> VssdSpec {
     VssdSpec {
         name: name.to_owned(),
         tenant: record.tenant.clone(),
-        isolation: match record.isolation {
-            diecut_catalog::Isolation::Channel => Isolation::Channel,
-            diecut_catalog::Isolation::Die => Isolation::Die,
-            diecut_catalog::Isolation::Software => Isolation::Software,
-            diecut_catalog::Isolation::None => Isolation::None,
-        },
+        isolation: record.isolation,
         throughput_level: record.throughput_level,
         capacity_bytes: record.capacity_bytes,
         over_provisioning_permille: record.over_provisioning_permille,
         weight: record.weight,
         rate_limit_bytes_per_second: record.rate_limit_bytes_per_second,
-        sharing: match record.sharing {
-            diecut_catalog::Sharing::WorkConserving => Sharing::WorkConserving,
-            diecut_catalog::Sharing::Strict => Sharing::Strict,
-        },
+        sharing: record.sharing,
         serves: match record.serves {
             diecut_catalog::Serves::Volumes => Serves::Volumes,
             diecut_catalog::Serves::Blocks { uid } => Serves::Blocks { uid },
@@ -449,21 +442,13 @@ fn create_vssd(
     }
     let record = VssdRecord {
         tenant: spec.tenant.clone(),
-        isolation: match spec.isolation {
-            Isolation::Channel => diecut_catalog::Isolation::Channel,
-            Isolation::Die => diecut_catalog::Isolation::Die,
-            Isolation::Software => diecut_catalog::Isolation::Software,
-            Isolation::None => diecut_catalog::Isolation::None,
-        },
+        isolation: spec.isolation,
         throughput_level: spec.throughput_level,
         capacity_bytes: spec.capacity_bytes,
         over_provisioning_permille: spec.over_provisioning_permille,
         weight: spec.weight,
         rate_limit_bytes_per_second: spec.rate_limit_bytes_per_second,
-        sharing: match spec.sharing {
-            Sharing::WorkConserving => diecut_catalog::Sharing::WorkConserving,
-            Sharing::Strict => diecut_catalog::Sharing::Strict,
-        },
+        sharing: spec.sharing,
         serves: match spec.serves {
             Serves::Volumes => diecut_catalog::Serves::Volumes,
             Serves::Blocks { uid } => diecut_catalog::Serves::Blocks { uid },

@@ -6,6 +6,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{AdmissionConfig, CostModel, DOOR_SOURCE_BIT, Shard, ShardConfig};
+use diecut_spec::{Isolation, Sharing};
 use diecut_units::{Buffer, BufferMut, Time};
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What administrators do in a run, as small data of a plan, and the words it becomes for a shard.
 
-use crate::plan::{ApplicationPlan, IsolationLevel, Lane, Plan};
+use crate::plan::{ApplicationPlan, Lane, Plan};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::*;
 use serde::{Deserialize, Serialize};
@@ -160,18 +160,9 @@ impl Change {
 /// User that applications at erase blocks run as.
 pub const APPLICATION_UID: u32 = 1000;
 
-fn isolation(level: IsolationLevel) -> Isolation {
-    match level {
-        IsolationLevel::Channel => Isolation::Channel,
-        IsolationLevel::Die => Isolation::Die,
-        IsolationLevel::Software => Isolation::Software,
-        IsolationLevel::None => Isolation::None,
-    }
-}
-
 /// Definition of the vSSD of an application.
 pub fn application_spec(lane: Lane, application: &ApplicationPlan) -> VssdSpec {
-    let (name, isolation) = (tenant_name(lane), isolation(application.isolation));
+    let (name, isolation) = (tenant_name(lane), application.isolation);
     VssdSpec {
         throughput_level: 0,
         capacity_bytes: application.capacity_bytes,
@@ -186,7 +177,7 @@ pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> Vs
     let name = tenant_name(lane);
     let plain = VssdSpec {
         weight: tenant.weight(),
-        ..VssdSpec::new(&name, &name, isolation(tenant.isolation), over_provisioning_permille)
+        ..VssdSpec::new(&name, &name, tenant.isolation, over_provisioning_permille)
     };
     match tenant.capacity_bytes {
         Some(capacity_bytes) => VssdSpec { throughput_level: 0, capacity_bytes, ..plain },

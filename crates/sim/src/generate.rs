@@ -8,6 +8,7 @@ mod wide;
 
 use crate::plan::*;
 use crate::tag::VolumeNumber;
+use diecut_spec::Isolation;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -176,7 +177,7 @@ fn add_shards(plan: &mut Plan) {
 
 /// Some runs end with a comparison of shares: of two tenants that share dies or core, or of two connections of one.
 fn add_saturation(plan: &mut Plan, random: &mut impl Rng) {
-    let share_dies = plan.tenants.iter().all(|tenant| tenant.isolation == IsolationLevel::Software);
+    let share_dies = plan.tenants.iter().all(|tenant| tenant.isolation == Isolation::Software);
     // A network that holds back one of them would be measured instead.
     if !plan.system.smooth_network || !(share_dies || random.random_ratio(1, 2)) {
         return;
@@ -225,11 +226,11 @@ fn add_hosts(plan: &mut Plan, shape: &Shape) {
 
 fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
     // Tiny devices have few channels: channel- or die-isolated tenants first, sharers after them.
-    let isolations: &[IsolationLevel] = match random.random_range(0..4) {
-        0 => &[IsolationLevel::Channel, IsolationLevel::Software],
-        1 => &[IsolationLevel::Software, IsolationLevel::Software],
-        2 => &[IsolationLevel::Die, IsolationLevel::None],
-        _ => &[IsolationLevel::Channel, IsolationLevel::Channel],
+    let isolations: &[Isolation] = match random.random_range(0..4) {
+        0 => &[Isolation::Channel, Isolation::Software],
+        1 => &[Isolation::Software, Isolation::Software],
+        2 => &[Isolation::Die, Isolation::None],
+        _ => &[Isolation::Channel, Isolation::Channel],
     };
     let each = shape.volume_ius / isolations.len() as u64;
     let mut number = 0;

@@ -17,7 +17,7 @@ mod stage;
 mod storm;
 pub mod summary;
 
-use diecut_shard::control::Isolation;
+use diecut_spec::Isolation;
 use diecut_units::Span;
 use serde::Serialize;
 use stage::Stage;
@@ -125,16 +125,6 @@ impl Setting {
     }
 }
 
-/// The name of a level, as users write it.
-pub fn name_of(isolation: Isolation) -> &'static str {
-    match isolation {
-        Isolation::Channel => "channel",
-        Isolation::Die => "die",
-        Isolation::Software => "software",
-        Isolation::None => "none",
-    }
-}
-
 /// Runs the reader under one level, alone and then beside each neighbour. `progress` hears what is done.
 ///
 /// # Errors
@@ -146,7 +136,7 @@ pub fn run_level(
     setting: &Setting,
     mut progress: impl FnMut(&str),
 ) -> Result<LevelOutcome, String> {
-    let name = name_of(isolation);
+    let name = isolation.name();
     let mut progress = |what: &str| progress(&format!("seed {seed}, {name}: {what}"));
     let mut exported_lbas = u64::MAX;
     for level in LEVELS {

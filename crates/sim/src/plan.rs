@@ -4,6 +4,7 @@
 use crate::administration::Change;
 use crate::oracle::Crash;
 use crate::tag::VolumeNumber;
+use diecut_spec::Isolation;
 use serde::{Deserialize, Serialize};
 
 /// A source of commands: one host of one tenant, with its own connection and its own volumes.
@@ -20,20 +21,6 @@ impl Lane {
     pub fn of_application(index: usize) -> Lane {
         Lane(Lane::FIRST_APPLICATION + index as u8)
     }
-}
-
-/// Isolation of a tenant, as in the control interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum IsolationLevel {
-    /// Whole channels.
-    Channel,
-    /// Whole dies.
-    Die,
-    /// Shares of dies with fair sharing.
-    Software,
-    /// Shares of dies without.
-    None,
 }
 
 /// What stands for content on the simulated medium.
@@ -258,7 +245,7 @@ fn one() -> u16 {
 #[serde(deny_unknown_fields)]
 pub struct TenantPlan {
     /// How it is kept apart.
-    pub isolation: IsolationLevel,
+    pub isolation: Isolation,
     /// Its volumes.
     pub volumes: Vec<VolumePlan>,
     /// Commands its host keeps under way at once.
@@ -297,7 +284,7 @@ impl TenantPlan {
 #[serde(deny_unknown_fields)]
 pub struct ApplicationPlan {
     /// How its vSSD is kept apart.
-    pub isolation: IsolationLevel,
+    pub isolation: Isolation,
     /// Bytes that its vSSD holds at least.
     pub capacity_bytes: u64,
     /// Operations it keeps under way at once.

@@ -12,6 +12,7 @@ use diecut_media::Media;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Event};
 use diecut_shard::{CostModel, PoolConfig, ShardConfig};
+use diecut_spec::Isolation;
 use diecut_units::{IU_SIZE_BYTES, Span, Time};
 use host::{Host, Task};
 use rand::{RngExt, SeedableRng};

@@ -4,10 +4,11 @@
 
 use diecut_emulator::{Backing, Device, Options, Profile};
 use diecut_media::Media;
+use diecut_spec::Isolation;
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
 use diecut_volume::{Store, StoreConfig};
-use diecut_vssd::{Isolation, LevelTable, Pool, PoolConfig, VssdId};
+use diecut_vssd::{LevelTable, Pool, PoolConfig, VssdId};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 

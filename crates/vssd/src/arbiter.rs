@@ -5,13 +5,14 @@
 //! A flow's queue at a die is bounded. What does not fit is parked behind it, in order, and its vSSD is reported as
 //! congested until nothing is parked: whoever feeds it stops then. Nothing is dropped.
 
+use crate::VssdId;
 use crate::ops::{Kind, Op};
 use crate::pool::{POOL_TOKEN_BIT, Pool};
 use crate::share::{Share, Standing};
 use crate::space::IoClass;
 use crate::wear::DieWear;
-use crate::{Isolation, VssdId};
 use diecut_media::{Command, Media, MediaToken, Operation};
+use diecut_spec::Isolation;
 use diecut_units::{Time, mark, mutant};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -18,6 +18,7 @@
 //! is used up, and dies with units of one vSSD on both, are not exchanged. A pool that shares a device with others exchanges
 //! what lies on its own channels, and leaves it to one that sees all dies what is exchanged ([`Pool::follow`]).
 
+use crate::VssdId;
 use crate::block::State;
 use crate::copy::Copy;
 use crate::moving::WearNews;
@@ -27,8 +28,8 @@ use crate::table::{
     BlockState, BlockTable, ExchangeEntry, ExchangePhase, Found, MoveEntry, OpenError, encode_exchange,
 };
 use crate::tenancy::Target;
-use crate::{Isolation, VssdId};
 use diecut_media::{Media, MediaError};
+use diecut_spec::Isolation;
 use diecut_units::{Time, mark, mutant};
 use std::collections::BTreeMap;
 

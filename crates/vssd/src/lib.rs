@@ -73,8 +73,8 @@ pub use policy::{
 };
 pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
 pub use recovery::{QuarantineReason, Quarantined};
-pub use resources::{AllocError, DeallocError, DiePlacement, Isolation, LevelTable};
-pub use share::{Share, Sharing};
+pub use resources::{AllocError, DeallocError, DiePlacement, LevelTable};
+pub use share::Share;
 pub use space::*;
 pub use stripe::{Extent, StripedBlock};
 pub use system::SystemArea;

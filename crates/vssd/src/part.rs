@@ -14,8 +14,9 @@ use crate::recovery::VSSD_NUMBERS_MAX;
 use crate::resources::{DieUse, UnitPlace};
 use crate::table::BlockTable;
 use crate::tenancy::Vssd;
-use crate::{AllocError, Isolation, PoolConfig, VssdId};
+use crate::{AllocError, PoolConfig, VssdId};
 use diecut_media::Media;
+use diecut_spec::Isolation;
 use diecut_units::{Geometry, ProtectedRegion, Time, mark};
 use std::collections::{BTreeSet, BinaryHeap};
 

@@ -15,7 +15,7 @@
 //! 0) to 2, at (100, 100, 100, 0) to 3, at (100, 100, 100, 100) nowhere, at (100, 100, 100, 200) to one of the others: no place is
 //! ever more than a threshold above the least worn one, and after K rounds max/avg is at most 1 + 1/K.
 
-use crate::Isolation;
+use diecut_spec::Isolation;
 use diecut_units::Geometry;
 
 /// Which places are swapped.

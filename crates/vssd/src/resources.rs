@@ -1,20 +1,8 @@
 //! Which dies and soft-planes belong to whom, and how large a unit is (FlashBlox table 3).
 
 use crate::VssdId;
+use diecut_spec::Isolation;
 use diecut_units::Geometry;
-
-/// The four isolation levels of FlashBlox (table 1 of the paper).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Isolation {
-    /// Whole channels of its own.
-    Channel,
-    /// Whole dies of its own; the channel bus is shared.
-    Die,
-    /// Shares of dies, kept apart by token bucket and weighted fair sharing.
-    Software,
-    /// Shares of dies, first come first served.
-    None,
-}
 
 /// Where dies of die-isolated vSSDs are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,17 +3,8 @@
 //! The token bucket is kept as the time until which what was served is paid for (a virtual scheduling algorithm: exact, one
 //! word, nothing to refill). A vSSD within its rate has paid up to now or before; idle time earns at most one burst.
 
+use diecut_spec::Sharing;
 use diecut_units::{Span, Time};
-
-/// What a rate means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sharing {
-    /// Beyond its rate a vSSD is served where nobody within theirs waits: idle dies are used.
-    #[default]
-    WorkConserving,
-    /// Beyond its rate a vSSD waits, even beside idle dies.
-    Strict,
-}
 
 /// A vSSD's share of the dies it lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,8 @@
 
 use crate::cells::{Cells, Shape};
 use crate::resources::UnitPlace;
-use crate::{Isolation, LogicalBlock, Purpose, UnitIndex, VssdId};
+use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};
+use diecut_spec::Isolation;
 use diecut_units::{Geometry, ProtectedRegion, checksum};
 
 const MAGIC: &[u8; 8] = b"DIECUTBT";

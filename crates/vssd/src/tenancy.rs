@@ -5,7 +5,8 @@ use crate::resources::UnitPlace;
 use crate::share::Bucket;
 use crate::table::VssdEntry;
 use crate::wear::Heat;
-use crate::{AllocError, DeallocError, Isolation, VssdId};
+use crate::{AllocError, DeallocError, VssdId};
+use diecut_spec::Isolation;
 use std::collections::VecDeque;
 
 pub(crate) struct Unit {

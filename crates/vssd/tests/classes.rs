@@ -4,6 +4,7 @@
 
 use diecut_emulator::{Backing, Device, Options, Profile};
 use diecut_media::Media;
+use diecut_spec::Isolation;
 use diecut_units::*;
 use diecut_vssd::*;
 

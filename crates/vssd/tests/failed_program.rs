@@ -3,6 +3,7 @@
 
 use diecut_emulator::{Device, Fault, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::*;
+use diecut_spec::Isolation;
 use diecut_units::marks::plant_mutant;
 use diecut_units::*;
 use diecut_vssd::*;

@@ -2,6 +2,7 @@
 
 use diecut_emulator::*;
 use diecut_media::Media;
+use diecut_spec::Isolation;
 use diecut_units::*;
 use diecut_vssd::*;
 

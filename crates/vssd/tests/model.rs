@@ -2,6 +2,7 @@
 //! every page must hold. Planting a bug (no erase at allocation, reads passed to unwritten pages) fails it.
 
 use diecut_media::*;
+use diecut_spec::Isolation;
 use diecut_units::*;
 use diecut_vssd::*;
 use std::collections::{BTreeMap, VecDeque};

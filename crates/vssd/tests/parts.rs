@@ -4,6 +4,7 @@
 
 use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_media::*;
+use diecut_spec::Isolation;
 use diecut_units::*;
 use diecut_vssd::*;
 

@@ -8,8 +8,9 @@ use diecut_blockspace::wire::{Completion, Opcode, Status, Submission, encode_nam
 use diecut_emulator::{Device, Options, Profile};
 use diecut_fuzz::{Input, bounded};
 use diecut_media::Media;
+use diecut_spec::Isolation;
 use diecut_units::{BufferPool, Time};
-use diecut_vssd::{Isolation, LogicalBlock, Pool, PoolConfig, UnitIndex, VssdId};
+use diecut_vssd::{LogicalBlock, Pool, PoolConfig, UnitIndex, VssdId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

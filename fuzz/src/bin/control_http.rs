@@ -3,12 +3,13 @@
 #![no_main]
 
 use axum::serve::Listener;
-use diecut_api::object::{Isolation, Tenant, Volume, Vssd};
+use diecut_api::object::{Tenant, Volume, Vssd};
 use diecut_api::size::Size;
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_daemon::http::router;
 use diecut_fuzz::{Input, bounded};
 use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse};
+use diecut_spec::Isolation;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 

@@ -5,8 +5,9 @@
 use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_fuzz::{Input, bounded};
 use diecut_media::{Command, Media, MediaToken, Operation};
+use diecut_spec::Isolation;
 use diecut_units::{Buffer, BufferMut, ContentMode, EraseBlockAddress, Payload, Time, checksum};
-use diecut_vssd::{Isolation, Pool, PoolConfig, Space, VssdId};
+use diecut_vssd::{Pool, PoolConfig, Space, VssdId};
 
 diecut_fuzz::target!(seeds, check);
 

@@ -3,8 +3,9 @@
 
 use diecut_emulator::{Backing, Device, Options, Profile};
 use diecut_fuzz::{Input, bounded};
+use diecut_spec::Isolation;
 use diecut_units::{ProtectedMemory, checksum, checksum_append};
-use diecut_vssd::{Isolation, Pool, PoolConfig, VssdId};
+use diecut_vssd::{Pool, PoolConfig, VssdId};
 
 diecut_fuzz::target!(seeds, check);
 

@@ -5,10 +5,11 @@ use super::cases::SuiteSettings;
 use super::row::Row;
 use diecut_emulator::{Backing, Device, Options, Profile};
 use diecut_media::{Command, Completion, Media, MediaToken, Operation};
+use diecut_spec::Isolation;
 use diecut_units::{BlockIndex, Buffer, BufferMut, ContentMode, Payload, Time};
 use diecut_vssd::{
-    EraseBlockSpace, IoClass, Isolation, LogicalBlock, Pool, PoolConfig, Purpose, SpaceToken, UnitIndex,
-    VssdId, WearConfig,
+    EraseBlockSpace, IoClass, LogicalBlock, Pool, PoolConfig, Purpose, SpaceToken, UnitIndex, VssdId,
+    WearConfig,
 };
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -10,6 +10,7 @@ use diecut_shard::control::*;
 use diecut_shard::drive::{ConnectionId, Drive};
 use diecut_shard::null::{NullReads, NullShard};
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
+use diecut_spec::Isolation;
 use diecut_units::Time;
 use std::io;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::size::Size;
 use diecut_api::status::{RepairOutcome, RepairReport, VssdStatus};
 use diecut_api::{object, route};
+use diecut_spec::{Isolation, Sharing};
 
 #[derive(Subcommand)]
 pub enum Vssd {
@@ -80,26 +81,6 @@ enum Use {
     Volumes,
     /// An application uses its erase blocks, through the socket for blocks.
     Blocks,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Sharing {
-    /// Served where nobody within their limits waits: idle dies are used.
-    WorkConserving,
-    /// It waits, even beside idle dies.
-    Strict,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Isolation {
-    /// Whole channels of its own.
-    Channel,
-    /// Whole dies of its own; the channel bus is shared.
-    Die,
-    /// Shares of dies with fair sharing.
-    Software,
-    /// Shares of dies without fair sharing.
-    None,
 }
 
 const HEADER: [&str; 10] =
@@ -179,21 +160,13 @@ impl Create {
         object::Vssd {
             name: self.name,
             tenant: self.tenant,
-            isolation: match self.isolation {
-                Isolation::Channel => object::Isolation::Channel,
-                Isolation::Die => object::Isolation::Die,
-                Isolation::Software => object::Isolation::Software,
-                Isolation::None => object::Isolation::None,
-            },
+            isolation: self.isolation,
             throughput_level: self.throughput_level,
             capacity: self.capacity,
             over_provisioning_permille: self.over_provisioning_permille,
             weight: self.weight,
             rate_limit: self.rate_limit,
-            sharing: match self.sharing {
-                Sharing::WorkConserving => object::Sharing::WorkConserving,
-                Sharing::Strict => object::Sharing::Strict,
-            },
+            sharing: self.sharing,
             serves: match self.serves {
                 Use::Volumes => object::Use::Volumes,
                 Use::Blocks => object::Use::Blocks,
@@ -272,16 +245,10 @@ fn told(report: &RepairReport) -> String {
 
 /// One vSSD as a row under `HEADER`.
 pub(super) fn row(vssd: &VssdStatus) -> Vec<String> {
-    let isolation = match vssd.vssd.isolation {
-        object::Isolation::Channel => "channel",
-        object::Isolation::Die => "die",
-        object::Isolation::Software => "software",
-        object::Isolation::None => "none",
-    };
     vec![
         vssd.vssd.name.clone(),
         vssd.vssd.tenant.clone(),
-        isolation.to_string(),
+        vssd.vssd.isolation.name().to_string(),
         vssd.placement.text(),
         vssd.physical.to_string(),
         vssd.exported.to_string(),

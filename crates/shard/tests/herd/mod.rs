@@ -7,6 +7,7 @@ use diecut_nvme::{QualifiedName, Status as NvmeStatus};
 use diecut_shard::control::*;
 use diecut_shard::drive::*;
 use diecut_shard::{PoolConfig, Seat, Shard, ShardConfig, divide, gather};
+use diecut_spec::Isolation;
 use diecut_units::{Buffer, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -2,6 +2,7 @@
 
 use super::{Shape, pick};
 use crate::plan::*;
+use diecut_spec::Isolation;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -15,7 +16,7 @@ const APPLICATION_BYTES: [u64; 2] = [1 << 20, 6 << 20];
 pub(super) fn add(plan: &mut Plan, shape: &Shape) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x626c_6f63_6b73);
     let shares = |tenant: &TenantPlan| {
-        !tenant.guest && matches!(tenant.isolation, IsolationLevel::Software | IsolationLevel::None)
+        !tenant.guest && matches!(tenant.isolation, Isolation::Software | Isolation::None)
     };
     let planes = plan.tenants.iter().filter(|tenant| shares(tenant)).count();
     let fits = plan.system.content == ContentKind::Bytes && planes > 0 && plan.saturation.is_none();
@@ -28,7 +29,7 @@ pub(super) fn add(plan: &mut Plan, shape: &Shape) {
     }
     let count = random.random_range(1..=planes);
     for index in 0..count {
-        let isolation = *pick(&mut random, &[IsolationLevel::Software, IsolationLevel::None]);
+        let isolation = *pick(&mut random, &[Isolation::Software, Isolation::None]);
         let is_large = count < planes && random.random_ratio(1, 2);
         let capacity_bytes = APPLICATION_BYTES[usize::from(is_large)];
         let depth = *pick(&mut random, &[1, 3, 8, 16]);

@@ -3,6 +3,7 @@
 use crate::administration::Change;
 use crate::plan::*;
 use crate::tag::VolumeNumber;
+use diecut_spec::Isolation;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -161,8 +162,7 @@ impl Changes<'_> {
     /// A tenant that comes, and often goes again and makes room for what comes next.
     fn guest(&mut self) {
         let lane = Lane(self.plan.tenants.len() as u8);
-        let isolation =
-            if self.random.random_ratio(1, 4) { IsolationLevel::Die } else { IsolationLevel::Software };
+        let isolation = if self.random.random_ratio(1, 4) { Isolation::Die } else { Isolation::Software };
         let depth = self.random.random_range(1..=8);
         self.plan.tenants.push(TenantPlan {
             isolation,

@@ -6,6 +6,7 @@ use super::pick;
 use crate::oracle::Crash;
 use crate::plan::*;
 use crate::tag::VolumeNumber;
+use diecut_spec::Isolation;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -39,7 +40,7 @@ pub(super) fn add(plan: &mut Plan, faults: bool) {
 
 /// Half of the tenants that share dies have another weight than the others.
 fn add_weights(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
-    for tenant in plan.tenants.iter_mut().filter(|one| one.isolation == IsolationLevel::Software) {
+    for tenant in plan.tenants.iter_mut().filter(|one| one.isolation == Isolation::Software) {
         if random.random_ratio(1, 2) {
             tenant.weight = Some(*pick(random, &[50, 150, 200, 300]));
         }

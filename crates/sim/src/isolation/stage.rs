@@ -9,6 +9,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{CostModel, DOOR_SOURCE_BIT, Moment, PoolConfig, Shard, ShardConfig};
+use diecut_spec::Isolation;
 use diecut_units::{Buffer, BufferPool, Span, Time};
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};

@@ -1,6 +1,7 @@
 //! What several seeds say together: means, 95 % confidence intervals, and whether the levels are in order.
 
-use super::{LEVELS, Neighbour, Outcome, WritersOutcome, name_of};
+use super::{LEVELS, Neighbour, Outcome, WritersOutcome};
+use diecut_spec::Isolation;
 use serde::Serialize;
 
 /// Mean and 95 % confidence interval of a figure over seeds.
@@ -118,7 +119,7 @@ pub fn summarize(
         Estimate::of(&outcomes.iter().map(|of_seed| figure(of_seed)).collect::<Vec<f64>>())
     };
     let mut rows = Vec::new();
-    for level in LEVELS.map(name_of) {
+    for level in LEVELS.map(Isolation::name) {
         for &neighbour in std::iter::once(&Neighbour::None).chain(neighbours) {
             rows.push(Row {
                 isolation: level.to_owned(),
@@ -134,15 +135,17 @@ pub fn summarize(
     let worst_of = |of_seed: &[Outcome], level: &str| {
         neighbours.iter().map(|&neighbour| ratio(of_seed, level, neighbour, 1)).fold(0.0, f64::max)
     };
-    let worst =
-        LEVELS.map(name_of).map(|level| (level.to_owned(), over_seeds(&|o| worst_of(o, level)))).to_vec();
+    let worst = LEVELS
+        .map(Isolation::name)
+        .map(|level| (level.to_owned(), over_seeds(&|o| worst_of(o, level))))
+        .to_vec();
     let mut order = Vec::new();
     for neighbour in neighbours.iter().copied().map(Some).chain([None]) {
         let figure = |of_seed: &[Outcome], level: &str| match neighbour {
             Some(neighbour) => ratio(of_seed, level, neighbour, 1),
             None => worst_of(of_seed, level),
         };
-        for pair in LEVELS.map(name_of).windows(2) {
+        for pair in LEVELS.map(Isolation::name).windows(2) {
             let difference = over_seeds(&|o| figure(o, pair[1]) - figure(o, pair[0]));
             order.push(Comparison {
                 neighbour,
@@ -154,8 +157,8 @@ pub fn summarize(
         }
     }
     let writers_ratio = (!writers.is_empty()).then(|| {
-        let combined = |of_seed: &[WritersOutcome], level| {
-            let found = of_seed.iter().find(|outcome| outcome.isolation == name_of(level));
+        let combined = |of_seed: &[WritersOutcome], level: Isolation| {
+            let found = of_seed.iter().find(|outcome| outcome.isolation == level.name());
             found.expect("both levels are run").combined_mb_per_s
         };
         let [channel, _, software, _] = LEVELS;
@@ -205,7 +208,7 @@ mod test {
     }
 
     fn seed(factors: [f64; 4], noise: f64) -> Vec<Outcome> {
-        let levels = LEVELS.map(name_of).into_iter().zip(factors);
+        let levels = LEVELS.map(Isolation::name).into_iter().zip(factors);
         levels
             .flat_map(|(level, factor)| {
                 [

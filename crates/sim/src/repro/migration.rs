@@ -8,7 +8,8 @@ use super::ycsb::fill;
 use super::{Experiment, Findings, Progress, Published, Request};
 use crate::isolation::summary::Estimate;
 use diecut_shard::CostModel;
-use diecut_shard::control::{Isolation, WearChange};
+use diecut_shard::control::WearChange;
+use diecut_spec::Isolation;
 use diecut_units::{Span, Time};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

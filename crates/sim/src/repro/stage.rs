@@ -9,6 +9,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
+use diecut_spec::{Isolation, Sharing};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, Time};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use super::report::{Cell, Comparison, Table};
 use super::stage::{Ground, Kind, Part, Stage, Workload};
 use super::{Experiment, Findings, Progress, Published, Request};
 use crate::isolation::summary::Estimate;
-use diecut_shard::control::Isolation;
+use diecut_spec::Isolation;
 use diecut_units::Span;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -5,6 +5,7 @@ use crate::table::{DIED, OpenError};
 use crate::*;
 use diecut_emulator::{Device, Options, Pacing, Profile};
 use diecut_media::{Capabilities, Command, Completion, Media};
+use diecut_spec::Isolation;
 use diecut_units::marks::{plant_mutant, take_hits};
 use diecut_units::*;
 

@@ -8,6 +8,7 @@ mod watched;
 
 use diecut_emulator::*;
 use diecut_media::Media;
+use diecut_spec::Isolation;
 use diecut_units::marks::plant_mutant;
 use diecut_units::*;
 use diecut_vssd::*;
