@@ -30,7 +30,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("recording", &["media", "emulator", "nvme", "shard", "blockspace"]),
     ("reactor", &["emulator", "shard", "blockspace"]),
     ("api", &["spec"]),
-    ("daemon", &["emulator", "api", "shard", "recording", "reactor"]),
+    ("daemon", &["spec", "emulator", "api", "shard", "recording", "reactor"]),
     (
         "sim",
         &[

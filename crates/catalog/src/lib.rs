@@ -20,9 +20,7 @@ mod state;
 mod store;
 
 pub use frame::{FRAME_HEADER_SIZE_BYTES, FrameError, decode_frame};
-pub use state::{
-    PoolRecord, Serves, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord, WearRecord,
-};
+pub use state::{PoolRecord, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord, WearRecord};
 pub use store::{CATALOG_TOKEN_BIT, Catalog, CatalogError};
 
 /// Encoders and decoders for the fuzz targets.

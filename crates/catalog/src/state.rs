@@ -1,6 +1,6 @@
 //! What exists, as plain data.
 
-use diecut_spec::{Isolation, Sharing};
+use diecut_spec::{Isolation, Serves, Sharing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -80,26 +80,6 @@ const ENDURANCE_CYCLES_MAX: u32 = 100_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantRecord {}
-
-/// What a vSSD is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Serves {
-    /// Volumes.
-    #[default]
-    Volumes,
-    /// An application uses its erase blocks.
-    Blocks {
-        /// User that may, besides root and the server's own.
-        uid: Option<u32>,
-    },
-}
-
-impl Serves {
-    fn is_volumes(&self) -> bool {
-        *self == Serves::Volumes
-    }
-}
 
 fn one_slot() -> u32 {
     1

@@ -26,8 +26,8 @@ pub(crate) fn vssd_spec(vssd: Vssd) -> control::VssdSpec {
         rate_limit_bytes_per_second: vssd.rate_limit.bytes(),
         sharing: vssd.sharing,
         serves: match vssd.serves {
-            Use::Volumes => control::Serves::Volumes,
-            Use::Blocks => control::Serves::Blocks { uid: vssd.uid },
+            Use::Volumes => diecut_spec::Serves::Volumes,
+            Use::Blocks => diecut_spec::Serves::Blocks { uid: vssd.uid },
         },
     }
 }
@@ -212,12 +212,12 @@ fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
             rate_limit: Size(vssd.spec.rate_limit_bytes_per_second),
             sharing: vssd.spec.sharing,
             serves: match vssd.spec.serves {
-                control::Serves::Volumes => Use::Volumes,
-                control::Serves::Blocks { .. } => Use::Blocks,
+                diecut_spec::Serves::Volumes => Use::Volumes,
+                diecut_spec::Serves::Blocks { .. } => Use::Blocks,
             },
             uid: match vssd.spec.serves {
-                control::Serves::Volumes => None,
-                control::Serves::Blocks { uid } => uid,
+                diecut_spec::Serves::Volumes => None,
+                diecut_spec::Serves::Blocks { uid } => uid,
             },
         },
         effective_over_provisioning_permille: effective.map(|ratio| (ratio * 1000.0).round() as u32),

@@ -1,7 +1,7 @@
 //! What an administrator asks of a shard. Objects are named by the administrator; names are unique per kind.
 //! Requests can be serialized, because recordings of runs hold them.
 
-use diecut_spec::{Isolation, Sharing};
+use diecut_spec::{Isolation, Serves, Sharing};
 use diecut_units::Shown;
 pub use diecut_vssd::UnitLocation;
 use serde::de::IntoDeserializer;
@@ -11,19 +11,6 @@ use std::fmt;
 /// Chosen by the driver, returned with the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControlToken(pub u64);
-
-/// What a vSSD is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Serves {
-    /// Volumes live on it.
-    #[default]
-    Volumes,
-    /// An application uses its erase blocks.
-    Blocks {
-        /// User that may attach, besides root and the server's own.
-        uid: Option<u32>,
-    },
-}
 
 /// Definition of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

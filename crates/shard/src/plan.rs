@@ -4,7 +4,7 @@ use crate::control::*;
 use crate::relocation::Group;
 use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord, WearRecord};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, QualifiedName};
-use diecut_spec::{Isolation, Sharing};
+use diecut_spec::{Isolation, Serves, Sharing};
 use diecut_units::{IU_SIZE_BYTES, Shown};
 use diecut_vssd::AllocError;
 
@@ -159,10 +159,7 @@ pub(crate) fn vssd_spec(name: &str, record: &VssdRecord) -> VssdSpec {
         weight: record.weight,
         rate_limit_bytes_per_second: record.rate_limit_bytes_per_second,
         sharing: record.sharing,
-        serves: match record.serves {
-            diecut_catalog::Serves::Volumes => Serves::Volumes,
-            diecut_catalog::Serves::Blocks { uid } => Serves::Blocks { uid },
-        },
+        serves: record.serves,
     }
 }
 
@@ -320,7 +317,7 @@ pub(crate) fn plan(
         }
         ControlRequest::RepairVssd { vssd: name, accepts_loss } => {
             let Some(vssd) = state.vssds.get(name) else { return missing("vSSD", name) };
-            if vssd.serves != diecut_catalog::Serves::Volumes {
+            if vssd.serves != Serves::Volumes {
                 let message = format!(
                     "vSSD \"{name}\" serves erase blocks: what lies on them is its application's, and nothing here can repair it"
                 );
@@ -449,10 +446,7 @@ fn create_vssd(
         weight: spec.weight,
         rate_limit_bytes_per_second: spec.rate_limit_bytes_per_second,
         sharing: spec.sharing,
-        serves: match spec.serves {
-            Serves::Volumes => diecut_catalog::Serves::Volumes,
-            Serves::Blocks { uid } => diecut_catalog::Serves::Blocks { uid },
-        },
+        serves: spec.serves,
         number: 0,
         staging_slot: None,
         staging_slot_count: 1,
@@ -480,7 +474,7 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
     if !state.vssds.contains_key(&spec.vssd) {
         return lacks("vSSD", &spec.vssd);
     }
-    if state.vssds[&spec.vssd].serves != diecut_catalog::Serves::Volumes {
+    if state.vssds[&spec.vssd].serves != Serves::Volumes {
         let message = format!(
             "volume \"{}\": vSSD \"{}\" serves erase blocks to applications and holds no volumes; make another vSSD for them",
             spec.name, spec.vssd

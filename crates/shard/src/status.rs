@@ -3,9 +3,9 @@
 use crate::control::*;
 use crate::plan::{subsystem_spec, volume_spec, vssd_spec};
 use crate::shard::Shard;
-use diecut_catalog::Serves;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
+use diecut_spec::Serves;
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::{DieWear, SwapRule, VssdId, WearConfig};

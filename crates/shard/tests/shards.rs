@@ -7,7 +7,7 @@ use diecut_blockspace::wire::{Opcode, Status, Submission};
 use diecut_emulator::Backing;
 use diecut_shard::control::*;
 use diecut_shard::drive::{BlockAction, BlockEvent, BlockSession, Event};
-use diecut_spec::{Isolation, Sharing};
+use diecut_spec::{Isolation, Serves, Sharing};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, Time};
 use diecut_vssd::LogicalBlock;
 use herd::{Herd, Host, device, device_with, subsystem, volume, vssd};

@@ -3,6 +3,7 @@
 use crate::plan::{ApplicationPlan, Lane, Plan};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::*;
+use diecut_spec::Serves;
 use serde::{Deserialize, Serialize};
 
 /// Over-provisioning of every vSSD whose volumes fit with it.

@@ -13,7 +13,7 @@ use diecut_shard::control::*;
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
 use diecut_sim::replay::{Input, Replay, replay};
 use diecut_sim::rerun::{compare, rerun};
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Serves};
 use diecut_units::{Span, Time};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};

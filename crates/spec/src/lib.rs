@@ -64,6 +64,31 @@ impl Sharing {
     }
 }
 
+/// What a vSSD is for.
+///
+/// Recordings older than this room spell the words as variants; these spellings are read, never written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Serves {
+    /// Volumes live on it.
+    #[default]
+    #[serde(alias = "Volumes")]
+    Volumes,
+    /// An application uses its erase blocks, through the socket for blocks.
+    #[serde(alias = "Blocks")]
+    Blocks {
+        /// User that may attach, besides root and the server's own.
+        uid: Option<u32>,
+    },
+}
+
+impl Serves {
+    /// Whether volumes live on it.
+    pub fn is_volumes(&self) -> bool {
+        *self == Serves::Volumes
+    }
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
@@ -84,5 +109,10 @@ mod test {
             assert_eq!(from_str::<Sharing>(&format!("\"{word}\"")).unwrap(), sharing);
         }
         assert!(from_str::<Isolation>("\"Channel\"").is_err(), "one spelling each");
+        let blocks = Serves::Blocks { uid: Some(7) };
+        assert_eq!(to_string(&Serves::Volumes).unwrap(), "\"volumes\"");
+        assert_eq!(to_string(&blocks).unwrap(), "{\"blocks\":{\"uid\":7}}");
+        assert_eq!(from_str::<Serves>("\"Volumes\"").unwrap(), Serves::Volumes);
+        assert_eq!(from_str::<Serves>("{\"Blocks\":{\"uid\":7}}").unwrap(), blocks);
     }
 }

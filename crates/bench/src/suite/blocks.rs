@@ -8,8 +8,8 @@ use super::row::Row;
 use super::servers::{Server, stack_shard};
 use crate::affinity::pin_this_thread;
 use diecut_blockspace::{Attach, Client, Purpose, UnitIndex, system};
-use diecut_shard::control::{ControlRequest, Serves, TenantSpec, VssdSpec};
-use diecut_spec::Isolation;
+use diecut_shard::control::{ControlRequest, TenantSpec, VssdSpec};
+use diecut_spec::{Isolation, Serves};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
