@@ -1,6 +1,7 @@
 //! Text files are ASCII, documents link to what exists, nothing is left half-said, and files that grow past
 //! what one noun needs are named.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,6 +20,7 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
     let files = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut problems = Vec::new();
     let mut count = 0;
+    let mut functions = BTreeSet::new();
     for name in files.lines() {
         let path = root.join(name);
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
@@ -41,12 +43,18 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
         if extension == "rs" && text.lines().count() > LINES_HINT {
             eprintln!("hint: {name} has {} lines; which noun is hiding there?", text.lines().count());
         }
+        if extension == "rs" {
+            functions.extend(functions_of(&text).map(str::to_owned));
+        }
         problems.extend(dead_paths(name, &text, root));
         if extension == "md" {
             let folder = path.parent().expect("files lie in folders");
             problems.extend(broken_links(name, &text, folder));
         }
     }
+    let promises = root.join(PROMISES);
+    let page = std::fs::read_to_string(&promises).map_err(|error| vec![format!("{PROMISES}: {error}")])?;
+    problems.extend(missing_tests(&page, &functions));
     if problems.is_empty() { Ok(format!("tidy: {count} files")) } else { Err(problems) }
 }
 
@@ -70,6 +78,34 @@ fn line_problems(line: &str, extension: &str) -> Vec<&'static str> {
         rules.push("a page that is not in the tree; cite docs/sources.md");
     }
     rules
+}
+
+/// The page that names the test of each promise.
+const PROMISES: &str = "docs/promises.md";
+
+/// Names of the functions that a source file defines.
+fn functions_of(text: &str) -> impl Iterator<Item = &str> {
+    let after_fn = text.lines().filter_map(|line| line.split_once("fn ").map(|(_, rest)| rest));
+    after_fn.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default())
+}
+
+/// Rows of the page of promises whose tests do not exist, or that name none.
+fn missing_tests(page: &str, functions: &BTreeSet<String>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (number, line) in page.lines().enumerate() {
+        if !line.starts_with("| ") || line.starts_with("| promise") {
+            continue;
+        }
+        let is_name =
+            |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        let names: Vec<&str> = line.split('`').skip(1).step_by(2).filter(is_name).collect();
+        if names.is_empty() {
+            problems.push(format!("{PROMISES}:{}: a promise without a test", number + 1));
+        }
+        let missing = names.iter().filter(|name| !functions.contains(**name));
+        problems.extend(missing.map(|name| format!("{PROMISES}:{}: there is no test {name}", number + 1)));
+    }
+    problems
 }
 
 /// Folders whose files are named in comments and pages by their path from the root.
@@ -138,6 +174,19 @@ mod test {
         assert_eq!(dead_paths("a.md", lines, root), ["a.md:2: `xtask/src/missing.rs` does not exist"]);
         assert_eq!(dead_paths("a.rs", "let a = b; // no\n/// `docs/missing.md` says", root).len(), 1);
         assert!(dead_paths("crates/nvmf/src/lib.rs", "//! `tests/memory.rs`", root).is_empty());
+    }
+
+    #[test]
+    fn a_promise_needs_a_test_that_exists() {
+        let functions: BTreeSet<String> =
+            functions_of("    fn it_holds() {\npub async fn it_holds_7(a: u8) {\n")
+                .map(str::to_owned)
+                .collect();
+        let page = "| promise | tests |\n|---|---|\n| a | `it_holds`, `it_holds_7`; `diecut demo` |\n| b | `it_fails` |\n| c | - |\n";
+        assert_eq!(
+            missing_tests(page, &functions),
+            ["docs/promises.md:4: there is no test it_fails", "docs/promises.md:5: a promise without a test"]
+        );
     }
 
     #[test]
