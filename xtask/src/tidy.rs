@@ -144,14 +144,31 @@ fn broken_links(name: &str, text: &str, folder: &Path) -> Vec<String> {
         rest = &rest[start + 2..];
         let Some(end) = rest.find(')') else { break };
         let target = &rest[..end];
-        let file = target.split('#').next().unwrap_or("");
-        let external = target.contains("://") || target.starts_with('#') || file.is_empty();
+        if target.contains("://") {
+            continue;
+        }
+        let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
         let path: PathBuf = folder.join(file);
-        if !external && !path.exists() {
+        if !file.is_empty() && !path.exists() {
             problems.push(format!("{name}: the link to {target} leads nowhere"));
+        } else if !anchor.is_empty() {
+            let other =
+                if file.is_empty() { Some(text.to_owned()) } else { std::fs::read_to_string(&path).ok() };
+            if !other.is_some_and(|other| headings(&other).any(|heading| heading == anchor)) {
+                problems.push(format!("{name}: the link to {target} leads to no heading"));
+            }
         }
     }
     problems
+}
+
+/// Headings of a page, as links spell them.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    text.lines().filter(|line| line.starts_with('#')).map(|line| {
+        let words = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
 }
 
 #[cfg(test)]
@@ -192,7 +209,12 @@ mod test {
     #[test]
     fn a_link_to_nothing_is_found() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert!(broken_links("a.md", "[x](Cargo.toml) [y](#part) [z](https://a.b)", folder).is_empty());
+        let page = "# A part, of it\n[x](Cargo.toml) [y](#a-part-of-it) [z](https://a.b#c)";
+        assert_eq!(broken_links("a.md", page, folder), Vec::<String>::new());
+        assert_eq!(
+            broken_links("a.md", "[y](#part)", folder),
+            ["a.md: the link to #part leads to no heading"]
+        );
         assert_eq!(broken_links("a.md", "[x](missing.md)", folder).len(), 1);
     }
 }
