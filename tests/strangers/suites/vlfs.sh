@@ -56,7 +56,7 @@ contents() (
   cd "$mount" && find . ! -type f ! -type d -exec stat -c '%F %s %N' {} + | sort && find . -type d | sort &&
     find . -type f -exec sha256sum {} + | sort -k 2
 )
-# The kernel does not tell vLFS of `sync`: what was written is with the server 100 ms later (ARCHITECTURE.md, "Limits"), and has a
+# The kernel does not tell vLFS of `sync`: what was written is with the server 100 ms later (docs/limits.md, "The file system"), and has a
 # second on a busy machine. Without the wait a file may be as it was before its last writes.
 synced() { contents >"$work/before" && timeout 60 sync -f "$mount" && sleep 1 && wc -l <"$work/before" && [ -s "$work/before" ]; }
 same() { contents >"$work/after" && diff "$work/before" "$work/after"; }
