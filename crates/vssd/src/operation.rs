@@ -193,6 +193,8 @@ impl Pool {
             if ready {
                 self.enqueue_stored(at, media, now);
             } else if block.failed || block.sealed {
+                // What waited for a move does not wait for it any more: the move counts those that still do.
+                block.held_appends -= u32::from(block.moving && op.kind == Kind::Append);
                 let op = self.ops.remove(at);
                 let error = if op.kind == Kind::Read {
                     let LogicalBlock { unit, index } = self.blocks[number as usize].logical;
@@ -246,10 +248,12 @@ impl Pool {
         media: &mut M,
         now: Time,
     ) {
-        let next_page = self.blocks[number as usize].next_page;
+        let block = &self.blocks[number as usize];
+        let next_page = block.next_page;
         if next_page <= first_page {
             return;
         }
+        assert_eq!(block.held_appends, 0, "nobody can say what of a block that moves has begun");
         let first_iu = first_page * self.shape.ius_per_page();
         let mut taken = Vec::new();
         self.take_queued_appends(number, first_iu, &mut taken);

@@ -3,7 +3,7 @@
 
 use crate::table::{DIED, OpenError};
 use crate::*;
-use diecut_emulator::{Device, Options, Pacing, Profile};
+use diecut_emulator::{Device, Fault, FaultyDie, OperationKind, Options, Pacing, Profile};
 use diecut_media::{Capabilities, Command, Completion, Media};
 use diecut_spec::Isolation;
 use diecut_units::marks::{plant_mutant, take_hits};
@@ -90,16 +90,19 @@ impl Rig {
     ) -> LogicalBlock {
         let mut space = pool.space(id, &mut self.device, self.now);
         let block = space.allocate(unit, Purpose(1)).unwrap();
-        let shape = *space.shape();
-        for _ in 0..units {
-            let bytes = vec![content; shape.program_unit_ius() as usize * 4096];
-            let parts = [Payload::new(ContentMode::Bytes, Buffer::copy_from(&bytes))].into_iter().collect();
-            let oob = BufferMut::copy_from(&vec![0; shape.program_unit_oob_size_bytes() as usize]);
-            space.append(SpaceToken(1), block, parts, oob, IoClass::HostWrite);
-        }
+        (0..units).for_each(|_| self.append(pool, id, block, content));
         self.run(pool);
         assert!(self.answers.drain(..).all(|(_, answer)| answer.result.is_ok()));
         block
+    }
+    /// Hands over one program unit.
+    fn append(&mut self, pool: &mut Pool, id: VssdId, block: LogicalBlock, content: u8) {
+        let mut space = pool.space(id, &mut self.device, self.now);
+        let shape = *space.shape();
+        let bytes = vec![content; shape.program_unit_ius() as usize * 4096];
+        let parts = [Payload::new(ContentMode::Bytes, Buffer::copy_from(&bytes))].into_iter().collect();
+        let oob = BufferMut::copy_from(&vec![0; shape.program_unit_oob_size_bytes() as usize]);
+        space.append(SpaceToken(1), block, parts, oob, IoClass::HostWrite);
     }
     fn reads(&mut self, pool: &mut Pool, id: VssdId, block: LogicalBlock, iu: u32) -> Result<u8, SpaceError> {
         let mut space = pool.space(id, &mut self.device, self.now);
@@ -276,4 +279,42 @@ fn a_death_between_two_stores_of_a_move_inside_a_die_loses_nothing() {
     let found = std::panic::catch_unwind(inside_is_whole);
     plant_mutant(None);
     assert!(!matches!(found, Ok(Ok(_))), "a move without a record is not seen");
+}
+
+/// Goal: what waits for a move is answered once, and nothing of it stays behind. Method: a program of a block fails while its move waits for
+/// it and a later append waits for the move; the block moves, and moves back.
+#[test]
+fn appends_that_wait_for_a_move_fail_with_the_program_before_them() {
+    let mut rig = Rig::new();
+    // The place that it left is retired; its die still takes part.
+    rig.config.bad_block_reserve_permille = 200;
+    let mut pool = rig.open().unwrap();
+    pool.begin_migration();
+    let ids = [0, 1].map(|_| pool.alloc_vssd(Isolation::Die, 0, 1).unwrap());
+    let dies = [0, 1].map(|at| pool.vssds[at].units[0].place.die);
+    let block = rig.write(&mut pool, ids[0], UnitIndex(0), 7, 2);
+    let (geometry, statistics) = (*rig.device.geometry(), rig.device.0.die_statistics(dies[0]));
+    let (place, nth) = (geometry.die_at(dies[0]), statistics.program_units);
+    let die = FaultyDie { channel: place.channel.0, die: place.die.0 };
+    rig.device.0.add_fault(Fault::Fail { die, kind: OperationKind::Program, nth });
+    rig.append(&mut pool, ids[0], block, 8);
+    pool.exchange_dies(dies[0], dies[1]).unwrap();
+    pool.work(rig.now, &mut rig.device);
+    rig.append(&mut pool, ids[0], block, 9);
+    assert!(rig.answers.is_empty() && pool.is_moving(), "one append is at the die, the other one waits");
+    for home in [dies[1], dies[0]] {
+        rig.run(&mut pool);
+        assert!(!pool.is_migrating(), "the exchange came to its end");
+        let number = pool.place_of_block(ids[0], block).unwrap();
+        assert_eq!(pool.die_of(number) as u32, home);
+        let found = &pool.blocks[number as usize];
+        assert_eq!((found.appends, found.held_appends, found.in_flight), (0, 0, 0));
+        let answers: Vec<bool> = rig.answers.drain(..).map(|(_, answer)| answer.result.is_ok()).collect();
+        assert_eq!(answers, if home == dies[1] { vec![false; 2] } else { Vec::new() });
+        assert_eq!(rig.reads(&mut pool, ids[0], block, 0), Ok(7), "what was programmed before stays");
+        pool.check_invariants();
+        if home == dies[1] {
+            pool.exchange_dies(dies[0], dies[1]).unwrap();
+        }
+    }
 }
