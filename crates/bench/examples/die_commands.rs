@@ -4,7 +4,7 @@
 //! one of its 64 dies busy with four commands in its queue. The rate counts the processor time of this thread, so that
 //! what else the machine does disturbs it little; the time by the clock stands beside it.
 
-use diecut_emulator::{Backing, Device, Options, Profile};
+use diecut_devices::{Backing, Device, Options, Profile};
 use diecut_media::{Command, Completion, Media, MediaToken, Operation};
 use diecut_units::{BlockIndex, Buffer, BufferMut, ContentMode, Payload, Time};
 

@@ -9,7 +9,7 @@
 use crate::flood::{self, Host, come_and_go};
 use crate::suite::servers::Server;
 use comfy_table::Table;
-use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
+use diecut_devices::{Backing, Device, Options, Pacing, Profile};
 use diecut_initiator::Command;
 use diecut_load::drive::{DriveSettings, Endpoint, run as run_load};
 use diecut_load::{Arrival, LoadSpec, Pattern, Report};

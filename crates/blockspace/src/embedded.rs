@@ -6,7 +6,7 @@ use crate::ring::{Layout, ServerEnd};
 use crate::session::{Answer, Session};
 use crate::system;
 use crate::wire::Shape;
-use diecut_emulator::{Device, Fault, Options, Profile};
+use diecut_devices::{Device, Fault, Options, Profile};
 use diecut_media::Media;
 use diecut_spec::Isolation;
 use diecut_units::{BufferPool, Time};
@@ -156,9 +156,10 @@ fn serve(
         match newcomer.ending {
             Ending::Never => {}
             Ending::PowerCut(nth) => {
-                device.add_fault(Fault::PowerCutAtOperation { nth: device.operations() + nth });
+                let nth = device.emulated().operations() + nth;
+                device.emulated_mut().add_fault(Fault::PowerCutAtOperation { nth });
             }
-            Ending::ServerDeath(nth) => dies_at = device.operations() + nth,
+            Ending::ServerDeath(nth) => dies_at = device.emulated().operations() + nth,
         }
         while is_there || !session.is_idle() {
             while is_there {
@@ -171,15 +172,15 @@ fn serve(
                     Err(_) => is_there = false,
                 }
             }
-            let is_dead = device.operations() >= dies_at;
+            let is_dead = device.emulated().operations() >= dies_at;
             if is_dead {
-                device.process_death(now);
+                device.emulated_mut().process_death(now);
             } else {
                 device.advance(now, &mut completions);
             }
-            if is_dead || !device.is_powered() {
-                if !device.is_powered() {
-                    device.power_on();
+            if is_dead || !device.emulated().is_powered() {
+                if !device.emulated().is_powered() {
+                    device.emulated_mut().power_on();
                 }
                 completions.clear();
                 ready.clear();

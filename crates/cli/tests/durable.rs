@@ -4,7 +4,7 @@
 //! sector: the real binary serves what is left, and a host reads it.
 #![allow(clippy::disallowed_methods, reason = "drives real sockets and processes")]
 
-use diecut_emulator::{Device, FileChange, FileChanges, Options};
+use diecut_devices::{Device, FileChange, FileChanges, Options};
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
 use diecut_reactor::{Reactor, ReactorConfig};

@@ -4,7 +4,7 @@ use crate::convert;
 use crate::http::DeviceTraits;
 use diecut_api::setup::Durability;
 use diecut_api::size::Size;
-use diecut_emulator::{Room, RoomSupport};
+use diecut_devices::{Room, RoomSupport};
 use std::net::SocketAddr;
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use diecut_api::object::{self, Namespace, Nguid, Subsystem, Tenant, Use, Volume,
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::size::Size;
 use diecut_api::status;
-use diecut_emulator::Room;
+use diecut_devices::Room;
 use diecut_shard::control;
 use std::collections::BTreeSet;
 use std::path::Path;

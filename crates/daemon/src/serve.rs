@@ -14,7 +14,7 @@ use crate::socket::{self, SocketName};
 use diecut_api::difference::{Difference, differences};
 use diecut_api::setup::{Backing, Device as Wanted, Durability, Setup};
 use diecut_api::size::Size;
-use diecut_emulator::{Device, DeviceError, Options, Pacing, Profile, Room};
+use diecut_devices::{Device, DeviceError, Options, Pacing, Profile, Room};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
 use diecut_shard::control::{ControlRequest, ControlResponse, is_name_by_the_rule};
@@ -277,7 +277,7 @@ fn open_device(setup: &Setup, file: Option<&Path>, is_profile_named: bool) -> Re
     let pacing = if wanted.pacing { Pacing::Modelled } else { Pacing::Unpaced };
     let options = |backing| Options { backing, pacing, seed: wanted.seed, ..Options::default() };
     if wanted.backing == Backing::Memory {
-        let options = options(diecut_emulator::Backing::Memory);
+        let options = options(diecut_devices::Backing::Memory);
         let device = Device::create(&profile?, options.clone())?;
         let place = "memory (gone when the server stops)".to_owned();
         let made = [Unfinished::none(), Unfinished::none()];
@@ -285,8 +285,8 @@ fn open_device(setup: &Setup, file: Option<&Path>, is_profile_named: bool) -> Re
     }
     let path = image_path(setup);
     let options = options(match wanted.durability {
-        Durability::Process => diecut_emulator::Backing::File(path.clone()),
-        Durability::Machine => diecut_emulator::Backing::SyncedFile(path.clone()),
+        Durability::Process => diecut_devices::Backing::File(path.clone()),
+        Durability::Machine => diecut_devices::Backing::SyncedFile(path.clone()),
     });
     let place = path.display().to_string();
     if path.exists() {
@@ -322,7 +322,7 @@ fn open_device(setup: &Setup, file: Option<&Path>, is_profile_named: bool) -> Re
 const PROTECTED_MEMORY_MIN_BYTES: u64 = 64 << 20;
 
 fn wanted_profile(wanted: &diecut_api::setup::Device) -> Result<Profile, DeviceError> {
-    let mut profile = Profile::named_or_file(&wanted.profile).map_err(DeviceError::Profile)?;
+    let mut profile = Profile::named_or_file(&wanted.profile).map_err(DeviceError::from)?;
     match wanted.protected_memory {
         _ if wanted.durability == Durability::Machine => profile.protected_memory_bytes = 0,
         Some(size) => profile.protected_memory_bytes = size.bytes(),
@@ -551,7 +551,7 @@ pub fn serve(
     let room = match (&image_file, device.room_support()) {
         (Some(path), Some(support)) => {
             if durability == Durability::Process {
-                diecut_emulator::tell_of_bus_errors(path);
+                diecut_devices::tell_of_bus_errors(path);
             }
             let room = Room::of(path).map_err(file_error(path, "cannot be examined"))?;
             about_room(&room, support, durability)
@@ -744,7 +744,7 @@ mod test {
 
     #[test]
     fn a_pool_is_set_as_the_file_says() {
-        let geometry = diecut_emulator::Profile::named("tiny").unwrap().geometry;
+        let geometry = diecut_devices::Profile::named("tiny").unwrap().geometry;
         let read = |text: &str| pool_config(&Setup::from_toml(text).unwrap().pool, &geometry);
         let usual = read("").unwrap();
         assert_eq!((usual.die_queue_depth, usual.soft_planes_per_die), (256, 4));

@@ -4,7 +4,7 @@ use crate::common::{Common, Ends};
 use crate::doors::{ConnectionLimits, Doors};
 use crate::inbox::{Address, Message, Respond, queue};
 use crate::worker::{WAKER, Worker};
-use diecut_emulator::{RoomWorker, SyncFile};
+use diecut_devices::{RoomWorker, SyncFile};
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
 use diecut_units::Span;

@@ -137,7 +137,7 @@ impl<R: Read> RecordingReader<R> {
 mod test {
     use super::*;
     use crate::writer::RecordingWriter;
-    use diecut_emulator::{Options, Profile};
+    use diecut_devices::{Options, Profile};
     use diecut_shard::ShardConfig;
     use diecut_units::{Span, Time};
 

@@ -5,7 +5,7 @@ use crate::scan::Scan;
 use crate::start::Start;
 use crate::summary::Summary;
 use crate::writer::RecordingWriter;
-use diecut_emulator::Device;
+use diecut_devices::Device;
 use diecut_shard::Shard;
 use diecut_shard::drive::{Action, ConnectionId, Drive, Event, MemoryFigures, Outbox};
 use diecut_units::{Span, Time};

@@ -1,6 +1,6 @@
 //! What a run started on: device and settings, with every value in full, so that a later default changes nothing.
 
-use diecut_emulator::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
+use diecut_devices::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
 use diecut_media::DieTimes;
 use diecut_shard::{
     AdmissionConfig, CheckpointPace, DiePlacement, PoolConfig, ShardConfig, SwapRule, WearConfig,
@@ -255,7 +255,7 @@ impl Start {
     /// # Errors
     /// If the recording's is none.
     pub fn profile(&self) -> Result<Profile, StartError> {
-        Profile::from_toml(&self.profile).map_err(|error| DeviceError::Profile(error).into())
+        Profile::from_toml(&self.profile).map_err(|error| DeviceError::from(error).into())
     }
 
     /// A new device like the one of the run, with content in `backing`.

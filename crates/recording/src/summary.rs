@@ -1,6 +1,6 @@
 //! What a shard had done at some moment, in whole numbers: what a replay is compared with.
 
-use diecut_emulator::Device;
+use diecut_devices::Device;
 use diecut_media::Media;
 use diecut_shard::Shard;
 use diecut_units::BlockIndex;

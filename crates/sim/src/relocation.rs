@@ -7,7 +7,7 @@
 mod host;
 
 use crate::shards::{Carried, Shards, arrival};
-use diecut_emulator::{Backing, Device, Options, Profile};
+use diecut_devices::{Backing, Device, Options, Profile};
 use diecut_media::Media;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Event};

@@ -1,7 +1,7 @@
 //! A recorded run again, in virtual time: the same inputs, at the same moments, cut into the same calls. Everything the
 //! shard does must come out the same.
 
-use diecut_emulator::{Backing, Device};
+use diecut_devices::{Backing, Device};
 use diecut_recording::{Application, Content, Entry, ReadError, RecordingReader, StartError, Summary};
 use diecut_shard::Shard;
 use diecut_shard::control::{ControlRequest, ControlToken};

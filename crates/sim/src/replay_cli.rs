@@ -4,7 +4,7 @@ use crate::replay::{Input, Replay, ReplayError, replay};
 use crate::rerun::{Comparison, Rerun, compare, rerun};
 use crate::say;
 use comfy_table::Table;
-use diecut_emulator::Backing;
+use diecut_devices::Backing;
 use diecut_recording::RecordingReader;
 use diecut_units::{Span, Time};
 use serde::Serialize;

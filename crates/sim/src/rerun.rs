@@ -2,7 +2,7 @@
 //! and there are no hosts. What it does need not be the same to the last erase; it must be the same within a percent.
 
 use crate::replay::{Input, ReplayError};
-use diecut_emulator::{Backing, Device};
+use diecut_devices::{Backing, Device};
 use diecut_media::Media;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceOperation, SourceId};
 use diecut_recording::{Start, Summary};

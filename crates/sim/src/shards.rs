@@ -3,7 +3,7 @@
 //!
 //! Not known here: hosts. Whoever drives the shards takes their actions, but those between shards.
 
-use diecut_emulator::Device;
+use diecut_devices::Device;
 use diecut_media::Media;
 use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex,
@@ -224,7 +224,10 @@ impl Shards {
                 && status.exchanges.iter().all(|(.., trouble)| trouble.is_some())
         };
         let rests = |shard: &Shard<Device>| {
-            shard.is_ready() && !shard.is_administering() && shard.media().is_idle() && exchanges(shard)
+            shard.is_ready()
+                && !shard.is_administering()
+                && shard.media().emulated().is_idle()
+                && exchanges(shard)
         };
         self.shards.iter().all(rests) && self.queues.values().all(VecDeque::is_empty)
     }
@@ -245,11 +248,11 @@ impl Shards {
     }
     /// Whether the medium has power.
     pub fn is_powered(&self) -> bool {
-        self.shards.iter().all(|shard| shard.media().is_powered())
+        self.shards.iter().all(|shard| shard.media().emulated().is_powered())
     }
     /// Operations of the medium since the shards were opened, and before on the first one's part of it.
     pub fn media_operations(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.media().operations()).sum()
+        self.shards.iter().map(|shard| shard.media().emulated().operations()).sum()
     }
     /// IUs that chips programmed, and erases.
     pub fn chips(&self) -> (u64, u64) {
@@ -259,7 +262,8 @@ impl Shards {
     /// Reads that each die of the device did, in order.
     pub fn reads_of_dies(&self) -> Vec<u64> {
         let dies = 0..self.lead().media().geometry().dies();
-        let reads = |die| self.shards.iter().map(|shard| shard.media().die_statistics(die).reads).sum();
+        let reads =
+            |die| self.shards.iter().map(|shard| shard.media().emulated().die_statistics(die).reads).sum();
         dies.map(reads).collect()
     }
     /// Erases of each block of the device, in order.

@@ -14,7 +14,7 @@ use crate::plan::{ContentKind, FaultKind, Lane, Plan, Siege};
 use crate::shards::{Carried, Shards, arrival};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostToken, System, Wear};
 use diecut_blockspace::LogicalBlock;
-use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
+use diecut_devices::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::{Divide, Media};
 use diecut_nvmf::TargetConfig;
 use diecut_shard::control::*;
@@ -500,7 +500,7 @@ impl Stack {
             self.cut_at = None;
             let now = self.now;
             for shard in self.shards_mut().all_mut() {
-                shard.media_mut().power_cut(now);
+                shard.media_mut().emulated_mut().power_cut(now);
             }
         }
     }
@@ -632,7 +632,7 @@ impl System for Stack {
     fn lose_room(&mut self, until: Time) {
         let fault = Fault::NoRoom { from_ns: 0, until_ns: until.0 };
         for shard in self.shards_mut().all_mut() {
-            shard.media_mut().add_fault(fault);
+            shard.media_mut().emulated_mut().add_fault(fault);
         }
     }
     fn crash(&mut self, crash: Crash, now: Time) {
@@ -647,8 +647,8 @@ impl System for Stack {
         self.exchanged_before = self.exchanged();
         for shard in self.shards_mut().all_mut() {
             match crash {
-                Crash::ProcessDeath => shard.media_mut().process_death(now),
-                Crash::PowerCut => shard.media_mut().power_cut(now),
+                Crash::ProcessDeath => shard.media_mut().emulated_mut().process_death(now),
+                Crash::PowerCut => shard.media_mut().emulated_mut().power_cut(now),
             }
         }
         self.entrance.crash();
@@ -673,7 +673,7 @@ impl System for Stack {
             return;
         }
         let nth = media_operation - self.operations_before;
-        self.shards_mut().lead_mut().media_mut().add_fault(Fault::PowerCutAtOperation { nth });
+        self.shards_mut().lead_mut().media_mut().emulated_mut().add_fault(Fault::PowerCutAtOperation { nth });
     }
     fn restart(&mut self, now: Time) -> Result<(), String> {
         self.now = self.now.max(now);
@@ -681,10 +681,10 @@ impl System for Stack {
         let shards = self.shards.take().expect("shards stand");
         let before = shards.count();
         let mut device = shards.into_device();
-        if !device.is_powered() {
-            device.power_on();
+        if !device.emulated().is_powered() {
+            device.emulated_mut().power_on();
         }
-        self.operations_before = operations - device.operations();
+        self.operations_before = operations - device.emulated().operations();
         let mut configuration = config(&self.plan, &device);
         if self.is_besieged {
             make_tight(&mut configuration.target);

@@ -2,7 +2,7 @@
 
 use diecut_blockspace::wire::{Opcode, Status};
 use diecut_blockspace::{Attach, AttachError, Client, Purpose, UnitIndex};
-use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
+use diecut_devices::{Backing, Device, Options, Pacing, Profile};
 use diecut_load::drive::{Digests, DriveSettings, Endpoint, QualifiedName, run};
 use diecut_load::{LoadSpec, Pattern};
 use diecut_reactor::{Reactor, ReactorConfig};

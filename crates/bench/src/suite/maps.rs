@@ -3,7 +3,7 @@
 
 use super::cases::SuiteSettings;
 use super::row::Row;
-use diecut_emulator::{Backing, Device, Options, Profile};
+use diecut_devices::{Backing, Device, Options, Profile};
 use diecut_media::{Command, Completion, Media, MediaToken, Operation};
 use diecut_spec::Isolation;
 use diecut_units::{BlockIndex, Buffer, BufferMut, ContentMode, Payload, Time};

@@ -3,7 +3,7 @@
 use super::residence::{Samples, Timed};
 use crate::affinity::pin_this_thread;
 use crate::instructions::Instructions;
-use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
+use diecut_devices::{Backing, Device, Options, Pacing, Profile};
 use diecut_load::drive::{Digests, Endpoint, QualifiedName};
 use diecut_reactor::{Reactor, ReactorConfig, ReactorError};
 use diecut_shard::control::*;

@@ -3,7 +3,7 @@
 use super::journey::Journeys;
 use super::storm::Storm;
 use super::{Neighbour, Outcome, Setting};
-use diecut_emulator::{Backing, Device, Options, Profile};
+use diecut_devices::{Backing, Device, Options, Profile};
 use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;

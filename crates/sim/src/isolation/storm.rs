@@ -1,7 +1,7 @@
 //! The reconnect storm: hosts that connect, bring their controller up, connect an I/O queue, flush once, hang up and
 //! start again at once. They go the whole way of a real host: bytes of the initiator through the shard's target.
 
-use diecut_emulator::Device;
+use diecut_devices::Device;
 use diecut_initiator::{Admin, Command, Completion, QueuePair, QueueParameters, Token};
 use diecut_nvme::QualifiedName;
 use diecut_shard::Shard;

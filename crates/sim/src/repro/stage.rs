@@ -3,7 +3,7 @@
 //! Workloads are state machines that say what comes next and hear what was answered; the stage carries commands, as a driver
 //! does, and lets time pass to the next deadline.
 
-use diecut_emulator::{Backing, Device, Options, Profile};
+use diecut_devices::{Backing, Device, Options, Profile};
 use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
@@ -298,7 +298,7 @@ impl Stage {
     /// Erases of each channel so far.
     pub fn erases_by_channel(&self) -> Vec<u64> {
         let media = self.shard.media();
-        (0..media.geometry().channels).map(|channel| media.erases_of_channel(channel)).collect()
+        (0..media.geometry().channels).map(|channel| media.emulated().erases_of_channel(channel)).collect()
     }
 
     /// Over-provisioning of a vSSD as it is in effect.
@@ -317,7 +317,7 @@ impl Stage {
     /// Time that each channel's bus was in use so far, in nanoseconds.
     pub fn bus_busy_ns(&self) -> Vec<u64> {
         let media = self.shard.media();
-        (0..media.geometry().channels).map(|channel| media.bus_busy_ns(channel)).collect()
+        (0..media.geometry().channels).map(|channel| media.emulated().bus_busy_ns(channel)).collect()
     }
 }
 

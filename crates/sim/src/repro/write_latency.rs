@@ -7,7 +7,7 @@ use super::stage::{Ground, Kind, Part, Stage, Workload};
 use super::ycsb::fill;
 use super::{Experiment, Findings, Progress, Published, Request};
 use crate::isolation::summary::Estimate;
-use diecut_emulator::Profile;
+use diecut_devices::Profile;
 use diecut_spec::Isolation;
 use diecut_units::Span;
 

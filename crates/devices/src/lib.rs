@@ -1,0 +1,24 @@
+//! Devices of every kind behind one type.
+//!
+//! Place in the flow: above the media. Whoever opens a device (the server, a recording, a benchmark, an application with a
+//! device in its process) makes a [`Device`] here and hands it to `shard` or `vssd` as a [`diecut_media::Media`]. There is
+//! one kind today: emulated NAND, in memory or in a file.
+//!
+//! Invariants
+//! - A command goes to its medium by a `match`, not by a table of functions: another kind costs no command an indirection.
+//! - Defaults are those of the kind; this room has none of its own.
+//!
+//! Not known here: pools, shards, the clock.
+
+#![deny(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
+mod device;
+mod error;
+
+pub use device::Device;
+pub use diecut_emulator::{
+    Backing, DieStatistics, Fault, FaultPlan, FaultyDie, FileChange, FileChanges, OperationKind, Options,
+    Pacing, Profile, ProfileError, Room, RoomSupport, RoomWorker, SyncFile, tell_of_bus_errors,
+};
+pub use error::DeviceError;
