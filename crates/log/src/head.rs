@@ -27,6 +27,7 @@
 //! the records since. Sequences are global to the store: they are the order in which the map changed. A head
 //! that does not check out, or names another place, ends its segment.
 
+use crate::Stream;
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"dchk");
@@ -53,7 +54,7 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Stream.
-    pub stream: u16,
+    pub stream: Stream,
     /// Segment.
     pub segment: u32,
     /// Generation.
@@ -129,7 +130,7 @@ impl Head {
     pub fn encode(&self, bytes: &mut [u8]) {
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[10..12].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.stream.number().to_le_bytes());
         bytes[12..16].copy_from_slice(&self.segment.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.generation.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.offset.to_le_bytes());
@@ -163,7 +164,7 @@ impl Head {
             return None;
         }
         let head = Head {
-            stream: half(10),
+            stream: Stream::from_number(half(10))?,
             segment: word(12),
             generation: word(16),
             offset: word(20),
@@ -178,7 +179,7 @@ impl Head {
             }),
         };
         let fit = fits(head.data_count.into(), (head.note_count as usize).min(IU_SIZE_BYTES), 0);
-        (fit && head.stream < 3 && head.unit_count > 0).then_some(head)
+        (fit && head.unit_count > 0).then_some(head)
     }
 }
 

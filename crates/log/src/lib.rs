@@ -24,15 +24,15 @@ mod layout;
 pub mod mark;
 mod owner;
 mod recovered;
+mod reserve;
 mod staging;
 mod store;
+mod stream;
 pub mod walk;
 
 pub use layout::{Layout, LogAddress, SegmentIndex, StoredAddress};
 pub use owner::Owner;
 pub use recovered::RecoveredChunk;
 pub use staging::SLOT_HEADER_SIZE_BYTES;
-pub use store::{
-    Log, LogConfig, LogStatistics, NO_BLOCK, PURPOSE_SEGMENT, STREAM_CLEANER, STREAM_MAP, STREAM_USER,
-    TOKEN_NOBODY, TOKEN_USER,
-};
+pub use store::{Log, LogConfig, LogStatistics, NO_BLOCK, PURPOSE_SEGMENT, TOKEN_NOBODY, TOKEN_USER};
+pub use stream::{PerStream, Stream};

@@ -18,6 +18,7 @@
 //! word is anything else is damaged: what it held is lost, and the store takes no more writes. The place is not covered:
 //! it changes while the word stands, and only tells a chunk that was programmed from one that was not.
 
+use crate::Stream;
 use crate::head::{self, Origin};
 use diecut_units::{Buffer, BufferLoan, BufferMut, IU_SIZE_BYTES, checksum, checksum_append};
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -49,7 +50,7 @@ pub(crate) enum ChunkState {
 
 pub(crate) struct Chunk {
     pub state: ChunkState,
-    pub stream: u16,
+    pub stream: Stream,
     pub segment: u32,
     pub first_unit: u32,
     pub units: u32,

@@ -164,10 +164,10 @@ impl<M: Divide> Shard<M> {
             exported_bytes: bytes(statistics.exported_ius),
             used_bytes: bytes(statistics.used_ius),
             host_written_bytes: bytes(statistics.host_written_ius + appended_ius),
-            programmed_user_bytes: bytes(statistics.log.user_ius + appended_ius),
-            programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius),
+            programmed_user_bytes: bytes(statistics.log.user_ius() + appended_ius),
+            programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius()),
             programmed_metadata_bytes: bytes(
-                statistics.log.map_ius
+                statistics.log.map_ius()
                     + statistics.log.anchor_ius
                     + statistics.log.summary_ius
                     + statistics.log.padding_ius,

@@ -26,7 +26,7 @@ use crate::Store;
 use crate::loss::AcceptedLoss;
 use crate::map::{self, GROUP_LEAVES, LEAF_VOLUME, OpenGroup};
 use diecut_log::anchor::Anchor;
-use diecut_log::{LogAddress, STREAM_MAP, StoredAddress};
+use diecut_log::{LogAddress, StoredAddress, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
 
@@ -233,7 +233,7 @@ impl Store {
         // A leaf that became empty is written, too: only its record tells recovery that the anchor's is not needed any more.
         let is_named = map.leaves[leaf].get().is_place();
         if !empty || is_named && !mutant!("volume: empty leaf not recorded") {
-            match self.log.append(STREAM_MAP, map::leaf_tag(open.volume, leaf), scratch, space) {
+            match self.log.append(Stream::Map, map::leaf_tag(open.volume, leaf), scratch, space) {
                 Some(address) => place = address,
                 None => return false,
             }

@@ -12,8 +12,8 @@ use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::head::Head;
 use diecut_log::walk::SEQUENCE_MAX;
 use diecut_log::{
-    LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, STREAM_MAP, SegmentIndex, StoredAddress,
-    TOKEN_USER, mark,
+    LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, SegmentIndex, StoredAddress, Stream, TOKEN_USER,
+    mark,
 };
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{
@@ -334,12 +334,13 @@ impl Store {
         let (width, shape) = (self.log.layout().width as usize, self.log.layout().shape);
         let opening = self.opening.as_mut().expect("opening");
         opening.phase = Phase::Heads;
-        let mut found: BTreeMap<u32, (u32, u16, Vec<LogicalBlock>)> = BTreeMap::new();
+        let mut found: BTreeMap<u32, (u32, Stream, Vec<LogicalBlock>)> = BTreeMap::new();
         let mut unused = Vec::new();
         for (held, mark) in opening.blocks.iter().zip(&opening.marks) {
-            let Some(mark) = mark.filter(|m| {
-                m.segment < self.log.flash_segment_count() && usize::from(m.member) < width && m.stream < 3
-            }) else {
+            let mark =
+                mark.filter(|m| m.segment < self.log.flash_segment_count() && usize::from(m.member) < width);
+            let Some((mark, stream)) = mark.and_then(|mark| Some((mark, Stream::from_number(mark.stream)?)))
+            else {
                 let written = held.written_pages / shape.program_unit_pages;
                 if shape.is_settled(0, written) && !mutant!("volume: blocks without marks given back") {
                     // No cut takes marks that were safe: the medium lost them, and what the block holds is not given back.
@@ -351,13 +352,12 @@ impl Store {
                 }
                 continue;
             };
-            let entry = found
-                .entry(mark.segment)
-                .or_insert_with(|| (mark.generation, mark.stream, vec![NO_BLOCK; width]));
+            let entry =
+                found.entry(mark.segment).or_insert_with(|| (mark.generation, stream, vec![NO_BLOCK; width]));
             if mark.generation > entry.0 {
                 // A free that was not durable: the older segment of this number is dead.
                 unused.extend(entry.2.iter().filter(|b| **b != NO_BLOCK));
-                *entry = (mark.generation, mark.stream, vec![NO_BLOCK; width]);
+                *entry = (mark.generation, stream, vec![NO_BLOCK; width]);
             }
             if mark.generation < entry.0 {
                 unused.push(held.block);
@@ -371,7 +371,7 @@ impl Store {
             space.free(block).expect("held");
         }
         for (segment, (generation, stream, blocks)) in &found {
-            self.log.adopt_segment(*segment, *generation, usize::from(*stream), blocks);
+            self.log.adopt_segment(*segment, *generation, *stream, blocks);
         }
         for (segment, (generation, ..)) in &found {
             let anchor = &self.opening.as_ref().expect("opening").anchor;
@@ -654,7 +654,7 @@ impl Store {
         let opening = self.opening.as_mut().expect("opening");
         let mut leaves = Vec::new();
         for (chunk, place) in opening.chunks.iter().zip(&opening.places) {
-            if usize::from(chunk.head.stream) == STREAM_MAP {
+            if chunk.head.stream == Stream::Map {
                 let records = 0..u32::from(chunk.head.data_count);
                 leaves.extend(records.map(|record| (place.0 + 1 + record, chunk.record(record))));
             }
@@ -664,7 +664,7 @@ impl Store {
             let index = *index as usize;
             let chunk = &opening.chunks[index];
             let Entry::Run { first, count } = *entry else { continue };
-            if usize::from(chunk.head.stream) != STREAM_MAP {
+            if chunk.head.stream != Stream::Map {
                 continue;
             }
             for record in first..first + count {
@@ -926,7 +926,7 @@ impl Store {
             let index = index as usize;
             match entry {
                 Entry::Run { first, count } => {
-                    if usize::from(chunks[index].head.stream) == STREAM_MAP {
+                    if chunks[index].head.stream == Stream::Map {
                         continue;
                     }
                     let records = first..first + count;
@@ -973,7 +973,7 @@ fn name_of(head: &Head) -> (u32, u32, u32, u64) {
 }
 
 fn stream_bytes(head: &Head, user_bytes: usize) -> usize {
-    if usize::from(head.stream) == STREAM_MAP { IU_SIZE_BYTES } else { user_bytes }
+    if head.stream == Stream::Map { IU_SIZE_BYTES } else { user_bytes }
 }
 
 /// First and last sequence of a chunk.

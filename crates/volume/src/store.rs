@@ -5,7 +5,7 @@ use crate::contract::{
 use crate::loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 use crate::map::{self, Maps, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
 use crate::open::Opening;
-use diecut_log::{Log, LogAddress, LogConfig, LogStatistics, STREAM_USER, TOKEN_USER};
+use diecut_log::{Log, LogAddress, LogConfig, LogStatistics, Stream, TOKEN_USER};
 use diecut_units::{BufferLoan, BufferMut, Payload, ProtectedRegion, Span, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
 use std::collections::VecDeque;
@@ -450,7 +450,7 @@ impl Store {
                 while *done < count {
                     let iu = first + u64::from(*done);
                     let content = payload.iu(*done);
-                    let Some(address) = self.log.append(STREAM_USER, map::tag(volume, iu), content, space)
+                    let Some(address) = self.log.append(Stream::User, map::tag(volume, iu), content, space)
                     else {
                         if self.log.lacks_room() {
                             self.promised_ius -= *promised;
@@ -763,7 +763,7 @@ impl Store {
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
         while !self.queue.is_empty()
             && self.log.read_only().is_none()
-            && self.log.has_room(STREAM_USER, space)
+            && self.log.has_room(Stream::User, space)
         {
             let before = self.log.next_sequence();
             self.make_changes(now, space, completions);

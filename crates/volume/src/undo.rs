@@ -8,7 +8,7 @@
 
 use crate::Store;
 use crate::open::entries;
-use diecut_log::{STREAM_MAP, SegmentIndex};
+use diecut_log::{SegmentIndex, Stream};
 use diecut_units::mutant;
 use diecut_vssd::space::EraseBlockSpace;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl Store {
             firsts.into_iter().filter_map(|(segment, first)| Some((segment, first?))).collect();
         loop {
             let leaves = opening.chunks.iter().filter(|chunk| {
-                usize::from(chunk.head.stream) == STREAM_MAP && !undone.contains_key(&chunk.head.segment)
+                chunk.head.stream == Stream::Map && !undone.contains_key(&chunk.head.segment)
             });
             let newest_leaf = leaves.map(|chunk| entries(chunk).1).max().unwrap_or(0);
             let before = undone.len();

@@ -99,7 +99,7 @@ impl World {
     fn programmed_ius(&mut self) -> u64 {
         self.run(VolumeOperation::Flush);
         let log = self.store().statistics().log;
-        log.user_ius + log.summary_ius + log.padding_ius + log.map_ius
+        log.user_ius() + log.summary_ius + log.padding_ius + log.map_ius()
     }
     fn restart(&mut self) {
         self.until(|world| world.space.is_idle());

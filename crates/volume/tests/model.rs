@@ -478,7 +478,7 @@ fn cut_often(seed: u64, protected: bool, unsafe_units: u32, cuts: u32) {
                 for _ in 0..400 {
                     busy(&mut world, 1, 3);
                     let log = world.store.as_ref().unwrap().statistics().log;
-                    if log.cleaner_ius + log.map_ius > 0 || log.segments_freed > 0 {
+                    if log.cleaner_ius() + log.map_ius() > 0 || log.segments_freed > 0 {
                         break;
                     }
                 }

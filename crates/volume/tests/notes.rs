@@ -4,7 +4,7 @@
 mod common;
 
 use common::{FakeSpace, Random, shape};
-use diecut_log::{Log, LogAddress, LogConfig, Owner, STREAM_USER};
+use diecut_log::{Log, LogAddress, LogConfig, Owner, Stream};
 use diecut_units::{ContentMode, Span, Time};
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl World {
     /// Overwrites a tag, when there is room.
     fn write(&mut self, tag: u64) {
         for _ in 0..100_000 {
-            if let Some(place) = self.log.append(STREAM_USER, tag, &tag.to_le_bytes(), &mut self.space) {
+            if let Some(place) = self.log.append(Stream::User, tag, &tag.to_le_bytes(), &mut self.space) {
                 if let Some(old) = self.owner.places.insert(tag, place) {
                     self.log.invalidate(old);
                 }

@@ -569,7 +569,7 @@ fn what_is_staged_of_a_deleted_volume_is_dropped() {
         out.clear();
         store.work(Time::ZERO, &mut space, &mut out);
         assert!(out.iter().any(|done| done.token.0 == 9001 && done.result.is_ok()));
-        let of_deleted = store.statistics().log.user_ius.saturating_sub(OTHERS);
+        let of_deleted = store.statistics().log.user_ius().saturating_sub(OTHERS);
         assert_eq!(of_deleted, 0, "IUs that are programmed: {}", store.describe());
         store.check_invariants();
         if is_cut {
@@ -591,7 +591,7 @@ fn what_is_staged_of_a_deleted_volume_is_dropped() {
             }
             store.work(Time::ZERO, &mut space, &mut out);
         }
-        let programmed = store.statistics().log.user_ius;
+        let programmed = store.statistics().log.user_ius();
         assert!(programmed <= OTHERS + if is_cut { 0 } else { IUS }, "{programmed} IUs are programmed");
         assert_eq!(store.volume_used_ius(VolumeIndex(1)), if is_cut { OTHERS } else { IUS });
         assert!(store.read_only_reason().is_none());

@@ -191,9 +191,14 @@ impl World {
         let mut sorted = std::mem::take(&mut self.latencies);
         sorted.sort_unstable();
         let at = |permille: usize| sorted[(sorted.len() * permille / 1000).min(sorted.len() - 1)] / 1000;
-        let user = (after.log.user_ius - before.log.user_ius) as f64;
+        let user = (after.log.user_ius() - before.log.user_ius()) as f64;
         let all = |log: &diecut_log::LogStatistics| {
-            log.user_ius + log.cleaner_ius + log.map_ius + log.anchor_ius + log.summary_ius + log.padding_ius
+            log.user_ius()
+                + log.cleaner_ius()
+                + log.map_ius()
+                + log.anchor_ius
+                + log.summary_ius
+                + log.padding_ius
         };
         Met {
             p50_us: at(500),
@@ -201,7 +206,7 @@ impl World {
             p999_us: at(999),
             gap_longest_us: self.gap_longest.0 / 1000,
             little_us: (depth as u64 * ns) / sorted.len() as u64 / 1000,
-            waf_cleaner: 1.0 + (after.log.cleaner_ius - before.log.cleaner_ius) as f64 / user,
+            waf_cleaner: 1.0 + (after.log.cleaner_ius() - before.log.cleaner_ius()) as f64 / user,
             waf_total: (all(&after.log) - all(&before.log)) as f64 / user,
             busy: (self.device.statistics().busy_ns - busy_before) as f64
                 / (ns * u64::from(self.device.geometry().dies())) as f64,

@@ -124,9 +124,9 @@ impl Engine {
         let part = |a: u64, b: u64| (a - b) as f64 / host;
         let (after, before) = (after.log, before.log);
         let (user, cleaner) =
-            (part(after.user_ius, before.user_ius), part(after.cleaner_ius, before.cleaner_ius));
+            (part(after.user_ius(), before.user_ius()), part(after.cleaner_ius(), before.cleaner_ius()));
         let summary = part(after.summary_ius, before.summary_ius);
-        let map = part(after.map_ius + after.anchor_ius, before.map_ius + before.anchor_ius);
+        let map = part(after.map_ius() + after.anchor_ius, before.map_ius() + before.anchor_ius);
         let padding = part(after.padding_ius, before.padding_ius);
         println!(
             "{name}: {:.2} M writes/s of processor time without the stand-in for flash ({:.2} with it, {:.1} % of the time), waf_total {:.3} (user {user:.3}, cleaner {cleaner:.3}, summaries {summary:.3}, checkpoint {map:.3}, padding {padding:.3})",

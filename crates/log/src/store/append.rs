@@ -27,8 +27,8 @@ impl Log {
         for group in 0..self.layout.groups {
             let of_member = |m| space.free_blocks(self.layout.unit(group, m));
             // Members that were prepared have more.
-            let prepared = self.prepared.iter().flatten().filter(|prepared| prepared.group == group);
-            let prepared: SmallVec<[u32; STREAMS]> =
+            let prepared = self.prepared.0.iter().flatten().filter(|prepared| prepared.group == group);
+            let prepared: SmallVec<[u32; Stream::COUNT]> =
                 prepared.map(|prepared| prepared.blocks.len() as u32).collect();
             let more = |m: u32| prepared.iter().filter(|members| m < **members).count() as u32;
             let of_anchors = |m| self.anchor.blocks_on(self.layout.unit(group, m));
@@ -46,11 +46,15 @@ impl Log {
     }
 
     /// Free segments that are not for this stream. Whoever makes room comes before those who use it up.
-    fn keep_of(&self, stream: usize) -> u32 {
-        match stream {
-            STREAM_USER => RESERVE_SEGMENTS,
-            STREAM_MAP if self.copying.is_none() && self.needs_anchor() => 1 + HOMELESS_LEAVE,
-            STREAM_MAP if self.copying.is_none() => RESERVE_SEGMENTS - 1,
+    fn keep_of(&self, stream: Stream) -> u32 {
+        match stream.policy().keep_free {
+            Some(keep) if self.copying.is_none() => {
+                if self.needs_anchor() {
+                    keep.while_anchor_is_needed
+                } else {
+                    keep.usually
+                }
+            }
             // Copies of one victim fit into one segment, and free the victim. The last one is for chunks whose place
             // fails, unless nothing else can make room.
             _ if self.freeing.is_empty()
@@ -64,7 +68,7 @@ impl Log {
 
     pub(super) fn open_new_segment(
         &mut self,
-        stream: usize,
+        stream: Stream,
         keep: u32,
         space: &mut dyn EraseBlockSpace,
     ) -> Option<u32> {
@@ -90,7 +94,7 @@ impl Log {
                 diecut_units::mark!("log: no room for a segment");
                 self.no_room = true;
                 if !blocks.is_empty() {
-                    let place = self.prepared.iter_mut().find(|prepared| prepared.is_none());
+                    let place = self.prepared.0.iter_mut().find(|prepared| prepared.is_none());
                     *place.expect("it was taken from one") = Some(Prepared { group, blocks });
                 }
                 return None;
@@ -128,7 +132,7 @@ impl Log {
             };
             self.next_generation += 1;
             self.open_segment[stream] = Some(index as u32);
-            if stream == STREAM_USER {
+            if stream == Stream::User {
                 self.cleaned_entries = 0;
             }
             self.count_free(space);
@@ -139,55 +143,56 @@ impl Log {
 
     /// The group in which a stream is to open its next segment: one in which no other stream programs, so that all dies have
     /// something to do, as long as all groups are worn alike.
-    pub(super) fn calm_group(&self, stream: usize) -> u32 {
+    pub(super) fn calm_group(&self, stream: Stream) -> u32 {
         (0..self.layout.groups).min_by_key(|group| self.calmness(stream, *group)).expect("there is a group")
     }
 
     /// Segments opened in a group, and those that will be because they are prepared.
     fn opened_or_prepared(&self, group: u32) -> u64 {
-        let sets = self.prepared[..STREAM_MAP].iter().flatten().filter(|set| set.group == group);
+        let sets = Stream::DATA.iter().filter_map(|set| self.prepared[*set].as_ref());
+        let sets = sets.filter(|set| set.group == group);
         self.opened[group as usize] + sets.count() as u64
     }
 
     /// The less, the better for this stream's next segment.
-    fn calmness(&self, stream: usize, group: u32) -> (bool, usize, u64) {
-        let others = (0..STREAMS).filter(|other| *other != stream && *other != STREAM_MAP);
+    fn calmness(&self, stream: Stream, group: u32) -> (bool, usize, u64) {
+        let others = Stream::DATA.into_iter().filter(|other| *other != stream);
         let groups = 0..self.layout.groups;
         let opened_least =
             groups.map(|group| self.opened_or_prepared(group)).min().expect("there is a group");
         let opened = self.opened_or_prepared(group);
         let is_ahead = opened - opened_least > GROUPS_APART;
-        let is_of = |other: usize| self.open_segment[other].is_some_and(|s| self.group_of(s) == group);
+        let is_of = |other: Stream| self.open_segment[other].is_some_and(|s| self.group_of(s) == group);
         (is_ahead, others.filter(|other| is_of(*other)).count(), opened)
     }
 
     /// The group in which a stream opens a segment now: whoever erases all members at once waits for them.
-    fn group_to_open(&self, stream: usize) -> u32 {
+    fn group_to_open(&self, stream: Stream) -> u32 {
         let is_whole = |group: u32| {
             let whole = |set: &Prepared| set.group == group && set.blocks.len() as u32 == self.layout.width;
-            self.sets_of(stream).iter().any(|set| self.prepared[*set].as_ref().is_some_and(whole))
+            stream
+                .policy()
+                .shares_blocks_with
+                .iter()
+                .any(|set| self.prepared[*set].as_ref().is_some_and(whole))
         };
         let key = |group: &u32| (!is_whole(*group), self.calmness(stream, *group));
         (0..self.layout.groups).min_by_key(key).expect("there is a group")
     }
 
-    /// The sets of prepared blocks that are meant for a stream.
-    fn sets_of(&self, stream: usize) -> &'static [usize] {
-        if stream == STREAM_MAP { &[STREAM_MAP] } else { &[STREAM_USER, STREAM_CLEANER] }
-    }
-
     /// What was prepared in a group and can be made whole: meant for this stream, the longest first, or for another one, because
     /// there may be nothing else.
-    fn best_prepared(&self, stream: usize, group: u32, space: &dyn EraseBlockSpace) -> Option<usize> {
+    fn best_prepared(&self, stream: Stream, group: u32, space: &dyn EraseBlockSpace) -> Option<Stream> {
         let can_be_whole = |set: &Prepared| {
             let missing = set.blocks.len() as u32..self.layout.width;
             set.group == group
                 && missing.into_iter().all(|m| space.free_blocks(self.layout.unit(group, m)) > 0)
         };
-        let sets = (0..STREAMS).filter(|set| self.prepared[*set].as_ref().is_some_and(can_be_whole));
+        let sets =
+            Stream::ALL.into_iter().filter(|set| self.prepared[*set].as_ref().is_some_and(can_be_whole));
         sets.max_by_key(|set| {
             let blocks = self.prepared[*set].as_ref().map_or(0, |set| set.blocks.len());
-            (self.sets_of(stream).contains(set), blocks)
+            (stream.policy().shares_blocks_with.contains(set), blocks)
         })
     }
 
@@ -204,22 +209,22 @@ impl Log {
         if self.read_only.is_some() || self.free_segments <= RESERVE_SEGMENTS + 1 {
             return;
         }
-        self.prepare_next(STREAM_MAP, STREAM_MAP, space);
-        let is_whole = |set: usize| {
+        self.prepare_next(Stream::Map, Stream::Map, space);
+        let is_whole = |set: Stream| {
             self.prepared[set].as_ref().is_some_and(|set| set.blocks.len() as u32 == self.layout.width)
         };
-        let filled = [STREAM_USER, STREAM_CLEANER]
+        let filled = Stream::DATA
             .map(|stream| self.open_segment[stream].map_or(0, |at| self.segments[at as usize].next_unit));
-        if filled[0].max(filled[1]) < self.due(0) || is_whole(STREAM_USER) && is_whole(STREAM_CLEANER) {
+        if filled[0].max(filled[1]) < self.due(0) || is_whole(Stream::User) && is_whole(Stream::Cleaner) {
             return;
         }
         // Whoever needs one first gets what is ready, so the set that has most, where that one would open, is made for it.
-        let mut streams = [STREAM_USER, STREAM_CLEANER];
+        let mut streams = Stream::DATA;
         if filled[1] > filled[0] {
             streams.reverse();
         }
         let group = self.calm_group(streams[0]);
-        let mut sets = [STREAM_USER, STREAM_CLEANER];
+        let mut sets = Stream::DATA;
         sets.sort_by_key(|set| {
             std::cmp::Reverse(self.prepared[*set].as_ref().map(|set| (set.group == group, set.blocks.len())))
         });
@@ -234,7 +239,7 @@ impl Log {
     }
 
     /// Takes the next block of a set, if it is time for a stream that fills its segment.
-    fn prepare_next(&mut self, stream: usize, set: usize, space: &mut dyn EraseBlockSpace) {
+    fn prepare_next(&mut self, stream: Stream, set: Stream, space: &mut dyn EraseBlockSpace) {
         let Some(open) = self.open_segment[stream] else { return };
         let member = self.prepared[set].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
         if member == self.layout.width || self.segments[open as usize].next_unit < self.due(member) {
@@ -254,15 +259,16 @@ impl Log {
 
     /// Whether a block on this unit that some stream has, or will program next, is still to be erased.
     fn is_erasing(&self, unit: UnitIndex, space: &dyn EraseBlockSpace) -> bool {
-        let open = self.open_segment.iter().flatten().map(|segment| &self.segments[*segment as usize].blocks);
-        let blocks = self.prepared.iter().flatten().map(|prepared| &prepared.blocks).chain(open).flatten();
+        let open =
+            self.open_segment.0.iter().flatten().map(|segment| &self.segments[*segment as usize].blocks);
+        let blocks = self.prepared.0.iter().flatten().map(|prepared| &prepared.blocks).chain(open).flatten();
         blocks.into_iter().any(|block| *block != NO_BLOCK && block.unit == unit && !space.is_erased(*block))
     }
 
     /// A place for a chunk of at least `units_min` units: segment, first unit, and units there are.
     pub(super) fn place(
         &mut self,
-        stream: usize,
+        stream: Stream,
         units_min: u32,
         space: &mut dyn EraseBlockSpace,
     ) -> Option<(u32, u32, u32)> {
@@ -282,12 +288,12 @@ impl Log {
 
     /// The slot of the stream's open chunk; opens one if there is none.
     #[inline]
-    pub(super) fn open_chunk(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<usize> {
+    pub(super) fn open_chunk(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> Option<usize> {
         self.open[stream].or_else(|| self.open_new_chunk(stream, space))
     }
 
     #[inline(never)]
-    fn open_new_chunk(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> Option<usize> {
+    fn open_new_chunk(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> Option<usize> {
         if self.gone || self.read_only.is_some() {
             return None;
         }
@@ -298,7 +304,7 @@ impl Log {
         let range = self.slots_of(stream);
         let mut free = range.into_iter().filter(|slot| self.slots[*slot].is_free());
         free.next()?;
-        if !self.filling && (stream != STREAM_USER || self.protected) {
+        if !self.filling && (stream != Stream::User || self.protected) {
             // The last slot is for filler: without it chunks that only wait to become safe would wait for ever.
             free.next()?;
         }
@@ -309,12 +315,12 @@ impl Log {
         Some(slot)
     }
 
-    fn start_chunk(&mut self, slot: usize, stream: usize, segment: u32, first_unit: u32, room_units: u32) {
+    fn start_chunk(&mut self, slot: usize, stream: Stream, segment: u32, first_unit: u32, room_units: u32) {
         let offset = first_unit * self.layout.unit_ius;
         let generation = self.segments[segment as usize].generation;
         let sequence = self.next_sequence;
         self.segments[segment as usize].chunks += 1;
-        if stream == STREAM_USER {
+        if stream.policy().is_paced {
             self.pace.take_head();
         }
         let slot_ref = &mut self.slots[slot];
@@ -324,7 +330,7 @@ impl Log {
         let checksums = std::mem::take(&mut slot_ref.spare_checksums);
         let chunk = Chunk {
             state: ChunkState::Open,
-            stream: stream as u16,
+            stream,
             segment,
             first_unit,
             units: 0,
@@ -344,7 +350,7 @@ impl Log {
     }
 
     /// Ends an open segment with filler. `None` if staging must be waited for.
-    fn fill_rest(&mut self, stream: usize, segment: u32) -> Option<()> {
+    fn fill_rest(&mut self, stream: Stream, segment: u32) -> Option<()> {
         while self.open_segment[stream] == Some(segment) {
             let first_unit = self.segments[segment as usize].next_unit;
             let left = self.layout.segment_units - first_unit;
@@ -357,8 +363,8 @@ impl Log {
     }
 
     /// Whether one more IU can be appended to the stream without waiting.
-    pub fn has_room(&mut self, stream: usize, space: &mut dyn EraseBlockSpace) -> bool {
-        (stream != STREAM_USER || self.pace.allows()) && self.open_chunk(stream, space).is_some()
+    pub fn has_room(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> bool {
+        (!stream.policy().is_paced || self.pace.allows()) && self.open_chunk(stream, space).is_some()
     }
 
     /// Appends an IU. Gives its place, or `None` if staging, space or the cleaner must be waited for. In staging it is at once
@@ -366,12 +372,12 @@ impl Log {
     #[inline]
     pub fn append(
         &mut self,
-        stream: usize,
+        stream: Stream,
         tag: u64,
         content: &[u8],
         space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
-        if stream != STREAM_USER {
+        if !stream.policy().is_paced {
             return self.append_checked(stream, tag, content, checksum(content), space);
         }
         if !self.pace.allows() {
@@ -387,14 +393,14 @@ impl Log {
     /// As [`Log::append`], with the content's checksum: that of a copy is the one it was read with.
     pub(super) fn append_checked(
         &mut self,
-        stream: usize,
+        stream: Stream,
         tag: u64,
         content: &[u8],
         content_checksum: u32,
         space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
         let slot_index = self.open_chunk(stream, space)?;
-        if stream != STREAM_USER && !self.joins(slot_index) {
+        if stream.policy().names_origin && !self.joins(slot_index) {
             self.seal(stream);
             return self.append_checked(stream, tag, content, content_checksum, space);
         }
@@ -464,18 +470,18 @@ impl Log {
 
     /// Appends a note to the user stream; durable like a write. `None` as for [`Log::append`].
     pub fn note(&mut self, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
-        self.note_to(STREAM_USER, words, space)
+        self.note_to(Stream::User, words, space)
     }
 
     pub(super) fn note_to(
         &mut self,
-        stream: usize,
+        stream: Stream,
         words: [u64; 3],
         space: &mut dyn EraseBlockSpace,
     ) -> Option<u64> {
         assert_ne!(words[0], head::SKIP, "that word is taken");
         let slot_index = self.open_chunk(stream, space)?;
-        if stream != STREAM_USER && !self.joins(slot_index) {
+        if stream.policy().names_origin && !self.joins(slot_index) {
             self.seal(stream);
             return self.note_to(stream, words, space);
         }
@@ -509,7 +515,7 @@ impl Log {
     /// Makes what was appended to the user stream survive the death of the process, and a power cut where staging
     /// is protected.
     pub fn publish(&mut self) {
-        if let Some(slot) = self.open[STREAM_USER]
+        if let Some(slot) = self.open[Stream::User]
             && !mutant!("log: staging not published")
         {
             self.slots[slot].publish();
@@ -517,11 +523,11 @@ impl Log {
     }
 
     /// Ends the open chunk of a stream.
-    pub(super) fn seal(&mut self, stream: usize) {
+    pub(super) fn seal(&mut self, stream: Stream) {
         let Some(index) = self.open[stream].take() else { return };
         let unit_ius = self.layout.unit_ius;
         let slot = &mut self.slots[index];
-        if stream == STREAM_USER {
+        if stream == Stream::User {
             slot.publish();
         }
         let chunk = slot.chunk.as_mut().expect("open");

@@ -2,8 +2,6 @@
 
 use super::*;
 
-/// A leaf that is copied counts as much as so many IUs of data.
-const LEAF_COST: u32 = 4;
 /// With no more free segments than these, only what frees most counts.
 const RESERVE_LEAST: u32 = 3;
 
@@ -79,7 +77,7 @@ impl Log {
             // Notes that no anchor covers are moved too: cleaning what only they fill would gain nothing, again and again.
             let notes = if segment.last_note >= self.anchored { segment.notes } else { 0 };
             let moved = *valid + notes.div_ceil(NOTES_PER_IU);
-            let cost = if patient && segment.stream == STREAM_MAP { moved * LEAF_COST } else { moved };
+            let cost = if patient { moved * segment.stream.policy().copy_cost } else { moved };
             if moved >= full
                 || best.is_some_and(|(least, _)| cost >= least)
                 || segment.state != SegmentState::Sealed
@@ -157,8 +155,8 @@ impl Log {
             self.free_segments_without_anchors.saturating_sub(1)
         };
         let mut room = (u64::from(free_segments) + self.freeing.len() as u64) * segment_ius;
-        for stream in [STREAM_USER, STREAM_CLEANER, STREAM_MAP] {
-            if stream == STREAM_MAP && self.real_segments < SMALL_SEGMENTS {
+        for stream in Stream::ALL {
+            if stream == Stream::Map && self.real_segments < SMALL_SEGMENTS {
                 continue;
             }
             let Some(segment) = self.open_segment[stream] else { continue };
@@ -439,7 +437,7 @@ impl Log {
             let read = self.copies[slot].as_ref().expect("wanted");
             let segment = &self.segments[self.layout.segment_of(read.first).0 as usize];
             let (first, count) = (read.first, read.count);
-            let bytes = if segment.stream == STREAM_MAP {
+            let bytes = if segment.stream.policy().is_always_bytes {
                 IU_SIZE_BYTES
             } else {
                 self.layout.content_mode().bytes_per_iu()
@@ -469,7 +467,7 @@ impl Log {
             let mut still = std::mem::take(&mut self.still);
             still.clear();
             owner.renew(words, &mut still);
-            let placed = still.iter().all(|words| self.note_to(STREAM_CLEANER, *words, space).is_some());
+            let placed = still.iter().all(|words| self.note_to(Stream::Cleaner, *words, space).is_some());
             self.cleaned_entries += still.len() as u64;
             self.still = still;
             if !placed {
@@ -481,8 +479,7 @@ impl Log {
         while let Some((mut read, buffer)) = self.ready.pop_front() {
             let of = self.layout.segment_of(read.first).0;
             self.copying = Some(self.origin_of(of));
-            let is_map = self.segments[of as usize].stream == STREAM_MAP;
-            let stream = if is_map { STREAM_MAP } else { STREAM_CLEANER };
+            let stream = self.segments[of as usize].stream.policy().copies_go_to;
             let size = buffer.len() / read.count as usize;
             let mut stuck = false;
             for entry in &read.entries[read.placed as usize..] {

@@ -52,13 +52,13 @@ impl Log {
             self.ready.len(),
             self.renewed.len(),
             self.sealed,
-            self.open,
-            self.open_segment.map(|s| s.map(|s| (s, self.group_of(s))))
+            self.open.0,
+            self.open_segment.0.map(|s| s.map(|s| (s, self.group_of(s))))
         );
         for (i, slot) in self.slots.iter().enumerate() {
             if let Some(c) = &slot.chunk {
                 text += &format!(
-                    "slot {i}: {:?} stream {} segment {} first {} units {} seq {} data {} notes {} pending {}\n",
+                    "slot {i}: {:?} stream {:?} segment {} first {} units {} seq {} data {} notes {} pending {}\n",
                     c.state,
                     c.stream,
                     c.segment,
@@ -74,7 +74,7 @@ impl Log {
         for (i, s) in self.segments.iter().enumerate() {
             if s.state != SegmentState::Absent {
                 text += &format!(
-                    "segment {i}: {:?} stream {} next {} valid {} chunks {} reads {} poisoned {} rows {:?}\n",
+                    "segment {i}: {:?} stream {:?} next {} valid {} chunks {} reads {} poisoned {} rows {:?}\n",
                     s.state,
                     s.stream,
                     s.next_unit,

@@ -12,8 +12,12 @@ mod withdraw;
 use crate::anchor::{Anchor, AnchorWriter};
 use crate::head::{self, Head, Origin};
 use crate::mark::{self, Mark};
+use crate::reserve::{
+    BURST_SEGMENTS, FOUND_LEAVE, HOMELESS_LEAVE, RESERVE_SEGMENTS, SMALL_SEGMENTS, paced_segments,
+    usable_ius, walks,
+};
 use crate::staging::{Body, Chunk, ChunkState, FoundSlot, Published, Slot};
-use crate::{Layout, LogAddress, Owner, SLOT_HEADER_SIZE_BYTES, SegmentIndex};
+use crate::{Layout, LogAddress, Owner, PerStream, SLOT_HEADER_SIZE_BYTES, SegmentIndex, Stream};
 use diecut_units::{
     BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, Span, Time, checksum, mutant,
 };
@@ -25,13 +29,6 @@ use pace::Pace;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Host data.
-pub const STREAM_USER: usize = 0;
-/// Copies of the cleaner.
-pub const STREAM_CLEANER: usize = 1;
-/// Map leaves.
-pub const STREAM_MAP: usize = 2;
-const STREAMS: usize = 3;
 /// How long after it was last called a log that found no room on the medium wants to look again.
 const LOOK_AGAIN: Span = Span::from_secs(1);
 /// `Purpose` of the erase blocks of segments.
@@ -50,39 +47,9 @@ pub(crate) const TOKEN_ANCHOR: u64 = 5 << 56;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = 16 << 56;
 
-/// Segments that only the cleaner, the map and chunks that move may open.
-///
-/// However often the log is cut, the cleaner gets one: chunks found in staging leave [`FOUND_LEAVE`], leaves and anchors
-/// are written only while two are free, and what the cleaner had copied from a segment that is still there is undone
-/// ([`Log::undo_segment`]), so that a cut gives back what it had taken.
-const RESERVE_SEGMENTS: u32 = 5;
-/// Free segments that chunks leave whose place failed: none without them could become durable, and no victim free.
-const HOMELESS_LEAVE: u32 = 1;
-/// Free segments that chunks leave which recovery found in staging, where they can wait for the cleaner.
-const FOUND_LEAVE: u32 = 3;
-/// A log with fewer segments than these is small: it cleans one group at a time, and the segment that the map has open does not
-/// count as room, so that more is left for data. Writers wait less evenly.
-const SMALL_SEGMENTS: u32 = 48;
-
-/// Groups that are cleaned at a time.
-fn walks(layout: &Layout, segments: u32) -> u32 {
-    if segments < SMALL_SEGMENTS { 1 } else { layout.groups.min(WALKS_MAX) }
-}
-
-/// Room that the cleaner keeps up, in segments: the reserve, what at most lies in the open segments of writers, cleaner and map, and
-/// for each group that is cleaned at the same time two: a victim that is nearly copied, and one that waits for its copies to
-/// be durable. With less, writers nearly stop; so the reserve, where they would stop, is not reached.
-fn paced_segments(layout: &Layout, segments: u32) -> u32 {
-    let open = if segments < SMALL_SEGMENTS { 2 } else { 3 };
-    RESERVE_SEGMENTS + open + 2 * walks(layout, segments)
-}
-/// Room beyond that, in segments, that the cleaner makes for bursts.
-const BURST_SEGMENTS: u32 = 1;
 /// Segments by which one group may be ahead of another: a stream opens its segments where no other one programs, and
 /// the cleaner more of them than writers.
 const GROUPS_APART: u64 = 2;
-/// Victims that are walked through at a time, each in a group of its own.
-const WALKS_MAX: u32 = 2;
 /// Heads of a victim that are read at a time.
 const HEADS_AHEAD: u32 = 32;
 /// Reads of copies on each member of a segment that are under way before the next head is looked at.
@@ -93,9 +60,6 @@ const COPY_READS_MAX: u32 = 256;
 /// Slots of protected memory without which it is not used, and most of them that are.
 const SLOTS_MIN: usize = 2;
 const SLOTS_MAX: usize = 256;
-
-/// Segments' worth of blocks that the checkpoint takes beside what lives: open leaves, two anchors.
-const CHECKPOINT_SEGMENTS: u32 = 2;
 
 /// Why nothing more is written when the vSSD says so.
 const NO_GOOD_BLOCKS: &str = "the vSSD has used up its reserve of good erase blocks";
@@ -116,12 +80,9 @@ pub struct LogConfig {
 /// IUs programmed by cause, and what the cleaner did. WAF = all programmed / user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
-    /// Host data IUs. All counts are of what was handed to flash, also when it fails and is written again.
-    pub user_ius: u64,
-    /// Cleaner copies.
-    pub cleaner_ius: u64,
-    /// Map leaves.
-    pub map_ius: u64,
+    /// IUs of each stream, heads and filler left out. All counts are of what was handed to flash, also when it fails and is written
+    /// again.
+    pub stream_ius: PerStream<u64>,
     /// Anchors, their filler included.
     pub anchor_ius: u64,
     /// Chunk heads.
@@ -132,6 +93,23 @@ pub struct LogStatistics {
     pub segments_freed: u64,
     /// Copies that could not be read.
     pub lost_ius: u64,
+}
+
+impl LogStatistics {
+    /// Host data.
+    pub fn user_ius(&self) -> u64 {
+        self.stream_ius[Stream::User]
+    }
+
+    /// Cleaner copies.
+    pub fn cleaner_ius(&self) -> u64 {
+        self.stream_ius[Stream::Cleaner]
+    }
+
+    /// Map leaves.
+    pub fn map_ius(&self) -> u64 {
+        self.stream_ius[Stream::Map]
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +125,7 @@ struct Segment {
     state: SegmentState,
     blocks: SmallVec<[LogicalBlock; 16]>,
     generation: u32,
-    stream: usize,
+    stream: Stream,
     next_unit: u32,
     completed_rows: SmallVec<[u32; 16]>,
     last_note: u64,
@@ -248,14 +226,14 @@ pub struct Log {
     user_slots: usize,
     map_slots: usize,
     protected: bool,
-    open: [Option<usize>; STREAMS],
-    open_segment: [Option<u32>; STREAMS],
+    open: PerStream<Option<usize>>,
+    open_segment: PerStream<Option<u32>>,
     next_sequence: u64,
     next_generation: u32,
     /// Segments opened in each group.
     opened: Vec<u64>,
     /// For each stream.
-    prepared: [Option<Prepared>; STREAMS],
+    prepared: PerStream<Option<Prepared>>,
     wanted: u64,
     sealed: VecDeque<usize>,
     /// What the cleaner works on, two for each group that it cleans at most: while the last copies of one are read it walks
@@ -324,13 +302,6 @@ fn segments_of(layout: &Layout, space: &dyn EraseBlockSpace) -> u32 {
     (blocks.min().unwrap_or(0) * layout.groups).min(numbers)
 }
 
-/// IUs of data that all segments but the reserve hold when chunks are full.
-fn usable_ius(layout: &Layout, segments: u32) -> u64 {
-    let per_segment = layout.segment_ius - layout.chunks_per_segment();
-    let kept = paced_segments(layout, segments) + BURST_SEGMENTS + CHECKPOINT_SEGMENTS;
-    u64::from(segments.saturating_sub(kept)) * u64::from(per_segment)
-}
-
 /// Staging slots of the cleaner: four program units for each member of a segment at least, and chunks that are not yet safe.
 fn cleaner_slots(layout: &Layout) -> usize {
     let unsafe_chunks = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units);
@@ -354,7 +325,7 @@ fn absent() -> Segment {
         state: SegmentState::Absent,
         blocks: SmallVec::new(),
         generation: 0,
-        stream: 0,
+        stream: Stream::User,
         next_unit: 0,
         completed_rows: SmallVec::new(),
         last_note: 0,
@@ -427,12 +398,12 @@ impl Log {
             user_slots,
             map_slots: user_slots + cleaner_slots(&layout),
             protected,
-            open: [None; STREAMS],
-            open_segment: [None; STREAMS],
+            open: PerStream::default(),
+            open_segment: PerStream::default(),
             next_sequence: 1,
             next_generation: 1,
             opened: vec![0; layout.groups as usize],
-            prepared: [const { None }; STREAMS],
+            prepared: PerStream::default(),
             wanted: 0,
             sealed: VecDeque::new(),
             victims: VecDeque::new(),
@@ -490,7 +461,7 @@ impl Log {
     /// Looks whether the medium has room again, if it had none.
     pub fn look_for_room(&mut self, space: &mut dyn EraseBlockSpace) {
         if self.no_room && !self.is_blind_to_room() {
-            let (layout, group) = (&self.layout, self.calm_group(STREAM_USER));
+            let (layout, group) = (&self.layout, self.calm_group(Stream::User));
             self.no_room = !(0..layout.width).all(|member| space.make_room(layout.unit(group, member)));
         }
     }
@@ -502,7 +473,7 @@ impl Log {
 
     /// Whether the user stream takes nothing because the medium has no room, and not because something else is waited for.
     pub fn lacks_room(&self) -> bool {
-        self.no_room && self.open[STREAM_USER].is_none() && self.open_segment[STREAM_USER].is_none()
+        self.no_room && self.open[Stream::User].is_none() && self.open_segment[Stream::User].is_none()
     }
 
     /// Whether the power is gone.
@@ -563,16 +534,16 @@ impl Log {
         self.occupied.insert(place, slot);
     }
 
-    fn floor(&self, without_map: bool) -> u64 {
-        self.floor_of(0..self.slots.len(), without_map)
+    fn floor(&self, without_gated: bool) -> u64 {
+        self.floor_of(0..self.slots.len(), without_gated)
     }
 
-    fn floor_of(&self, slots: std::ops::Range<usize>, without_map: bool) -> u64 {
+    fn floor_of(&self, slots: std::ops::Range<usize>, without_gated: bool) -> u64 {
         let mut floor = self.next_sequence;
         for (slot, chunk) in self.staged_chunks() {
             if slots.contains(&slot)
                 && !(self.protected && slot < self.user_slots)
-                && !(without_map && chunk.stream as usize == STREAM_MAP)
+                && !(without_gated && chunk.stream.policy().is_gated)
                 && chunk.data_count + chunk.note_count > 0
             {
                 floor = floor.min(chunk.sequence);

@@ -7,7 +7,7 @@ impl Log {
         let layout = &self.layout;
         let slot = &mut self.slots[index];
         let chunk = slot.chunk.as_mut().expect("sealed");
-        let stream = chunk.stream as usize;
+        let stream = chunk.stream;
         let segment = &self.segments[chunk.segment as usize];
         let head = Head {
             stream: chunk.stream,
@@ -24,11 +24,7 @@ impl Log {
         chunk.pending = chunk.units;
         let (units, first_unit) = (chunk.units, chunk.first_unit);
         let data = chunk.data_count;
-        match stream {
-            STREAM_USER => self.statistics.user_ius += u64::from(data),
-            STREAM_CLEANER => self.statistics.cleaner_ius += u64::from(data),
-            _ => self.statistics.map_ius += u64::from(data),
-        }
+        self.statistics.stream_ius[stream] += u64::from(data);
         self.statistics.summary_ius += 1;
         self.statistics.padding_ius += u64::from(units * layout.unit_ius - 1 - data);
         let head_sum = if let Body::Open(body) = &mut slot.body {
@@ -41,11 +37,7 @@ impl Log {
         let Body::Shared(_, shared) = &slot.body else { unreachable!() };
         let chunk = slot.chunk.as_ref().expect("sealed");
         let mode = if slot.iu_bytes == IU_SIZE_BYTES { ContentMode::Bytes } else { ContentMode::Tags };
-        let class = match stream {
-            STREAM_USER => IoClass::HostWrite,
-            STREAM_CLEANER => IoClass::Cleaner,
-            _ => IoClass::Metadata,
-        };
+        let class = stream.policy().class;
         let (pages, oob_size) = (layout.shape.program_unit_pages, layout.shape.oob_size_bytes as usize);
         let page_ius = layout.shape.ius_per_page();
         let mut sums: SmallVec<[u32; 32]> = SmallVec::new();
@@ -71,7 +63,7 @@ impl Log {
                 segment: head.segment,
                 generation: segment.generation,
                 member: member as u16,
-                stream: chunk.stream,
+                stream: chunk.stream.number(),
                 place: 0,
             };
             let mut oob = self.pool.take_zeroed(layout.shape.program_unit_oob_size_bytes() as usize);
@@ -105,7 +97,7 @@ impl Log {
             let index = self.sealed.pop_front().expect("counted");
             let chunk = self.slots[index].chunk.as_ref().expect("sealed");
             // A later chunk of the same segment waits behind a gated one: programs are in order.
-            let gated = chunk.stream as usize == STREAM_MAP && floor <= chunk.last_sequence;
+            let gated = chunk.stream.policy().is_gated && floor <= chunk.last_sequence;
             let blocked = self.sealed.iter().any(|other| {
                 let other = self.slots[*other].chunk.as_ref().expect("sealed");
                 other.segment == chunk.segment && other.first_unit < chunk.first_unit
@@ -128,15 +120,15 @@ impl Log {
             return;
         }
         let wanted = if settle { self.next_sequence } else { self.wanted };
-        for stream in 0..STREAMS {
-            if stream == STREAM_USER && self.protected && !settle {
+        for stream in Stream::ALL {
+            if stream == Stream::User && self.protected && !settle {
                 continue;
             }
             // What waits in this stream: the open chunk, or programmed units that are not yet safe.
             let mut waits = false;
             let mut busy = false;
             for (_, chunk) in self.staged_chunks() {
-                if chunk.stream as usize == stream {
+                if chunk.stream == stream {
                     let old = chunk.sequence < wanted;
                     match chunk.state {
                         ChunkState::Open => waits |= old && chunk.data_count + chunk.note_count > 0,
@@ -149,7 +141,8 @@ impl Log {
                 self.seal(stream);
                 let index = self.sealed.pop_back().expect("just sealed");
                 let chunk = self.slots[index].chunk.as_ref().expect("sealed");
-                if stream == STREAM_MAP && chunk.data_count > 0 && self.floor(true) <= chunk.last_sequence {
+                if stream.policy().is_gated && chunk.data_count > 0 && self.floor(true) <= chunk.last_sequence
+                {
                     self.sealed.push_back(index);
                 } else {
                     self.program(index, space);
@@ -164,8 +157,8 @@ impl Log {
         if mutant!("log: starved staging waits") {
             return;
         }
-        for stream in 0..STREAMS {
-            if self.open[stream].is_some() || stream == STREAM_USER && !self.protected {
+        for stream in Stream::ALL {
+            if self.open[stream].is_some() || stream == Stream::User && !self.protected {
                 continue;
             }
             let range = self.slots_of(stream);
@@ -190,11 +183,11 @@ impl Log {
         }
     }
 
-    pub(super) fn slots_of(&self, stream: usize) -> std::ops::Range<usize> {
+    pub(super) fn slots_of(&self, stream: Stream) -> std::ops::Range<usize> {
         match stream {
-            STREAM_USER => 0..self.user_slots,
-            STREAM_CLEANER => self.user_slots..self.map_slots,
-            _ => self.map_slots..self.slots.len(),
+            Stream::User => 0..self.user_slots,
+            Stream::Cleaner => self.user_slots..self.map_slots,
+            Stream::Map => self.map_slots..self.slots.len(),
         }
     }
 }

@@ -27,7 +27,7 @@ impl Log {
             segment: index.0,
             generation: segment.generation,
             member: member as u16,
-            stream: segment.stream as u16,
+            stream: segment.stream.number(),
             place: 0,
         };
         let (first_page, first_of_block) =

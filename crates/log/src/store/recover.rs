@@ -5,7 +5,7 @@ use crate::RecoveredChunk;
 
 impl Log {
     /// Takes a segment found after a restart.
-    pub fn adopt_segment(&mut self, index: u32, generation: u32, stream: usize, blocks: &[LogicalBlock]) {
+    pub fn adopt_segment(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[LogicalBlock]) {
         self.segments[index as usize] = Segment {
             state: SegmentState::Sealed,
             blocks: SmallVec::from_slice(blocks),
@@ -131,7 +131,7 @@ impl Log {
         }
         let chunk = Chunk {
             state: ChunkState::Homeless,
-            stream: STREAM_USER as u16,
+            stream: Stream::User,
             segment: index as u32,
             first_unit: 0,
             units: found.head.unit_count.into(),

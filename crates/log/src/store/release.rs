@@ -78,15 +78,15 @@ impl Log {
             return;
         }
         // Chunks of one stream that wait for room must not hold up those whose copies make it.
-        let mut stuck = [false; STREAMS];
+        let mut stuck = PerStream([false; Stream::COUNT]);
         for index in 0..self.slots.len() {
             let Some(chunk) = self.slots[index].chunk.as_ref().filter(|chunk| is_homeless(chunk)) else {
                 continue;
             };
-            if stuck[chunk.stream as usize] {
+            if stuck[chunk.stream] {
                 continue;
             }
-            let (stream, units) = (chunk.stream as usize, chunk.units);
+            let (stream, units) = (chunk.stream, chunk.units);
             self.seal(stream);
             // A chunk that moves may use the reserve: its data was accepted.
             let Some((segment, first_unit, _)) = self.place(stream, units, space).or_else(|| {
@@ -95,8 +95,8 @@ impl Log {
                 }
                 let keep = match stream {
                     // Durable in their slots: a cut could cost a segment for each of them.
-                    STREAM_USER if self.protected => FOUND_LEAVE,
-                    STREAM_USER if self.freeing.is_empty() => 1 + HOMELESS_LEAVE,
+                    Stream::User if self.protected => FOUND_LEAVE,
+                    Stream::User if self.freeing.is_empty() => 1 + HOMELESS_LEAVE,
                     // Frees may wait for just these chunks to be durable.
                     _ => 0,
                 };
@@ -112,11 +112,11 @@ impl Log {
     /// Gives a sealed chunk the place that is next in a segment.
     pub(super) fn settle(&mut self, index: usize, segment: u32, first_unit: u32, owner: &mut impl Owner) {
         let chunk = self.slots[index].chunk.as_ref().expect("it gets another place");
-        let (stream, old, units) = (chunk.stream as usize, chunk.segment, chunk.units);
+        let (stream, old, units) = (chunk.stream, chunk.segment, chunk.units);
         let (data, old_first, sequence, notes) =
             (chunk.data_count, chunk.first_unit, chunk.sequence, chunk.note_count);
         let last = chunk.last_sequence;
-        self.map_moves += u64::from(stream == STREAM_MAP);
+        self.map_moves += u64::from(stream == Stream::Map);
         self.segments[old as usize].chunks -= 1;
         let target = &mut self.segments[segment as usize];
         target.chunks += 1;
@@ -207,7 +207,7 @@ impl Log {
             let segment = &mut segments[*index as usize];
             if segment.reads > 0
                 || segment.chunks > 0
-                || floors[usize::from(segment.stream == STREAM_MAP)] < segment.free_after
+                || floors[usize::from(segment.stream == Stream::Map)] < segment.free_after
                     && !mutant!("log: segment freed before copies durable")
             {
                 return true;

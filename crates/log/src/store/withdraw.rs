@@ -16,7 +16,7 @@ impl Log {
     /// Tags and places of all IUs of the user stream that are in staging.
     pub fn staged_ius(&self) -> Vec<(u64, LogAddress)> {
         let mut ius = Vec::new();
-        for (slot, chunk) in self.staged_chunks().filter(|(_, chunk)| chunk.stream as usize == STREAM_USER) {
+        for (slot, chunk) in self.staged_chunks().filter(|(_, chunk)| chunk.stream == Stream::User) {
             let first = chunk.first_unit * self.layout.unit_ius + 1;
             let place = |record| self.layout.address(SegmentIndex(chunk.segment), first + record);
             let bytes = self.slots[slot].bytes();
@@ -34,7 +34,7 @@ impl Log {
         if !self.protected || self.gone || self.keeps_all {
             return;
         }
-        let Some(segment) = self.open_segment[STREAM_USER] else { return };
+        let Some(segment) = self.open_segment[Stream::User] else { return };
         let mut chunks = self.waiting_chunks(segment, space);
         let is_gone = |(_, fate): &(usize, Fate)| !matches!(fate, Fate::Stays);
         let mut fates: Vec<(usize, Fate)> = chunks
@@ -48,7 +48,7 @@ impl Log {
             return;
         }
         diecut_units::mark!("log: staged chunks taken back");
-        self.seal(STREAM_USER);
+        self.seal(Stream::User);
         let first_unit = self.slots[fates[0].0].chunk.as_ref().expect("staged").first_unit;
         let width = self.layout.width;
         for member in 0..width {
@@ -59,7 +59,7 @@ impl Log {
         self.sealed.retain(|sealed| fates.iter().all(|(slot, _)| slot != sealed));
         let place = &mut self.segments[segment as usize];
         (place.state, place.next_unit) = (SegmentState::Open, first_unit);
-        self.open_segment[STREAM_USER] = Some(segment);
+        self.open_segment[Stream::User] = Some(segment);
         fates.iter().for_each(|(slot, _)| self.undo_program(*slot));
         fates.retain(|(slot, fate)| {
             let goes = matches!(fate, Fate::Goes);
@@ -75,7 +75,7 @@ impl Log {
                 self.drop_chunk(slot);
                 continue;
             }
-            self.seal(STREAM_USER);
+            self.seal(Stream::User);
             let first_unit = self.segments[segment as usize].next_unit;
             self.settle(slot, segment, first_unit, owner);
         }
@@ -128,7 +128,7 @@ impl Log {
         if chunk.state == ChunkState::Programming {
             let (data, units) = (chunk.data_count, chunk.units);
             let statistics = &mut self.statistics;
-            statistics.user_ius -= u64::from(data);
+            statistics.stream_ius[chunk.stream] -= u64::from(data);
             statistics.summary_ius -= 1;
             statistics.padding_ius -= u64::from(units * self.layout.unit_ius - 1 - data);
         }
@@ -155,7 +155,7 @@ impl Log {
         if left * self.layout.unit_ius < 2 || !head::fits(0, notes.clone().count(), 0) {
             return false;
         }
-        let Some(index) = self.open_chunk(STREAM_USER, space) else { return false };
+        let Some(index) = self.open_chunk(Stream::User, space) else { return false };
         let slot = &mut self.slots[index];
         if let Some(header) = &mut slot.header {
             header[8..16].copy_from_slice(&sequence.to_le_bytes());

@@ -1,0 +1,45 @@
+//! The reserve: free segments that writers leave, so that the cleaner always finds one, and what follows from it for the room that
+//! there is for data.
+
+use crate::Layout;
+
+/// Segments that only the cleaner, the map and chunks that move may open.
+///
+/// However often the log is cut, the cleaner gets one: chunks found in staging leave [`FOUND_LEAVE`], leaves and anchors
+/// are written only while two are free, and what the cleaner had copied from a segment that is still there is undone
+/// ([`Log::undo_segment`]), so that a cut gives back what it had taken.
+pub(crate) const RESERVE_SEGMENTS: u32 = 5;
+/// Free segments that chunks leave whose place failed: none without them could become durable, and no victim free.
+pub(crate) const HOMELESS_LEAVE: u32 = 1;
+/// Free segments that chunks leave which recovery found in staging, where they can wait for the cleaner.
+pub(crate) const FOUND_LEAVE: u32 = 3;
+/// A log with fewer segments than these is small: it cleans one group at a time, and the segment that the map has open does not
+/// count as room, so that more is left for data. Writers wait less evenly.
+pub(crate) const SMALL_SEGMENTS: u32 = 48;
+
+/// Groups that are cleaned at a time.
+pub(crate) fn walks(layout: &Layout, segments: u32) -> u32 {
+    if segments < SMALL_SEGMENTS { 1 } else { layout.groups.min(WALKS_MAX) }
+}
+
+/// Room that the cleaner keeps up, in segments: the reserve, what at most lies in the open segments of writers, cleaner and map, and
+/// for each group that is cleaned at the same time two: a victim that is nearly copied, and one that waits for its copies to
+/// be durable. With less, writers nearly stop; so the reserve, where they would stop, is not reached.
+pub(crate) fn paced_segments(layout: &Layout, segments: u32) -> u32 {
+    let open = if segments < SMALL_SEGMENTS { 2 } else { 3 };
+    RESERVE_SEGMENTS + open + 2 * walks(layout, segments)
+}
+/// Room beyond that, in segments, that the cleaner makes for bursts.
+pub(crate) const BURST_SEGMENTS: u32 = 1;
+
+/// Victims that are walked through at a time, each in a group of its own.
+pub(crate) const WALKS_MAX: u32 = 2;
+/// Segments' worth of blocks that the checkpoint takes beside what lives: open leaves, two anchors.
+pub(crate) const CHECKPOINT_SEGMENTS: u32 = 2;
+
+/// IUs of data that all segments but the reserve hold when chunks are full.
+pub(crate) fn usable_ius(layout: &Layout, segments: u32) -> u64 {
+    let per_segment = layout.segment_ius - layout.chunks_per_segment();
+    let kept = paced_segments(layout, segments) + BURST_SEGMENTS + CHECKPOINT_SEGMENTS;
+    u64::from(segments.saturating_sub(kept)) * u64::from(per_segment)
+}
