@@ -1,4 +1,4 @@
-.PHONY: setup run demo test night check bench install rocksdb leveldb
+.PHONY: setup run demo test night check book bench install rocksdb leveldb
 
 # Packages and toolchain components on a fresh machine, without asking.
 setup:
@@ -15,7 +15,7 @@ demo: setup
 
 # Everything that must hold: check, unit and model tests, real Linux hosts. Ends with a table of minutes.
 test:
-	@scripts/setup.sh rocksdb leveldb vlfs
+	@scripts/setup.sh rocksdb leveldb vlfs book
 	cargo xtask ci
 
 # Long seeds of the simulated stack, then every fuzz target for FUZZ_MINUTES. FIRST_SEED=N starts elsewhere.
@@ -28,6 +28,11 @@ night: setup
 # What can be said of the code without running it: format, lints, arrows, documents.
 check: setup
 	cargo xtask check
+
+# The pages as a book, with every link followed: target/book/html/index.html.
+book:
+	@scripts/setup.sh book
+	cargo xtask book
 
 # The server against the raw socket loop and the engines alone, one configuration, one run; several minutes. Server and
 # load take a core each: run it on a machine at rest. BENCH="--json" or BENCH="--only a" change what is done. Instructions are

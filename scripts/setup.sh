@@ -2,7 +2,7 @@
 # Makes a fresh Debian or Ubuntu machine ready: system packages and toolchain components. Asks nothing, repeats safely,
 # and needs no root when all is there already. With "bench", what the benchmark counts instructions with too; with "rocksdb" or
 # "leveldb", these databases, which only the plug-ins for them and their tests need; with "vlfs", what only the tests of the file
-# system need. Several words are taken, too.
+# system need; with "book", mdBook, which makes HTML of the pages. Several words are taken, too.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 cd "$(dirname "$0")/.."
@@ -76,14 +76,19 @@ for component in fmt clippy; do
   fi
 done
 
-# The suites that apps/vlfs must pass, as their authors released them.
-suite() {
-  local root=${CARGO_TARGET_DIR:-target}/tools
-  [ "$("$root/bin/$1" --version 2>/dev/null)" = "$1 $2" ] && return
+# A program as its authors released it: name, version, and what fails without it.
+tool() {
+  local root=${CARGO_TARGET_DIR:-target}/tools version
+  version=$("$root/bin/$1" --version 2>/dev/null) || true
+  [ "${version/ v/ }" = "$1 $2" ] && return
   timeout 1200 cargo install --quiet --locked --version "$2" --root "$root" "$1" ||
-    echo "setup: $1 $2 CANNOT BE INSTALLED (cargo install); the tests of apps/vlfs will fail" >&2
+    echo "setup: $1 $2 CANNOT BE INSTALLED (cargo install); $3 will fail" >&2
 }
+# The suites that apps/vlfs must pass.
 if wants vlfs; then
-  suite fsx 0.3.2
-  suite pjdfstest 0.2.2
+  tool fsx 0.3.2 "the tests of apps/vlfs"
+  tool pjdfstest 0.2.2 "the tests of apps/vlfs"
+fi
+if wants book; then
+  tool mdbook 0.5.4 "cargo xtask book"
 fi

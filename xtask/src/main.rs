@@ -1,23 +1,26 @@
 //! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask house`, `cargo xtask check`; the fuzz targets:
-//! `cargo xtask fuzz`; and the stages of `make test`, `cargo xtask ci`, and of `make night`, `cargo xtask night`.
+//! `cargo xtask fuzz`; the pages as a book: `cargo xtask book`; and the stages of `make test`, `cargo xtask ci`, and of `make night`, `cargo xtask night`.
 
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod book;
 mod check;
 mod fuzz;
 mod house;
+mod pages;
 mod stages;
 mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask arrows|tidy|house|check|fuzz|ci|night
+const USAGE: &str = "usage: cargo xtask arrows|tidy|house|check|book|fuzz|ci|night
   arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
-  tidy     text files are ASCII, links of documents resolve, nothing is left half-said
+  tidy     text files are ASCII, links of pages resolve, what pages name exists, invariants are numbered alike on pages and in code
   house    [--all]: how rooms are built inside, and whether one got worse; [--write]: takes today's figures as the worst allowed
   check    format, lints, documentation, arrows, tidy, house
+  book     makes HTML of the pages in target/book/html and follows its links; needs scripts/setup.sh book
   fuzz     [--seconds N] [--seed N] [TARGET...]: builds and runs the fuzz targets, 10 s each
   ci       every stage of make test, with a table of what each took
   night    [--fuzz-minutes N] [--seeds N] [--first-seed N]: the stages of make night";
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(&root),
         ["house", rest @ ..] => house::run(&root, rest),
         ["check"] => check::all(&root),
+        ["book"] => book::build(&root),
         ["fuzz", rest @ ..] => fuzz::Wish::parse(rest).and_then(|wish| fuzz::run(&root, &wish)),
         ["ci"] => stages::all(&root),
         ["night", rest @ ..] => stages::night(&root, rest),

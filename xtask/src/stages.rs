@@ -10,6 +10,8 @@ use std::time::Instant;
 enum Work {
     /// Everything that `cargo xtask check` checks.
     Check,
+    /// The pages as a book.
+    Book,
     /// A command line, words separated by blanks.
     Run(&'static str),
     /// All fuzz targets, so many seconds each; from a seed, or from another place each time.
@@ -19,8 +21,9 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 11] = [
+static STAGES: [(&str, Work); 12] = [
     ("check", Work::Check),
+    ("book", Work::Book),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
     (
         "whole stack",
@@ -126,6 +129,7 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
         println!("\n== {name}");
         let outcome = match work {
             Work::Check => crate::check::all(root),
+            Work::Book => crate::book::build(root),
             Work::Run(line) => run(root, line),
             Work::RunOwned(line) => run(root, line),
             Work::Fuzz(seconds, seed) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds, *seed)),

@@ -1,15 +1,20 @@
 //! Text files are ASCII, documents link to what exists, nothing is left half-said, and files that grow past
 //! what one noun needs are named.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::book;
+use crate::pages::{self, Code, Targets};
 
 /// A file longer than this usually hides a second noun. A hint, not a wall.
 const LINES_HINT: usize = 800;
 
 /// Endings of files that people read.
-const TEXT: &[&str] = &["rs", "toml", "md", "sh", "yml", "cpp", "h", "c"];
+const TEXT: &[&str] = &["rs", "toml", "md", "sh", "yml", "cpp", "hpp", "h", "c"];
+
+/// Endings of sources, whose names pages may use.
+const SOURCES: &[&str] = &["rs", "cpp", "hpp", "h", "c"];
 
 pub fn check(root: &Path) -> Result<String, Vec<String>> {
     let output = Command::new("git")
@@ -20,7 +25,8 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
     let files = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut problems = Vec::new();
     let mut count = 0;
-    let mut functions = BTreeSet::new();
+    let mut code = Code::default();
+    let mut pages = Vec::new();
     for name in files.lines() {
         let path = root.join(name);
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
@@ -43,19 +49,43 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
         if extension == "rs" && text.lines().count() > LINES_HINT {
             eprintln!("hint: {name} has {} lines; which noun is hiding there?", text.lines().count());
         }
-        if extension == "rs" {
-            functions.extend(functions_of(&text).map(str::to_owned));
+        if SOURCES.contains(&extension) {
+            code.add(name, &text);
         }
         problems.extend(dead_paths(name, &text, root));
         if extension == "md" {
             let folder = path.parent().expect("files lie in folders");
             problems.extend(broken_links(name, &text, folder));
+            pages.push((name.to_owned(), text));
         }
     }
-    let promises = root.join(PROMISES);
-    let page = std::fs::read_to_string(&promises).map_err(|error| vec![format!("{PROMISES}: {error}")])?;
-    problems.extend(missing_tests(&page, &functions));
+    problems.extend(untrue_pages(root, &pages, &code)?);
     if problems.is_empty() { Ok(format!("tidy: {count} files")) } else { Err(problems) }
+}
+
+/// What pages say that is not so in the tree.
+fn untrue_pages(root: &Path, pages: &[(String, String)], code: &Code) -> Result<Vec<String>, Vec<String>> {
+    let makefile =
+        std::fs::read_to_string(root.join("Makefile")).map_err(|error| vec![format!("Makefile: {error}")])?;
+    let targets = Targets::new(&makefile, crate::USAGE);
+    let mut problems = pages::unmatched_invariants(pages, code);
+    for (name, text) in pages {
+        // What was once is told there, in the words of its time.
+        if name == "CHANGELOG.md" {
+            continue;
+        }
+        problems.extend(pages::unknown_names(name, text, code));
+        problems.extend(pages::unknown_targets(name, text, &targets));
+        problems.extend(pages::figures_without_command(name, text));
+        if name == PROMISES {
+            problems.extend(missing_tests(text, code));
+        }
+        if name == book::SUMMARY {
+            let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+            problems.extend(book::unlisted(text, &names));
+        }
+    }
+    Ok(problems)
 }
 
 fn line_problems(line: &str, extension: &str) -> Vec<&'static str> {
@@ -83,14 +113,8 @@ fn line_problems(line: &str, extension: &str) -> Vec<&'static str> {
 /// The page that names the test of each promise.
 const PROMISES: &str = "docs/promises.md";
 
-/// Names of the functions that a source file defines.
-fn functions_of(text: &str) -> impl Iterator<Item = &str> {
-    let after_fn = text.lines().filter_map(|line| line.split_once("fn ").map(|(_, rest)| rest));
-    after_fn.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default())
-}
-
 /// Rows of the page of promises whose tests do not exist, or that name none.
-fn missing_tests(page: &str, functions: &BTreeSet<String>) -> Vec<String> {
+fn missing_tests(page: &str, code: &Code) -> Vec<String> {
     let mut problems = Vec::new();
     for (number, line) in page.lines().enumerate() {
         if !line.starts_with("| ") || line.starts_with("| promise") {
@@ -102,7 +126,7 @@ fn missing_tests(page: &str, functions: &BTreeSet<String>) -> Vec<String> {
         if names.is_empty() {
             problems.push(format!("{PROMISES}:{}: a promise without a test", number + 1));
         }
-        let missing = names.iter().filter(|name| !functions.contains(**name));
+        let missing = names.iter().filter(|name| !code.has_function(name));
         problems.extend(missing.map(|name| format!("{PROMISES}:{}: there is no test {name}", number + 1)));
     }
     problems
@@ -137,13 +161,17 @@ fn dead_paths(name: &str, text: &str, root: &Path) -> Vec<String> {
     problems
 }
 
+/// What a page links to, as it stands there.
+pub fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("](").filter_map(|(at, found)| {
+        let rest = &text[at + found.len()..];
+        rest.split_once(')').map(|(target, _)| target)
+    })
+}
+
 fn broken_links(name: &str, text: &str, folder: &Path) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut rest = text;
-    while let Some(start) = rest.find("](") {
-        rest = &rest[start + 2..];
-        let Some(end) = rest.find(')') else { break };
-        let target = &rest[..end];
+    for target in links(text) {
         if target.contains("://") {
             continue;
         }
@@ -195,13 +223,11 @@ mod test {
 
     #[test]
     fn a_promise_needs_a_test_that_exists() {
-        let functions: BTreeSet<String> =
-            functions_of("    fn it_holds() {\npub async fn it_holds_7(a: u8) {\n")
-                .map(str::to_owned)
-                .collect();
+        let mut code = Code::default();
+        code.add("a.rs", "    fn it_holds() {\npub async fn it_holds_7(a: u8) {\n");
         let page = "| promise | tests |\n|---|---|\n| a | `it_holds`, `it_holds_7`; `diecut demo` |\n| b | `it_fails` |\n| c | - |\n";
         assert_eq!(
-            missing_tests(page, &functions),
+            missing_tests(page, &code),
             ["docs/promises.md:4: there is no test it_fails", "docs/promises.md:5: a promise without a test"]
         );
     }

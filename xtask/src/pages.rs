@@ -1,0 +1,315 @@
+//! What pages say must be true of the tree: names in backticks exist, so do targets of make and words of `cargo xtask`, tables of
+//! measured figures name the command that made them, and the numbers of invariants are the same in docs/invariants/ and in the code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where the invariants of each room are listed.
+const INVARIANTS: &str = "docs/invariants/";
+
+/// Names that sources define or use, and where invariants are cited.
+#[derive(Default)]
+pub struct Code {
+    /// Files by the words in them that are no comment; only what a name can consist of.
+    words: BTreeMap<String, BTreeSet<usize>>,
+    /// Names of functions.
+    functions: BTreeSet<String>,
+    /// Numbers of invariants that are cited, with the first file of each.
+    cited: BTreeMap<String, String>,
+    files: usize,
+}
+
+impl Code {
+    /// Takes up a source file.
+    pub fn add(&mut self, name: &str, text: &str) {
+        self.files += 1;
+        // The checks' own tests speak of invariants that nobody has.
+        let is_own = name.starts_with("xtask/");
+        for line in text.lines() {
+            if !is_own {
+                for number in invariants_of(line) {
+                    self.cited.entry(number.to_owned()).or_insert_with(|| name.to_owned());
+                }
+            }
+            if line.trim_start().starts_with("//") {
+                continue;
+            }
+            for word in words(line) {
+                self.words.entry(word.to_owned()).or_default().insert(self.files);
+            }
+        }
+        self.functions.extend(functions_of(text).map(str::to_owned));
+    }
+
+    /// Whether sources define a function of this name.
+    pub fn has_function(&self, name: &str) -> bool {
+        self.functions.contains(name)
+    }
+
+    /// Whether all parts of a path stand in one file.
+    fn has_path(&self, parts: &[&str]) -> bool {
+        let mut common: Option<BTreeSet<usize>> = None;
+        for part in parts {
+            let Some(files) = self.words.get(*part) else { return false };
+            common = Some(common.map_or_else(|| files.clone(), |common| &common & files));
+        }
+        common.is_some_and(|common| !common.is_empty())
+    }
+}
+
+/// Names of the functions that a source file defines.
+fn functions_of(text: &str) -> impl Iterator<Item = &str> {
+    let after_fn = text.lines().filter_map(|line| line.split_once("fn ").map(|(_, rest)| rest));
+    after_fn.map(|rest| rest.split(|c: char| !is_of_a_name(c)).next().unwrap_or_default())
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !is_of_a_name(c)).filter(|word| !word.is_empty())
+}
+
+/// Names of a page in backticks that look like names of the code and are none.
+///
+/// A path (`Media::discard`) needs a source file in which its last two parts stand; a call (`check()`) a function of that name; a
+/// word of several humps (`SwapRule`) a place where it is used.
+pub fn unknown_names(page: &str, text: &str, code: &Code) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for quoted in line.split('`').skip(1).step_by(2) {
+            let bare = quoted.strip_suffix("()").unwrap_or(quoted);
+            let parts: Vec<&str> = bare.split("::").collect();
+            let is_name = parts.iter().all(|part| !part.is_empty() && part.chars().all(is_of_a_name));
+            if !is_name || bare.starts_with(|c: char| c.is_ascii_digit()) {
+                continue;
+            }
+            let is_known = match parts.as_slice() {
+                // A room, named as who uses it names it: its folder is looked at as a path.
+                [room] if *room == bare && bare == quoted => !has_humps(room) || code.has_path(&[room]),
+                [call] => code.has_function(call),
+                [.., whole, part] => {
+                    code.has_path(&[whole, part]) || code.has_path(&[part]) && is_room(whole)
+                }
+                [] => true,
+            };
+            if !is_known {
+                problems.push(format!("{page}:{}: there is no `{quoted}` in the code", number + 1));
+            }
+        }
+    }
+    problems
+}
+
+/// Whether a word is written as types are, of two words at least; `KiB` and such are none.
+fn has_humps(word: &str) -> bool {
+    let starts = word
+        .as_bytes()
+        .windows(2)
+        .filter(|pair| pair[0].is_ascii_uppercase() && pair[1].is_ascii_lowercase());
+    starts.count() >= 2
+}
+
+/// Whether the first part of a path is a module or a crate, which a file need not name itself.
+fn is_room(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+/// What make and `cargo xtask` can be asked for.
+pub struct Targets {
+    make: BTreeSet<String>,
+    xtask: BTreeSet<String>,
+}
+
+impl Targets {
+    /// From the text of the Makefile and the usage of `cargo xtask`.
+    pub fn new(makefile: &str, usage: &str) -> Targets {
+        let is_rule = |line: &&str| line.starts_with(|c: char| c.is_ascii_lowercase());
+        let rules = makefile.lines().filter(is_rule).filter_map(|line| line.split_once(':'));
+        let make =
+            rules.filter(|(_, rest)| !rest.starts_with('=')).map(|(name, _)| name.to_owned()).collect();
+        let lines = usage.lines().filter(|line| line.starts_with("  "));
+        let xtask = lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+        Targets { make, xtask }
+    }
+}
+
+/// Commands of a page, `make X` and `cargo xtask X`, whose target does not exist.
+pub fn unknown_targets(page: &str, text: &str, targets: &Targets) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (number, command) in commands(text) {
+        let known = [("make ", &targets.make), ("cargo xtask ", &targets.xtask)];
+        for (start, known) in known {
+            let Some(rest) = command.strip_prefix(start) else { continue };
+            let is_target =
+                |word: &&str| word.chars().all(|c| is_of_a_name(c) || c == '-') && !word.starts_with('-');
+            let first = rest.split_whitespace().find(|word| !word.contains('='));
+            if let Some(target) = first.filter(is_target).filter(|target| !known.contains(*target)) {
+                problems.push(format!("{page}:{number}: {start}{target}: there is no such target"));
+            }
+        }
+    }
+    problems
+}
+
+/// What stands in backticks or is indented as commands are, with the number of its line.
+fn commands(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().flat_map(|(number, line)| {
+        let indented = line.strip_prefix("    ").filter(|rest| !rest.starts_with(' '));
+        let quoted = line.split('`').skip(1).step_by(2);
+        indented.into_iter().chain(quoted).map(move |command| (number + 1, command))
+    })
+}
+
+/// How commands begin that measure something.
+const MEASURES: &[&str] = &["make ", "cargo ", "diecut ", "diecut-", "target/release/", "db_bench ", "awk "];
+
+/// Tables of measured figures whose section names no command that makes them.
+///
+/// A table is one of figures if a column behind its first one is set to the right. Tables of bytes (`offset`, `byte`) are none.
+pub fn figures_without_command(page: &str, text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let lines: Vec<&str> = text.lines().collect();
+    let is_heading = |line: &&str| line.starts_with('#');
+    for (at, line) in lines.iter().enumerate() {
+        let is_rule = line.starts_with("|") && line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
+        let columns: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let has_figures =
+            is_rule && !columns[0].ends_with(':') && columns.iter().any(|column| column.ends_with("-:"));
+        if !has_figures {
+            continue;
+        }
+        let start = lines[..at].iter().rposition(&is_heading).unwrap_or(0);
+        let end = lines[at..].iter().position(&is_heading).map_or(lines.len(), |end| at + end);
+        let section = lines[start..end].join("\n");
+        // A command may go on over the end of its line.
+        let mut quoted =
+            section.split('`').skip(1).step_by(2).chain(commands(&section).map(|(_, command)| command));
+        if !quoted.any(|command| MEASURES.iter().any(|start| command.starts_with(start))) {
+            problems
+                .push(format!("{page}:{}: figures, and no command that makes them in this section", at + 1));
+        }
+    }
+    problems
+}
+
+/// Numbers of invariants (`I-` and a letter and a number) in a line.
+fn invariants_of(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("I-").filter_map(move |(at, _)| {
+        let is_start = !line[..at].ends_with(is_of_a_name) && !line[..at].ends_with('-');
+        let rest = &line[at + 2..];
+        let digits = rest.strip_prefix(|c: char| c.is_ascii_uppercase())?;
+        let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        (is_start && length > 0).then(|| &line[at..at + 3 + length])
+    })
+}
+
+/// Invariants that the code cites and the page of their room lacks, or that a page lists and nothing cites.
+///
+/// A letter belongs to the page that lists numbers with it; without such a page it is not checked.
+pub fn unmatched_invariants(pages: &[(String, String)], code: &Code) -> Vec<String> {
+    let mut listed: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (name, text) in
+        pages.iter().filter(|(name, _)| name.starts_with(INVARIANTS) && !name.ends_with("README.md"))
+    {
+        for line in text.lines() {
+            // A number at the start of a line or of a row defines it; elsewhere it is only spoken of.
+            let start = line.trim_start_matches(['|', '-', '*', '#', ' ', '`']);
+            let Some(number) = invariants_of(start).next().filter(|number| start.starts_with(number)) else {
+                continue;
+            };
+            if listed.insert(number, name).is_some() {
+                problems.push(format!("{name}: {number} is listed twice"));
+            }
+        }
+    }
+    let letters: BTreeMap<&str, &str> = listed.iter().map(|(number, name)| (&number[..3], *name)).collect();
+    for (number, file) in &code.cited {
+        if let Some(page) = letters.get(&number[..3]).filter(|_| !listed.contains_key(number.as_str())) {
+            problems.push(format!("{file}: {number} is not in {page}"));
+        }
+    }
+    let uncited = listed.iter().filter(|(number, _)| !code.cited.contains_key(**number));
+    problems.extend(uncited.map(|(number, name)| format!("{name}: nothing in the code cites {number}")));
+    problems
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn code() -> Code {
+        let mut code = Code::default();
+        code.add(
+            "a.rs",
+            "/// `Gone::away`\npub struct SwapRule;\nimpl SwapRule { pub fn pick(&self) {} } // I-L1\n",
+        );
+        code.add("b.rs", "fn other() { assert!(true, \"I-L2: it holds\"); }\n");
+        code
+    }
+
+    #[test]
+    fn a_name_that_the_code_lacks_is_found() {
+        let page = "`SwapRule`, `SwapRule::pick`, `pick()`, `vssd::other`, `a.rs`, `GiB`, `diecut status`";
+        assert_eq!(unknown_names("p.md", page, &code()), Vec::<String>::new());
+        let page = "`SwapRules`\n`SwapRule::other` and `picked()`, `Gone::away`";
+        assert_eq!(
+            unknown_names("p.md", page, &code()),
+            [
+                "p.md:1: there is no `SwapRules` in the code",
+                "p.md:2: there is no `SwapRule::other` in the code",
+                "p.md:2: there is no `picked()` in the code",
+                "p.md:2: there is no `Gone::away` in the code",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_target_that_is_gone_is_found() {
+        let targets = Targets::new(
+            "FUZZ ?= 1\nPREFIX := a\nrun: setup\n\tcargo run\n",
+            "usage: x\n  arrows   a\n  ci b",
+        );
+        let page = "    make run BENCH=1\n`make` and `cargo xtask arrows`, `cargo xtask -h`\n    make X=1\n";
+        assert_eq!(unknown_targets("p.md", page, &targets), Vec::<String>::new());
+        assert_eq!(
+            unknown_targets("p.md", "`make runs`\n    cargo xtask arrow --all", &targets),
+            [
+                "p.md:1: make runs: there is no such target",
+                "p.md:2: cargo xtask arrow: there is no such target"
+            ]
+        );
+    }
+
+    #[test]
+    fn figures_need_a_command() {
+        let table = "| what | us |\n|---|---:|\n| read | 5 |\n";
+        let good =
+            format!("# A\n`make bench` says\n\n{table}\n# B\n\n| offset | size |\n|---:|---:|\n| 0 | 8 |\n");
+        assert_eq!(figures_without_command("p.md", &good), Vec::<String>::new());
+        let bad = format!("# A\n`make bench` says\n# B\n{table}");
+        assert_eq!(
+            figures_without_command("p.md", &bad),
+            ["p.md:5: figures, and no command that makes them in this section"]
+        );
+    }
+
+    #[test]
+    fn invariants_stand_on_both_sides() {
+        let page = |text: &str| [("docs/invariants/log.md".to_owned(), text.to_owned())];
+        assert_eq!(unmatched_invariants(&[], &code()), Vec::<String>::new());
+        assert_eq!(
+            unmatched_invariants(&page("| I-L1 | a |\n- I-L2: as I-L1"), &code()),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            unmatched_invariants(&page("| I-L1 | a |\n| I-L1 | b |\n| I-L3 | c |"), &code()),
+            [
+                "docs/invariants/log.md: I-L1 is listed twice",
+                "b.rs: I-L2 is not in docs/invariants/log.md",
+                "docs/invariants/log.md: nothing in the code cites I-L3",
+            ]
+        );
+    }
+}
