@@ -58,8 +58,11 @@ pub(crate) struct Pending {
     pub(crate) expected: Option<Buffer>,
 }
 
-/// Commands under way. A volume token is the slot in its low half and the slot's generation in its high half,
-/// so that an answer that comes twice is caught.
+/// The generation of a slot in its tokens. The four bits above it belong to others who ask volumes.
+const GENERATION_MASK: u32 = (1 << 28) - 1;
+
+/// Commands under way. A volume token is the slot in its low half and the slot's generation above it, so that an answer that
+/// comes twice is caught.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSlab {
     slots: Vec<Slot>,
@@ -80,7 +83,7 @@ impl PendingSlab {
         });
         let entry = &mut self.slots[slot as usize];
         assert!(entry.pending.is_none(), "slot {slot} is free");
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation = entry.generation.wrapping_add(1) & GENERATION_MASK;
         entry.pending = Some(pending);
         VolumeToken(u64::from(entry.generation) << 32 | u64::from(slot))
     }
@@ -109,5 +112,43 @@ impl PendingSlab {
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn pending() -> Pending {
+        Pending {
+            token: CommandToken(0),
+            namespace: NamespaceId(0),
+            source: SourceId(0),
+            arrived: Time::ZERO,
+            kind: Kind::Flush,
+            lbas: 0,
+            remaining: 0,
+            rest: None,
+            loan: None,
+            error: None,
+            expected: None,
+        }
+    }
+
+    /// Goal: the answer of a command finds its way back however many commands there were: bit 63 of a volume token says that the
+    /// administration asked, and an answer with it never reaches its namespace. Method: a slot whose generation is about to run
+    /// through all values that it can have, at the ends of each range.
+    #[test]
+    fn a_token_never_takes_the_bit_of_another_owner() {
+        for generation in
+            [0, (1 << 28) - 2, (1 << 28) - 1, (1 << 31) - 2, (1 << 31) - 1, u32::MAX - 1, u32::MAX]
+        {
+            let mut slab = PendingSlab::default();
+            slab.slots.push(Slot { generation, pending: None });
+            slab.free.push(0);
+            let token = slab.insert(pending());
+            assert_eq!(token.0 >> 60, 0, "after {generation} uses of a slot");
+            slab.remove(token);
+        }
     }
 }
