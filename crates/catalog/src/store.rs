@@ -7,7 +7,7 @@ use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation
 use diecut_units::{Buffer, BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Time, mutant};
 
 /// Set in every media token of a catalog; other submitters to the same medium leave it clear.
-pub const CATALOG_TOKEN_BIT: u64 = 1 << 62;
+pub const CATALOG_TOKEN_BIT: u64 = diecut_units::token::media::CATALOG;
 
 /// Why a catalog cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

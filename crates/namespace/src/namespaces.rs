@@ -3,10 +3,10 @@ use crate::contract::{
     NamespaceOperation, NamespaceProperties, SourceId,
 };
 use crate::definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
-use crate::pending::{Pending, PendingSlab, Rest};
+use crate::pending::{Pending, Rest};
 use crate::piece::{self, Cutting, MapRange, READ_PIECE_LBAS, is_one_piece};
 use crate::statistics::{Kind, NamespaceStatistics};
-use diecut_units::{Buffer, BufferMut, BufferPool, Payload, Time, mark};
+use diecut_units::{Buffer, BufferMut, BufferPool, Payload, StampedSlab, Time, mark};
 use diecut_volume::contract::{
     VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
 };
@@ -39,7 +39,7 @@ pub struct Outputs {
 pub struct Namespaces {
     /// By identifier. Identifiers are given once and count up, so there is a place for every volume that ever was.
     namespaces: Vec<Option<Namespace>>,
-    pending: PendingSlab,
+    pending: StampedSlab<Pending>,
     pool: BufferPool,
     zeros: Option<Buffer>,
 }
@@ -62,7 +62,7 @@ impl Namespaces {
     pub fn new() -> Namespaces {
         Namespaces {
             namespaces: Vec::new(),
-            pending: PendingSlab::default(),
+            pending: StampedSlab::new(),
             pool: BufferPool::new(),
             zeros: None,
         }
@@ -112,8 +112,7 @@ impl Namespaces {
     /// # Panics
     /// If it is not open, or commands are under way.
     pub fn close(&mut self, id: NamespaceId) {
-        let namespace = self.namespaces[id.0 as usize].take().expect("an open namespace is closed");
-        assert_eq!(namespace.under_way, 0, "{id:?} is closed with commands under way");
+        let MovedNamespace(_closed) = self.take_out(id);
     }
 
     /// Takes a namespace out, to be put in elsewhere.
@@ -121,8 +120,8 @@ impl Namespaces {
     /// # Panics
     /// If it is not open, or commands are under way.
     pub fn take_out(&mut self, id: NamespaceId) -> MovedNamespace {
-        let namespace = self.namespaces[id.0 as usize].take().expect("an open namespace is taken out");
-        assert_eq!(namespace.under_way, 0, "{id:?} is taken out with commands under way");
+        let namespace = self.namespaces[id.0 as usize].take().expect("an open namespace is closed");
+        assert_eq!(namespace.under_way, 0, "I-N2: {id:?} is closed or moved with commands under way");
         MovedNamespace(namespace)
     }
 
@@ -146,9 +145,8 @@ impl Namespaces {
     /// What the namespace says of itself; `None` if it is not open.
     pub fn properties(&self, id: NamespaceId) -> Option<NamespaceProperties> {
         let namespace = self.get(id)?;
-        let mut properties = namespace.definition.properties(namespace.used_lbas);
-        properties.read_only = namespace.read_only_reason.is_some();
-        Some(properties)
+        let properties = namespace.definition.properties(namespace.used_lbas);
+        Some(NamespaceProperties { read_only: namespace.read_only_reason.is_some(), ..properties })
     }
 
     /// Its definition; `None` if it is not open.
@@ -310,7 +308,7 @@ impl Namespaces {
         let more = rest.is_some();
         pending.remaining = 1;
         pending.rest = rest;
-        let token = self.pending.insert(pending);
+        let token = VolumeToken(self.pending.insert(pending));
         outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
         more.then_some(token)
     }
@@ -339,7 +337,7 @@ impl Namespaces {
         outputs: &mut Outputs,
         map_piece: &mut dyn FnMut(MapRange) -> u64,
     ) -> bool {
-        let pending = self.pending.get_mut(token);
+        let pending = self.pending.get_mut(token.0);
         let rest = pending.rest.take().unwrap_or_else(|| panic!("nothing of {token:?} is left"));
         if pending.error.is_some() {
             if pending.remaining == 0 {
@@ -365,7 +363,8 @@ impl Namespaces {
     /// If the token is not under way.
     pub fn complete(&mut self, completion: VolumeCompletion, now: Time, outputs: &mut Outputs) {
         let VolumeCompletion { token, result, destination } = completion;
-        let pending = self.pending.get_mut(token);
+        let pending = self.pending.get_mut(token.0);
+        assert!(pending.remaining > 0, "I-N1: a volume answers each piece once");
         pending.remaining -= 1;
         if let Err(error) = result {
             pending.error.get_or_insert(translate(error));
@@ -385,7 +384,8 @@ impl Namespaces {
     }
 
     fn finish(&mut self, token: VolumeToken, data: Option<Buffer>, now: Time, outputs: &mut Outputs) {
-        let pending = self.pending.remove(token);
+        let pending = self.pending.remove(token.0);
+        assert!(pending.remaining == 0 && pending.rest.is_none(), "I-N1: no piece of {token:?} is left");
         let (result, data) = match (pending.error, pending.expected) {
             (Some(error), _) => (Err(error), None),
             (None, None) if pending.kind == Kind::Read => {
@@ -401,9 +401,8 @@ impl Namespaces {
                 }
             }
         };
-        let namespace = self.namespaces[pending.namespace.0 as usize]
-            .as_mut()
-            .expect("a namespace with commands under way stays open");
+        let namespace = self.get_mut(pending.namespace).expect("I-N2: it has commands under way");
+        assert!(namespace.under_way > 0, "I-N2: a namespace counts its commands");
         namespace.under_way -= 1;
         namespace.statistics.record(pending.kind, pending.lbas, now.since(pending.arrived), result.is_ok());
         if matches!(result, Err(NamespaceError::Unrecovered { .. })) {

@@ -327,7 +327,7 @@ fn a_null_namespace_answers_at_once_and_never_shows_foreign_bytes() {
 }
 
 #[test]
-#[should_panic(expected = "was answered before")]
+#[should_panic(expected = "comes back once")]
 fn a_volume_that_answers_twice_is_our_bug() {
     let mut namespaces = on_volume();
     let mut outputs = Outputs::default();

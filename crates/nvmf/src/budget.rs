@@ -10,8 +10,7 @@
 //!
 //! Values only: it knows no buffers and no connections.
 
-use crate::slab::Slab;
-use diecut_units::mutant;
+use diecut_units::{Slab, mutant};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 

@@ -36,7 +36,6 @@ mod notice;
 mod pdu;
 mod queue;
 mod relocation;
-mod slab;
 mod status;
 mod target;
 mod tcp;

@@ -5,7 +5,6 @@ use crate::controller::{Association, Traffic};
 use crate::event::{Action, ConnectionId, Event};
 use crate::notice::HostNotice;
 use crate::queue::{Queue, SlotState};
-use crate::slab::Slab;
 use crate::status::status_of;
 use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_shutdown};
@@ -13,7 +12,7 @@ use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{QualifiedName, Status};
-use diecut_units::{BufferPool, Span, Time, mark, mutant};
+use diecut_units::{BufferPool, Slab, Span, Time, mark, mutant};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A subsystem and what is counted for it.

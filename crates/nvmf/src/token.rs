@@ -2,28 +2,26 @@
 
 use crate::queue::SlotIndex;
 use diecut_namespace::contract::CommandToken;
-
-/// Not a host's command, but a flush that a shutdown waits for.
-const SHUTDOWN_BIT: u64 = 1 << 62;
+use diecut_units::token::command::{SHUTDOWN, SLOT_BITS};
 
 /// Of a command in a queue.
 #[inline]
 pub(crate) fn command_token(connection: u32, slot: SlotIndex) -> CommandToken {
-    CommandToken(u64::from(connection) << 16 | u64::from(slot))
+    CommandToken(u64::from(connection) << SLOT_BITS | u64::from(slot))
 }
 
 /// Of the `nth` flush that the shutdown of an admin queue's controller waits for.
 pub(crate) fn shutdown_token(connection: u32, nth: u16) -> CommandToken {
-    CommandToken(SHUTDOWN_BIT | command_token(connection, nth).0)
+    CommandToken(SHUTDOWN | command_token(connection, nth).0)
 }
 
 #[inline]
 pub(crate) fn is_of_shutdown(token: CommandToken) -> bool {
-    token.0 & SHUTDOWN_BIT != 0
+    token.0 & SHUTDOWN != 0
 }
 
 /// Index of the connection.
 #[inline]
 pub(crate) fn connection_of(token: CommandToken) -> u32 {
-    (token.0 >> 16) as u32
+    (token.0 >> SLOT_BITS) as u32
 }

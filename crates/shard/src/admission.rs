@@ -72,7 +72,7 @@ pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: u64) -> u32 {
 }
 
 /// Set in the [`SourceId`] of commands that do not come from the target (see [`crate::Shard::submit`]).
-pub const DOOR_SOURCE_BIT: u32 = 1 << 31;
+pub const DOOR_SOURCE_BIT: u32 = diecut_units::token::source::DOOR;
 
 /// Place of a source in a dense table: connections of the target and other doors count from 0 each.
 fn slot_of(source: SourceId) -> u32 {

@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const CHANNELS_PER_STAGING_SLOT: u32 = 2;
 
 /// Set in tokens of volume commands that administration gives; namespaces number theirs from 0.
-pub(crate) const CONTROL_TOKEN_BIT: u64 = 1 << 63;
+pub(crate) const CONTROL_TOKEN_BIT: u64 = diecut_units::token::volume::CONTROL;
 
 /// Requests waiting, and those that are carried out.
 #[derive(Default)]

@@ -20,8 +20,10 @@ mod payload;
 mod pool;
 mod prefetch;
 mod protected;
+mod slab;
 mod text;
 mod time;
+pub mod token;
 
 pub use address::{BlockIndex, ChannelIndex, DieAddress, DieIndex, EraseBlockAddress};
 pub use buffer::{Buffer, BufferLoan, BufferMut};
@@ -32,6 +34,7 @@ pub use payload::{ContentMode, Payload};
 pub use pool::BufferPool;
 pub use prefetch::prefetch;
 pub use protected::{ProtectedMemory, ProtectedRegion};
+pub use slab::{Slab, StampedSlab};
 pub use text::{Shown, changes_a_line};
 pub use time::{Span, Time};
 

@@ -21,9 +21,9 @@ use diecut_vssd::space::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-const DATA: u64 = 1 << 48;
+const DATA: u64 = diecut_units::token::space::OPENING_DATA;
 /// Set in the token of a head that is read again.
-const AGAIN: u64 = 1 << 49;
+const AGAIN: u64 = diecut_units::token::space::OPENING_AGAIN;
 /// Pages of an erase block whose OOB is looked at for its mark.
 const MARK_PAGES_TRIED: u32 = 32;
 

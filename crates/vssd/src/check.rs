@@ -15,7 +15,7 @@ use diecut_units::{BufferMut, Time, mark, mutant};
 use std::collections::VecDeque;
 
 /// Set in tokens of the check's reads, beside [`POOL_TOKEN_BIT`].
-const CHECK_TOKEN_BIT: u64 = 1 << 62;
+const CHECK_TOKEN_BIT: u64 = diecut_units::token::media::POOL_CHECK;
 /// Reads under way at a time, over all dies: enough to keep the dies of a large device at work.
 const READS_MAX: u32 = 128;
 

@@ -37,7 +37,7 @@ use diecut_units::{
 use std::collections::VecDeque;
 
 /// Set in tokens of the journal's commands, beside [`POOL_TOKEN_BIT`].
-pub(crate) const JOURNAL_TOKEN_BIT: u64 = 1 << 61;
+pub(crate) const JOURNAL_TOKEN_BIT: u64 = diecut_units::token::media::POOL_JOURNAL;
 const MAGIC: &[u8; 8] = b"DIECUTJN";
 const VERSION: u32 = 1;
 const HEAD_SIZE_BYTES: usize = 64;

@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Set in every media token of a pool; other submitters to the same medium leave it clear.
-pub const POOL_TOKEN_BIT: u64 = 1 << 63;
+pub const POOL_TOKEN_BIT: u64 = diecut_units::token::media::POOL;
 
 /// A vSSD of a pool, and the owner generation of its blocks: never used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

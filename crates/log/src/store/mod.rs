@@ -38,14 +38,14 @@ pub const PURPOSE_SEGMENT: Purpose = Purpose(1);
 pub const NO_BLOCK: LogicalBlock =
     LogicalBlock { unit: diecut_vssd::space::UnitIndex(u16::MAX), index: u32::MAX };
 
-const TOKEN_APPEND: u64 = 1 << 56;
-const TOKEN_HEAD: u64 = 2 << 56;
-const TOKEN_COPY: u64 = 3 << 56;
+const TOKEN_APPEND: u64 = diecut_units::token::space::APPEND;
+const TOKEN_HEAD: u64 = diecut_units::token::space::HEAD;
+const TOKEN_COPY: u64 = diecut_units::token::space::COPY;
 /// Of what nobody waits for.
-pub const TOKEN_NOBODY: u64 = 4 << 56;
-pub(crate) const TOKEN_ANCHOR: u64 = 5 << 56;
+pub const TOKEN_NOBODY: u64 = diecut_units::token::space::NOBODY;
+pub(crate) const TOKEN_ANCHOR: u64 = diecut_units::token::space::ANCHOR;
 /// Tokens from here on belong to the log's user.
-pub const TOKEN_USER: u64 = 16 << 56;
+pub const TOKEN_USER: u64 = diecut_units::token::space::USER;
 
 /// Segments by which one group may be ahead of another: a stream opens its segments where no other one programs, and
 /// the cleaner more of them than writers.

@@ -9,7 +9,7 @@ impl Log {
             self.gone = true;
         }
         let token = completion.token.0;
-        match token & (0xff << 56) {
+        match token & diecut_units::token::space::KIND_MASK {
             TOKEN_APPEND => {
                 let slot = (token & 0xffff_ffff) as usize;
                 let member = (token >> 32 & 0xff_ffff) as usize;
