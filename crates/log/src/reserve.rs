@@ -7,10 +7,10 @@ use crate::Layout;
 ///
 /// However often the log is cut, the cleaner gets one: chunks found in staging leave [`FOUND_LEAVE`], leaves and anchors
 /// are written only while two are free, and what the cleaner had copied from a segment that is still there is undone
-/// ([`Log::undo_segment`]), so that a cut gives back what it had taken.
+/// ([`crate::Log::undo_segment`]), so that a cut gives back what it had taken.
 pub(crate) const RESERVE_SEGMENTS: u32 = 5;
 /// Free segments that chunks leave whose place failed: none without them could become durable, and no victim free.
-pub(crate) const HOMELESS_LEAVE: u32 = 1;
+pub(crate) const DISPLACED_LEAVE: u32 = 1;
 /// Free segments that chunks leave which recovery found in staging, where they can wait for the cleaner.
 pub(crate) const FOUND_LEAVE: u32 = 3;
 /// A log with fewer segments than these is small: it cleans one group at a time, and the segment that the map has open does not

@@ -45,7 +45,7 @@ pub(crate) enum ChunkState {
     /// Programmed, but a power cut could still take it.
     Unsafe,
     /// Its place failed; a new one is needed.
-    Homeless,
+    Displaced,
 }
 
 pub(crate) struct Chunk {

@@ -1,7 +1,7 @@
 //! Streams: what comes from one source and dies in its own way lies in segments of its own. What is particular to one is a row of
 //! the table here, so that another one is another row.
 
-use crate::reserve::{HOMELESS_LEAVE, RESERVE_SEGMENTS};
+use crate::reserve::{DISPLACED_LEAVE, RESERVE_SEGMENTS};
 use diecut_vssd::space::IoClass;
 
 /// Where entries come from. The numbers stand in chunk heads and page marks.
@@ -50,7 +50,7 @@ pub(crate) struct KeepFree {
 }
 
 /// One row for each stream, in the order of their numbers.
-static POLICIES: PerStream<Policy> = PerStream([
+const POLICIES: &PerStream<Policy> = &PerStream([
     Policy {
         class: IoClass::HostWrite,
         keep_free: Some(KeepFree { usually: RESERVE_SEGMENTS, while_anchor_is_needed: RESERVE_SEGMENTS }),
@@ -77,7 +77,7 @@ static POLICIES: PerStream<Policy> = PerStream([
         class: IoClass::Metadata,
         keep_free: Some(KeepFree {
             usually: RESERVE_SEGMENTS - 1,
-            while_anchor_is_needed: 1 + HOMELESS_LEAVE,
+            while_anchor_is_needed: 1 + DISPLACED_LEAVE,
         }),
         is_gated: true,
         is_paced: false,

@@ -185,7 +185,7 @@ impl<M: Media> Flash<M> {
     /// If the store of that vSSD is open.
     pub fn put_store(&mut self, moved: MovedStore) -> StoreIndex {
         let MovedStore { vssd, mut store, unseen, told } = moved;
-        store.set_ebbing(false);
+        store.quiesce(false);
         self.make_room_for(vssd);
         if !unseen.is_empty() {
             mark!("shard: answers of the medium went with their store");

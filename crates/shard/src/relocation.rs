@@ -4,7 +4,7 @@
 //! owns, so no ring for foreign erase blocks is needed, at the price of a delay for the group while what it has under way ends.
 //! The first shard orders it, between other requests of administrators:
 //!
-//! 1. [`Step::Leave`] at the old home. Stores first let ebb away what they program, while hosts are served: what waits at dies for
+//! 1. [`Step::Leave`] at the old home. Stores first quiesce while hosts are served, and program little at once: what waits at dies for
 //!    a program otherwise is tens of milliseconds. Then the group's hosts are not listened to any more (`diecut_nvmf`'s `freeze`),
 //!    nothing more is started for applications, and what is under way for both comes back. Then the stores are held: they see no answer and have no turn, so they start
 //!    nothing, and what they and the pool have under way ends. What is left is values: channels, stores, namespaces.
@@ -144,11 +144,11 @@ impl<M: Divide> Shard<M> {
             self.flash.pool.hold_migration(true);
             self.duties.leaving.clone_from(&group.vssds);
             for &store in &stores {
-                self.flash.store_mut(store).set_ebbing(true);
+                self.flash.store_mut(store).quiesce(true);
             }
         }
         if !self.duties.frozen {
-            if !stores.iter().all(|&store| self.flash.store(store).has_ebbed()) {
+            if !stores.iter().all(|&store| self.flash.store(store).is_quiesced()) {
                 mark!("shard: move waits while its hosts are served");
                 return Progress::Waits;
             }

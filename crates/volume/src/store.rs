@@ -165,15 +165,15 @@ impl Store {
         self.opening.is_none()
     }
 
-    /// Lets what the store has under way on flash ebb away while it goes on to serve, or not any more: little is programmed at
-    /// once, and the rest waits in staging. [`Store::work`] follows.
-    pub fn set_ebbing(&mut self, ebbing: bool) {
-        self.log.set_ebbing(ebbing);
+    /// From now on little is programmed at once, and the rest waits in staging, or not any more: what is under way on flash ends
+    /// soon, while the store goes on to serve. [`Store::work`] follows.
+    pub fn quiesce(&mut self, is_quiescing: bool) {
+        self.log.quiesce(is_quiescing);
     }
 
     /// Whether that little is all that is programmed now.
-    pub fn has_ebbed(&self) -> bool {
-        self.log.has_ebbed()
+    pub fn is_quiesced(&self) -> bool {
+        self.log.is_quiesced()
     }
 
     /// IUs that volumes on a space can store at the given over-provisioning, parts per thousand of what is

@@ -86,7 +86,7 @@ impl Log {
     /// Whether leaves may be written and anchors taken. Not while the last segments are in use: what the cleaner has begun
     /// can be undone only as long as they do not name it.
     pub fn may_checkpoint(&self) -> bool {
-        self.free_segments > HOMELESS_LEAVE
+        self.free_segments > DISPLACED_LEAVE
     }
 
     /// Whether an anchor can be written.
@@ -101,7 +101,7 @@ impl Log {
             return;
         }
         let before = self.anchor.programmed_ius;
-        let keep = if self.needs_anchor() { 1 + HOMELESS_LEAVE } else { RESERVE_SEGMENTS };
+        let keep = if self.needs_anchor() { 1 + DISPLACED_LEAVE } else { RESERVE_SEGMENTS };
         self.anchor.write(anchor, keep, &mut self.pool, space);
         self.statistics.anchor_ius += self.anchor.programmed_ius - before;
         self.count_free(space);

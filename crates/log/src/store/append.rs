@@ -58,11 +58,11 @@ impl Log {
             // Copies of one victim fit into one segment, and free the victim. The last one is for chunks whose place
             // fails, unless nothing else can make room.
             _ if self.freeing.is_empty()
-                && !self.staged_chunks().any(|(_, c)| c.state == ChunkState::Homeless) =>
+                && !self.staged_chunks().any(|(_, c)| c.state == ChunkState::Displaced) =>
             {
                 0
             }
-            _ => HOMELESS_LEAVE,
+            _ => DISPLACED_LEAVE,
         }
     }
 

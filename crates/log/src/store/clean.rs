@@ -38,7 +38,7 @@ impl Log {
         }
         if read.entries.len() == 1 && read.again {
             self.statistics.lost_ius += 1;
-            self.segments[self.layout.segment_of(read.first).0 as usize].poisoned = true;
+            self.segments[self.layout.segment_of(read.first).0 as usize].is_unreclaimable = true;
             return;
         }
         // One IU that cannot be read must not cost its neighbours, nor a read that fails once an IU.
@@ -82,7 +82,7 @@ impl Log {
                 || best.is_some_and(|(least, _)| cost >= least)
                 || segment.state != SegmentState::Sealed
                 || segment.chunks > 0
-                || segment.poisoned
+                || segment.is_unreclaimable
                 || !walked.is_empty() && walked.contains(&self.group_of(index as u32))
             {
                 continue;
@@ -212,9 +212,9 @@ impl Log {
             let number = self.victims[at].segment as usize;
             let segment = &mut self.segments[number];
             segment.free_after = self.next_sequence;
-            if self.valid[number] > 0 || segment.poisoned {
+            if self.valid[number] > 0 || segment.is_unreclaimable {
                 // Something in it cannot be read: it stays, so that reads of it say so.
-                segment.poisoned = true;
+                segment.is_unreclaimable = true;
                 segment.state = SegmentState::Sealed;
             } else {
                 segment.state = SegmentState::Freeing;
@@ -251,7 +251,7 @@ impl Log {
             }
             return;
         }
-        if self.free_segments <= 1 + HOMELESS_LEAVE && !self.freeing.is_empty() {
+        if self.free_segments <= 1 + DISPLACED_LEAVE && !self.freeing.is_empty() {
             // They become free before the last segments are used.
             self.urge();
             return;
@@ -371,7 +371,7 @@ impl Log {
             }
             victim.walked = true;
             // Notes behind a head that is lost cannot be renewed: their segment stays.
-            segment.poisoned |= segment.last_note >= self.anchored;
+            segment.is_unreclaimable |= segment.last_note >= self.anchored;
             return;
         };
         victim.head_again = false;

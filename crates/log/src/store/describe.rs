@@ -74,14 +74,14 @@ impl Log {
         for (i, s) in self.segments.iter().enumerate() {
             if s.state != SegmentState::Absent {
                 text += &format!(
-                    "segment {i}: {:?} stream {:?} next {} valid {} chunks {} reads {} poisoned {} rows {:?}\n",
+                    "segment {i}: {:?} stream {:?} next {} valid {} chunks {} reads {} is_unreclaimable {} rows {:?}\n",
                     s.state,
                     s.stream,
                     s.next_unit,
                     self.valid[i],
                     s.chunks,
                     s.reads,
-                    s.poisoned,
+                    s.is_unreclaimable,
                     s.completed_rows
                 );
             }

@@ -13,7 +13,7 @@ use crate::anchor::{Anchor, AnchorWriter};
 use crate::head::{self, Head, Origin};
 use crate::mark::{self, Mark};
 use crate::reserve::{
-    BURST_SEGMENTS, FOUND_LEAVE, HOMELESS_LEAVE, RESERVE_SEGMENTS, SMALL_SEGMENTS, paced_segments,
+    BURST_SEGMENTS, DISPLACED_LEAVE, FOUND_LEAVE, RESERVE_SEGMENTS, SMALL_SEGMENTS, paced_segments,
     usable_ius, walks,
 };
 use crate::staging::{Body, Chunk, ChunkState, FoundSlot, Published, Slot};
@@ -135,7 +135,7 @@ struct Segment {
     reads: u32,
     chunks: u32,
     free_after: u64,
-    poisoned: bool,
+    is_unreclaimable: bool,
 }
 
 struct Victim {
@@ -258,8 +258,8 @@ pub struct Log {
     worked_at: Time,
     gone: bool,
     filling: bool,
-    /// See [`Log::set_ebbing`].
-    ebbing: bool,
+    /// See [`Log::quiesce`].
+    is_quiescing: bool,
     unfinished: bool,
     /// See [`Log::keep_all`].
     keeps_all: bool,
@@ -334,7 +334,7 @@ fn absent() -> Segment {
         reads: 0,
         chunks: 0,
         free_after: 0,
-        poisoned: false,
+        is_unreclaimable: false,
     }
 }
 
@@ -423,7 +423,7 @@ impl Log {
             worked_at: Time::ZERO,
             gone: false,
             filling: false,
-            ebbing: false,
+            is_quiescing: false,
             unfinished: false,
             keeps_all: false,
             anchor_wanted: false,
@@ -596,16 +596,16 @@ impl Log {
 
     /// From now on only as many chunks are programmed at once as keep all units at work, or again as many as are sealed. Appends go
     /// on meanwhile: chunks wait in staging instead of in the queues of dies, so that what is under way ends soon.
-    pub fn set_ebbing(&mut self, ebbing: bool) {
-        self.ebbing = ebbing;
+    pub fn quiesce(&mut self, is_quiescing: bool) {
+        self.is_quiescing = is_quiescing;
     }
 
-    /// Whether no more chunks are under way than [`Log::set_ebbing`] lets begin.
-    pub fn has_ebbed(&self) -> bool {
-        self.programming_chunks() <= self.ebb_chunks()
+    /// Whether no more chunks are under way than [`Log::quiesce`] lets begin.
+    pub fn is_quiesced(&self) -> bool {
+        self.programming_chunks() <= self.quiet_chunks()
     }
 
-    fn ebb_chunks(&self) -> u32 {
+    fn quiet_chunks(&self) -> u32 {
         self.layout.width.div_ceil(self.layout.chunk_units)
     }
 
@@ -653,7 +653,7 @@ impl Log {
         if self.gone || self.keeps_all && !mutant!("log: damaged store goes on cleaning") {
             return;
         }
-        self.find_homes(space, owner);
+        self.place_displaced(space, owner);
         self.release(space);
         self.clean(now, space, owner);
         self.prepare(space);

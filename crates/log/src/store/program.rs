@@ -91,8 +91,11 @@ impl Log {
     /// Programs sealed chunks, and pads where durability is waited for.
     pub(super) fn push(&mut self, space: &mut dyn EraseBlockSpace) {
         let floor = self.floor(true);
-        let mut room =
-            if self.ebbing { self.ebb_chunks().saturating_sub(self.programming_chunks()) } else { u32::MAX };
+        let mut room = if self.is_quiescing {
+            self.quiet_chunks().saturating_sub(self.programming_chunks())
+        } else {
+            u32::MAX
+        };
         for _ in 0..self.sealed.len() {
             let index = self.sealed.pop_front().expect("counted");
             let chunk = self.slots[index].chunk.as_ref().expect("sealed");

@@ -122,7 +122,7 @@ impl Log {
             .rposition(|s| s.state == SegmentState::Absent)
             .expect("the reserve leaves segment numbers");
         self.segments[index].state = SegmentState::Sealed;
-        self.segments[index].poisoned = false;
+        self.segments[index].is_unreclaimable = false;
         self.segments[index].chunks = 1;
         self.segments[index].next_unit = self.layout.segment_units;
         let mut checksums = Vec::with_capacity(self.layout.chunk_ius() as usize);
@@ -130,7 +130,7 @@ impl Log {
             checksums.push(checksum(self.slots[slot].iu(data)));
         }
         let chunk = Chunk {
-            state: ChunkState::Homeless,
+            state: ChunkState::Displaced,
             stream: Stream::User,
             segment: index as u32,
             first_unit: 0,

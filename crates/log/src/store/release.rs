@@ -62,7 +62,7 @@ impl Log {
             if let Some(chunk) = &mut slot.chunk
                 && chunk.segment == index
             {
-                chunk.state = ChunkState::Homeless;
+                chunk.state = ChunkState::Displaced;
                 // The cleaner must not look for heads that were never programmed.
                 let segment = &mut self.segments[index as usize];
                 segment.next_unit = segment.next_unit.min(chunk.first_unit);
@@ -72,15 +72,15 @@ impl Log {
         self.sealed.retain(|s| slots[*s].chunk.as_ref().is_some_and(|c| c.state == ChunkState::Sealed));
     }
 
-    pub(super) fn find_homes(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
-        let is_homeless = |chunk: &Chunk| chunk.state == ChunkState::Homeless && chunk.pending == 0;
-        if !self.staged_chunks().any(|(_, chunk)| is_homeless(chunk)) {
+    pub(super) fn place_displaced(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        let is_displaced = |chunk: &Chunk| chunk.state == ChunkState::Displaced && chunk.pending == 0;
+        if !self.staged_chunks().any(|(_, chunk)| is_displaced(chunk)) {
             return;
         }
         // Chunks of one stream that wait for room must not hold up those whose copies make it.
         let mut stuck = PerStream([false; Stream::COUNT]);
         for index in 0..self.slots.len() {
-            let Some(chunk) = self.slots[index].chunk.as_ref().filter(|chunk| is_homeless(chunk)) else {
+            let Some(chunk) = self.slots[index].chunk.as_ref().filter(|chunk| is_displaced(chunk)) else {
                 continue;
             };
             if stuck[chunk.stream] {
@@ -96,7 +96,7 @@ impl Log {
                 let keep = match stream {
                     // Durable in their slots: a cut could cost a segment for each of them.
                     Stream::User if self.protected => FOUND_LEAVE,
-                    Stream::User if self.freeing.is_empty() => 1 + HOMELESS_LEAVE,
+                    Stream::User if self.freeing.is_empty() => 1 + DISPLACED_LEAVE,
                     // Frees may wait for just these chunks to be durable.
                     _ => 0,
                 };

@@ -132,7 +132,7 @@ impl Log {
             statistics.summary_ius -= 1;
             statistics.padding_ius -= u64::from(units * self.layout.unit_ius - 1 - data);
         }
-        (chunk.state, chunk.pending) = (ChunkState::Homeless, 0);
+        (chunk.state, chunk.pending) = (ChunkState::Displaced, 0);
     }
 
     fn drop_chunk(&mut self, slot: usize) {
