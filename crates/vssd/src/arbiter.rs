@@ -7,9 +7,10 @@
 
 use crate::VssdId;
 use crate::ops::{Kind, Op};
-use crate::pool::{POOL_TOKEN_BIT, Pool};
+use crate::pool::Pool;
 use crate::share::{Share, Standing};
 use crate::space::IoClass;
+use crate::token::POOL_TOKEN_BIT;
 use crate::wear::DieWear;
 use diecut_media::{Command, Media, MediaToken, Operation};
 use diecut_spec::Isolation;
@@ -280,16 +281,14 @@ impl Pool {
             return;
         }
         let number = self.die_of(block);
-        let Pool { dies, ops, journal, .. } = self;
+        let Pool { dies, ops, states, .. } = self;
         let mut hasten = |at: u32| {
             let op = ops.get_mut(at);
             let hastens = op.kind == Kind::Erase && op.block == block && op.class > class;
             op.class = if hastens { class } else { op.class };
             hastens
         };
-        if let Some(journal) = journal
-            && journal.waiting_erases.iter().any(|(_, at)| hasten(*at))
-        {
+        if states.held_erases().any(&mut hasten) {
             return;
         }
         for flow in dies[number].flows.iter_mut().filter(|flow| flow.owner.is_some()) {

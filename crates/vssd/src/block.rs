@@ -1,9 +1,8 @@
 //! One erase block in the hands of a pool: opened, freed, settled, given out again.
 
-use crate::journal::Journal;
 use crate::ops::{Kind, Op};
 use crate::pool::Pool;
-use crate::table::BlockState;
+use crate::states::BlockState;
 use crate::wear::EraseCause;
 use crate::{IoClass, LogicalBlock, Purpose, VssdId};
 use diecut_media::{Media, Operation};
@@ -123,9 +122,7 @@ impl Pool {
 
     fn discard_durable<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
         while let Some(&Discard { change, number, erase_count }) = self.discards.front() {
-            if let Some(journal) = &self.journal
-                && !journal.is_durable_at(change)
-            {
+            if !self.states.is_durable_at(change) {
                 return;
             }
             self.discards.pop_front();
@@ -139,7 +136,7 @@ impl Pool {
 
     /// The block is free, and written down as such: its content may go.
     pub(crate) fn list_discard(&mut self, number: u32) {
-        let change = self.journal.as_ref().map_or(0, Journal::pushed);
+        let change = self.states.change();
         let erase_count = self.blocks[number as usize].erase_count;
         self.discards.push_back(Discard { change, number, erase_count });
     }

@@ -6,16 +6,15 @@
 //! Pages that cannot be read say nothing; holders find them by their checksums.
 
 use crate::block::State;
-use crate::pool::{POOL_TOKEN_BIT, Pool};
+use crate::pool::Pool;
 use crate::recovery::QuarantineReason;
-use crate::table::BlockState;
+use crate::states::BlockState;
+use crate::token::{CHECK_TOKEN_BIT, POOL_TOKEN_BIT};
 use crate::{OobKind, OobRecord, VssdId};
 use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
 use diecut_units::{BufferMut, Time, mark, mutant};
 use std::collections::VecDeque;
 
-/// Set in tokens of the check's reads, beside [`POOL_TOKEN_BIT`].
-const CHECK_TOKEN_BIT: u64 = diecut_units::token::media::POOL_CHECK;
 /// Reads under way at a time, over all dies: enough to keep the dies of a large device at work.
 const READS_MAX: u32 = 128;
 
@@ -92,11 +91,6 @@ impl Pool {
             let token = POOL_TOKEN_BIT | CHECK_TOKEN_BIT | u64::from(page) << 32 | u64::from(block);
             media.submit(Command { token: MediaToken(token), operation }, now);
         }
-    }
-
-    /// Whether a completion is of the check.
-    pub(crate) fn is_of_check(token: MediaToken) -> bool {
-        token.0 & CHECK_TOKEN_BIT != 0
     }
 
     pub(crate) fn checked<M: Media + ?Sized>(&mut self, completion: Completion, now: Time, media: &mut M) {

@@ -18,15 +18,14 @@
 //! is used up, and dies with units of one vSSD on both, are not exchanged. A pool that shares a device with others exchanges
 //! what lies on its own channels, and leaves it to one that sees all dies what is exchanged ([`Pool::follow`]).
 
+use crate::OpenError;
 use crate::VssdId;
 use crate::block::State;
 use crate::copy::Copy;
 use crate::moving::WearNews;
 use crate::pool::Pool;
 use crate::resources::DieUse;
-use crate::table::{
-    BlockState, BlockTable, ExchangeEntry, ExchangePhase, Found, MoveEntry, OpenError, encode_exchange,
-};
+use crate::states::{BlockEntry, BlockState, ExchangeEntry, ExchangePhase, Found, MoveEntry, StateTable};
 use crate::tenancy::Target;
 use diecut_media::{Media, MediaError};
 use diecut_spec::Isolation;
@@ -131,7 +130,7 @@ impl Pool {
     /// Whether a die is this pool's: of a divided device, its channel is one pool's.
     pub fn owns_die(&self, die: u32) -> bool {
         let channel = self.geometry.die_at(die).channel.0;
-        self.table.as_ref().is_none_or(|table| table.holds_channel(channel))
+        self.states.holds_channel(channel)
     }
 
     /// Step 1.
@@ -139,7 +138,7 @@ impl Pool {
         mark!("vssd: exchange begun");
         self.migration.exchanges.push(Exchange::new(dies));
         self.migration.news.push(WearNews::Begun(dies));
-        self.write_exchange(dies, Some(ExchangePhase::UnderWay));
+        self.states.set_exchange(dies, Some(ExchangePhase::UnderWay));
         for at in 0..self.vssds.len() {
             if self.aim(at, dies) {
                 self.record_vssd(at);
@@ -165,18 +164,6 @@ impl Pool {
         aimed
     }
 
-    pub(crate) fn write_exchange(&mut self, dies: [u32; 2], phase: Option<ExchangePhase>) {
-        let Some(table) = &mut self.table else { return };
-        let entry = phase.map(|phase| ExchangeEntry { dies, phase });
-        table.set_exchange(dies[0], entry.as_ref());
-        // A pair is one program unit there, whatever the exchange says.
-        if let Some(journal) = &mut self.journal
-            && !matches!(phase, Some(ExchangePhase::Pair(_)))
-        {
-            journal.push_exchange(dies[0], &encode_exchange(entry.as_ref()));
-        }
-    }
-
     /// Step 3, when nothing is left to move.
     pub(crate) fn finish_exchange(&mut self, at: usize) {
         let one = self.migration.exchanges.remove(at);
@@ -185,7 +172,7 @@ impl Pool {
             return;
         }
         mark!("vssd: exchange finished");
-        self.write_exchange(dies, Some(ExchangePhase::Finishing));
+        self.states.set_exchange(dies, Some(ExchangePhase::Finishing));
         for at in 0..self.vssds.len() {
             let mut arrived = false;
             let Pool { vssds, dies: all, .. } = self;
@@ -204,7 +191,7 @@ impl Pool {
         }
         self.resources.dies.swap(dies[0] as usize, dies[1] as usize);
         self.heat_moved(dies);
-        self.write_exchange(dies, None);
+        self.states.set_exchange(dies, None);
         self.migration.news.push(WearNews::Finished(dies));
         self.elsewhere.retain(|other| *other != dies);
         self.migration.finished += 1;
@@ -255,7 +242,7 @@ impl Pool {
     }
 
     /// Carries out again what a crash cut short, on the table alone; before anything is taken over from it.
-    pub(crate) fn repeat_exchanges(&mut self, table: &mut BlockTable) -> Result<Vec<[u32; 2]>, OpenError> {
+    pub(crate) fn repeat_exchanges(&mut self, table: &mut StateTable) -> Result<Vec<[u32; 2]>, OpenError> {
         let mut under_way = Vec::new();
         for first in 0..table.dies() {
             let entry = match table.exchange(first) {
@@ -313,7 +300,7 @@ impl Pool {
     }
 
     /// Makes the copy of a block the block, in the table.
-    fn repeat_move(&self, table: &mut BlockTable, dies: [u32; 2], one: MoveEntry) -> Result<(), OpenError> {
+    fn repeat_move(&self, table: &mut StateTable, dies: [u32; 2], one: MoveEntry) -> Result<(), OpenError> {
         let damaged = |number: u32| {
             OpenError::Entry(format!("an exchange names erase block {number}, which makes no sense"))
         };
@@ -335,14 +322,14 @@ impl Pool {
             BlockState::Free | BlockState::Retired => return Ok(()),
             BlockState::HeldSuspect => return Err(damaged(one.source)),
         };
-        let held = crate::table::BlockEntry {
+        let held = BlockEntry {
             state: BlockState::Held,
             lost_pages: source.lost_pages || one.lost_pages,
             erase_count: copy.erase_count,
             ..source
         };
         table.set_block(one.copy, &held);
-        table.set_block(one.source, &crate::table::BlockEntry { state: left, owner: VssdId(0), ..source });
+        table.set_block(one.source, &BlockEntry { state: left, owner: VssdId(0), ..source });
         Ok(())
     }
 

@@ -11,8 +11,8 @@
 //! - The least worn free block of a die is taken first.
 //! - A block that moves to another die changes places by one durable step; before it, the old place counts, after it, the new
 //!   one. Its copy is complete then.
-//! - Block states survive the process and the power: in protected memory (`table`), or in a journal on flash where the medium
-//!   has none (`journal`, `replay`). A block that was open then is not programmed any further.
+//! - Block states survive the process and the power: in protected memory (`states::table`), or in a log on flash where the
+//!   medium has none (`states::log`). A block that was open then is not programmed any further.
 //! - What cannot be told apart from damage is set aside, neither read nor handed out (`recovery`); so are blocks whose
 //!   OOB records contradict their states (`check`).
 //!
@@ -32,14 +32,11 @@
 
 mod arbiter;
 mod block;
-mod cells;
 mod check;
 mod config;
 mod copy;
-mod durable;
 mod exchange;
 mod inside;
-mod journal;
 mod level;
 mod moving;
 mod oob;
@@ -49,14 +46,14 @@ mod part;
 mod policy;
 mod pool;
 mod recovery;
-mod replay;
 mod resources;
 mod share;
 pub mod space;
+mod states;
 mod stripe;
 mod system;
-mod table;
 mod tenancy;
+mod token;
 mod view;
 mod wear;
 
@@ -71,14 +68,15 @@ pub use policy::{
     Chosen, DeviceAge, DieLayout, Holding, PlaceView, SwapRule, are_apart, choose_exchanges, choose_swap,
     is_broken, look_after_erases, pair_dies, threshold_by_age, threshold_erases,
 };
-pub use pool::{POOL_TOKEN_BIT, Pool, VssdId};
+pub use pool::Pool;
 pub use recovery::{QuarantineReason, Quarantined};
 pub use resources::{AllocError, DeallocError, DiePlacement, LevelTable};
 pub use share::Share;
 pub use space::*;
+pub use states::table::OpenError;
 pub use stripe::{Extent, StripedBlock};
 pub use system::SystemArea;
-pub use table::OpenError;
 pub use tenancy::UnitLocation;
+pub use token::POOL_TOKEN_BIT;
 pub use view::Space;
 pub use wear::{DieWear, EraseCause, Heat};

@@ -19,7 +19,7 @@ use crate::copy::{Copy, Stage, Verdict};
 use crate::exchange::Exchange;
 use crate::ops::{Kind, Op};
 use crate::pool::Pool;
-use crate::table::{BlockState, ExchangePhase, MoveEntry};
+use crate::states::{BlockState, ExchangePhase, MoveEntry};
 use crate::wear::EraseCause;
 use crate::{IoClass, LogicalBlock, OobKind, OobRecord, SpaceToken, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation};
@@ -258,7 +258,7 @@ impl Pool {
     /// Lets what waits for a pair that changed places go on, once that is durable. Says whether nothing is left to wait for.
     fn settle_pair<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) -> bool {
         let Some((change, copies)) = self.migration.exchanges[at].settling else { return true };
-        let durable = self.journal.as_ref().is_none_or(|journal| journal.is_durable_at(change));
+        let durable = self.states.is_durable_at(change);
         let lost = self.is_journal_lost();
         if !durable && !lost {
             return false;
@@ -721,27 +721,22 @@ impl Pool {
         for one in moves.into_iter().flatten() {
             let source = &self.blocks[one.source as usize];
             let (pages, sequence) = (source.done_pages, source.sequence);
-            if let Some(table) = &mut self.table {
-                table.set_pages(one.copy, pages, sequence);
-                if let Some(journal) = &mut self.journal {
-                    journal.push_pages(one.copy, pages, sequence);
-                }
-            }
+            self.states.set_pages(one.copy, pages, sequence, true);
         }
         if !mutant!("vssd: pair changed without a record") {
-            self.write_exchange(dies, Some(ExchangePhase::Pair(moves)));
+            self.states.set_exchange(dies, Some(ExchangePhase::Pair(moves)));
         }
-        let journaled = self.journal.is_some();
+        let journaled = self.states.is_late();
         for one in moves.into_iter().flatten() {
             self.change_places(one, journaled);
         }
         let is_inside = self.migration.exchanges[at].is_inside();
-        self.write_exchange(dies, (!is_inside).then_some(ExchangePhase::UnderWay));
+        self.states.set_exchange(dies, (!is_inside).then_some(ExchangePhase::UnderWay));
         let copies = moves.map(|one| one.map_or(NO_BLOCK, |one| one.copy));
         let sources = moves.map(|one| one.map_or(NO_BLOCK, |one| one.source));
-        if let Some(journal) = &mut self.journal {
-            journal.want();
-            self.migration.exchanges[at].settling = Some((journal.pushed(), copies));
+        if journaled {
+            self.states.want();
+            self.migration.exchanges[at].settling = Some((self.states.change(), copies));
         }
         for source in sources.into_iter().filter(|source| *source != NO_BLOCK) {
             self.settle(source);

@@ -1,9 +1,9 @@
 //! Operations of holders on their way: started, waiting for what they need, completed.
 
-use crate::journal::JOURNAL_TOKEN_BIT;
 use crate::ops::{Kind, Op};
-use crate::pool::{POOL_TOKEN_BIT, Pool};
-use crate::table::BlockState;
+use crate::pool::Pool;
+use crate::states::BlockState;
+use crate::token::{POOL_TOKEN_BIT, is_of_check, is_of_log};
 use crate::{LogicalBlock, OobRecord, SpaceCompletion, SpaceError, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation};
 use diecut_units::{IU_SIZE_BYTES, Time, mark, mutant};
@@ -44,10 +44,10 @@ impl Pool {
             Kind::Read => end_page > state.done_pages,
             _ => false,
         };
-        if let (Kind::Erase | Kind::CopyErase, Some(journal)) = (kind, &mut self.journal)
+        if matches!(kind, Kind::Erase | Kind::CopyErase)
             && !mutant!("vssd: erase before journal")
+            && self.states.hold_erase(at)
         {
-            journal.waiting_erases.push_back((journal.pushed(), at));
             self.ops.store(at, operation);
             self.kick_journal(media, now);
         } else if waits {
@@ -76,11 +76,11 @@ impl Pool {
         if self.replay.is_some() {
             return self.replayed(completion, now, media);
         }
-        if completion.token.0 & JOURNAL_TOKEN_BIT != 0 {
+        if is_of_log(completion.token) {
             self.journal_completed(completion.result, now, media);
             return completions.append(&mut self.ready);
         }
-        if Pool::is_of_check(completion.token) {
+        if is_of_check(completion.token) {
             return self.checked(completion, now, media);
         }
         let at = (completion.token.0 & !POOL_TOKEN_BIT) as usize;
@@ -108,14 +108,8 @@ impl Pool {
                 let result = match completion.result {
                     Ok(()) if !block.failed && !block.sealed => {
                         block.done_pages = block.done_pages.max(op.end_page);
-                        if let Some(table) = &mut self.table {
-                            table.set_pages(op.block, block.done_pages, block.sequence);
-                            if let Some(journal) = &mut self.journal
-                                && block.done_pages == self.shape.pages
-                            {
-                                journal.push_pages(op.block, block.done_pages, block.sequence);
-                            }
-                        }
+                        let is_full = block.done_pages == self.shape.pages;
+                        self.states.set_pages(op.block, block.done_pages, block.sequence, is_full);
                         Ok(())
                     }
                     Ok(()) => Err(self.append_failed(&op)),

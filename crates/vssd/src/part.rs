@@ -6,13 +6,13 @@
 
 use crate::arbiter::Die;
 use crate::block::{Block, State};
-use crate::cells::ChannelCells;
 use crate::exchange::Exchange;
 use crate::moving::WearNews;
 use crate::pool::Pool;
 use crate::recovery::VSSD_NUMBERS_MAX;
 use crate::resources::{DieUse, UnitPlace};
-use crate::table::BlockTable;
+use crate::states::cells::ChannelCells;
+use crate::states::{BlockStates, StateTable};
 use crate::tenancy::Vssd;
 use crate::{AllocError, PoolConfig, VssdId};
 use diecut_media::Media;
@@ -89,7 +89,8 @@ impl Pool {
             *die = Die::new(BinaryHeap::new());
         }
         if media.protected_memory().is_some() {
-            pool.table = Some(BlockTable::nothing(&pool.geometry, &pool.sizes()));
+            let table = StateTable::nothing(&pool.geometry, &pool.sizes());
+            pool.states = BlockStates::Protected(table);
         }
         pool
     }
@@ -270,7 +271,7 @@ impl Pool {
     /// If something is under way there, a vSSD lies partly elsewhere, or block states are in a journal on flash: such a device
     /// has one pool.
     pub fn detach(&mut self, channels: &[u16]) -> PoolPart {
-        assert!(self.journal.is_none() && self.replay.is_none(), "a journal on flash has one pool");
+        assert!(!self.states.is_late() && self.replay.is_none(), "a journal on flash has one pool");
         let per_channel = usize::from(self.geometry.dies_per_channel);
         let per_die = self.geometry.erase_blocks_per_die() as usize;
         let (leave, stay): (Vec<Vssd>, Vec<Vssd>) =
@@ -326,33 +327,21 @@ impl Pool {
                 uses: self.resources.dies[dies.clone()].to_vec(),
                 dies: self.dies[dies].iter_mut().map(die).collect(),
                 blocks: self.blocks[blocks].iter_mut().map(block).collect(),
-                cells: self.table.as_mut().map(|table| table.divide().take_channel(channel)),
+                cells: self.states.take_channel(channel),
             });
         }
-        if let Some(table) = &mut self.table {
-            for vssd in &part.vssds {
-                let slot = table.slot_of(vssd.id).expect("a vSSD has an entry");
-                part.slots.push((slot, table.divide().take_slot(slot)));
-            }
-        }
+        part.slots = part.vssds.iter().filter_map(|vssd| self.states.take_slot_of(vssd.id)).collect();
         part
     }
 
     /// Adds an entry for a vSSD that the other pool will make.
     pub fn lend_slot(&mut self, part: &mut PoolPart) {
-        if let Some(table) = &mut self.table {
-            let slot = table.unused_slot();
-            part.slots.push((slot, table.divide().take_slot(slot)));
-        }
+        part.slots.extend(self.states.take_unused_slot());
     }
 
     /// Adds entries that no vSSD of this pool needs any more.
     pub fn return_slots(&mut self, part: &mut PoolPart) {
-        if let Some(table) = &mut self.table {
-            for slot in table.idle_slots() {
-                part.slots.push((slot, table.divide().take_slot(slot)));
-            }
-        }
+        part.slots.extend(self.states.take_idle_slots());
     }
 
     /// Ends the windows of averages that were over in the one pool and not in the other: a pool ends them when it has a reason
@@ -390,14 +379,12 @@ impl Pool {
             for (at, block) in blocks.into_iter().enumerate() {
                 self.blocks[first * per_die + at] = block;
             }
-            if let (Some(table), Some(cells)) = (&mut self.table, cells) {
-                table.divide().put_channel(channel, cells);
+            if let Some(cells) = cells {
+                self.states.put_channel(channel, cells);
             }
         }
-        if let Some(table) = &mut self.table {
-            for (slot, region) in part.slots {
-                table.divide().put_slot(slot, region);
-            }
+        for (slot, region) in part.slots {
+            self.states.put_slot(slot, region);
         }
         for vssd in part.vssds {
             self.next_vssd = self.next_vssd.max(vssd.id.0 + 1);

@@ -4,26 +4,22 @@ use crate::arbiter::Die;
 use crate::block::{Block, Discard, State};
 use crate::check::Check;
 use crate::config::UNKNOWN_DIE_TIMES;
-use crate::journal::Journal;
 use crate::moving::Migration;
 use crate::ops::Ops;
 use crate::recovery::Quarantined;
-use crate::replay::Replay;
 use crate::resources::{DieUse, Resources};
-use crate::table::BlockTable;
-use crate::tenancy::Vssd;
-use crate::{BlockShape, DeviceAge, DieLayout, LogicalBlock, PoolConfig, SpaceCompletion, SystemArea};
-use diecut_media::{DieTimes, Media, MediaToken};
+use crate::states::replay::Replay;
+use crate::states::{BlockEntry, BlockState, BlockStates, LogEvent, UnitEntry, VssdEntry};
+use crate::tenancy::{Unit, Vssd};
+use crate::token::POOL_TOKEN_BIT;
+use crate::{
+    BlockShape, DeviceAge, DieLayout, LogicalBlock, PoolConfig, SpaceCompletion, SpaceError, SystemArea,
+    VssdId,
+};
+use diecut_media::{DieTimes, Media, MediaError, MediaToken};
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-
-/// Set in every media token of a pool; other submitters to the same medium leave it clear.
-pub const POOL_TOKEN_BIT: u64 = diecut_units::token::media::POOL;
-
-/// A vSSD of a pool, and the owner generation of its blocks: never used again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VssdId(pub u32);
 
 /// Resource manager, block map and die arbiter of one device.
 pub struct Pool {
@@ -54,13 +50,12 @@ pub struct Pool {
     pub(crate) sequence: u64,
     pub(crate) ops: Ops,
     pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
-    /// Block states that survive, if the medium has protected memory for them.
-    pub(crate) table: Option<BlockTable>,
+    /// What survives.
+    pub(crate) states: BlockStates,
     /// See [`Pool::quarantined`].
     pub(crate) quarantined: Vec<Quarantined>,
     pub(crate) check: Check,
-    /// On media without protected memory.
-    pub(crate) journal: Option<Journal>,
+    /// While it is opened from flash.
     pub(crate) replay: Option<Box<Replay>>,
     pub(crate) migration: Migration,
     /// When the present window of the averages ends.
@@ -150,10 +145,9 @@ impl Pool {
             sequence: 1,
             ops: Ops::default(),
             ready: Vec::new(),
-            table: None,
+            states: BlockStates::Nowhere,
             quarantined: Vec::new(),
             check: Check::default(),
-            journal: None,
             replay: None,
             migration,
             window_end: Time::ZERO,
@@ -235,6 +229,113 @@ impl Pool {
     pub(crate) fn address(&self, block: u32) -> EraseBlockAddress {
         let die = self.geometry.die_at(self.die_of(block) as u32);
         die.erase_block(BlockIndex(block % self.geometry.erase_blocks_per_die()))
+    }
+
+    /// Whether everything that was changed so far survives a power cut. It will, if [`Pool::make_durable`] was called.
+    pub fn is_durable(&self) -> bool {
+        self.states.is_durable()
+    }
+    /// Whether the journal has no place left that takes writes: nothing that is changed now survives a restart.
+    pub fn is_journal_lost(&self) -> bool {
+        self.states.is_lost()
+    }
+    /// IUs that the journal programmed and erases it asked for, since the pool was opened.
+    pub fn journal_work(&self) -> (u64, u64) {
+        self.states.log_work()
+    }
+    /// Begins to make everything durable that was changed so far; done when [`Pool::is_durable`].
+    pub fn make_durable<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        self.states.want();
+        self.kick_journal(media, now);
+    }
+
+    /// Writes a block's state down.
+    pub(crate) fn record(&mut self, number: u32, state: BlockState) {
+        let block = &self.blocks[number as usize];
+        let entry = BlockEntry {
+            state,
+            lost_pages: block.lost_pages,
+            owner: block.owner,
+            logical: block.logical,
+            purpose: block.purpose,
+            erase_count: block.erase_count,
+            sequence: block.sequence,
+        };
+        self.states.set_block(number, &entry);
+    }
+
+    /// Writes a vSSD down as it is now.
+    pub(crate) fn record_vssd(&mut self, at: usize) {
+        let vssd = &self.vssds[at];
+        let unit = |unit: &Unit| UnitEntry {
+            place: unit.place,
+            moves: unit.target.is_some(),
+            lost_blocks: unit.lost_blocks,
+        };
+        let entry = VssdEntry {
+            id: vssd.id,
+            placed: true,
+            isolation: vssd.isolation,
+            read_only: vssd.read_only,
+            units: vssd.units.iter().map(unit).collect(),
+        };
+        self.states.set_vssd(&entry);
+    }
+
+    /// Lets the log of block states write if somebody waits for it, and counts what it erased.
+    #[inline]
+    pub(crate) fn kick_journal<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        if self.states.kick(media, now) {
+            self.count_journal_erases();
+        }
+    }
+
+    /// A command of the log of block states came back: what waited for it goes on.
+    pub(crate) fn journal_completed<M: Media + ?Sized>(
+        &mut self,
+        result: Result<(), MediaError>,
+        now: Time,
+        media: &mut M,
+    ) {
+        match self.states.completed(result, media, now) {
+            LogEvent::Stopped => return,
+            LogEvent::GoesOn => {}
+            LogEvent::MoreDurable => {
+                self.answer_syncs(Ok(()));
+                while let Some(at) = self.states.take_erase() {
+                    self.enqueue_stored(at, media, now);
+                }
+                self.discard_freed(media, now);
+            }
+            LogEvent::Lost => return self.journal_failed(now, media),
+        }
+        self.kick_journal(media, now);
+    }
+
+    fn answer_syncs(&mut self, result: Result<(), SpaceError>) {
+        while let Some((id, token)) = self.states.take_sync() {
+            self.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
+        }
+    }
+
+    /// No block takes the log any more: what is on flash still reads, nothing new is promised.
+    fn journal_failed<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        for vssd in &mut self.vssds {
+            vssd.read_only = true;
+        }
+        self.answer_syncs(Err(SpaceError::ReadOnly));
+        while let Some(at) = self.states.take_erase() {
+            let op = self.ops.remove(at);
+            if op.kind.is_of_copy() {
+                self.migration.erase_failed(op.token);
+                continue;
+            }
+            let block = &mut self.blocks[op.block as usize];
+            block.in_flight -= 1;
+            block.failed = true;
+            self.release_waiting(op.block, media, now);
+            self.settle(op.block);
+        }
     }
 
     /// Checks everything against everything; slow.

@@ -4,12 +4,14 @@
 use crate::block::{Block, State};
 use crate::pool::Pool;
 use crate::resources::{DieUse, UnitPlace};
-use crate::table::{BlockEntry, BlockState, BlockTable, Found, OpenError, Sizes, UnitEntry, VssdEntry};
+use crate::states::log::StateLog;
+use crate::states::replay::Replay;
+use crate::states::{BlockEntry, BlockState, BlockStates, Found, Sizes, StateTable, UnitEntry, VssdEntry};
 use crate::tenancy::{Unit, Vssd};
-use crate::{LogicalBlock, PoolConfig, VssdId};
-use diecut_media::Media;
+use crate::{LogicalBlock, OpenError, PoolConfig, VssdId};
+use diecut_media::{Completion, Media};
 use diecut_spec::Isolation;
-use diecut_units::{EraseBlockAddress, Geometry, ProtectedRegion, mark, mutant};
+use diecut_units::{EraseBlockAddress, Geometry, ProtectedRegion, Time, mark, mutant};
 use std::cmp::Reverse;
 use std::fmt;
 
@@ -69,12 +71,12 @@ impl Pool {
         }
     }
 
-    /// Bytes of protected memory that the journal of block states takes.
+    /// Bytes of protected memory that the table of block states takes.
     pub fn journal_size_bytes(geometry: &Geometry, config: &PoolConfig) -> usize {
-        BlockTable::size_bytes(geometry, config.soft_planes_per_die)
+        StateTable::size_bytes(geometry, config.soft_planes_per_die)
     }
 
-    /// Opens a pool whose block states are in `journal`, the same part of protected memory at each opening; an empty one
+    /// Opens a pool whose block states are in `memory`, the same part of protected memory at each opening; an empty one
     /// (zeros) is made new. Blocks that were open are given back to their holders as they are, for reading only.
     ///
     /// # Errors
@@ -82,16 +84,71 @@ impl Pool {
     pub fn open<M: Media + ?Sized>(
         media: &M,
         config: PoolConfig,
-        journal: ProtectedRegion,
+        memory: ProtectedRegion,
     ) -> Result<Pool, OpenError> {
         let mut pool = Pool::create(media, config);
-        let (table, is_new) = BlockTable::open(journal, &pool.geometry, &pool.sizes())?;
-        if is_new {
-            pool.table = Some(table);
-        } else {
-            pool.take_over(table)?;
-        }
+        let (table, is_new) = StateTable::open(memory, &pool.geometry, &pool.sizes())?;
+        pool.go_on_with(table, None, is_new)?;
         Ok(pool)
+    }
+
+    /// Opens a pool on a medium without protected memory. It is to be used when [`Pool::is_open`]; completions of the medium
+    /// lead there. An empty medium is made new.
+    pub fn open_from_flash<M: Media + ?Sized>(media: &mut M, config: PoolConfig, now: Time) -> Pool {
+        let mut pool = Pool::create(media, config);
+        // How much was programmed is found by looking: what followed a failed program is found, too. With protected memory
+        // only what completed is counted.
+        pool.shape.pipelined_units = u32::from(pool.config.program_window).saturating_sub(1);
+        let replay = Replay::new(pool.system_area(), pool.sizes(), media);
+        if replay.error.is_none() {
+            replay.read(media, now);
+        }
+        pool.replay = Some(Box::new(replay));
+        pool
+    }
+
+    /// Whether opening is through.
+    pub fn is_open(&self) -> bool {
+        self.replay.is_none()
+    }
+
+    /// Why it cannot be opened, if so.
+    pub fn open_error(&self) -> Option<&OpenError> {
+        self.replay.as_ref().and_then(|replay| replay.error.as_ref())
+    }
+
+    /// A read of block states on flash came back.
+    pub(crate) fn replayed<M: Media + ?Sized>(&mut self, completion: Completion, now: Time, media: &mut M) {
+        let replay = self.replay.as_mut().expect("it is being opened");
+        if !replay.completed(completion, media, now) {
+            return;
+        }
+        let (table, log, is_new) = replay.finish();
+        match self.go_on_with(table, Some(log), is_new) {
+            Ok(()) => self.replay = None,
+            Err(error) => {
+                let replay = self.replay.as_mut().expect("it is being opened");
+                replay.error = Some(error);
+            }
+        }
+    }
+
+    /// Takes over what is written down, unless nothing ever was, and writes there from now on.
+    fn go_on_with(
+        &mut self,
+        table: StateTable,
+        log: Option<StateLog>,
+        is_new: bool,
+    ) -> Result<(), OpenError> {
+        let states = |table| match log {
+            Some(log) => BlockStates::Logged { table, log: Box::new(log) },
+            None => BlockStates::Protected(table),
+        };
+        if is_new {
+            self.states = states(table);
+            return Ok(());
+        }
+        self.take_over(table, states)
     }
 
     /// Blocks that were set aside, for people: each may mean data that is lost.
@@ -99,7 +156,11 @@ impl Pool {
         &self.quarantined
     }
 
-    pub(crate) fn take_over(&mut self, mut table: BlockTable) -> Result<(), OpenError> {
+    fn take_over(
+        &mut self,
+        mut table: StateTable,
+        states: impl FnOnce(StateTable) -> BlockStates,
+    ) -> Result<(), OpenError> {
         let under_way = self.repeat_exchanges(&mut table)?;
         for entry in table.vssds()? {
             self.place_again(&entry, &under_way)?;
@@ -155,7 +216,7 @@ impl Pool {
             }
         }
         self.number_free_blocks();
-        self.table = Some(table);
+        self.states = states(table);
         self.wear_again();
         // Targets that a crash came before are written down before anything moves.
         for at in 0..self.vssds.len() {
@@ -234,7 +295,7 @@ impl Pool {
     }
 
     /// Says whether somebody holds the block.
-    fn hold_again(&mut self, number: u32, entry: &BlockEntry, table: &BlockTable) -> Result<bool, OpenError> {
+    fn hold_again(&mut self, number: u32, entry: &BlockEntry, table: &StateTable) -> Result<bool, OpenError> {
         let die = self.die_of(number) as u32;
         let LogicalBlock { unit, index } = entry.logical;
         let mut at = self.at_of(entry.owner);

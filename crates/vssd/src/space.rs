@@ -6,6 +6,10 @@
 pub use diecut_media::PayloadParts;
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES};
 
+/// A vSSD of a pool, and the owner generation of its blocks: never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VssdId(pub u32);
+
 /// An independent unit of a vSSD: a die of its own, or a soft-plane of a shared die. Units work in parallel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitIndex(pub u16);

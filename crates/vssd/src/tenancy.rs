@@ -3,7 +3,7 @@
 use crate::pool::Pool;
 use crate::resources::UnitPlace;
 use crate::share::Bucket;
-use crate::table::VssdEntry;
+use crate::states::VssdEntry;
 use crate::wear::Heat;
 use crate::{AllocError, DeallocError, VssdId};
 use diecut_spec::Isolation;
@@ -101,9 +101,7 @@ impl Pool {
             }
         });
         let units: Vec<Unit> = units.collect();
-        if let Some(table) = &mut self.table {
-            units.iter().for_each(|unit| table.set_heat(unit.place, [0, 0]));
-        }
+        units.iter().for_each(|unit| self.states.set_heat(unit.place, [0, 0]));
         self.vssds.push(Vssd {
             id,
             isolation,
@@ -154,7 +152,7 @@ impl Pool {
         self.former_work.1 += vssd.erases;
         self.number_vssds();
         let (isolation, units) = (vssd.isolation, Vec::new());
-        self.write_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
+        self.states.set_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
         for unit in &vssd.units {
             for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
                 if self.blocks[block as usize].moving {

@@ -137,26 +137,16 @@ impl Pool {
         unit.heat.count(1);
         let (place, words) = (unit.place, unit.heat.words());
         self.note_erase();
-        if let Some(table) = &mut self.table {
-            table.set_heat(place, words);
-        }
+        self.states.set_heat(place, words);
     }
 
     fn record_die_wear(&mut self, die: usize) {
-        if let Some(table) = &mut self.table {
-            for (which, count) in self.dies[die].wear.words().into_iter().enumerate() {
-                table.set_die_wear(die as u32, which, count);
-            }
-        }
+        self.states.set_die_wear(die as u32, self.dies[die].wear.words());
     }
 
     /// Counts what the journal erased.
     pub(crate) fn count_journal_erases(&mut self) {
-        let Some(journal) = &mut self.journal else { return };
-        if journal.erased.is_empty() {
-            return;
-        }
-        for block in std::mem::take(&mut journal.erased) {
+        for block in self.states.take_log_erases() {
             let die = self.geometry.die_number(block.die_address()) as usize;
             self.dies[die].wear.journal += 1;
             self.record_die_wear(die);
@@ -177,9 +167,7 @@ impl Pool {
         }
         for unit in self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units) {
             unit.heat.end_windows(windows);
-            if let Some(table) = &mut self.table {
-                table.set_heat(unit.place, unit.heat.words());
-            }
+            self.states.set_heat(unit.place, unit.heat.words());
         }
     }
 
@@ -188,19 +176,17 @@ impl Pool {
         for unit in self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units) {
             if dies.contains(&unit.place.die) {
                 unit.heat.moved();
-                if let Some(table) = &mut self.table {
-                    table.set_heat(unit.place, unit.heat.words());
-                }
+                self.states.set_heat(unit.place, unit.heat.words());
             }
         }
     }
 
     /// Takes over what the table says of wear; after the blocks.
     pub(crate) fn wear_again(&mut self) {
-        let Some(table) = &self.table else { return };
         for (number, die) in self.dies.iter_mut().enumerate() {
+            let Some(words) = self.states.die_wear(number as u32) else { return };
             let sound = |word: u64| if word < COUNT_MAX { word } else { 0 };
-            let [migration, inside, journal, _] = table.die_wear(number as u32).map(sound);
+            let [migration, inside, journal, _] = words.map(sound);
             // No part is more than the sum, whatever the table says.
             let migration = migration.min(die.erases);
             let inside = inside.min(die.erases - migration);
@@ -208,7 +194,7 @@ impl Pool {
             die.wear = DieWear { host, migration, inside, journal };
         }
         for unit in self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units) {
-            unit.heat = Heat::from_words(table.heat(unit.place));
+            unit.heat = self.states.heat(unit.place).map_or(unit.heat, Heat::from_words);
         }
         self.renew_thresholds();
     }

@@ -9,7 +9,7 @@ use diecut_vssd::{Pool, PoolConfig, VssdId};
 
 diecut_fuzz::target!(seeds, check);
 
-// As `diecut_vssd::table` describes the layout.
+// As `diecut_vssd::states::table` describes the layout.
 const HEADER_SIZE_BYTES: usize = 64;
 const SLOT_SIZE_BYTES: usize = 32;
 const DIES: usize = 4;

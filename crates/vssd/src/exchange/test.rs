@@ -1,7 +1,7 @@
 //! The process dies between any two stores of an exchange: what was held is where it is said to be, with its content, and the
 //! exchange goes on to its end.
 
-use crate::table::{DIED, OpenError};
+use crate::states::table::DIED;
 use crate::*;
 use diecut_emulator::{Device, Fault, FaultyDie, OperationKind, Options, Pacing, Profile};
 use diecut_media::{Capabilities, Command, Completion, Media};
@@ -151,7 +151,7 @@ fn exchange_is_whole(isolation: Isolation) -> Result<u32, String> {
         for (&one, &other) in dies[0].iter().zip(&dies[1]) {
             pool.exchange_dies(one, other).unwrap();
         }
-        pool.table.as_mut().unwrap().stores_left = Some(stores);
+        pool.states.table_of_test().stores_left = Some(stores);
         rig.run(&mut pool);
         let finished = !DIED.get();
         drop(pool);
@@ -236,7 +236,7 @@ fn inside_is_whole() -> Result<u32, String> {
         rig.config.wear.die_threshold_erases = die_threshold_erases;
         pool.set_wear(rig.config.wear);
         pool.begin_migration();
-        pool.table.as_mut().unwrap().stores_left = Some(stores);
+        pool.states.table_of_test().stores_left = Some(stores);
         rig.run(&mut pool);
         let finished = !DIED.get();
         if finished && pool.migration.moved_blocks != 2 {

@@ -202,7 +202,7 @@ fn entries_that_contradict_are_refused() {
         let rig = Rig::new();
         let mut pool = rig.open().unwrap();
         for entry in &entries {
-            pool.table.as_mut().unwrap().set_vssd(entry);
+            pool.states.table_of_test().set_vssd(entry);
         }
         drop(pool);
         match rig.open() {
@@ -241,7 +241,7 @@ fn held_blocks_that_contradict_the_rest_are_refused() {
         let good = (0..4).find(|number| pool.blocks[*number as usize].state == State::Excluded).unwrap();
         for (number, entry) in entries {
             let number = if *number == 0 { good } else { *number };
-            pool.table.as_mut().unwrap().set_block(number, entry);
+            pool.states.table_of_test().set_block(number, entry);
         }
         drop(pool);
         match rig.open() {
@@ -297,9 +297,9 @@ fn removal_is_whole() -> Result<(), String> {
         let faulty = FaultyDie { channel: die.channel.0, die: die.die.0 };
         rig.device.add_fault(Fault::Fail { die: faulty, kind: OperationKind::Program, nth: 3 });
         assert!(rig.append(&mut pool, ids[0], blocks[1]).is_err());
-        pool.table.as_mut().unwrap().stores_left = Some(stores);
+        pool.states.table_of_test().stores_left = Some(stores);
         pool.dealloc_vssd(ids[0]).unwrap();
-        let finished = pool.table.as_ref().unwrap().stores_left != Some(0);
+        let finished = pool.states.table_of_test().stores_left != Some(0);
         drop(pool);
         for _ in 0..2 {
             let mut pool = rig.open().map_err(|error| format!("after {stores} stores: {error}"))?;

@@ -1,5 +1,5 @@
-//! The journal of block states on flash, for media without protected memory. In front of it stands the same table of block
-//! states as elsewhere, in plain memory; its changes are journaled, and holders wait for them where it matters: an erase
+//! The log of block states on flash, for media without protected memory. In front of it stands the same table of block
+//! states as elsewhere, in plain memory; its changes are logged, and holders wait for them where it matters: an erase
 //! waits until its allocation is durable (and with it the free before it), a sync until everything before it is.
 //!
 //! Two copies lie on different dies, on different channels where there are two, in the blocks of the system area. A
@@ -26,9 +26,9 @@
 //! of its slot (24). What is pushed together lies in one unit: it takes place as a whole. A unit that does not check out was
 //! torn, or was written to one copy only, and nothing after it was promised; a unit behind a missing one is damage.
 //!
-//! Pages of open blocks are not journaled; they are found by their OOB records at opening.
+//! Pages of open blocks are not logged; they are found by their OOB records at opening.
 
-use crate::pool::POOL_TOKEN_BIT;
+use crate::token::{JOURNAL_TOKEN_BIT, POOL_TOKEN_BIT};
 use crate::{LogicalBlock, OobKind, OobRecord, Purpose, SpaceToken, SystemArea, UnitIndex, VssdId};
 use diecut_media::{Capabilities, Command, Media, MediaToken, Operation};
 use diecut_units::{
@@ -36,8 +36,6 @@ use diecut_units::{
 };
 use std::collections::VecDeque;
 
-/// Set in tokens of the journal's commands, beside [`POOL_TOKEN_BIT`].
-pub(crate) const JOURNAL_TOKEN_BIT: u64 = diecut_units::token::media::POOL_JOURNAL;
 const MAGIC: &[u8; 8] = b"DIECUTJN";
 const VERSION: u32 = 1;
 const HEAD_SIZE_BYTES: usize = 64;
@@ -108,7 +106,7 @@ struct Write {
 }
 
 /// See the module.
-pub(crate) struct Journal {
+pub(crate) struct StateLog {
     copies: [Vec<EraseBlockAddress>; 2],
     /// Blocks of the present generation, among `copies`.
     places: [usize; 2],
@@ -118,7 +116,7 @@ pub(crate) struct Journal {
     next_unit: u32,
     pending: Vec<u8>,
     pushed: u64,
-    durable: u64,
+    pub durable: u64,
     writing: Option<Write>,
     failures: usize,
     pub programmed_ius: u64,
@@ -133,7 +131,7 @@ pub(crate) struct Journal {
     wanted: u64,
 }
 
-impl Journal {
+impl StateLog {
     /// Blocks of the two copies: dies by turns, so that neighbours in the list of one copy lie on different dies.
     pub fn blocks(system: &SystemArea, geometry: &Geometry) -> [Vec<EraseBlockAddress>; 2] {
         let mut copies = [Vec::new(), Vec::new()];
@@ -151,15 +149,15 @@ impl Journal {
         copies
     }
 
-    /// A journal whose next write begins a generation after `generation`, in the blocks after `places`.
+    /// A log whose next write begins a generation after `generation`, in the blocks after `places`.
     pub fn new(
         copies: [Vec<EraseBlockAddress>; 2],
         places: [usize; 2],
         shape: UnitShape,
         generation: u64,
         table_size_bytes: usize,
-    ) -> Journal {
-        Journal {
+    ) -> StateLog {
+        StateLog {
             copies,
             places,
             shape,
@@ -188,15 +186,6 @@ impl Journal {
     /// Whether every change so far is on flash.
     pub fn is_durable(&self) -> bool {
         self.durable == self.pushed
-    }
-    /// An erase whose allocation is durable.
-    pub fn take_erase(&mut self) -> Option<u32> {
-        let &(change, at) = self.waiting_erases.front()?;
-        if !self.is_durable_at(change) {
-            return None;
-        }
-        self.waiting_erases.pop_front();
-        Some(at)
     }
     pub fn is_durable_at(&self, change: u64) -> bool {
         self.durable >= change
@@ -309,7 +298,7 @@ impl Journal {
         media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | JOURNAL_TOKEN_BIT), operation }, now);
     }
 
-    /// A command of the journal came back. Says whether more became durable.
+    /// A command of the log came back. Says whether more became durable.
     pub fn completed<M: Media + ?Sized>(
         &mut self,
         worked: bool,

@@ -146,7 +146,7 @@ impl Cells {
     pub fn whole(&self) -> &[u8] {
         match self {
             Cells::Whole(region) => region,
-            Cells::Divided(_) => panic!("block states in a journal are never divided"),
+            Cells::Divided(_) => panic!("block states in a log are never divided"),
         }
     }
 

@@ -1,6 +1,6 @@
-//! The journal of block states, kept in place in protected memory: one entry per erase block and one per vSSD.
+//! The table of block states, kept in place in protected memory: one entry per erase block and one per vSSD.
 //!
-//! Protected memory survives the process and the power, and one aligned word of it changes at once. So the journal needs
+//! Protected memory survives the process and the power, and one aligned word of it changes at once. So the table needs
 //! no log: each entry has two slots; the one that is not current is written and made current by its first word.
 //!
 //! Layout, little endian:
@@ -34,8 +34,8 @@
 //! damaged vSSD entry, another version (1 lacked the sizes, 2 wear and exchanges, 3 had one exchange per channel), a damaged exchange, geometry or division refuses the whole. Nothing is
 //! converted: before the first release there is one version.
 
-use crate::cells::{Cells, Shape};
 use crate::resources::UnitPlace;
+use crate::states::cells::{Cells, Shape};
 use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_spec::Isolation;
 use diecut_units::{Geometry, ProtectedRegion, checksum};
@@ -195,7 +195,7 @@ pub(crate) struct Sizes {
 }
 
 /// See the module.
-pub(crate) struct BlockTable {
+pub(crate) struct StateTable {
     cells: Cells,
     shape: Shape,
     blocks: usize,
@@ -218,8 +218,8 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-impl BlockTable {
-    /// Bytes that the journal of a device takes.
+impl StateTable {
+    /// Bytes that the table of a device takes.
     pub fn size_bytes(geometry: &Geometry, soft_planes_per_die: u16) -> usize {
         let blocks = geometry.erase_blocks() as usize;
         let units = geometry.dies() as usize * usize::from(soft_planes_per_die);
@@ -260,12 +260,12 @@ impl BlockTable {
         mut region: ProtectedRegion,
         geometry: &Geometry,
         sizes: &Sizes,
-    ) -> Result<(BlockTable, bool), OpenError> {
-        let needed_bytes = BlockTable::size_bytes(geometry, sizes.soft_planes_per_die);
+    ) -> Result<(StateTable, bool), OpenError> {
+        let needed_bytes = StateTable::size_bytes(geometry, sizes.soft_planes_per_die);
         if region.len() < needed_bytes {
             return Err(OpenError::TooSmall { needed_bytes, given_bytes: region.len() });
         }
-        let header = BlockTable::header(geometry, sizes);
+        let header = StateTable::header(geometry, sizes);
         let is_new = region[..8] == [0; 8];
         if is_new {
             region[..needed_bytes].fill(0);
@@ -280,7 +280,7 @@ impl BlockTable {
         } else if region[16..SOFT_PLANES_AT] != header[16..SOFT_PLANES_AT] {
             return Err(OpenError::Geometry);
         }
-        BlockTable::check_soft_planes(&region, sizes)?;
+        StateTable::check_soft_planes(&region, sizes)?;
         let names = [
             "catalog blocks per die",
             "journal blocks per die",
@@ -292,7 +292,7 @@ impl BlockTable {
                 return Err(OpenError::Sizes { what, made, set });
             }
         }
-        Ok((BlockTable::over(Cells::Whole(region), geometry, sizes), is_new))
+        Ok((StateTable::over(Cells::Whole(region), geometry, sizes), is_new))
     }
 
     /// Whether block states, which may be too short, were made for dies that are cut as they are set now.
@@ -307,9 +307,9 @@ impl BlockTable {
         Err(OpenError::SoftPlanes { made, set })
     }
 
-    fn over(cells: Cells, geometry: &Geometry, sizes: &Sizes) -> BlockTable {
+    fn over(cells: Cells, geometry: &Geometry, sizes: &Sizes) -> StateTable {
         let units_max = geometry.dies() as usize * usize::from(sizes.soft_planes_per_die);
-        BlockTable {
+        StateTable {
             cells,
             shape: shape_of(geometry, units_max, sizes.soft_planes_per_die),
             dies: geometry.dies(),
@@ -323,10 +323,10 @@ impl BlockTable {
     }
 
     /// The table of a pool that holds nothing of a divided device yet.
-    pub fn nothing(geometry: &Geometry, sizes: &Sizes) -> BlockTable {
+    pub fn nothing(geometry: &Geometry, sizes: &Sizes) -> StateTable {
         let units_max = geometry.dies() as usize * usize::from(sizes.soft_planes_per_die);
         let shape = shape_of(geometry, units_max, sizes.soft_planes_per_die);
-        BlockTable::over(Cells::nothing(shape), geometry, sizes)
+        StateTable::over(Cells::nothing(shape), geometry, sizes)
     }
 
     /// What the table says of a channel and of vSSDs can be handed to another pool's from now on.
@@ -477,7 +477,7 @@ impl BlockTable {
         self.cells.whole()
     }
 
-    /// Carries out changes of a journal (see `journal.rs`).
+    /// Carries out changes of a log (see `log.rs`).
     ///
     /// # Errors
     /// They are not changes, or make no sense.
@@ -553,7 +553,7 @@ impl BlockTable {
         self.publish(at, word | sequence << 32);
     }
 
-    /// See [`BlockTable::set_pages`]; 0 if the pages belong to another allocation, `None` if the word is damaged.
+    /// See [`StateTable::set_pages`]; 0 if the pages belong to another allocation, `None` if the word is damaged.
     pub fn pages(&self, block: u32, sequence: u64) -> Option<u32> {
         let at = self.pages_at(block as usize);
         let word = self.cells.get(at, 8);
@@ -867,8 +867,8 @@ mod test {
 
     #[test]
     fn entries_come_back_and_a_torn_slot_leaves_the_one_before() {
-        let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
-        let open = || BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
+        let memory = ProtectedMemory::in_memory(StateTable::size_bytes(&GEOMETRY, 4));
+        let open = || StateTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
         let (mut table, is_new) = open();
         assert!(is_new && table.block(5) == Found::New && table.vssds().unwrap().is_empty());
         table.set_block(5, &entry(1));
@@ -900,8 +900,8 @@ mod test {
     /// Damage to the newer slot must not bring the older state back: a held block would be free again.
     #[test]
     fn a_damaged_entry_is_neither_new_nor_old() {
-        let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
-        let open = || BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap().0;
+        let memory = ProtectedMemory::in_memory(StateTable::size_bytes(&GEOMETRY, 4));
+        let open = || StateTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap().0;
         let mut table = open();
         table.set_block(5, &entry(1));
         table.set_block(5, &entry(2));
@@ -931,9 +931,9 @@ mod test {
 
     #[test]
     fn counters_go_round() {
-        let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
+        let memory = ProtectedMemory::in_memory(StateTable::size_bytes(&GEOMETRY, 4));
         let (mut table, _) =
-            BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
+            StateTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
         table.set_block(5, &entry(1));
         let at = HEADER_SIZE_BYTES + 5 * 2 * SLOT_SIZE_BYTES;
         table.set_block(5, &entry(2));
@@ -949,10 +949,10 @@ mod test {
 
     #[test]
     fn ids_are_never_forgotten_by_reused_slots() {
-        let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 1));
+        let memory = ProtectedMemory::in_memory(StateTable::size_bytes(&GEOMETRY, 1));
         let sizes = Sizes { soft_planes_per_die: 1, ..SIZES };
         let (mut table, _) =
-            BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &sizes).unwrap();
+            StateTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &sizes).unwrap();
         for id in 1..100 {
             let (id, isolation) = (VssdId(id), Isolation::Channel);
             let mut vssd = VssdEntry { id, placed: true, isolation, read_only: false, units: Vec::new() };
@@ -967,9 +967,9 @@ mod test {
     #[test]
     fn two_entries_of_one_vssd_are_refused() {
         for placed in [false, true] {
-            let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
+            let memory = ProtectedMemory::in_memory(StateTable::size_bytes(&GEOMETRY, 4));
             let (mut table, _) =
-                BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
+                StateTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
             for (id, placed) in [(1, placed), (2, true)] {
                 let (id, isolation) = (VssdId(id), Isolation::Channel);
                 table.set_vssd(&VssdEntry { id, placed, isolation, read_only: false, units: Vec::new() });
@@ -987,7 +987,7 @@ mod test {
     /// Changes as a journal would hand them over, then the same with bytes changed: they are carried out or refused.
     #[test]
     fn changes_are_carried_out_or_refused() {
-        let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(&GEOMETRY, 4));
+        let memory = ProtectedMemory::in_memory(StateTable::size_bytes(&GEOMETRY, 4));
         let mut changes = Vec::new();
         let mut push = |kind: u8, word: u32, body: &[u8]| {
             changes.extend_from_slice(&[kind, 0, 0, 0]);
@@ -1006,7 +1006,7 @@ mod test {
         for round in 0..4000 {
             memory.region(0..memory.size_bytes()).fill(0);
             let (mut table, _) =
-                BlockTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
+                StateTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
             if round == 0 {
                 table.replay(&changes).unwrap();
                 assert_eq!(table.block(9), Found::Entry(entry(2)));
@@ -1028,10 +1028,10 @@ mod test {
 
     #[test]
     fn what_is_not_block_states_is_refused() {
-        let size = BlockTable::size_bytes(&GEOMETRY, 4);
+        let size = StateTable::size_bytes(&GEOMETRY, 4);
         let memory = ProtectedMemory::in_memory(size);
-        let open = |sizes: &Sizes| BlockTable::open(memory.region(0..size), &GEOMETRY, sizes).err();
-        drop(BlockTable::open(memory.region(0..size), &GEOMETRY, &SIZES).unwrap());
+        let open = |sizes: &Sizes| StateTable::open(memory.region(0..size), &GEOMETRY, sizes).err();
+        drop(StateTable::open(memory.region(0..size), &GEOMETRY, &SIZES).unwrap());
         assert_eq!(
             open(&Sizes { soft_planes_per_die: 2, ..SIZES }),
             Some(OpenError::SoftPlanes { made: 4, set: 2 })
@@ -1047,7 +1047,7 @@ mod test {
         assert_eq!(open(&SIZES), Some(OpenError::Version(1)));
         memory.region(0..1)[0] = 7;
         assert_eq!(open(&SIZES), Some(OpenError::Damaged));
-        let small = BlockTable::open(memory.region(0..4096), &GEOMETRY, &SIZES).err();
+        let small = StateTable::open(memory.region(0..4096), &GEOMETRY, &SIZES).err();
         assert!(matches!(small, Some(OpenError::TooSmall { .. })));
     }
 }

@@ -1,12 +1,12 @@
 //! Opening a pool from the journal on flash: the newest generation that is whole, its changes in order, then the OOB
 //! records of blocks that were open. One read at a time; cold.
 
-use crate::journal::{Journal, UnitShape, decode_unit};
-use crate::pool::{POOL_TOKEN_BIT, Pool};
-use crate::table::{BlockEntry, BlockState, BlockTable, Found, OpenError};
-use crate::{OobKind, OobRecord, PoolConfig};
+use crate::states::log::{StateLog, UnitShape, decode_unit};
+use crate::states::table::{BlockEntry, BlockState, Found, OpenError, Sizes, StateTable};
+use crate::token::POOL_TOKEN_BIT;
+use crate::{OobKind, OobRecord, SystemArea};
 use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};
-use diecut_units::{BufferMut, EraseBlockAddress, ProtectedMemory, Time, mark};
+use diecut_units::{BlockIndex, BufferMut, EraseBlockAddress, Geometry, ProtectedMemory, Time, mark};
 
 /// Where opening is.
 enum Phase {
@@ -18,8 +18,10 @@ enum Phase {
     Scan { at: usize, page: u32 },
 }
 
-/// A pool on its way from flash.
+/// Block states on their way from flash.
 pub(crate) struct Replay {
+    geometry: Geometry,
+    sizes: Sizes,
     copies: [Vec<EraseBlockAddress>; 2],
     shape: UnitShape,
     phase: Phase,
@@ -32,24 +34,22 @@ pub(crate) struct Replay {
     changes: Vec<u8>,
     /// A unit is missing: those behind it must be missing too.
     gap: bool,
-    image: Option<BlockTable>,
+    image: Option<StateTable>,
     open_blocks: Vec<(u32, BlockEntry, u32)>,
     pub error: Option<OpenError>,
 }
 
-impl Pool {
-    /// Opens a pool on a medium without protected memory. It is to be used when [`Pool::is_open`]; completions of the medium
-    /// lead there. An empty medium is made new.
-    pub fn open_from_flash<M: Media + ?Sized>(media: &mut M, config: PoolConfig, now: Time) -> Pool {
-        let mut pool = Pool::create(media, config);
-        // How much was programmed is found by looking: what followed a failed program is found, too. With protected memory
-        // only what completed is counted.
-        pool.shape.pipelined_units = u32::from(pool.config.program_window).saturating_sub(1);
-        let shape = UnitShape::new(&pool.geometry, media.capabilities());
-        let copies = Journal::blocks(pool.system_area(), &pool.geometry);
-        let table_units = shape.table_units(pool.table_size_bytes());
+impl Replay {
+    /// Begins with the blocks of the log that are reserved. An [`Replay::error`] says at once that there is no place for one.
+    pub fn new<M: Media + ?Sized>(system: &SystemArea, sizes: Sizes, media: &M) -> Replay {
+        let geometry = *media.geometry();
+        let shape = UnitShape::new(&geometry, media.capabilities());
+        let copies = StateLog::blocks(system, &geometry);
+        let table_units = shape.table_units(StateTable::size_bytes(&geometry, sizes.soft_planes_per_die));
         let fits = table_units < shape.units_per_block && copies.iter().all(|blocks| blocks.len() >= 2);
-        pool.replay = Some(Box::new(Replay {
+        Replay {
+            geometry,
+            sizes,
             copies,
             shape,
             phase: Phase::Probe(0),
@@ -63,146 +63,107 @@ impl Pool {
             image: None,
             open_blocks: Vec::new(),
             error: (!fits).then_some(OpenError::NoJournal),
-        }));
-        if fits {
-            pool.read_for_replay(media, now);
         }
-        pool
     }
 
-    /// Whether opening is through.
-    pub fn is_open(&self) -> bool {
-        self.replay.is_none()
-    }
-    /// Why it cannot be opened, if so.
-    pub fn open_error(&self) -> Option<&OpenError> {
-        self.replay.as_ref().and_then(|replay| replay.error.as_ref())
-    }
-    /// Whether everything that was changed so far survives a power cut. It will, if [`Pool::make_durable`] was called.
-    pub fn is_durable(&self) -> bool {
-        self.journal.as_ref().is_none_or(Journal::is_durable)
-    }
-    /// Whether the journal has no place left that takes writes: nothing that is changed now survives a restart.
-    pub fn is_journal_lost(&self) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.failed)
-    }
-    /// IUs that the journal programmed and erases it asked for, since the pool was opened.
-    pub fn journal_work(&self) -> (u64, u64) {
-        self.journal.as_ref().map_or((0, 0), |journal| (journal.programmed_ius, journal.erases))
-    }
-    /// Begins to make everything durable that was changed so far; done when [`Pool::is_durable`].
-    pub fn make_durable<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        if let Some(journal) = &mut self.journal {
-            journal.want();
-        }
-        self.kick_journal(media, now);
+    fn table_size_bytes(&self) -> usize {
+        StateTable::size_bytes(&self.geometry, self.sizes.soft_planes_per_die)
     }
 
-    pub(crate) fn table_size_bytes(&self) -> usize {
-        BlockTable::size_bytes(&self.geometry, self.config.soft_planes_per_die)
+    fn address(&self, number: u32) -> EraseBlockAddress {
+        let per_die = self.geometry.erase_blocks_per_die();
+        self.geometry.die_at(number / per_die).erase_block(BlockIndex(number % per_die))
     }
 
-    fn read_for_replay<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        let replay = self.replay.as_ref().expect("it is being opened");
+    /// Asks for what is to be read next.
+    pub fn read<M: Media + ?Sized>(&self, media: &mut M, now: Time) {
         let unit = |block, unit: u32| {
-            let ius = replay.shape.ius();
-            let destination = BufferMut::copy_from(&vec![0; replay.shape.size_bytes]);
+            let ius = self.shape.ius();
+            let destination = BufferMut::copy_from(&vec![0; self.shape.size_bytes]);
             Operation::Read { block, first_iu: unit * ius, iu_count: ius, destination, oob: None }
         };
-        let operation = match replay.phase {
+        let operation = match self.phase {
             Phase::Probe(at) => {
-                let (copy, place) = replay.candidate(at).expect("there are blocks left");
-                unit(replay.copies[copy][place], 0)
+                let (copy, place) = self.candidate(at).expect("there are blocks left");
+                unit(self.copies[copy][place], 0)
             }
             Phase::Load { unit: number, copy } => {
-                let place = replay.place(copy).expect("only copies that have it are read");
-                unit(replay.copies[copy][place], number)
+                let place = self.place(copy).expect("only copies that have it are read");
+                unit(self.copies[copy][place], number)
             }
             Phase::Scan { at, page } => Operation::ReadOob {
-                block: self.address(replay.open_blocks[at].0),
+                block: self.address(self.open_blocks[at].0),
                 first_page: page,
-                oob: BufferMut::copy_from(&vec![
-                    0;
-                    (replay.shape.pages * replay.shape.oob_size_bytes) as usize
-                ]),
+                oob: BufferMut::copy_from(&vec![0; (self.shape.pages * self.shape.oob_size_bytes) as usize]),
             },
         };
         media.submit(Command { token: MediaToken(POOL_TOKEN_BIT), operation }, now);
     }
 
-    /// A read of the replay came back.
-    pub(crate) fn replayed<M: Media + ?Sized>(&mut self, completion: Completion, now: Time, media: &mut M) {
-        let sizes = self.sizes();
-        let replay = self.replay.as_mut().expect("it is being opened");
-        let all_pages = self.shape.pages;
-        let more = match replay.phase {
-            Phase::Probe(_) => replay.probed(completion),
-            Phase::Load { .. } => replay.loaded(completion),
-            Phase::Scan { .. } => Ok(replay.scanned(completion, all_pages)),
-        };
-        let more = more.and_then(|more| {
-            if more || matches!(replay.phase, Phase::Scan { .. }) {
-                return Ok(more);
-            }
-            // The generation is read: the table as it was last.
-            let memory = ProtectedMemory::in_memory(BlockTable::size_bytes(
-                &self.geometry,
-                self.config.soft_planes_per_die,
-            ));
-            let mut region = memory.region(0..memory.size_bytes());
-            if replay.generation > 0 {
-                BlockTable::check_soft_planes(&replay.table, &sizes)?;
-                let bytes = replay.table.get(..region.len()).ok_or(OpenError::Damaged)?;
-                region.copy_from_slice(bytes);
-            }
-            let (mut image, is_new) = BlockTable::open(region, &self.geometry, &sizes)?;
-            if is_new && replay.generation > 0 {
-                return Err(OpenError::Damaged);
-            }
-            image.replay(&replay.changes)?;
-            for number in 0..self.geometry.erase_blocks() as u32 {
-                if let Found::Entry(entry) = image.block(number)
-                    && matches!(entry.state, BlockState::Held | BlockState::HeldFailed)
-                    && let Some(pages) = image.pages(number, entry.sequence)
-                    && pages < all_pages
-                {
-                    replay.open_blocks.push((number, entry, pages));
-                }
-            }
-            replay.image = Some(image);
-            let page = replay.open_blocks.first().map_or(0, |(_, _, pages)| *pages);
-            replay.phase = Phase::Scan { at: 0, page };
-            Ok(!replay.open_blocks.is_empty())
-        });
-        match more {
-            Ok(true) => self.read_for_replay(media, now),
-            Ok(false) => self.finish_replay(),
-            Err(error) => replay.error = Some(error),
+    /// A read came back. Says whether everything is read; if not it goes on, or [`Replay::error`] says why it does not.
+    pub fn completed<M: Media + ?Sized>(&mut self, completion: Completion, media: &mut M, now: Time) -> bool {
+        match self.taken(completion) {
+            Ok(true) => self.read(media, now),
+            Ok(false) => return true,
+            Err(error) => self.error = Some(error),
         }
+        false
     }
 
-    fn finish_replay(&mut self) {
-        let mut replay = self.replay.take().expect("it is being opened");
-        let mut table = replay.image.take().expect("the table was read");
-        for (number, entry, pages) in &replay.open_blocks {
+    /// Takes what was read. Says whether more is to be read.
+    fn taken(&mut self, completion: Completion) -> Result<bool, OpenError> {
+        let more = match self.phase {
+            Phase::Probe(_) => self.probed(completion)?,
+            Phase::Load { .. } => self.loaded(completion)?,
+            Phase::Scan { .. } => return Ok(self.scanned(completion)),
+        };
+        if more {
+            return Ok(true);
+        }
+        // The generation is read: the table as it was last.
+        let memory = ProtectedMemory::in_memory(self.table_size_bytes());
+        let mut region = memory.region(0..memory.size_bytes());
+        if self.generation > 0 {
+            StateTable::check_soft_planes(&self.table, &self.sizes)?;
+            let bytes = self.table.get(..region.len()).ok_or(OpenError::Damaged)?;
+            region.copy_from_slice(bytes);
+        }
+        let (mut image, is_new) = StateTable::open(region, &self.geometry, &self.sizes)?;
+        if is_new && self.generation > 0 {
+            return Err(OpenError::Damaged);
+        }
+        image.replay(&self.changes)?;
+        for number in 0..self.geometry.erase_blocks() as u32 {
+            if let Found::Entry(entry) = image.block(number)
+                && matches!(entry.state, BlockState::Held | BlockState::HeldFailed)
+                && let Some(pages) = image.pages(number, entry.sequence)
+                && pages < self.geometry.pages_per_erase_block()
+            {
+                self.open_blocks.push((number, entry, pages));
+            }
+        }
+        self.image = Some(image);
+        let page = self.open_blocks.first().map_or(0, |(_, _, pages)| *pages);
+        self.phase = Phase::Scan { at: 0, page };
+        Ok(!self.open_blocks.is_empty())
+    }
+
+    /// What was read: the table, the log that goes on with it, and whether the medium was empty.
+    ///
+    /// # Panics
+    /// If not everything is read, or it was taken before.
+    pub fn finish(&mut self) -> (StateTable, StateLog, bool) {
+        let mut table = self.image.take().expect("the table was read");
+        for (number, entry, pages) in &self.open_blocks {
             table.set_pages(*number, *pages, entry.sequence);
         }
-        let places = [0, 1].map(|copy| replay.place(copy).unwrap_or(0));
-        let newest = replay.found.iter().map(|(generation, ..)| *generation).max().unwrap_or(0);
+        let places = [0, 1].map(|copy| self.place(copy).unwrap_or(0));
+        let newest = self.found.iter().map(|(generation, ..)| *generation).max().unwrap_or(0);
         let size_bytes = self.table_size_bytes();
-        let is_new = replay.generation == 0;
-        let copies = replay.copies.clone();
-        self.journal = Some(Journal::new(copies, places, replay.shape, newest, size_bytes));
-        if is_new {
-            self.table = Some(table);
-        } else if let Err(error) = self.take_over(table) {
-            replay.error = Some(error);
-            self.replay = Some(replay);
-        }
+        let log = StateLog::new(self.copies.clone(), places, self.shape, newest, size_bytes);
+        (table, log, self.generation == 0)
     }
-}
 
-impl Replay {
     fn candidate(&self, at: usize) -> Option<(usize, usize)> {
         let first = self.copies[0].len();
         if at < first { Some((0, at)) } else { (at - first < self.copies[1].len()).then(|| (1, at - first)) }
@@ -302,7 +263,8 @@ impl Replay {
         Ok(true)
     }
 
-    fn scanned(&mut self, completion: Completion, all_pages: u32) -> bool {
+    fn scanned(&mut self, completion: Completion) -> bool {
+        let all_pages = self.geometry.pages_per_erase_block();
         let Phase::Scan { at, page } = self.phase else { unreachable!("OOB came back") };
         let (_, entry, pages) = &mut self.open_blocks[at];
         let next = page + self.shape.pages;
