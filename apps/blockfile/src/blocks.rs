@@ -3,7 +3,8 @@
 use crate::FileError;
 use crate::format::{Header, Kind};
 use crate::map::Place;
-use crate::read::Views;
+use crate::types::STREAMS;
+use crate::view::Views;
 use diecut_blockspace::wire::Status;
 use diecut_blockspace::{BlockError, Client, LogicalBlock, Purpose, UnitIndex};
 use diecut_units::IU_SIZE_BYTES;
@@ -30,11 +31,6 @@ struct Open {
     /// Whether something in it is not safe from a power cut yet.
     at_risk: bool,
 }
-
-/// Streams: blocks that are open side by side, by how long what is in them is thought to live.
-pub(crate) const STREAMS: usize = COLD + 1;
-/// The cleaner's; those before it are those of the hints.
-pub(crate) const COLD: usize = 5;
 
 pub(crate) struct Blocks {
     pub client: Arc<Client>,
@@ -132,7 +128,11 @@ impl Blocks {
             self.close(stream)?;
         }
         let open = self.allocate(PURPOSE_LOG)?;
-        self.uses.insert(open.block, Use { live: 0, is_open: true });
+        let before = self.uses.insert(open.block, Use { live: 0, is_open: true });
+        assert!(
+            before.is_none(),
+            "I-F2: batches go to blocks that this attach allocated, and no batch of before is in them"
+        );
         Ok(open)
     }
 
@@ -303,12 +303,17 @@ impl Blocks {
     }
 
     /// Frees log blocks that nobody needs, and the blocks given, durably. Only after a checkpoint that covers them.
-    /// What is being read stays for the next time.
+    /// What is being read stays for the next time (I-F5).
     pub fn free_unused(&mut self, checkpoints: &[LogicalBlock], views: &Views) -> Result<u32, FileError> {
         let unused: Vec<_> = self.unused().filter(|block| !views.is_pinned(*block)).collect();
         for block in unused.iter().chain(checkpoints) {
+            assert!(!self.checkpoint_blocks.contains(block), "I-F1: the checkpoint that counts stays");
             self.client.free(*block)?;
-            self.uses.remove(block);
+            let known = self.uses.remove(block);
+            assert!(
+                known.is_none_or(|known| known.live == 0 && !known.is_open),
+                "I-F1: no file needs a block that is freed"
+            );
         }
         let freed = (unused.len() + checkpoints.len()) as u32;
         if freed > 0 {

@@ -5,13 +5,12 @@
 
 use crate::inode::{Attributes, InodeKind, Name, Time};
 use crate::map::Place;
+pub use crate::types::NAME_MAX_BYTES;
 use diecut_blockspace::{LogicalBlock, UnitIndex};
 use diecut_units::{IU_SIZE_BYTES, checksum};
 
 /// Version of batches and checkpoints.
 pub const VERSION: u16 = 2;
-/// Most bytes of a name within its folder.
-pub const NAME_MAX_BYTES: usize = 255;
 const MAGIC: [u8; 4] = *b"DCFB";
 const HEADER_SIZE_BYTES: usize = 40;
 /// Bytes of a header that records may take.

@@ -1,11 +1,8 @@
-//! What a name stands for: an inode, its kind and its attributes; and what a name may be.
+//! Words about what a name stands for: kinds, times and attributes of inodes; and what a name may be.
 
 use crate::FileError;
-use crate::format::NAME_MAX_BYTES;
-use crate::read::SharedView;
-use crate::store::FileId;
+use crate::types::{FileId, NAME_MAX_BYTES};
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
 
 /// The folder that all others are in. It is always there.
 pub const ROOT: FileId = FileId(1);
@@ -135,27 +132,4 @@ impl std::fmt::Debug for Name {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "\"{}\"", self.0.escape_ascii())
     }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Inode {
-    pub kind: InodeKind,
-    pub hint: u8,
-    pub attributes: Attributes,
-    /// Entries that name it.
-    pub links: u32,
-    /// Those who use it without a name; it stays for them up to the next attach.
-    pub holders: u64,
-    /// Size as flash knows it, or the records that wait.
-    pub logged_bytes: u64,
-    /// What it holds; changed with the store's lock only.
-    pub view: SharedView,
-    /// Of a symlink.
-    pub target: Vec<u8>,
-    /// Of a folder.
-    pub entries: BTreeMap<Name, u64>,
-    /// Folders among the entries.
-    pub subfolders: u32,
-    /// Of a folder: the one that it is in.
-    pub parent: u64,
 }

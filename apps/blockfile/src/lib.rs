@@ -17,7 +17,7 @@
 //! set change in order, a rename as one. Times of writes may be older than what was written. A file that is cut and grows again has
 //! zeros in between.
 //!
-//! Invariants:
+//! Invariants (numbered in `docs/invariants/blockfile.md`):
 //! - An erase block is freed only when no file needs it and the checkpoint on flash covers every batch in it: a gap in the
 //!   sequence would end a replay too early.
 //! - After an attach nothing is appended to blocks of before, and a checkpoint is written first, with a number above all batches
@@ -35,19 +35,26 @@
 
 mod blocks;
 mod clean;
+mod content;
+mod files;
 pub mod format;
+mod gathering;
 mod inode;
 mod map;
 mod paths;
 mod read;
 mod recover;
-mod store;
+mod state;
 mod tree;
+mod types;
+mod view;
 
+pub use files::{Entry, Files};
 pub use inode::{Attributes, InodeKind, Metadata, Name, ROOT, Time};
 pub use paths::Child;
-pub use store::{FileId, Files, HINTS, Statistics};
-pub use tree::{Entry, Made, Replace, TARGET_MAX_BYTES};
+pub use state::{Made, Replace, Statistics};
+pub use tree::TARGET_MAX_BYTES;
+pub use types::{FileId, HINTS};
 
 use diecut_blockspace::BlockError;
 

@@ -2,9 +2,10 @@
 //! symlink is followed.
 
 use crate::FileError;
+use crate::files::Files;
 use crate::inode::{Attributes, InodeKind, Name, ROOT};
-use crate::store::{FileId, Files, State};
-use crate::tree::{Made, Replace};
+use crate::state::{Made, Replace, State};
+use crate::types::FileId;
 
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ fn parts(path: &str) -> Vec<&str> {
 fn at(state: &State, path: &str) -> Result<Option<u64>, FileError> {
     let mut file = ROOT.0;
     for part in parts(path) {
-        match state.entry(file, part.as_bytes()) {
+        match state.tree.entry(file, part.as_bytes()) {
             Ok(Some(next)) => file = next,
             Ok(None) | Err(FileError::NotFolder) => return Ok(None),
             Err(error) => return Err(error),
@@ -53,12 +54,12 @@ fn place_made(state: &mut State, path: &str) -> Result<(u64, Name), FileError> {
     let last = names.pop().ok_or(FileError::Name)?;
     let mut folder = ROOT.0;
     for name in names {
-        folder = match state.entry(folder, name.bytes())? {
+        folder = match state.tree.entry(folder, name.bytes())? {
             Some(known) => known,
             None => state.make(folder, &name, made(InodeKind::Folder, 0))?,
         };
     }
-    state.folder(folder)?;
+    state.tree.folder(folder)?;
     Ok((folder, last))
 }
 
@@ -84,7 +85,7 @@ impl Files {
     pub fn find(&self, path: &str) -> Result<Option<FileId>, FileError> {
         let state = self.lock()?;
         let found = at(&state, path)?;
-        Ok(found.filter(|file| state.inodes[file].kind != InodeKind::Folder).map(FileId))
+        Ok(found.filter(|file| state.tree.inodes[file].kind != InodeKind::Folder).map(FileId))
     }
 
     /// Paths of all that is no folder, folder by folder in order, with sizes.
@@ -96,9 +97,9 @@ impl Files {
         let mut listed = Vec::new();
         let mut folders = vec![(String::new(), ROOT.0)];
         while let Some((path, folder)) = folders.pop() {
-            for (name, file) in &state.folder(folder)?.entries {
+            for (name, file) in &state.tree.folder(folder)?.entries {
                 let path = format!("{path}{}", String::from_utf8_lossy(name.bytes()));
-                let inode = &state.inodes[file];
+                let inode = &state.tree.inodes[file];
                 match inode.kind {
                     InodeKind::Folder => folders.push((path + "/", *file)),
                     _ => listed.push((path, inode.view.look().bytes)),
@@ -126,7 +127,7 @@ impl Files {
     pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         self.try_with(|state| {
             let from = place(state, from)?;
-            state.entry(from.0, from.1.bytes())?.ok_or(FileError::NotFound)?;
+            state.tree.entry(from.0, from.1.bytes())?.ok_or(FileError::NotFound)?;
             let to = place_made(state, to)?;
             state.rename_and_log((from.0, &from.1), (to.0, &to.1), Replace::Yes)
         })
@@ -163,7 +164,7 @@ impl Files {
     pub fn has_folder(&self, path: &str) -> Result<bool, FileError> {
         let state = self.lock()?;
         let found = at(&state, path)?;
-        Ok(found.is_some_and(|file| state.inodes[&file].kind == InodeKind::Folder))
+        Ok(found.is_some_and(|file| state.tree.inodes[&file].kind == InodeKind::Folder))
     }
 
     /// Removes an empty folder.

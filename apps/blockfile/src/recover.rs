@@ -1,11 +1,11 @@
 //! Attaching: the newest whole checkpoint, the batches after it up to the first gap, and which blocks are still needed.
 
 use crate::FileError;
-use crate::blocks::{Blocks, PURPOSE_CHECKPOINT, PURPOSE_LOG};
+use crate::blocks::{PURPOSE_CHECKPOINT, PURPOSE_LOG};
 use crate::format::{Header, Kind, Reader, Record, VERSION};
-use crate::inode::{Attributes, InodeKind, ROOT};
+use crate::inode::InodeKind;
 use crate::map::Place;
-use crate::store::{Files, State, Statistics};
+use crate::state::State;
 use diecut_blockspace::wire::Status;
 use diecut_blockspace::{BlockError, Client, LogicalBlock};
 use diecut_units::IU_SIZE_BYTES;
@@ -22,37 +22,20 @@ struct Found {
 /// Bytes of a checkpoint, and the blocks they are in.
 type Checkpoint = (Vec<u8>, Vec<LogicalBlock>);
 
-impl Files {
-    /// Makes an empty store; frees every erase block that the vSSD holds.
-    ///
-    /// # Errors
-    /// Of the server, or if the vSSD is too small.
-    pub fn format(client: Arc<Client>) -> Result<Files, FileError> {
+impl State {
+    /// An empty store; frees every erase block that the vSSD holds.
+    pub fn format(client: Arc<Client>) -> Result<State, FileError> {
         client.keep(&[])?;
         let mut state = State::empty(client)?;
         if state.capacity_ius() == 0 {
             return Err(FileError::NoSpace);
         }
         state.write_checkpoint()?;
-        Ok(Files::new(state))
+        Ok(state)
     }
 
-    /// Opens what is there, or formats a vSSD that holds nothing.
-    ///
-    /// # Errors
-    /// As [`Files::open`].
-    pub fn open_or_format(client: Arc<Client>) -> Result<Files, FileError> {
-        match Files::open(Arc::clone(&client)) {
-            Err(FileError::NotFormatted) => Files::format(client),
-            other => other,
-        }
-    }
-
-    /// Opens what is there.
-    ///
-    /// # Errors
-    /// [`FileError::NotFormatted`] if there is nothing, [`FileError::Version`], [`FileError::Damaged`], the server.
-    pub fn open(client: Arc<Client>) -> Result<Files, FileError> {
+    /// What is there.
+    pub fn open(client: Arc<Client>) -> Result<State, FileError> {
         let mut state = State::empty(Arc::clone(&client))?;
         let held = client.held_blocks()?;
         let of =
@@ -69,44 +52,20 @@ impl Files {
         let known = state.load(&checkpoint).ok_or(FileError::Damaged("the checkpoint"))?;
         let needed = state.replay(of(PURPOSE_LOG).filter(|block| !known.contains(block)))?;
         // Held by who is gone, or made and not named before the end.
-        state.end_unnamed();
-        let live = state.blocks.uses.iter().filter(|(_, known)| known.live > 0).map(|(block, _)| *block);
+        state.tree.end_unnamed(&mut state.content);
+        let live =
+            state.content.blocks.uses.iter().filter(|(_, known)| known.live > 0).map(|(block, _)| *block);
         // A batch with nothing live must stay until a checkpoint covers it: the next replay would end there.
         let mut keep: BTreeSet<LogicalBlock> = live.chain(needed).collect();
-        state.blocks.uses.retain(|block, _| keep.contains(block));
+        state.content.blocks.uses.retain(|block, _| keep.contains(block));
         keep.extend(&checkpoint_blocks);
         if keep.iter().any(|block| held.iter().all(|record| record.block != *block)) {
             return Err(FileError::Damaged("the server does not hold a block that is needed"));
         }
         client.keep(&keep.into_iter().collect::<Vec<_>>())?;
-        state.blocks.count_free()?;
-        state.blocks.checkpoint_blocks = checkpoint_blocks;
+        state.content.blocks.count_free()?;
+        state.content.blocks.checkpoint_blocks = checkpoint_blocks;
         state.write_checkpoint()?;
-        Ok(Files::new(state))
-    }
-}
-
-impl State {
-    fn empty(client: Arc<Client>) -> Result<State, FileError> {
-        let mut state = State {
-            blocks: Blocks::new(client)?,
-            views: Arc::default(),
-            inodes: BTreeMap::new(),
-            extents: 0,
-            named_bytes: 0,
-            next_file: ROOT.0 + 1,
-            next_sequence: 1,
-            checkpoint_number: 0,
-            pending: Vec::new(),
-            touched: BTreeSet::new(),
-            dirty_files: BTreeSet::new(),
-            dirty_ius: 0,
-            fresh_ius: 0,
-            live_ius: 0,
-            has_failed: false,
-            statistics: Statistics::default(),
-        };
-        state.create(ROOT.0, InodeKind::Folder, 0, Attributes::new(0o755, 0, 0));
         Ok(state)
     }
 
@@ -114,7 +73,7 @@ impl State {
     fn batches(&self, block: LogicalBlock) -> Result<Vec<Found>, FileError> {
         let mut found = Vec::new();
         let mut iu = 0;
-        while iu < self.blocks.block_ius() {
+        while iu < self.content.blocks.block_ius() {
             let mut first = [0; IU_SIZE_BYTES];
             if !self.can_read(Place { block, iu }, &mut first)? {
                 break;
@@ -126,8 +85,8 @@ impl State {
                     _ => break,
                 }
             };
-            let (ius, unit) = (header.ius, self.blocks.unit_ius());
-            if ius == 0 || ius > self.blocks.block_ius() - iu || !ius.is_multiple_of(unit) {
+            let (ius, unit) = (header.ius, self.content.blocks.unit_ius());
+            if ius == 0 || ius > self.content.blocks.block_ius() - iu || !ius.is_multiple_of(unit) {
                 break;
             }
             let data = Place { block, iu: iu + 1 };
@@ -139,7 +98,7 @@ impl State {
 
     /// Whether an IU or more can be read; errors that say nothing about the medium are passed on.
     fn can_read(&self, place: Place, bytes: &mut [u8]) -> Result<bool, FileError> {
-        match self.blocks.read(place, bytes) {
+        match self.content.blocks.read(place, bytes) {
             Ok(()) => Ok(true),
             Err(FileError::Block(BlockError::Status(Status::Erased | Status::Uncorrectable))) => Ok(false),
             Err(error) => Err(error),
@@ -159,7 +118,7 @@ impl State {
                 parts.entry(found.header.sequence).or_default().insert(found.header.part, found);
             }
         }
-        self.checkpoint_number = parts.keys().next_back().copied().unwrap_or(0);
+        self.log.checkpoint_number = parts.keys().next_back().copied().unwrap_or(0);
         'older: for parts in parts.values().rev() {
             let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
             let Some(first) = parts.get(&0) else { continue };
@@ -183,20 +142,20 @@ impl State {
     /// Takes a checkpoint over. Returns the blocks without later batches.
     fn load(&mut self, bytes: &[u8]) -> Option<BTreeSet<LogicalBlock>> {
         let mut reader = Reader(bytes);
-        self.next_sequence = reader.u64()?.checked_add(1)?;
-        self.next_file = reader.u64()?;
+        self.log.next_sequence = reader.u64()?.checked_add(1)?;
+        self.tree.next_file = reader.u64()?;
         let mut entries = Vec::new();
         for _ in 0..reader.u32()? {
             let (file, kind, hint) = (reader.u64()?, InodeKind::decode(reader.u8()?)?, reader.u8()?);
-            self.create(file, kind, hint, reader.attributes()?);
+            self.tree.create(file, kind, hint, reader.attributes()?);
             let size = reader.u64()?;
-            self.add_target(file, &reader.bytes()?).ok()?;
+            self.tree.add_target(file, &reader.bytes()?).ok()?;
             for _ in 0..reader.u32()? {
                 let (first, count, place) = (reader.u64()?, reader.u32()?, reader.place()?);
-                self.blocks.uses.entry(place.block).or_default();
+                self.content.blocks.uses.entry(place.block).or_default();
                 self.place(file, first, count, place);
             }
-            let known = self.inodes.get_mut(&file)?;
+            let known = self.tree.inodes.get_mut(&file)?;
             known.logged_bytes = size;
             known.view.change().bytes = size;
             for _ in 0..reader.u32()? {
@@ -204,12 +163,12 @@ impl State {
             }
         }
         for (folder, name, file) in entries {
-            self.link(folder, &name, file).ok()?;
+            self.tree.link(folder, &name, file).ok()?;
         }
         let mut closed = BTreeSet::new();
         for _ in 0..reader.u32()? {
             let block = reader.block()?;
-            self.blocks.uses.entry(block).or_default();
+            self.content.blocks.uses.entry(block).or_default();
             closed.insert(block);
         }
         reader.0.is_empty().then_some(closed)
@@ -222,9 +181,9 @@ impl State {
     ) -> Result<BTreeSet<LogicalBlock>, FileError> {
         let mut later: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
         for block in blocks {
-            self.blocks.uses.entry(block).or_default();
+            self.content.blocks.uses.entry(block).or_default();
             for found in self.batches(block)?.into_iter().filter(|found| found.header.kind == Kind::Log) {
-                if found.header.sequence >= self.next_sequence {
+                if found.header.sequence >= self.log.next_sequence {
                     // A program that failed leaves its batch behind, and the same one is elsewhere.
                     later.entry(found.header.sequence).or_default().push(found);
                 }
@@ -232,7 +191,7 @@ impl State {
         }
         let newest = later.keys().next_back().copied();
         let mut needed = BTreeSet::new();
-        while let Some(copies) = later.remove(&self.next_sequence) {
+        while let Some(copies) = later.remove(&self.log.next_sequence) {
             let mut whole = None;
             for found in copies {
                 let mut data = vec![0; (found.header.ius - 1) as usize * IU_SIZE_BYTES];
@@ -242,13 +201,18 @@ impl State {
                 }
             }
             let Some(found) = whole else { break };
+            assert_eq!(
+                found.header.sequence, self.log.next_sequence,
+                "I-F3: batches are replayed without a gap"
+            );
             let records = Record::decode_all(&found.records).ok_or(FileError::Damaged("a record"))?;
             needed.insert(found.data.block);
             self.apply(&records, found.data).map_err(|_| FileError::Damaged("a record of the log"))?;
-            self.next_sequence += 1;
+            self.log.next_sequence += 1;
         }
         // What lies behind a gap must never be taken for something new.
-        self.next_sequence = newest.map_or(self.next_sequence, |newest| self.next_sequence.max(newest + 1));
+        self.log.next_sequence =
+            newest.map_or(self.log.next_sequence, |newest| self.log.next_sequence.max(newest + 1));
         Ok(needed)
     }
 
@@ -261,21 +225,28 @@ impl State {
                     data.iu += count;
                 }
                 Record::Create { file, kind, hint, attributes } => {
-                    if self.inodes.contains_key(file) {
+                    if self.tree.inodes.contains_key(file) {
                         return Err(FileError::Exists);
                     }
-                    self.create(*file, *kind, *hint, *attributes);
-                    self.next_file = self.next_file.max(file.saturating_add(1));
+                    self.tree.create(*file, *kind, *hint, *attributes);
+                    self.tree.next_file = self.tree.next_file.max(file.saturating_add(1));
                 }
-                Record::Target { file, bytes } => self.add_target(*file, bytes)?,
-                Record::Link { folder, name, file } => self.link(*folder, name, *file)?,
-                Record::Unlink { folder, name } => drop(self.unlink(*folder, name)?),
+                Record::Target { file, bytes } => self.tree.add_target(*file, bytes)?,
+                Record::Link { folder, name, file } => self.tree.link(*folder, name, *file)?,
+                Record::Unlink { folder, name } => {
+                    self.tree.unlink(*folder, name, &mut self.content)?;
+                }
                 Record::Rename { folder, name, to_folder, to_name, is_exchange } => {
-                    self.rename((*folder, name), (*to_folder, to_name), *is_exchange)?;
+                    self.tree.rename(
+                        (*folder, name),
+                        (*to_folder, to_name),
+                        *is_exchange,
+                        &mut self.content,
+                    )?;
                 }
-                Record::Size { file, bytes } => self.resize(*file, *bytes),
+                Record::Size { file, bytes } => self.tree.resize(*file, *bytes, &mut self.content),
                 Record::Attributes { file, attributes } => {
-                    if let Some(inode) = self.inodes.get_mut(file) {
+                    if let Some(inode) = self.tree.inodes.get_mut(file) {
                         inode.attributes = *attributes;
                     }
                 }

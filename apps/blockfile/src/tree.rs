@@ -1,218 +1,65 @@
 //! Folders: entries that name inodes, and how they change. What is checked here is checked for records at an attach, too.
 
 use crate::FileError;
-use crate::format::Record;
-use crate::inode::{Attributes, Inode, InodeKind, Metadata, Name, ROOT, Time};
-use crate::store::{FileId, Files, HINTS, IU, State};
+use crate::content::Content;
+use crate::inode::{Attributes, InodeKind, Metadata, Name, ROOT, Time};
+use crate::types::{FileId, HINTS, IU};
+use crate::view::{SharedView, Views};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// Most records of names that gather in memory before they go out.
-const PENDING_MAX: usize = 2000;
-/// Bytes of a path of a symlink in one record; a batch has room for it.
-const TARGET_PART_BYTES: usize = 2000;
 /// Most bytes of the path of a symlink.
 pub const TARGET_MAX_BYTES: usize = 4095;
 
-/// Something new.
-#[derive(Clone, Copy, Debug)]
-pub struct Made<'a> {
-    /// What it is.
+/// What a name stands for.
+#[derive(Debug, Default)]
+pub(crate) struct Inode {
     pub kind: InodeKind,
-    /// See [`Files::create`].
     pub hint: u8,
-    /// Whose, and who may do what.
     pub attributes: Attributes,
-    /// The path of a symlink; empty for others.
-    pub target: &'a [u8],
+    /// Entries that name it.
+    pub links: u32,
+    /// Those who use it without a name; it stays for them up to the next attach.
+    pub holders: u64,
+    /// Size as flash knows it, or the records that wait.
+    pub logged_bytes: u64,
+    /// What it holds; changed with the store's lock only.
+    pub view: SharedView,
+    /// Of a symlink.
+    pub target: Vec<u8>,
+    /// Of a folder.
+    pub entries: BTreeMap<Name, u64>,
+    /// Folders among the entries.
+    pub subfolders: u32,
+    /// Of a folder: the one that it is in.
+    pub parent: u64,
 }
 
-/// One entry of a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name.
-    pub name: Name,
-    /// What it stands for.
-    pub file: FileId,
-    /// What that is.
-    pub kind: InodeKind,
+/// Inodes, and the names that folders have for them.
+pub(crate) struct Tree {
+    pub views: Arc<Views>,
+    pub inodes: BTreeMap<u64, Inode>,
+    /// What inodes take in a checkpoint, with names and paths of symlinks, without extents.
+    pub named_bytes: usize,
+    /// Number of the next inode.
+    pub next_file: u64,
+    /// Inodes with times that flash does not know.
+    pub touched: BTreeSet<u64>,
 }
 
-/// What a rename does with one that has the new name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replace {
-    /// It loses it.
-    Yes,
-    /// The rename fails.
-    No,
-    /// It gets the old name.
-    Exchange,
-}
-
-impl Files {
-    /// What a name in a folder stands for.
-    ///
-    /// # Errors
-    /// [`FileError::NotFolder`], [`FileError::NotFound`] if there is no such folder.
-    pub fn lookup(&self, folder: FileId, name: &[u8]) -> Result<Option<FileId>, FileError> {
-        Ok(self.lock()?.entry(folder.0, name)?.map(FileId))
-    }
-
-    /// What `stat` says.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`].
-    pub fn metadata(&self, file: FileId) -> Result<Metadata, FileError> {
-        self.lock()?.metadata(file.0)
-    }
-
-    /// Makes something and gives it a name.
-    ///
-    /// # Errors
-    /// [`FileError::Exists`], [`FileError::NotFolder`], [`FileError::NotFound`] for a folder that is gone,
-    /// [`FileError::NoSpace`], [`FileError::Name`] for a path of a symlink of more than [`TARGET_MAX_BYTES`].
-    pub fn make(&self, folder: FileId, name: &Name, made: Made<'_>) -> Result<Metadata, FileError> {
-        self.try_with(|state| {
-            let file = state.make(folder.0, name, made)?;
-            state.settle()?;
-            state.metadata(file)
-        })
-    }
-
-    /// Gives something that is no folder a name more.
-    ///
-    /// # Errors
-    /// [`FileError::IsFolder`], [`FileError::TooManyLinks`], those of [`Files::make`].
-    pub fn link(&self, file: FileId, folder: FileId, name: &Name) -> Result<Metadata, FileError> {
-        self.try_with(|state| {
-            state.need_room()?;
-            if state.is_removed(folder.0) {
-                return Err(FileError::NotFound);
-            }
-            state.link(folder.0, name, file.0)?;
-            state.pending.push(Record::Link { folder: folder.0, name: name.clone(), file: file.0 });
-            state.touch(folder.0, true);
-            state.touch(file.0, false);
-            state.settle()?;
-            state.metadata(file.0)
-        })
-    }
-
-    /// Takes a name away. What has no name any more, and nobody who holds it, is no more.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`], [`FileError::IsFolder`], [`FileError::NotFolder`].
-    pub fn unlink(&self, folder: FileId, name: &Name) -> Result<(), FileError> {
-        self.try_with(|state| {
-            let file = state.entry(folder.0, name.bytes())?.ok_or(FileError::NotFound)?;
-            if state.inode(file)?.kind == InodeKind::Folder {
-                return Err(FileError::IsFolder);
-            }
-            state.unlink_and_log(folder.0, name)
-        })
-    }
-
-    /// Takes the name of an empty folder away.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`], [`FileError::NotFolder`], [`FileError::NotEmpty`].
-    pub fn unlink_folder(&self, folder: FileId, name: &Name) -> Result<(), FileError> {
-        self.try_with(|state| {
-            let file = state.entry(folder.0, name.bytes())?.ok_or(FileError::NotFound)?;
-            if state.inode(file)?.kind != InodeKind::Folder {
-                return Err(FileError::NotFolder);
-            }
-            state.unlink_and_log(folder.0, name)
-        })
-    }
-
-    /// Renames within a folder or to another one, also folders: at any moment, and after any end, both names are as before or as
-    /// after. Two names of one file stay.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`], [`FileError::Exists`], [`FileError::Inside`], [`FileError::NotEmpty`],
-    /// [`FileError::IsFolder`] and [`FileError::NotFolder`] if only one of both is a folder.
-    pub fn rename_entry(
-        &self,
-        from: (FileId, &Name),
-        to: (FileId, &Name),
-        replace: Replace,
-    ) -> Result<(), FileError> {
-        self.try_with(|state| state.rename_and_log((from.0.0, from.1), (to.0.0, to.1), replace))
-    }
-
-    /// All that is in a folder, in order of names.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`], [`FileError::NotFolder`].
-    pub fn entries(&self, folder: FileId) -> Result<Vec<Entry>, FileError> {
-        let state = self.lock()?;
-        let entries = &state.folder(folder.0)?.entries;
-        let entry = |(name, file): (&Name, &u64)| Entry {
-            name: name.clone(),
-            file: FileId(*file),
-            kind: state.inodes[file].kind,
-        };
-        Ok(entries.iter().map(entry).collect())
-    }
-
-    /// The folder that a folder is in; of [`ROOT`] itself.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`], [`FileError::NotFolder`].
-    pub fn parent(&self, folder: FileId) -> Result<FileId, FileError> {
-        Ok(FileId(self.lock()?.folder(folder.0)?.parent))
-    }
-
-    /// The path of a symlink; empty for anything else.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`].
-    pub fn target(&self, file: FileId) -> Result<Vec<u8>, FileError> {
-        Ok(self.lock()?.inode(file.0)?.target.clone())
-    }
-
-    /// Changes attributes. The time of the change is now, if `change` sets no other one.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`].
-    pub fn set_attributes(
-        &self,
-        file: FileId,
-        change: impl FnOnce(&mut Attributes),
-    ) -> Result<Metadata, FileError> {
-        self.try_with(|state| {
-            let inode = state.inode_mut(file.0)?;
-            inode.attributes.changed = Time::now();
-            change(&mut inode.attributes);
-            let attributes = inode.attributes;
-            state.pending.push(Record::Attributes { file: file.0, attributes });
-            state.settle()?;
-            state.metadata(file.0)
-        })
-    }
-
-    /// Keeps something also without a name, until as many [`Files::release`].
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`].
-    pub fn hold(&self, file: FileId) -> Result<(), FileError> {
-        self.lock()?.inode_mut(file.0)?.holders += 1;
-        Ok(())
-    }
-
-    /// Ends so many [`Files::hold`]s, or all if there were fewer: the last one of what has no name ends that.
-    ///
-    /// # Errors
-    /// [`FileError::NotFound`].
-    pub fn release(&self, file: FileId, count: u64) -> Result<(), FileError> {
-        let mut state = self.lock()?;
-        let inode = state.inode_mut(file.0)?;
-        inode.holders = inode.holders.saturating_sub(count);
-        state.end_if_unused(file.0);
-        Ok(())
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree {
+            views: Arc::default(),
+            inodes: BTreeMap::new(),
+            named_bytes: 0,
+            next_file: ROOT.0 + 1,
+            touched: BTreeSet::new(),
+        }
     }
 }
 
-impl State {
+impl Tree {
     pub fn inode(&self, file: u64) -> Result<&Inode, FileError> {
         self.inodes.get(&file).ok_or(FileError::NotFound)
     }
@@ -230,7 +77,8 @@ impl State {
         Ok(self.folder(folder)?.entries.get(name).copied())
     }
 
-    fn metadata(&self, file: u64) -> Result<Metadata, FileError> {
+    /// What `stat` says.
+    pub fn metadata(&self, file: u64) -> Result<Metadata, FileError> {
         let inode = self.inode(file)?;
         let view = inode.view.look();
         let is_removed = inode.links == 0 && file != ROOT.0;
@@ -263,82 +111,13 @@ impl State {
         }
     }
 
-    /// After a change of names.
-    pub fn settle(&mut self) -> Result<(), FileError> {
-        if self.pending.len() >= PENDING_MAX { self.flush() } else { Ok(()) }
-    }
-
-    /// For what makes the map longer.
-    pub fn need_room(&self) -> Result<(), FileError> {
-        let is_room = self.live_ius + self.fresh_ius < self.capacity_ius();
-        if is_room { Ok(()) } else { Err(FileError::NoSpace) }
-    }
-
-    pub fn make(&mut self, folder: u64, name: &Name, made: Made<'_>) -> Result<u64, FileError> {
-        if self.entry(folder, name.bytes())?.is_some() {
-            return Err(FileError::Exists);
+    /// As on flash: sizes in records, and what a file has beyond is no more.
+    pub fn resize(&mut self, file: u64, bytes: u64, content: &mut Content) {
+        if let Some(known) = self.inodes.get_mut(&file) {
+            content.cut(&known.view, bytes.div_ceil(IU));
+            known.logged_bytes = bytes;
+            known.view.change().bytes = bytes;
         }
-        if self.is_removed(folder) {
-            return Err(FileError::NotFound);
-        }
-        if made.target.len() > TARGET_MAX_BYTES {
-            return Err(FileError::Name);
-        }
-        self.need_room()?;
-        let (file, hint) = (self.next_file, made.hint.min(HINTS - 1));
-        self.next_file += 1;
-        self.create(file, made.kind, hint, made.attributes);
-        self.pending.push(Record::Create { file, kind: made.kind, hint, attributes: made.attributes });
-        for part in made.target.chunks(TARGET_PART_BYTES) {
-            self.add_target(file, part)?;
-            self.pending.push(Record::Target { file, bytes: part.to_vec() });
-        }
-        // Last: what is cut off before it has no name and goes.
-        self.link(folder, name, file)?;
-        self.pending.push(Record::Link { folder, name: name.clone(), file });
-        self.touch(folder, true);
-        Ok(file)
-    }
-
-    pub fn unlink_and_log(&mut self, folder: u64, name: &Name) -> Result<(), FileError> {
-        let file = self.unlink(folder, name)?;
-        self.pending.push(Record::Unlink { folder, name: name.clone() });
-        self.touch(folder, true);
-        self.touch(file, false);
-        self.settle()
-    }
-
-    pub fn rename_and_log(
-        &mut self,
-        from: (u64, &Name),
-        to: (u64, &Name),
-        replace: Replace,
-    ) -> Result<(), FileError> {
-        let file = self.entry(from.0, from.1.bytes())?.ok_or(FileError::NotFound)?;
-        let other = self.entry(to.0, to.1.bytes())?;
-        if replace == Replace::No && other.is_some() {
-            return Err(FileError::Exists);
-        }
-        if other == Some(file) {
-            return Ok(());
-        }
-        let is_exchange = replace == Replace::Exchange;
-        self.rename(from, to, is_exchange)?;
-        self.pending.push(Record::Rename {
-            folder: from.0,
-            name: from.1.clone(),
-            to_folder: to.0,
-            to_name: to.1.clone(),
-            is_exchange,
-        });
-        for folder in [from.0, to.0] {
-            self.touch(folder, true);
-        }
-        self.touch(file, false);
-        if let Some(other) = other {
-            self.touch(other, false);
-        }
-        self.settle()
     }
 
     /// Without a name yet.
@@ -361,7 +140,8 @@ impl State {
         Ok(())
     }
 
-    fn is_removed(&self, folder: u64) -> bool {
+    /// Whether a folder has lost its name; it takes no entries any more.
+    pub fn is_removed(&self, folder: u64) -> bool {
         folder != ROOT.0 && self.inodes.get(&folder).is_none_or(|inode| inode.links == 0)
     }
 
@@ -385,13 +165,13 @@ impl State {
     }
 
     /// Returns what it stood for.
-    pub fn unlink(&mut self, folder: u64, name: &Name) -> Result<u64, FileError> {
+    pub fn unlink(&mut self, folder: u64, name: &Name, content: &mut Content) -> Result<u64, FileError> {
         let file = self.entry(folder, name.bytes())?.ok_or(FileError::NotFound)?;
         if !self.inode(file)?.entries.is_empty() {
             return Err(FileError::NotEmpty);
         }
         self.take_entry(folder, name);
-        self.end_if_unused(file);
+        self.end_if_unused(file, content);
         Ok(file)
     }
 
@@ -400,6 +180,7 @@ impl State {
         from: (u64, &Name),
         to: (u64, &Name),
         is_exchange: bool,
+        content: &mut Content,
     ) -> Result<(), FileError> {
         let file = self.entry(from.0, from.1.bytes())?.ok_or(FileError::NotFound)?;
         let other = self.entry(to.0, to.1.bytes())?;
@@ -433,7 +214,7 @@ impl State {
         self.put_entry(to.0, to.1, file);
         match other {
             Some(other) if is_exchange => self.put_entry(from.0, from.1, other),
-            Some(other) => self.end_if_unused(other),
+            Some(other) => self.end_if_unused(other, content),
             None => {}
         }
         Ok(())
@@ -464,7 +245,7 @@ impl State {
         let inside = self.inodes.get_mut(&folder).expect("looked up by the caller");
         let file = inside.entries.remove(name).expect("looked up by the caller");
         let named = self.inodes.get_mut(&file).expect("entries are of inodes");
-        named.links -= 1;
+        named.links = named.links.checked_sub(1).expect("I-F7: each entry is counted as a name");
         let is_folder = named.kind == InodeKind::Folder;
         let inside = self.inodes.get_mut(&folder).expect("looked up above");
         inside.subfolders -= u32::from(is_folder);
@@ -472,25 +253,26 @@ impl State {
     }
 
     /// What has no name and no holder is no more; the log needs to say nothing about that.
-    pub fn end_if_unused(&mut self, file: u64) {
+    pub fn end_if_unused(&mut self, file: u64, content: &mut Content) {
         let Some(inode) = self.inodes.get(&file) else { return };
         if inode.links > 0 || inode.holders > 0 || file == ROOT.0 {
             return;
         }
-        self.cut(file, 0);
+        content.cut(&inode.view, 0);
         let gone = self.inodes.remove(&file).expect("looked up above");
+        assert!(gone.entries.is_empty(), "I-F7: a folder that ends is empty");
         self.named_bytes -= Inode::LOGGED_BYTES + gone.target.len();
         gone.view.change().is_gone = true;
         self.views.remove(file);
-        self.dirty_files.remove(&file);
+        content.dirty_files.remove(&file);
         self.touched.remove(&file);
     }
 
     /// At an attach, when nobody holds anything.
-    pub fn end_unnamed(&mut self) {
+    pub fn end_unnamed(&mut self, content: &mut Content) {
         let unnamed = self.inodes.iter().filter(|(_, inode)| inode.links == 0);
         let unnamed: Vec<u64> = unnamed.map(|(file, _)| *file).collect();
-        unnamed.into_iter().for_each(|file| self.end_if_unused(file));
+        unnamed.into_iter().for_each(|file| self.end_if_unused(file, content));
     }
 }
 
