@@ -8,6 +8,8 @@
 
 mod client;
 mod command;
+#[cfg(test)]
+mod pages;
 mod print;
 
 use clap::error::ErrorKind;
