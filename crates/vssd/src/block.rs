@@ -1,14 +1,14 @@
 //! One erase block in the hands of a pool: opened, freed, settled, given out again.
 
-use crate::ops::{Kind, Op};
+use crate::dies::{Kind, Op};
 use crate::pool::Pool;
 use crate::states::BlockState;
-use crate::wear::EraseCause;
+use crate::wear::{DieWear, EraseCause};
 use crate::{IoClass, LogicalBlock, Purpose, VssdId};
 use diecut_media::{Media, Operation};
 use diecut_units::{Time, mutant};
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -79,6 +79,22 @@ impl Block {
             waiting: VecDeque::new(),
         }
     }
+}
+
+/// The erase blocks of one die.
+#[derive(Default)]
+pub(crate) struct DieBlocks {
+    /// By erases, the least first.
+    pub free: BinaryHeap<Reverse<(u32, u32)>>,
+    /// Erases that were done.
+    pub erases: u64,
+    pub retired: u32,
+    /// Old places of blocks that moved away which reads still use.
+    pub departing: u32,
+    /// It went while a copy was made on it; it does not come back before the pool is opened again.
+    pub is_offline: bool,
+    /// By cause; counted when they are intended.
+    pub wear: DieWear,
 }
 
 /// A block that was given back, whose content the medium may forget.

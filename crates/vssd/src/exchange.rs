@@ -148,18 +148,18 @@ impl Pool {
 
     /// Gives the units of a vSSD on two dies their targets; says whether there are any.
     pub(crate) fn aim(&mut self, at: usize, dies: [u32; 2]) -> bool {
-        let Pool { vssds, dies: all, .. } = self;
+        let Pool { vssds, queues, .. } = self;
         let vssd = &mut vssds[at];
         let mut aimed = false;
         for unit in vssd.units.iter_mut().filter(|unit| unit.target.is_none()) {
             let Some(side) = dies.iter().position(|&die| die == unit.place.die) else { continue };
             let die = dies[1 - side];
-            unit.target = Some(Target { die, flow: all[die as usize].join(vssd.id, vssd.isolation) });
+            unit.target = Some(Target { die, flow: queues.join(die, vssd.id, vssd.isolation) });
             aimed = true;
         }
-        let (id, share) = (vssd.id, vssd.bucket.share);
+        let id = vssd.id;
         if aimed {
-            self.weigh(id, share);
+            self.weigh(id);
         }
         aimed
     }
@@ -175,13 +175,11 @@ impl Pool {
         self.states.set_exchange(dies, Some(ExchangePhase::Finishing));
         for at in 0..self.vssds.len() {
             let mut arrived = false;
-            let Pool { vssds, dies: all, .. } = self;
+            let Pool { vssds, queues, .. } = self;
             let vssd = &mut vssds[at];
             for unit in vssd.units.iter_mut().filter(|unit| dies.contains(&unit.place.die)) {
                 let Some(target) = unit.target.take() else { continue };
-                let (die, flow) = (unit.place.die, unit.flow);
-                all[die as usize].leave(flow);
-                vssd.blocked_flows.retain(|blocked| *blocked != (die, flow));
+                queues.leave(unit.place.die, unit.flow, vssd.id);
                 (unit.place.die, unit.flow) = (target.die, target.flow);
                 arrived = true;
             }

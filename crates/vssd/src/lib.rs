@@ -16,7 +16,7 @@
 //! - What cannot be told apart from damage is set aside, neither read nor handed out (`recovery`); so are blocks whose
 //!   OOB records contradict their states (`check`).
 //!
-//! Software isolation: a die's time is split by weight among vSSDs within their rates (`arbiter`, `share`); beyond its rate
+//! Software isolation: a die's time is split by weight among vSSDs within their rates (`dies`); beyond its rate
 //! a vSSD waits (strict) or takes what nobody else wants (work-conserving).
 //!
 //! A device can be divided among pools by channels (`part`): one of them, which knows of all channels whose they are, chooses
@@ -30,24 +30,23 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
-mod arbiter;
 mod block;
+mod by_id;
 mod check;
 mod config;
 mod copy;
+mod dies;
 mod exchange;
 mod inside;
 mod level;
 mod moving;
 mod oob;
 mod operation;
-mod ops;
 mod part;
 mod policy;
 mod pool;
 mod recovery;
 mod resources;
-mod share;
 pub mod space;
 mod states;
 mod stripe;
@@ -58,6 +57,7 @@ mod view;
 mod wear;
 
 pub use config::{PoolConfig, WearConfig};
+pub use dies::share::Share;
 pub use exchange::ExchangeError;
 pub use inside::{choose_inside, inside_gap_erases};
 pub use level::MigrationStatus;
@@ -71,7 +71,6 @@ pub use policy::{
 pub use pool::Pool;
 pub use recovery::{QuarantineReason, Quarantined};
 pub use resources::{AllocError, DeallocError, DiePlacement, LevelTable};
-pub use share::Share;
 pub use space::*;
 pub use states::table::OpenError;
 pub use stripe::{Extent, StripedBlock};

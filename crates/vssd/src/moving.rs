@@ -11,13 +11,13 @@
 //!
 //! A page that cannot be read is programmed as lost: its OOB record says so, and a read of it fails as before. A copy whose
 //! program or erase fails begins again on another block. A block that its holder frees meanwhile is not moved: its copy is
-//! given up. All of it waits for everybody else at the dies ([`crate::arbiter`]), and for the rate, which
+//! given up. All of it waits for everybody else at the dies ([`crate::dies`]), and for the rate, which
 //! all exchanges share.
 
 use crate::block::State;
 use crate::copy::{Copy, Stage, Verdict};
+use crate::dies::{Kind, Op};
 use crate::exchange::Exchange;
-use crate::ops::{Kind, Op};
 use crate::pool::Pool;
 use crate::states::{BlockState, ExchangePhase, MoveEntry};
 use crate::wear::EraseCause;
@@ -774,8 +774,8 @@ impl Pool {
         *copy = held;
         let erase_count = copy.erase_count;
         for &at in &stalled {
-            self.ops.get_mut(at).block = one.copy;
-            if let Some(operation) = self.ops.asked_mut(at)
+            self.queues.ops.get_mut(at).block = one.copy;
+            if let Some(operation) = self.queues.ops.asked_mut(at)
                 && !mutant!("vssd: append that waited goes to the old place")
             {
                 turn_to(operation, address, erase_count, self.shape.oob_size_bytes as usize);

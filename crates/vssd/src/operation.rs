@@ -1,10 +1,10 @@
 //! Operations of holders on their way: started, waiting for what they need, completed.
 
-use crate::ops::{Kind, Op};
+use crate::dies::{Kind, Op};
 use crate::pool::Pool;
 use crate::states::BlockState;
 use crate::token::{POOL_TOKEN_BIT, is_of_check, is_of_log};
-use crate::{LogicalBlock, OobRecord, SpaceCompletion, SpaceError, VssdId};
+use crate::{IoClass, LogicalBlock, OobRecord, SpaceCompletion, SpaceError, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation};
 use diecut_units::{IU_SIZE_BYTES, Time, mark, mutant};
 
@@ -33,7 +33,8 @@ impl Pool {
             }
             _ => 0,
         };
-        let at = self.ops.add(op);
+        let owner = op.owner;
+        let at = self.queues.ops.add(op);
         let state = &mut self.blocks[block as usize];
         let waits = match kind {
             Kind::Append if state.moving => {
@@ -48,17 +49,51 @@ impl Pool {
             && !mutant!("vssd: erase before journal")
             && self.states.hold_erase(at)
         {
-            self.ops.store(at, operation);
+            self.queues.ops.store(at, operation);
             self.kick_journal(media, now);
         } else if waits {
             let is_first = state.waiting.is_empty();
             state.waiting.push_back(at);
-            self.ops.store(at, operation);
+            self.queues.ops.store(at, operation);
             if is_first && kind == Kind::Append {
                 self.hasten_erase(block, class);
             }
+        } else if kind.is_of_copy() {
+            self.queues.enqueue_copy(at, operation, media, now);
         } else {
-            self.enqueue(at, operation, media, now);
+            let flow = self.flow_of(owner, block);
+            self.queues.enqueue(at, operation, flow, media, now);
+        }
+    }
+
+    /// The flow that a vSSD's operations on a block wait in.
+    #[inline]
+    fn flow_of(&mut self, owner: VssdId, block: u32) -> u16 {
+        let unit = self.blocks[block as usize].logical.unit;
+        let die = self.die_of(block) as u32;
+        self.vssds.of(owner).units[usize::from(unit.0)].flow_at(die)
+    }
+
+    /// Queues an operation that waited for something else at its die.
+    pub(crate) fn enqueue_stored<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
+        let op = self.queues.ops.get(at);
+        let (kind, owner, block) = (op.kind, op.owner, op.block);
+        if kind.is_of_copy() {
+            let operation = self.queues.ops.take(at);
+            return self.queues.enqueue_copy(at, operation, media, now);
+        }
+        let flow = self.flow_of(owner, block);
+        self.queues.enqueue_stored(at, flow, media, now);
+    }
+
+    /// A write waits for the erase of its block, which comes as early as the write itself would.
+    fn hasten_erase(&mut self, block: u32, class: IoClass) {
+        if mutant!("vssd: erases keep the cleaner's turn") {
+            return;
+        }
+        let Pool { queues, states, .. } = self;
+        if !states.held_erases().any(|at| queues.hasten(at, block, class)) {
+            queues.hasten_erase(block, class);
         }
     }
 
@@ -84,14 +119,11 @@ impl Pool {
             return self.checked(completion, now, media);
         }
         let at = (completion.token.0 & !POOL_TOKEN_BIT) as usize;
-        let op = self.ops.remove(at as u32);
+        let op = self.queues.completed(at as u32);
         let number = self.die_of(op.block);
-        let die = &mut self.dies[number];
-        die.in_flight -= 1;
-        die.programs -= u16::from(!op.kind.only_reads());
         if op.kind.is_of_copy() {
             self.copy_completed(op.kind, op.token, completion);
-            self.dispatch(number, media, now);
+            self.queues.dispatch(number, media, now);
             self.migrate(now, media);
             return completions.append(&mut self.ready);
         }
@@ -140,7 +172,7 @@ impl Pool {
         }
         self.release_waiting(op.block, media, now);
         self.settle(op.block);
-        self.dispatch(number, media, now);
+        self.queues.dispatch(number, media, now);
         self.kick_journal(media, now);
         self.discard_freed(media, now);
         completions.append(&mut self.ready);
@@ -179,7 +211,7 @@ impl Pool {
         for _ in 0..self.blocks[number as usize].waiting.len() {
             let block = &mut self.blocks[number as usize];
             let at = block.waiting.pop_front().expect("counted");
-            let op = self.ops.get(at);
+            let op = self.queues.ops.get(at);
             let ready = match op.kind {
                 Kind::Read => op.end_page <= block.done_pages,
                 _ => block.erased && !block.moving,
@@ -189,7 +221,7 @@ impl Pool {
             } else if block.failed || block.sealed {
                 // What waited for a move does not wait for it any more: the move counts those that still do.
                 block.held_appends -= u32::from(block.moving && op.kind == Kind::Append);
-                let op = self.ops.remove(at);
+                let op = self.queues.ops.remove(at);
                 let error = if op.kind == Kind::Read {
                     let LogicalBlock { unit, index } = self.blocks[number as usize].logical;
                     SpaceError::Uncorrectable { unit: unit.0, index, iu: op.first_iu }
@@ -207,10 +239,10 @@ impl Pool {
     /// nobody could tell them, after the death of the process, from what was acknowledged.
     fn fail_queued(&mut self, number: u32) {
         let mut queued = Vec::new();
-        self.take_queued_appends(number, 0, &mut queued);
+        self.queues.take_queued_appends(number, 0, &mut queued);
         for at in queued {
             mark!("vssd: append queued behind a failed program");
-            let op = self.ops.remove(at);
+            let op = self.queues.ops.remove(at);
             let error = self.append_failed(&op);
             self.answer(&op, Err(error), None, None);
         }
@@ -224,8 +256,8 @@ impl Pool {
             return u32::MAX;
         }
         let first_page = |op: &Op| op.first_iu / self.shape.ius_per_page();
-        let mut begun = self.queued_appends(number).map(first_page).fold(block.next_page, u32::min);
-        let waiting = || block.waiting.iter().map(|at| self.ops.get(*at));
+        let mut begun = self.queues.queued_appends(number).map(first_page).fold(block.next_page, u32::min);
+        let waiting = || block.waiting.iter().map(|at| self.queues.ops.get(*at));
         let appends = waiting().filter(|op| op.kind == Kind::Append);
         begun = appends.map(first_page).fold(begun, u32::min);
         waiting().filter(|op| op.kind == Kind::Read).map(|op| op.end_page).fold(begun, u32::max)
@@ -250,8 +282,8 @@ impl Pool {
         assert_eq!(block.held_appends, 0, "nobody can say what of a block that moves has begun");
         let first_iu = first_page * self.shape.ius_per_page();
         let mut taken = Vec::new();
-        self.take_queued_appends(number, first_iu, &mut taken);
-        let ops = &self.ops;
+        self.queues.take_queued_appends(number, first_iu, &mut taken);
+        let ops = &self.queues.ops;
         self.blocks[number as usize].waiting.retain(|at| {
             let op = ops.get(*at);
             let goes = op.kind == Kind::Append && op.first_iu >= first_iu;
@@ -263,7 +295,7 @@ impl Pool {
         let mut pages = 0;
         for at in taken {
             mark!("vssd: append taken back");
-            let op = self.ops.remove(at);
+            let op = self.queues.ops.remove(at);
             let of_op = op.end_page - op.first_iu / self.shape.ius_per_page();
             pages += of_op;
             let block = &mut self.blocks[number as usize];
@@ -275,7 +307,7 @@ impl Pool {
         }
         assert_eq!(pages, next_page - first_page, "all appends from that page on wait");
         self.blocks[number as usize].next_page = first_page;
-        self.dispatch(self.die_of(number), media, now);
+        self.queues.dispatch(self.die_of(number), media, now);
     }
 
     fn answer(

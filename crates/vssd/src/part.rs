@@ -4,8 +4,8 @@
 //! others are told what to place ([`Pool::admit`]). Channels change hands as [`PoolPart`]s while nothing is under way on
 //! them, with their vSSDs, their blocks and what the block states in protected memory say of them.
 
-use crate::arbiter::Die;
-use crate::block::{Block, State};
+use crate::block::{Block, DieBlocks, State};
+use crate::dies::{DieQueue, Sharer};
 use crate::exchange::Exchange;
 use crate::moving::WearNews;
 use crate::pool::Pool;
@@ -13,12 +13,12 @@ use crate::recovery::VSSD_NUMBERS_MAX;
 use crate::resources::{DieUse, UnitPlace};
 use crate::states::cells::ChannelCells;
 use crate::states::{BlockStates, StateTable};
-use crate::tenancy::Vssd;
+use crate::tenancy::{Unit, Vssd};
 use crate::{AllocError, PoolConfig, VssdId};
 use diecut_media::Media;
 use diecut_spec::Isolation;
 use diecut_units::{Geometry, ProtectedRegion, Time, mark};
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 
 /// Where a vSSD lies, or will.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,8 @@ impl Places {
 struct ChannelPart {
     channel: u16,
     uses: Vec<DieUse>,
-    dies: Vec<Die>,
+    dies: Vec<DieBlocks>,
+    queues: Vec<DieQueue>,
     blocks: Vec<Block>,
     cells: Option<ChannelCells>,
 }
@@ -69,7 +70,7 @@ struct ChannelPart {
 /// Channels on their way from one pool to another, with what lies on them.
 pub struct PoolPart {
     channels: Vec<ChannelPart>,
-    vssds: Vec<Vssd>,
+    vssds: Vec<(Vssd, Sharer)>,
     /// Entries of vSSDs among the block states, by place.
     slots: Vec<(usize, ProtectedRegion)>,
     exchanges: Vec<Exchange>,
@@ -86,7 +87,7 @@ impl Pool {
             *block = Block::new(State::Excluded);
         }
         for die in &mut pool.dies {
-            *die = Die::new(BinaryHeap::new());
+            *die = DieBlocks::default();
         }
         if media.protected_memory().is_some() {
             let table = StateTable::nothing(&pool.geometry, &pool.sizes());
@@ -153,7 +154,7 @@ impl Pool {
         self.next_vssd = self.next_vssd.max(id.0 + 1);
         self.resources.take(id, &places.units).expect("chosen places are free");
         self.place(id, isolation, &places.units);
-        self.record_vssd(self.vssds.len() - 1);
+        self.record_vssd(self.at_of(id).expect("placed just now"));
     }
 
     /// Keeps account of a vSSD that another pool makes.
@@ -253,13 +254,14 @@ impl Pool {
         let per_channel = usize::from(self.geometry.dies_per_channel);
         let per_die = self.geometry.erase_blocks_per_die() as usize;
         let lies = |die: u32| channels.contains(&self.geometry.die_at(die).channel.0);
-        let of_vssds = self.vssds.iter().filter(|vssd| vssd.units.iter().any(|unit| lies(unit.place.die)));
-        let waits_for_none =
-            of_vssds.map(|vssd| vssd.operations + vssd.parked).all(|operations| operations == 0);
+        let mut of_vssds =
+            self.vssds.iter().filter(|vssd| vssd.units.iter().any(|unit| lies(unit.place.die)));
+        let waits_for_none = of_vssds.all(|vssd| vssd.operations == 0 && self.queues.has_room(vssd.id));
         let is_quiet = |&channel: &u16| {
             let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
             let blocks = dies.start * per_die..dies.end * per_die;
-            self.dies[dies].iter().all(Die::is_quiet)
+            dies.clone().all(|die| self.queues.is_quiet(die as u32))
+                && self.dies[dies].iter().all(|die| die.departing == 0)
                 && self.blocks[blocks].iter().all(|block| block.in_flight == 0 && !block.moving)
         };
         waits_for_none && channels.iter().all(is_quiet)
@@ -274,22 +276,14 @@ impl Pool {
         assert!(!self.states.is_late() && self.replay.is_none(), "a journal on flash has one pool");
         let per_channel = usize::from(self.geometry.dies_per_channel);
         let per_die = self.geometry.erase_blocks_per_die() as usize;
-        let (leave, stay): (Vec<Vssd>, Vec<Vssd>) =
-            std::mem::take(&mut self.vssds).into_iter().partition(|vssd| {
-                vssd.units
-                    .iter()
-                    .any(|unit| channels.contains(&self.geometry.die_at(unit.place.die).channel.0))
-            });
-        self.vssds = stay;
-        self.number_vssds();
-        for vssd in &leave {
-            let inside = vssd
-                .units
-                .iter()
-                .all(|unit| channels.contains(&self.geometry.die_at(unit.place.die).channel.0));
-            assert!(inside, "vSSD {} leaves as a whole", vssd.id.0);
-            assert!(vssd.operations == 0 && vssd.parked == 0, "nothing of vSSD {} is under way", vssd.id.0);
+        let lies = |unit: &Unit| channels.contains(&self.geometry.die_at(unit.place.die).channel.0);
+        let leaving = self.vssds.iter().filter(|vssd| vssd.units.iter().any(lies));
+        let leaving: Vec<VssdId> = leaving.map(|vssd| vssd.id).collect();
+        for vssd in leaving.iter().filter_map(|id| self.vssds.get(*id)) {
+            assert!(vssd.units.iter().all(lies), "vSSD {} leaves as a whole", vssd.id.0);
+            assert_eq!(vssd.operations, 0, "nothing of vSSD {} is under way", vssd.id.0);
         }
+        let leave = leaving.into_iter().map(|id| (self.vssds.remove(id), self.queues.dismiss(id))).collect();
         let mut part = PoolPart {
             channels: Vec::new(),
             vssds: leave,
@@ -312,25 +306,24 @@ impl Pool {
         for &channel in channels {
             let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
             let blocks = dies.start * per_die..dies.end * per_die;
-            let quiet = self.dies[dies.clone()].iter().all(|die| die.in_flight == 0)
-                && self.blocks[blocks.clone()].iter().all(|block| block.in_flight == 0);
+            let quiet = self.blocks[blocks.clone()].iter().all(|block| block.in_flight == 0);
             assert!(quiet, "nothing is under way on channel {channel}");
-            let die = |die: &mut Die| {
+            let die = |die: &mut DieBlocks| {
                 // How worn it is still counts when places are chosen.
-                let mut nothing = Die::new(BinaryHeap::new());
-                (nothing.erases, nothing.wear) = (die.erases, die.wear);
+                let nothing = DieBlocks { erases: die.erases, wear: die.wear, ..DieBlocks::default() };
                 std::mem::replace(die, nothing)
             };
             let block = |block: &mut Block| std::mem::replace(block, Block::new(State::Excluded));
             part.channels.push(ChannelPart {
                 channel,
                 uses: self.resources.dies[dies.clone()].to_vec(),
+                queues: dies.clone().map(|die| self.queues.take_die(die as u32)).collect(),
                 dies: self.dies[dies].iter_mut().map(die).collect(),
                 blocks: self.blocks[blocks].iter_mut().map(block).collect(),
                 cells: self.states.take_channel(channel),
             });
         }
-        part.slots = part.vssds.iter().filter_map(|vssd| self.states.take_slot_of(vssd.id)).collect();
+        part.slots = part.vssds.iter().filter_map(|(vssd, _)| self.states.take_slot_of(vssd.id)).collect();
         part
     }
 
@@ -350,13 +343,14 @@ impl Pool {
         let window_ns = self.config.wear.window_ns.max(1);
         let end = self.window_end.max(part.window_end);
         let over = |since: Time| if since == Time::ZERO { 0 } else { (end.0 - since.0) / window_ns };
-        let own = (&mut self.vssds, over(self.window_end));
-        for (vssds, windows) in [own, (&mut part.vssds, over(part.window_end))] {
+        let (own, others) = (over(self.window_end), over(part.window_end));
+        let end_windows = |vssd: &mut Vssd, windows| {
             if windows > 0 {
-                let units = vssds.iter_mut().flat_map(|vssd| &mut vssd.units);
-                units.for_each(|unit| unit.heat.end_windows(windows));
+                vssd.units.iter_mut().for_each(|unit| unit.heat.end_windows(windows));
             }
-        }
+        };
+        self.vssds.iter_mut().for_each(|vssd| end_windows(vssd, own));
+        part.vssds.iter_mut().for_each(|(vssd, _)| end_windows(vssd, others));
         self.window_end = end;
     }
 
@@ -370,11 +364,14 @@ impl Pool {
         let per_die = self.geometry.erase_blocks_per_die() as usize;
         self.sequence = self.sequence.max(part.sequence);
         self.migration.exchanges.extend(part.exchanges);
-        for ChannelPart { channel, uses, dies, blocks, cells } in part.channels {
+        for ChannelPart { channel, uses, dies, queues, blocks, cells } in part.channels {
             let first = usize::from(channel) * per_channel;
             for (at, (use_of, die)) in uses.into_iter().zip(dies).enumerate() {
                 self.resources.dies[first + at] = use_of;
                 self.dies[first + at] = die;
+            }
+            for (at, queue) in queues.into_iter().enumerate() {
+                self.queues.put_die((first + at) as u32, queue);
             }
             for (at, block) in blocks.into_iter().enumerate() {
                 self.blocks[first * per_die + at] = block;
@@ -386,15 +383,10 @@ impl Pool {
         for (slot, region) in part.slots {
             self.states.put_slot(slot, region);
         }
-        for vssd in part.vssds {
+        for (vssd, sharer) in part.vssds {
             self.next_vssd = self.next_vssd.max(vssd.id.0 + 1);
-            if !vssd.blocked_flows.is_empty() {
-                self.throttled.push_back(vssd.id);
-            }
-            self.vssds.push(vssd);
+            self.queues.admit(vssd.id, sharer);
+            self.vssds.insert(vssd.id, vssd);
         }
-        self.vssds.sort_by_key(|vssd| vssd.id);
-        self.vssd_numbers.resize(self.next_vssd as usize, crate::tenancy::NO_VSSD);
-        self.number_vssds();
     }
 }

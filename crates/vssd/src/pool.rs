@@ -1,11 +1,12 @@
 //! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
 
-use crate::arbiter::Die;
-use crate::block::{Block, Discard, State};
+use crate::block::{Block, DieBlocks, Discard, State};
+use crate::by_id::ById;
 use crate::check::Check;
 use crate::config::UNKNOWN_DIE_TIMES;
+use crate::dies::share::Share;
+use crate::dies::{DieQueues, QueueSettings};
 use crate::moving::Migration;
-use crate::ops::Ops;
 use crate::recovery::Quarantined;
 use crate::resources::{DieUse, Resources};
 use crate::states::replay::Replay;
@@ -16,7 +17,7 @@ use crate::{
     BlockShape, DeviceAge, DieLayout, LogicalBlock, PoolConfig, SpaceCompletion, SpaceError, SystemArea,
     VssdId,
 };
-use diecut_media::{DieTimes, Media, MediaError, MediaToken};
+use diecut_media::{Media, MediaError, MediaToken};
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,29 +27,20 @@ pub struct Pool {
     pub(crate) geometry: Geometry,
     pub(crate) shape: BlockShape,
     pub(crate) config: PoolConfig,
-    /// Scale of shares.
-    pub(crate) costs: DieTimes,
     system: SystemArea,
     pub(crate) resources: Resources,
     pub(crate) reserve_blocks: u32,
     pub(crate) blocks: Vec<Block>,
-    pub(crate) dies: Vec<Die>,
+    pub(crate) dies: Vec<DieBlocks>,
+    pub(crate) queues: DieQueues,
     /// In order of creation.
-    pub(crate) vssds: Vec<Vssd>,
-    /// Place in `vssds` by id.
-    pub(crate) vssd_numbers: Vec<u16>,
-    /// vSSDs with flows that wait for tokens, each once.
-    pub(crate) throttled: VecDeque<VssdId>,
-    /// See [`Pool::take_limits_met`].
-    pub(crate) limits_met: Vec<VssdId>,
-    pub(crate) room_changes: Vec<VssdId>,
+    pub(crate) vssds: ById<Vssd>,
     /// A block failed and was retired since somebody asked.
     pub(crate) has_retired: bool,
     pub(crate) next_vssd: u32,
     /// See [`Pool::former_work`].
     pub(crate) former_work: (u64, u64),
     pub(crate) sequence: u64,
-    pub(crate) ops: Ops,
     pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
     /// What survives.
     pub(crate) states: BlockStates,
@@ -102,7 +94,7 @@ impl Pool {
                 worst = worst.min(good);
             }
             uses.push(if usable { DieUse::Free } else { DieUse::Dead });
-            dies.push(Die::new(free));
+            dies.push(DieBlocks { free, ..DieBlocks::default() });
         }
         let set_aside = system_blocks + reserve_blocks + config.spare_blocks_per_die.max(2);
         let resources = Resources {
@@ -124,26 +116,23 @@ impl Pool {
         };
         let migration = Migration::new(config.wear.rate_bytes_per_second);
         let thresholds = config.wear.thresholds(&DieLayout::of(&geometry), DeviceAge::default());
+        let costs = config.costs.or(capabilities.die_times).unwrap_or(UNKNOWN_DIE_TIMES);
+        let queues = DieQueues::new(QueueSettings::new(&config, costs, media), geometry.dies());
         Pool {
             geometry,
             shape,
-            costs: config.costs.or(capabilities.die_times).unwrap_or(UNKNOWN_DIE_TIMES),
             config,
             system,
             resources,
             reserve_blocks,
             blocks,
             dies,
-            vssds: Vec::new(),
-            vssd_numbers: Vec::new(),
-            throttled: VecDeque::new(),
-            limits_met: Vec::new(),
-            room_changes: Vec::new(),
+            queues,
+            vssds: ById::default(),
             has_retired: false,
             next_vssd: 1,
             former_work: (0, 0),
             sequence: 1,
-            ops: Ops::default(),
             ready: Vec::new(),
             states: BlockStates::Nowhere,
             quarantined: Vec::new(),
@@ -187,7 +176,7 @@ impl Pool {
     }
     /// vSSDs in order of creation.
     pub fn vssd_ids(&self) -> impl Iterator<Item = VssdId> + '_ {
-        self.vssds.iter().map(|vssd| vssd.id)
+        self.vssds.ids()
     }
     /// Erases of a die since the pool was made.
     pub fn die_erases(&self, die_number: u32) -> u64 {
@@ -223,12 +212,68 @@ impl Pool {
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
+    /// Where a vSSD stands among the others, if there is such a vSSD.
+    #[inline]
+    pub(crate) fn at_of(&self, id: VssdId) -> Option<usize> {
+        self.vssds.at(id)
+    }
     pub(crate) fn die_of(&self, block: u32) -> usize {
         (block / self.geometry.erase_blocks_per_die()) as usize
     }
     pub(crate) fn address(&self, block: u32) -> EraseBlockAddress {
         let die = self.geometry.die_at(self.die_of(block) as u32);
         die.erase_block(BlockIndex(block % self.geometry.erase_blocks_per_die()))
+    }
+
+    /// Sets a vSSD's share of the dies it lies on. Un-isolated vSSDs are served first come first served; theirs means
+    /// nothing.
+    ///
+    /// # Panics
+    /// If there is no such vSSD, or the weight is 0.
+    pub fn set_share(&mut self, id: VssdId, share: Share, now: Time) {
+        assert!(share.weight > 0, "a weight of 0 would starve vSSD {}", id.0);
+        assert!(self.at_of(id).is_some(), "vSSD {} exists", id.0);
+        self.queues.set_share(id, share, now);
+        self.weigh(id);
+    }
+    /// The share that a vSSD has now, if there is such a vSSD.
+    pub fn share_of(&self, id: VssdId) -> Option<Share> {
+        self.queues.share_of(id)
+    }
+    /// Gives the flows of a vSSD its weight, also those on dies that its units move to.
+    pub(crate) fn weigh(&mut self, id: VssdId) {
+        for unit in &self.vssds.of(id).units {
+            let target = unit.target.as_ref().map(|target| (target.die, target.flow));
+            for (die, flow) in std::iter::once((unit.place.die, unit.flow)).chain(target) {
+                self.queues.weigh(die, flow, id);
+            }
+        }
+    }
+    /// Whether the vSSD's queues have room; if not, what comes for it is parked, and whoever feeds it should wait.
+    /// True if there is no such vSSD.
+    pub fn has_room(&self, id: VssdId) -> bool {
+        self.queues.has_room(id)
+    }
+    /// Operations that wait in a die's queue, and those parked because it is full.
+    pub fn die_queue(&self, die_number: u32) -> (u32, u32) {
+        self.queues.waiting_at(die_number)
+    }
+    /// Takes the vSSDs whose [`Pool::has_room`] may have changed since the last call; some may be there twice.
+    pub fn take_room_changes(&mut self, changes: &mut Vec<VssdId>) {
+        self.queues.take_room_changes(changes);
+    }
+    /// Takes the vSSDs that their rates came to keep waiting since the last call; each is told of once a minute.
+    pub fn take_limits_met(&mut self) -> Vec<VssdId> {
+        self.queues.take_limits_met()
+    }
+    /// When [`Pool::work`] has something to do.
+    pub fn deadline(&self) -> Time {
+        self.queues.deadline().min(self.wear_deadline())
+    }
+    /// Serves what waited for tokens until `now`, and lets exchanges for wear go on.
+    pub fn work<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        self.level_wear(now, media);
+        self.queues.serve_throttled(media, now);
     }
 
     /// Whether everything that was changed so far survives a power cut. It will, if [`Pool::make_durable`] was called.
@@ -320,12 +365,12 @@ impl Pool {
 
     /// No block takes the log any more: what is on flash still reads, nothing new is promised.
     fn journal_failed<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
-        for vssd in &mut self.vssds {
+        for vssd in self.vssds.iter_mut() {
             vssd.read_only = true;
         }
         self.answer_syncs(Err(SpaceError::ReadOnly));
         while let Some(at) = self.states.take_erase() {
-            let op = self.ops.remove(at);
+            let op = self.queues.ops.remove(at);
             if op.kind.is_of_copy() {
                 self.migration.erase_failed(op.token);
                 continue;
@@ -343,7 +388,7 @@ impl Pool {
     /// # Panics
     /// If anything does not add up.
     pub fn check_invariants(&self) {
-        for vssd in &self.vssds {
+        for vssd in self.vssds.iter() {
             let mapped = vssd.units.iter().flat_map(|unit| &unit.map).filter(|number| **number != u32::MAX);
             let mut sequences: Vec<u64> =
                 mapped.map(|number| self.blocks[*number as usize].sequence).collect();

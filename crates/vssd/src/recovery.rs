@@ -286,7 +286,7 @@ impl Pool {
             return damaged(format!("lies on die {}, which {reason}", place.die));
         }
         self.place(entry.id, entry.isolation, &places);
-        let vssd = self.vssds.last_mut().expect("placed just now");
+        let vssd = self.vssds.of(entry.id);
         vssd.read_only = entry.read_only;
         for (unit, was) in vssd.units.iter_mut().zip(&entry.units) {
             unit.lost_blocks = was.lost_blocks;

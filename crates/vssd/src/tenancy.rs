@@ -1,13 +1,12 @@
 //! vSSDs as a pool keeps them: made, placed, removed, and what can be asked about them.
 
+use crate::dies::Sharer;
 use crate::pool::Pool;
 use crate::resources::UnitPlace;
-use crate::share::Bucket;
 use crate::states::VssdEntry;
 use crate::wear::Heat;
 use crate::{AllocError, DeallocError, VssdId};
 use diecut_spec::Isolation;
-use std::collections::VecDeque;
 
 pub(crate) struct Unit {
     pub place: UnitPlace,
@@ -47,15 +46,7 @@ pub(crate) struct Vssd {
     pub appended_ius: u64,
     pub read_only: bool,
     pub erases: u64,
-    pub bucket: Bucket,
-    /// Flows on dies that wait for the bucket, in the order of their turns.
-    pub blocked_flows: VecDeque<(u32, u16)>,
-    /// Operations that found no place in the queues of their dies.
-    pub parked: u32,
 }
-
-/// In [`Pool::vssd_numbers`]: there is no such vSSD.
-pub(crate) const NO_VSSD: u16 = u16::MAX;
 
 /// Where an independent unit of a vSSD lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +79,7 @@ impl Pool {
     pub(crate) fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
         let units = places.iter().map(|&place| {
             let count = self.resources.unit_blocks(place);
-            let flow = self.dies[place.die as usize].join(id, isolation);
+            let flow = self.queues.join(place.die, id, isolation);
             let map = vec![u32::MAX; count as usize];
             Unit {
                 place,
@@ -102,34 +93,9 @@ impl Pool {
         });
         let units: Vec<Unit> = units.collect();
         units.iter().for_each(|unit| self.states.set_heat(unit.place, [0, 0]));
-        self.vssds.push(Vssd {
-            id,
-            isolation,
-            units,
-            operations: 0,
-            appended_ius: 0,
-            read_only: false,
-            erases: 0,
-            bucket: Bucket::default(),
-            blocked_flows: VecDeque::new(),
-            parked: 0,
-        });
-        self.vssd_numbers.resize(self.next_vssd as usize, NO_VSSD);
-        self.vssd_numbers[id.0 as usize] = self.vssds.len() as u16 - 1;
-    }
-
-    /// Renews the way from ids to places after a removal.
-    pub(crate) fn number_vssds(&mut self) {
-        self.vssd_numbers.fill(NO_VSSD);
-        for (at, vssd) in self.vssds.iter().enumerate() {
-            self.vssd_numbers[vssd.id.0 as usize] = at as u16;
-        }
-    }
-
-    /// Where a vSSD stands in `vssds`.
-    pub(crate) fn at_of(&self, id: VssdId) -> Option<usize> {
-        let at = *self.vssd_numbers.get(id.0 as usize)?;
-        (at != NO_VSSD).then_some(usize::from(at))
+        let vssd = Vssd { id, isolation, units, operations: 0, appended_ius: 0, read_only: false, erases: 0 };
+        self.vssds.insert(id, vssd);
+        self.queues.admit(id, Sharer::default());
     }
 
     /// Deletes a vSSD; its blocks are erased before anyone else can read or write them.
@@ -147,10 +113,10 @@ impl Pool {
         if operations > 0 {
             return Err(DeallocError::Busy { vssd: id.0, operations });
         }
-        let vssd = self.vssds.remove(at);
+        let vssd = self.vssds.remove(id);
+        self.queues.dismiss(id);
         self.former_work.0 += vssd.appended_ius;
         self.former_work.1 += vssd.erases;
-        self.number_vssds();
         let (isolation, units) = (vssd.isolation, Vec::new());
         self.states.set_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
         for unit in &vssd.units {
@@ -160,9 +126,9 @@ impl Pool {
                 }
                 self.recycle(block);
             }
-            self.dies[unit.place.die as usize].leave(unit.flow);
+            self.queues.leave(unit.place.die, unit.flow, id);
             if let Some(target) = &unit.target {
-                self.dies[target.die as usize].leave(target.flow);
+                self.queues.leave(target.die, target.flow, id);
             }
         }
         let places: Vec<UnitPlace> = vssd.units.iter().map(|unit| unit.place).collect();

@@ -1,7 +1,7 @@
 //! The holder's view of one vSSD.
 
 use crate::block::State;
-use crate::ops::{Kind, Op};
+use crate::dies::{Kind, Op};
 use crate::pool::Pool;
 use crate::space::*;
 use crate::states::Synced;

@@ -1,126 +1,84 @@
-//! The arbiter of the dies: who is served next. Each vSSD has a flow on every die it lies on (un-isolated ones share one);
+//! The queues of the dies: who is served next. Each vSSD has a flow on every die it lies on (un-isolated ones share one);
 //! flows within their rate go before others, among them the one that used least of its weighted die time; within a
 //! flow the classes in order, bounded by patience.
 //!
 //! A flow's queue at a die is bounded. What does not fit is parked behind it, in order, and its vSSD is reported as
 //! congested until nothing is parked: whoever feeds it stops then. Nothing is dropped.
+//!
+//! Not known here: where blocks lie and what they hold, what an operation waits for before it is queued, what its answer means.
 
-use crate::VssdId;
-use crate::ops::{Kind, Op};
-use crate::pool::Pool;
-use crate::share::{Share, Standing};
+mod flow;
+pub(crate) mod ops;
+pub(crate) mod share;
+
+use crate::by_id::ById;
 use crate::space::IoClass;
 use crate::token::POOL_TOKEN_BIT;
-use crate::wear::DieWear;
-use diecut_media::{Command, Media, MediaToken, Operation};
+use crate::{PoolConfig, VssdId};
+use diecut_media::{Command, DieTimes, Media, MediaToken, Operation};
 use diecut_spec::Isolation;
 use diecut_units::{Time, mark, mutant};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+pub(crate) use flow::DieQueue;
+use ops::Ops;
+pub(crate) use ops::{Kind, Op};
+use share::{Bucket, Share, Standing};
+use std::collections::VecDeque;
 
 /// How often others may be served before a waiting class is: host reads come first, nobody starves.
 const PATIENCE: [u32; 5] = [u32::MAX, 8, 16, 16, 32];
 
-/// What waits at one die for one vSSD, or for all un-isolated ones.
+/// What a vSSD may take of the dies, and what of it waits.
 #[derive(Default)]
-pub(crate) struct Flow {
-    pub owner: Option<VssdId>,
-    /// Units of vSSDs that use it; 0: the place is free.
-    users: u32,
-    classes: [VecDeque<u32>; 5],
-    skipped: [u32; 5],
-    queued: u32,
-    parked: VecDeque<u32>,
-    weight: u64,
-    /// Whether its vSSD's bucket says more than "within".
-    is_limited: bool,
-    /// It waits for its vSSD's bucket, in a line with that vSSD's flows on other dies.
-    throttled: bool,
-    /// Die time used, divided by the weight: the flow that is furthest behind is served next.
-    used: u64,
+pub(crate) struct Sharer {
+    bucket: Bucket,
+    /// Flows on dies that wait for the bucket, in the order of their turns.
+    blocked_flows: VecDeque<(u32, u16)>,
+    /// Operations that found no place in the queues of their dies.
+    parked: u32,
 }
 
-pub(crate) struct Die {
-    pub flows: Vec<Flow>,
-    /// Flows that somebody uses.
-    members: u32,
-    /// Where the flow served last stood; a flow that was idle starts here and not earlier.
-    virtual_time: u64,
-    /// What waits in the queues of its flows.
-    queued: u32,
-    pub in_flight: u16,
-    pub programs: u16,
-    pub free: BinaryHeap<Reverse<(u32, u32)>>,
-    pub erases: u64,
-    pub retired: u32,
-    /// Old places of blocks that moved away which reads still use.
-    pub departing: u32,
-    /// It went while a copy was made on it; it does not come back before the pool is opened again.
-    pub is_offline: bool,
-    /// By cause; counted when they are intended.
-    pub wear: DieWear,
-    /// Operations of copies for wear: served when nobody else is, or was long enough.
-    background: VecDeque<u32>,
-    /// How often others were served while one waited.
-    passed: u32,
+/// How commands are handed to dies, and what they cost.
+#[derive(Clone, Copy)]
+pub(crate) struct QueueSettings {
+    die_window: u16,
+    program_window: u16,
+    die_queue_depth: u16,
+    rate_burst_ns: u64,
+    /// Scale of shares.
+    costs: DieTimes,
+    blocks_per_die: u32,
+    ius_per_page: u32,
+    program_unit_pages: u32,
 }
 
-impl Die {
-    pub fn new(free: BinaryHeap<Reverse<(u32, u32)>>) -> Die {
-        Die {
-            flows: Vec::new(),
-            members: 0,
-            virtual_time: 0,
-            queued: 0,
-            in_flight: 0,
-            programs: 0,
-            free,
-            erases: 0,
-            retired: 0,
-            departing: 0,
-            is_offline: false,
-            wear: DieWear::default(),
-            background: VecDeque::new(),
-            passed: 0,
+impl QueueSettings {
+    /// Those of a pool on a medium, where commands take these times.
+    pub fn new<M: Media + ?Sized>(config: &PoolConfig, costs: DieTimes, media: &M) -> QueueSettings {
+        QueueSettings {
+            die_window: config.die_window,
+            program_window: config.program_window,
+            die_queue_depth: config.die_queue_depth,
+            rate_burst_ns: config.rate_burst_ns,
+            costs,
+            blocks_per_die: media.geometry().erase_blocks_per_die(),
+            ius_per_page: media.geometry().ius_per_page(),
+            program_unit_pages: media.capabilities().program_unit_pages,
         }
     }
+}
 
-    /// Whether nothing waits at the die and nothing is under way on it.
-    pub fn is_quiet(&self) -> bool {
-        let empty = |flow: &Flow| flow.queued == 0 && flow.parked.is_empty();
-        self.in_flight == 0
-            && self.departing == 0
-            && self.background.is_empty()
-            && self.flows.iter().all(empty)
-    }
-
-    /// Gives a unit its flow.
-    pub fn join(&mut self, id: VssdId, isolation: Isolation) -> u16 {
-        let owner = (isolation != Isolation::None).then_some(id);
-        let same = self.flows.iter().position(|flow| flow.users > 0 && flow.owner == owner);
-        let at = match same.or_else(|| self.flows.iter().position(|flow| flow.users == 0)) {
-            Some(at) => at,
-            None => {
-                self.flows.push(Flow::default());
-                self.flows.len() - 1
-            }
-        };
-        let flow = &mut self.flows[at];
-        if flow.users == 0 {
-            self.members += 1;
-            *flow = Flow { owner, weight: Share::default().weight.into(), ..Flow::default() };
-        }
-        flow.users += 1;
-        at as u16
-    }
-
-    /// A unit's vSSD is removed; nothing of it waits.
-    pub fn leave(&mut self, flow: u16) {
-        let flow = &mut self.flows[usize::from(flow)];
-        flow.users -= 1;
-        self.members -= u32::from(flow.users == 0);
-        assert!(flow.users > 0 || flow.queued == 0, "a removed vSSD has nothing under way");
-    }
+/// See the module.
+pub(crate) struct DieQueues {
+    settings: QueueSettings,
+    dies: Vec<DieQueue>,
+    /// Operations that are not over, also those that wait elsewhere for something else first.
+    pub ops: Ops,
+    sharers: ById<Sharer>,
+    /// vSSDs with flows that wait for tokens, each once.
+    throttled: VecDeque<VssdId>,
+    /// See [`DieQueues::take_limits_met`].
+    limits_met: Vec<VssdId>,
+    room_changes: Vec<VssdId>,
 }
 
 /// A flow's turn at a die.
@@ -131,121 +89,177 @@ struct Turn {
     start: u64,
 }
 
-impl Pool {
-    /// Sets a vSSD's share of the dies it lies on. Un-isolated vSSDs are served first come first served; theirs means
-    /// nothing.
-    ///
-    /// # Panics
-    /// If there is no such vSSD, or the weight is 0.
-    pub fn set_share(&mut self, id: VssdId, share: Share, now: Time) {
-        assert!(share.weight > 0, "a weight of 0 would starve vSSD {}", id.0);
-        let at = self.at_of(id).expect("the vSSD exists");
-        let vssd = &mut self.vssds[at];
-        vssd.bucket.set(share, now);
-        self.weigh(id, share);
-    }
-
-    /// The share that a vSSD has now, if there is such a vSSD.
-    pub fn share_of(&self, id: VssdId) -> Option<Share> {
-        self.at_of(id).map(|at| self.vssds[at].bucket.share)
-    }
-
-    /// Gives the flows of a vSSD its weight, also those on dies that its units move to.
-    pub(crate) fn weigh(&mut self, id: VssdId, share: Share) {
-        let at = self.at_of(id).expect("the vSSD exists");
-        let vssd = &self.vssds[at];
-        for unit in &vssd.units {
-            let target = unit.target.as_ref().map(|target| (target.die, target.flow));
-            for (die, flow) in std::iter::once((unit.place.die, unit.flow)).chain(target) {
-                let flow = &mut self.dies[die as usize].flows[usize::from(flow)];
-                if flow.owner == Some(id) {
-                    flow.weight = share.weight.into();
-                    flow.is_limited = vssd.bucket.is_limited();
-                }
-            }
+impl DieQueues {
+    /// Empty queues of so many dies.
+    pub fn new(settings: QueueSettings, dies: u32) -> DieQueues {
+        DieQueues {
+            settings,
+            dies: (0..dies).map(|_| DieQueue::default()).collect(),
+            ops: Ops::default(),
+            sharers: ById::default(),
+            throttled: VecDeque::new(),
+            limits_met: Vec::new(),
+            room_changes: Vec::new(),
         }
     }
 
-    /// Whether the vSSD's queues have room; if not, what comes for it is parked, and whoever feeds it should wait.
-    /// True if there is no such vSSD.
-    pub fn has_room(&self, id: VssdId) -> bool {
-        self.at_of(id).is_none_or(|at| self.vssds[at].parked == 0)
+    /// A vSSD comes, with what it may take, or takes from here on.
+    pub fn admit(&mut self, id: VssdId, sharer: Sharer) {
+        if !sharer.blocked_flows.is_empty() {
+            self.throttled.push_back(id);
+        }
+        self.sharers.insert(id, sharer);
+    }
+    /// A vSSD goes.
+    ///
+    /// # Panics
+    /// If something of it is parked (I-V6).
+    pub fn dismiss(&mut self, id: VssdId) -> Sharer {
+        let sharer = self.sharers.remove(id);
+        assert_eq!(sharer.parked, 0, "nothing of vSSD {} is parked when it goes (I-V6)", id.0);
+        sharer
+    }
+    /// Gives a unit its flow at a die.
+    pub fn join(&mut self, die: u32, id: VssdId, isolation: Isolation) -> u16 {
+        self.dies[die as usize].join(id, isolation)
+    }
+    /// A unit does not use its flow any more.
+    pub fn leave(&mut self, die: u32, flow: u16, id: VssdId) {
+        self.dies[die as usize].leave(flow);
+        if self.sharers.at(id).is_some() {
+            self.sharers.of(id).blocked_flows.retain(|blocked| *blocked != (die, flow));
+        }
     }
 
+    /// Sets what a vSSD may take; its flows are to be weighed then.
+    pub fn set_share(&mut self, id: VssdId, share: Share, now: Time) {
+        self.sharers.of(id).bucket.set(share, now);
+    }
+    /// What a vSSD may take, if there is such a vSSD.
+    pub fn share_of(&self, id: VssdId) -> Option<Share> {
+        self.sharers.get(id).map(|sharer| sharer.bucket.share)
+    }
+    /// Gives a flow that a vSSD uses the vSSD's weight, if it does not share the flow.
+    pub fn weigh(&mut self, die: u32, flow: u16, id: VssdId) {
+        let bucket = &self.sharers.of(id).bucket;
+        let (weight, is_limited) = (bucket.share.weight.into(), bucket.is_limited());
+        let flow = &mut self.dies[die as usize].flows[usize::from(flow)];
+        if flow.owner == Some(id) {
+            (flow.weight, flow.is_limited) = (weight, is_limited);
+        }
+    }
+
+    /// Whether nothing of a vSSD is parked; true if there is no such vSSD.
+    pub fn has_room(&self, id: VssdId) -> bool {
+        self.sharers.get(id).is_none_or(|sharer| sharer.parked == 0)
+    }
     /// Operations that wait in a die's queue, and those parked because it is full.
-    pub fn die_queue(&self, die_number: u32) -> (u32, u32) {
-        let flows = &self.dies[die_number as usize].flows;
+    pub fn waiting_at(&self, die: u32) -> (u32, u32) {
+        let flows = &self.dies[die as usize].flows;
         (flows.iter().map(|flow| flow.queued).sum(), flows.iter().map(|flow| flow.parked.len() as u32).sum())
     }
-
-    /// Takes the vSSDs whose [`Pool::has_room`] may have changed since the last call; some may be there twice.
+    /// Whether nothing waits at a die and nothing is under way on it.
+    pub fn is_quiet(&self, die: u32) -> bool {
+        self.dies[die as usize].is_quiet()
+    }
+    /// Takes the vSSDs whose [`DieQueues::has_room`] may have changed since the last call; some may be there twice.
     pub fn take_room_changes(&mut self, changes: &mut Vec<VssdId>) {
         changes.append(&mut self.room_changes);
     }
-
-    /// Takes the vSSDs that their rates came to keep waiting since the last call; each is told of once a minute.
+    /// Takes the vSSDs that their rates came to keep waiting since the last call.
     pub fn take_limits_met(&mut self) -> Vec<VssdId> {
         std::mem::take(&mut self.limits_met)
     }
 
-    /// When [`Pool::work`] has something to do: a vSSD's bucket has tokens again.
-    pub fn deadline(&self) -> Time {
-        let waiting = self.throttled.iter().filter_map(|id| self.at_of(*id));
-        let tokens = waiting.map(|at| self.vssds[at].bucket.within_at()).fold(Time::NEVER, Time::min);
-        tokens.min(self.wear_deadline())
+    /// The queues of a die, for another pool; empty ones stay.
+    ///
+    /// # Panics
+    /// If something waits there or is under way (I-V6).
+    pub fn take_die(&mut self, die: u32) -> DieQueue {
+        let queue = std::mem::take(&mut self.dies[die as usize]);
+        assert!(queue.is_quiet(), "nothing waits at die {die} when it changes hands (I-V6)");
+        queue
+    }
+    /// Takes the queues of a die over.
+    pub fn put_die(&mut self, die: u32, queue: DieQueue) {
+        self.dies[die as usize] = queue;
     }
 
-    /// Serves what waited for tokens until `now`, and lets exchanges for wear go on.
-    pub fn work<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
-        self.level_wear(now, media);
-        if self.throttled.is_empty() {
-            return;
-        }
+    /// When [`DieQueues::serve_throttled`] has something to do: a vSSD's bucket has tokens again.
+    pub fn deadline(&self) -> Time {
+        let waiting = self.throttled.iter().filter_map(|id| self.sharers.get(*id));
+        waiting.map(|sharer| sharer.bucket.within_at()).fold(Time::NEVER, Time::min)
+    }
+
+    /// Serves what waited for tokens until `now`.
+    pub fn serve_throttled<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
         for _ in 0..self.throttled.len() {
             let id = self.throttled.pop_front().expect("counted");
-            let Some(at) = self.at_of(id) else { continue };
+            let Some(at) = self.sharers.at(id) else { continue };
             // The dies of a vSSD take turns, or the first would take every token.
-            while self.vssds[at].bucket.standing(now) != Standing::Blocked {
-                let Some((die, flow)) = self.vssds[at].blocked_flows.pop_front() else { break };
+            while self.sharers[at].bucket.standing(now) != Standing::Blocked {
+                let Some((die, flow)) = self.sharers[at].blocked_flows.pop_front() else { break };
                 self.dies[die as usize].flows[usize::from(flow)].throttled = false;
                 self.dispatch(die as usize, media, now);
             }
-            if !self.vssds[at].blocked_flows.is_empty() && !self.throttled.contains(&id) {
+            if !self.sharers[at].blocked_flows.is_empty() && !self.throttled.contains(&id) {
                 self.throttled.push_back(id);
             }
         }
     }
 
-    /// Queues an operation that waited for something else, with what it asks of the medium.
-    pub(crate) fn enqueue_stored<M: Media + ?Sized>(&mut self, at: u32, media: &mut M, now: Time) {
-        let operation = self.ops.take(at);
-        self.enqueue(at, operation, media, now);
+    fn die_of(&self, block: u32) -> usize {
+        (block / self.settings.blocks_per_die) as usize
     }
 
-    /// Queues an operation at its die; one that finds nobody waiting there, and room, goes on at once.
-    pub(crate) fn enqueue<M: Media + ?Sized>(
+    /// A command came back. Its operation is over.
+    #[inline]
+    pub fn completed(&mut self, at: u32) -> Op {
+        let op = self.ops.remove(at);
+        let die = &mut self.dies[(op.block / self.settings.blocks_per_die) as usize];
+        die.in_flight -= 1;
+        die.programs -= u16::from(!op.kind.only_reads());
+        op
+    }
+
+    /// Queues an operation that waited for something else, with what it asks of the medium.
+    pub fn enqueue_stored<M: Media + ?Sized>(&mut self, at: u32, flow: u16, media: &mut M, now: Time) {
+        let operation = self.ops.take(at);
+        self.enqueue(at, operation, flow, media, now);
+    }
+
+    /// Queues an operation of a copy for wear at its die.
+    pub fn enqueue_copy<M: Media + ?Sized>(
         &mut self,
         at: u32,
         operation: Operation,
         media: &mut M,
         now: Time,
     ) {
+        let die = self.die_of(self.ops.get(at).block);
+        self.ops.store(at, operation);
+        self.dies[die].background.push_back(at);
+        self.dispatch(die, media, now);
+    }
+
+    /// Queues an operation at its die in a flow; one that finds nobody waiting there, and room, goes on at once.
+    pub fn enqueue<M: Media + ?Sized>(
+        &mut self,
+        at: u32,
+        operation: Operation,
+        flow: u16,
+        media: &mut M,
+        now: Time,
+    ) {
         let op = self.ops.get(at);
         let (id, class, kind) = (op.owner, op.class as usize, op.kind);
-        let number = (op.block / self.geometry.erase_blocks_per_die()) as usize;
-        if kind.is_of_copy() {
-            self.ops.store(at, operation);
-            self.dies[number].background.push_back(at);
-            return self.dispatch(number, media, now);
-        }
-        let unit = self.blocks[op.block as usize].logical.unit;
-        let vssd = usize::from(self.vssd_numbers[id.0 as usize]);
-        let place = usize::from(self.vssds[vssd].units[usize::from(unit.0)].flow_at(number as u32));
+        let number = (op.block / self.settings.blocks_per_die) as usize;
+        let place = usize::from(flow);
         let die = &mut self.dies[number];
         let flow = &mut die.flows[place];
         if die.queued == 0
-            && die.in_flight < self.config.die_window
-            && (kind == Kind::Read || die.programs < self.config.program_window)
+            && die.in_flight < self.settings.die_window
+            && (kind == Kind::Read || die.programs < self.settings.program_window)
             && !flow.is_limited
         {
             // What `choose` would find: the only one that waits.
@@ -260,8 +274,9 @@ impl Pool {
         if flow.queued >= limit || !flow.parked.is_empty() {
             mark!("vssd: queue of a die full");
             flow.parked.push_back(at);
-            self.vssds[vssd].parked += 1;
-            if self.vssds[vssd].parked == 1 {
+            let sharer = self.sharers.of(id);
+            sharer.parked += 1;
+            if sharer.parked == 1 {
                 self.room_changes.push(id);
             }
             return;
@@ -274,29 +289,23 @@ impl Pool {
         self.dispatch(number, media, now);
     }
 
+    /// Gives an operation an earlier class, if it is the erase of this block; says whether it did.
+    pub fn hasten(&mut self, at: u32, block: u32, class: IoClass) -> bool {
+        hasten(&mut self.ops, at, block, class)
+    }
+
     /// A write waits for the erase of its block, which comes as early as the write itself would: programs of a later class that were
     /// queued before must not hold up a host.
-    pub(crate) fn hasten_erase(&mut self, block: u32, class: IoClass) {
-        if mutant!("vssd: erases keep the cleaner's turn") {
-            return;
-        }
+    pub fn hasten_erase(&mut self, block: u32, class: IoClass) {
         let number = self.die_of(block);
-        let Pool { dies, ops, states, .. } = self;
-        let mut hasten = |at: u32| {
-            let op = ops.get_mut(at);
-            let hastens = op.kind == Kind::Erase && op.block == block && op.class > class;
-            op.class = if hastens { class } else { op.class };
-            hastens
-        };
-        if states.held_erases().any(&mut hasten) {
-            return;
-        }
+        let DieQueues { dies, ops, .. } = self;
         for flow in dies[number].flows.iter_mut().filter(|flow| flow.owner.is_some()) {
-            if flow.parked.iter().any(|at| hasten(*at)) {
+            if flow.parked.iter().any(|at| hasten(ops, *at, block, class)) {
                 return;
             }
             for later in class as usize + 1..flow.classes.len() {
-                if let Some(place) = flow.classes[later].iter().position(|at| hasten(*at)) {
+                if let Some(place) = flow.classes[later].iter().position(|at| hasten(ops, *at, block, class))
+                {
                     let at = flow.classes[later].remove(place).expect("just found");
                     flow.classes[class as usize].push_back(at);
                     return;
@@ -307,7 +316,7 @@ impl Pool {
 
     /// Each flow has its part of a die's queue, so that no neighbour can fill it.
     fn queue_limit(&self, die: usize) -> u32 {
-        (u32::from(self.config.die_queue_depth) / self.dies[die].members.max(1)).max(1)
+        (u32::from(self.settings.die_queue_depth) / self.dies[die].members.max(1)).max(1)
     }
 
     /// Lets a parked operation into the place that became free.
@@ -323,17 +332,16 @@ impl Pool {
             flow.queued += 1;
             die.queued += 1;
             let id = op.owner;
-            let vssd = self.vssd_numbers[id.0 as usize];
-            let vssd = &mut self.vssds[usize::from(vssd)];
-            vssd.parked -= 1;
-            if vssd.parked == 0 {
+            let sharer = self.sharers.of(id);
+            sharer.parked -= 1;
+            if sharer.parked == 0 {
                 self.room_changes.push(id);
             }
         }
     }
 
     /// Appends to a block that wait at its die. Cold.
-    pub(crate) fn queued_appends(&self, block: u32) -> impl Iterator<Item = &Op> {
+    pub fn queued_appends(&self, block: u32) -> impl Iterator<Item = &Op> {
         let flows = self.dies[self.die_of(block)].flows.iter();
         let queued = flows.flat_map(|flow| flow.classes.iter().flatten().chain(&flow.parked));
         let ops = queued.map(|at| self.ops.get(*at));
@@ -341,9 +349,9 @@ impl Pool {
     }
 
     /// Takes the appends to a block, from an IU on, out of the queues of its die, in their order. Cold.
-    pub(crate) fn take_queued_appends(&mut self, block: u32, first_iu: u32, taken: &mut Vec<u32>) {
+    pub fn take_queued_appends(&mut self, block: u32, first_iu: u32, taken: &mut Vec<u32>) {
         let number = self.die_of(block);
-        let Pool { dies, ops, vssds, vssd_numbers, room_changes, .. } = self;
+        let DieQueues { dies, ops, sharers, room_changes, .. } = self;
         let die = &mut dies[number];
         for flow in &mut die.flows {
             let before = taken.len();
@@ -367,9 +375,9 @@ impl Pool {
             let parked_gone = (taken.len() - before) as u32 - gone;
             if parked_gone > 0 {
                 let owner = ops.get(taken[before]).owner;
-                let vssd = &mut vssds[usize::from(vssd_numbers[owner.0 as usize])];
-                vssd.parked -= parked_gone;
-                if vssd.parked == 0 {
+                let sharer = sharers.of(owner);
+                sharer.parked -= parked_gone;
+                if sharer.parked == 0 {
                     room_changes.push(owner);
                 }
             }
@@ -380,10 +388,10 @@ impl Pool {
     }
 
     /// Hands operations to a die until its window is full.
-    pub(crate) fn dispatch<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
+    pub fn dispatch<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
         loop {
             let die = &self.dies[number];
-            if die.in_flight >= self.config.die_window || (die.queued == 0 && die.background.is_empty()) {
+            if die.in_flight >= self.settings.die_window || (die.queued == 0 && die.background.is_empty()) {
                 return;
             }
             if self.background_is_due(number) {
@@ -410,8 +418,7 @@ impl Pool {
             let op = self.ops.get(at);
             if own.is_limited {
                 let (id, bytes) = (op.owner, op.bytes);
-                let at = self.vssd_numbers[id.0 as usize];
-                self.vssds[usize::from(at)].bucket.charge(bytes, now, self.config.rate_burst_ns);
+                self.sharers.of(id).bucket.charge(bytes, now, self.settings.rate_burst_ns);
             }
             if !self.dies[number].flows[flow].parked.is_empty() {
                 self.unpark(number, flow);
@@ -434,16 +441,14 @@ impl Pool {
         let op = self.ops.get(at);
         let die = &mut self.dies[number];
         let own = &mut die.flows[flow];
-        let costs = &self.costs;
-        let pages = || u64::from(op.end_page.saturating_sub(op.first_iu / self.shape.ius_per_page()));
+        let QueueSettings { costs, ius_per_page, program_unit_pages, .. } = &self.settings;
+        let pages = || u64::from(op.end_page.saturating_sub(op.first_iu / ius_per_page));
         let cost_ns = match op.kind {
             Kind::Read => pages() * costs.read_page_ns,
             Kind::Append if mutant!("vssd: writes cost the same whatever their size") => {
                 costs.program_unit_ns
             }
-            Kind::Append => {
-                (pages() / u64::from(self.shape.program_unit_pages)).max(1) * costs.program_unit_ns
-            }
+            Kind::Append => (pages() / u64::from(*program_unit_pages)).max(1) * costs.program_unit_ns,
             _ => costs.erase_ns,
         };
         die.virtual_time = start;
@@ -464,7 +469,7 @@ impl Pool {
         let die = &self.dies[number];
         let Some(&at) = die.background.front() else { return false };
         let reads = self.ops.get(at).kind.only_reads();
-        die.passed >= PATIENCE[4] && (reads || die.programs < self.config.program_window)
+        die.passed >= PATIENCE[4] && (reads || die.programs < self.settings.program_window)
     }
 
     fn serve_background<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
@@ -479,9 +484,9 @@ impl Pool {
 
     /// The flow and class a die serves next, and where the flow stands in virtual time.
     fn choose(&mut self, number: usize, now: Time) -> Option<(u64, usize, usize)> {
-        let Pool { dies, ops, vssds, vssd_numbers, throttled, config, limits_met, .. } = self;
+        let DieQueues { dies, ops, sharers, throttled, settings, limits_met, .. } = self;
         let die = &mut dies[number];
-        let full = die.programs >= config.program_window;
+        let full = die.programs >= settings.program_window;
         let op_of = |at: &u32| ops.get(*at);
         let mut best: Option<((Standing, u64), usize, usize)> = None;
         for (at, flow) in die.flows.iter_mut().enumerate() {
@@ -490,15 +495,15 @@ impl Pool {
             }
             let mut standing = Standing::Within;
             if let (true, Some(id)) = (flow.is_limited, flow.owner) {
-                let vssd = &mut vssds[usize::from(vssd_numbers[id.0 as usize])];
-                standing = vssd.bucket.standing(now);
-                if standing != Standing::Within && vssd.bucket.is_news(now) {
+                let sharer = sharers.of(id);
+                standing = sharer.bucket.standing(now);
+                if standing != Standing::Within && sharer.bucket.is_news(now) {
                     limits_met.push(id);
                 }
                 if standing == Standing::Blocked && !flow.throttled {
                     flow.throttled = true;
-                    vssd.blocked_flows.push_back((number as u32, at as u16));
-                    if vssd.blocked_flows.len() == 1 {
+                    sharer.blocked_flows.push_back((number as u32, at as u16));
+                    if sharer.blocked_flows.len() == 1 {
                         throttled.push_back(id);
                     }
                 }
@@ -521,4 +526,12 @@ impl Pool {
         }
         best.map(|((_, start), flow, class)| (start, flow, class))
     }
+}
+
+/// Gives an operation an earlier class, if it is the erase of this block; says whether it did.
+fn hasten(ops: &mut Ops, at: u32, block: u32, class: IoClass) -> bool {
+    let op = ops.get_mut(at);
+    let hastens = op.kind == Kind::Erase && op.block == block && op.class > class;
+    op.class = if hastens { class } else { op.class };
+    hastens
 }
