@@ -1,6 +1,7 @@
 //! State of erase blocks: how far they are programmed, how worn they are, which pages are not what was
 //! programmed.
 
+use diecut_units::{BlockIndex, EraseBlockAddress, Geometry};
 use std::collections::BTreeMap;
 
 /// Bits of [`Block::flags`].
@@ -36,6 +37,13 @@ impl Block {
     pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
+}
+
+/// Where an erase block lies, by its number; see [`Geometry::erase_block_number`].
+pub(crate) fn address_of(geometry: &Geometry, block: u64) -> EraseBlockAddress {
+    let per_die = u64::from(geometry.erase_blocks_per_die());
+    let die = geometry.die_at((block / per_die) as u32);
+    die.erase_block(BlockIndex((block % per_die) as u32))
 }
 
 /// A page below the write position that does not read as programmed.

@@ -266,7 +266,7 @@ impl Device {
     }
 
     pub(crate) fn arm_cut(&mut self) {
-        if let Some(time) = self.nand.cut_time() {
+        if let Some(time) = self.nand.failures.cut_time() {
             let timer = self.engine.cut_timer();
             self.engine.calendar.cancel(timer);
             self.engine.calendar.schedule(timer, time);
@@ -321,12 +321,12 @@ impl Device {
     /// Operations that dies began since the device was made or opened: the counter of
     /// [`Fault::PowerCutAtOperation`].
     pub fn operations(&self) -> u64 {
-        self.nand.operations
+        self.nand.failures.operations
     }
 
     /// Adds something that goes wrong from now on.
     pub fn add_fault(&mut self, fault: Fault) {
-        self.nand.add_fault(fault);
+        self.nand.failures.add_fault(fault);
         if self.powered {
             self.arm_cut();
         }
@@ -370,7 +370,7 @@ impl Device {
     /// # Panics
     /// When it is called again.
     pub fn room_worker(&mut self) -> Option<RoomWorker> {
-        self.nand.room_worker()
+        self.nand.rooms.worker(&self.nand.store)
     }
 
     /// With [`Backing::SyncedFile`]: what its driver syncs when [`Media::wants_sync`] says so.
@@ -398,14 +398,14 @@ impl Device {
         }
         self.forget_commands();
         self.powered = false;
-        self.nand.forget_cuts(now);
+        self.nand.failures.forget_cuts(now);
     }
 
     fn tear(&mut self, index: u32, now: Time) {
         let (slot, freight) = self.slots.loaded(index);
         if self.syncs.is_some() {
             // It is written or not; how much of that stays is the disk's affair.
-            if !slot.kind.is_read() && self.nand.random.random_range(0..2) == 0 {
+            if !slot.kind.is_read() && self.nand.failures.random.random_range(0..2) == 0 {
                 apply_step(&mut self.nand, slot, freight, now);
             }
             return;
@@ -423,7 +423,7 @@ impl Device {
         for number in 0..self.engine.dies.len() {
             let at_work: Vec<u32> = self.at_work(number).collect();
             for index in at_work {
-                if self.nand.random.random_range(0..2) == 0 {
+                if self.nand.failures.random.random_range(0..2) == 0 {
                     let (slot, freight) = self.slots.loaded(index);
                     apply_step(&mut self.nand, slot, freight, now);
                 }
@@ -627,8 +627,8 @@ impl Media for Device {
                 self.finish_erases(self.now);
             }
         }
-        if self.nand.gives_back() {
-            self.nand.give_back_piece();
+        if self.nand.rooms.gives_back() {
+            self.nand.rooms.give_back_piece(&mut self.nand.store);
         }
         if completions.is_empty() {
             std::mem::swap(completions, &mut self.done);

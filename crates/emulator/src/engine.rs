@@ -438,7 +438,7 @@ impl Device {
             }
             Kind::Erase => self.timing.erase_ns,
         };
-        let after = self.nand.random.random_range(0..longest.max(1));
+        let after = self.nand.failures.random.random_range(0..longest.max(1));
         let timer = self.engine.cut_timer();
         self.engine.calendar.cancel(timer);
         self.engine.calendar.schedule(timer, Time(now + after));
