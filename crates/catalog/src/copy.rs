@@ -1,64 +1,122 @@
 //! One copy of the catalog: two erase blocks of one die, used in turn.
 
-use crate::frame::decode_oob;
+use crate::frame::FRAME_HEADER_SIZE_BYTES;
+use diecut_media::{Media, MediaToken};
 use diecut_units::EraseBlockAddress;
 
-/// A frame found by its OOB areas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub sequence: u64,
-    pub block: usize,
-    pub first_page: u32,
-    pub pages: u32,
+/// Set in every media token of a catalog; other submitters to the same medium leave it clear.
+pub const CATALOG_TOKEN_BIT: u64 = diecut_units::token::media::CATALOG;
+
+/// The token of a command to a block of a copy.
+pub(crate) fn token(copy: usize, block: usize) -> MediaToken {
+    MediaToken(CATALOG_TOKEN_BIT | (copy as u64) << 1 | block as u64)
+}
+
+/// Sizes that the medium prescribes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub unit_pages: u32,
+    pub page_size_bytes: u32,
+    pub oob_size_bytes: u32,
+    pub pages_per_erase_block: u32,
+}
+
+impl Shape {
+    pub fn of<M: Media + ?Sized>(media: &M) -> Shape {
+        let geometry = media.geometry();
+        Shape {
+            unit_pages: media.capabilities().program_unit_pages,
+            page_size_bytes: geometry.page_size_bytes,
+            oob_size_bytes: geometry.oob_size_bytes,
+            pages_per_erase_block: geometry.pages_per_erase_block(),
+        }
+    }
+
+    /// Bytes of records that one frame, which is one program unit, can hold.
+    pub fn records_of_a_frame(&self) -> usize {
+        (self.unit_pages * self.page_size_bytes) as usize - FRAME_HEADER_SIZE_BYTES
+    }
+
+    /// Frames that so many bytes of records take.
+    pub fn frames(&self, records_bytes: u64) -> u64 {
+        records_bytes.div_ceil(self.records_of_a_frame() as u64).max(1)
+    }
+
+    pub fn frames_per_block(&self) -> u64 {
+        u64::from(self.pages_per_erase_block / self.unit_pages)
+    }
 }
 
 pub(crate) struct Copy {
     pub blocks: [EraseBlockAddress; 2],
     /// The block that frames are appended to, once it was erased for that since opening.
-    pub current: usize,
-    pub next_page: u32,
-    pub open_for_append: bool,
-    pub failed: [bool; 2],
+    current: usize,
+    next_page: u32,
+    /// Number of the state that the present block ends with; absent if nothing can be appended to it.
+    holds: Option<u64>,
+    failed: [bool; 2],
 }
 
 impl Copy {
     pub fn new(blocks: [EraseBlockAddress; 2]) -> Copy {
-        Copy { blocks, current: 0, next_page: 0, open_for_append: false, failed: [false; 2] }
+        Copy { blocks, current: 0, next_page: 0, holds: None, failed: [false; 2] }
     }
+
     pub fn is_dead(&self) -> bool {
         self.failed == [true; 2]
     }
-}
 
-/// Collects frames of one block from the OOB areas of its program units, in order.
-#[derive(Default)]
-pub(crate) struct Walk {
-    pub next_page: u32,
-    pub done: bool,
-    /// Units that could not be read: torn, worn, or on a die that does not answer.
-    pub unreadable: bool,
-    open: Option<(Found, u32)>,
-    pub found: Vec<Found>,
-}
+    pub fn current(&self) -> usize {
+        self.current
+    }
 
-impl Walk {
-    /// The OOB area of the first page of a unit; `None` if it cannot be read.
-    pub fn unit(&mut self, block: usize, page: u32, unit_pages: u32, area: Option<&[u8]>) {
-        let Some((sequence, at, pages)) = area.and_then(decode_oob) else {
-            self.open = None;
-            return;
-        };
-        if at == 0 {
-            self.open = Some((Found { sequence, block, first_page: page, pages }, 0));
+    pub fn current_block(&self) -> EraseBlockAddress {
+        self.blocks[self.current]
+    }
+
+    /// After opening: the newest that is there lies in this block, and nothing is appended behind it.
+    pub fn keep(&mut self, block: usize) {
+        (self.current, self.holds) = (block, None);
+    }
+
+    /// Whether the present block ends with this state.
+    pub fn holds(&self, sequence: u64) -> bool {
+        self.holds == Some(sequence)
+    }
+
+    /// Whether a change of state `follows` can be appended in so many frames.
+    pub fn takes(&self, follows: u64, frames: u64, shape: &Shape) -> bool {
+        let room = u64::from((shape.pages_per_erase_block - self.next_page) / shape.unit_pages);
+        self.holds(follows) && frames <= room
+    }
+
+    /// On to the other block: what the present one holds stays until the new state is complete.
+    pub fn turn(&mut self) {
+        if !self.failed[1 - self.current] {
+            self.current = 1 - self.current;
         }
-        let Some((frame, next)) = self.open else { return };
-        if frame.sequence != sequence || frame.pages != pages || at != next {
-            self.open = None;
-        } else if at + unit_pages >= pages {
-            self.found.push(frame);
-            self.open = None;
-        } else {
-            self.open = Some((frame, next + unit_pages));
-        }
+        (self.next_page, self.holds) = (0, None);
+    }
+
+    /// The page that the next frame begins at.
+    pub fn append(&mut self, shape: &Shape) -> u32 {
+        let first_page = self.next_page;
+        // I-C4: frames of one block lie one behind the other, so that an opening reads them in the order of their numbers.
+        assert!(
+            first_page + shape.unit_pages <= shape.pages_per_erase_block,
+            "I-C4: a frame lies within its block"
+        );
+        self.next_page += shape.unit_pages;
+        first_page
+    }
+
+    /// All frames of a batch are in place.
+    pub fn complete(&mut self, sequence: u64) {
+        self.holds = Some(sequence);
+    }
+
+    pub fn fail(&mut self) {
+        self.failed[self.current] = true;
+        self.holds = None;
     }
 }

@@ -1,31 +1,68 @@
-//! A frame: the whole state as it lies in program units of a catalog block.
+//! A frame: a piece of a state, or of a change, as it lies in a program unit of a catalog block.
 //!
-//! Little endian, from the start of a program unit; what follows the state up to the end of the last unit is zeros:
+//! Little endian, from the start of a program unit; what follows the records up to the end of the unit is zeros:
 //!
 //! | offset | size | field    | meaning                                            |
 //! |-------:|-----:|----------|----------------------------------------------------|
 //! |      0 |    8 | magic    | `DIECUTCT`                                         |
-//! |      8 |    4 | version  | 1                                                  |
+//! |      8 |    4 | version  | 2                                                  |
 //! |     12 |    4 | checksum | CRC-32C of all bytes of the frame after this field |
-//! |     16 |    8 | sequence | rises with each frame; the highest complete one wins |
-//! |     24 |    8 | length   | bytes of the state                                 |
-//! |     32 |  ... | state    | JSON                                               |
+//! |     16 |    8 | sequence | number of the state that is there with this batch  |
+//! |     24 |    8 | length   | bytes of records in this frame                     |
+//! |     32 |    8 | follows  | number of the state that the records change; 0: they are all there is |
+//! |     40 |    4 | part     | which part of the batch, from 0                    |
+//! |     44 |    4 | parts    | how many frames the batch has                      |
+//! |     48 |  ... | records  | see `record.rs`; one may go on in the next frame   |
 //!
-//! A field that a later server added to the state is absent where it says nothing new, and means what was before it where it is
-//! absent (`serves` of a vSSD, `wear` of the pool). A server that does not know a field that is there refuses the frame.
+//! Version 1 has no field from 32 on: a JSON document of the whole state begins there, and a frame is as many program units as that
+//! takes. It is read, never written.
 //!
 //! The OOB area of each of its pages begins with `DCAT` (4 bytes), the sequence (8), the page within the frame (4),
 //! pages of the frame (4) and a CRC-32C of those 20 bytes (4): a reader finds frames without reading content.
 
-use crate::State;
 use diecut_units::checksum;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes before the state.
-pub const FRAME_HEADER_SIZE_BYTES: usize = 32;
 const MAGIC: &[u8; 8] = b"DIECUTCT";
 const OOB_MAGIC: &[u8; 4] = b"DCAT";
-const VERSION: u32 = 1;
-pub(crate) const OOB_SIZE_BYTES: usize = 24;
+const VERSION: u32 = 2;
+const VERSION_OF_DOCUMENTS: u32 = 1;
+/// What the checksum begins with.
+const CHECKED_FROM: usize = 16;
+
+/// Bytes before the records.
+pub const FRAME_HEADER_SIZE_BYTES: usize = 48;
+/// Bytes before the document of a frame of version 1.
+const DOCUMENT_HEADER_SIZE_BYTES: usize = 32;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    version: U32,
+    checksum: U32,
+    sequence: U64,
+    length: U64,
+    follows: U64,
+    part: U32,
+    parts: U32,
+}
+
+const _: () = assert!(size_of::<Header>() == FRAME_HEADER_SIZE_BYTES);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Oob {
+    magic: [u8; 4],
+    sequence: U64,
+    page: U32,
+    pages: U32,
+    checksum: U32,
+}
+
+pub(crate) const OOB_SIZE_BYTES: usize = size_of::<Oob>();
+const _: () = assert!(OOB_SIZE_BYTES == 24);
 
 /// Why bytes are no frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,73 +71,116 @@ pub enum FrameError {
     #[error("no complete catalog frame")]
     Incomplete,
     /// Written by another version.
-    #[error("the catalog has format version {0}; this program knows version 1")]
+    #[error("the catalog has format version {0}; this program knows versions 1 and 2")]
     Version(u32),
-    /// Complete, but its state makes no sense.
-    #[error("the catalog's state cannot be read: {0}")]
-    State(String),
 }
 
-/// The bytes of a state.
-pub fn encode_frame(state: &State, sequence: u64) -> Vec<u8> {
-    let text = serde_json::to_vec(state).expect("plain data can be written as JSON");
-    let mut frame = vec![0; FRAME_HEADER_SIZE_BYTES];
-    frame[..8].copy_from_slice(MAGIC);
-    frame[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    frame[16..24].copy_from_slice(&sequence.to_le_bytes());
-    frame[24..32].copy_from_slice(&(text.len() as u64).to_le_bytes());
-    frame.extend_from_slice(&text);
-    let sum = checksum(&frame[16..]);
-    frame[12..16].copy_from_slice(&sum.to_le_bytes());
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// Version 1: a state, as a JSON document.
+    Document {
+        /// Number of the state.
+        sequence: u64,
+        /// The document.
+        text: &'a [u8],
+    },
+    /// A part of a batch of records.
+    Part(Part<'a>),
+}
+
+/// A part of a batch: the records of all its parts, one behind the other, make one state of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// Number of the state that is there with the batch.
+    pub sequence: u64,
+    /// Number of the state that the records change; 0: they are all there is.
+    pub follows: u64,
+    /// Which part, from 0.
+    pub part: u32,
+    /// How many there are.
+    pub parts: u32,
+    /// Bytes of records.
+    pub records: &'a [u8],
+}
+
+/// The bytes of a frame.
+pub fn encode_frame(part: &Part<'_>) -> Vec<u8> {
+    let mut header = Header {
+        magic: *MAGIC,
+        version: VERSION.into(),
+        checksum: 0.into(),
+        sequence: part.sequence.into(),
+        length: (part.records.len() as u64).into(),
+        follows: part.follows.into(),
+        part: part.part.into(),
+        parts: part.parts.into(),
+    };
+    let mut frame = Vec::with_capacity(FRAME_HEADER_SIZE_BYTES + part.records.len());
+    frame.extend_from_slice(header.as_bytes());
+    frame.extend_from_slice(part.records);
+    header.checksum = checksum(&frame[CHECKED_FROM..]).into();
+    frame[..FRAME_HEADER_SIZE_BYTES].copy_from_slice(header.as_bytes());
     frame
 }
 
 /// Reads a frame; any bytes may come, also more than the frame.
 ///
 /// # Errors
-/// Torn, of another version, or without sense.
-pub fn decode_frame(bytes: &[u8]) -> Result<(u64, State), FrameError> {
-    if bytes.len() < FRAME_HEADER_SIZE_BYTES || &bytes[..8] != MAGIC {
+/// Torn, or of another version.
+pub fn decode_frame(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
+    // A document may be shorter than the header of today.
+    let mut start = [0; FRAME_HEADER_SIZE_BYTES];
+    let len = bytes.len().min(start.len());
+    start[..len].copy_from_slice(&bytes[..len]);
+    let header = Header::read_from_bytes(&start).expect("as long as a header");
+    if len < DOCUMENT_HEADER_SIZE_BYTES || header.magic != *MAGIC {
         return Err(FrameError::Incomplete);
     }
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let version = word(8) as u32;
-    if version != VERSION {
-        return Err(FrameError::Version(version));
-    }
-    let sum = (word(8) >> 32) as u32;
-    let end = usize::try_from(word(24)).ok().and_then(|len| len.checked_add(FRAME_HEADER_SIZE_BYTES));
-    let Some(end) = end.filter(|end| *end <= bytes.len()) else { return Err(FrameError::Incomplete) };
-    if checksum(&bytes[16..end]) != sum {
+    let begins = match header.version.get() {
+        VERSION_OF_DOCUMENTS => DOCUMENT_HEADER_SIZE_BYTES,
+        VERSION => FRAME_HEADER_SIZE_BYTES,
+        other => return Err(FrameError::Version(other)),
+    };
+    let length = usize::try_from(header.length.get()).ok();
+    let end = length.and_then(|length| length.checked_add(begins)).filter(|end| *end <= bytes.len());
+    let content = end.map(|end| &bytes[..end]).ok_or(FrameError::Incomplete)?;
+    if checksum(&content[CHECKED_FROM..]) != header.checksum.get() {
         return Err(FrameError::Incomplete);
     }
-    let state: State = serde_json::from_slice(&bytes[FRAME_HEADER_SIZE_BYTES..end])
-        .map_err(|error| FrameError::State(error.to_string()))?;
-    state.check().map_err(FrameError::State)?;
-    Ok((word(16), state))
+    let (sequence, follows) = (header.sequence.get(), header.follows.get());
+    if begins == DOCUMENT_HEADER_SIZE_BYTES {
+        return Ok(Frame::Document { sequence, text: &content[begins..] });
+    }
+    let (part, parts) = (header.part.get(), header.parts.get());
+    if part >= parts || follows >= sequence {
+        return Err(FrameError::Incomplete);
+    }
+    Ok(Frame::Part(Part { sequence, follows, part, parts, records: &content[begins..] }))
 }
 
 /// What the OOB area of a frame's page begins with.
 pub fn encode_oob(sequence: u64, page: u32, pages: u32, area: &mut [u8]) {
+    let mut oob = Oob {
+        magic: *OOB_MAGIC,
+        sequence: sequence.into(),
+        page: page.into(),
+        pages: pages.into(),
+        checksum: 0.into(),
+    };
+    oob.checksum = checksum(&oob.as_bytes()[..OOB_SIZE_BYTES - 4]).into();
     area.fill(0);
-    area[..4].copy_from_slice(OOB_MAGIC);
-    area[4..12].copy_from_slice(&sequence.to_le_bytes());
-    area[12..16].copy_from_slice(&page.to_le_bytes());
-    area[16..20].copy_from_slice(&pages.to_le_bytes());
-    let sum = checksum(&area[..20]);
-    area[20..24].copy_from_slice(&sum.to_le_bytes());
+    area[..OOB_SIZE_BYTES].copy_from_slice(oob.as_bytes());
 }
 
 /// Sequence, page within the frame, pages of the frame.
 pub fn decode_oob(area: &[u8]) -> Option<(u64, u32, u32)> {
-    let area = area.get(..OOB_SIZE_BYTES)?;
-    let word = |at: usize| u32::from_le_bytes(area[at..at + 4].try_into().expect("four bytes"));
-    if &area[..4] != OOB_MAGIC || checksum(&area[..20]) != word(20) {
+    let (oob, _) = Oob::read_from_prefix(area).ok()?;
+    if oob.magic != *OOB_MAGIC || checksum(&area[..OOB_SIZE_BYTES - 4]) != oob.checksum.get() {
         return None;
     }
-    let (page, pages) = (word(12), word(16));
-    let sequence = u64::from_le_bytes(area[4..12].try_into().expect("eight bytes"));
-    (page < pages).then_some((sequence, page, pages))
+    let (page, pages) = (oob.page.get(), oob.pages.get());
+    (page < pages).then_some((oob.sequence.get(), page, pages))
 }
 
 #[cfg(test)]
@@ -109,10 +189,9 @@ mod test {
 
     #[test]
     fn a_frame_comes_back_and_no_damage_goes_unseen() {
-        let mut state = State::default();
-        state.tenants.insert("a".to_owned(), Default::default());
-        let frame = encode_frame(&state, 9);
-        assert_eq!(decode_frame(&frame), Ok((9, state)));
+        let part = Part { sequence: 9, follows: 8, part: 1, parts: 3, records: b"some records" };
+        let frame = encode_frame(&part);
+        assert_eq!(decode_frame(&frame), Ok(Frame::Part(part)));
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
@@ -123,22 +202,35 @@ mod test {
         }
     }
 
-    /// A frame from before settings of even wear were kept says what a frame without any says.
+    /// Goal: the layout is pinned. Method: bytes written by hand.
     #[test]
-    fn settings_of_even_wear_are_kept_and_may_be_absent() {
-        let mut state = State::default();
-        let text = |state: &State| {
-            String::from_utf8(encode_frame(state, 1)[FRAME_HEADER_SIZE_BYTES..].to_vec()).unwrap()
-        };
-        let before = r#"{"pool":{"uuid":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"starts":0,"unclean_starts":0,"closed":false,"namespaces_given":0},"tenants":{},"vssds":{},"volumes":{},"subsystems":{}}"#;
-        assert_eq!(text(&state), before);
-        state.pool.wear.follow_age = Some(true);
-        state.pool.wear.rate_bytes_per_second = Some(0);
-        assert!(text(&state).contains(r#""wear":{"rate_bytes_per_second":0,"follow_age":true}"#));
-        assert_eq!(decode_frame(&encode_frame(&state, 1)), Ok((1, state.clone())));
-        state.pool.wear.delta_permille = Some(0);
-        let error = decode_frame(&encode_frame(&state, 1)).unwrap_err().to_string();
-        assert!(error.contains("delta_permille"), "{error}");
+    fn the_bytes_of_a_header() {
+        let frame =
+            encode_frame(&Part { sequence: 0x102, follows: 0x101, part: 2, parts: 5, records: b"ab" });
+        assert_eq!(frame[..12], *b"DIECUTCT\x02\0\0\0");
+        assert_eq!(
+            frame[16..],
+            *b"\x02\x01\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01\x01\0\0\0\0\0\0\x02\0\0\0\x05\0\0\0ab"
+        );
+        let mut area = [0xff; 32];
+        encode_oob(0x102, 1, 2, &mut area);
+        assert_eq!(area[..20], *b"DCAT\x02\x01\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0");
+        assert_eq!(area[24..], [0; 8]);
+    }
+
+    #[test]
+    fn a_frame_without_sense_is_none() {
+        for (sequence, follows, part, parts) in [(9, 9, 0, 1), (9, 10, 0, 1), (9, 8, 1, 1), (0, 0, 0, 1)] {
+            let frame = encode_frame(&Part { sequence, follows, part, parts, records: &[] });
+            assert_eq!(decode_frame(&frame), Err(FrameError::Incomplete));
+        }
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut frame = encode_frame(&Part { sequence: 9, follows: 8, part: 0, parts: 1, records: &[] });
+        frame[8] = 3;
+        assert!(decode_frame(&frame).unwrap_err().to_string().contains("format version 3"));
     }
 
     #[test]
@@ -148,21 +240,5 @@ mod test {
             encode_oob(7, page, pages, &mut area);
             assert_eq!(decode_oob(&area), found.then_some((7, page, pages)));
         }
-    }
-
-    #[test]
-    fn a_state_without_sense_is_refused() {
-        let mut state = State::default();
-        let volume = crate::VolumeRecord {
-            vssd: "nowhere".to_owned(),
-            index: 0,
-            size_bytes: 0,
-            uuid: [0; 16],
-            nguid: [0; 16],
-            namespace: 1,
-        };
-        state.volumes.insert("v".to_owned(), volume);
-        let error = decode_frame(&encode_frame(&state, 1)).unwrap_err().to_string();
-        assert!(error.contains("\"v\"") && error.contains("\"nowhere\""), "{error}");
     }
 }

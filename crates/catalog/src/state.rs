@@ -1,6 +1,8 @@
-//! What exists, as plain data.
+//! What exists, as plain data, and how it becomes records and comes back from them.
 
+use crate::record::{Changes, Content, Kind, Record, RecordError, take_record};
 use diecut_spec::{Isolation, Serves, Sharing};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -157,13 +159,38 @@ pub struct SubsystemRecord {
     pub allow_any_host: bool,
     /// NQNs of hosts that may.
     pub allowed_hosts: Vec<String>,
-    /// Volumes by NSID.
+    /// Volumes by NSID. They have records of their own: a change of one does not write all of them.
+    #[serde(default, skip_serializing)]
     pub namespaces: BTreeMap<u32, String>,
 }
 
+/// So many neighbouring NSIDs share a record.
+const NSIDS_OF_A_RECORD: u32 = 32;
+
+/// The first NSID of the record that holds this one.
+fn first_of(nsid: u32) -> u32 {
+    nsid.saturating_sub(1) / NSIDS_OF_A_RECORD * NSIDS_OF_A_RECORD + 1
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain data can be written as JSON")
+}
+
+impl SubsystemRecord {
+    fn changes(&self, nqn: &str) -> Changes {
+        let mut groups: BTreeMap<u32, BTreeMap<u32, &String>> = BTreeMap::new();
+        for (nsid, volume) in &self.namespaces {
+            groups.entry(first_of(*nsid)).or_default().insert(*nsid, volume);
+        }
+        let groups = groups.into_iter();
+        let namespaces =
+            groups.map(|(first, group)| ((Kind::Namespaces, format!("{first} {nqn}")), Some(json(&group))));
+        Changes(namespaces.chain([((Kind::Subsystem, nqn.to_owned()), Some(json(self)))]).collect())
+    }
+}
+
 /// Everything that exists, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The pool.
     pub pool: PoolRecord,
@@ -177,7 +204,123 @@ pub struct State {
     pub subsystems: BTreeMap<String, SubsystemRecord>,
 }
 
+/// A value of a record.
+fn read<T: DeserializeOwned>(record: &Record<'_>, value: &[u8]) -> Result<T, RecordError> {
+    serde_json::from_slice(value).map_err(|error| nonsense(record, error.to_string()))
+}
+
+fn nonsense(record: &Record<'_>, reason: String) -> RecordError {
+    RecordError::Nonsense { kind: record.kind, key: record.key.to_owned(), reason }
+}
+
+/// Puts an object into its map, or takes it out.
+fn keep<T: DeserializeOwned>(all: &mut BTreeMap<String, T>, record: &Record<'_>) -> Result<(), RecordError> {
+    match record.value {
+        Some(value) => all.insert(record.key.to_owned(), read(record, value)?),
+        None => all.remove(record.key),
+    };
+    Ok(())
+}
+
+/// Writes down what differs between two maps.
+fn compare<T: PartialEq>(
+    base: &BTreeMap<String, T>,
+    next: &BTreeMap<String, T>,
+    changes: &mut Changes,
+    records: impl Fn(&str, &T) -> Changes,
+) {
+    for (name, value) in next {
+        let before = base.get(name);
+        if before == Some(value) {
+            continue;
+        }
+        let before = before.map(|before| records(name, before)).unwrap_or_default();
+        let after = records(name, value);
+        changes
+            .0
+            .extend(before.0.keys().filter(|key| !after.0.contains_key(*key)).map(|key| (key.clone(), None)));
+        changes.0.extend(after.0.into_iter().filter(|(key, value)| before.0.get(key) != Some(value)));
+    }
+    for (name, value) in base.iter().filter(|(name, _)| !next.contains_key(*name)) {
+        changes.0.extend(records(name, value).0.into_keys().map(|key| (key, None)));
+    }
+}
+
 impl State {
+    /// The records that make `next` of this state.
+    pub fn changes_to(&self, next: &State) -> Changes {
+        fn one<T: Serialize>(kind: Kind) -> impl Fn(&str, &T) -> Changes {
+            move |name, value| Changes([((kind, name.to_owned()), Some(json(value)))].into())
+        }
+        let mut changes = Changes::default();
+        if self.pool != next.pool {
+            changes.0.insert((Kind::Pool, String::new()), Some(json(&next.pool)));
+        }
+        compare(&self.tenants, &next.tenants, &mut changes, one(Kind::Tenant));
+        compare(&self.vssds, &next.vssds, &mut changes, one(Kind::Vssd));
+        compare(&self.volumes, &next.volumes, &mut changes, one(Kind::Volume));
+        compare(&self.subsystems, &next.subsystems, &mut changes, |nqn, subsystem| subsystem.changes(nqn));
+        changes
+    }
+
+    /// All records of the state.
+    pub(crate) fn content(&self) -> Content {
+        let mut content = Content::default();
+        let mut changes = State::default().changes_to(self);
+        changes.0.insert((Kind::Pool, String::new()), Some(json(&self.pool)));
+        content.apply(changes);
+        content
+    }
+
+    /// Changes what the records say.
+    pub(crate) fn apply_all(&mut self, mut records: &[u8]) -> Result<(), RecordError> {
+        while let Some(record) = take_record(&mut records) {
+            self.apply(&record?)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn apply(&mut self, record: &Record<'_>) -> Result<(), RecordError> {
+        match record.kind {
+            Kind::Pool => {
+                let value = record.value.ok_or_else(|| nonsense(record, "it is taken away".to_owned()))?;
+                self.pool = read(record, value)?;
+            }
+            Kind::Tenant => keep(&mut self.tenants, record)?,
+            Kind::Vssd => keep(&mut self.vssds, record)?,
+            Kind::Volume => keep(&mut self.volumes, record)?,
+            Kind::Subsystem => {
+                let shown =
+                    self.subsystems.get_mut(record.key).map(|before| std::mem::take(&mut before.namespaces));
+                keep(&mut self.subsystems, record)?;
+                if let (Some(subsystem), Some(shown)) = (self.subsystems.get_mut(record.key), shown) {
+                    subsystem.namespaces.extend(shown);
+                }
+            }
+            Kind::Namespaces => self.apply_namespaces(record)?,
+        }
+        Ok(())
+    }
+
+    fn apply_namespaces(&mut self, record: &Record<'_>) -> Result<(), RecordError> {
+        let key = record.key.split_once(' ').and_then(|(first, nqn)| Some((first.parse::<u32>().ok()?, nqn)));
+        let (first, nqn) = key.ok_or_else(|| nonsense(record, "the key is no NSID and NQN".to_owned()))?;
+        let subsystem = self.subsystems.get_mut(nqn);
+        let Some(value) = record.value else {
+            // The subsystem may have gone with them.
+            subsystem.into_iter().for_each(|one| one.namespaces.retain(|nsid, _| first_of(*nsid) != first));
+            return Ok(());
+        };
+        let subsystem = subsystem.ok_or_else(|| nonsense(record, "there is no such subsystem".to_owned()))?;
+        let shown: BTreeMap<u32, String> = read(record, value)?;
+        if shown.keys().any(|nsid| first_of(*nsid) != first) {
+            return Err(nonsense(record, "an NSID belongs into another record".to_owned()));
+        }
+        subsystem.namespaces.retain(|nsid, _| first_of(*nsid) != first);
+        subsystem.namespaces.extend(shown);
+        Ok(())
+    }
+
     /// Whether every name that an object refers to exists; a catalog that says otherwise is damaged.
     ///
     /// # Errors
@@ -223,5 +366,85 @@ impl State {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn subsystem(namespaces: &[(u32, &str)]) -> SubsystemRecord {
+        SubsystemRecord {
+            tenant: "t".to_owned(),
+            serial: "S".to_owned(),
+            model: "M".to_owned(),
+            allow_any_host: true,
+            allowed_hosts: Vec::new(),
+            namespaces: namespaces.iter().map(|(nsid, volume)| (*nsid, (*volume).to_owned())).collect(),
+        }
+    }
+
+    fn with(nqn: &str, record: SubsystemRecord) -> State {
+        let mut state = State::default();
+        state.subsystems.insert(nqn.to_owned(), record);
+        state
+    }
+
+    /// Goal: a change writes its own records and leads from one state to the other. Method: all pairs of states of a subsystem.
+    #[test]
+    fn changes_lead_from_any_state_to_any_other() {
+        let states = [
+            State::default(),
+            with("nqn", subsystem(&[])),
+            with("nqn", subsystem(&[(1, "a"), (32, "b"), (33, "c"), (1024, "d")])),
+            with("nqn", subsystem(&[(2, "a"), (33, "c")])),
+            with("nqn", SubsystemRecord { allow_any_host: false, ..subsystem(&[(33, "c")]) }),
+            with("other", subsystem(&[(1, "a")])),
+        ];
+        for base in &states {
+            for next in &states {
+                let changes = base.changes_to(next);
+                assert_eq!(changes.is_empty(), base == next);
+                let mut reached = base.clone();
+                reached.apply_all(&changes.encode()).unwrap();
+                assert_eq!(&reached, next);
+                let mut content = base.content();
+                content.apply(changes);
+                assert_eq!(content, next.content());
+            }
+        }
+        assert_eq!(
+            states[2].changes_to(&states[3]).0.len(),
+            2,
+            "33 stays in its record, and so does the subsystem"
+        );
+    }
+
+    /// Goal: a record that a later program filled with more is refused by name, not read in part.
+    #[test]
+    fn a_field_that_is_not_known_is_named() {
+        let changes =
+            Changes([((Kind::Tenant, "a".to_owned()), Some(br#"{"colour":"red"}"#.to_vec()))].into());
+        let error = State::default().apply_all(&changes.encode()).unwrap_err().to_string();
+        assert!(error.contains("a tenant (\"a\")") && error.contains("colour"), "{error}");
+    }
+
+    #[test]
+    fn a_state_without_sense_is_refused() {
+        let mut state = State::default();
+        let volume = VolumeRecord {
+            vssd: "nowhere".to_owned(),
+            index: 0,
+            size_bytes: 0,
+            uuid: [0; 16],
+            nguid: [0; 16],
+            namespace: 1,
+        };
+        state.volumes.insert("v".to_owned(), volume);
+        let error = state.check().unwrap_err();
+        assert!(error.contains("\"v\"") && error.contains("\"nowhere\""), "{error}");
+        state = State::default();
+        state.pool.wear.delta_permille = Some(0);
+        assert!(state.check().unwrap_err().contains("delta_permille"));
     }
 }

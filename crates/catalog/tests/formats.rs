@@ -1,7 +1,12 @@
 //! Catalogs that earlier versions wrote open for ever.
 
+mod bench;
+
+use bench::{device, open, put, write_frames};
 use diecut_catalog::*;
+use diecut_emulator::{Backing, Device, Fault, FaultPlan, Options, Profile};
 use diecut_spec::{Isolation, Serves, Sharing};
+use diecut_units::Time;
 
 /// What the fixtures hold: every kind of object, with and without what may be absent.
 fn everything() -> State {
@@ -106,9 +111,56 @@ fn everything() -> State {
     state
 }
 
+const FRAME_V1: &[u8] = include_bytes!("fixtures/frame-v1.bin");
+/// The number in the fixture.
+const SEQUENCE_V1: u64 = 77;
+
 /// Goal: a catalog of format version 1 opens, whatever comes later. Method: a frame that the code of 24 November 2026 wrote.
 #[test]
-fn a_frame_of_version_1_is_read() {
-    let frame = include_bytes!("fixtures/frame-v1.bin");
-    assert_eq!(decode_frame(frame), Ok((77, everything())));
+fn a_catalog_of_version_1_opens() {
+    let (mut device, mut now) = (device("tiny"), Time::ZERO);
+    write_frames(&mut device, &mut now, &[(SEQUENCE_V1, FRAME_V1.to_vec())]);
+    let (catalog, found) = open(&mut device, &mut now);
+    assert_eq!((found, catalog.error()), (Some(everything()), None));
+    assert_eq!(catalog.durable(), SEQUENCE_V1);
+}
+
+/// Goal: the first change of such a catalog, which writes today's format, is there as a whole or not at all. Method: the power goes
+/// at each operation.
+#[test]
+fn a_catalog_of_version_1_becomes_one_of_today() {
+    let mut changed = everything();
+    changed.pool.starts += 1;
+    changed.subsystems.get_mut("nqn.2026-11.example:alpha").unwrap().namespaces.remove(&1024);
+    let (mut before, mut after) = (0, 0);
+    // The first two operations write the fixture.
+    for nth in 2..60 {
+        let faults = FaultPlan { faults: vec![Fault::PowerCutAtOperation { nth }], ..FaultPlan::default() };
+        let options = Options { backing: Backing::Tags, faults, ..Options::default() };
+        let mut device = Device::create(&Profile::named("tiny").unwrap(), options).unwrap();
+        let mut now = Time::ZERO;
+        write_frames(&mut device, &mut now, &[(SEQUENCE_V1, FRAME_V1.to_vec())]);
+        let (mut catalog, found) = open(&mut device, &mut now);
+        if device.is_powered() {
+            assert_eq!(found, Some(everything()));
+            put(&mut device, &mut catalog, &mut now, &everything(), &changed);
+        }
+        if !device.is_powered() {
+            device.power_on();
+        }
+        let (mut catalog, mut found) = open(&mut device, &mut now);
+        if !device.is_powered() {
+            device.power_on();
+            (catalog, found) = open(&mut device, &mut now);
+        }
+        assert_eq!(catalog.error(), None, "cut {nth}");
+        let found = found.unwrap_or_else(|| panic!("cut {nth}: nothing is found"));
+        assert!(found == everything() || found == changed, "cut {nth}");
+        if found == changed {
+            after += 1;
+        } else {
+            before += 1;
+        }
+    }
+    assert!(before > 0 && after > 0, "{before} before, {after} after");
 }

@@ -1,34 +1,12 @@
 //! The catalog on an emulated device whose power goes at every operation.
 
-use diecut_catalog::fuzz::{encode_frame, encode_oob};
+mod bench;
+
+use bench::{blocks, open, put, write_frames};
+use diecut_catalog::fuzz::{Part, encode_frame, encode_state};
 use diecut_catalog::*;
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
-use diecut_media::{Command, Completion, Media, MediaToken, Operation};
-use diecut_units::{BlockIndex, Buffer, ContentMode, EraseBlockAddress, Payload, Time};
-
-fn blocks(device: &Device) -> [[EraseBlockAddress; 2]; 2] {
-    let geometry = *device.geometry();
-    let dies: Vec<Vec<EraseBlockAddress>> = geometry
-        .all_dies()
-        .map(|die| {
-            let all = (0..geometry.erase_blocks_per_die()).map(|index| die.erase_block(BlockIndex(index)));
-            all.filter(|block| !device.is_factory_bad(*block)).take(2).collect()
-        })
-        .collect();
-    Catalog::choose_blocks(&dies).unwrap()
-}
-
-/// Runs until nothing is under way or `until` holds.
-fn run(device: &mut Device, catalog: &mut Catalog, now: &mut Time, until: impl Fn(&Catalog) -> bool) {
-    let mut completions: Vec<Completion> = Vec::new();
-    while !until(catalog) && device.next_event() != Time::NEVER && device.is_powered() {
-        *now = (*now).max(device.next_event());
-        device.advance(*now, &mut completions);
-        for completion in completions.drain(..) {
-            catalog.complete(completion, device, *now);
-        }
-    }
-}
+use diecut_units::{EraseBlockAddress, Time};
 
 fn state(step: u64) -> State {
     let mut state = State::default();
@@ -37,14 +15,6 @@ fn state(step: u64) -> State {
         state.tenants.insert(format!("tenant-{tenant}"), TenantRecord::default());
     }
     state
-}
-
-fn open(device: &mut Device, now: &mut Time) -> (Catalog, Option<State>) {
-    let blocks = blocks(device);
-    let mut catalog = Catalog::open(device, blocks, *now);
-    run(device, &mut catalog, now, Catalog::is_open);
-    let found = catalog.take_state();
-    (catalog, found)
 }
 
 #[test]
@@ -81,8 +51,8 @@ fn a_cut_at_any_operation_leaves_the_state_before_or_after() {
                 acknowledged = step;
                 for _ in 0..12 {
                     asked = acknowledged + 1;
-                    let number = catalog.put(&state(asked), &mut device, now);
-                    run(&mut device, &mut catalog, &mut now, |catalog| catalog.durable() >= number);
+                    let base = if acknowledged == 0 { State::default() } else { state(acknowledged) };
+                    let number = put(&mut device, &mut catalog, &mut now, &base, &state(asked));
                     if !device.is_powered() {
                         break;
                     }
@@ -117,8 +87,7 @@ fn failing_blocks_are_left_behind() {
     let (mut catalog, found) = open(&mut device, &mut now);
     assert_eq!(found, None);
     for step in 1..30 {
-        let number = catalog.put(&state(step), &mut device, now);
-        run(&mut device, &mut catalog, &mut now, |catalog| catalog.durable() >= number);
+        let number = put(&mut device, &mut catalog, &mut now, &state(step - 1), &state(step));
         assert!(catalog.durable() >= number, "step {step}: {:?}", catalog.error());
     }
     let (_, found) = open(&mut device, &mut now);
@@ -134,8 +103,7 @@ fn a_lost_copy_is_replaced_by_the_other_and_two_lost_copies_are_no_new_pool() {
         let mut now = Time::ZERO;
         let (mut catalog, found) = open(&mut device, &mut now);
         assert_eq!((found, catalog.error()), (None, None), "an empty device has no catalog");
-        let number = catalog.put(&state(5), &mut device, now);
-        run(&mut device, &mut catalog, &mut now, |catalog| catalog.durable() >= number);
+        put(&mut device, &mut catalog, &mut now, &State::default(), &state(5));
         for &copy in &lost {
             let EraseBlockAddress { channel, die, .. } = blocks(&device)[copy][0];
             let die = FaultyDie { channel: channel.0, die: die.0 };
@@ -158,31 +126,12 @@ fn a_sequence_at_its_end_is_refused_clearly() {
     let mut device =
         Device::create(&profile, Options { backing: Backing::Tags, ..Options::default() }).unwrap();
     let mut now = Time::ZERO;
-    let block = blocks(&device)[0][0];
-    let geometry = *device.geometry();
-    let pages = device.capabilities().program_unit_pages;
-    let mut content = encode_frame(&state(3), u64::MAX);
-    content.resize((pages * geometry.page_size_bytes) as usize, 0);
-    let mut oob = vec![0; (pages * geometry.oob_size_bytes) as usize];
-    for (page, area) in oob.chunks_exact_mut(geometry.oob_size_bytes as usize).enumerate() {
-        encode_oob(u64::MAX, page as u32, pages, area);
-    }
-    let parts = [Payload::new(ContentMode::Bytes, Buffer::copy_from(&content))].into_iter().collect();
-    for operation in [
-        Operation::Erase { block },
-        Operation::Program { block, first_page: 0, parts, oob: Buffer::copy_from(&oob) },
-    ] {
-        let mut completions = Vec::new();
-        device.submit(Command { token: MediaToken(0), operation }, now);
-        while completions.is_empty() {
-            now = now.max(device.next_event());
-            device.advance(now, &mut completions);
-        }
-        assert!(completions[0].result.is_ok());
-    }
+    let records = encode_state(&state(3));
+    let frame = encode_frame(&Part { sequence: u64::MAX, follows: 0, part: 0, parts: 1, records: &records });
+    write_frames(&mut device, &mut now, &[(u64::MAX, frame)]);
     let (mut catalog, found) = open(&mut device, &mut now);
     if catalog.error().is_none() {
-        catalog.put(&state(4), &mut device, now);
+        put(&mut device, &mut catalog, &mut now, &state(3), &state(4));
     }
     assert_eq!(found, None);
     assert!(catalog.error().is_some_and(|error| error.to_string().contains("sequence number")));

@@ -5,6 +5,7 @@
 //! the limit. A request that is not done in time is answered with what it waits for, and goes on.
 
 use crate::admission::TenantIndex;
+use crate::catalog;
 use crate::claims::{Claims, merged};
 use crate::control::*;
 use crate::drive;
@@ -14,7 +15,7 @@ use crate::reach::Reach;
 use crate::repair::Repair;
 use crate::shard::{Phase, Shard};
 use diecut_blockspace::session::Session;
-use diecut_catalog::{Catalog, State, VssdRecord};
+use diecut_catalog::{State, VssdRecord};
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
@@ -276,7 +277,9 @@ impl<M: Divide> Shard<M> {
             }
             let mut base = self.state.clone();
             base.pool.namespaces_given = base.pool.namespaces_given.max(self.control.namespaces_given);
-            match plan(&base, &waiting.request, self.config.rate_limit_min_bytes_per_second) {
+            let planned = plan(&base, &waiting.request, self.config.rate_limit_min_bytes_per_second);
+            let has_room = |plan: &Plan| catalog::has_room(&self.catalog, &base, &plan.next);
+            match planned.and_then(|plan| has_room(&plan).map(|()| plan)) {
                 Ok(Plan { next, steps }) => {
                     self.control.namespaces_given = next.pool.namespaces_given;
                     self.control.running.push(Running {
@@ -701,8 +704,7 @@ impl<M: Divide> Shard<M> {
 
     fn persist(&mut self, running: &mut Running, now: Time) -> Progress {
         if let Some(error) = self.catalog.error() {
-            let message = format!("nothing was changed: {error}");
-            return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });
+            return Progress::Refused(catalog::refusal(error));
         }
         if !matches!(running.waits, Waits::Catalog(..)) {
             // One state after the other; and a command of the catalog would meet channels that are on their way.
@@ -715,12 +717,16 @@ impl<M: Divide> Shard<M> {
             } else {
                 merged(&self.state, &running.base, &running.next)
             };
+            let changes = self.state.changes_to(&state);
             let mut reach = Reach {
                 own: &mut self.flash.media,
                 owners: &self.ledger.owners,
                 outgoing: &mut self.outgoing,
             };
-            let number = self.catalog.put(&state, &mut reach, now);
+            let number = match self.catalog.put(changes, &mut reach, now) {
+                Ok(number) => number,
+                Err(error) => return Progress::Refused(catalog::refusal(&error)),
+            };
             running.waits = Waits::Catalog(number, Box::new(state));
         }
         let Waits::Catalog(number, state) = &running.waits else { unreachable!("just set") };
@@ -945,24 +951,6 @@ impl<M: Divide> Shard<M> {
             }
         }
         steps
-    }
-
-    pub(crate) fn new_catalog(
-        media: &mut M,
-        dies: &[Vec<diecut_units::EraseBlockAddress>],
-        is_member: bool,
-        now: Time,
-    ) -> Option<Catalog> {
-        let blocks = Catalog::choose_blocks(dies)?;
-        if !is_member {
-            // What exists can be written down also while the file system under the device is full. On the first start all
-            // channels are here still.
-            for block in blocks.as_flattened() {
-                media.make_room(*block, now);
-            }
-        }
-        // The catalog is the first shard's; nobody asks another's.
-        Some(if is_member { Catalog::create(media, blocks) } else { Catalog::open(media, blocks, now) })
     }
 }
 

@@ -34,6 +34,7 @@
 
 mod admission;
 pub mod blocks;
+mod catalog;
 mod claims;
 pub mod control;
 mod cost;

@@ -4,6 +4,7 @@ use crate::admission::{
     Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, TenantIndex, Work, cost_of,
 };
 use crate::blocks::Blocks;
+use crate::catalog::new_catalog;
 use crate::cost::{CostModel, CpuClock, Moment};
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
 use crate::evenness::Evenness;
@@ -260,7 +261,7 @@ impl<M: Divide> Shard<M> {
         }
         let dies: Vec<_> =
             (0..geometry.dies()).map(|die| pool.system_area().catalog_blocks(die).to_vec()).collect();
-        let catalog = Shard::new_catalog(&mut media, &dies, is_member, now);
+        let catalog = new_catalog(&mut media, &dies, is_member, now);
         if catalog.is_none() {
             failure = Some(
                 "the device has no two dies with good erase blocks for the catalog; use a larger one"

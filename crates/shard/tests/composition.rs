@@ -1090,3 +1090,48 @@ fn a_deallocation_costs_what_is_mapped() {
     let again = cost_of_ranges(&mut rig, 256, lbas as u32);
     assert!(again <= around_ns + piece_ns, "{again} ns when it is gone");
 }
+
+/// Goal: what the catalog has no room for is refused while nothing is changed. Method: subsystems with many hosts until it is full, then
+/// a vSSD, whose erase blocks would be taken before it is written down.
+#[test]
+fn a_full_catalog_refuses_a_vssd_before_anything_changes() {
+    let mut rig = Rig::over(device(Pacing::Unpaced), Time::ZERO);
+    rig.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    let many = |number: u32| {
+        let nqn = format!("nqn.2026-11.example:many-{number}");
+        let host = |of: u32| format!("nqn.2026-11.example:{:0100}", number * 1000 + of);
+        let allowed_hosts = (0..100).map(host).collect();
+        let spec = SubsystemSpec { nqn, allow_any_host: false, allowed_hosts, ..subsystem("a") };
+        ControlRequest::CreateSubsystem(SubsystemSpec { namespaces: Vec::new(), ..spec })
+    };
+    let mut made = 0;
+    let refused = loop {
+        match rig.ask(many(made)) {
+            ControlResponse::Done => made += 1,
+            ControlResponse::Refused(error) => break error,
+            other => panic!("{other:?}"),
+        }
+        assert!(made < 1000, "it is full at last");
+    };
+    assert_eq!(refused.kind, ControlErrorKind::Exhausted);
+    assert!(refused.message.contains("the catalog is full"), "{}", refused.message);
+    // What is left is less than a vSSD takes.
+    for number in 0.. {
+        let tenant = TenantSpec { name: format!("{number:064}") };
+        if matches!(rig.ask(ControlRequest::CreateTenant(tenant)), ControlResponse::Refused(_)) {
+            break;
+        }
+    }
+    let free = |rig: &mut Rig| match rig.ask(ControlRequest::Status) {
+        ControlResponse::Status(status) => status.devices[0].free_channels,
+        other => panic!("{other:?}"),
+    };
+    let (state, free_before) = (rig.shard.state().clone(), free(&mut rig));
+    let message = rig.refused(ControlRequest::CreateVssd(vssd("a", Isolation::Channel, 1)));
+    assert!(message.contains("nothing was changed: the catalog is full"), "{message}");
+    assert_eq!(free(&mut rig), free_before);
+    assert_eq!(rig.shard.state(), &state);
+    // Who makes room is let in, and then there is room.
+    rig.done(ControlRequest::DeleteSubsystem("nqn.2026-11.example:many-0".to_owned()));
+    rig.done(ControlRequest::CreateVssd(vssd("a", Isolation::Channel, 1)));
+}

@@ -2,8 +2,10 @@
 //! found at the next opening.
 #![no_main]
 
-use diecut_catalog::fuzz::{encode_frame, encode_oob};
-use diecut_catalog::{Catalog, State};
+use diecut_catalog::fuzz::{
+    Part, apply_records, encode_frame, encode_oob, encode_records, encode_state,
+};
+use diecut_catalog::{Catalog, State, TenantRecord};
 use diecut_emulator::{Device, Options, Pacing, Profile};
 use diecut_fuzz::{Input, bounded, catalog_state};
 use diecut_media::{Command, Completion, Media, MediaToken, Operation};
@@ -38,16 +40,19 @@ fn frame(at: u8, sequence: u8, claims: [u8; 3], content: u8, bytes: &[u8]) -> Ve
 
 const AS_IT_IS: u8 = 0;
 const STATE: u8 = 1;
-const JSON: u8 = 2;
+const RECORDS: u8 = 2;
+const CHANGE: u8 = 3;
 const CLAIMS_ARE_RIGHT: [u8; 3] = [0, 0, 0];
 
 fn seeds() -> Vec<Vec<u8>> {
-    let json = serde_json::to_vec(&catalog_state()).expect("plain data");
+    let records = encode_state(&catalog_state());
     let at = |copy: u8, block: u8| copy | block << 1;
     vec![
         vec![],
         frame(at(0, 0), 3, CLAIMS_ARE_RIGHT, STATE, &[]),
-        [frame(at(0, 0), 3, CLAIMS_ARE_RIGHT, STATE, &[]), frame(at(1, 0), 3, CLAIMS_ARE_RIGHT, JSON, &json)]
+        [frame(at(0, 0), 3, CLAIMS_ARE_RIGHT, STATE, &[]), frame(at(1, 0), 3, CLAIMS_ARE_RIGHT, RECORDS, &records)]
+            .concat(),
+        [frame(at(0, 0), 3, CLAIMS_ARE_RIGHT, STATE, &[]), frame(at(0, 0), 4, CLAIMS_ARE_RIGHT, CHANGE, &[])]
             .concat(),
         [frame(at(0, 1), 4, [1, 9, 0], AS_IT_IS, &[7; 40]), frame(at(1, 1), 3, [2, 1, 1], STATE, &[])]
             .concat(),
@@ -83,12 +88,18 @@ impl Bench {
         let (sequence, claims) = (u64::from(input.byte()), input.array::<3>());
         let (kind, length) = (input.byte(), usize::from(input.u16()));
         let bytes = input.bytes(length);
-        let mut content = match kind % 3 {
-            STATE => encode_frame(&catalog_state(), sequence),
-            JSON => match serde_json::from_slice::<State>(bytes) {
-                Ok(state) => encode_frame(&state, sequence),
-                Err(_) => bytes.to_vec(),
-            },
+        let sealed = |follows: u64, records: &[u8]| {
+            encode_frame(&Part { sequence, follows, part: 0, parts: 1, records })
+        };
+        let mut content = match kind % 4 {
+            STATE => sealed(0, &encode_state(&catalog_state())),
+            RECORDS => sealed(0, bytes),
+            CHANGE if bytes.is_empty() => {
+                let mut next = catalog_state();
+                next.tenants.insert("zeta".to_owned(), TenantRecord {});
+                sealed(sequence.saturating_sub(1), &encode_records(&catalog_state().changes_to(&next)))
+            }
+            CHANGE => sealed(sequence.saturating_sub(1), bytes),
             _ => bytes.to_vec(),
         };
         let page = geometry.page_size_bytes as usize;
@@ -155,14 +166,13 @@ fn check_all(mut input: Input<'_>) {
     }
     let state = found.unwrap_or_default();
     state.check().expect("a state that was found makes sense");
-    let json = serde_json::to_vec(&state).expect("plain data");
-    let geometry = *bench.device.geometry();
-    if json.len() as u64 + 64 > geometry.erase_block_size_bytes() {
-        return;
-    }
-    let mut changed = state;
+    let mut again = State::default();
+    apply_records(&mut again, &encode_state(&state)).expect("what was written is read");
+    assert_eq!(again, state);
+    let mut changed = state.clone();
     changed.pool.starts = changed.pool.starts.wrapping_add(1);
-    let wanted = catalog.put(&changed, &mut bench.device, bench.now);
+    let changes = state.changes_to(&changed);
+    let Ok(wanted) = catalog.put(changes, &mut bench.device, bench.now) else { return };
     bench.run(|completion, device, now| catalog.complete(completion, device, now));
     assert_eq!(catalog.durable(), wanted, "a state that was put is durable");
     let mut again = bench.open();

@@ -1,0 +1,40 @@
+//! Between the catalog and requests of administrators.
+
+use crate::control::{ControlError, ControlErrorKind};
+use diecut_catalog::{Catalog, CatalogError, State};
+use diecut_media::Media;
+use diecut_units::{EraseBlockAddress, Time};
+
+/// The catalog of a shard. It is the first shard's; nobody asks another's. `None` on a device that has no room for one.
+pub(crate) fn new_catalog<M: Media>(
+    media: &mut M,
+    dies: &[Vec<EraseBlockAddress>],
+    is_member: bool,
+    now: Time,
+) -> Option<Catalog> {
+    let blocks = Catalog::choose_blocks(dies)?;
+    if is_member {
+        return Some(Catalog::create(media, blocks));
+    }
+    // What exists can be written down also while the file system under the device is full. On the first start all channels are here
+    // still.
+    for block in blocks.as_flattened() {
+        media.make_room(*block, now);
+    }
+    Some(Catalog::open(media, blocks, now))
+}
+
+/// Whether the catalog has room for what a request leads to. Asked before anything is touched: later, erase blocks would have to be given
+/// back.
+pub(crate) fn has_room(catalog: &Catalog, base: &State, next: &State) -> Result<(), ControlError> {
+    catalog.fits(&base.changes_to(next)).map_err(|error| refusal(&error))
+}
+
+/// What an administrator is told when the catalog takes no change.
+pub(crate) fn refusal(error: &CatalogError) -> ControlError {
+    let kind = match error {
+        CatalogError::Full { .. } => ControlErrorKind::Exhausted,
+        CatalogError::Damaged(_) | CatalogError::Version(_) | CatalogError::Failed => ControlErrorKind::Media,
+    };
+    ControlError { kind, message: format!("nothing was changed: {error}") }
+}
