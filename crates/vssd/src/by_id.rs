@@ -48,7 +48,7 @@ impl<T> ById<T> {
         if self.numbers.len() <= id.0 as usize {
             self.numbers.resize(id.0 as usize + 1, NOTHING);
         }
-        assert!(self.numbers[id.0 as usize] == NOTHING, "vSSD {} is there once", id.0);
+        assert!(self.numbers[id.0 as usize] == NOTHING, "vSSD {} is there once (I-V5)", id.0);
         let at = self.items.partition_point(|(other, _)| *other < id);
         self.items.insert(at, (id, item));
         self.number_from(at);

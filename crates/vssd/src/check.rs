@@ -5,9 +5,8 @@
 //! Cheap on purpose: two pages of a few blocks of each unit, all dies at a time. Which ones changes from opening to opening.
 //! Pages that cannot be read say nothing; holders find them by their checksums.
 
-use crate::block::State;
+use crate::blocks::QuarantineReason;
 use crate::pool::Pool;
-use crate::recovery::QuarantineReason;
 use crate::states::BlockState;
 use crate::token::{CHECK_TOKEN_BIT, POOL_TOKEN_BIT};
 use crate::{OobKind, OobRecord, VssdId};
@@ -44,21 +43,21 @@ impl Pool {
         for unit in self.vssds.iter().flat_map(|vssd| &vssd.units) {
             held.clear();
             let numbers = unit.map.iter().filter(|number| **number != u32::MAX);
-            held.extend(numbers.filter(|&&number| self.blocks[number as usize].done_pages > 0));
-            held.sort_by_key(|&number| std::cmp::Reverse(self.blocks[number as usize].sequence));
+            held.extend(numbers.filter(|&&number| self.blocks[number].done_pages > 0));
+            held.sort_by_key(|&number| std::cmp::Reverse(self.blocks[number].sequence));
             // The latest, and as many older ones in turn.
             let older = held.split_off(samples.min(held.len()));
             chosen.append(&mut held);
             let step = (older.len() / samples.max(1)).max(1);
-            let first = self.sequence as usize % step;
+            let first = self.blocks.sequence() as usize % step;
             chosen.extend(older.iter().skip(first).step_by(step).take(samples));
         }
         for number in chosen {
             self.look_at(number, false);
         }
         // Whose a block with a damaged state was can be said, if its first page still does.
-        for at in 0..self.quarantined.len() {
-            let found = self.quarantined[at];
+        for at in 0..self.blocks.quarantined.len() {
+            let found = self.blocks.quarantined[at];
             if found.reason == QuarantineReason::StateDamaged {
                 let block = self.geometry.erase_block_number(found.block) as u32;
                 self.check.waiting.push_back(Page { block, page: 0 });
@@ -73,8 +72,8 @@ impl Pool {
     }
 
     fn look_at(&mut self, number: u32, whole: bool) {
-        let block = &self.blocks[number as usize];
-        if block.quarantined || block.done_pages == 0 {
+        let block = &self.blocks[number];
+        if block.is_suspect() || block.done_pages == 0 {
             return;
         }
         let last = block.done_pages - 1;
@@ -112,12 +111,12 @@ impl Pool {
     }
 
     fn compare(&mut self, number: u32, page: u32, record: &OobRecord) {
-        let block = &self.blocks[number as usize];
-        if block.state != State::Held {
+        let block = &self.blocks[number];
+        if !block.is_mapped() {
             // Set aside with a damaged state. The record is the fallback for people, not for holders: the block may have
             // been freed since.
             let address = self.address(number);
-            if let Some(found) = self.quarantined.iter_mut().find(|found| found.block == address) {
+            if let Some(found) = self.blocks.quarantined.iter_mut().find(|found| found.block == address) {
                 found.holder = Some((record.owner, record.block));
             }
             return;
@@ -137,12 +136,12 @@ impl Pool {
     }
 
     fn contradicts(&mut self, number: u32, reason: QuarantineReason) {
-        let block = &mut self.blocks[number as usize];
-        if block.state != State::Held || block.quarantined {
+        let block = &mut self.blocks[number];
+        if !block.is_mapped() || block.is_suspect() {
             return;
         }
         mark!("vssd: block state contradicted by OOB");
-        block.quarantined = true;
+        block.suspect();
         let (owner, logical) = (block.owner, block.logical);
         self.set_aside(number, Some((owner, logical)), reason);
         self.record(number, BlockState::HeldSuspect);

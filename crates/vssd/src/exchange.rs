@@ -20,7 +20,7 @@
 
 use crate::OpenError;
 use crate::VssdId;
-use crate::block::State;
+use crate::blocks::Use;
 use crate::copy::Copy;
 use crate::moving::WearNews;
 use crate::pool::Pool;
@@ -124,7 +124,7 @@ impl Pool {
     /// Whether a die cannot take what another one holds.
     pub(crate) fn is_worn(&self, die: u32) -> bool {
         self.resources.dies[die as usize] == DieUse::Dead
-            || self.dies[die as usize].retired >= self.reserve_blocks.max(1)
+            || self.blocks.die(die).retired >= self.blocks.reserve().max(1)
     }
 
     /// Whether a die is this pool's: of a divided device, its channel is one pool's.
@@ -306,7 +306,7 @@ impl Pool {
             let there = u64::from(number) < self.geometry.erase_blocks();
             if !there
                 || !dies.contains(&(self.die_of(number) as u32))
-                || self.blocks[number as usize].state == State::Excluded
+                || self.blocks[number].use_of() == Use::Excluded
             {
                 return Err(damaged(number));
             }

@@ -7,12 +7,11 @@
 //! A die is looked at whole, one die for each call: a look at all would hold up a shard for milliseconds.
 
 use crate::DieLayout;
-use crate::block::State;
+use crate::blocks::Fill;
 use crate::exchange::Exchange;
 use crate::pool::Pool;
 use diecut_media::Media;
 use diecut_units::{Time, mark};
-use std::cmp::Reverse;
 
 /// The least difference that is worth a copy, whatever the thresholds are. A choice.
 const LEAST_GAP_ERASES: u64 = 2;
@@ -53,7 +52,7 @@ impl Pool {
         let die = self.geometry.dies() - self.migration.dies_to_look_into;
         // A die that went would be tried for ever: each try counts an erase, which has wear looked at again.
         let busy = !self.owns_die(die)
-            || self.dies[die as usize].is_offline
+            || self.blocks.die(die).is_offline
             || self.migration.exchanges.iter().any(|one| one.dies.contains(&die));
         let found =
             if busy { None } else { self.inside_gap_erases().and_then(|gap| self.cold_block(die, gap)) };
@@ -63,8 +62,7 @@ impl Pool {
             return;
         };
         mark!("vssd: cold block moves inside its die");
-        self.dies[die as usize].free.retain(|Reverse((_, number))| *number != copy);
-        let copy = self.taken_for_copy(copy);
+        self.blocks.take_this_for_copy(copy);
         self.migration.exchanges.push(Exchange::inside(die));
         let at = self.migration.exchanges.len() - 1;
         self.begin_copy_to(at, 1, source, copy);
@@ -72,18 +70,17 @@ impl Pool {
 
     /// What moves inside a die; see [`choose_inside`].
     fn cold_block(&self, die: u32, gap_erases: u64) -> Option<(u32, u32)> {
-        let per_die = self.geometry.erase_blocks_per_die();
         let moves = |number: &u32| {
-            let block = &self.blocks[*number as usize];
-            let is_full = block.sealed || block.done_pages == self.shape.pages;
-            block.state == State::Held
-                && is_full
-                && block.erased
-                && !(block.freed || block.moving || block.failed || block.quarantined)
+            let block = &self.blocks[*number];
+            let is_full = match block.fill() {
+                Fill::Sealed => true,
+                Fill::Open => block.done_pages == self.shape.pages,
+                Fill::Opening | Fill::Failed | Fill::Suspect => false,
+            };
+            block.is_held() && is_full && !block.is_moving()
         };
-        let full = (die * per_die..(die + 1) * per_die).filter(moves);
-        let full = full.map(|number| (self.blocks[number as usize].erase_count, number));
-        let free = self.dies[die as usize].free.iter().map(|&Reverse(block)| block);
-        choose_inside(free, full, self.config.spare_blocks_per_die, gap_erases)
+        let full = self.blocks.of_die(die).filter(moves);
+        let full = full.map(|number| (self.blocks[number].erase_count, number));
+        choose_inside(self.blocks.free_of(die), full, self.config.spare_blocks_per_die, gap_erases)
     }
 }

@@ -48,12 +48,12 @@ impl Pool {
 
     /// Whether a block failed and was retired since the last call.
     pub fn take_retired(&mut self) -> bool {
-        std::mem::take(&mut self.has_retired)
+        self.blocks.take_retired()
     }
 
     /// Erase blocks of a die, by number, that are retired.
     pub fn retired_of(&self, die: u32) -> u32 {
-        self.dies[die as usize].retired
+        self.blocks.die(die).retired
     }
 
     /// What happened to even wear since the last call, in order.
@@ -243,8 +243,8 @@ impl Pool {
 
     /// How much of its reserve for blocks that go bad a die has lost, in thousandths; nothing of one that is not used.
     fn reserve_lost_permille(&self, die: u32) -> u64 {
-        let reserve = u64::from(self.reserve_blocks.max(1));
-        let lost = u64::from(self.dies[die as usize].retired).min(reserve);
+        let reserve = u64::from(self.blocks.reserve().max(1));
+        let lost = u64::from(self.blocks.die(die).retired).min(reserve);
         if self.resources.dies[die as usize] == DieUse::Dead { 0 } else { lost * 1000 / reserve }
     }
 
@@ -262,7 +262,7 @@ impl Pool {
     pub(crate) fn die_for(&self, at: usize, unit: UnitIndex) -> u32 {
         let unit = &self.vssds[at].units[usize::from(unit.0)];
         let Some(target) = &unit.target else { return unit.place.die };
-        let free = |die: u32| self.dies[die as usize].free.len();
+        let free = |die: u32| self.blocks.free_count(die);
         let spare = self.config.spare_blocks_per_die.max(2) as usize;
         let dies = [target.die, unit.place.die];
         let in_trouble = self

@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod blocks;
 mod by_id;
 mod check;
 mod config;
@@ -56,6 +57,7 @@ mod token;
 mod view;
 mod wear;
 
+pub use blocks::{QuarantineReason, Quarantined};
 pub use config::{PoolConfig, WearConfig};
 pub use dies::share::Share;
 pub use exchange::ExchangeError;
@@ -69,7 +71,6 @@ pub use policy::{
     is_broken, look_after_erases, pair_dies, threshold_by_age, threshold_erases,
 };
 pub use pool::Pool;
-pub use recovery::{QuarantineReason, Quarantined};
 pub use resources::{AllocError, DeallocError, DiePlacement, LevelTable};
 pub use space::*;
 pub use states::table::OpenError;

@@ -14,7 +14,7 @@
 //! given up. All of it waits for everybody else at the dies ([`crate::dies`]), and for the rate, which
 //! all exchanges share.
 
-use crate::block::State;
+use crate::blocks::Fill;
 use crate::copy::{Copy, Stage, Verdict};
 use crate::dies::{Kind, Op};
 use crate::exchange::Exchange;
@@ -26,7 +26,6 @@ use diecut_media::{Completion, Media, MediaError, Operation};
 use diecut_units::{
     BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Span, Time, mark, mutant,
 };
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Copies that begin again this often leave their block to a later try.
@@ -265,9 +264,10 @@ impl Pool {
         }
         self.migration.exchanges[at].settling = None;
         for copy in copies.into_iter().filter(|copy| *copy != NO_BLOCK) {
-            let block = &mut self.blocks[copy as usize];
-            (block.moving, block.held_appends) = (false, 0);
-            block.failed |= lost;
+            let block = &mut self.blocks[copy];
+            if block.settle_in() && lost {
+                block.fail();
+            }
             self.release_waiting(copy, media, now);
             self.settle(copy);
         }
@@ -284,7 +284,7 @@ impl Pool {
             found[side] = next;
         }
         // Old places that reads still use.
-        let departing: u32 = dies.iter().map(|&die| self.dies[die as usize].departing).sum();
+        let departing: u32 = dies.iter().map(|&die| self.blocks.die(die).departing).sum();
         if left == 0 && departing == 0 {
             return Some(true);
         }
@@ -309,15 +309,15 @@ impl Pool {
                 continue;
             }
             for &number in unit.map.iter().filter(|number| **number != u32::MAX) {
-                let block = &self.blocks[number as usize];
-                if self.die_of(number) as u32 != die || block.quarantined {
+                let block = &self.blocks[number];
+                if self.die_of(number) as u32 != die || block.is_suspect() {
                     continue;
                 }
                 left += 1;
-                if block.freed || block.moving || !(block.erased || block.failed) {
+                if !block.is_held() || block.is_moving() || block.fill() == Fill::Opening {
                     continue;
                 }
-                let takes_more = !block.sealed && !block.failed && block.done_pages < self.shape.pages;
+                let takes_more = block.takes_appends() && block.done_pages < self.shape.pages;
                 let choice = if takes_more { &mut open } else { &mut full };
                 if *choice == NO_BLOCK {
                     *choice = number;
@@ -333,51 +333,29 @@ impl Pool {
     }
 
     fn free_for_copy(&self, die: u32) -> bool {
-        !self.dies[die as usize].free.is_empty()
+        self.blocks.next_free(die).is_some()
     }
 
     fn begin_copy(&mut self, at: usize, side: usize, source: u32, die: u32) {
-        let Some(copy) = self.take_for_copy(die) else { return };
+        let Some(copy) = self.blocks.take_for_copy(die) else { return };
         self.begin_copy_to(at, side, source, copy);
     }
 
     /// Begins to copy a block to one that was taken for it.
     pub(crate) fn begin_copy_to(&mut self, at: usize, side: usize, source: u32, copy: u32) {
-        let block = &mut self.blocks[source as usize];
-        block.moving = true;
+        self.blocks[source].leave();
         if mutant!("vssd: moving block freed before its copy holds") {
             self.record(source, BlockState::Free);
         }
         self.migration.exchanges[at].pair[side] = Some(Copy::new(source, copy));
     }
 
-    fn take_for_copy(&mut self, die: u32) -> Option<u32> {
-        let Reverse((_, number)) = self.dies[die as usize].free.pop()?;
-        Some(self.taken_for_copy(number))
-    }
-
-    /// A block that was free is a copy's from now on.
-    pub(crate) fn taken_for_copy(&mut self, number: u32) -> u32 {
-        let block = &mut self.blocks[number as usize];
-        assert!(block.state == State::Free && block.in_flight == 0, "block {number} is free");
-        (block.state, block.failed) = (State::Copy, false);
-        number
-    }
-
-    /// The block that a copy took is free again, or retired.
-    fn give_back(&mut self, number: u32) {
-        let die = self.die_of(number);
-        let block = &mut self.blocks[number as usize];
-        if block.failed {
-            block.state = State::Excluded;
-            self.dies[die].retired += 1;
-            self.has_retired = true;
+    /// The block that a copy took is free again, or, if it is bad, retired.
+    fn give_back(&mut self, number: u32, is_bad: bool) {
+        if is_bad {
             self.record(number, BlockState::Retired);
-        } else {
-            block.state = State::Free;
-            self.dies[die].free.push(Reverse((block.erase_count, number)));
-            self.list_discard(number);
         }
+        self.blocks.release(number, is_bad, self.states.change());
     }
 
     /// Submits the next operation of a copy, if nothing of it is under way and the rate allows it.
@@ -390,8 +368,8 @@ impl Pool {
         let unit_ius = self.shape.program_unit_ius();
         let unit_pages = self.shape.program_unit_pages;
         if copy.stage == Stage::Appends {
-            let block = &self.blocks[copy.source as usize];
-            if block.appends > block.held_appends {
+            let block = &self.blocks[copy.source];
+            if block.appends > block.held_appends() {
                 return;
             }
             copy.pages = block.done_pages;
@@ -455,9 +433,7 @@ impl Pool {
         let copy = self.copy_to(goal);
         (copy.under_way, copy.stage, copy.done_pages) = (true, Stage::Erase, 0);
         let number = copy.copy;
-        let block = &mut self.blocks[number as usize];
-        block.erase_count += 1;
-        (block.owner, block.failed) = (VssdId(0), false);
+        self.blocks[number].count_copy_erase();
         let is_inside = self.migration.exchanges.iter().any(|one| one.dies == [goal; 2]);
         let work = &mut self.migration.work;
         *(if is_inside { &mut work.intended_inside_erases } else { &mut work.intended_erases }) += 1;
@@ -502,7 +478,7 @@ impl Pool {
         match (kind, completion.result) {
             (Kind::CopyErase, Ok(())) => {
                 copy.stage = if copy.pages == 0 { Stage::Complete } else { Stage::Read };
-                self.dies[goal as usize].erases += 1;
+                self.blocks.die_mut(goal).erases += 1;
             }
             (Kind::CopyErase | Kind::CopyProgram, Err(_)) => {
                 mark!("vssd: a copy begins again");
@@ -510,9 +486,9 @@ impl Pool {
                 copy.tries = tries;
                 // Without room no other block takes it either; it is tried again when there may be some.
                 let no_room = matches!(completion.result, Err(MediaError::NoRoom { .. }));
-                self.blocks[failed as usize].failed = !no_room;
-                self.give_back(failed);
-                let other = if tries < TRIES_MAX && !no_room { self.take_for_copy(goal) } else { None };
+                self.give_back(failed, !no_room);
+                let other =
+                    if tries < TRIES_MAX && !no_room { self.blocks.take_for_copy(goal) } else { None };
                 match other {
                     Some(other) => {
                         let copy = self.copy_to(goal);
@@ -630,7 +606,7 @@ impl Pool {
         let oob_size = self.shape.oob_size_bytes as usize;
         let mut lost_pages = 0;
         let copy = self.migration.copy(SpaceToken(goal.into())).expect("a copy waits for what it asked for");
-        let (source, target) = (&self.blocks[copy.source as usize], &self.blocks[copy.copy as usize]);
+        let (source, target) = (&self.blocks[copy.source], &self.blocks[copy.copy]);
         for page in copy.oob.chunks_exact_mut(oob_size) {
             let own = OobRecord::decode(page).filter(|record| {
                 record.owner == source.owner
@@ -662,7 +638,7 @@ impl Pool {
     /// A die went: its exchange stays as it is, with what it moved so far.
     fn in_trouble(&mut self, goal: u32, error: MediaError) {
         mark!("vssd: a die went during an exchange");
-        self.dies[goal as usize].is_offline |= matches!(error, MediaError::DieOffline { .. });
+        self.blocks.die_mut(goal).is_offline |= matches!(error, MediaError::DieOffline { .. });
         let one = self.migration.exchanges.iter_mut().find(|one| one.dies.contains(&goal));
         let one = one.expect("a copy belongs to an exchange");
         one.trouble = Some(error);
@@ -690,11 +666,9 @@ impl Pool {
             let idle = |copy: &mut Copy| copy.is_void && !copy.under_way;
             let Some(copy) = self.migration.exchanges[at].pair[side].take_if(idle) else { continue };
             if copy.copy != NO_BLOCK {
-                self.give_back(copy.copy);
+                self.give_back(copy.copy, false);
             }
-            let block = &mut self.blocks[copy.source as usize];
-            if block.moving && !block.moved {
-                (block.moving, block.held_appends) = (false, 0);
+            if self.blocks[copy.source].stay() {
                 self.release_waiting(copy.source, media, now);
                 self.settle(copy.source);
             }
@@ -719,7 +693,7 @@ impl Pool {
             std::mem::swap(&mut one.copy, &mut other.copy);
         }
         for one in moves.into_iter().flatten() {
-            let source = &self.blocks[one.source as usize];
+            let source = &self.blocks[one.source];
             let (pages, sequence) = (source.done_pages, source.sequence);
             self.states.set_pages(one.copy, pages, sequence, true);
         }
@@ -752,28 +726,11 @@ impl Pool {
     /// The copy is the block from now on, for its holder and in the table.
     fn change_places(&mut self, one: MoveEntry, journaled: bool) {
         let address = self.address(one.copy);
-        let source = &mut self.blocks[one.source as usize];
-        let stalled = std::mem::take(&mut source.waiting);
-        let mut held = source.clone();
-        let failed = source.failed;
-        source.in_flight -= stalled.len() as u32;
-        source.appends -= source.held_appends;
-        (source.moved, source.freed, source.held_appends) = (true, true, 0);
-        let (owner, logical) = (source.owner, source.logical);
-        let copy = &mut self.blocks[one.copy as usize];
-        held.erase_count = copy.erase_count;
-        (held.erased, held.failed) = (true, false);
-        held.sealed |= failed;
-        held.lost_pages |= one.lost_pages;
-        (held.in_flight, held.appends) = (stalled.len() as u32, held.held_appends);
-        held.moving = journaled;
-        if !journaled {
-            held.held_appends = 0;
-        }
-        held.state = State::Held;
-        *copy = held;
-        let erase_count = copy.erase_count;
-        for &at in &stalled {
+        self.blocks.depart(one.source, one.copy, journaled);
+        let copy = &mut self.blocks[one.copy];
+        copy.lost_pages |= one.lost_pages;
+        let (owner, logical, erase_count) = (copy.owner, copy.logical, copy.erase_count);
+        for &at in &copy.waiting {
             self.queues.ops.get_mut(at).block = one.copy;
             if let Some(operation) = self.queues.ops.asked_mut(at)
                 && !mutant!("vssd: append that waited goes to the old place")
@@ -781,15 +738,13 @@ impl Pool {
                 turn_to(operation, address, erase_count, self.shape.oob_size_bytes as usize);
             }
         }
-        self.blocks[one.copy as usize].waiting = stalled;
         let at = self.at_of(owner).expect("holds the block");
         let LogicalBlock { unit, index } = logical;
         self.vssds[at].units[usize::from(unit.0)].map[index as usize] = one.copy;
         self.migration.moved_blocks += 1;
-        let die = self.die_of(one.source);
-        self.dies[die].departing += 1;
         self.record(one.copy, BlockState::Held);
-        self.record(one.source, if failed { BlockState::Retired } else { BlockState::Free });
+        let bad = self.blocks[one.source].is_bad();
+        self.record(one.source, if bad { BlockState::Retired } else { BlockState::Free });
     }
 }
 

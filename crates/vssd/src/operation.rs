@@ -20,7 +20,7 @@ impl Pool {
     ) {
         let Op { kind, class, block, first_iu, end_page, .. } = op;
         // What is copied may be freed meanwhile: copies hold nothing.
-        self.blocks[block as usize].in_flight += u32::from(!kind.is_of_copy());
+        self.blocks[block].in_flight += u32::from(!kind.is_of_copy());
         op.bytes = match &operation {
             Operation::Read { iu_count, .. } => u64::from(*iu_count) * IU_SIZE_BYTES as u64,
             // One IU for each page: what the die and the bus have of it.
@@ -35,13 +35,9 @@ impl Pool {
         };
         let owner = op.owner;
         let at = self.queues.ops.add(op);
-        let state = &mut self.blocks[block as usize];
+        let state = &mut self.blocks[block];
         let waits = match kind {
-            Kind::Append if state.moving => {
-                state.held_appends += 1;
-                true
-            }
-            Kind::Append => !state.erased,
+            Kind::Append => state.hold_append() || !state.is_ready_for_appends(),
             Kind::Read => end_page > state.done_pages,
             _ => false,
         };
@@ -69,7 +65,7 @@ impl Pool {
     /// The flow that a vSSD's operations on a block wait in.
     #[inline]
     fn flow_of(&mut self, owner: VssdId, block: u32) -> u16 {
-        let unit = self.blocks[block as usize].logical.unit;
+        let unit = self.blocks[block].logical.unit;
         let die = self.die_of(block) as u32;
         self.vssds.of(owner).units[usize::from(unit.0)].flow_at(die)
     }
@@ -135,10 +131,10 @@ impl Pool {
                 self.answer(&op, result, completion.destination, oob);
             }
             Kind::Append => {
-                let block = &mut self.blocks[op.block as usize];
+                let block = &mut self.blocks[op.block];
                 // What follows a failed program in the pipeline is lost with it.
                 let result = match completion.result {
-                    Ok(()) if !block.failed && !block.sealed => {
+                    Ok(()) if !block.is_stopped() => {
                         block.done_pages = block.done_pages.max(op.end_page);
                         let is_full = block.done_pages == self.shape.pages;
                         self.states.set_pages(op.block, block.done_pages, block.sequence, is_full);
@@ -147,24 +143,21 @@ impl Pool {
                     Ok(()) => Err(self.append_failed(&op)),
                     Err(error) => {
                         if matches!(error, MediaError::ProgramFailed { .. }) {
-                            block.failed = true;
-                            if !block.freed {
+                            block.fail();
+                            if block.is_held() {
                                 self.record(op.block, BlockState::HeldFailed);
                             }
                         } else if matches!(error, MediaError::NoRoom { .. }) {
                             // As after a crash: it takes no more appends, and is as good as others once it is free.
-                            self.blocks[op.block as usize].sealed = true;
+                            block.seal();
                         }
                         Err(self.translate(&op, error))
                     }
                 };
                 let failed = result.is_err();
                 self.answer(&op, result, None, None);
-                let block = &self.blocks[op.block as usize];
-                if failed
-                    && (block.failed || block.sealed)
-                    && !mutant!("vssd: queued behind a failed program")
-                {
+                let block = &self.blocks[op.block];
+                if failed && block.is_stopped() && !mutant!("vssd: queued behind a failed program") {
                     self.fail_queued(op.block);
                 }
             }
@@ -179,51 +172,52 @@ impl Pool {
     }
 
     fn erase_completed(&mut self, op: &Op, result: Result<(), MediaError>) {
-        let die = self.die_of(op.block);
-        let block = &mut self.blocks[op.block as usize];
+        let die = self.blocks.die_of(op.block);
+        let block = &mut self.blocks[op.block];
         block.in_flight -= 1;
         if matches!(result, Err(error) if !matches!(error, MediaError::EraseFailed { .. })) {
             // The power or the die went, not the block: nothing about it is written down.
-            block.failed = true;
+            block.fail();
             return;
         }
-        if result.is_err() && !block.freed && !mutant!("vssd: allocation not recorded") {
+        if result.is_err() && block.is_held() && !mutant!("vssd: allocation not recorded") {
             self.record(op.block, BlockState::HeldFailed);
         }
         if mutant!("vssd: erase before free durable") {
             self.record(op.block, BlockState::Held);
         }
-        let block = &mut self.blocks[op.block as usize];
+        let block = &mut self.blocks[op.block];
         match result {
             Ok(()) => {
-                block.erased = true;
-                self.dies[die].erases += 1;
+                block.erased();
+                self.blocks.die_mut(die).erases += 1;
                 if let Some(at) = self.at_of(op.owner) {
                     self.vssds[at].erases += 1;
                 }
             }
             // The holder learns of it at its first append and frees the block, which retires it.
-            Err(_) => block.failed = true,
+            Err(_) => block.fail(),
         }
     }
 
     pub(crate) fn release_waiting<M: Media + ?Sized>(&mut self, number: u32, media: &mut M, now: Time) {
-        for _ in 0..self.blocks[number as usize].waiting.len() {
-            let block = &mut self.blocks[number as usize];
+        for _ in 0..self.blocks[number].waiting.len() {
+            let block = &mut self.blocks[number];
             let at = block.waiting.pop_front().expect("counted");
             let op = self.queues.ops.get(at);
             let ready = match op.kind {
                 Kind::Read => op.end_page <= block.done_pages,
-                _ => block.erased && !block.moving,
+                _ => block.is_ready_for_appends(),
             };
             if ready {
                 self.enqueue_stored(at, media, now);
-            } else if block.failed || block.sealed {
-                // What waited for a move does not wait for it any more: the move counts those that still do.
-                block.held_appends -= u32::from(block.moving && op.kind == Kind::Append);
+            } else if block.is_stopped() {
+                if op.kind == Kind::Append {
+                    block.drop_append();
+                }
                 let op = self.queues.ops.remove(at);
                 let error = if op.kind == Kind::Read {
-                    let LogicalBlock { unit, index } = self.blocks[number as usize].logical;
+                    let LogicalBlock { unit, index } = self.blocks[number].logical;
                     SpaceError::Uncorrectable { unit: unit.0, index, iu: op.first_iu }
                 } else {
                     self.append_failed(&op)
@@ -251,8 +245,8 @@ impl Pool {
     /// Pages of a block from its start that are programmed, or that somebody programs or reads by now; [`u32::MAX`] if it
     /// takes no appends at present. Cold.
     pub(crate) fn begun_pages(&self, number: u32) -> u32 {
-        let block = &self.blocks[number as usize];
-        if block.failed || block.sealed || block.quarantined || block.moving || block.freed {
+        let block = &self.blocks[number];
+        if !block.is_held() || !block.takes_appends() || block.is_moving() {
             return u32::MAX;
         }
         let first_page = |op: &Op| op.first_iu / self.shape.ius_per_page();
@@ -274,17 +268,17 @@ impl Pool {
         media: &mut M,
         now: Time,
     ) {
-        let block = &self.blocks[number as usize];
+        let block = &self.blocks[number];
         let next_page = block.next_page;
         if next_page <= first_page {
             return;
         }
-        assert_eq!(block.held_appends, 0, "nobody can say what of a block that moves has begun");
+        assert_eq!(block.held_appends(), 0, "nobody can say what of a block that moves has begun (I-V4)");
         let first_iu = first_page * self.shape.ius_per_page();
         let mut taken = Vec::new();
         self.queues.take_queued_appends(number, first_iu, &mut taken);
         let ops = &self.queues.ops;
-        self.blocks[number as usize].waiting.retain(|at| {
+        self.blocks[number].waiting.retain(|at| {
             let op = ops.get(*at);
             let goes = op.kind == Kind::Append && op.first_iu >= first_iu;
             if goes {
@@ -298,15 +292,15 @@ impl Pool {
             let op = self.queues.ops.remove(at);
             let of_op = op.end_page - op.first_iu / self.shape.ius_per_page();
             pages += of_op;
-            let block = &mut self.blocks[number as usize];
+            let block = &mut self.blocks[number];
             block.in_flight -= 1;
             block.appends -= 1;
             let at = self.at_of(op.owner).expect("busy vSSDs stay");
             self.vssds[at].operations -= 1;
             self.vssds[at].appended_ius -= u64::from(of_op * self.shape.ius_per_page());
         }
-        assert_eq!(pages, next_page - first_page, "all appends from that page on wait");
-        self.blocks[number as usize].next_page = first_page;
+        assert_eq!(pages, next_page - first_page, "all appends from that page on wait (I-V4)");
+        self.blocks[number].next_page = first_page;
         self.queues.dispatch(self.die_of(number), media, now);
     }
 
@@ -317,7 +311,7 @@ impl Pool {
         destination: Option<diecut_units::BufferMut>,
         oob: Option<diecut_units::BufferMut>,
     ) {
-        let block = &mut self.blocks[op.block as usize];
+        let block = &mut self.blocks[op.block];
         block.in_flight -= 1;
         block.appends -= u32::from(op.kind == Kind::Append);
         let at = self.at_of(op.owner).expect("busy vSSDs stay");
@@ -327,7 +321,7 @@ impl Pool {
 
     /// Whether pages that were read are among those that were lost before their block moved.
     fn find_lost(&self, op: &Op, oob: Option<&[u8]>) -> Result<(), SpaceError> {
-        let block = &self.blocks[op.block as usize];
+        let block = &self.blocks[op.block];
         if !block.lost_pages || mutant!("vssd: lost pages read as good") {
             return Ok(());
         }
@@ -345,12 +339,12 @@ impl Pool {
     }
 
     fn append_failed(&self, op: &Op) -> SpaceError {
-        let LogicalBlock { unit, index } = self.blocks[op.block as usize].logical;
+        let LogicalBlock { unit, index } = self.blocks[op.block].logical;
         SpaceError::AppendFailed { unit: unit.0, index }
     }
 
     fn translate(&self, op: &Op, error: MediaError) -> SpaceError {
-        let LogicalBlock { unit, index } = self.blocks[op.block as usize].logical;
+        let LogicalBlock { unit, index } = self.blocks[op.block].logical;
         let unit = unit.0;
         let iu = |page: u32| op.first_iu.max(page * self.shape.ius_per_page());
         match error {

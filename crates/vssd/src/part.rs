@@ -4,7 +4,7 @@
 //! others are told what to place ([`Pool::admit`]). Channels change hands as [`PoolPart`]s while nothing is under way on
 //! them, with their vSSDs, their blocks and what the block states in protected memory say of them.
 
-use crate::block::{Block, DieBlocks, State};
+use crate::blocks::DiePart;
 use crate::dies::{DieQueue, Sharer};
 use crate::exchange::Exchange;
 use crate::moving::WearNews;
@@ -61,9 +61,7 @@ impl Places {
 struct ChannelPart {
     channel: u16,
     uses: Vec<DieUse>,
-    dies: Vec<DieBlocks>,
-    queues: Vec<DieQueue>,
-    blocks: Vec<Block>,
+    dies: Vec<(DiePart, DieQueue)>,
     cells: Option<ChannelCells>,
 }
 
@@ -83,12 +81,7 @@ impl Pool {
     /// A pool that owns no channel yet. `media` is any part of the device.
     pub fn empty_part<M: Media + ?Sized>(media: &M, config: PoolConfig) -> Pool {
         let mut pool = Pool::create(media, config);
-        for block in &mut pool.blocks {
-            *block = Block::new(State::Excluded);
-        }
-        for die in &mut pool.dies {
-            *die = DieBlocks::default();
-        }
+        pool.blocks.exclude_all();
         if media.protected_memory().is_some() {
             let table = StateTable::nothing(&pool.geometry, &pool.sizes());
             pool.states = BlockStates::Protected(table);
@@ -108,7 +101,7 @@ impl Pool {
         capacity_bytes: u64,
         allowed: impl Fn(u16) -> bool,
     ) -> Result<Places, AllocError> {
-        let wear = |die: u32| self.dies[die as usize].erases;
+        let wear = |die: u32| self.blocks.die(die).erases;
         let exchanged = |channel: u32| {
             let waiting = self.migration.waiting.iter();
             let begun = self.migration.exchanges.iter().filter(|one| !one.is_inside()).map(|one| &one.dies);
@@ -251,20 +244,12 @@ impl Pool {
     /// Whether nothing is under way on channels, of their vSSDs or of the pool itself, and nothing waits at their dies: only
     /// then they can be taken out.
     pub fn is_quiet(&self, channels: &[u16]) -> bool {
-        let per_channel = usize::from(self.geometry.dies_per_channel);
-        let per_die = self.geometry.erase_blocks_per_die() as usize;
         let lies = |die: u32| channels.contains(&self.geometry.die_at(die).channel.0);
         let mut of_vssds =
             self.vssds.iter().filter(|vssd| vssd.units.iter().any(|unit| lies(unit.place.die)));
         let waits_for_none = of_vssds.all(|vssd| vssd.operations == 0 && self.queues.has_room(vssd.id));
-        let is_quiet = |&channel: &u16| {
-            let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
-            let blocks = dies.start * per_die..dies.end * per_die;
-            dies.clone().all(|die| self.queues.is_quiet(die as u32))
-                && self.dies[dies].iter().all(|die| die.departing == 0)
-                && self.blocks[blocks].iter().all(|block| block.in_flight == 0 && !block.moving)
-        };
-        waits_for_none && channels.iter().all(is_quiet)
+        let is_quiet = |die: u32| self.queues.is_quiet(die) && self.blocks.is_quiet(die);
+        waits_for_none && channels.iter().all(|&channel| self.dies_of(channel).all(is_quiet))
     }
 
     /// Takes channels out, with the vSSDs on them.
@@ -274,13 +259,11 @@ impl Pool {
     /// has one pool.
     pub fn detach(&mut self, channels: &[u16]) -> PoolPart {
         assert!(!self.states.is_late() && self.replay.is_none(), "a journal on flash has one pool");
-        let per_channel = usize::from(self.geometry.dies_per_channel);
-        let per_die = self.geometry.erase_blocks_per_die() as usize;
         let lies = |unit: &Unit| channels.contains(&self.geometry.die_at(unit.place.die).channel.0);
         let leaving = self.vssds.iter().filter(|vssd| vssd.units.iter().any(lies));
         let leaving: Vec<VssdId> = leaving.map(|vssd| vssd.id).collect();
         for vssd in leaving.iter().filter_map(|id| self.vssds.get(*id)) {
-            assert!(vssd.units.iter().all(lies), "vSSD {} leaves as a whole", vssd.id.0);
+            assert!(vssd.units.iter().all(lies), "vSSD {} leaves as a whole (I-V7)", vssd.id.0);
             assert_eq!(vssd.operations, 0, "nothing of vSSD {} is under way", vssd.id.0);
         }
         let leave = leaving.into_iter().map(|id| (self.vssds.remove(id), self.queues.dismiss(id))).collect();
@@ -289,39 +272,28 @@ impl Pool {
             vssds: leave,
             slots: Vec::new(),
             exchanges: Vec::new(),
-            sequence: self.sequence,
+            sequence: self.blocks.sequence(),
             window_end: self.window_end,
         };
         let lies = |pool: &Pool, die: u32| channels.contains(&pool.geometry.die_at(die).channel.0);
         let moves = |one: &Exchange| one.is_moving() && one.dies.iter().any(|&die| lies(self, die));
-        assert!(!self.migration.exchanges.iter().any(moves), "nothing moves on channels that change hands");
+        assert!(
+            !self.migration.exchanges.iter().any(moves),
+            "nothing moves on channels that change hands (I-V7)"
+        );
         let exchanges = std::mem::take(&mut self.migration.exchanges);
         let (leave, stay): (Vec<_>, Vec<_>) =
             exchanges.into_iter().partition(|one| one.dies.iter().any(|&die| lies(self, die)));
         assert!(
             leave.iter().all(|one| one.dies.iter().all(|&die| lies(self, die))),
-            "dies that are exchanged leave together"
+            "dies that are exchanged leave together (I-V7)"
         );
         (part.exchanges, self.migration.exchanges) = (leave, stay);
         for &channel in channels {
-            let dies = usize::from(channel) * per_channel..(usize::from(channel) + 1) * per_channel;
-            let blocks = dies.start * per_die..dies.end * per_die;
-            let quiet = self.blocks[blocks.clone()].iter().all(|block| block.in_flight == 0);
-            assert!(quiet, "nothing is under way on channel {channel}");
-            let die = |die: &mut DieBlocks| {
-                // How worn it is still counts when places are chosen.
-                let nothing = DieBlocks { erases: die.erases, wear: die.wear, ..DieBlocks::default() };
-                std::mem::replace(die, nothing)
-            };
-            let block = |block: &mut Block| std::mem::replace(block, Block::new(State::Excluded));
-            part.channels.push(ChannelPart {
-                channel,
-                uses: self.resources.dies[dies.clone()].to_vec(),
-                queues: dies.clone().map(|die| self.queues.take_die(die as u32)).collect(),
-                dies: self.dies[dies].iter_mut().map(die).collect(),
-                blocks: self.blocks[blocks].iter_mut().map(block).collect(),
-                cells: self.states.take_channel(channel),
-            });
+            let dies = self.dies_of(channel);
+            let uses = self.resources.dies[dies.start as usize..dies.end as usize].to_vec();
+            let dies = dies.map(|die| (self.blocks.take_die(die), self.queues.take_die(die))).collect();
+            part.channels.push(ChannelPart { channel, uses, dies, cells: self.states.take_channel(channel) });
         }
         part.slots = part.vssds.iter().filter_map(|(vssd, _)| self.states.take_slot_of(vssd.id)).collect();
         part
@@ -360,21 +332,13 @@ impl Pool {
     /// If this pool has them already.
     pub fn attach(&mut self, mut part: PoolPart) {
         self.align_windows(&mut part);
-        let per_channel = usize::from(self.geometry.dies_per_channel);
-        let per_die = self.geometry.erase_blocks_per_die() as usize;
-        self.sequence = self.sequence.max(part.sequence);
+        self.blocks.skip_sequences(part.sequence);
         self.migration.exchanges.extend(part.exchanges);
-        for ChannelPart { channel, uses, dies, queues, blocks, cells } in part.channels {
-            let first = usize::from(channel) * per_channel;
-            for (at, (use_of, die)) in uses.into_iter().zip(dies).enumerate() {
-                self.resources.dies[first + at] = use_of;
-                self.dies[first + at] = die;
-            }
-            for (at, queue) in queues.into_iter().enumerate() {
-                self.queues.put_die((first + at) as u32, queue);
-            }
-            for (at, block) in blocks.into_iter().enumerate() {
-                self.blocks[first * per_die + at] = block;
+        for ChannelPart { channel, uses, dies, cells } in part.channels {
+            for (die, (use_of, (blocks, queue))) in self.dies_of(channel).zip(uses.into_iter().zip(dies)) {
+                self.resources.dies[die as usize] = use_of;
+                self.blocks.put_die(die, blocks);
+                self.queues.put_die(die, queue);
             }
             if let Some(cells) = cells {
                 self.states.put_channel(channel, cells);

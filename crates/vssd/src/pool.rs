@@ -1,13 +1,12 @@
 //! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
 
-use crate::block::{Block, DieBlocks, Discard, State};
+use crate::blocks::Blocks;
 use crate::by_id::ById;
 use crate::check::Check;
 use crate::config::UNKNOWN_DIE_TIMES;
 use crate::dies::share::Share;
 use crate::dies::{DieQueues, QueueSettings};
 use crate::moving::Migration;
-use crate::recovery::Quarantined;
 use crate::resources::{DieUse, Resources};
 use crate::states::replay::Replay;
 use crate::states::{BlockEntry, BlockState, BlockStates, LogEvent, UnitEntry, VssdEntry};
@@ -19,8 +18,6 @@ use crate::{
 };
 use diecut_media::{Media, MediaError, MediaToken};
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 
 /// Resource manager, block map and die arbiter of one device.
 pub struct Pool {
@@ -29,23 +26,16 @@ pub struct Pool {
     pub(crate) config: PoolConfig,
     system: SystemArea,
     pub(crate) resources: Resources,
-    pub(crate) reserve_blocks: u32,
-    pub(crate) blocks: Vec<Block>,
-    pub(crate) dies: Vec<DieBlocks>,
+    pub(crate) blocks: Blocks,
     pub(crate) queues: DieQueues,
     /// In order of creation.
     pub(crate) vssds: ById<Vssd>,
-    /// A block failed and was retired since somebody asked.
-    pub(crate) has_retired: bool,
     pub(crate) next_vssd: u32,
     /// See [`Pool::former_work`].
     pub(crate) former_work: (u64, u64),
-    pub(crate) sequence: u64,
     pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
     /// What survives.
     pub(crate) states: BlockStates,
-    /// See [`Pool::quarantined`].
-    pub(crate) quarantined: Vec<Quarantined>,
     pub(crate) check: Check,
     /// While it is opened from flash.
     pub(crate) replay: Option<Box<Replay>>,
@@ -62,8 +52,6 @@ pub struct Pool {
     pub(crate) unlooked_erases: u64,
     /// Erases that make a swap of channels, or of dies, due now.
     pub(crate) thresholds: [u64; 2],
-    /// Blocks that were given back and that the medium was not told of yet, in order.
-    pub(crate) discards: VecDeque<Discard>,
 }
 
 impl Pool {
@@ -75,26 +63,21 @@ impl Pool {
         let system = SystemArea::probe(media, config.catalog_blocks_per_die, config.journal_blocks_per_die);
         let system_blocks = config.catalog_blocks_per_die + config.journal_blocks_per_die;
         let reserve_blocks = (per_die * config.bad_block_reserve_permille).div_ceil(1000);
-        let (mut blocks, mut dies, mut uses) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut blocks, mut uses) = (Blocks::new(per_die, reserve_blocks), Vec::new());
         let mut worst = per_die;
         for (number, die) in geometry.all_dies().enumerate() {
-            let (mut good, mut free) = (0, BinaryHeap::new());
-            for index in 0..per_die {
+            let mut good = 0;
+            blocks.add_die((0..per_die).map(|index| {
                 let address = die.erase_block(BlockIndex(index));
-                let bad = media.is_factory_bad(address);
-                good += u32::from(!bad);
-                let excluded = bad || system.contains(number as u32, address);
-                if !excluded {
-                    free.push(Reverse((0, blocks.len() as u32)));
-                }
-                blocks.push(Block::new(if excluded { State::Excluded } else { State::Free }));
-            }
+                let is_good = !media.is_factory_bad(address);
+                good += u32::from(is_good);
+                is_good && !system.contains(number as u32, address)
+            }));
             let usable = good * 100 >= per_die * config.usable_die_percent;
             if usable {
                 worst = worst.min(good);
             }
             uses.push(if usable { DieUse::Free } else { DieUse::Dead });
-            dies.push(DieBlocks { free, ..DieBlocks::default() });
         }
         let set_aside = system_blocks + reserve_blocks + config.spare_blocks_per_die.max(2);
         let resources = Resources {
@@ -124,18 +107,13 @@ impl Pool {
             config,
             system,
             resources,
-            reserve_blocks,
             blocks,
-            dies,
             queues,
             vssds: ById::default(),
-            has_retired: false,
             next_vssd: 1,
             former_work: (0, 0),
-            sequence: 1,
             ready: Vec::new(),
             states: BlockStates::Nowhere,
-            quarantined: Vec::new(),
             check: Check::default(),
             replay: None,
             migration,
@@ -145,7 +123,6 @@ impl Pool {
             elsewhere: Vec::new(),
             unlooked_erases: 0,
             thresholds,
-            discards: VecDeque::new(),
         }
     }
 
@@ -180,7 +157,7 @@ impl Pool {
     }
     /// Erases of a die since the pool was made.
     pub fn die_erases(&self, die_number: u32) -> u64 {
-        self.dies[die_number as usize].erases
+        self.blocks.die(die_number).erases
     }
     /// Erases for a vSSD since it was made; 0 if there is none.
     pub fn vssd_erases(&self, id: VssdId) -> u64 {
@@ -296,7 +273,7 @@ impl Pool {
 
     /// Writes a block's state down.
     pub(crate) fn record(&mut self, number: u32, state: BlockState) {
-        let block = &self.blocks[number as usize];
+        let block = &self.blocks[number];
         let entry = BlockEntry {
             state,
             lost_pages: block.lost_pages,
@@ -375,9 +352,9 @@ impl Pool {
                 self.migration.erase_failed(op.token);
                 continue;
             }
-            let block = &mut self.blocks[op.block as usize];
+            let block = &mut self.blocks[op.block];
             block.in_flight -= 1;
-            block.failed = true;
+            block.fail();
             self.release_waiting(op.block, media, now);
             self.settle(op.block);
         }
@@ -390,8 +367,7 @@ impl Pool {
     pub fn check_invariants(&self) {
         for vssd in self.vssds.iter() {
             let mapped = vssd.units.iter().flat_map(|unit| &unit.map).filter(|number| **number != u32::MAX);
-            let mut sequences: Vec<u64> =
-                mapped.map(|number| self.blocks[*number as usize].sequence).collect();
+            let mut sequences: Vec<u64> = mapped.map(|number| self.blocks[*number].sequence).collect();
             sequences.sort_unstable();
             assert!(
                 sequences.is_sorted_by(|one, next| one < next),
@@ -401,42 +377,23 @@ impl Pool {
             for unit in &vssd.units {
                 for (index, &number) in unit.map.iter().enumerate().filter(|(_, number)| **number != u32::MAX)
                 {
-                    let block = &self.blocks[number as usize];
-                    assert!(block.state == State::Held && block.owner == vssd.id, "block {number} is held");
+                    let block = &self.blocks[number];
+                    assert!(block.is_mapped() && block.owner == vssd.id, "block {number} is held (I-V13)");
                     assert!(block.logical.index as usize == index, "block {number} knows its place");
                     let die = self.die_of(number) as u32;
                     let target = unit.target.as_ref().is_some_and(|target| target.die == die);
-                    assert!(die == unit.place.die || target || block.quarantined, "a unit stays on its die");
+                    assert!(die == unit.place.die || target || block.is_suspect(), "a unit stays on its die");
                 }
             }
         }
         let mapped = |vssd: &Vssd| -> usize {
             vssd.units.iter().map(|unit| unit.map.iter().filter(|&&number| number != u32::MAX).count()).sum()
         };
-        let held = self.blocks.iter().filter(|block| block.state == State::Held).count();
-        let moved = self.blocks.iter().filter(|block| block.state == State::Held && block.moved).count();
+        let held = self.blocks.check_invariants();
         assert_eq!(
-            moved as u32,
-            self.dies.iter().map(|die| die.departing).sum::<u32>(),
-            "blocks that moved are counted until their reads came back"
-        );
-        assert_eq!(
-            held - moved,
+            held,
             self.vssds.iter().map(mapped).sum::<usize>(),
-            "held blocks are mapped, once"
+            "held blocks are mapped, once (I-V13)"
         );
-        let free = self.blocks.iter().filter(|block| block.state == State::Free).count();
-        assert_eq!(free, self.dies.iter().map(|die| die.free.len()).sum::<usize>(), "free blocks are listed");
-        let per_die = self.geometry.erase_blocks_per_die() as usize;
-        for (number, die) in self.dies.iter().enumerate() {
-            let blocks = &self.blocks[number * per_die..(number + 1) * per_die];
-            let counted: u64 = blocks.iter().map(|block| u64::from(block.erase_count)).sum();
-            let lent = blocks.iter().all(|block| block.state == State::Excluded);
-            let wear = die.wear;
-            assert!(
-                lent || counted == wear.host + wear.migration + wear.inside,
-                "die {number}: {counted} erases of its blocks, {wear:?} by cause"
-            );
-        }
     }
 }

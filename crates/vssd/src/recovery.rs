@@ -1,7 +1,7 @@
 //! Opening a pool: block states are taken over as they were, or refused with a reason. What cannot be told apart from
 //! damage is set aside, never handed out.
 
-use crate::block::{Block, State};
+use crate::blocks::{Block, Fill, QuarantineReason, Quarantined, Use};
 use crate::pool::Pool;
 use crate::resources::{DieUse, UnitPlace};
 use crate::states::log::StateLog;
@@ -11,52 +11,7 @@ use crate::tenancy::{Unit, Vssd};
 use crate::{LogicalBlock, OpenError, PoolConfig, VssdId};
 use diecut_media::{Completion, Media};
 use diecut_spec::Isolation;
-use diecut_units::{EraseBlockAddress, Geometry, ProtectedRegion, Time, mark, mutant};
-use std::cmp::Reverse;
-use std::fmt;
-
-/// An erase block that is given to nobody, and not read, because what it holds is not certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quarantined {
-    /// The block.
-    pub block: EraseBlockAddress,
-    /// Who holds it, where that is known.
-    pub holder: Option<(VssdId, LogicalBlock)>,
-    /// Why.
-    pub reason: QuarantineReason,
-}
-
-/// Why a block was set aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuarantineReason {
-    /// Its entry among the block states is damaged in both slots: it may be held.
-    StateDamaged,
-    /// How much of it is programmed is not known.
-    PagesDamaged,
-    /// It carries pages of another block.
-    Misdirected,
-    /// Pages that were programmed, as its state says, are empty.
-    NotProgrammed,
-    /// It was set aside at an earlier opening.
-    Before,
-}
-
-impl fmt::Display for Quarantined {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "erase block {} is set aside: ", self.block)?;
-        match self.reason {
-            QuarantineReason::StateDamaged => write!(formatter, "its state is damaged, it may hold data")?,
-            QuarantineReason::PagesDamaged => write!(formatter, "its count of programmed pages is damaged")?,
-            QuarantineReason::Misdirected => write!(formatter, "it carries pages of another block")?,
-            QuarantineReason::NotProgrammed => write!(formatter, "pages that were programmed are empty")?,
-            QuarantineReason::Before => write!(formatter, "its content contradicted its state before")?,
-        }
-        if let Some((vssd, LogicalBlock { unit, index })) = self.holder {
-            write!(formatter, " (block {index} of unit {} of vSSD {})", unit.0, vssd.0)?;
-        }
-        Ok(())
-    }
-}
+use diecut_units::{Geometry, ProtectedRegion, Time, mark, mutant};
 
 /// More vSSDs than this are never made on one device: a number above it is damage.
 pub(crate) const VSSD_NUMBERS_MAX: u32 = 1 << 24;
@@ -153,7 +108,7 @@ impl Pool {
 
     /// Blocks that were set aside, for people: each may mean data that is lost.
     pub fn quarantined(&self) -> &[Quarantined] {
-        &self.quarantined
+        &self.blocks.quarantined
     }
 
     fn take_over(
@@ -166,14 +121,12 @@ impl Pool {
             self.place_again(&entry, &under_way)?;
         }
         self.resume_exchanges(&under_way)?;
-        for die in &mut self.dies {
-            die.free.clear();
-        }
+        self.blocks.clear_free();
         // What belonged to a vSSD that was removed just before the process died, and was not given back yet.
         let mut left_over = Vec::new();
-        for number in 0..self.blocks.len() as u32 {
+        for number in 0..self.blocks.count() {
             let found = table.block(number);
-            if self.blocks[number as usize].state == State::Excluded {
+            if self.blocks[number].use_of() == Use::Excluded {
                 if let Found::Entry(BlockEntry {
                     state: BlockState::Held | BlockState::HeldFailed | BlockState::HeldSuspect,
                     ..
@@ -187,7 +140,7 @@ impl Pool {
             }
             let entry = match found {
                 Found::New => {
-                    self.list_free(number, 0);
+                    self.list_free(number);
                     continue;
                 }
                 Found::Damaged => {
@@ -201,18 +154,18 @@ impl Pool {
                 return Err(OpenError::Entry(format!("erase block {number} has a count that cannot be")));
             }
             let next = entry.sequence + u64::from(!mutant!("vssd: newest allocation sequence used twice"));
-            self.sequence = self.sequence.max(next);
-            let die = self.die_of(number);
-            self.blocks[number as usize].erase_count = entry.erase_count;
-            self.dies[die].erases += u64::from(entry.erase_count);
+            self.blocks.skip_sequences(next);
+            let die = self.blocks.die_of(number);
+            self.blocks[number].erase_count = entry.erase_count;
+            self.blocks.die_mut(die).erases += u64::from(entry.erase_count);
             match entry.state {
                 BlockState::Held | BlockState::HeldFailed | BlockState::HeldSuspect => {
                     if !self.hold_again(number, &entry, &table)? {
                         left_over.push((number, entry.state));
                     }
                 }
-                BlockState::Retired => self.retire(number),
-                BlockState::Free => self.list_free(number, entry.erase_count),
+                BlockState::Retired => self.blocks.list_retired(number),
+                BlockState::Free => self.list_free(number),
             }
         }
         self.number_free_blocks();
@@ -226,22 +179,15 @@ impl Pool {
         }
         for (number, state) in left_over {
             mark!("vssd: block of a removed vSSD");
-            self.blocks[number as usize].failed = state != BlockState::Held;
+            self.blocks[number].left_over(state != BlockState::Held);
             self.recycle(number);
         }
         Ok(())
     }
 
-    fn list_free(&mut self, number: u32, erase_count: u32) {
-        let die = self.die_of(number);
-        self.dies[die].free.push(Reverse((erase_count, number)));
-        // The process may have died before it could say so.
-        self.list_discard(number);
-    }
-    fn retire(&mut self, number: u32) {
-        let die = self.die_of(number);
-        self.blocks[number as usize].state = State::Excluded;
-        self.dies[die].retired += 1;
+    fn list_free(&mut self, number: u32) {
+        // The process may have died before it could say that the content may go.
+        self.blocks.list_free(number, self.states.change());
     }
     pub(crate) fn set_aside(
         &mut self,
@@ -249,9 +195,9 @@ impl Pool {
         holder: Option<(VssdId, LogicalBlock)>,
         reason: QuarantineReason,
     ) {
-        self.quarantined.push(Quarantined { block: self.address(number), holder, reason });
+        self.blocks.quarantined.push(Quarantined { block: self.address(number), holder, reason });
         if holder.is_none() {
-            self.retire(number);
+            self.blocks.list_retired(number);
         }
     }
 
@@ -333,17 +279,18 @@ impl Pool {
             self.set_aside(number, Some((owner, entry.logical)), reason);
         }
         let all = self.shape.pages;
-        let block = &mut self.blocks[number as usize];
-        *block = Block { erase_count: block.erase_count, ..Block::new(State::Held) };
+        let pages = if mutant!("vssd: incomplete block wins") { all } else { pages.unwrap_or(all).min(all) };
+        let fill = match entry.state {
+            _ if suspect.is_some() => Fill::Suspect,
+            BlockState::HeldFailed => Fill::Failed,
+            _ if pages < all => Fill::Sealed,
+            _ => Fill::Open,
+        };
+        let block = &mut self.blocks[number];
+        *block = Block::held(fill, pages, block.erase_count);
         (block.owner, block.logical, block.purpose) = (owner, entry.logical, entry.purpose);
         block.sequence = entry.sequence;
-        block.quarantined = suspect.is_some();
         block.lost_pages = entry.lost_pages;
-        let pages = if mutant!("vssd: incomplete block wins") { all } else { pages.unwrap_or(all).min(all) };
-        (block.next_page, block.done_pages) = (pages, pages);
-        block.erased = true;
-        block.failed = entry.state == BlockState::HeldFailed;
-        block.sealed = pages < all;
         Ok(true)
     }
 

@@ -121,7 +121,7 @@ impl Pool {
         self.states.set_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
         for unit in &vssd.units {
             for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
-                if self.blocks[block as usize].moving {
+                if self.blocks[block].is_moving() {
                     self.void_copy(block);
                 }
                 self.recycle(block);

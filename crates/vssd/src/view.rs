@@ -1,6 +1,6 @@
 //! The holder's view of one vSSD.
 
-use crate::block::State;
+use crate::blocks::Fill;
 use crate::dies::{Kind, Op};
 use crate::pool::Pool;
 use crate::space::*;
@@ -31,7 +31,7 @@ impl<M: Media + ?Sized> Space<'_, M> {
     fn physical(&self, block: LogicalBlock) -> Option<u32> {
         let unit = &self.pool.vssds[self.at].units[usize::from(block.unit.0)];
         let number = *unit.map.get(block.index as usize)?;
-        (number != u32::MAX && !self.pool.blocks[number as usize].freed).then_some(number)
+        (number != u32::MAX && self.pool.blocks[number].is_held()).then_some(number)
     }
     fn reply(&mut self, token: SpaceToken, result: Result<(), SpaceError>) {
         let id = self.pool.vssds[self.at].id;
@@ -49,8 +49,8 @@ impl<M: Media + ?Sized> Space<'_, M> {
         let Some(number) = self.physical(block) else {
             return self.reply(token, Err(SpaceError::NotAllocated { unit, index }));
         };
-        let state = &self.pool.blocks[number as usize];
-        if state.quarantined {
+        let state = &self.pool.blocks[number];
+        if state.is_suspect() {
             return self.reply(token, Err(SpaceError::Uncorrectable { unit, index, iu: first_iu }));
         }
         if end_page > state.next_page {
@@ -58,7 +58,7 @@ impl<M: Media + ?Sized> Space<'_, M> {
             let iu = first_iu.max(state.next_page * self.pool.shape.ius_per_page());
             return self.reply(token, Err(SpaceError::Erased { unit, index, iu }));
         }
-        if (state.failed || state.sealed) && end_page > state.done_pages {
+        if state.is_stopped() && end_page > state.done_pages {
             let iu = first_iu.max(state.done_pages * self.pool.shape.ius_per_page());
             return self.reply(token, Err(SpaceError::Uncorrectable { unit, index, iu }));
         }
@@ -128,8 +128,8 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         assert_eq!(oob.len() as u32, pages * shape.oob_size_bytes, "OOB of every page");
         let address = self.pool.address(number);
         let id = self.pool.vssds[self.at].id;
-        let state = &mut self.pool.blocks[number as usize];
-        if state.failed || state.sealed || state.quarantined {
+        let state = &mut self.pool.blocks[number];
+        if !state.takes_appends() {
             let (unit, index) = (block.unit.0, block.index);
             return self.reply(token, Err(SpaceError::AppendFailed { unit, index }));
         }
@@ -163,8 +163,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         self.pool.start(op, operation, self.media, self.now);
     }
     fn is_erased(&self, block: LogicalBlock) -> bool {
-        let is_done =
-            |number| self.pool.blocks[number as usize].erased || self.pool.blocks[number as usize].failed;
+        let is_done = |number| self.pool.blocks[number].fill() != Fill::Opening;
         self.physical(block).is_none_or(is_done)
     }
     fn begun_pages(&self, block: LogicalBlock) -> u32 {
@@ -186,7 +185,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     ) {
         let per_page = self.pool.shape.ius_per_page();
         let end_page = (first_iu + iu_count).div_ceil(per_page);
-        let lost_pages = |number: u32| self.pool.blocks[number as usize].lost_pages;
+        let lost_pages = |number: u32| self.pool.blocks[number].lost_pages;
         let mut oob = oob;
         let mut own_oob = false;
         if oob.is_none() && self.physical(block).is_some_and(lost_pages) {
@@ -238,9 +237,9 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     fn held_blocks(&self) -> Vec<HeldBlock> {
         let units = self.pool.vssds[self.at].units.iter();
         let numbers = units.flat_map(|unit| unit.map.iter()).filter(|&&number| number != u32::MAX);
-        let blocks = numbers.map(|&number| &self.pool.blocks[number as usize]);
+        let blocks = numbers.map(|&number| &self.pool.blocks[number]);
         blocks
-            .filter(|block| block.state == State::Held && !block.freed)
+            .filter(|block| block.is_held())
             .map(|block| HeldBlock {
                 block: block.logical,
                 purpose: block.purpose,

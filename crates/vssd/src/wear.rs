@@ -122,15 +122,15 @@ impl Pool {
     /// Counts an erase that is intended now.
     pub(crate) fn count_erase(&mut self, number: u32, cause: EraseCause, now: Time) {
         self.end_windows(now);
-        let die = self.die_of(number);
+        let die = self.blocks.die_of(number);
         if !diecut_units::mutant!("vssd: erases of a migration not counted") || cause != EraseCause::Migration
         {
-            *self.dies[die].wear.of(cause) += 1;
+            *self.blocks.die_mut(die).wear.of(cause) += 1;
         }
         if cause != EraseCause::Host {
             return self.record_die_wear(die);
         }
-        let block = &self.blocks[number as usize];
+        let block = &self.blocks[number];
         let (owner, unit) = (block.owner, block.logical.unit);
         let at = self.at_of(owner).expect("an erase for a holder has one");
         let unit = &mut self.vssds[at].units[usize::from(unit.0)];
@@ -140,15 +140,15 @@ impl Pool {
         self.states.set_heat(place, words);
     }
 
-    fn record_die_wear(&mut self, die: usize) {
-        self.states.set_die_wear(die as u32, self.dies[die].wear.words());
+    fn record_die_wear(&mut self, die: u32) {
+        self.states.set_die_wear(die, self.blocks.die(die).wear.words());
     }
 
     /// Counts what the journal erased.
     pub(crate) fn count_journal_erases(&mut self) {
         for block in self.states.take_log_erases() {
-            let die = self.geometry.die_number(block.die_address()) as usize;
-            self.dies[die].wear.journal += 1;
+            let die = self.geometry.die_number(block.die_address());
+            self.blocks.die_mut(die).wear.journal += 1;
             self.record_die_wear(die);
         }
     }
@@ -183,8 +183,9 @@ impl Pool {
 
     /// Takes over what the table says of wear; after the blocks.
     pub(crate) fn wear_again(&mut self) {
-        for (number, die) in self.dies.iter_mut().enumerate() {
-            let Some(words) = self.states.die_wear(number as u32) else { return };
+        for number in 0..self.geometry.dies() {
+            let Some(words) = self.states.die_wear(number) else { return };
+            let die = self.blocks.die_mut(number);
             let sound = |word: u64| if word < COUNT_MAX { word } else { 0 };
             let [migration, inside, journal, _] = words.map(sound);
             // No part is more than the sum, whatever the table says.
@@ -201,7 +202,7 @@ impl Pool {
 
     /// Erases of a die since the pool was made, by cause.
     pub fn die_wear(&self, die_number: u32) -> DieWear {
-        self.dies[die_number as usize].wear
+        self.blocks.die(die_number).wear
     }
 
     /// Erases of a channel since the pool was made, by cause.

@@ -87,7 +87,7 @@ impl Ops {
     /// # Panics
     /// If nothing has this place: a completion comes once.
     pub fn remove(&mut self, at: u32) -> Op {
-        let op = self.places[at as usize].take().expect("an operation ends once");
+        let op = self.places[at as usize].take().expect("an operation ends once (I-V1)");
         self.asked[at as usize] = None;
         self.free.push(at);
         op
@@ -96,7 +96,7 @@ impl Ops {
     /// Keeps what the medium will be asked until the operation's turn comes.
     pub fn store(&mut self, at: u32, operation: Operation) {
         let asked = &mut self.asked[at as usize];
-        assert!(asked.is_none(), "an operation waits in one place at a time");
+        assert!(asked.is_none(), "an operation waits in one place at a time (I-V1)");
         *asked = Some(operation);
     }
 
@@ -105,7 +105,7 @@ impl Ops {
     /// # Panics
     /// If it was taken out before.
     pub fn take(&mut self, at: u32) -> Operation {
-        self.asked[at as usize].take().expect("an operation is submitted once")
+        self.asked[at as usize].take().expect("an operation is submitted once (I-V1)")
     }
 
     /// What a waiting operation will ask, to change it.

@@ -307,8 +307,8 @@ fn appends_that_wait_for_a_move_fail_with_the_program_before_them() {
         assert!(!pool.is_migrating(), "the exchange came to its end");
         let number = pool.place_of_block(ids[0], block).unwrap();
         assert_eq!(pool.die_of(number) as u32, home);
-        let found = &pool.blocks[number as usize];
-        assert_eq!((found.appends, found.held_appends, found.in_flight), (0, 0, 0));
+        let found = &pool.blocks[number];
+        assert_eq!((found.appends, found.held_appends(), found.in_flight), (0, 0, 0));
         let answers: Vec<bool> = rig.answers.drain(..).map(|(_, answer)| answer.result.is_ok()).collect();
         assert_eq!(answers, if home == dies[1] { vec![false; 2] } else { Vec::new() });
         assert_eq!(rig.reads(&mut pool, ids[0], block, 0), Ok(7), "what was programmed before stays");

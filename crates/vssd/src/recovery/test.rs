@@ -73,7 +73,7 @@ fn slots_of(number: u32) -> std::ops::Range<usize> {
     64 + number as usize * 64..64 + (number as usize + 1) * 64
 }
 fn pages_of(pool: &Pool, number: u32) -> usize {
-    64 + pool.blocks.len() * 64 + number as usize * 8
+    64 + pool.blocks.count() as usize * 64 + number as usize * 8
 }
 fn number_of(pool: &Pool, id: VssdId, block: LogicalBlock) -> u32 {
     let vssd = pool.vssds.iter().find(|vssd| vssd.id == id).unwrap();
@@ -161,7 +161,7 @@ fn a_block_whose_state_is_damaged_is_set_aside() {
     let mut pool = rig.open().unwrap();
     pool.space(id, &mut rig.device, Time::ZERO).free(other).unwrap();
     drop(pool);
-    assert_eq!(rig.open().unwrap().blocks[other_number as usize].state, State::Excluded);
+    assert_eq!(rig.open().unwrap().blocks[other_number].use_of(), Use::Excluded);
 }
 
 /// Entries that hold for themselves but contradict each other; seen to panic in `Resources::take` before.
@@ -238,7 +238,7 @@ fn held_blocks_that_contradict_the_rest_are_refused() {
         let mut pool = rig.open().unwrap();
         pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
         assert_eq!(pool.vssds[0].units[0].place.die, 0);
-        let good = (0..4).find(|number| pool.blocks[*number as usize].state == State::Excluded).unwrap();
+        let good = (0..4).find(|number| pool.blocks[*number].use_of() == Use::Excluded).unwrap();
         for (number, entry) in entries {
             let number = if *number == 0 { good } else { *number };
             pool.states.table_of_test().set_block(number, entry);
@@ -312,8 +312,8 @@ fn removal_is_whole() -> Result<(), String> {
                     return Err(format!("after {stores} stores vSSD {} holds {held} blocks", id.0));
                 }
             }
-            let expected = if exists { State::Held } else { State::Excluded };
-            if pool.blocks[worn as usize].state != expected {
+            let expected = if exists { Use::Held } else { Use::Excluded };
+            if pool.blocks[worn].use_of() != expected {
                 return Err(format!("after {stores} stores the worn block is not kept away"));
             }
         }

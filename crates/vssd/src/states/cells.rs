@@ -187,7 +187,7 @@ impl Cells {
 
     pub fn put_channel(&mut self, channel: u16, cells: ChannelCells) {
         let place = &mut self.divided().channels[usize::from(channel)];
-        assert!(place.replace(cells).is_none(), "channel {channel} is held once");
+        assert!(place.replace(cells).is_none(), "channel {channel} is held once (I-V3)");
     }
 
     pub fn holds_channel(&self, channel: u16) -> bool {
@@ -202,7 +202,7 @@ impl Cells {
     }
 
     pub fn put_slot(&mut self, slot: usize, region: ProtectedRegion) {
-        assert!(self.divided().slots[slot].replace(region).is_none(), "entry {slot} is held once");
+        assert!(self.divided().slots[slot].replace(region).is_none(), "entry {slot} is held once (I-V3)");
     }
 
     pub fn holds_slot(&self, slot: usize) -> bool {

@@ -453,7 +453,7 @@ impl StateTable {
             Found::Entry((at, counter)) if at == first => (first + size, next_counter(counter)),
             Found::Entry((_, counter)) => (first, next_counter(counter)),
             Found::New => (first, 1),
-            Found::Damaged => panic!("damaged entries are set aside, not written"),
+            Found::Damaged => panic!("damaged entries are set aside, not written (I-V2)"),
         };
         self.cells.get_mut(at + 8, body.len()).copy_from_slice(body);
         self.publish(at, u64::from(counter) | u64::from(sum_of(counter, body)) << 32);
