@@ -1,10 +1,9 @@
 //! Channel buses: one transfer at a time, handed on after each burst.
 
 use crate::calendar::Calendar;
-use crate::device::Device;
-use crate::engine::{Die, Engine, Input};
+use crate::command::NONE;
+use crate::die::{Die, Input};
 use crate::profile::Arbitration;
-use crate::slot::NONE;
 use crate::timing::Timing;
 use diecut_units::Time;
 use std::collections::VecDeque;
@@ -16,6 +15,15 @@ struct Transfer {
     since: u64,
     overhead_ns: u64,
     chunk_bytes: u32,
+}
+
+/// What a transfer that ended leaves to do.
+pub(crate) struct Over {
+    pub(crate) die: u32,
+    /// All of the step crossed the bus, not just a burst of it.
+    pub(crate) is_whole: bool,
+    /// The command whose row left, or [`NONE`].
+    pub(crate) output: u32,
 }
 
 /// While something waits, something is under way.
@@ -51,12 +59,9 @@ impl Bus {
         is_input: bool,
         now: u64,
     ) {
-        let (left, fresh) = if is_input {
-            (die.input_bytes, &mut die.input_fresh)
-        } else {
-            (die.output_bytes, &mut die.output_fresh)
-        };
-        let overhead_ns = if std::mem::take(fresh) { timing.command_ns } else { 0 };
+        let port = if is_input { &mut die.inward } else { &mut die.outward };
+        let left = port.bytes;
+        let overhead_ns = if std::mem::take(&mut port.is_fresh) { timing.command_ns } else { 0 };
         let alone = self.waiting.is_empty();
         let chunk_bytes = if alone || timing.burst_bytes == 0 { left } else { left.min(timing.burst_bytes) };
         self.last_die = number;
@@ -77,68 +82,71 @@ impl Bus {
             }
         }
     }
-}
 
-impl Device {
     /// A die has something to send or to receive.
     #[inline(always)]
-    pub(crate) fn request_bus(&mut self, number: u32, is_input: bool, now: u64) {
-        let Engine { dies, buses, calendar, .. } = &mut self.engine;
-        let die = &mut dies[number as usize];
-        let bus = &mut buses[die.channel as usize];
-        let Some(current) = &mut bus.current else {
-            return bus.begin(&self.timing, calendar, die, number, is_input, now);
+    pub(crate) fn request(
+        &mut self,
+        timing: &Timing,
+        calendar: &mut Calendar,
+        die: &mut Die,
+        number: u32,
+        is_input: bool,
+        now: u64,
+    ) {
+        let Some(current) = &mut self.current else {
+            return self.begin(timing, calendar, die, number, is_input, now);
         };
-        bus.waiting.push_back((number, is_input));
+        self.waiting.push_back((number, is_input));
         // The transfer under way was alone and took all its bytes at once; now it gives way after its burst.
-        let burst = self.timing.burst_bytes;
+        let burst = timing.burst_bytes;
         if burst > 0 && current.chunk_bytes > burst {
             let since = current.since + current.overhead_ns;
             let mut bytes = burst;
-            while bytes < current.chunk_bytes && since + self.timing.bus_ns(bytes) < now {
+            while bytes < current.chunk_bytes && since + timing.bus_ns(bytes) < now {
                 bytes += burst;
             }
             if bytes < current.chunk_bytes {
                 current.chunk_bytes = bytes;
-                calendar.cancel(bus.timer);
-                calendar.schedule(bus.timer, Time(since + self.timing.bus_ns(bytes)));
+                calendar.cancel(self.timer);
+                calendar.schedule(self.timer, Time(since + timing.bus_ns(bytes)));
             }
         }
     }
 
     /// A transfer, or a burst of it, is over.
     #[inline(always)]
-    pub(crate) fn bus_done(&mut self, channel: u32, now: u64) {
-        let Engine { dies, buses, calendar, .. } = &mut self.engine;
-        let bus = &mut buses[channel as usize];
-        let transfer = bus.current.take().expect("a transfer ends");
-        bus.busy_ns += now - transfer.since;
+    pub(crate) fn end(&mut self, dies: &mut [Die], now: u64) -> Over {
+        let transfer = self.current.take().expect("I-E4: a transfer ends that began");
+        self.busy_ns += now - transfer.since;
         let die = &mut dies[transfer.die as usize];
-        let left = if transfer.is_input { &mut die.input_bytes } else { &mut die.output_bytes };
-        *left -= transfer.chunk_bytes;
-        let all_over = *left == 0;
-        let mut answered = NONE;
-        if !all_over {
-            bus.waiting.push_back((transfer.die, transfer.is_input));
+        let port = if transfer.is_input { &mut die.inward } else { &mut die.outward };
+        port.bytes -= transfer.chunk_bytes;
+        let is_whole = port.bytes == 0;
+        let mut output = NONE;
+        if !is_whole {
+            self.waiting.push_back((transfer.die, transfer.is_input));
         } else if transfer.is_input {
             let Input::Arriving(index) = die.input else { unreachable!("a unit arrives") };
             die.input = Input::Ready(index);
         } else {
-            let index = std::mem::replace(&mut die.output, NONE);
-            let slot = self.slots.get_mut(index);
-            slot.steps_transferred += 1;
-            if slot.steps_transferred == slot.steps {
-                answered = index;
-            }
+            output = std::mem::replace(&mut die.output, NONE);
         }
-        if let Some((number, is_input)) = bus.next(self.arbitration, dies.len() as u32) {
-            bus.begin(&self.timing, calendar, &mut dies[number as usize], number, is_input, now);
-        }
-        if answered != NONE {
-            self.finish(answered, now);
-        }
-        if all_over {
-            self.issue(transfer.die, now);
+        Over { die: transfer.die, is_whole, output }
+    }
+
+    /// Begins with what waits, if anything does.
+    #[inline(always)]
+    pub(crate) fn begin_next(
+        &mut self,
+        arbitration: Arbitration,
+        timing: &Timing,
+        calendar: &mut Calendar,
+        dies: &mut [Die],
+        now: u64,
+    ) {
+        if let Some((number, is_input)) = self.next(arbitration, dies.len() as u32) {
+            self.begin(timing, calendar, &mut dies[number as usize], number, is_input, now);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The calendar queue: when which part of the device acts next.
 //!
-//! Every part that can act (a die's array, a channel bus, a stage) has one timer, scheduled at most once. Timers
+//! Every part that can act (a die's array, a channel bus, a server of the front end) has one timer, scheduled at most once. Timers
 //! hang in a wheel of buckets, a lap of 4.2 ms; a timer farther away waits in its bucket until its lap comes. A
 //! bucket is sorted, so that many timers of one instant (channels in step) cost no more than few. Two levels of
 //! bits lead to the next bucket that is not empty.
@@ -93,7 +93,7 @@ impl Calendar {
             }
         }
         let entry = &mut self.timers[timer as usize];
-        assert!(entry.time == u64::MAX, "timer {timer} is scheduled already");
+        assert!(entry.time == u64::MAX, "I-E3: timer {timer} is scheduled already");
         *entry = Timer { time, next };
         if (time, timer) < self.earliest {
             self.earliest = (time, timer);

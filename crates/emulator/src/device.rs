@@ -1,22 +1,18 @@
 //! The device: flash rules at the door, then the event model or, unpaced, the effect at once.
 
 use crate::block::FACTORY_BAD;
-use crate::engine::{Array, Engine, Input, ROOM_LOOK};
+use crate::command::{CommandPayload, CommandState, Kind};
+use crate::engine::{Engine, ROOM_LOOK};
 use crate::nand::Nand;
-use crate::profile::{Arbitration, DieProfile};
-use crate::slot::{Freight, Kind, Slot, Slots};
-use crate::stages::Stages;
 use crate::statistics::DieStatistics;
 use crate::store::disk::SyncFile;
 use crate::store::file::Image;
 use crate::store::room::RoomSupport;
 use crate::store::room_queue::RoomWorker;
 use crate::store::{FileStore, MemoryStore, Store, SyncedStore, TagStore};
-use crate::syncs::Syncs;
-use crate::timing::Timing;
 use crate::{Backing, Fault, Options, Pacing, Profile, ProfileError};
 use diecut_media::{Capabilities, Command, Completion, Media};
-use diecut_units::{ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, Time};
+use diecut_units::{ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, Time, mark};
 use rand::RngExt;
 use std::path::{Path, PathBuf};
 
@@ -89,23 +85,11 @@ pub struct Device {
     pub(crate) now: Time,
     /// By channel: whether it is this part's (see [`diecut_media::Divide`]).
     pub(crate) owned: Vec<bool>,
-    pub(crate) nand: Nand,
-    pub(crate) timing: Timing,
     pub(crate) engine: Engine,
-    pub(crate) stages: Stages,
-    pub(crate) slots: Slots,
-    pub(crate) statistics: Vec<DieStatistics>,
-    pub(crate) done: Vec<Completion>,
-    /// Of a device whose store is to be synced.
-    pub(crate) syncs: Option<Box<Syncs>>,
     /// Reads submitted without pacing whose bytes are still to be copied.
     pub(crate) reading: Vec<u32>,
     /// Erases submitted without pacing whose blocks have not the room yet that they were promised.
     pub(crate) roomless: Vec<u32>,
-    pub(crate) die_profile: DieProfile,
-    pub(crate) arbitration: Arbitration,
-    /// Bytes of a program unit on the bus, OOB included.
-    pub(crate) unit_bytes: u32,
     pub(crate) seed: u64,
 }
 
@@ -158,10 +142,10 @@ impl Device {
         };
         let mut device = Device::assemble(profile.clone(), options, store, protected)?;
         device.recover(&path)?;
-        for number in 0..device.nand.blocks.len() {
-            let block = device.nand.blocks[number];
+        for number in 0..device.engine.nand.blocks.len() {
+            let block = device.engine.nand.blocks[number];
             if block.has(FACTORY_BAD) {
-                device.nand.store.set_programmed(number as u64, &block);
+                device.engine.nand.store.set_programmed(number as u64, &block);
             }
         }
         Ok(device)
@@ -183,17 +167,17 @@ impl Device {
         let mut device = Device::assemble(opened.profile, options, store, opened.protected)?;
         let mut marks = Vec::new();
         let geometry = device.profile.geometry;
-        if let Store::File(store) = &mut device.nand.store {
-            let loaded = store.load(&geometry, &mut device.nand.blocks, |block, page, mark| {
+        if let Store::File(store) = &mut device.engine.nand.store {
+            let loaded = store.load(&geometry, &mut device.engine.nand.blocks, |block, page, mark| {
                 marks.push((block, page, mark))
             });
             loaded.map_err(|what| DeviceError::Image { path: path.to_owned(), what })?;
         }
         for (block, page, mark) in marks {
-            device.nand.restore_mark(block, page, mark);
+            device.engine.nand.restore_mark(block, page, mark);
         }
-        device.nand.settle();
-        device.nand.give_back_empty();
+        device.engine.nand.settle();
+        device.engine.nand.give_back_empty();
         Ok(device)
     }
 
@@ -203,19 +187,19 @@ impl Device {
         let store = SyncedStore::on_file(path, image.file, &image.profile.geometry, options.changes.take())?;
         let mut device = Device::assemble(image.profile, options, Store::Synced(Box::new(store)), None)?;
         device.recover(path)?;
-        device.nand.give_back_empty();
+        device.engine.nand.give_back_empty();
         Ok(device)
     }
 
     /// Takes from a synced store what it holds.
     fn recover(&mut self, path: &Path) -> Result<(), DeviceError> {
-        let recovered = self.nand.recover();
+        let recovered = self.engine.nand.recover();
         recovered.map_err(|source| DeviceError::File {
             path: path.to_owned(),
             what: "its block states cannot be recovered",
             source,
         })?;
-        self.nand.settle();
+        self.engine.nand.settle();
         Ok(())
     }
 
@@ -238,26 +222,15 @@ impl Device {
         let geometry = profile.geometry;
         let nand = Nand::new(&profile, store, options.seed, options.faults)?;
         let mut device = Device {
-            timing: Timing::new(&profile),
-            engine: Engine::new(geometry.dies(), geometry.channels.into()),
-            stages: Stages::default(),
-            slots: Slots::default(),
-            statistics: vec![DieStatistics::default(); geometry.dies() as usize],
-            done: Vec::new(),
-            syncs: is_synced.then(Box::default),
+            engine: Engine::new(&profile, nand, is_synced),
             reading: Vec::new(),
             roomless: Vec::new(),
-            die_profile: profile.die.clone(),
-            arbitration: profile.bus.arbitration,
-            unit_bytes: capabilities.program_unit_pages
-                * (geometry.page_size_bytes + geometry.oob_size_bytes),
             capabilities,
             protected,
             powered: true,
             paced: options.pacing == Pacing::Modelled,
             now: Time::ZERO,
             owned: vec![true; usize::from(geometry.channels)],
-            nand,
             profile,
             seed: options.seed,
         };
@@ -266,10 +239,8 @@ impl Device {
     }
 
     pub(crate) fn arm_cut(&mut self) {
-        if let Some(time) = self.nand.failures.cut_time() {
-            let timer = self.engine.cut_timer();
-            self.engine.calendar.cancel(timer);
-            self.engine.calendar.schedule(timer, time);
+        if let Some(time) = self.engine.nand.failures.cut_time() {
+            self.engine.schedule_cut(time);
         }
     }
 
@@ -290,43 +261,46 @@ impl Device {
 
     /// What a die did, by die number.
     pub fn die_statistics(&self, die: u32) -> &DieStatistics {
-        &self.statistics[die as usize]
+        &self.engine.statistics[die as usize]
     }
 
     /// What all dies did.
     pub fn statistics(&self) -> DieStatistics {
         let mut sum = DieStatistics::default();
-        self.statistics.iter().for_each(|die| sum.add(die));
-        sum.busy_ns += self.busy_so_far_ns();
+        self.engine.statistics.iter().for_each(|die| sum.add(die));
+        sum.busy_ns += self.engine.busy_so_far_ns(self.now);
         sum
     }
 
     /// Time the bus of a channel was in use, in nanoseconds.
     pub fn bus_busy_ns(&self, channel: u16) -> u64 {
-        self.engine.buses[usize::from(channel)].busy_ns()
+        self.engine.bus_busy_ns(channel)
     }
 
     /// Erases of an erase block since the device was made.
     pub fn erase_count(&self, block: EraseBlockAddress) -> u32 {
-        self.nand.blocks[self.nand.geometry.erase_block_number(block) as usize].erase_count
+        self.engine.nand.blocks[self.engine.nand.geometry.erase_block_number(block) as usize].erase_count
     }
 
     /// Erases of all blocks of a channel since the device was made.
     pub fn erases_of_channel(&self, channel: u16) -> u64 {
-        let per_channel = self.nand.blocks.len() / usize::from(self.nand.geometry.channels);
+        let per_channel = self.engine.nand.blocks.len() / usize::from(self.engine.nand.geometry.channels);
         let first = usize::from(channel) * per_channel;
-        self.nand.blocks[first..first + per_channel].iter().map(|block| u64::from(block.erase_count)).sum()
+        self.engine.nand.blocks[first..first + per_channel]
+            .iter()
+            .map(|block| u64::from(block.erase_count))
+            .sum()
     }
 
     /// Operations that dies began since the device was made or opened: the counter of
     /// [`Fault::PowerCutAtOperation`].
     pub fn operations(&self) -> u64 {
-        self.nand.failures.operations
+        self.engine.nand.failures.operations
     }
 
     /// Adds something that goes wrong from now on.
     pub fn add_fault(&mut self, fault: Fault) {
-        self.nand.failures.add_fault(fault);
+        self.engine.nand.failures.add_fault(fault);
         if self.powered {
             self.arm_cut();
         }
@@ -334,7 +308,7 @@ impl Device {
 
     /// Bytes of memory that content takes in tag mode; 0 for other backings.
     pub fn tag_memory_bytes(&self) -> u64 {
-        match &self.nand.store {
+        match &self.engine.nand.store {
             Store::Tags(store) => store.memory_bytes(),
             _ => 0,
         }
@@ -346,7 +320,7 @@ impl Device {
     /// # Errors
     /// Whatever the file system says.
     pub fn sync(&self) -> std::io::Result<()> {
-        match &self.nand.store {
+        match &self.engine.nand.store {
             Store::File(store) => store.sync(),
             Store::Synced(store) => store.sync_file().map_or(Ok(()), |file| file.sync()),
             _ => Ok(()),
@@ -355,7 +329,7 @@ impl Device {
 
     /// With [`Backing::File`]: what the file system under it can do.
     pub fn room_support(&self) -> Option<RoomSupport> {
-        match &self.nand.store {
+        match &self.engine.nand.store {
             Store::File(store) => Some(store.allocator.support),
             Store::Synced(store) => store.room_support(),
             _ => None,
@@ -370,12 +344,12 @@ impl Device {
     /// # Panics
     /// When it is called again.
     pub fn room_worker(&mut self) -> Option<RoomWorker> {
-        self.nand.rooms.worker(&self.nand.store)
+        self.engine.nand.rooms.worker(&self.engine.nand.store)
     }
 
     /// With [`Backing::SyncedFile`]: what its driver syncs when [`Media::wants_sync`] says so.
     pub fn sync_file(&self) -> Option<SyncFile> {
-        match &self.nand.store {
+        match &self.engine.nand.store {
             Store::Synced(store) => store.sync_file(),
             _ => None,
         }
@@ -387,32 +361,32 @@ impl Device {
         if !self.powered {
             return;
         }
-        for number in 0..self.engine.dies.len() {
-            let at_work: Vec<u32> = self.at_work(number).collect();
+        for number in 0..self.engine.dies() {
+            let at_work: Vec<u32> = self.engine.at_work(number).collect();
             for index in at_work {
                 self.tear(index, now);
             }
         }
-        if let Store::Synced(store) = &mut self.nand.store {
+        if let Store::Synced(store) = &mut self.engine.nand.store {
             store.cut();
         }
         self.forget_commands();
         self.powered = false;
-        self.nand.failures.forget_cuts(now);
+        self.engine.nand.failures.forget_cuts(now);
     }
 
     fn tear(&mut self, index: u32, now: Time) {
-        let (slot, freight) = self.slots.loaded(index);
-        if self.syncs.is_some() {
+        let (command, payload) = self.engine.commands.loaded(index);
+        if self.engine.syncs.is_some() {
             // It is written or not; how much of that stays is the disk's affair.
-            if !slot.kind.is_read() && self.nand.failures.random.random_range(0..2) == 0 {
-                apply_step(&mut self.nand, slot, freight, now);
+            if !command.kind.is_read() && self.engine.nand.failures.random.random_range(0..2) == 0 {
+                apply_step(&mut self.engine.nand, command, payload, now);
             }
             return;
         }
-        match slot.kind {
-            Kind::Program | Kind::Copy => self.nand.tear_program(slot, freight, now),
-            Kind::Erase => self.nand.tear_erase(slot),
+        match command.kind {
+            Kind::Program | Kind::Copy => self.engine.nand.tear_program(command, payload, now),
+            Kind::Erase => self.engine.nand.tear_erase(command),
             Kind::Read | Kind::ReadOob => {}
         }
     }
@@ -420,40 +394,34 @@ impl Device {
     /// The process dies while the device keeps its power: each program or erase at work in an array ends or has not
     /// begun, by chance; whatever else is under way did not happen. The device is ready for the next process.
     pub fn process_death(&mut self, now: Time) {
-        for number in 0..self.engine.dies.len() {
-            let at_work: Vec<u32> = self.at_work(number).collect();
+        for number in 0..self.engine.dies() {
+            let at_work: Vec<u32> = self.engine.at_work(number).collect();
             for index in at_work {
-                if self.nand.failures.random.random_range(0..2) == 0 {
-                    let (slot, freight) = self.slots.loaded(index);
-                    apply_step(&mut self.nand, slot, freight, now);
+                if self.engine.nand.failures.random.random_range(0..2) == 0 {
+                    let (command, payload) = self.engine.commands.loaded(index);
+                    apply_step(&mut self.engine.nand, command, payload, now);
                 }
             }
         }
         self.forget_commands();
-        self.nand.recover().expect("a model of a disk does not fail");
-        self.nand.settle();
+        self.engine.nand.recover().expect("a model of a disk does not fail");
+        self.engine.nand.settle();
         self.arm_cut();
     }
 
     fn forget_commands(&mut self) {
-        if let Some(syncs) = &mut self.syncs {
-            syncs.clear();
-        }
-        self.slots.clear();
-        self.done.clear();
+        self.engine.forget_commands();
         self.reading.clear();
         self.roomless.clear();
-        self.stages = Stages::default();
-        self.engine = Engine::new(self.nand.geometry.dies(), self.nand.geometry.channels.into());
     }
 
     /// The power comes back: the device is as it was when it went.
     pub fn power_on(&mut self) {
         assert!(!self.powered, "the power is on already");
         self.powered = true;
-        self.done.clear();
-        self.nand.recover().expect("a model of a disk does not fail");
-        self.nand.settle();
+        self.engine.done.clear();
+        self.engine.nand.recover().expect("a model of a disk does not fail");
+        self.engine.nand.settle();
         self.arm_cut();
     }
 
@@ -462,18 +430,18 @@ impl Device {
         if !self.roomless.is_empty() {
             self.finish_erases_before(index, now);
         }
-        let slot = self.slots.get_mut(index);
-        let cut = self.nand.begin(slot, now);
-        let count = &mut self.statistics[slot.die as usize];
-        match slot.kind {
+        let command = self.engine.commands.get_mut(index);
+        let cut = self.engine.nand.begin(command, now);
+        let count = &mut self.engine.statistics[command.die as usize];
+        match command.kind {
             Kind::Read | Kind::ReadOob => {
                 count.reads += 1;
-                count.read_bytes += u64::from(slot.iu_count) * IU_SIZE_BYTES as u64;
+                count.read_bytes += u64::from(command.iu_count) * IU_SIZE_BYTES as u64;
             }
             Kind::Program | Kind::Copy => {
-                count.program_units += u64::from(slot.steps);
+                count.program_units += u64::from(command.steps.total);
                 count.programmed_bytes +=
-                    u64::from(slot.page_count) * u64::from(self.profile.geometry.page_size_bytes);
+                    u64::from(command.page_count) * u64::from(self.profile.geometry.page_size_bytes);
             }
             Kind::Erase => count.erases += 1,
         }
@@ -482,23 +450,23 @@ impl Device {
             // It is torn once; `power_cut` finds nothing at work without pacing.
             return self.power_cut(now);
         }
-        if slot.kind == Kind::Read {
+        if command.kind == Kind::Read {
             // Many reads come in a row and each waits for memory: their bytes are fetched while the next ones are
             // submitted, and copied in `finish_reads`.
-            self.nand.prefetch(slot);
+            self.engine.nand.prefetch(command);
             self.reading.push(index);
             return;
         }
-        if slot.kind == Kind::Erase && self.nand.awaits_room(slot.block, now) {
+        if command.kind == Kind::Erase && self.engine.nand.awaits_room(command.block, now) {
             return self.roomless.push(index);
         }
         self.finish_reads(now);
-        let (slot, freight) = self.slots.loaded(index);
-        let steps = if slot.kind.is_read() { 1 } else { slot.steps };
+        let (command, payload) = self.engine.commands.loaded(index);
+        let steps = if command.kind.is_read() { 1 } else { command.steps.total };
         for _ in 0..steps {
-            apply_step(&mut self.nand, slot, freight, now);
+            apply_step(&mut self.engine.nand, command, payload, now);
         }
-        self.complete(index);
+        self.engine.complete(index);
     }
 
     /// Copies what reads submitted without pacing ask for, in their order: before anything else takes effect, and at the
@@ -506,9 +474,9 @@ impl Device {
     fn finish_reads(&mut self, now: Time) {
         let mut reading = std::mem::take(&mut self.reading);
         for index in reading.drain(..) {
-            let (slot, freight) = self.slots.loaded(index);
-            apply_step(&mut self.nand, slot, freight, now);
-            self.complete(index);
+            let (command, payload) = self.engine.commands.loaded(index);
+            apply_step(&mut self.engine.nand, command, payload, now);
+            self.engine.complete(index);
         }
         self.reading = reading;
     }
@@ -517,8 +485,8 @@ impl Device {
     #[cold]
     fn finish_erases(&mut self, now: Time) {
         for index in std::mem::take(&mut self.roomless) {
-            let block = self.slots.get(index).block;
-            if self.nand.awaits_room(block, now) {
+            let block = self.engine.commands.get(index).block;
+            if self.engine.nand.awaits_room(block, now) {
                 self.roomless.push(index);
             } else {
                 self.finish_erase(index, now);
@@ -529,11 +497,15 @@ impl Device {
     /// A command that was submitted without pacing finds the erases of its blocks done.
     #[cold]
     fn finish_erases_before(&mut self, index: u32, now: Time) {
-        let slot = self.slots.get(index);
-        let source = if slot.kind == Kind::Copy { self.slots.freight(index).source } else { slot.block };
-        let blocks = [slot.block, source];
+        let command = self.engine.commands.get(index);
+        let source = if command.kind == Kind::Copy {
+            self.engine.commands.payload(index).source
+        } else {
+            command.block
+        };
+        let blocks = [command.block, source];
         for erase in std::mem::take(&mut self.roomless) {
-            if blocks.contains(&self.slots.get(erase).block) {
+            if blocks.contains(&self.engine.commands.get(erase).block) {
                 self.finish_erase(erase, now);
             } else {
                 self.roomless.push(erase);
@@ -543,41 +515,56 @@ impl Device {
 
     fn finish_erase(&mut self, index: u32, now: Time) {
         self.finish_reads(now);
-        let (slot, freight) = self.slots.loaded(index);
-        apply_step(&mut self.nand, slot, freight, now);
-        self.complete(index);
+        let (command, payload) = self.engine.commands.loaded(index);
+        apply_step(&mut self.engine.nand, command, payload, now);
+        self.engine.complete(index);
     }
 
     /// Commands that wait or are at work, for reports.
     pub fn is_idle(&self) -> bool {
-        let busy = |die: &crate::engine::Die| {
-            die.array != Array::Idle || die.input != Input::Empty || die.has_queue()
-        };
-        let waits = self.syncs.as_ref().is_some_and(|syncs| !syncs.is_idle());
-        let begun = !self.reading.is_empty() || !self.roomless.is_empty();
-        !waits && !begun && self.done.is_empty() && !self.engine.dies.iter().any(busy)
+        self.reading.is_empty() && self.roomless.is_empty() && self.engine.is_idle()
+    }
+
+    /// Handles everything that happens until `now`.
+    #[inline(always)]
+    fn run(&mut self, now: Time) {
+        if self.engine.calendar.next_time() <= now
+            && let Some(cut) = self.engine.handle_events(now)
+        {
+            self.power_cut(cut);
+        }
     }
 }
 
 /// The effect of a command's next step.
-fn apply_step(nand: &mut Nand, slot: &mut Slot, freight: &Freight, now: Time) {
-    let step = slot.steps_done;
-    match slot.kind {
-        Kind::Program => nand.program_unit(slot, freight, step, now),
-        Kind::Copy => nand.copy_unit(slot, freight, step, now),
-        Kind::Erase => nand.erase(slot),
-        Kind::Read | Kind::ReadOob => nand.read(slot),
+fn apply_step(nand: &mut Nand, command: &mut CommandState, payload: &CommandPayload, now: Time) {
+    let step = command.steps.done;
+    match command.kind {
+        Kind::Program => nand.program_unit(command, payload, step, now),
+        Kind::Copy => nand.copy_unit(command, payload, step, now),
+        Kind::Erase => nand.erase(command),
+        Kind::Read | Kind::ReadOob => nand.read(command),
     }
-    slot.steps_done += 1;
+    command.steps.done += 1;
 }
 
 impl Device {
+    /// A command begins, unless it is to wait for a sync.
+    #[inline(never)]
+    fn begin_admitted(&mut self, command: Command, now: Time) {
+        let Engine { syncs, nand, done, .. } = &mut self.engine;
+        let syncs = syncs.as_mut().expect("only devices that are synced ask");
+        if let Some(command) = syncs.admit(&nand.geometry, done, command) {
+            self.begin(command, now);
+        }
+    }
+
     /// A command begins.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, command: Command, now: Time) {
+    fn begin(&mut self, command: Command, now: Time) {
         let index = self.accept(command);
         if self.paced {
-            self.start(index, self.now.0);
+            self.engine.start(index, self.now.0);
         } else {
             self.execute(index, now);
         }
@@ -586,7 +573,7 @@ impl Device {
 
 impl Media for Device {
     fn geometry(&self) -> &Geometry {
-        &self.nand.geometry
+        &self.engine.nand.geometry
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -594,7 +581,7 @@ impl Media for Device {
     }
 
     fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
-        self.nand.blocks[self.nand.geometry.erase_block_number(block) as usize].has(FACTORY_BAD)
+        self.engine.nand.blocks[self.engine.nand.geometry.erase_block_number(block) as usize].has(FACTORY_BAD)
     }
 
     fn protected_memory(&self) -> Option<ProtectedMemory> {
@@ -612,7 +599,7 @@ impl Media for Device {
             return self.refuse(command);
         }
         // In a call of its own: a command is large, and this way it is not moved where nothing is synced.
-        match self.syncs {
+        match self.engine.syncs {
             None => self.begin(command, now),
             Some(_) => self.begin_admitted(command, now),
         }
@@ -627,20 +614,20 @@ impl Media for Device {
                 self.finish_erases(self.now);
             }
         }
-        if self.nand.rooms.gives_back() {
-            self.nand.rooms.give_back_piece(&mut self.nand.store);
+        if self.engine.nand.rooms.gives_back() {
+            self.engine.nand.rooms.give_back_piece(&mut self.engine.nand.store);
         }
         if completions.is_empty() {
-            std::mem::swap(completions, &mut self.done);
+            std::mem::swap(completions, &mut self.engine.done);
         } else {
-            completions.append(&mut self.done);
+            completions.append(&mut self.engine.done);
         }
     }
 
     fn make_room(&mut self, block: EraseBlockAddress, now: Time) -> bool {
         self.now = self.now.max(now);
-        let number = self.nand.geometry.erase_block_number(block);
-        !self.powered || self.nand.make_room(number, self.now)
+        let number = self.engine.nand.geometry.erase_block_number(block);
+        !self.powered || self.engine.nand.make_room(number, self.now)
     }
 
     fn discard(&mut self, block: EraseBlockAddress, now: Time) {
@@ -650,21 +637,32 @@ impl Media for Device {
             self.finish_reads(self.now);
         }
         if self.powered {
-            self.nand.discard(self.nand.geometry.erase_block_number(block));
+            self.engine.nand.discard(self.engine.nand.geometry.erase_block_number(block));
         }
     }
 
     fn wants_sync(&mut self) -> Option<u64> {
-        self.begin_sync()
+        if !self.powered {
+            return None;
+        }
+        let number = self.engine.begin_sync()?;
+        if self.engine.nand.begin_sync().is_err() {
+            self.synced(number, false, self.now);
+            return None;
+        }
+        Some(number)
     }
 
     fn synced(&mut self, number: u64, worked: bool, now: Time) {
-        self.end_sync(number, worked, now);
+        for command in self.engine.end_sync(number, worked) {
+            mark!("emulator: a command waited for the sync of an erase");
+            self.submit(command, now);
+        }
     }
 
     fn next_event(&self) -> Time {
-        let syncs = self.syncs.as_ref().is_some_and(|syncs| self.powered && self.wants_more_synced(syncs));
-        let at_once = !self.done.is_empty() || !self.reading.is_empty() || syncs;
+        let syncs = self.powered && self.engine.wants_sync();
+        let at_once = !self.engine.done.is_empty() || !self.reading.is_empty() || syncs;
         if at_once {
             return Time::ZERO;
         }

@@ -5,192 +5,284 @@
 //! unit arrives meanwhile. Commands of a die begin in the order they were submitted; only reads overtake a program,
 //! erase or copy that can be suspended.
 
+use crate::Profile;
 use crate::bus::Bus;
 use crate::calendar::Calendar;
-use crate::device::Device;
-use crate::slot::{Kind, NONE, Slot, Slots};
-use crate::stages::{CUT, STAGE_TIMERS};
-use diecut_media::MediaError;
-use diecut_units::{Geometry, IU_SIZE_BYTES, Span, Time};
+use crate::command::{CommandState, Commands, Kind, NONE};
+use crate::die::{Array, Die, Input, NOTHING_SENSED, Port};
+use crate::frontend::{Clock, FRONTEND_TIMERS, Frontend, Next};
+use crate::nand::Nand;
+use crate::profile::{Arbitration, DieProfile};
+use crate::statistics::DieStatistics;
+use crate::syncs::Syncs;
+use crate::timing::Timing;
+use diecut_media::{Command, Completion, MediaError};
+use diecut_units::{BufferMut, Geometry, IU_SIZE_BYTES, Span, Time};
 use rand::RngExt;
 use std::ops::Range;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Array {
-    Idle,
-    /// A row is read.
-    Reading(u32),
-    /// A unit is programmed or copied, or the block erased.
-    Writing(u32),
-    /// A row waits for the register that leads to the bus.
-    RowReady(u32),
-    /// A program, erase or copy is about to stand still.
-    Suspending,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
-    Empty,
-    /// A unit waits for the bus or crosses it.
-    Arriving(u32),
-    /// A unit waits for the array.
-    Ready(u32),
-}
-
-pub(crate) struct Die {
-    pub(crate) array: Array,
-    array_since: u64,
-    /// Commands that it has: those that wait, and those that the array or the bus is at work on.
-    commands: u32,
-    /// Since when it has some.
-    busy_since: u64,
-    /// Commands that wait, linked by [`Slot::next`].
-    first: u32,
-    last: u32,
-    /// Steps of the first command in the queue that were begun.
-    issued: u32,
-    pub(crate) channel: u32,
-    /// The command whose row leaves over the bus.
-    pub(crate) output: u32,
-    pub(crate) input: Input,
-    pub(crate) input_bytes: u32,
-    pub(crate) output_bytes: u32,
-    /// A step's command cycles are charged with its first burst.
-    pub(crate) input_fresh: bool,
-    pub(crate) output_fresh: bool,
-    suspensions: u32,
-    /// What stands still, and how much of its time is left.
-    suspended: Option<(u32, u64)>,
-    /// Pages that the registers hold: block, first page, end.
-    sensed: (u64, u32, u32),
-}
-
-impl Die {
-    fn new(channel: u32) -> Die {
-        Die {
-            array: Array::Idle,
-            array_since: 0,
-            commands: 0,
-            busy_since: 0,
-            first: NONE,
-            last: NONE,
-            issued: 0,
-            channel,
-            output: NONE,
-            input: Input::Empty,
-            input_bytes: 0,
-            output_bytes: 0,
-            input_fresh: false,
-            output_fresh: false,
-            suspensions: 0,
-            suspended: None,
-            sensed: NOTHING_SENSED,
-        }
-    }
-
-    /// Whether commands wait.
-    pub(crate) fn has_queue(&self) -> bool {
-        self.first != NONE
-    }
-
-    #[inline(always)]
-    fn push(&mut self, slots: &mut Slots, index: u32) {
-        let last = std::mem::replace(&mut self.last, index);
-        if self.first == NONE {
-            self.first = index;
-        } else {
-            slots.get_mut(last).next = index;
-        }
-    }
-
-    /// All steps of the first command were begun.
-    #[inline(always)]
-    fn pop(&mut self, first: &Slot) {
-        self.issued = 0;
-        self.first = first.next;
-    }
-
-    /// The array has work until `time` after `now`.
-    #[inline(always)]
-    fn occupy(&mut self, array: Array, sensed: (u64, u32, u32), now: u64) {
-        self.array = array;
-        self.array_since = now;
-        // Reads in between are why it was suspended; they do not start its count anew.
-        if self.suspended.is_none() {
-            self.suspensions = 0;
-        }
-        self.sensed = sensed;
-    }
-}
 
 /// How often an erase looks whether the room that its block was promised is there: so seldom that a driver sleeps in between, and does not
 /// take a core from the thread that it waits for.
 pub(crate) const ROOM_LOOK: Span = Span::from_millis(2);
 
-const NOTHING_SENSED: (u64, u32, u32) = (u64::MAX, 0, 0);
-
+/// Commands under way, what they work on, and the time that they take.
 pub(crate) struct Engine {
+    pub(crate) nand: Nand,
+    pub(crate) commands: Commands,
+    /// Answers that nobody has taken yet.
+    pub(crate) done: Vec<Completion>,
+    /// Of a device whose store is to be synced.
+    pub(crate) syncs: Option<Box<Syncs>>,
+    pub(crate) statistics: Vec<DieStatistics>,
     pub(crate) calendar: Calendar,
-    pub(crate) dies: Vec<Die>,
-    pub(crate) buses: Vec<Bus>,
-}
-
-impl Engine {
-    pub(crate) fn new(dies: u32, channels: u32) -> Engine {
-        Engine {
-            calendar: Calendar::new((dies + channels + STAGE_TIMERS) as usize),
-            dies: (0..dies).map(|die| Die::new(die / (dies / channels))).collect(),
-            buses: (0..channels).map(|channel| Bus::new(dies + channel)).collect(),
-        }
-    }
-
-    pub(crate) fn stage_timer(&self, stage: u32) -> u32 {
-        (self.dies.len() + self.buses.len()) as u32 + stage
-    }
-    pub(crate) fn cut_timer(&self) -> u32 {
-        self.stage_timer(CUT)
-    }
+    dies: Vec<Die>,
+    buses: Vec<Bus>,
+    frontend: Frontend,
+    timing: Timing,
+    die_profile: DieProfile,
+    arbitration: Arbitration,
+    /// Bytes of a program unit on the bus, OOB included.
+    unit_bytes: u32,
 }
 
 /// Pages of a read that lie on the row of a step.
 #[inline(always)]
-fn pages_of_step(slot: &Slot, geometry: &Geometry, step: u32) -> Range<u32> {
-    let end = slot.first_page + slot.page_count;
-    if slot.steps == 1 {
-        return slot.first_page..end;
+fn pages_of_step(command: &CommandState, geometry: &Geometry, step: u32) -> Range<u32> {
+    let end = command.first_page + command.page_count;
+    if command.steps.total == 1 {
+        return command.first_page..end;
     }
     let planes = u32::from(geometry.planes_per_die);
-    let row = slot.first_row + step;
-    (row * planes).max(slot.first_page)..((row + 1) * planes).min(end)
+    let row = command.first_row + step;
+    (row * planes).max(command.first_page)..((row + 1) * planes).min(end)
 }
 
 /// Bytes of a read's next row that cross the bus.
 #[inline(always)]
-fn row_bytes(slot: &Slot, geometry: &Geometry) -> u32 {
-    if slot.steps == 1 {
-        return slot.row_bytes;
+fn row_bytes(command: &CommandState, geometry: &Geometry) -> u32 {
+    if command.steps.total == 1 {
+        return command.row_bytes;
     }
-    let pages = pages_of_step(slot, geometry, slot.steps_transferred);
-    let oob = if slot.oob.is_some() { (pages.end - pages.start) * geometry.oob_size_bytes } else { 0 };
-    if slot.kind == Kind::ReadOob {
+    let pages = pages_of_step(command, geometry, command.steps.transferred);
+    let oob = if command.oob.is_some() { (pages.end - pages.start) * geometry.oob_size_bytes } else { 0 };
+    if command.kind == Kind::ReadOob {
         return oob;
     }
     let per_page = geometry.ius_per_page();
-    let start = (pages.start * per_page).max(slot.first_iu);
-    let end = (pages.end * per_page).min(slot.first_iu + slot.iu_count);
+    let start = (pages.start * per_page).max(command.first_iu);
+    let end = (pages.end * per_page).min(command.first_iu + command.iu_count);
     (end - start) * IU_SIZE_BYTES as u32 + oob
 }
 
-impl Device {
+impl Engine {
+    /// With nothing under way.
+    pub(crate) fn new(profile: &Profile, nand: Nand, is_synced: bool) -> Engine {
+        let geometry = &profile.geometry;
+        let unit_pages = nand.cells.unit_pages();
+        let (dies, channels) = (geometry.dies(), u32::from(geometry.channels));
+        Engine {
+            nand,
+            commands: Commands::default(),
+            done: Vec::new(),
+            syncs: is_synced.then(Box::default),
+            statistics: vec![DieStatistics::default(); dies as usize],
+            calendar: Calendar::new((dies + channels + FRONTEND_TIMERS + 1) as usize),
+            dies: (0..dies).map(|die| Die::new(die / (dies / channels))).collect(),
+            buses: (0..channels).map(|channel| Bus::new(dies + channel)).collect(),
+            frontend: Frontend::default(),
+            timing: Timing::new(profile),
+            die_profile: profile.die.clone(),
+            arbitration: profile.bus.arbitration,
+            unit_bytes: unit_pages * (geometry.page_size_bytes + geometry.oob_size_bytes),
+        }
+    }
+
+    /// Everything under way is gone; what the cells hold and what was counted stays.
+    pub(crate) fn forget_commands(&mut self) {
+        if let Some(syncs) = &mut self.syncs {
+            syncs.clear();
+        }
+        self.commands.clear();
+        self.done.clear();
+        let (dies, channels) = (self.dies.len() as u32, self.buses.len() as u32);
+        self.calendar = Calendar::new((dies + channels + FRONTEND_TIMERS + 1) as usize);
+        self.dies = (0..dies).map(|die| Die::new(die / (dies / channels))).collect();
+        self.buses = (0..channels).map(|channel| Bus::new(dies + channel)).collect();
+        self.frontend = Frontend::default();
+    }
+
+    /// Takes over a channel of another part, as it is.
+    pub(crate) fn take_from(&mut self, other: &mut Engine, channel: u16) {
+        self.nand.take_from(&mut other.nand, channel);
+        let dies = usize::from(self.nand.geometry.dies_per_channel);
+        for die in usize::from(channel) * dies..(usize::from(channel) + 1) * dies {
+            assert!(
+                self.dies[die].commands == 0 && other.dies[die].commands == 0,
+                "I-E6: a channel changes hands at rest"
+            );
+            self.statistics[die] = std::mem::take(&mut other.statistics[die]);
+        }
+    }
+
+    /// Not a server of the front end: when the power goes.
+    fn cut_timer(&self) -> u32 {
+        (self.dies.len() + self.buses.len()) as u32 + FRONTEND_TIMERS
+    }
+
+    /// The power goes at that time, and not when it was to go before.
+    pub(crate) fn schedule_cut(&mut self, time: Time) {
+        let timer = self.cut_timer();
+        self.calendar.cancel(timer);
+        self.calendar.schedule(timer, time);
+    }
+
+    /// How many dies there are.
+    pub(crate) fn dies(&self) -> usize {
+        self.dies.len()
+    }
+
+    /// Time the bus of a channel was in use, in nanoseconds.
+    pub(crate) fn bus_busy_ns(&self, channel: u16) -> u64 {
+        self.buses[usize::from(channel)].busy_ns()
+    }
+
+    /// Whether no command is under way or waits for somebody to take its answer.
+    pub(crate) fn is_idle(&self) -> bool {
+        let busy = |die: &Die| die.array != Array::Idle || die.input != Input::Empty || die.has_queue();
+        let waits = self.syncs.as_ref().is_some_and(|syncs| !syncs.is_idle());
+        !waits && self.done.is_empty() && !self.dies.iter().any(busy)
+    }
+
+    /// Whether a sync should begin.
+    #[inline]
+    pub(crate) fn wants_sync(&self) -> bool {
+        self.syncs.as_ref().is_some_and(|syncs| syncs.wants_sync(self.nand.has_discarded()))
+    }
+
+    /// A sync begins, if one should; gives its number.
+    pub(crate) fn begin_sync(&mut self) -> Option<u64> {
+        if !self.wants_sync() {
+            return None;
+        }
+        self.syncs.as_mut().map(|syncs| syncs.begin())
+    }
+
+    /// A sync ended. Gives commands that waited for that, in order.
+    pub(crate) fn end_sync(&mut self, number: u64, worked: bool) -> impl Iterator<Item = Command> + use<> {
+        let ended = match &mut self.syncs {
+            Some(syncs) => syncs.end(number, worked, &self.nand.geometry, &mut self.done),
+            None => None,
+        };
+        if worked && ended.is_some() {
+            self.nand.end_sync();
+        }
+        ended.into_iter().flatten()
+    }
+
+    /// The answer that was just given waits for a sync.
+    #[inline(never)]
+    fn hold(&mut self, block: u64, kind: Kind) {
+        let address = self.nand.address(block);
+        let syncs = self.syncs.as_mut().expect("only devices that are synced hold answers");
+        syncs.hold((block, address), kind, &mut self.done);
+    }
+
+    /// Puts a command on its way.
     #[inline(always)]
-    pub(crate) fn enter_die(&mut self, index: u32, now: u64) {
-        let number = self.slots.get(index).die;
-        let die = &mut self.engine.dies[number as usize];
+    pub(crate) fn start(&mut self, index: u32, now: u64) {
+        if self.timing.controller_ns == 0 && !self.timing.has_link() {
+            self.enter_die(index, now);
+        } else {
+            self.enter_frontend(index, now);
+        }
+    }
+
+    /// The front end, the commands in it, and what it takes time by.
+    fn frontend(&mut self) -> (&mut Frontend, &Commands, Clock<'_>) {
+        let first_timer = (self.dies.len() + self.buses.len()) as u32;
+        let Engine { frontend, commands, timing, calendar, .. } = self;
+        (frontend, commands, Clock { timing, calendar, first_timer })
+    }
+
+    #[inline(never)]
+    fn enter_frontend(&mut self, index: u32, now: u64) {
+        let (frontend, commands, mut clock) = self.frontend();
+        let next = frontend.enter(index, commands, &mut clock, now);
+        self.go_to(next, now);
+    }
+
+    #[inline(never)]
+    fn server_done(&mut self, server: u32, now: u64) {
+        let (frontend, commands, mut clock) = self.frontend();
+        let next = frontend.server_done(server, commands, &mut clock, now);
+        self.go_to(next, now);
+    }
+
+    #[inline(never)]
+    fn leave(&mut self, index: u32, now: u64) {
+        let (frontend, commands, mut clock) = self.frontend();
+        let next = frontend.leave(index, commands, &mut clock, now);
+        self.go_to(next, now);
+    }
+
+    fn go_to(&mut self, next: Next, now: u64) {
+        match next {
+            Next::Waits => {}
+            Next::Die(index) => self.enter_die(index, now),
+            Next::Answer(index) => self.complete(index),
+        }
+    }
+
+    /// The die is done with a command.
+    #[inline(always)]
+    fn finish(&mut self, index: u32, now: u64) {
+        self.leave_die(self.commands.get(index).die, now);
+        if self.timing.has_link() || self.timing.latency_ns > 0 {
+            self.leave(index, now);
+        } else {
+            self.complete(index);
+        }
+    }
+
+    /// A die has something to send or to receive.
+    #[inline(always)]
+    fn request_bus(&mut self, number: u32, is_input: bool, now: u64) {
+        let die = &mut self.dies[number as usize];
+        let bus = &mut self.buses[die.channel as usize];
+        bus.request(&self.timing, &mut self.calendar, die, number, is_input, now);
+    }
+
+    /// A transfer, or a burst of it, is over.
+    #[inline(always)]
+    fn bus_done(&mut self, channel: u32, now: u64) {
+        let bus = &mut self.buses[channel as usize];
+        let over = bus.end(&mut self.dies, now);
+        let mut answered = NONE;
+        if over.output != NONE {
+            let command = self.commands.get_mut(over.output);
+            command.steps.transferred += 1;
+            if command.steps.transferred == command.steps.total {
+                answered = over.output;
+            }
+        }
+        bus.begin_next(self.arbitration, &self.timing, &mut self.calendar, &mut self.dies, now);
+        if answered != NONE {
+            self.finish(answered, now);
+        }
+        if over.is_whole {
+            self.issue(over.die, now);
+        }
+    }
+
+    #[inline(always)]
+    fn enter_die(&mut self, index: u32, now: u64) {
+        let number = self.commands.get(index).die;
+        let die = &mut self.dies[number as usize];
         if die.commands == 0 {
             die.busy_since = now;
         }
         die.commands += 1;
-        die.push(&mut self.slots, index);
+        die.push(&mut self.commands, index);
         // A die that reads takes nothing else; the rest is for `issue` to tell.
         if !matches!(die.array, Array::Reading(_)) {
             self.issue(number, now);
@@ -199,8 +291,8 @@ impl Device {
 
     /// A die is done with one of its commands.
     #[inline(always)]
-    pub(crate) fn leave_die(&mut self, number: u32, now: u64) {
-        let die = &mut self.engine.dies[number as usize];
+    fn leave_die(&mut self, number: u32, now: u64) {
+        let die = &mut self.dies[number as usize];
         die.commands -= 1;
         if die.commands == 0 {
             self.statistics[number as usize].busy_ns += now - die.busy_since;
@@ -208,38 +300,34 @@ impl Device {
     }
 
     /// Time with commands of dies that have some now, in nanoseconds: it is not in their statistics yet.
-    pub(crate) fn busy_so_far_ns(&self) -> u64 {
-        let busy = self.engine.dies.iter().filter(|die| die.commands > 0);
-        busy.map(|die| self.now.0.saturating_sub(die.busy_since)).sum()
+    pub(crate) fn busy_so_far_ns(&self, now: Time) -> u64 {
+        let busy = self.dies.iter().filter(|die| die.commands > 0);
+        busy.map(|die| now.0.saturating_sub(die.busy_since)).sum()
     }
 
-    /// Handles everything that happens until `now`.
-    #[inline(always)]
-    pub(crate) fn run(&mut self, now: Time) {
-        if self.engine.calendar.next_time() <= now {
-            self.handle_events(now);
-        }
-    }
-
+    /// Handles everything that happens until `now`, or until the power goes: then it says when.
     #[inline(never)]
-    fn handle_events(&mut self, now: Time) {
-        while let Some((time, timer)) = self.engine.calendar.pop(now) {
-            let (dies, buses) = (self.engine.dies.len() as u32, self.engine.buses.len() as u32);
+    pub(crate) fn handle_events(&mut self, now: Time) -> Option<Time> {
+        while let Some((time, timer)) = self.calendar.pop(now) {
+            let (dies, buses) = (self.dies.len() as u32, self.buses.len() as u32);
             if timer < dies {
                 self.array_done(timer, time.0);
             } else if timer < dies + buses {
                 self.bus_done(timer - dies, time.0);
+            } else if timer < dies + buses + FRONTEND_TIMERS {
+                self.server_done(timer - dies - buses, time.0);
             } else {
-                self.stage_done(timer - dies - buses, time.0);
+                return Some(time);
             }
         }
+        None
     }
 
     /// Lets a die begin whatever it can.
     #[inline(never)]
-    pub(crate) fn issue(&mut self, number: u32, now: u64) {
+    fn issue(&mut self, number: u32, now: u64) {
         loop {
-            let die = &mut self.engine.dies[number as usize];
+            let die = &mut self.dies[number as usize];
             let front = die.first;
             match die.array {
                 Array::Reading(_) | Array::Suspending => return,
@@ -254,7 +342,7 @@ impl Device {
                     if front == NONE {
                         return;
                     }
-                    let kind = self.slots.get(front).kind;
+                    let kind = self.commands.get(front).kind;
                     if kind.is_read() {
                         if self.die_profile.suspend && !self.must_wait(number, front) {
                             self.suspend(number, now);
@@ -266,7 +354,7 @@ impl Device {
                         && self.die_profile.cache_program
                         && die.input == Input::Empty
                         && die.suspended.is_none()
-                        && self.slots.get(running).kind == Kind::Program;
+                        && self.commands.get(running).kind == Kind::Program;
                     if !may_arrive {
                         return;
                     }
@@ -278,7 +366,7 @@ impl Device {
                         if front == NONE {
                             return;
                         }
-                        if !self.slots.get(front).kind.is_read() {
+                        if !self.commands.get(front).kind.is_read() {
                             self.begin_write(number, front, now);
                         } else if (die.output != NONE && !self.die_profile.cache_read)
                             || self.begin_read(number, front, now)
@@ -297,7 +385,7 @@ impl Device {
     /// nothing to do.
     #[inline(never)]
     fn go_on(&mut self, number: u32, front: u32, now: u64) -> bool {
-        let die = &mut self.engine.dies[number as usize];
+        let die = &mut self.dies[number as usize];
         if die.suspended.is_none()
             && let Input::Ready(index) = die.input
         {
@@ -305,20 +393,20 @@ impl Device {
             self.start_program(number, index, now);
             return true;
         }
-        let reads = front != NONE && self.slots.get(front).kind.is_read();
+        let reads = front != NONE && self.commands.get(front).kind.is_read();
         if !reads || self.must_wait(number, front) {
             return self.resume(number, now);
         }
         // Reads come before what stands still, but not before a unit that needs the registers.
-        let die = &self.engine.dies[number as usize];
+        let die = &self.dies[number as usize];
         let registers = (die.output == NONE || self.die_profile.cache_read) && die.suspended.is_some();
         registers && !self.begin_read(number, front, now)
     }
 
     /// A read must not overtake what was submitted before it to the same erase block.
     fn must_wait(&self, number: u32, read: u32) -> bool {
-        let die = &self.engine.dies[number as usize];
-        let same_block = |other: u32| self.slots.get(other).block == self.slots.get(read).block;
+        let die = &self.dies[number as usize];
+        let same_block = |other: u32| self.commands.get(other).block == self.commands.get(read).block;
         die.suspended.is_some_and(|(other, _)| same_block(other))
             || matches!(die.input, Input::Arriving(other) | Input::Ready(other) if same_block(other))
             || matches!(die.array, Array::Writing(other) if same_block(other))
@@ -327,99 +415,97 @@ impl Device {
     /// A row leaves for the register in front of the bus.
     #[inline(always)]
     fn put_out(&mut self, number: u32, index: u32, now: u64) {
-        let bytes = row_bytes(self.slots.get(index), &self.nand.geometry);
-        let die = &mut self.engine.dies[number as usize];
+        let bytes = row_bytes(self.commands.get(index), &self.nand.geometry);
+        let die = &mut self.dies[number as usize];
         die.output = index;
-        die.output_fresh = true;
-        die.output_bytes = bytes;
+        die.outward = Port { bytes, is_fresh: true };
         self.request_bus(number, false, now);
     }
 
     /// The array reads the next row for the command at the front. `false` if the command is answered at once.
     #[inline(always)]
     fn begin_read(&mut self, number: u32, index: u32, now: u64) -> bool {
-        let die = &mut self.engine.dies[number as usize];
-        let slot = self.slots.get_mut(index);
+        let die = &mut self.dies[number as usize];
+        let command = self.commands.get_mut(index);
         let step = die.issued;
         if step == 0 {
             let count = &mut self.statistics[number as usize];
             count.reads += 1;
-            count.read_bytes += u64::from(slot.iu_count) * IU_SIZE_BYTES as u64;
-            if self.nand.begin(slot, Time(now)) {
+            count.read_bytes += u64::from(command.iu_count) * IU_SIZE_BYTES as u64;
+            if self.nand.begin(command, Time(now)) {
                 self.cut_within(index, now);
             }
         }
-        let die = &mut self.engine.dies[number as usize];
-        let slot = self.slots.get(index);
-        if matches!(slot.error, Some(MediaError::DieOffline { .. })) && step == 0 {
-            die.pop(slot);
+        let die = &mut self.dies[number as usize];
+        let command = self.commands.get(index);
+        if matches!(command.outcome.error, Some(MediaError::DieOffline { .. })) && step == 0 {
+            die.pop(command);
             self.leave_die(number, now);
             self.complete(index);
             return false;
         }
-        if step + 1 == slot.steps {
-            die.pop(slot);
+        if step + 1 == command.steps.total {
+            die.pop(command);
         } else {
             die.issued += 1;
         }
-        let pages = pages_of_step(slot, &self.nand.geometry, step);
+        let pages = pages_of_step(command, &self.nand.geometry, step);
         let (sensed, from, to) = die.sensed;
         let held = self.die_profile.page_register_reuse
-            && sensed == slot.block
+            && sensed == command.block
             && from <= pages.start
             && pages.end <= to
-            && slot.retries == 0;
+            && command.outcome.retries == 0;
         let (time, sensed) = if held {
             (0, die.sensed)
         } else {
             let count = pages.end - pages.start;
             let at_once = self.timing.planes_at_once;
             let rounds = if count <= at_once { 1 } else { u64::from(count.div_ceil(at_once)) };
-            let one = self.timing.read_row_ns(&self.nand.cells, slot.first_row + step);
-            (one * rounds * u64::from(1 + slot.retries), (slot.block, pages.start, pages.end))
+            let one = self.timing.read_row_ns(&self.nand.cells, command.first_row + step);
+            (one * rounds * u64::from(1 + command.outcome.retries), (command.block, pages.start, pages.end))
         };
         die.occupy(Array::Reading(index), sensed, now);
         let time = self.nand.stretched(time, number, Time(now));
-        self.engine.calendar.schedule(number, Time(now + time));
+        self.calendar.schedule(number, Time(now + time));
         true
     }
 
     /// The command at the front, no read, begins, or a program goes on with its next unit.
     #[inline(never)]
     fn begin_write(&mut self, number: u32, index: u32, now: u64) {
-        let step = self.engine.dies[number as usize].issued;
+        let step = self.dies[number as usize].issued;
         if step == 0 {
-            let slot = self.slots.get_mut(index);
+            let command = self.commands.get_mut(index);
             let count = &mut self.statistics[number as usize];
-            if slot.kind == Kind::Erase {
+            if command.kind == Kind::Erase {
                 count.erases += 1;
             } else {
-                count.program_units += u64::from(slot.steps);
+                count.program_units += u64::from(command.steps.total);
                 count.programmed_bytes +=
-                    u64::from(slot.page_count) * u64::from(self.nand.geometry.page_size_bytes);
+                    u64::from(command.page_count) * u64::from(self.nand.geometry.page_size_bytes);
             }
-            if self.nand.begin(slot, Time(now)) {
+            if self.nand.begin(command, Time(now)) {
                 self.cut_within(index, now);
             }
-            let slot = self.slots.get(index);
-            if matches!(slot.error, Some(MediaError::DieOffline { .. })) {
-                self.engine.dies[number as usize].pop(slot);
+            let command = self.commands.get(index);
+            if matches!(command.outcome.error, Some(MediaError::DieOffline { .. })) {
+                self.dies[number as usize].pop(command);
                 self.leave_die(number, now);
                 return self.complete(index);
             }
         }
-        let slot = self.slots.get(index);
-        let die = &mut self.engine.dies[number as usize];
-        if slot.kind == Kind::Copy || step + 1 == slot.steps {
-            die.pop(slot);
+        let command = self.commands.get(index);
+        let die = &mut self.dies[number as usize];
+        if command.kind == Kind::Copy || step + 1 == command.steps.total {
+            die.pop(command);
         } else {
             die.issued += 1;
         }
-        match slot.kind {
+        match command.kind {
             Kind::Program => {
                 die.input = Input::Arriving(index);
-                die.input_fresh = true;
-                die.input_bytes = self.unit_bytes;
+                die.inward = Port { bytes: self.unit_bytes, is_fresh: true };
                 self.request_bus(number, true, now);
             }
             Kind::Erase => self.write(number, index, self.timing.erase_ns + self.timing.command_ns, now),
@@ -431,7 +517,7 @@ impl Device {
     /// The power goes somewhere within the command, its way over the bus included.
     #[inline(never)]
     fn cut_within(&mut self, index: u32, now: u64) {
-        let longest = match self.slots.get(index).kind {
+        let longest = match self.commands.get(index).kind {
             Kind::Read | Kind::ReadOob => self.timing.longest_read_ns(),
             Kind::Program | Kind::Copy => {
                 self.timing.bus_ns(self.unit_bytes) + self.timing.longest_program_ns()
@@ -439,25 +525,23 @@ impl Device {
             Kind::Erase => self.timing.erase_ns,
         };
         let after = self.nand.failures.random.random_range(0..longest.max(1));
-        let timer = self.engine.cut_timer();
-        self.engine.calendar.cancel(timer);
-        self.engine.calendar.schedule(timer, Time(now + after));
+        self.schedule_cut(Time(now + after));
     }
 
     fn start_program(&mut self, number: u32, index: u32, now: u64) {
-        let slot = self.slots.get(index);
-        let row = self.row_of(slot.first_page + slot.steps_done * self.nand.cells.unit_pages());
+        let command = self.commands.get(index);
+        let row = self.row_of(command.first_page + command.steps.done * self.nand.cells.unit_pages());
         let planes = u32::from(self.nand.geometry.planes_per_die);
         let time = self.timing.program_unit_ns(&self.nand.cells, row, planes);
         self.write(number, index, time, now);
     }
 
     fn start_copy(&mut self, number: u32, index: u32, now: u64) {
-        let (slot, freight) = (self.slots.get(index), self.slots.freight(index));
+        let (command, payload) = (self.commands.get(index), self.commands.payload(index));
         let unit_pages = self.nand.cells.unit_pages();
         let planes = u32::from(self.nand.geometry.planes_per_die);
-        let from = self.row_of(freight.source_page + slot.steps_done * unit_pages);
-        let to = self.row_of(slot.first_page + slot.steps_done * unit_pages);
+        let from = self.row_of(payload.source_page + command.steps.done * unit_pages);
+        let to = self.row_of(command.first_page + command.steps.done * unit_pages);
         let rounds = u64::from(planes.div_ceil(self.timing.planes_at_once));
         let reads: u64 = (from..from + self.nand.cells.unit_rows())
             .map(|row| self.timing.read_row_ns(&self.nand.cells, row) * rounds)
@@ -472,56 +556,56 @@ impl Device {
 
     /// The array programs, erases or copies for this time.
     fn write(&mut self, number: u32, index: u32, time: u64, now: u64) {
-        self.engine.dies[number as usize].occupy(Array::Writing(index), NOTHING_SENSED, now);
+        self.dies[number as usize].occupy(Array::Writing(index), NOTHING_SENSED, now);
         let time = self.nand.stretched(time, number, Time(now));
-        self.engine.calendar.schedule(number, Time(now + time));
+        self.calendar.schedule(number, Time(now + time));
     }
 
     /// Brings a program, erase or copy to a stand for the read at the front of the queue, if the die can.
     fn suspend(&mut self, number: u32, now: u64) {
         let profile = &self.die_profile;
-        let die = &mut self.engine.dies[number as usize];
+        let die = &mut self.dies[number as usize];
         let Array::Writing(running) = die.array else { return };
         if die.suspended.is_some() || die.suspensions >= profile.suspend_limit {
             return;
         }
-        let ends = self.engine.calendar.time_of(number).expect("a busy array has an end").0;
+        let ends = self.calendar.time_of(number).expect("a busy array has an end").0;
         if ends <= now + self.timing.suspend_ns {
             return;
         }
-        self.engine.calendar.cancel(number);
-        let die = &mut self.engine.dies[number as usize];
+        self.calendar.cancel(number);
+        let die = &mut self.dies[number as usize];
         die.suspensions += 1;
         die.suspended = Some((running, ends - now));
         die.array = Array::Suspending;
         self.statistics[number as usize].array_busy_ns += now - die.array_since;
         die.array_since = now;
-        self.engine.calendar.schedule(number, Time(now + self.timing.suspend_ns));
+        self.calendar.schedule(number, Time(now + self.timing.suspend_ns));
     }
 
     /// Goes on with what was suspended when no read waits. Returns whether it did.
     fn resume(&mut self, number: u32, now: u64) -> bool {
-        let die = &mut self.engine.dies[number as usize];
+        let die = &mut self.dies[number as usize];
         if die.array != Array::Idle {
             return false;
         }
         let Some((index, rest)) = die.suspended.take() else { return false };
         die.array = Array::Writing(index);
         die.array_since = now;
-        self.engine.calendar.schedule(number, Time(now + rest + self.timing.resume_ns));
+        self.calendar.schedule(number, Time(now + rest + self.timing.resume_ns));
         true
     }
 
     #[inline(always)]
     fn array_done(&mut self, number: u32, now: u64) {
-        let die = &mut self.engine.dies[number as usize];
+        let die = &mut self.dies[number as usize];
         self.statistics[number as usize].array_busy_ns += now - die.array_since;
         match die.array {
             Array::Reading(index) => {
-                let slot = self.slots.get_mut(index);
-                slot.steps_done += 1;
-                if slot.steps_done == slot.steps {
-                    self.nand.read(slot);
+                let command = self.commands.get_mut(index);
+                command.steps.done += 1;
+                if command.steps.done == command.steps.total {
+                    self.nand.read(command);
                 }
                 if die.output != NONE {
                     die.array = Array::RowReady(index);
@@ -532,10 +616,10 @@ impl Device {
             }
             Array::Writing(index) => {
                 if self.erases_without_room(index, now) {
-                    self.engine.dies[number as usize].array_since = now;
-                    return self.engine.calendar.schedule(number, Time(now) + ROOM_LOOK);
+                    self.dies[number as usize].array_since = now;
+                    return self.calendar.schedule(number, Time(now) + ROOM_LOOK);
                 }
-                self.engine.dies[number as usize].array = Array::Idle;
+                self.dies[number as usize].array = Array::Idle;
                 if !self.unit_done(index, now) {
                     return self.start_copy(number, index, now);
                 }
@@ -549,37 +633,69 @@ impl Device {
     /// Whether a command erases a block whose room is still being taken: the erase ends when it is there, so no program waits for a
     /// file system.
     fn erases_without_room(&mut self, index: u32, now: u64) -> bool {
-        let slot = self.slots.get(index);
-        let (kind, block) = (slot.kind, slot.block);
+        let command = self.commands.get(index);
+        let (kind, block) = (command.kind, command.block);
         kind == Kind::Erase && self.nand.awaits_room(block, Time(now))
     }
 
     /// The effect of a program, erase or copy that the array is done with, for this unit. `false` if a copy goes on.
     #[inline(never)]
     fn unit_done(&mut self, index: u32, now: u64) -> bool {
-        let (slot, freight) = self.slots.loaded(index);
-        let step = slot.steps_done;
-        slot.steps_done += 1;
-        match slot.kind {
-            Kind::Program => self.nand.program_unit(slot, freight, step, Time(now)),
-            Kind::Erase => self.nand.erase(slot),
-            Kind::Copy => self.nand.copy_unit(slot, freight, step, Time(now)),
+        let (command, payload) = self.commands.loaded(index);
+        let step = command.steps.done;
+        command.steps.done += 1;
+        match command.kind {
+            Kind::Program => self.nand.program_unit(command, payload, step, Time(now)),
+            Kind::Erase => self.nand.erase(command),
+            Kind::Copy => self.nand.copy_unit(command, payload, step, Time(now)),
             Kind::Read | Kind::ReadOob => unreachable!("reads change nothing"),
         }
-        if slot.steps_done == slot.steps {
+        if command.steps.done == command.steps.total {
             self.finish(index, now);
             return true;
         }
-        slot.kind != Kind::Copy
+        command.kind != Kind::Copy
     }
 
     /// Takes the command whose unit, copy or erase is at work in a die's array, if any, for a power cut.
     pub(crate) fn at_work(&self, number: usize) -> impl Iterator<Item = u32> + use<> {
-        let die = &self.engine.dies[number];
+        let die = &self.dies[number];
         let busy = match die.array {
             Array::Writing(index) => Some(index),
             _ => None,
         };
         busy.into_iter().chain(die.suspended.map(|(index, _)| index))
+    }
+
+    /// A command's answer is ready.
+    #[inline(always)]
+    pub(crate) fn complete(&mut self, index: u32) {
+        let command = self.commands.get_mut(index);
+        let (token, destination, oob) = (command.token, command.destination.take(), command.oob.take());
+        let (kind, block) = (command.kind, command.block);
+        // Told apart before the completion is put together: merged on the stack, a result is read back wider than it was
+        // written, and waits there until every store before it, those of the copied content too, has left the processor.
+        if command.outcome.error.is_none() {
+            self.done.push(Completion { token, result: Ok(()), destination, oob });
+        } else {
+            self.complete_failed(index, destination, oob);
+        }
+        if kind.is_read() {
+            self.commands.release(index);
+        } else {
+            self.nand.blocks[block as usize].pending -= 1;
+            self.commands.unload(index);
+            if self.syncs.is_some() {
+                self.hold(block, kind);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn complete_failed(&mut self, index: u32, destination: Option<BufferMut>, oob: Option<BufferMut>) {
+        let command = self.commands.get(index);
+        let error = command.outcome.error.expect("only failed commands come here");
+        self.done.push(Completion { token: command.token, result: Err(error), destination, oob });
     }
 }

@@ -1,8 +1,8 @@
 //! What goes wrong: chance and appointments, counted and decided when a command begins at its die.
 
 use crate::block::{Block, address_of};
+use crate::command::{CommandState, Kind};
 use crate::fault::{Fault, FaultPlan, FaultRates, OperationKind};
-use crate::slot::{Kind, Slot};
 use diecut_media::MediaError;
 use diecut_units::{DieAddress, Geometry, Time};
 use rand::{RngExt, SeedableRng};
@@ -129,61 +129,63 @@ impl Failures {
     #[inline(always)]
     pub(crate) fn begin(
         &mut self,
-        slot: &mut Slot,
+        command: &mut CommandState,
         blocks: &[Block],
         geometry: &Geometry,
         now: Time,
     ) -> bool {
         let nth_of_device = self.operations;
         self.operations += 1;
-        let kind = OperationKind::of(slot.kind);
-        let begun = &mut self.begun[slot.die as usize][kind as usize];
+        let kind = OperationKind::of(command.kind);
+        let begun = &mut self.begun[command.die as usize][kind as usize];
         let nth_of_die = *begun;
         *begun += 1;
         if self.has_rates {
-            self.begin_by_chance(slot, &blocks[slot.block as usize], geometry, now);
+            self.begin_by_chance(command, &blocks[command.block as usize], geometry, now);
         }
-        !self.faults.is_empty() && self.begin_by_plan(slot, (kind, nth_of_die), nth_of_device, geometry, now)
+        !self.faults.is_empty()
+            && self.begin_by_plan(command, (kind, nth_of_die), nth_of_device, geometry, now)
     }
 
     fn begin_by_plan(
         &mut self,
-        slot: &mut Slot,
+        command: &mut CommandState,
         (kind, nth_of_die): (OperationKind, u64),
         nth_of_device: u64,
         geometry: &Geometry,
         now: Time,
     ) -> bool {
         let mut cut = false;
-        let address = geometry.die_at(slot.die);
-        let failure = failure_of(slot, geometry);
+        let address = geometry.die_at(command.die);
+        let failure = failure_of(command, geometry);
         for fault in &self.faults {
             match fault {
                 Fault::Fail { die, kind: of, nth }
                     if *of == kind && *nth == nth_of_die && DieAddress::from(*die) == address =>
                 {
-                    slot.error = Some(failure);
+                    command.outcome.error = Some(failure);
                 }
                 Fault::SilentFlip { die, nth, bit }
                     if kind == OperationKind::Read
                         && *nth == nth_of_die
                         && DieAddress::from(*die) == address =>
                 {
-                    slot.flip_bit = Some(*bit);
+                    command.outcome.flip_bit = Some(*bit);
                 }
                 Fault::PowerCutAtOperation { nth } if *nth == nth_of_device => cut = true,
                 _ => {}
             }
         }
         if self.is_offline(address, now) {
-            slot.error = Some(MediaError::DieOffline { block: address_of(geometry, slot.block) });
+            command.outcome.error =
+                Some(MediaError::DieOffline { block: address_of(geometry, command.block) });
         }
         cut
     }
 
-    fn begin_by_chance(&mut self, slot: &mut Slot, block: &Block, geometry: &Geometry, now: Time) {
-        let kind = OperationKind::of(slot.kind);
-        let endurance = self.endurance[slot.block as usize].max(1);
+    fn begin_by_chance(&mut self, command: &mut CommandState, block: &Block, geometry: &Geometry, now: Time) {
+        let kind = OperationKind::of(command.kind);
+        let endurance = self.endurance[command.block as usize].max(1);
         let wear = f64::from(block.erase_count) / f64::from(endurance);
         let mut growth = 1.0 + self.rates.wear_growth * wear * wear;
         if kind == OperationKind::Read && block.programmed_page > 0 {
@@ -194,10 +196,11 @@ impl Failures {
         let fails = match kind {
             OperationKind::Read => {
                 if happens(self.rates.silent_flip) {
-                    slot.flip_bit = Some(slot.block as u32 ^ slot.first_iu.wrapping_mul(0x9e37));
+                    command.outcome.flip_bit =
+                        Some(command.block as u32 ^ command.first_iu.wrapping_mul(0x9e37));
                 }
-                while slot.retries < self.rates.retry_limit && happens(self.rates.read_retry) {
-                    slot.retries += 1;
+                while command.outcome.retries < self.rates.retry_limit && happens(self.rates.read_retry) {
+                    command.outcome.retries += 1;
                 }
                 happens(self.rates.uncorrectable_read)
             }
@@ -207,7 +210,7 @@ impl Failures {
             }
         };
         if fails {
-            slot.error = Some(failure_of(slot, geometry));
+            command.outcome.error = Some(failure_of(command, geometry));
         }
     }
 
@@ -218,12 +221,12 @@ impl Failures {
     }
 }
 
-fn failure_of(slot: &Slot, geometry: &Geometry) -> MediaError {
-    let block = address_of(geometry, slot.block);
-    match slot.kind {
-        Kind::Read => MediaError::Uncorrectable { block, page: slot.first_iu / geometry.ius_per_page() },
-        Kind::ReadOob => MediaError::Uncorrectable { block, page: slot.first_page },
-        Kind::Program | Kind::Copy => MediaError::ProgramFailed { block, page: slot.first_page },
+fn failure_of(command: &CommandState, geometry: &Geometry) -> MediaError {
+    let block = address_of(geometry, command.block);
+    match command.kind {
+        Kind::Read => MediaError::Uncorrectable { block, page: command.first_iu / geometry.ius_per_page() },
+        Kind::ReadOob => MediaError::Uncorrectable { block, page: command.first_page },
+        Kind::Program | Kind::Copy => MediaError::ProgramFailed { block, page: command.first_page },
         Kind::Erase => MediaError::EraseFailed { block },
     }
 }

@@ -5,7 +5,7 @@
 //! need on an exact event calendar (or, unpaced, none), and fails as its [`FaultPlan`] says. Content lies in memory, in
 //! a sparse file (mapped, or written and synced), or is replaced by tags.
 //!
-//! Invariants
+//! Invariants (numbered in `docs/invariants/emulator.md`)
 //! - A broken flash rule panics: it is the submitter's bug. Everything else is a value.
 //! - An effect takes place when the array is done, in the order of submission for each erase block.
 //! - One seed and one sequence of calls give one run, bit for bit.
@@ -19,18 +19,19 @@ mod block;
 mod bus;
 mod calendar;
 mod cells;
+mod command;
 mod device;
+mod die;
 mod divide;
 mod engine;
 mod failures;
 mod fault;
+mod frontend;
 mod mapping;
 mod nand;
 mod options;
 mod profile;
 mod rooms;
-mod slot;
-mod stages;
 mod statistics;
 mod store;
 mod syncs;

@@ -2,10 +2,10 @@
 
 use crate::block::{Block, ERASE_CUT, ERASE_FAILED, FACTORY_BAD, HAS_MARKS, Marks, PageMark, address_of};
 use crate::cells::CellLayout;
+use crate::command::{CommandPayload, CommandState, Kind};
 use crate::failures::Failures;
 use crate::fault::FaultPlan;
 use crate::rooms::{Lent, Rooms};
-use crate::slot::{Freight, Kind, Slot};
 use crate::store::places::NO_PLACE;
 use crate::store::{PageAt, ReadFault, Store, room};
 use crate::{DeviceError, Profile};
@@ -106,8 +106,8 @@ impl Nand {
 
     /// A command begins at its die; see [`Failures::begin`].
     #[inline(always)]
-    pub(crate) fn begin(&mut self, slot: &mut Slot, now: Time) -> bool {
-        self.failures.begin(slot, &self.blocks, &self.geometry, now)
+    pub(crate) fn begin(&mut self, command: &mut CommandState, now: Time) -> bool {
+        self.failures.begin(command, &self.blocks, &self.geometry, now)
     }
 
     /// How long array work takes on this die now.
@@ -220,20 +220,26 @@ impl Nand {
     }
 
     /// The array programmed unit `step` of a program.
-    pub(crate) fn program_unit(&mut self, slot: &mut Slot, freight: &Freight, step: u32, now: Time) {
+    pub(crate) fn program_unit(
+        &mut self,
+        command: &mut CommandState,
+        payload: &CommandPayload,
+        step: u32,
+        now: Time,
+    ) {
         let unit_pages = self.cells.unit_pages();
-        let first_page = slot.first_page + step * unit_pages;
-        if !self.take_place(slot, first_page, now) {
+        let first_page = command.first_page + step * unit_pages;
+        if !self.take_place(command, first_page, now) {
             return;
         }
         let per_page = self.geometry.ius_per_page();
         let unit_ius = unit_pages * per_page;
-        let first_iu = slot.first_page * per_page;
+        let first_iu = command.first_page * per_page;
         let (start, end) = (first_iu + step * unit_ius, first_iu + (step + 1) * unit_ius);
-        let place = self.place(slot.block);
+        let place = self.place(command.block);
         let mut at = first_iu;
         let mut written = Ok(());
-        for part in &freight.parts {
+        for part in &payload.parts {
             let part_end = at + part.iu_count();
             let (from, to) = (at.max(start), part_end.min(end));
             let stored = if from == at && to == part_end {
@@ -247,27 +253,27 @@ impl Nand {
             at = part_end;
         }
         let size = self.geometry.oob_size_bytes as usize * unit_pages as usize;
-        let oob = freight.oob.as_ref().expect("programs carry OOB areas");
+        let oob = payload.oob.as_ref().expect("programs carry OOB areas");
         let oob = &oob[step as usize * size..][..size];
         if let Err(error) = written.and_then(|()| self.store.program_oob(place, first_page, oob)) {
-            return self.not_written(slot, first_page, &error);
+            return self.not_written(command, first_page, &error);
         }
-        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+        self.store.set_programmed(command.block, &self.blocks[command.block as usize]);
     }
 
     /// The file system refused what a unit was to hold: its pages hold garbage.
     #[cold]
-    fn not_written(&mut self, slot: &mut Slot, first_page: u32, error: &std::io::Error) {
+    fn not_written(&mut self, command: &mut CommandState, first_page: u32, error: &std::io::Error) {
         self.store.forget_unit();
-        let (block, page) = (self.address(slot.block), slot.first_page);
-        slot.error = Some(match room::is_full(error) {
+        let (block, page) = (self.address(command.block), command.first_page);
+        command.outcome.error = Some(match room::is_full(error) {
             true => MediaError::NoRoom { block, page },
             false => MediaError::ProgramFailed { block, page },
         });
         for page in first_page..first_page + self.cells.unit_pages() {
-            self.mark(slot.block, page, PageMark::Garbage);
+            self.mark(command.block, page, PageMark::Garbage);
         }
-        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+        self.store.set_programmed(command.block, &self.blocks[command.block as usize]);
     }
 
     #[cold]
@@ -277,33 +283,34 @@ impl Nand {
     }
 
     /// Moves a block's write position over a unit. `false` if the unit holds garbage now.
-    fn take_place(&mut self, slot: &mut Slot, first_page: u32, now: Time) -> bool {
+    fn take_place(&mut self, command: &mut CommandState, first_page: u32, now: Time) -> bool {
         let end_page = first_page + self.cells.unit_pages();
-        let address = self.address(slot.block);
-        if slot.error.is_none()
-            && !self.blocks[slot.block as usize].has_room
-            && !self.has_room_at_last(slot.block, now)
+        let address = self.address(command.block);
+        if command.outcome.error.is_none()
+            && !self.blocks[command.block as usize].has_room
+            && !self.has_room_at_last(command.block, now)
         {
-            slot.error = Some(MediaError::NoRoom { block: address, page: slot.first_page });
+            command.outcome.error = Some(MediaError::NoRoom { block: address, page: command.first_page });
         }
-        let block = &mut self.blocks[slot.block as usize];
-        if matches!(slot.error, Some(MediaError::DieOffline { .. })) {
+        let block = &mut self.blocks[command.block as usize];
+        if matches!(command.outcome.error, Some(MediaError::DieOffline { .. })) {
             return false;
         }
-        if block.has(ERASE_FAILED) && slot.error.is_none() {
-            slot.error = Some(MediaError::ProgramFailed { block: address, page: slot.first_page });
+        if block.has(ERASE_FAILED) && command.outcome.error.is_none() {
+            command.outcome.error =
+                Some(MediaError::ProgramFailed { block: address, page: command.first_page });
         }
-        assert_eq!(block.programmed_page, first_page, "{address} is programmed in order");
+        assert_eq!(block.programmed_page, first_page, "I-E2: {address} is programmed in order");
         block.programmed_page = end_page;
         if first_page == 0 {
             block.programmed_at_s = (now.0 / 1_000_000_000) as u32;
         }
-        if slot.error.is_some() {
-            self.fill_with_nothing(slot.block, first_page, end_page);
+        if command.outcome.error.is_some() {
+            self.fill_with_nothing(command.block, first_page, end_page);
             for page in first_page..end_page {
-                self.mark(slot.block, page, PageMark::Garbage);
+                self.mark(command.block, page, PageMark::Garbage);
             }
-            self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+            self.store.set_programmed(command.block, &self.blocks[command.block as usize]);
             return false;
         }
         true
@@ -329,25 +336,31 @@ impl Nand {
     }
 
     /// The array copied unit `step` of a copy.
-    pub(crate) fn copy_unit(&mut self, slot: &mut Slot, freight: &Freight, step: u32, now: Time) {
+    pub(crate) fn copy_unit(
+        &mut self,
+        command: &mut CommandState,
+        payload: &CommandPayload,
+        step: u32,
+        now: Time,
+    ) {
         let unit_pages = self.cells.unit_pages();
-        let source_page = freight.source_page + step * unit_pages;
-        let first_page = slot.first_page + step * unit_pages;
-        if slot.error.is_none() {
+        let source_page = payload.source_page + step * unit_pages;
+        let first_page = command.first_page + step * unit_pages;
+        if command.outcome.error.is_none() {
             let pages = source_page..source_page + unit_pages;
-            slot.error = self.page_error(freight.source, pages).map(|error| match error {
+            command.outcome.error = self.page_error(payload.source, pages).map(|error| match error {
                 MediaError::Uncorrectable { .. } | MediaError::Erased { .. } => error,
-                _ => MediaError::Uncorrectable { block: self.address(freight.source), page: source_page },
+                _ => MediaError::Uncorrectable { block: self.address(payload.source), page: source_page },
             });
         }
-        if !self.take_place(slot, first_page, now) {
+        if !self.take_place(command, first_page, now) {
             return;
         }
-        let (source, destination) = (self.place(freight.source), self.place(slot.block));
+        let (source, destination) = (self.place(payload.source), self.place(command.block));
         let size = self.geometry.oob_size_bytes as usize;
         for page in 0..unit_pages {
             let at = (step * unit_pages + page) as usize * size;
-            let oob = freight.oob.as_ref().map(|oob| &oob[at..at + size]);
+            let oob = payload.oob.as_ref().map(|oob| &oob[at..at + size]);
             let copied = self.store.copy_page(
                 &self.geometry,
                 PageAt { block: source, page: source_page + page },
@@ -356,31 +369,31 @@ impl Nand {
                 &mut self.page_oob,
             );
             if let Err(error) = copied {
-                return self.not_written(slot, first_page, &error);
+                return self.not_written(command, first_page, &error);
             }
         }
-        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+        self.store.set_programmed(command.block, &self.blocks[command.block as usize]);
     }
 
     /// The array erased a block.
-    pub(crate) fn erase(&mut self, slot: &mut Slot) {
-        if matches!(slot.error, Some(MediaError::DieOffline { .. })) {
+    pub(crate) fn erase(&mut self, command: &mut CommandState) {
+        if matches!(command.outcome.error, Some(MediaError::DieOffline { .. })) {
             return;
         }
-        let block = &mut self.blocks[slot.block as usize];
+        let block = &mut self.blocks[command.block as usize];
         block.erase_count = block.erase_count.saturating_add(1);
         block.programmed_page = 0;
         block.programmed_at_s = 0;
         if block.has(HAS_MARKS) {
-            self.marks.clear_block(slot.block);
-            self.store.clear_marks(slot.block);
+            self.marks.clear_block(command.block);
+            self.store.clear_marks(command.block);
         }
         block.flags &= !(ERASE_CUT | ERASE_FAILED | HAS_MARKS);
-        if slot.error.is_some() {
+        if command.outcome.error.is_some() {
             block.flags |= ERASE_FAILED;
         }
-        self.store.erase(slot.block);
-        self.store.set_erased(slot.block, &self.blocks[slot.block as usize]);
+        self.store.erase(command.block);
+        self.store.set_erased(command.block, &self.blocks[command.block as usize]);
     }
 
     #[inline(always)]
@@ -408,40 +421,42 @@ impl Nand {
     }
 
     /// Brings what a read will copy closer.
-    pub(crate) fn prefetch(&self, slot: &Slot) {
-        let place = self.blocks[slot.block as usize].place;
+    pub(crate) fn prefetch(&self, command: &CommandState) {
+        let place = self.blocks[command.block as usize].place;
         if place != NO_PLACE {
-            self.store.prefetch(place.into(), slot.first_iu, slot.iu_count, slot.first_page);
+            self.store.prefetch(place.into(), command.first_iu, command.iu_count, command.first_page);
         }
     }
 
     /// The array read everything a read asked for: fills its destinations, or decides why not.
     #[inline(always)]
-    pub(crate) fn read(&mut self, slot: &mut Slot) {
-        if slot.error.is_some() {
+    pub(crate) fn read(&mut self, command: &mut CommandState) {
+        if command.outcome.error.is_some() {
             return;
         }
-        slot.error = self.page_error(slot.block, slot.first_page..slot.first_page + slot.page_count);
-        if slot.error.is_some() {
+        command.outcome.error =
+            self.page_error(command.block, command.first_page..command.first_page + command.page_count);
+        if command.outcome.error.is_some() {
             return;
         }
-        if let Some(destination) = &mut slot.destination {
-            let read = self.store.read(self.place(slot.block), slot.first_iu, slot.iu_count, destination);
+        if let Some(destination) = &mut command.destination {
+            let read =
+                self.store.read(self.place(command.block), command.first_iu, command.iu_count, destination);
             if let Err(fault) = read {
-                slot.error = Some(self.read_error(slot.block, fault));
+                command.outcome.error = Some(self.read_error(command.block, fault));
                 return;
             }
-            if let Some(bit) = slot.flip_bit {
+            if let Some(bit) = command.outcome.flip_bit {
                 let bit = bit as usize % (destination.len() * 8);
                 destination[bit / 8] ^= 1 << (bit % 8);
             }
         }
-        if let Some(oob) = &mut slot.oob {
+        if let Some(oob) = &mut command.oob {
             let size = self.geometry.oob_size_bytes as usize;
-            let place = self.place(slot.block);
+            let place = self.place(command.block);
             for (index, area) in oob.chunks_exact_mut(size).enumerate() {
-                if let Err(fault) = self.store.read_oob(place, slot.first_page + index as u32, area) {
-                    slot.error = Some(self.read_error(slot.block, fault));
+                if let Err(fault) = self.store.read_oob(place, command.first_page + index as u32, area) {
+                    command.outcome.error = Some(self.read_error(command.block, fault));
                     return;
                 }
             }
@@ -460,15 +475,15 @@ impl Nand {
 
     /// The power goes while the array programs the next unit: its pages are whole, garbage or erased, and earlier pages of
     /// the same word lines may be lost.
-    pub(crate) fn tear_program(&mut self, slot: &mut Slot, freight: &Freight, now: Time) {
-        let step = slot.steps_done;
+    pub(crate) fn tear_program(&mut self, command: &mut CommandState, payload: &CommandPayload, now: Time) {
+        let step = command.steps.done;
         let unit_pages = self.cells.unit_pages();
-        let first_page = slot.first_page + step * unit_pages;
-        match slot.kind {
-            Kind::Copy => self.copy_unit(slot, freight, step, now),
-            _ => self.program_unit(slot, freight, step, now),
+        let first_page = command.first_page + step * unit_pages;
+        match command.kind {
+            Kind::Copy => self.copy_unit(command, payload, step, now),
+            _ => self.program_unit(command, payload, step, now),
         }
-        if slot.error.is_some() {
+        if command.outcome.error.is_some() {
             return;
         }
         // One outcome for the unit most of the time: a program is interrupted before, at or after the point where
@@ -478,8 +493,8 @@ impl Nand {
         for page in first_page..first_page + unit_pages {
             let of_page = if outcome < 3 { outcome } else { self.failures.random.random_range(0..3) };
             match of_page {
-                0 => self.mark(slot.block, page, PageMark::Garbage),
-                1 => self.mark(slot.block, page, PageMark::Erased),
+                0 => self.mark(command.block, page, PageMark::Garbage),
+                1 => self.mark(command.block, page, PageMark::Erased),
                 _ => {}
             }
             left_erased &= of_page == 1;
@@ -489,33 +504,33 @@ impl Nand {
         for row in risk {
             if !left_erased && self.failures.random.random_range(0..2) == 0 {
                 for page in row * planes..(row + 1) * planes {
-                    self.mark(slot.block, page, PageMark::Garbage);
+                    self.mark(command.block, page, PageMark::Garbage);
                 }
             }
         }
         // Cells that saw a program pulse cannot be programmed again before an erase.
-        self.blocks[slot.block as usize].flags |= ERASE_CUT;
-        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+        self.blocks[command.block as usize].flags |= ERASE_CUT;
+        self.store.set_programmed(command.block, &self.blocks[command.block as usize]);
     }
 
     /// The power goes while the array erases: pages are old, garbage or erased.
-    pub(crate) fn tear_erase(&mut self, slot: &mut Slot) {
-        let pages = self.blocks[slot.block as usize].programmed_page;
+    pub(crate) fn tear_erase(&mut self, command: &mut CommandState) {
+        let pages = self.blocks[command.block as usize].programmed_page;
         let outcome = self.failures.random.random_range(0..4u32);
         if outcome == 3 {
-            self.erase(slot);
+            self.erase(command);
         } else {
             for page in 0..pages {
                 let of_page = if outcome < 2 { outcome } else { self.failures.random.random_range(0..3) };
                 match of_page {
-                    0 => self.mark(slot.block, page, PageMark::Garbage),
-                    1 => self.mark(slot.block, page, PageMark::Erased),
+                    0 => self.mark(command.block, page, PageMark::Garbage),
+                    1 => self.mark(command.block, page, PageMark::Erased),
                     _ => {}
                 }
             }
         }
-        self.blocks[slot.block as usize].flags |= ERASE_CUT;
-        self.store.set_programmed(slot.block, &self.blocks[slot.block as usize]);
+        self.blocks[command.block as usize].flags |= ERASE_CUT;
+        self.store.set_programmed(command.block, &self.blocks[command.block as usize]);
     }
 
     /// After a power cut or a restart: what was submitted and did not happen is forgotten.

@@ -27,7 +27,7 @@ pub enum Backing {
 /// Whether operations take time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// The event model: dies, buses and stages take the time of the profile. Right for virtual time and for a
+    /// The event model: dies, buses and the front end take the time of the profile. Right for virtual time and for a
     /// real clock alike, because `now` arrives as a value.
     #[default]
     Modelled,

@@ -120,7 +120,7 @@ pub struct DieProfile {
     pub suspend_limit: u32,
 }
 
-/// Controller and host link, shared by all channels. Zeros switch a stage off.
+/// Controller and host link, shared by all channels. Zeros switch a server off.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostProfile {

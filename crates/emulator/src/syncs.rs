@@ -1,10 +1,10 @@
 //! Completions that wait for a sync: what a program, a copy or an erase did is answered when it survives the death of the
 //! machine.
 
-use crate::device::Device;
-use crate::slot::Kind;
+use crate::block::address_of;
+use crate::command::Kind;
 use diecut_media::{Command, Completion, MediaError, Operation};
-use diecut_units::{EraseBlockAddress, Time, mark, mutant};
+use diecut_units::{EraseBlockAddress, Geometry, mutant};
 use std::collections::{BTreeSet, VecDeque};
 
 /// An answer that waits.
@@ -42,8 +42,7 @@ impl Syncs {
         *self = Syncs { number, has_failed, ..Syncs::default() };
     }
 
-    fn is_kept_off(&self, device: &Device, address: EraseBlockAddress) -> bool {
-        let geometry = &device.nand.geometry;
+    fn is_kept_off(&self, geometry: &Geometry, address: EraseBlockAddress) -> bool {
         // What is wrong with it is found when it is accepted.
         if !geometry.contains(address) {
             return false;
@@ -65,115 +64,25 @@ fn is_read(operation: &Operation) -> bool {
     matches!(operation, Operation::Read { .. } | Operation::ReadOob { .. })
 }
 
-impl Device {
-    /// A command begins, unless it is to wait.
-    #[inline(never)]
-    pub(crate) fn begin_admitted(&mut self, command: Command, now: Time) {
-        if let Some(command) = self.admit(command) {
-            self.begin(command, now);
-        }
-    }
-
+impl Syncs {
     /// Whether a command may start now; else it waits, or is answered.
     #[inline(never)]
-    pub(crate) fn admit(&mut self, command: Command) -> Option<Command> {
-        let mut syncs = self.syncs.take().expect("only devices that are synced ask");
-        let admitted = syncs.admit(self, command);
-        self.syncs = Some(syncs);
-        admitted
-    }
-
-    /// The answer that was just given waits for a sync.
-    #[inline(never)]
-    pub(crate) fn hold(&mut self, block: u64, kind: Kind) {
-        let address = self.nand.address(block);
-        let syncs = self.syncs.as_mut().expect("only devices that are synced hold answers");
-        let is_erase = kind == Kind::Erase;
-        if mutant!("emulator: completion before its sync")
-            || (is_erase && mutant!("emulator: block written before its erase is synced"))
-        {
-            syncs.erasing.remove(&block);
-            return;
-        }
-        let mut completion = self.done.pop().expect("just given");
-        if syncs.has_failed {
-            completion.result = Err(MediaError::DieOffline { block: address });
-            return self.done.push(completion);
-        }
-        syncs.held.push(Held { completion, block, is_erase });
-    }
-
-    /// Whether a sync should begin.
-    pub(crate) fn wants_more_synced(&self, syncs: &Syncs) -> bool {
-        let is_wanted = !syncs.held.is_empty() || self.nand.has_discarded();
-        is_wanted && !syncs.is_under_way && !syncs.has_failed
-    }
-
-    /// See [`diecut_media::Media::wants_sync`].
-    pub(crate) fn begin_sync(&mut self) -> Option<u64> {
-        if !self.powered || !self.syncs.as_ref().is_some_and(|syncs| self.wants_more_synced(syncs)) {
-            return None;
-        }
-        let syncs = self.syncs.as_mut()?;
-        syncs.covered.append(&mut syncs.held);
-        syncs.number += 1;
-        syncs.is_under_way = true;
-        let number = syncs.number;
-        if self.nand.begin_sync().is_err() {
-            self.end_sync(number, false, self.now);
-            return None;
-        }
-        Some(number)
-    }
-
-    /// See [`diecut_media::Media::synced`].
-    pub(crate) fn end_sync(&mut self, number: u64, worked: bool, now: Time) {
-        let Some(syncs) = &mut self.syncs else { return };
-        if !syncs.is_under_way || syncs.number != number {
-            return;
-        }
-        syncs.is_under_way = false;
-        syncs.has_failed |= !worked;
-        let deferred = std::mem::take(&mut syncs.deferred);
-        if mutant!("emulator: sync covers what came after it began") {
-            syncs.covered.append(&mut syncs.held);
-        }
-        if worked {
-            for held in syncs.covered.drain(..) {
-                if held.is_erase {
-                    syncs.erasing.remove(&held.block);
-                }
-                self.done.push(held.completion);
-            }
-            self.nand.end_sync();
-        } else {
-            syncs.erasing.clear();
-            let waiting: Vec<Held> = syncs.covered.drain(..).chain(syncs.held.drain(..)).collect();
-            for Held { mut completion, block, .. } in waiting {
-                completion.result = Err(MediaError::DieOffline { block: self.nand.address(block) });
-                self.done.push(completion);
-            }
-        }
-        for command in deferred {
-            mark!("emulator: a command waited for the sync of an erase");
-            diecut_media::Media::submit(self, command, now);
-        }
-    }
-}
-
-impl Syncs {
-    fn admit(&mut self, device: &mut Device, command: Command) -> Option<Command> {
+    pub(crate) fn admit(
+        &mut self,
+        geometry: &Geometry,
+        done: &mut Vec<Completion>,
+        command: Command,
+    ) -> Option<Command> {
         let block = command.operation.block();
         if self.has_failed && !is_read(&command.operation) {
             let result = Err(MediaError::DieOffline { block });
-            device.done.push(Completion { token: command.token, result, destination: None, oob: None });
+            done.push(Completion { token: command.token, result, destination: None, oob: None });
             return None;
         }
-        if blocks_of(&command).into_iter().flatten().any(|address| self.is_kept_off(device, address)) {
+        if blocks_of(&command).into_iter().flatten().any(|address| self.is_kept_off(geometry, address)) {
             self.deferred.push_back(command);
             return None;
         }
-        let geometry = &device.nand.geometry;
         if matches!(command.operation, Operation::Erase { .. })
             && geometry.contains(block)
             && !self.has_failed
@@ -181,5 +90,76 @@ impl Syncs {
             self.erasing.insert(geometry.erase_block_number(block));
         }
         Some(command)
+    }
+
+    /// The answer that was given last waits for a sync.
+    pub(crate) fn hold(
+        &mut self,
+        (block, address): (u64, EraseBlockAddress),
+        kind: Kind,
+        done: &mut Vec<Completion>,
+    ) {
+        let is_erase = kind == Kind::Erase;
+        if mutant!("emulator: completion before its sync")
+            || (is_erase && mutant!("emulator: block written before its erase is synced"))
+        {
+            self.erasing.remove(&block);
+            return;
+        }
+        let mut completion = done.pop().expect("just given");
+        if self.has_failed {
+            completion.result = Err(MediaError::DieOffline { block: address });
+            return done.push(completion);
+        }
+        self.held.push(Held { completion, block, is_erase });
+    }
+
+    /// Whether a sync should begin; `has_discarded`: blocks wait for one to give back their room.
+    pub(crate) fn wants_sync(&self, has_discarded: bool) -> bool {
+        let is_wanted = !self.held.is_empty() || has_discarded;
+        is_wanted && !self.is_under_way && !self.has_failed
+    }
+
+    /// A sync begins, and covers what waits; gives its number.
+    pub(crate) fn begin(&mut self) -> u64 {
+        assert!(!self.is_under_way && self.covered.is_empty(), "I-E5: one sync at a time covers answers");
+        self.covered.append(&mut self.held);
+        self.number += 1;
+        self.is_under_way = true;
+        self.number
+    }
+
+    /// A sync ended: answers that it covers are given. Gives the commands that waited for it; `None` if it is not the one under way.
+    pub(crate) fn end(
+        &mut self,
+        number: u64,
+        worked: bool,
+        geometry: &Geometry,
+        done: &mut Vec<Completion>,
+    ) -> Option<VecDeque<Command>> {
+        if !self.is_under_way || self.number != number {
+            return None;
+        }
+        self.is_under_way = false;
+        self.has_failed |= !worked;
+        let deferred = std::mem::take(&mut self.deferred);
+        if mutant!("emulator: sync covers what came after it began") {
+            self.covered.append(&mut self.held);
+        }
+        if worked {
+            for held in self.covered.drain(..) {
+                if held.is_erase {
+                    self.erasing.remove(&held.block);
+                }
+                done.push(held.completion);
+            }
+        } else {
+            self.erasing.clear();
+            for Held { mut completion, block, .. } in self.covered.drain(..).chain(self.held.drain(..)) {
+                completion.result = Err(MediaError::DieOffline { block: address_of(geometry, block) });
+                done.push(completion);
+            }
+        }
+        Some(deferred)
     }
 }
