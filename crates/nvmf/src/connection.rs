@@ -117,8 +117,9 @@ pub(crate) struct Connection {
     pub(crate) short: bool,
     /// The header of a command whose data are next was read, and there is no room for these.
     pub(crate) data_wait: bool,
-    /// Times it was read, and what it had consumed and been read when it was last looked at for a stall.
-    pub(crate) runs: u64,
+    /// Times that bytes came from its host.
+    pub(crate) heard: u64,
+    /// What its host had taken, and how often it was heard, when it was last looked at for a stall.
     pub(crate) seen: (u64, u64),
 }
 
@@ -184,7 +185,7 @@ impl Connection {
             scratch_held: 0,
             short: false,
             data_wait: false,
-            runs: 0,
+            heard: 0,
             seen: (0, 0),
         }
     }

@@ -87,6 +87,7 @@ impl Target {
         actions: &mut Vec<Action>,
     ) {
         let mut connection = self.connections.lend(index);
+        connection.heard += 1;
         if let Some(association) = connection.association.and_then(|number| self.associations.get_mut(number))
         {
             association.last_traffic = now;

@@ -210,6 +210,7 @@ impl Target {
                 {
                     let connection = self.connections.get_mut(index).expect("known by its id");
                     if connection.phase != Phase::Closing {
+                        connection.heard += 1;
                         connection.backlog.push_back(bytes);
                         self.run(index, now, actions);
                     }
@@ -436,8 +437,9 @@ impl Target {
         for (index, one) in self.connections.iter_mut() {
             let asked = one.queue.as_ref().is_some_and(|queue| queue.gather_bytes > 0);
             let deaf = !one.outbox.is_empty() && one.seen.0 == one.outbox.consumed_bytes();
-            let mute = (asked || !one.receiver.is_between_pdus()) && one.seen.1 == one.runs && !one.data_wait;
-            one.seen = (one.outbox.consumed_bytes(), one.runs);
+            let mute =
+                (asked || !one.receiver.is_between_pdus()) && one.seen.1 == one.heard && !one.data_wait;
+            one.seen = (one.outbox.consumed_bytes(), one.heard);
             if one.phase == Phase::Live
                 && !one.held.is_any()
                 && !one.account.is_within_reserve()

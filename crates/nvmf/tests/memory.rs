@@ -4,11 +4,12 @@ mod world;
 
 use diecut_namespace::contract::{NamespaceCommand, NamespaceOperation};
 use diecut_nvme::opcode::io as opcode;
-use diecut_nvme::tcp::Digests;
+use diecut_nvme::tcp::{Digests, ReadyToTransfer};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, SglDescriptor, Status};
 use diecut_nvmf::*;
 use diecut_units::{Span, Time};
 use world::*;
+use zerocopy::FromBytes;
 
 const NONE: Digests = Digests::NONE;
 const OTHER: &str = "nqn.2026-11.example:tenant-b";
@@ -201,6 +202,45 @@ fn data_that_were_asked_for_are_read_while_their_queue_waits() {
     assert!(world.memory[..6 * 24 * LBA].iter().all(|byte| *byte == 9));
     hang_up_all(&mut world);
     assert_eq!(world.target.memory().held_bytes, 0);
+}
+
+/// Goal: when memory is short, a host is hung up on that does nothing with what it holds, not one that is only slow. Method: the budget
+/// is full, and others wait. One queue was asked for the data of a write, and sends them a little at a time, over many of the
+/// spans after which a silent one goes; another queue was asked, too, and sends nothing.
+#[test]
+fn a_slow_host_is_not_hung_up_on_for_want_of_memory() {
+    let mut world = small_world(7, TargetConfig { h2c_data_bytes_max: 1 << 20, ..TargetConfig::default() });
+    let mut begin_write = |number| {
+        let id = host(&mut world, SUBSYSTEM, number).unwrap();
+        let mut entry = world.rw(opcode::WRITE, 0, 64, SglDescriptor::transport(64 * LBA as u32));
+        entry.flags |= 0x40;
+        let command_id = world.next_id(id);
+        entry.command_id = command_id.into();
+        let bytes = world.capsule(id, entry, &[]);
+        world.send(id, &bytes);
+        assert_eq!(world.links[&id].pdus.len(), 1, "it is asked for its data");
+        (id, command_id)
+    };
+    let ((slow, command_id), (silent, _)) = (begin_write(200), begin_write(201));
+    greedy(&mut world);
+    assert!(world.target.memory().waiting > 0, "{:?}", world.target.memory());
+    let request = ReadyToTransfer::read_from_bytes(&world.links[&slow].pdus[0].header).unwrap();
+    world.links.get_mut(&slow).unwrap().pdus.clear();
+    for part in 0..8 {
+        world.send_data(
+            slow,
+            command_id,
+            request.transfer_tag.get(),
+            part * 8 * LBA,
+            &[7; 8 * LBA],
+            part == 7,
+        );
+        world.now += Span::from_secs(31);
+        world.handle(Event::Tick);
+        assert!(!world.links[&slow].closed, "after {} of 8 parts", part + 1);
+    }
+    assert_eq!(world.reply(slow, command_id).map(|reply| reply.status), Some(Status::SUCCESS));
+    assert!(world.links[&silent].closed, "{:?}", world.target.memory());
 }
 
 /// Goal: a host that is refused for want of memory leaves nothing behind. Method: while others hold what there is, hosts of many names
