@@ -125,7 +125,7 @@ impl World {
             let mut bytes = vec![0; outbox.len_bytes()];
             outbox.copy_to(&mut bytes);
             let part = (1 + self.below(self.piece)).min(bytes.len());
-            self.target.sent(id, part, &mut Vec::new());
+            self.target.sent(id, part);
             bytes.truncate(part);
             pieces.push(bytes);
         }

@@ -97,7 +97,7 @@ impl Server {
             match stream.write_vectored(&slices) {
                 Ok(sent) if sent > 0 => {
                     drop(slices);
-                    self.target.sent(id, sent, &mut self.actions);
+                    self.target.sent(id, sent);
                 }
                 _ => return,
             }

@@ -94,11 +94,6 @@ impl TargetConfig {
         if discovery && asked_ms == 0 { self.discovery_keep_alive_ms } else { asked_ms }
     }
 
-    /// Connections that have not sent Connect, for which the memory for connections has room.
-    pub fn newcomers_max(&self) -> usize {
-        crate::target::newcomers_max(self.memory_bytes)
-    }
-
     /// # Panics
     /// If a limit cannot be kept: the composer's bug.
     pub(crate) fn assert_sound(&self) {

@@ -1,15 +1,17 @@
+//! One connection of a host: its state, what it holds, and how it is answered.
+
 use crate::budget::{Account, Budget};
 use crate::event::{Action, ConnectionId};
-use crate::queue::{Queue, SlotIndex};
-use crate::relocation::MovedQueue;
-use crate::tcp::{Outbox, Receiver};
+use crate::inbound::{Current, Inbound};
+use crate::moved::{Arriving, MovedConnection};
+use crate::queue::Queue;
+use crate::tcp::{Destination, Outbox};
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData};
 use diecut_nvme::tcp::{
     CapsuleResponse, DataToHost, Digests, InitializeResponse, PduError, TerminateRequest, flag,
 };
 use diecut_nvme::{CompletionEntry, Status};
 use diecut_units::{Buffer, Time, mutant};
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
@@ -20,60 +22,59 @@ pub(crate) enum Phase {
     Initialize,
     /// Connect is expected.
     Connect,
+    /// Connect came and waits for associations of its host that are gone to be quiet, or for its subsystem to be where it moves.
+    Parked,
     /// A queue.
     Live,
-    /// Connect came and waits for associations of its host that are gone to be quiet.
-    Parked,
+    /// Nothing more is parsed; it closes when nobody has it lent.
+    Ending,
     /// Nothing is read any more; what was submitted comes back, what is in the outbox may still go.
     Closing,
 }
 
-/// What the data of the current PDU are for.
-#[derive(Debug)]
-pub(crate) enum Current {
-    Nothing,
-    /// Data of Connect.
-    Connect(Box<ConnectCommand>),
-    /// In-capsule data of a command.
-    Command(SlotIndex),
-    /// A part of an R2T's data, and its length.
-    Transfer(SlotIndex, u32),
-    /// The command was refused; the answer goes out when its data are over.
-    Refused(u16, Status),
-}
-
-impl Current {
-    /// Whether no PDU is under way whose data are awaited.
-    pub(crate) fn is_nothing(&self) -> bool {
-        matches!(self, Current::Nothing)
+impl Phase {
+    /// Whether a connection may go from here to `next`.
+    fn may_become(self, next: Phase) -> bool {
+        match (self, next) {
+            (Phase::Initialize, Phase::Connect | Phase::Live) => true,
+            (Phase::Connect, Phase::Parked | Phase::Live) | (Phase::Parked, Phase::Connect) => true,
+            (Phase::Initialize | Phase::Connect | Phase::Live, Phase::Ending) => true,
+            (Phase::Closing, _) => false,
+            (_, next) => next == Phase::Closing,
+        }
     }
 }
 
-/// A connection on its way to the home shard of its subsystem: Connect was read and nothing was decided, or the subsystem
-/// changed its home while the connection was at work.
-#[derive(Debug)]
-pub struct MovedConnection {
+/// What was agreed on for the PDUs of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wire {
     pub(crate) digests: Digests,
     pub(crate) host_alignment: usize,
-    pub(crate) unread: VecDeque<Buffer>,
-    pub(crate) unread_at: usize,
-    pub(crate) unsent: Outbox,
-    pub(crate) arriving: Arriving,
 }
 
-/// How far a connection is that arrives from another shard.
-#[derive(Debug)]
-pub(crate) enum Arriving {
-    /// Its Connect is to be decided on.
-    Connect(Box<(ConnectCommand, ConnectData)>),
-    /// It is a queue of a controller.
-    Live(Box<MovedQueue>),
+/// The sending side of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    pub(crate) outbox: Outbox,
+    /// The driver knows that there is output.
+    pub(crate) is_told: bool,
+    /// The driver said that the stream is gone, or nobody takes what is said.
+    pub(crate) stream_gone: bool,
 }
 
-const _: () = {
-    const fn is_send<T: Send>() {}
-    is_send::<MovedConnection>()
-};
+/// What a connection holds of the memory.
+#[derive(Debug, Default)]
+pub(crate) struct Holding {
+    pub(crate) account: Account,
+    /// What of it is for unsent headers.
+    pub(crate) scratch_held: usize,
+    /// It holds something for unread bytes.
+    pub(crate) has_unread: bool,
+    /// It waits for memory: it is in the list of those that do.
+    pub(crate) short: bool,
+    /// What its host had taken, and how often it was heard, when it was last looked at for a stall.
+    pub(crate) seen: (u64, u64),
+}
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -81,46 +82,22 @@ pub(crate) struct Connection {
     pub(crate) index: u32,
     /// The address it came to, if that is known.
     pub(crate) local: Option<SocketAddr>,
-    pub(crate) phase: Phase,
-    pub(crate) receiver: Receiver,
-    pub(crate) current: Current,
-    /// Bytes received and not parsed; parsing goes on at `backlog_at` of the first.
-    pub(crate) backlog: VecDeque<Buffer>,
-    pub(crate) backlog_at: usize,
-    pub(crate) outbox: Outbox,
-    /// The driver knows that there is output.
-    pub(crate) transmit_told: bool,
-    pub(crate) paused: bool,
-    pub(crate) runnable: bool,
-    pub(crate) digests: Digests,
-    pub(crate) host_alignment: usize,
+    phase: Phase,
+    pub(crate) inbound: Inbound,
+    pub(crate) outbound: Outbound,
+    pub(crate) wire: Wire,
     pub(crate) queue: Option<Queue>,
     pub(crate) association: Option<u32>,
     pub(crate) subsystem: Option<u32>,
+    /// Its Connect, while that waits.
     pub(crate) parked: Option<Box<(ConnectCommand, ConnectData)>>,
     /// When patience ends: for Connect to come, or for the last output to go.
     pub(crate) deadline: Time,
-    /// It ends when nobody has it lent out; nothing more of it is parsed.
-    pub(crate) ending: bool,
-    /// The driver said that the stream is gone.
-    pub(crate) stream_gone: bool,
     /// Why what it sends is kept and not looked at, if it is.
     pub(crate) held: Held,
     /// It was closed while namespaces had commands of it, and its host's other queues wait until they are back.
     pub(crate) is_late: bool,
-    pub(crate) account: Account,
-    /// What of it is for unsent headers.
-    pub(crate) scratch_held: usize,
-    /// It holds something for unread bytes.
-    pub(crate) has_unread: bool,
-    /// It waits for memory: in the target's list of those that do.
-    pub(crate) short: bool,
-    /// The header of a command whose data are next was read, and there is no room for these.
-    pub(crate) data_wait: bool,
-    /// Times that bytes came from its host.
-    pub(crate) heard: u64,
-    /// What its host had taken, and how often it was heard, when it was last looked at for a stall.
-    pub(crate) seen: (u64, u64),
+    pub(crate) holding: Holding,
 }
 
 /// Reasons for not looking at what a connection sends; several may hold.
@@ -161,33 +138,82 @@ impl Connection {
             index: 0,
             local: None,
             phase: Phase::Initialize,
-            receiver: Receiver::new(),
-            current: Current::Nothing,
-            backlog: VecDeque::new(),
-            backlog_at: 0,
-            outbox: Outbox::default(),
-            transmit_told: false,
-            paused: false,
-            runnable: false,
-            digests: Digests::NONE,
-            host_alignment: 4,
+            inbound: Inbound::new(),
+            outbound: Outbound::default(),
+            wire: Wire { digests: Digests::NONE, host_alignment: 4 },
             queue: None,
             association: None,
             subsystem: None,
             parked: None,
             deadline,
-            ending: false,
-            stream_gone: false,
             held: Held::default(),
             is_late: false,
-            account: Account::default(),
-            has_unread: false,
-            scratch_held: 0,
-            short: false,
-            data_wait: false,
-            heard: 0,
-            seen: (0, 0),
+            holding: Holding::default(),
         }
+    }
+
+    /// The same, with an account, and the address that it came to.
+    pub(crate) fn with(mut self, account: Account, local: Option<SocketAddr>) -> Connection {
+        self.holding.account = account;
+        self.local = local;
+        self
+    }
+
+    /// One that another shard gave away; whether it is a queue already is decided next.
+    pub(crate) fn adopted(
+        id: ConnectionId,
+        deadline: Time,
+        account: Account,
+        moved: MovedConnection,
+    ) -> (Connection, Arriving) {
+        let mut connection = Connection::new(id, deadline).with(account, None);
+        connection.wire = Wire { digests: moved.digests, host_alignment: moved.host_alignment };
+        connection.inbound.backlog = moved.unread;
+        connection.inbound.at = moved.unread_at;
+        connection.outbound.outbox = moved.unsent;
+        (connection, moved.arriving)
+    }
+
+    /// What travels of a connection; nothing is left of it here.
+    pub(crate) fn take_moved(&mut self, arriving: Arriving) -> MovedConnection {
+        MovedConnection {
+            digests: self.wire.digests,
+            host_alignment: self.wire.host_alignment,
+            unread: std::mem::take(&mut self.inbound.backlog),
+            unread_at: self.inbound.at,
+            unsent: std::mem::take(&mut self.outbound.outbox),
+            arriving,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Goes on to another phase.
+    ///
+    /// # Panics
+    /// If that cannot follow.
+    pub(crate) fn enter(&mut self, next: Phase) {
+        assert!(self.phase.may_become(next), "I-T2: {:?} goes from {:?} to {next:?}", self.id, self.phase);
+        let waits = self.parked.is_some();
+        assert!(
+            waits == (next == Phase::Parked),
+            "I-T2: {:?} has a Connect that waits only while it is parked",
+            self.id
+        );
+        self.phase = next;
+    }
+
+    /// Whether it is an admin queue.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.id == 0)
+    }
+
+    /// Of an admin queue, the association that ends with it.
+    pub(crate) fn own_association(&self) -> Option<u32> {
+        self.association.filter(|_| self.is_admin())
     }
 
     /// Commands that a namespace has.
@@ -200,21 +226,21 @@ impl Connection {
     #[inline]
     pub(crate) fn is_output_full(&self, output_bytes_max: usize) -> bool {
         let reading = self.queue.as_ref().map_or(0, |queue| queue.read_bytes);
-        self.outbox.len_bytes() + reading >= output_bytes_max
+        self.outbound.outbox.len_bytes() + reading >= output_bytes_max
     }
 
     /// Whether it takes bytes.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        !self.ending && !self.held.is_any() && !matches!(self.phase, Phase::Parked | Phase::Closing)
+        !self.held.is_any() && matches!(self.phase, Phase::Initialize | Phase::Connect | Phase::Live)
     }
 
     /// Whether parsing could go on, but for memory.
     #[inline]
     pub(crate) fn can_run(&self, output_bytes_max: usize) -> bool {
-        !self.backlog.is_empty()
+        !self.inbound.backlog.is_empty()
             && self.is_open()
-            && !self.data_wait
+            && !self.inbound.data_wait
             && !self.is_output_full(output_bytes_max)
     }
 
@@ -231,9 +257,10 @@ impl Connection {
     #[inline]
     pub(crate) fn balance(&mut self, budget: &mut Budget, pins: &mut usize) {
         let has_released = self.queue.as_ref().is_some_and(|queue| queue.released_bytes > 0);
-        let holds_other =
-            self.has_unread || !self.backlog.is_empty() || self.outbox.scratch_bytes() != self.scratch_held;
-        if holds_other || (has_released && self.short) {
+        let holds_other = self.holding.has_unread
+            || !self.inbound.backlog.is_empty()
+            || self.outbound.outbox.scratch_bytes() != self.holding.scratch_held;
+        if holds_other || (has_released && self.holding.short) {
             self.balance_all(budget, pins);
         } else if has_released {
             self.balance_released(budget, pins);
@@ -246,24 +273,24 @@ impl Connection {
         if let Some(queue) = &mut self.queue
             && queue.released_bytes > 0
         {
-            budget.release(&mut self.account, std::mem::take(&mut queue.released_bytes));
+            budget.release(&mut self.holding.account, std::mem::take(&mut queue.released_bytes));
             *pins -= std::mem::take(&mut queue.released_pins);
         }
     }
 
     fn balance_all(&mut self, budget: &mut Budget, pins: &mut usize) {
-        let before = self.account.held_bytes();
+        let before = self.holding.account.held_bytes();
         self.balance_released(budget, pins);
-        let scratch = self.outbox.scratch_bytes();
-        if scratch != self.scratch_held {
-            adjust(budget, &mut self.account, &mut self.scratch_held, scratch);
+        let scratch = self.outbound.outbox.scratch_bytes();
+        if scratch != self.holding.scratch_held {
+            adjust(budget, &mut self.holding.account, &mut self.holding.scratch_held, scratch);
         }
-        if self.has_unread || !self.backlog.is_empty() {
-            let unread = self.backlog.iter().map(Buffer::slab_bytes).sum();
-            budget.hold_unread(&mut self.account, unread);
-            self.has_unread = unread > 0;
+        if self.holding.has_unread || !self.inbound.backlog.is_empty() {
+            let unread = self.inbound.backlog.iter().map(Buffer::slab_bytes).sum();
+            budget.hold_unread(&mut self.holding.account, unread);
+            self.holding.has_unread = unread > 0;
         }
-        if self.short && self.account.held_bytes() < before {
+        if self.holding.short && self.holding.account.held_bytes() < before {
             // It may go on with what was its own.
             budget.set_gave_back();
         }
@@ -272,15 +299,15 @@ impl Connection {
     /// Tells the driver of output, once.
     #[inline]
     pub(crate) fn tell_output(&mut self, actions: &mut Vec<Action>) {
-        if !self.outbox.is_empty() && !self.transmit_told && !self.stream_gone {
-            self.transmit_told = true;
+        if !self.outbound.outbox.is_empty() && !self.outbound.is_told && !self.outbound.stream_gone {
+            self.outbound.is_told = true;
             actions.push(Action::Transmit(self.id));
         }
     }
 
     pub(crate) fn answer_initialize(&mut self, h2c_data_bytes_max: u32) {
-        let response = InitializeResponse::new(self.digests, h2c_data_bytes_max);
-        self.outbox.put_bytes(response.as_bytes());
+        let response = InitializeResponse::new(self.wire.digests, h2c_data_bytes_max);
+        self.outbound.outbox.put_bytes(response.as_bytes());
     }
 
     /// Answers without data. `sq_head` is from the queue, or FFFFh before there is one.
@@ -288,8 +315,8 @@ impl Connection {
     pub(crate) fn answer(&mut self, command_id: u16, status: Status, result: u64) {
         let sq_head = self.queue.as_mut().map_or(0xFFFF, Queue::next_head);
         let entry = CompletionEntry::with_result(command_id, sq_head, status, result);
-        let response = CapsuleResponse::new(entry, self.digests);
-        self.outbox.put_header(response.as_bytes(), self.digests);
+        let response = CapsuleResponse::new(entry, self.wire.digests);
+        self.outbound.outbox.put_header(response.as_bytes(), self.wire.digests);
     }
 
     /// Answers with data and success. The account holds `held_bytes` for the data.
@@ -298,24 +325,41 @@ impl Connection {
         // Without flow control nobody needs SQHD, so the last data PDU can carry success (TCP 1.0 section 3.6.2.8).
         let with_success = self.queue.as_ref().is_some_and(|queue| !queue.flow_control);
         let flags = if with_success { flag::LAST | flag::SUCCESS } else { flag::LAST };
-        let header =
-            DataToHost::new(command_id, 0, data.len() as u32, flags, self.digests, self.host_alignment);
-        self.outbox.put_header(header.as_bytes(), self.digests);
-        if self.host_alignment > 4 {
-            let padding = DataToHost::padding_bytes(self.digests, self.host_alignment);
-            self.outbox.put_bytes(&[0; 128][..padding]);
+        let header = DataToHost::new(
+            command_id,
+            0,
+            data.len() as u32,
+            flags,
+            self.wire.digests,
+            self.wire.host_alignment,
+        );
+        self.outbound.outbox.put_header(header.as_bytes(), self.wire.digests);
+        if self.wire.host_alignment > 4 {
+            let padding = DataToHost::padding_bytes(self.wire.digests, self.wire.host_alignment);
+            self.outbound.outbox.put_bytes(&[0; 128][..padding]);
         }
-        self.outbox.put_payload(data, held_bytes, self.digests);
+        self.outbound.outbox.put_payload(data, held_bytes, self.wire.digests);
         if !with_success {
             self.answer(command_id, Status::SUCCESS, 0);
         }
     }
 
+    /// Answers a command that is not taken; in-capsule data are skipped first.
+    pub(crate) fn refuse(&mut self, command_id: u16, status: Status) {
+        if self.inbound.receiver.frame().data_length() > 0 {
+            self.inbound.current = Current::Refused(command_id, status);
+            self.inbound.receiver.take_data(Destination::Nowhere);
+        } else {
+            self.inbound.receiver.finish_header();
+            self.answer(command_id, status, 0);
+        }
+    }
+
     /// Tells the host why the connection ends.
     pub(crate) fn terminate(&mut self, error: &PduError) {
-        let offending = self.receiver.header().to_vec();
+        let offending = self.inbound.receiver.header().to_vec();
         let (request, sent) = TerminateRequest::to_host(error, &offending);
-        self.outbox.put_bytes(request.as_bytes());
-        self.outbox.put_bytes(&offending[..sent]);
+        self.outbound.outbox.put_bytes(request.as_bytes());
+        self.outbound.outbox.put_bytes(&offending[..sent]);
     }
 }

@@ -1,4 +1,4 @@
-use crate::connection::MovedConnection;
+use crate::moved::MovedConnection;
 use crate::notice::HostNotice;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
 use diecut_units::Buffer;

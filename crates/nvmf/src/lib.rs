@@ -4,8 +4,9 @@
 //! NVMe 2.0 and Linux hosts expect.
 //!
 //! Place in the flow: above `namespace` (whose contract it speaks) and beside `nvme` (whose words it uses); `shard`
-//! drives it. Start with [`Target::handle`]; a stream goes through `tcp` (PDUs), `connect` (who may), `controller`
-//! (admin queue) and `io` (I/O commands). Subsystems change their shard in `relocation`.
+//! drives it. Start with [`Target::handle`]. A stream goes through `session`, `tcp` (PDUs), `connect` (who may), `command`, `transfer`
+//! (data), `admin` and `controller` (admin queues) and `io` (I/O commands). What connections share has owners: `subsystems`,
+//! `associations`, `connections`, `memory`. How things end is in `ending`; subsystems change their shard in `relocation`.
 //!
 //! Invariants
 //! - Sans-IO: [`Event`]s in, [`Action`]s out. No socket, clock, thread or randomness.
@@ -24,29 +25,42 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod admin;
+mod associations;
 mod budget;
+mod command;
 mod config;
 mod connect;
 mod connection;
+mod connections;
 mod controller;
 mod discovery;
+mod ending;
 mod event;
+mod inbound;
 mod io;
+mod later;
+mod memory;
+mod moved;
 mod notice;
-mod pdu;
 mod queue;
 mod relocation;
+mod session;
+mod shared;
 mod status;
+mod subsystems;
 mod target;
 mod tcp;
 mod token;
+mod transfer;
 mod watch;
 
+pub use associations::AssociationStatus;
 pub use config::{Health, Home, NamespaceConfig, SubsystemConfig, TargetConfig};
-pub use connection::MovedConnection;
 pub use event::{Action, ConnectionId, Event};
+pub use memory::MemoryFigures;
+pub use moved::{MovedConnection, SubsystemFigures};
 pub use notice::{HostAt, HostNotice};
-pub use relocation::SubsystemFigures;
-pub use target::{AssociationStatus, MemoryFigures, Target};
+pub use target::Target;
 pub use tcp::Outbox;
 pub use watch::{CommandOutline, OperationOutline};

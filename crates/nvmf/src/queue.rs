@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 pub(crate) type SlotIndex = u16;
 
 /// How far a command is.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
     Free,
     /// Its data come in the capsule.
@@ -21,10 +21,26 @@ pub(crate) enum SlotState {
     Parked,
 }
 
+impl SlotState {
+    /// Whether a command may go from here to `next`.
+    #[inline]
+    fn may_become(self, next: SlotState) -> bool {
+        use SlotState::{Free, Parked, Receiving, Submitted, Transferring, WaitingForSpace};
+        matches!(
+            (self, next),
+            (Free, Receiving)
+                | (Receiving, WaitingForSpace | Submitted | Parked | Free)
+                | (WaitingForSpace, Transferring | Submitted | Free)
+                | (Transferring, Submitted | Free)
+                | (Submitted | Parked, Free)
+        )
+    }
+}
+
 /// A command under way.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    pub(crate) state: SlotState,
+    state: SlotState,
     pub(crate) entry: SubmissionEntry,
     pub(crate) arrived: Time,
     /// Bytes of data, either way.
@@ -42,6 +58,23 @@ pub(crate) struct Slot {
     pub(crate) pins: bool,
     /// A data digest was wrong; the command fails when its data are over.
     pub(crate) digest_failed: bool,
+}
+
+impl Slot {
+    #[inline]
+    pub(crate) fn state(&self) -> SlotState {
+        self.state
+    }
+
+    /// The command goes on.
+    ///
+    /// # Panics
+    /// If it cannot from where it is.
+    #[inline]
+    pub(crate) fn enter(&mut self, next: SlotState) {
+        assert!(self.state.may_become(next), "I-T7: a command goes from {:?} to {next:?}", self.state);
+        self.state = next;
+    }
 }
 
 /// One queue pair: slots of commands and which command ids are taken.
@@ -135,7 +168,7 @@ impl Queue {
         let index = self.free.pop().ok_or(TakeError::Full)?;
         *word |= 1 << (id % 64);
         let slot = &mut self.slots[usize::from(index)];
-        slot.state = SlotState::Receiving;
+        slot.enter(SlotState::Receiving);
         slot.entry = *entry;
         slot.arrived = arrived;
         slot.data_bytes = 0;
@@ -149,8 +182,7 @@ impl Queue {
     #[inline]
     pub(crate) fn release(&mut self, index: SlotIndex) {
         let slot = &mut self.slots[usize::from(index)];
-        assert!(slot.state != SlotState::Free, "released once");
-        slot.state = SlotState::Free;
+        slot.enter(SlotState::Free);
         slot.gathered = None;
         self.gather_bytes -= std::mem::take(&mut slot.gather_held) as usize;
         self.read_bytes -= std::mem::take(&mut slot.read_held) as usize;
@@ -159,6 +191,13 @@ impl Queue {
         let id = slot.entry.command_id.get();
         self.taken_ids[usize::from(id / 64)] &= !(1 << (id % 64));
         self.free.push(index);
+    }
+
+    /// A command came back from its namespace.
+    #[inline]
+    pub(crate) fn came_back(&mut self) {
+        assert!(self.submitted > 0, "I-T8: a queue counts what namespaces have of it");
+        self.submitted -= 1;
     }
 
     /// SQHD of the next answer: with flow control the head moves by one for each, else it is reserved.

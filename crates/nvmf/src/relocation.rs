@@ -13,56 +13,30 @@
 //! A host sees nothing but the delay. A stream that ends on the way ends as it would have at home: without its admin queue
 //! a controller never arrives, and its I/O queues are hung up on.
 
-use crate::config::{Health, Home, SubsystemConfig};
-use crate::connection::{Arriving, Connection, Current, Held, MovedConnection, Phase};
-use crate::controller::{Association, Traffic};
+use crate::config::{Home, SubsystemConfig};
+use crate::connection::{Connection, Held, Phase};
+use crate::controller::Association;
 use crate::discovery::is_allowed;
 use crate::event::Action;
-use crate::queue::Queue;
-use crate::target::{Passage, Subsystem, Target};
+use crate::inbound::Current;
+use crate::moved::{Arriving, MovedQueue, SubsystemFigures};
+use crate::subsystems::Passage;
+use crate::target::Target;
 use crate::tcp::Receiver;
 use diecut_nvme::QualifiedName;
 use diecut_units::{Time, mark, mutant};
 
-/// What is counted and told for a subsystem, on its way to another shard.
-#[derive(Clone, Copy, Debug)]
-pub struct SubsystemFigures {
-    health: Health,
-    traffic: Traffic,
-}
-
-/// A queue on its way to another shard; no namespace has a command of it.
-#[derive(Debug)]
-pub(crate) struct MovedQueue {
-    subsystem: QualifiedName,
-    controller_id: u16,
-    queue: Queue,
-    receiver: Receiver,
-    current: Current,
-    /// The data of the command it is at wait for memory.
-    data_wait: bool,
-    /// With the admin queue.
-    association: Option<Association>,
-}
-
 impl Target {
-    fn index_of(&self, nqn: &QualifiedName) -> u32 {
-        *self.by_nqn.get(nqn).expect("a subsystem that moves is known")
-    }
-    fn known(&mut self, index: u32) -> &mut Subsystem {
-        self.subsystems[index as usize].as_mut().expect("known by its name")
-    }
-
     /// Begins to take a subsystem away from here: until [`Target::release`] nothing of its hosts is looked at.
     ///
     /// # Panics
     /// If there is no such subsystem.
     pub fn freeze(&mut self, nqn: &QualifiedName) {
-        let index = self.index_of(nqn);
-        self.known(index).passage = Passage::Leaves;
-        for (_, association) in self.associations.iter().filter(|(_, one)| one.subsystem == Some(index)) {
+        let index = self.shared.subsystems.known(nqn);
+        self.shared.subsystems.get_mut(index).pass(Passage::Leaves);
+        for (_, association) in self.shared.associations.of(Some(index)) {
             for &number in &association.connections {
-                self.connections.get_mut(number).expect("of an association").held.insert(Held::FROZEN);
+                self.connections.there(number).held.insert(Held::FROZEN);
             }
         }
     }
@@ -72,9 +46,9 @@ impl Target {
     /// # Panics
     /// If there is no such subsystem.
     pub fn is_drained(&self, nqn: &QualifiedName) -> bool {
-        let index = self.index_of(nqn);
+        let index = self.shared.subsystems.known(nqn);
         let idle = |number: &u32| self.connections.get(*number).is_none_or(|one| one.submitted() == 0);
-        let mut own = self.associations.iter().filter(|(_, one)| one.subsystem == Some(index));
+        let mut own = self.shared.associations.of(Some(index));
         own.all(|(_, one)| !one.dying && one.connections.iter().all(idle))
     }
 
@@ -83,7 +57,7 @@ impl Target {
     /// # Panics
     /// If there is no such subsystem.
     pub fn figures(&self, nqn: &QualifiedName) -> SubsystemFigures {
-        let subsystem = self.subsystem(self.index_of(nqn));
+        let subsystem = self.shared.subsystems.get(self.shared.subsystems.known(nqn));
         SubsystemFigures { health: subsystem.health, traffic: subsystem.traffic }
     }
 
@@ -99,16 +73,17 @@ impl Target {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        self.now = now;
-        let index = self.index_of(&config.nqn);
-        let subsystem = self.known(index);
-        (subsystem.config, subsystem.passage) = (config, Passage::None);
+        self.shared.now = now;
+        let index = self.shared.subsystems.known(&config.nqn);
+        let subsystem = self.shared.subsystems.get_mut(index);
+        subsystem.config = config;
+        subsystem.pass(Passage::None);
         if let Some(SubsystemFigures { health, traffic }) = figures {
-            subsystem.passage = Passage::Arrives;
+            subsystem.pass(Passage::Arrives);
             (subsystem.health, subsystem.traffic) = (health, traffic);
         }
         self.seat_tenant(index);
-        self.sweep(now, actions);
+        self.sweep(actions);
     }
 
     /// The last connection from a subsystem's old home has come: hosts are listened to again.
@@ -116,20 +91,21 @@ impl Target {
     /// # Panics
     /// If there is no such subsystem.
     pub fn arrived(&mut self, nqn: &QualifiedName, now: Time, actions: &mut Vec<Action>) {
-        self.now = now;
-        let index = self.index_of(nqn);
-        self.known(index).passage = Passage::None;
+        self.shared.now = now;
+        let index = self.shared.subsystems.known(nqn);
+        self.shared.subsystems.get_mut(index).pass(Passage::None);
         let mut connections = Vec::new();
         let mut expires = Time::NEVER;
-        for (_, association) in self.associations.iter_mut().filter(|(_, one)| one.subsystem == Some(index)) {
+        let associations = self.shared.associations.iter_mut();
+        for (_, association) in associations.filter(|(_, one)| one.subsystem == Some(index)) {
             // Its host was not listened to meanwhile.
             association.last_traffic = now;
             expires = expires.min(association.expires());
             connections.extend_from_slice(&association.connections);
         }
-        self.tick_by(expires);
-        self.connect_all_parked(index, now, actions);
-        self.sweep(now, actions);
+        self.shared.tick_by(expires);
+        self.connect_all_parked(index, actions);
+        self.sweep(actions);
         for &number in &connections {
             // Some may have ended with what the Connects that waited found.
             if let Some(connection) = self.connections.get_mut(number) {
@@ -137,13 +113,13 @@ impl Target {
             }
         }
         // What waited for memory there may find some here.
-        self.budget.set_gave_back();
+        self.shared.memory.budget.set_gave_back();
         for number in connections {
             if self.connections.get(number).is_some() {
-                self.run(number, now, actions);
+                self.run(number, actions);
             }
             // What one of them asked for, as a reset, comes before what the next one has.
-            self.sweep(now, actions);
+            self.sweep(actions);
         }
     }
 
@@ -152,32 +128,30 @@ impl Target {
     /// # Panics
     /// If there is no such subsystem, or it is not drained.
     pub fn release(&mut self, config: SubsystemConfig, to: u16, now: Time, actions: &mut Vec<Action>) {
-        self.now = now;
-        assert!(self.is_drained(&config.nqn), "{} is handed over without commands", config.nqn);
-        let index = self.index_of(&config.nqn);
-        let own = self.associations.iter().filter(|(_, one)| one.subsystem == Some(index));
+        self.shared.now = now;
+        assert!(self.is_drained(&config.nqn), "I-T6: {} is handed over without commands", config.nqn);
+        let index = self.shared.subsystems.known(&config.nqn);
+        let own = self.shared.associations.of(Some(index));
         let own: Vec<u32> = own.map(|(number, _)| number).collect();
         for number in own {
-            let mut association = self.associations.remove(number);
-            self.association_count -= 1;
+            let mut association = self.shared.associations.remove(number);
             let host_account = association.host_account;
             let controller_id = association.controller_id;
             let connections = std::mem::take(&mut association.connections);
             let mut association = Some(association);
             for number in connections {
                 let mut connection = self.connections.remove(number);
-                self.by_id.remove(&connection.id);
-                connection.balance(&mut self.budget, &mut self.pins);
-                self.budget.close(std::mem::take(&mut connection.account));
+                self.shared.memory.balance(&mut connection);
+                self.shared.memory.budget.close(std::mem::take(&mut connection.holding.account));
                 let queue = connection.queue.take().expect("of an association");
                 let is_admin = queue.id == 0;
                 let moved = MovedQueue {
                     subsystem: config.nqn.clone(),
                     controller_id,
                     queue,
-                    receiver: std::mem::replace(&mut connection.receiver, Receiver::new()),
-                    current: std::mem::replace(&mut connection.current, Current::Nothing),
-                    data_wait: connection.data_wait,
+                    receiver: std::mem::replace(&mut connection.inbound.receiver, Receiver::new()),
+                    current: std::mem::replace(&mut connection.inbound.current, Current::Nothing),
+                    data_wait: connection.inbound.data_wait,
                     association: if is_admin { association.take() } else { None },
                 };
                 mark!("nvmf: connection at work handed over");
@@ -191,8 +165,8 @@ impl Target {
                 }
                 actions.push(Action::HandOver(connection.id, to, Box::new(moved)));
             }
-            self.budget.leave_host(host_account);
-            assert!(association.is_none(), "a controller that does not end has its admin queue");
+            self.shared.memory.budget.leave_host(host_account);
+            assert!(association.is_none(), "I-T6: a controller that does not end has its admin queue");
         }
         self.place(config, None, now, actions);
     }
@@ -205,71 +179,49 @@ impl Target {
         actions: &mut Vec<Action>,
     ) {
         let MovedQueue { subsystem, controller_id, queue, receiver, current, data_wait, association } = moved;
-        let config = |index: u32| &self.subsystem(index).config;
+        let config = |index: u32| &self.shared.subsystems.get(index).config;
         // It may have been removed since.
-        let home = self.by_nqn.get(&subsystem).copied().filter(|&index| config(index).home == Home::Here);
-        connection.phase = Phase::Live;
-        (connection.receiver, connection.current) = (receiver, current);
+        let home = self.shared.subsystems.find(&subsystem).filter(|&index| config(index).home == Home::Here);
+        connection.enter(Phase::Live);
+        (connection.inbound.receiver, connection.inbound.current) = (receiver, current);
         (connection.queue, connection.subsystem) = (Some(queue), home);
         let number = match (home, association) {
             (None, _) => None,
             (Some(index), Some(association)) => {
                 is_allowed(config(index), association.host.as_ref()).then(|| {
-                    let host_account = self.budget.add_host();
+                    let host_account = self.shared.memory.budget.add_host();
                     let connections = Vec::new();
                     let association =
                         Association { subsystem: Some(index), host_account, connections, ..association };
-                    // Ids go round: one that was just freed is not used at once.
-                    self.last_controller_id = self.last_controller_id.max(association.controller_id);
-                    self.association_count += 1;
-                    self.associations.insert(association)
+                    self.shared.associations.add(association)
                 })
             }
-            (Some(index), None) => self
-                .associations
-                .iter()
-                .find(|(_, one)| {
-                    one.subsystem == Some(index) && one.controller_id == controller_id && !one.dying
-                })
-                .map(|(number, _)| number),
+            (Some(index), None) => self.shared.associations.find(Some(index), controller_id),
         };
         connection.association = number;
         if home.is_some() {
             connection.held.insert(Held::FROZEN);
         }
-        connection.data_wait = data_wait;
+        connection.inbound.data_wait = data_wait;
         if let Some(number) = number {
-            let host_account = self.associations.get(number).expect("just found").host_account;
-            self.reopen_queue(&mut connection, host_account);
+            let host_account = self.shared.associations.kept(number).host_account;
+            let tenant = self.shared.tenant_of(connection.subsystem);
+            self.shared.memory.reopen_queue(&mut connection, tenant, host_account, &self.shared.config);
         } else {
             // What it has begun, and what it still has to say, is held until it is gone, too.
             let begun_bytes = connection.queue.as_ref().map_or(0, |queue| queue.held().0);
-            let unsent_bytes = connection.outbox.payload_held_bytes();
-            self.budget.force(&mut connection.account, begun_bytes + unsent_bytes);
+            let unsent_bytes = connection.outbound.outbox.payload_held_bytes();
+            self.shared.memory.budget.force(&mut connection.holding.account, begun_bytes + unsent_bytes);
         }
         let index = self.add_connection(connection);
         let Some(number) = number else {
             mark!("nvmf: connection arrived without its controller");
             return self.close_connection(index, actions);
         };
-        self.associations.get_mut(number).expect("just found").connections.push(index);
+        self.shared.associations.kept_mut(number).connections.push(index);
         let mut connection = self.connections.lend(index);
         // It may have waited for memory at its old home. That says nothing of this one.
-        self.look_for_room(&mut connection);
+        self.shared.memory.waiting.add(&mut connection, self.shared.now);
         self.settle(index, connection, actions);
-    }
-}
-
-impl Connection {
-    /// What travels of a connection; nothing is left of it here.
-    pub(crate) fn take_moved(&mut self, arriving: Arriving) -> MovedConnection {
-        MovedConnection {
-            digests: self.digests,
-            host_alignment: self.host_alignment,
-            unread: std::mem::take(&mut self.backlog),
-            unread_at: self.backlog_at,
-            unsent: std::mem::take(&mut self.outbox),
-            arriving,
-        }
     }
 }

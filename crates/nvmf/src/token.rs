@@ -25,3 +25,9 @@ pub(crate) fn is_of_shutdown(token: CommandToken) -> bool {
 pub(crate) fn connection_of(token: CommandToken) -> u32 {
     (token.0 >> SLOT_BITS) as u32
 }
+
+/// The slot in its queue.
+#[inline]
+pub(crate) fn slot_of(token: CommandToken) -> SlotIndex {
+    token.0 as SlotIndex
+}

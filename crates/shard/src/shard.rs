@@ -841,7 +841,7 @@ impl<M: Divide> Drive for Shard<M> {
     }
 
     fn sent(&mut self, connection: ConnectionId, len_bytes: usize, _actions: &mut Vec<drive::Action>) {
-        self.target.sent(connection, len_bytes, &mut self.target_actions);
+        self.target.sent(connection, len_bytes);
     }
 
     fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {

@@ -26,10 +26,10 @@ pub(crate) fn log_page(
             }
             discovery::log_page(
                 around.config,
-                around.all_subsystems.iter().flatten().map(|subsystem| &subsystem.config),
+                around.all_subsystems.iter().map(|(_, subsystem)| &subsystem.config),
                 association.host.as_ref(),
                 association.local,
-                around.generation,
+                around.all_subsystems.generation,
             )
         }
         (lid::SUPPORTED_PAGES, discovery) => {

@@ -7,7 +7,7 @@ mod log_page;
 use crate::config::{Health, SubsystemConfig, TargetConfig};
 use crate::io::Plan;
 use crate::queue::SlotIndex;
-use crate::target::Subsystem;
+use crate::subsystems::{Subsystems, Traffic};
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::log_page::ErrorEntry;
 use diecut_nvme::opcode::{admin as opcode, io};
@@ -23,15 +23,6 @@ pub(crate) const EVENT_REQUESTS_MAX: usize = 4;
 const ERROR_ENTRIES_MAX: usize = 16;
 /// Composite temperature at which the log warns, unless a host sets another threshold (WCTEMP): 70 degrees.
 const WARNING_TEMPERATURE_KELVIN: u16 = 343;
-
-/// Figures of a subsystem's traffic, for its SMART log and for reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traffic {
-    pub(crate) read_commands: u64,
-    pub(crate) write_commands: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) written_bytes: u64,
-}
 
 /// A controller and its association.
 #[derive(Debug)]
@@ -105,8 +96,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) subsystem: Option<&'a SubsystemConfig>,
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
-    pub(crate) all_subsystems: &'a [Option<Subsystem>],
-    pub(crate) generation: u64,
+    pub(crate) all_subsystems: &'a Subsystems,
     pub(crate) now: Time,
     /// Controllers of the same subsystem.
     pub(crate) controllers: Vec<u16>,

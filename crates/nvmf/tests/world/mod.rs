@@ -246,9 +246,7 @@ impl World {
             let copied = outbox.copy_to(&mut bytes);
             assert_eq!(copied, bytes.len());
             self.links.get_mut(&id).unwrap().received.extend_from_slice(&bytes);
-            let mut actions = Vec::new();
-            self.target.sent(id, copied, &mut actions);
-            self.act(actions);
+            self.target.sent(id, copied);
         }
         self.parse(id);
     }

@@ -1,0 +1,212 @@
+//! Commands: each is checked before its data move, and given to its namespace when they are there.
+
+use crate::admin;
+use crate::connection::Connection;
+use crate::event::Action;
+use crate::inbound::Current;
+use crate::io::{self, Plan};
+use crate::queue::{SlotIndex, SlotState, TakeError};
+use crate::session::Session;
+use crate::tcp::Destination;
+use crate::token::command_token;
+use diecut_namespace::contract::{NamespaceCommand, SourceId};
+use diecut_nvme::fabrics::fctype;
+use diecut_nvme::opcode::{self, io as io_opcode};
+use diecut_nvme::tcp::{ADMIN_IN_CAPSULE_BYTES, CapsuleCommand, PduError};
+use diecut_nvme::{SglKind, Status, SubmissionEntry};
+use diecut_units::Buffer;
+
+impl Session<'_> {
+    /// The header of a command capsule came.
+    pub(crate) fn on_command(&mut self, connection: &mut Connection) -> Result<(), PduError> {
+        let capsule: CapsuleCommand = connection.inbound.receiver.header_as();
+        let entry = capsule.entry;
+        let command_id = entry.command_id.get();
+        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let in_capsule_max =
+            if queue.id == 0 { ADMIN_IN_CAPSULE_BYTES } else { self.shared.config.in_capsule_bytes };
+        let data_length = connection.inbound.receiver.frame().data_length();
+        if data_length > in_capsule_max as usize {
+            let length = connection.inbound.receiver.frame().length();
+            return Err(PduError::header("PLEN", 4, length as u64));
+        }
+        let slot_index = match queue.take(&entry, self.shared.now) {
+            Ok(slot_index) => slot_index,
+            Err(TakeError::Full) => {
+                return Err(PduError::sequence("SQ overrun by CID", u64::from(command_id)));
+            }
+            Err(TakeError::IdTaken) if admin::take_over_event_request(self, connection, command_id) => {
+                let queue = connection.queue.as_mut().expect("still there");
+                queue.take(&entry, self.shared.now).expect("its id and its slot were just freed")
+            }
+            Err(TakeError::IdTaken) => {
+                connection.refuse(command_id, Status::COMMAND_ID_CONFLICT.do_not_retry());
+                return Ok(());
+            }
+        };
+        let planned = self
+            .plan(connection, &entry)
+            .and_then(|plan| check_sgl(&entry, plan, data_length).map(|()| plan));
+        let queue = connection.queue.as_mut().expect("still there");
+        let plan = match planned {
+            Ok(plan) => plan,
+            Err(status) => {
+                queue.release(slot_index);
+                self.shared.record_error(connection, &entry, status);
+                connection.refuse(command_id, status);
+                return Ok(());
+            }
+        };
+        let slot = &mut queue.slots[usize::from(slot_index)];
+        slot.data_bytes = plan.from_host_bytes.max(plan.to_host_bytes);
+        if plan.from_host_bytes == 0 {
+            connection.inbound.receiver.finish_header();
+            if plan.to_host_bytes == 0 || self.shared.memory.charge(&mut connection.holding.account, slot) {
+                self.execute(connection, slot_index, None);
+            } else {
+                slot.enter(SlotState::WaitingForSpace);
+                queue.waiting_reads.push_back(slot_index);
+                self.shared.memory.wait(connection, self.shared.now);
+            }
+        } else if data_length > 0 {
+            connection.inbound.current = Current::Command(slot_index);
+            if self.shared.memory.charge(&mut connection.holding.account, slot) {
+                connection.inbound.receiver.take_data(Destination::Anywhere);
+            } else {
+                // Its data are next in the stream, so the stream waits.
+                connection.inbound.data_wait = true;
+                self.shared.memory.wait(connection, self.shared.now);
+            }
+        } else {
+            slot.enter(SlotState::WaitingForSpace);
+            queue.waiting_for_space.push_back(slot_index);
+            connection.inbound.receiver.finish_header();
+            self.grant_space(connection);
+        }
+        Ok(())
+    }
+
+    /// Checks a command before its data move.
+    #[inline]
+    pub(crate) fn plan(&self, connection: &Connection, entry: &SubmissionEntry) -> Result<Plan, Status> {
+        // Fabrics always use SGLs (Base 2.0 section 4.1: PSDT 01b), and no two commands of ours fuse.
+        if entry.psdt() != 1 || entry.fuse() != 0 {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        let queue = connection.queue.as_ref().expect("live connections have a queue");
+        let number = connection.association.expect("live connections have an association");
+        let association = self.shared.associations.kept(number);
+        if let Some(kind) = entry.fabrics_type() {
+            return match kind {
+                fctype::PROPERTY_GET | fctype::PROPERTY_SET if queue.id == 0 => Ok(Plan::default()),
+                fctype::PROPERTY_GET | fctype::PROPERTY_SET => Err(Status::INVALID_QUEUE_TYPE.do_not_retry()),
+                fctype::CONNECT => Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
+                _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+            };
+        }
+        if queue.id == 0 {
+            return association.plan(entry, &self.shared.config);
+        }
+        if !association.configuration.enabled() || association.dying {
+            return Err(Status::ABORTED_SQ_DELETION);
+        }
+        let subsystem = connection.subsystem.expect("only subsystems have I/O queues");
+        io::plan(&self.shared.subsystems.get(subsystem).config, entry, self.shared.config.transfer_bytes_max)
+    }
+
+    /// A command with all its data.
+    #[inline]
+    pub(crate) fn execute(
+        &mut self,
+        connection: &mut Connection,
+        slot_index: SlotIndex,
+        data: Option<Buffer>,
+    ) {
+        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let entry = queue.slots[usize::from(slot_index)].entry;
+        if queue.id == 0 || entry.opcode == opcode::FABRICS {
+            admin::execute(self, connection, slot_index, &entry, data);
+            return;
+        }
+        let index = connection.subsystem.expect("only subsystems have I/O queues");
+        let subsystem = self.shared.subsystems.get_mut(index);
+        let slot = &mut queue.slots[usize::from(slot_index)];
+        // A namespace may have gone while data came in.
+        let operation = match subsystem.config.namespaces.get(&entry.nsid.get()) {
+            None => Err(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
+            Some(namespace) => io::operation(namespace, &entry, data, &mut self.shared.memory.pool)
+                .map(|operation| operation.map(|operation| (namespace.namespace, operation))),
+        };
+        match operation {
+            Ok(Some((namespace, operation))) => {
+                let bytes = u64::from(slot.data_bytes);
+                match entry.opcode {
+                    io_opcode::READ => {
+                        slot.read_held = slot.data_bytes;
+                        queue.read_bytes += slot.data_bytes as usize;
+                        subsystem.traffic.read_commands += 1;
+                        subsystem.traffic.read_bytes += bytes;
+                    }
+                    io_opcode::COMPARE => subsystem.traffic.read_commands += 1,
+                    io_opcode::WRITE => {
+                        subsystem.traffic.write_commands += 1;
+                        subsystem.traffic.written_bytes += bytes;
+                    }
+                    _ => {}
+                }
+                slot.enter(SlotState::Submitted);
+                queue.submitted += 1;
+                let command = NamespaceCommand {
+                    token: command_token(connection.index, slot_index),
+                    namespace,
+                    source: SourceId(connection.index),
+                    arrived: slot.arrived,
+                    operation,
+                };
+                self.shared.watch(&command);
+                self.actions.push(Action::Submit(command));
+            }
+            Ok(None) => {
+                queue.release(slot_index);
+                connection.answer(entry.command_id.get(), Status::SUCCESS, 0);
+            }
+            Err(status) => {
+                queue.release(slot_index);
+                self.shared.record_error(connection, &entry, status);
+                connection.answer(entry.command_id.get(), status, 0);
+            }
+        }
+    }
+}
+
+/// Whether the descriptor and the capsule hold what the command needs.
+#[inline]
+fn check_sgl(entry: &SubmissionEntry, plan: Plan, data_length: usize) -> Result<(), Status> {
+    let wrong_length = Status::DATA_SGL_LENGTH_INVALID.do_not_retry();
+    match entry.sgl.kind() {
+        SglKind::InCapsule { offset, length_bytes } => {
+            if offset != 0 {
+                return Err(Status::SGL_OFFSET_INVALID.do_not_retry());
+            }
+            if plan.to_host_bytes > 0 {
+                return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry());
+            }
+            if length_bytes != plan.from_host_bytes || data_length != length_bytes as usize {
+                return Err(wrong_length);
+            }
+        }
+        SglKind::Transport { length_bytes } => {
+            let needed = plan.from_host_bytes.max(plan.to_host_bytes);
+            if length_bytes < needed || (plan.from_host_bytes > 0 && length_bytes != needed) {
+                return Err(wrong_length);
+            }
+            if data_length > 0 {
+                return Err(wrong_length);
+            }
+        }
+        // Without data the descriptor says nothing.
+        SglKind::Other(_) if plan == Plan::default() && data_length == 0 => {}
+        SglKind::Other(_) => return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()),
+    }
+    Ok(())
+}

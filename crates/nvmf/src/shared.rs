@@ -1,0 +1,86 @@
+//! What all connections of a target share.
+
+use crate::associations::Associations;
+use crate::config::TargetConfig;
+use crate::connection::Connection;
+use crate::later::Later;
+use crate::memory::Memory;
+use crate::notice::HostAt;
+use crate::subsystems::Subsystems;
+use crate::watch::CommandOutline;
+use diecut_namespace::contract::NamespaceCommand;
+use diecut_nvme::{Status, SubmissionEntry};
+use diecut_units::Time;
+
+/// Everything of a target but its connections: while one of them is handled it is lent beside these.
+pub(crate) struct Shared {
+    pub(crate) config: TargetConfig,
+    pub(crate) subsystems: Subsystems,
+    pub(crate) associations: Associations,
+    pub(crate) memory: Memory,
+    pub(crate) later: Later,
+    /// Time of the current event.
+    pub(crate) now: Time,
+    /// No patience ends before this. Traffic moves keep-alives on without touching it, so a tick may find nothing.
+    pub(crate) tick_at: Time,
+    /// Commands since they were last taken, if someone watches.
+    pub(crate) watched: Option<Vec<CommandOutline>>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: TargetConfig) -> Shared {
+        Shared {
+            memory: Memory::new(&config),
+            config,
+            subsystems: Subsystems::default(),
+            associations: Associations::default(),
+            later: Later::default(),
+            now: Time::ZERO,
+            tick_at: Time::NEVER,
+            watched: None,
+        }
+    }
+
+    /// Sees to it that a tick comes by `at`.
+    pub(crate) fn tick_by(&mut self, at: Time) {
+        self.tick_at = self.tick_at.min(at);
+    }
+
+    /// Who has an association, and where.
+    pub(crate) fn host_at(&self, number: u32) -> Option<HostAt> {
+        let association = self.associations.get(number)?;
+        let subsystem = association.subsystem.map(|index| self.subsystems.get(index).config.nqn.clone());
+        let (host, controller_id) = (association.host.clone(), association.controller_id);
+        Some(HostAt { subsystem, host, controller_id })
+    }
+
+    /// The host of an association was heard.
+    #[inline]
+    pub(crate) fn hear(&mut self, association: Option<u32>) {
+        if let Some(association) = association.and_then(|number| self.associations.get_mut(number)) {
+            association.last_traffic = self.now;
+        }
+    }
+
+    /// Keeps a command that failed for the error log of its controller.
+    pub(crate) fn record_error(&mut self, connection: &Connection, entry: &SubmissionEntry, status: Status) {
+        let queue_id = connection.queue.as_ref().map_or(0, |queue| queue.id);
+        if let Some(association) = connection.association.and_then(|number| self.associations.get_mut(number))
+        {
+            association.record_error(queue_id, entry, status);
+        }
+    }
+
+    /// Keeps a command for whoever watches.
+    #[inline]
+    pub(crate) fn watch(&mut self, command: &NamespaceCommand) {
+        if let Some(watched) = &mut self.watched {
+            watched.push(CommandOutline::of(command));
+        }
+    }
+
+    /// The tenant of a connection's account.
+    pub(crate) fn tenant_of(&self, subsystem: Option<u32>) -> Option<u32> {
+        self.subsystems.get(subsystem?).tenant
+    }
+}

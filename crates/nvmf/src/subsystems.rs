@@ -1,0 +1,173 @@
+//! The subsystems of a target, by index and by name.
+
+use crate::config::{Health, SubsystemConfig};
+use diecut_nvme::QualifiedName;
+use std::collections::BTreeMap;
+
+/// Figures of a subsystem's traffic, for its SMART log and for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub(crate) read_commands: u64,
+    pub(crate) write_commands: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+}
+
+/// A subsystem and what is counted for it.
+#[derive(Debug)]
+pub(crate) struct Subsystem {
+    pub(crate) config: SubsystemConfig,
+    pub(crate) health: Health,
+    pub(crate) traffic: Traffic,
+    passage: Passage,
+    /// Its account's tenant, where it lives here.
+    pub(crate) tenant: Option<u32>,
+}
+
+/// Where a subsystem is on its way from one shard to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// It stays.
+    None,
+    /// It is about to leave: its hosts are not listened to, and Connects wait.
+    Leaves,
+    /// It lives here, and connections of it may still come. Hosts are listened to when the last one is here: a reset must
+    /// find all queues that it ends, and a Connect its controller, or the ids that are taken.
+    Arrives,
+}
+
+impl Subsystem {
+    pub(crate) fn passage(&self) -> Passage {
+        self.passage
+    }
+
+    /// Begins or ends a passage.
+    ///
+    /// # Panics
+    /// If it comes and goes at once: hosts would be listened to in between.
+    pub(crate) fn pass(&mut self, next: Passage) {
+        let is_stride = self.passage == Passage::None || next == Passage::None;
+        // A move that is given up before anything was handed over begins anew.
+        let is_again = self.passage == next;
+        assert!(
+            is_stride || is_again,
+            "I-T6: {} passes from {:?} to {next:?}",
+            self.config.nqn,
+            self.passage
+        );
+        self.passage = next;
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Subsystems {
+    places: Vec<Option<Subsystem>>,
+    by_nqn: BTreeMap<QualifiedName, u32>,
+    /// GENCTR of the discovery log page.
+    pub(crate) generation: u64,
+}
+
+impl Subsystems {
+    /// A subsystem by index.
+    ///
+    /// # Panics
+    /// If there is none: associations and connections keep theirs.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> &Subsystem {
+        self.places[index as usize].as_ref().expect("I-T5: associations keep their subsystem")
+    }
+
+    /// As [`Subsystems::get`], to change it.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Subsystem {
+        self.places[index as usize].as_mut().expect("I-T5: associations keep their subsystem")
+    }
+
+    /// Index of the subsystem of a name.
+    pub(crate) fn find(&self, nqn: &QualifiedName) -> Option<u32> {
+        self.by_nqn.get(nqn).copied()
+    }
+
+    /// Index of a subsystem that the composer speaks of.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn known(&self, nqn: &QualifiedName) -> u32 {
+        self.find(nqn).expect("a subsystem that moves is known")
+    }
+
+    /// All that are there, with their indexes. Removed ones are, as long as controllers of them end.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Subsystem)> {
+        (0..).zip(&self.places).filter_map(|(index, place)| Some((index, place.as_ref()?)))
+    }
+
+    /// One more than the largest index.
+    pub(crate) fn end(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether the hosts of a subsystem are not listened to, because it changes its shard.
+    pub(crate) fn is_frozen(&self, subsystem: Option<u32>) -> bool {
+        let of = |index: u32| self.places.get(index as usize).and_then(Option::as_ref);
+        subsystem.and_then(of).is_some_and(|one| one.passage != Passage::None)
+    }
+
+    /// Defines a subsystem or changes one. Its index, and the NSIDs that came, went or changed.
+    pub(crate) fn define(&mut self, config: SubsystemConfig) -> (u32, Vec<u32>) {
+        let Some(index) = self.find(&config.nqn) else {
+            let index = self.places.iter().position(Option::is_none).unwrap_or_else(|| {
+                self.places.push(None);
+                self.places.len() - 1
+            });
+            self.by_nqn.insert(config.nqn.clone(), index as u32);
+            let (health, traffic) = (Health::default(), Traffic::default());
+            let subsystem = Subsystem { config, health, traffic, passage: Passage::None, tenant: None };
+            self.places[index] = Some(subsystem);
+            return (index as u32, Vec::new());
+        };
+        let old = &mut self.get_mut(index).config;
+        let mut changed = Vec::new();
+        for nsid in old.namespaces.keys().chain(config.namespaces.keys()) {
+            let same = match (old.namespaces.get(nsid), config.namespaces.get(nsid)) {
+                (Some(one), Some(other)) => {
+                    one.namespace == other.namespace
+                        && one.uuid == other.uuid
+                        && one.nguid == other.nguid
+                        && one.properties.size_lbas == other.properties.size_lbas
+                        && one.properties.read_only == other.properties.read_only
+                }
+                _ => false,
+            };
+            if !same {
+                changed.push(*nsid);
+            }
+        }
+        *old = config;
+        (index, changed)
+    }
+
+    /// Takes the name and the namespaces of a subsystem away; it stays until [`Subsystems::remove`].
+    pub(crate) fn retire(&mut self, nqn: &QualifiedName) -> Option<u32> {
+        let index = self.by_nqn.remove(nqn)?;
+        self.get_mut(index).config.namespaces.clear();
+        Some(index)
+    }
+
+    /// Whether it was retired and not removed.
+    pub(crate) fn is_retired(&self, index: u32) -> bool {
+        let place = self.places[index as usize].as_ref();
+        place.is_some_and(|one| self.find(&one.config.nqn) != Some(index))
+    }
+
+    /// Forgets a subsystem that was retired.
+    ///
+    /// # Panics
+    /// If it was not.
+    pub(crate) fn remove(&mut self, index: u32) -> Subsystem {
+        assert!(self.is_retired(index), "I-T5: a subsystem loses its name before its place");
+        self.places[index as usize].take().expect("retired ones are there")
+    }
+}
