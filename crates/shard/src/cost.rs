@@ -1,10 +1,8 @@
 //! What a command costs the core, in virtual time: isolation must not hide behind a processor that is free.
 
-use crate::admission::{Admission, DOOR_SOURCE_BIT, TenantIndex};
+use crate::admission::{Admission, DOOR_SOURCE_BIT};
 use crate::drive;
-use diecut_namespace::contract::{
-    CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId, SourceId,
-};
+use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
 use diecut_units::{Span, Time};
 use diecut_volume::contract::VolumeOperation;
 
@@ -125,13 +123,8 @@ impl CpuClock {
     }
     /// Begins a round if the core is free and the last one is over, because nothing is left of it or it has cost what a round may.
     /// Sources that have commands in `admission` are not heard before these are begun (see [`drive::Drive::goes_on`]); the
-    /// others' commands go there, to the tenants of their namespaces.
-    pub fn begin_round(
-        &mut self,
-        now: Time,
-        admission: &mut Admission,
-        tenant_of: impl Fn(NamespaceId) -> TenantIndex,
-    ) {
+    /// others' commands go there.
+    pub fn begin_round(&mut self, now: Time, admission: &mut Admission) {
         let Some(model) = &self.model else { return };
         if !self.is_between_rounds(now, admission.has_work()) {
             return;
@@ -141,7 +134,7 @@ impl CpuClock {
         let unheard = &self.sources;
         self.free_at = self.free_at.max(now) + Span(model.batch_ns * (arrived - unheard.len()) as u64);
         for command in self.arrived.extract_if(.., |command| !unheard.contains(&command.source)) {
-            admission.push(tenant_of(command.namespace), command);
+            admission.push(command);
         }
         (self.round_left, self.rounds) = (admission.round_cost(now), self.rounds + 1);
     }

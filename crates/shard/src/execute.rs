@@ -4,7 +4,6 @@
 //! nothing else. While a request waits for what a vSSD has under way, that vSSD's rate limit is lifted: an end is never as slow as
 //! the limit. A request that is not done in time is answered with what it waits for, and goes on.
 
-use crate::admission::TenantIndex;
 use crate::catalog;
 use crate::claims::{Claims, merged};
 use crate::control::*;
@@ -615,6 +614,7 @@ impl<M: Divide> Shard<M> {
                     return Progress::Waits;
                 }
                 self.namespaces.close(id);
+                self.admission.close(id);
                 Progress::Done
             }
             Step::CanDelete { vssd } => {
@@ -825,9 +825,7 @@ impl<M: Divide> Shard<M> {
         }
         let config = self.store_config(record, Recovery::Strict);
         let staging = self.staging_region(record);
-        let store = self.flash.open_store(VssdId(record.number), config, staging, now);
-        // The place of a store that was closed while its queues were full.
-        self.admission.hold(TenantIndex(store.0), false);
+        self.flash.open_store(VssdId(record.number), config, staging, now);
     }
 
     pub(crate) fn store_config(&self, record: &VssdRecord, recovery: Recovery) -> StoreConfig {
@@ -853,7 +851,9 @@ impl<M: Divide> Shard<M> {
             preferred_write_lbas: 1,
             read_only: false,
         };
-        self.open_namespace(NamespaceId(volume.namespace), definition, TenantIndex(store.0));
+        let id = NamespaceId(volume.namespace);
+        self.seat_namespace(id, VssdId(vssd));
+        self.namespaces.open(id, definition);
         self.choose_whole_writes(vssd);
     }
 

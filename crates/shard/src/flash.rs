@@ -346,13 +346,11 @@ impl<M: Media> Flash<M> {
         }
     }
 
-    /// Tells of each store whose vSSD came to have room in the queues of its dies, or none, since the last call.
-    pub fn take_room_changes(&mut self, mut tell: impl FnMut(StoreIndex, bool)) {
+    /// Tells of each vSSD that came to have room in the queues of its dies, or none, since the last call.
+    pub fn take_room_changes(&mut self, mut tell: impl FnMut(VssdId, bool)) {
         self.pool.take_room_changes(&mut self.room_changes);
         while let Some(vssd) = self.room_changes.pop() {
-            if let Some(index) = self.store_of(vssd) {
-                tell(index, self.pool.has_room(vssd));
-            }
+            tell(vssd, self.pool.has_room(vssd));
         }
     }
 

@@ -16,7 +16,6 @@
 //! A crash on the way loses nothing: on the medium and in protected memory nothing changes, and channels that are in a
 //! message are [salvaged](crate::gather) with the rest.
 
-use crate::admission::TenantIndex;
 use crate::blocks::MovedSession;
 use crate::control::{ControlError, ControlErrorKind};
 use crate::drive::ShardIndex;
@@ -174,13 +173,12 @@ impl<M: Divide> Shard<M> {
         }
         let figures = self.subsystems_of(group).into_iter().zip(&subsystems);
         let figures = figures.map(|(name, nqn)| (name, self.target.figures(nqn))).collect();
-        let take = |(vssd, id): (VssdId, NamespaceId)| (vssd, id, self.namespaces.take_out(id));
-        let namespaces = namespaces.into_iter().map(take).collect();
-        let take = |store: StoreIndex| {
-            self.admission.hold(TenantIndex(store.0), false);
-            self.flash.take_store(store)
+        let take = |(vssd, id): (VssdId, NamespaceId)| {
+            self.admission.close(id);
+            (vssd, id, self.namespaces.take_out(id))
         };
-        let stores = stores.into_iter().map(take).collect();
+        let namespaces = namespaces.into_iter().map(take).collect();
+        let stores = stores.into_iter().map(|store| self.flash.take_store(store)).collect();
         let sessions = self.blocks.take_out(&group.vssds);
         self.note_exchanges_elsewhere(channels);
         let part = self.flash.pool.detach(channels);
@@ -227,13 +225,11 @@ impl<M: Divide> Shard<M> {
             self.flash.pool.set_share(VssdId(record.number), share_of(record), now);
         }
         for store in stores {
-            let vssd = store.vssd;
-            let store = self.flash.put_store(store);
-            self.admission.hold(TenantIndex(store.0), !self.flash.pool.has_room(vssd));
+            self.flash.put_store(store);
         }
         for (vssd, id, namespace) in namespaces {
             let store = self.flash.store_of(vssd).expect("a namespace moves with its store");
-            self.seat_namespace(id, TenantIndex(store.0));
+            self.seat_namespace(id, vssd);
             self.namespaces.put_in(id, namespace, store);
         }
         sessions.into_iter().for_each(|session| self.blocks.put_in(session));

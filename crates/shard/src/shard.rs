@@ -1,8 +1,6 @@
 //! One core's share of the server: see the crate's documentation for the path through it.
 
-use crate::admission::{
-    Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, TenantIndex, Work, cost_of,
-};
+use crate::admission::{Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
 use crate::blocks::Blocks;
 use crate::catalog::new_catalog;
 use crate::cost::{CostModel, CpuClock, Moment};
@@ -23,7 +21,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::{
     CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId,
 };
-use diecut_namespace::{MAP_PIECE_LBAS, MapRange, NamespaceDefinition, Namespaces, Outputs};
+use diecut_namespace::{MAP_PIECE_LBAS, MapRange, Namespaces, Outputs};
 use diecut_nvmf::{self as target, Target, TargetConfig};
 use diecut_units::{ProtectedMemory, ProtectedRegion, Span, Time, mark, mutant};
 use diecut_volume::CheckpointPace;
@@ -110,8 +108,6 @@ pub struct Shard<M: Divide> {
     pub(crate) namespaces: Namespaces,
     pub(crate) target: Target,
     pub(crate) admission: Admission,
-    /// Whose turn a namespace's commands take, by namespace id.
-    tenants: Vec<TenantIndex>,
     outputs: Outputs,
     /// Commands that were given up before they began; they are answered with the others.
     taken_back: Vec<NamespaceCommand>,
@@ -204,11 +200,6 @@ fn ius_of(operation: &VolumeOperation) -> u64 {
     }
 }
 
-/// Whose turn a namespace's commands take; of one that is not open, the first's.
-fn tenant_of(tenants: &[TenantIndex], namespace: NamespaceId) -> TenantIndex {
-    tenants.get(namespace.0 as usize).copied().unwrap_or_default()
-}
-
 impl<M: Divide> Shard<M> {
     /// A shard over a device: a new pool on an empty one, else what it holds. Opening goes on with
     /// [`Drive::work`] until [`Shard::is_ready`] or [`Shard::failure`]; events that come before wait.
@@ -279,7 +270,6 @@ impl<M: Divide> Shard<M> {
             namespaces: Namespaces::new(),
             target: Target::new(config.target.clone()),
             admission: Admission::new(config.admission),
-            tenants: Vec::new(),
             outputs: Outputs::default(),
             taken_back: Vec::new(),
             target_actions: Vec::new(),
@@ -543,7 +533,7 @@ impl<M: Divide> Shard<M> {
     pub fn submit(&mut self, command: NamespaceCommand) {
         assert!(command.source.0 & DOOR_SOURCE_BIT != 0, "{:?} is the target's", command.source);
         let Some(command) = self.cpu.arrive(command) else { return };
-        self.admission.push(tenant_of(&self.tenants, command.namespace), command);
+        self.admission.push(command);
     }
 
     /// Takes the answers to [`Shard::submit`], in the order they came.
@@ -551,24 +541,11 @@ impl<M: Divide> Shard<M> {
         completions.append(&mut self.door_completions);
     }
 
-    /// Opens a namespace; its commands take the turns of `tenant`.
-    pub(crate) fn open_namespace(
-        &mut self,
-        id: NamespaceId,
-        definition: NamespaceDefinition,
-        tenant: TenantIndex,
-    ) {
-        self.seat_namespace(id, tenant);
-        self.namespaces.open(id, definition);
-    }
-
-    /// Says whose turns the commands of a namespace take.
-    pub(crate) fn seat_namespace(&mut self, id: NamespaceId, tenant: TenantIndex) {
-        let index = id.0 as usize;
-        if index >= self.tenants.len() {
-            self.tenants.resize(index + 1, TenantIndex(0));
-        }
-        self.tenants[index] = tenant;
+    /// Says whose turns the commands of a namespace on a vSSD take: those of its tenant.
+    pub(crate) fn seat_namespace(&mut self, id: NamespaceId, vssd: VssdId) {
+        let record = self.state.vssds.values().find(|record| record.number == vssd.0);
+        let tenant = &record.expect("a namespace is on a vSSD that exists").tenant;
+        self.admission.open(id, tenant, vssd, !self.flash.pool.has_room(vssd));
     }
 
     /// Takes what the target asks: commands go to admission, the rest to the driver.
@@ -584,7 +561,7 @@ impl<M: Divide> Shard<M> {
                     if let Some((store, volume, first_iu)) = self.namespaces.read_of(&command) {
                         self.flash.expect_read(store, volume, first_iu);
                     }
-                    self.admission.push(tenant_of(&self.tenants, command.namespace), command);
+                    self.admission.push(command);
                 }
                 other => actions.push(translate(other)),
             }
@@ -692,7 +669,7 @@ impl<M: Divide> Shard<M> {
             self.target.handle(target::Event::Completed(completion), now, &mut self.target_actions);
         }
         for finished in self.outputs.finished.drain(..) {
-            self.admission.finished(tenant_of(&self.tenants, finished.namespace));
+            self.admission.finished(finished.namespace);
             if finished.source.0 & DOOR_SOURCE_BIT != 0 {
                 self.cpu.note(Moment::Done, finished.completion.token, finished.source, now);
                 self.cpu.answers.push(finished.completion);
@@ -755,7 +732,7 @@ impl<M: Divide> Drive for Shard<M> {
                 self.sort_actions(actions);
             }
             self.send_answers(now);
-            self.cpu.begin_round(now, &mut self.admission, |namespace| tenant_of(&self.tenants, namespace));
+            self.cpu.begin_round(now, &mut self.admission);
             self.admit(&mut budget, now);
             self.blocks.admit(&mut self.flash, now);
             self.flash.run(now);
@@ -766,7 +743,7 @@ impl<M: Divide> Drive for Shard<M> {
             self.notice_flash();
             self.blocks.complete(&mut self.flash);
             let admission = &mut self.admission;
-            self.flash.take_room_changes(|store, has_room| admission.hold(TenantIndex(store.0), !has_room));
+            self.flash.take_room_changes(|vssd, has_room| admission.hold(vssd, !has_room));
             for completion in std::mem::take(&mut self.flash.foreign) {
                 if self.is_member() {
                     self.outgoing.push((ShardIndex(0), ShardMessage(Message::MediaDone(completion))));

@@ -1053,6 +1053,67 @@ fn the_core_is_shared_by_cost_and_in_short_turns() {
     assert!(long_ns > bound_ns, "long rounds are not seen: {long_ns} ns");
 }
 
+/// What a tenant with one vSSD gets of the modelled core over what one with eight gets, while a host of each vSSD asks for more
+/// than there is. Nothing touches flash: only the core is short.
+fn share_beside_eight_vssds() -> f64 {
+    let device = device_with(Pacing::Modelled, 16 << 20);
+    let config = ShardConfig { cost_model: Some(CostModel::default()), ..config(&device) };
+    let mut rig = Rig::with(device, config, Time::ZERO);
+    for tenant in ["many", "one"] {
+        rig.done(ControlRequest::CreateTenant(TenantSpec { name: tenant.to_owned() }));
+    }
+    for number in 0..9 {
+        let (name, tenant) = (format!("v{number}"), if number < 8 { "many" } else { "one" });
+        let spec = VssdSpec { tenant: tenant.to_owned(), ..vssd(&name, Isolation::Software, 0) };
+        rig.done(ControlRequest::CreateVssd(spec));
+        rig.done(ControlRequest::CreateVolume(volume(&name, 64 * 4096)));
+        rig.done(ControlRequest::CreateSubsystem(SubsystemSpec {
+            tenant: tenant.to_owned(),
+            ..subsystem(&name)
+        }));
+    }
+    let range = LbaRange { first_lba: 0, lba_count: 1 };
+    let (mut under_way, mut got, mut completions) = ([0; 9], [0u32; 9], Vec::new());
+    let mut owners: BTreeMap<CommandToken, usize> = BTreeMap::new();
+    for _ in 0..20_000 {
+        for (at, under_way) in under_way.iter_mut().enumerate() {
+            while *under_way < 32 {
+                rig.next_token += 1;
+                let token = CommandToken(rig.next_token);
+                owners.insert(token, at);
+                *under_way += 1;
+                rig.shard.submit(NamespaceCommand {
+                    token,
+                    namespace: NamespaceId(at as u32 + 1),
+                    source: SourceId(DOOR_SOURCE_BIT | at as u32),
+                    arrived: rig.now,
+                    operation: NamespaceOperation::Verify { range },
+                });
+            }
+        }
+        rig.step();
+        rig.shard.take_completions(&mut completions);
+        for completion in completions.drain(..) {
+            let at = owners.remove(&completion.token).expect("it was given");
+            under_way[at] -= 1;
+            got[at] += 1;
+        }
+    }
+    f64::from(got[8]) / f64::from(got[..8].iter().sum::<u32>())
+}
+
+/// Goal: vSSDs buy no more of the shard's core. Method: a tenant with eight and one with one get the same; where each vSSD has a
+/// share of its own, as it is planted here, they do not.
+#[test]
+fn a_tenant_with_eight_vssds_gets_what_one_with_one_gets() {
+    let share = share_beside_eight_vssds();
+    assert!((0.95..1.05).contains(&share), "{share}");
+    assert!(diecut_units::marks::plant_mutant(Some("shard: a share of the core for each vSSD")));
+    let share = share_beside_eight_vssds();
+    diecut_units::marks::plant_mutant(None);
+    assert!(share < 0.2, "{share}: the bug is not seen");
+}
+
 /// What a deallocation takes of the modelled core, in virtual time: ranges that each cover the whole of a thin volume.
 fn cost_of_ranges(rig: &mut Rig, ranges: usize, lba_count: u32) -> u64 {
     let start = rig.now;

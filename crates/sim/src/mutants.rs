@@ -391,6 +391,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("log: room comes and goes with anchors", "crates/volume/tests/steady.rs", "as the one before"),
     ("log: writers that wait are not woken", "crates/volume/tests/steady.rs", "as the one before"),
     ("log: writers stand still at the least room", "crates/log/src/store/pace.rs", "stores of seeds keep away from the least room, also under 4,000 small writes of each tenant in the calm"),
+    ("shard: a share of the core for each vSSD", "crates/shard/tests/composition.rs", "tenants of seeds have one vSSD each"),
     ("shard: a limit stays lifted", "crates/shard/tests/composition.rs", "vSSDs of seeds have no rate limits"),
     ("shard: an end waits for the rate limit", "crates/shard/tests/composition.rs", "as the one before"),
     ("shard: one request after the other", "crates/shard/tests/composition.rs", "the second administrator of seeds may wait for the first one a minute"),
