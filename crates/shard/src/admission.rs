@@ -14,14 +14,12 @@
 //! Commands of a namespace that was closed while they waited stay with their tenant until they are answered. A namespace that never
 //! was open has no tenant: what names it is nobody's, and nobody has one share.
 
-mod slab;
 mod turns;
 
-use crate::admission::slab::Slab;
 pub(crate) use crate::admission::turns::Weight;
 use crate::admission::turns::{Place, Turns};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceId, NamespaceOperation, SourceId};
-use diecut_units::{Span, Time, mutant};
+use diecut_units::{Slab, Span, Time, mutant};
 use diecut_volume::contract::{VolumeOperation, VolumeToken};
 use diecut_vssd::VssdId;
 use std::collections::{BTreeMap, VecDeque};
@@ -96,7 +94,6 @@ pub(crate) enum Work {
 }
 
 /// Commands of a source to a volume that wait, in order. It exists while there are some, or the rest of one.
-#[derive(Default)]
 struct Queue {
     source: usize,
     volume: u32,
@@ -166,6 +163,8 @@ pub(crate) struct Admission {
     vssds: Slab<Vssd>,
     volumes: Slab<Volume>,
     queues: Slab<Queue>,
+    /// Memory of queues that became empty: a command allocates nothing.
+    spare: Vec<VecDeque<NamespaceCommand>>,
     /// Tenants by name.
     names: BTreeMap<String, u32>,
     /// vSSDs by number.
@@ -191,6 +190,7 @@ impl Admission {
             vssds: Slab::default(),
             volumes: Slab::default(),
             queues: Slab::default(),
+            spare: Vec::new(),
             names: BTreeMap::new(),
             numbers: BTreeMap::new(),
             namespaces: Vec::new(),
@@ -199,7 +199,11 @@ impl Admission {
             served: None,
             company_until: Time::ZERO,
         };
-        let nobody = (admission.tenants.add(), admission.vssds.add(), admission.volumes.add());
+        let nobody = (
+            admission.tenants.insert(Tenant::default()),
+            admission.vssds.insert(Vssd::default()),
+            admission.volumes.insert(Volume::default()),
+        );
         assert_eq!(nobody, (NOBODY, NOBODY, NOBODY), "I-S1: the first places are nobody's");
         admission
     }
@@ -222,10 +226,8 @@ impl Admission {
             None => self.add_vssd(tenant, vssd, held),
         };
         self.vssds[vssd].volumes += 1;
-        let volume = self.volumes.add();
-        self.volumes[volume].namespace = namespace;
-        self.volumes[volume].vssd = vssd;
-        self.namespaces[index] = volume;
+        let volume = Volume { namespace, vssd, ..Volume::default() };
+        self.namespaces[index] = self.volumes.insert(volume);
     }
 
     fn add_vssd(&mut self, tenant: &str, id: VssdId, held: bool) -> u32 {
@@ -237,16 +239,13 @@ impl Admission {
         let tenant = match self.names.get(&name) {
             Some(&known) => known,
             None => {
-                let tenant = self.tenants.add();
-                self.tenants[tenant].name.clone_from(&name);
+                let tenant = self.tenants.insert(Tenant { name: name.clone(), ..Tenant::default() });
                 self.names.insert(name, tenant);
                 tenant
             }
         };
         self.tenants[tenant].vssds += 1;
-        let vssd = self.vssds.add();
-        let own = &mut self.vssds[vssd];
-        (own.id, own.tenant, own.held) = (Some(id), tenant, held);
+        let vssd = self.vssds.insert(Vssd { id: Some(id), tenant, held, ..Vssd::default() });
         self.numbers.insert(id.0, vssd);
         vssd
     }
@@ -309,9 +308,8 @@ impl Admission {
         let queue = match of_source.binary_search_by_key(&volume, |(volume, _)| *volume) {
             Ok(at) => of_source[at].1,
             Err(at) => {
-                let queue = self.queues.add();
-                let own = &mut self.queues[queue];
-                (own.source, own.volume, own.deficit) = (source, volume, 0);
+                let commands = self.spare.pop().unwrap_or_default();
+                let queue = self.queues.insert(Queue { source, volume, commands, rest: None, deficit: 0 });
                 of_source.insert(at, (volume, queue));
                 self.volumes[volume].turns.push_back(queue);
                 queue
@@ -322,13 +320,14 @@ impl Admission {
         self.enter_round(volume);
     }
 
-    /// Forgets a queue that became empty; its place and its memory are used again.
+    /// Forgets a queue that became empty; its memory is used again.
     fn forget_queue(&mut self, queue: u32) {
-        let own = &self.queues[queue];
+        let own = self.queues.remove(queue);
+        assert!(own.commands.is_empty(), "I-S3: no command is forgotten");
         let of_source = &mut self.sources[own.source];
         let at = of_source.binary_search_by_key(&own.volume, |(volume, _)| *volume);
         of_source.remove(at.expect("I-S3: a queue is known to its source"));
-        self.queues.set_free(queue);
+        self.spare.push(own.commands);
     }
 
     fn enter_round(&mut self, volume: u32) {

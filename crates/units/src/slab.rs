@@ -2,6 +2,7 @@
 //! number of values stays below what it was before.
 
 use crate::token;
+use std::ops::{Index, IndexMut};
 
 /// Values with stable small indexes. The index that was freed last is given first, so that few lines of memory are in use.
 ///
@@ -111,6 +112,26 @@ impl<T> Slab<T> {
     /// Whether there is no value.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    /// The value of an index.
+    ///
+    /// # Panics
+    /// If nothing has it, or its value is lent.
+    #[inline]
+    fn index(&self, index: u32) -> &T {
+        self.get(index).expect("I-U1: an index that is used has a value")
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        self.get_mut(index).expect("I-U1: an index that is used has a value")
     }
 }
 
