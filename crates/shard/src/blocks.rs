@@ -7,13 +7,11 @@
 //! When its vSSD changes its shard (`crate::relocation`) a session goes in two parts: what it knows of its blocks with the
 //! vSSD, and what waits with the rings, which stay where they are until the new home can answer them.
 
-use crate::drive::ShardIndex;
 use crate::flash::Flash;
-use crate::shard::{Phase, Shard};
+use crate::seat::ShardIndex;
 use diecut_blockspace::session::{Answer, Command, Session};
 use diecut_blockspace::wire::{Shape, Status};
-use diecut_media::Divide;
-use diecut_spec::Serves;
+use diecut_media::Media;
 use diecut_units::{Time, mark, mutant};
 use diecut_vssd::VssdId;
 use std::collections::VecDeque;
@@ -159,11 +157,37 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    /// Attaches an application to a vSSD that lives here, unless another one holds it. `name` is the vSSD's, for people.
+    pub fn attach<M: Media>(
+        &mut self,
+        session: BlockSession,
+        name: &str,
+        vssd: VssdId,
+        flash: &mut Flash<M>,
+        now: Time,
+    ) -> BlockAction {
+        let space = flash.pool.space(vssd, &mut flash.media, now);
+        let (shape, layout) = (Session::shape_of(&space), Session::layout_for(&space));
+        if let Some(open) = self.open.iter_mut().find(|open| open.vssd == vssd) {
+            if mutant!("shard: dead application's answers go to the next") {
+                open.session = Some(session);
+                return BlockAction::Attached { session, shape, layout };
+            }
+            let message =
+                format!("vSSD \"{name}\" is held by another application; try again when that is gone");
+            return BlockAction::Refused { session, status: Status::Held, message };
+        }
+        let core = Session::new(&space, layout.slot_size_bytes);
+        let (waiting, passage) = (VecDeque::new(), Passage::None);
+        self.open.push(Open { session: Some(session), vssd, core, waiting, passage });
+        BlockAction::Attached { session, shape, layout }
+    }
+
     fn of(&mut self, session: BlockSession) -> Option<&mut Open> {
         self.open.iter_mut().find(|open| open.session == Some(session))
     }
 
-    fn close(&mut self, session: BlockSession) {
+    pub fn close(&mut self, session: BlockSession) {
         if let Some(open) = self.of(session) {
             open.session = None;
             open.waiting.clear();
@@ -173,7 +197,7 @@ impl Blocks {
         self.forget_idle();
     }
 
-    fn submit(&mut self, session: BlockSession, command: Command) {
+    pub fn submit(&mut self, session: BlockSession, command: Command) {
         // One that was evicted meanwhile gets no answer.
         if let Some(open) = self.of(session) {
             open.waiting.push_back(command);
@@ -244,7 +268,7 @@ impl Blocks {
         self.open.push(Open { session, vssd, core, waiting, passage });
     }
 
-    fn adopt(&mut self, session: BlockSession, state: MovedEntries) {
+    pub fn adopt(&mut self, session: BlockSession, state: MovedEntries) {
         match self.of(session) {
             Some(open) => (open.waiting, open.passage) = (state.0, Passage::None),
             None => self.actions.push(BlockAction::Evicted { session }),
@@ -271,7 +295,7 @@ impl Blocks {
     }
 
     /// Starts what waits, a bounded part of it.
-    pub fn admit<M: Divide>(&mut self, flash: &mut Flash<M>, now: Time) {
+    pub fn admit<M: Media>(&mut self, flash: &mut Flash<M>, now: Time) {
         for at in 0..self.open.len() {
             let mut started_bytes = 0;
             while started_bytes < ROUND_BYTES && self.open[at].can_start(flash) {
@@ -286,7 +310,7 @@ impl Blocks {
     }
 
     /// Takes the answers of the pool.
-    pub fn complete<M: Divide>(&mut self, flash: &mut Flash<M>) {
+    pub fn complete<M: Media>(&mut self, flash: &mut Flash<M>) {
         for (vssd, completion) in flash.block_completions.drain(..) {
             let Some(at) = self.open.iter().position(|open| open.vssd == vssd) else { continue };
             self.open[at].core.complete(completion, &mut self.answers);
@@ -296,86 +320,14 @@ impl Blocks {
     }
 
     /// Whether [`Blocks::admit`] has something to do.
-    pub fn has_work<M: Divide>(&self, flash: &Flash<M>) -> bool {
+    pub fn has_work<M: Media>(&self, flash: &Flash<M>) -> bool {
         !self.actions.is_empty()
             || self.open.iter().any(|open| !open.waiting.is_empty() && open.can_start(flash))
     }
 }
 
 impl Open {
-    fn can_start<M: Divide>(&self, flash: &Flash<M>) -> bool {
+    fn can_start<M: Media>(&self, flash: &Flash<M>) -> bool {
         self.passage == Passage::None && flash.pool.has_room(self.vssd)
-    }
-}
-
-impl<M: Divide> Shard<M> {
-    pub(crate) fn blocks_event(&mut self, event: BlockEvent, now: Time) {
-        match event {
-            BlockEvent::Attach { session, vssd, uid, is_privileged } => {
-                let action = self.attach_blocks(session, &vssd, uid, is_privileged, now);
-                self.blocks.actions.push(action);
-            }
-            BlockEvent::Submitted { session, command } => self.blocks.submit(session, command),
-            BlockEvent::Adopted { session, state } => self.blocks.adopt(session, *state),
-            BlockEvent::Closed { session } => self.blocks.close(session),
-        }
-    }
-
-    fn attach_blocks(
-        &mut self,
-        session: BlockSession,
-        name: &str,
-        uid: u32,
-        is_privileged: bool,
-        now: Time,
-    ) -> BlockAction {
-        let refuse = |status, message| BlockAction::Refused { session, status, message };
-        if self.phase == Phase::Failed {
-            return refuse(Status::Refused, self.failure().unwrap_or("the server failed").to_owned());
-        }
-        let record = self.state.vssds.get(name);
-        let allowed = record.and_then(|record| match record.serves {
-            Serves::Volumes => None,
-            Serves::Blocks { uid: owner } => {
-                (is_privileged || owner == Some(uid)).then_some(VssdId(record.number))
-            }
-        });
-        // Whoever may not attach learns no more than that.
-        let Some(vssd) = allowed else {
-            let message = format!(
-                "there is no vSSD \"{name}\" that serves erase blocks to user {uid}; see `diecut vssd list`, and make one with \
-                 `--use blocks --uid {uid}`"
-            );
-            return refuse(Status::Refused, message);
-        };
-        let home = if self.is_member() { self.index } else { ShardIndex(self.ledger.shard_of(vssd.0)) };
-        if home != self.index {
-            return BlockAction::Elsewhere { session, to: home };
-        }
-        if !self.flash.pool.vssd_ids().any(|id| id == vssd) {
-            return refuse(Status::Held, format!("vSSD \"{name}\" is being deleted, or moved; try again"));
-        }
-        if self.duties.leaving.contains(&vssd.0) {
-            return refuse(Status::Held, format!("vSSD \"{name}\" is being moved; try again"));
-        }
-        if mutant!("shard: dead application's answers go to the next")
-            && let Some(open) = self.blocks.open.iter_mut().find(|open| open.vssd == vssd)
-        {
-            let space = self.flash.pool.space(vssd, &mut self.flash.media, now);
-            open.session = Some(session);
-            let (shape, layout) = (Session::shape_of(&space), Session::layout_for(&space));
-            return BlockAction::Attached { session, shape, layout };
-        }
-        if self.blocks.open.iter().any(|open| open.vssd == vssd) {
-            let message =
-                format!("vSSD \"{name}\" is held by another application; try again when that is gone");
-            return refuse(Status::Held, message);
-        }
-        let space = self.flash.pool.space(vssd, &mut self.flash.media, now);
-        let layout = Session::layout_for(&space);
-        let (shape, core) = (Session::shape_of(&space), Session::new(&space, layout.slot_size_bytes));
-        let (waiting, passage) = (VecDeque::new(), Passage::None);
-        self.blocks.open.push(Open { session: Some(session), vssd, core, waiting, passage });
-        BlockAction::Attached { session, shape, layout }
     }
 }

@@ -4,8 +4,8 @@ pub use crate::blocks::{BlockAction, BlockEvent, BlockSession, MovedEntries};
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
 use crate::notice::Notice;
 pub use crate::peer::ShardMessage;
-use crate::shard::Shard;
-use diecut_media::Divide;
+pub use crate::seat::ShardIndex;
+use diecut_nvmf as target;
 use diecut_units::{Buffer, Time};
 use std::net::SocketAddr;
 
@@ -21,10 +21,6 @@ pub use diecut_nvmf::MovedConnection;
 pub use diecut_nvmf::Outbox;
 /// A command of a host without its data.
 pub use diecut_nvmf::{CommandOutline, OperationOutline};
-
-/// A shard of the server; one per core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShardIndex(pub u16);
 
 /// What the driver tells the shard.
 #[derive(Debug)]
@@ -200,14 +196,22 @@ pub trait Drive {
     }
 }
 
-impl<M: Divide> Shard<M> {
-    /// From now on, commands that come through the target are kept for [`Shard::take_watched`].
-    pub fn watch(&mut self) {
-        self.target.watch();
-    }
-
-    /// Takes what came since the last call, in order.
-    pub fn take_watched(&mut self, commands: &mut Vec<CommandOutline>) {
-        self.target.take_watched(commands);
+/// Turns what the target asks into what the shard asks.
+///
+/// # Panics
+/// On [`target::Action::Submit`] and [`target::Action::GiveUp`], which stay inside a shard.
+pub(crate) fn translate(action: target::Action) -> Action {
+    match action {
+        target::Action::Submit(_) | target::Action::GiveUp(..) => {
+            unreachable!("commands stay inside the shard")
+        }
+        target::Action::Transmit(connection) => Action::Transmit { connection },
+        target::Action::Close(connection) => Action::Close { connection },
+        target::Action::Pause(connection) => Action::Pause { connection },
+        target::Action::Resume(connection) => Action::Resume { connection },
+        target::Action::HandOver(connection, to, state) => {
+            Action::HandOver { connection, to: ShardIndex(to), state }
+        }
+        target::Action::Notice(notice) => Action::Notice(Box::new(Notice::Host(*notice))),
     }
 }

@@ -1,7 +1,6 @@
 //! Who has what: which shard owns each channel, where vSSDs lie, and which shard is the home of each tenant. Kept by the
 //! first shard; nothing of it is stored, because it follows from where vSSDs lie.
 
-use crate::relocation::Group;
 use diecut_units::Geometry;
 use diecut_vssd::{Places, VssdId, WearNews};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +31,30 @@ pub(crate) struct Tied {
     pub tenants: BTreeSet<String>,
     pub vssds: BTreeSet<u32>,
     pub channels: BTreeSet<u16>,
+}
+
+/// Tenants that move together, and all that is theirs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Group {
+    pub tenants: Vec<String>,
+    /// By number.
+    pub vssds: Vec<u32>,
+    pub channels: Vec<u16>,
+    pub from: u16,
+    pub to: u16,
+}
+
+impl Group {
+    /// What is tied together, on its way.
+    pub fn of(tied: Tied, from: u16, to: u16) -> Group {
+        Group {
+            tenants: tied.tenants.into_iter().collect(),
+            vssds: tied.vssds.into_iter().collect(),
+            channels: tied.channels.into_iter().collect(),
+            from,
+            to,
+        }
+    }
 }
 
 /// A vSSD that is there when a pool is opened.

@@ -7,6 +7,10 @@
 //! The way of a command: bytes -> target -> admission (`admission`) -> namespaces -> stores, pool and device (`flash`),
 //! and back. One call of [`drive::Drive::work`] goes that way a bounded number of times.
 //!
+//! Who owns what: `data_plane` the way of commands, `registry` what exists, `placement` what lives on which shard, `jobs` what is carried out
+//! for administrators, `opening` how far the start is. `owners` holds the first three; steps (`steps`), orders (`lead`, `member`), moves
+//! (`relocation`) and even wear (`leveling`) work on them, and [`Shard`] wires all of it.
+//!
 //! Several shards of one server share a device and nothing else: each owns whole channels, with what lies on them, and runs on a
 //! core of its own. Choices, and why:
 //! - Tenants live on one shard, with all that shares a channel with them (`ledger`). Which shard follows from where vSSDs lie and
@@ -33,30 +37,48 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod answers;
+mod attach;
 pub mod blocks;
 mod catalog;
 mod claims;
+mod config;
 pub mod control;
 mod cost;
+mod data_plane;
 pub mod drive;
 mod evenness;
-mod execute;
 mod flash;
+mod job;
+mod jobs;
 mod lead;
 mod ledger;
+mod leveling;
+mod limits;
 mod member;
 pub mod notice;
 pub mod null;
+mod opening;
+mod orders;
+mod owners;
 mod peer;
+mod placement;
 mod plan;
 mod reach;
+mod registry;
 mod relocation;
-mod repair;
+mod returns;
+mod seat;
 mod shard;
 mod status;
+mod step;
+mod steps;
+mod waits;
 
 pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
+pub use config::ShardConfig;
 pub use cost::{CostModel, Moment};
 pub use diecut_volume::CheckpointPace;
 pub use diecut_vssd::{DiePlacement, DieWear, PoolConfig, SwapRule, WearConfig};
-pub use shard::{Seat, Shard, ShardConfig, divide, gather};
+pub use seat::Seat;
+pub use shard::{Shard, divide, gather};

@@ -2,8 +2,7 @@
 //! smallest thing a driver can be tried with.
 
 use crate::drive::{self, ConnectionId, Drive, Outbox, ShardIndex};
-use crate::notice::Notice;
-use crate::shard::Seat;
+use crate::seat::Seat;
 pub use diecut_namespace::NullReads;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, MAP_PIECE_LBAS, NamespaceDefinition, Namespaces, Outputs};
@@ -93,7 +92,7 @@ impl NullShard {
                     self.namespaces.submit(command, now, &mut self.outputs, &mut |_| MAP_PIECE_LBAS);
                 } else if !matches!(action, target::Action::GiveUp(..)) {
                     // Commands were answered when they came: there is nothing to give up.
-                    actions.push(translate(action));
+                    actions.push(drive::translate(action));
                 }
             }
             self.spare = batch;
@@ -112,26 +111,6 @@ pub fn is_name(nqn: &str) -> bool {
 /// Whether a name is that of discovery (Base 2.0 section 4.5), which no other subsystem can have.
 pub fn is_discovery(nqn: &str) -> bool {
     nqn == diecut_nvme::DISCOVERY_SUBSYSTEM_NQN
-}
-
-/// Turns what the target asks into what the shard asks.
-///
-/// # Panics
-/// On [`target::Action::Submit`] and [`target::Action::GiveUp`], which stay inside a shard.
-pub(crate) fn translate(action: target::Action) -> drive::Action {
-    match action {
-        target::Action::Submit(_) | target::Action::GiveUp(..) => {
-            unreachable!("commands stay inside the shard")
-        }
-        target::Action::Transmit(connection) => drive::Action::Transmit { connection },
-        target::Action::Close(connection) => drive::Action::Close { connection },
-        target::Action::Pause(connection) => drive::Action::Pause { connection },
-        target::Action::Resume(connection) => drive::Action::Resume { connection },
-        target::Action::HandOver(connection, to, state) => {
-            drive::Action::HandOver { connection, to: ShardIndex(to), state }
-        }
-        target::Action::Notice(notice) => drive::Action::Notice(Box::new(Notice::Host(*notice))),
-    }
 }
 
 impl Drive for NullShard {

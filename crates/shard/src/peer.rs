@@ -2,14 +2,18 @@
 //! channels that another shard owns. Drivers carry these messages, in order between any two shards, and know nothing of
 //! what is in them.
 
+use crate::blocks::MovedSession;
 use crate::control::{ControlError, RepairReport, Status};
-use crate::evenness::WearReport;
-use crate::plan::Step;
-use crate::relocation::{Group, MovedGroup};
+use crate::flash::MovedStore;
+use crate::ledger::Group;
+use crate::step::Step;
 use diecut_catalog::{State, VssdRecord};
 use diecut_media::{Command, Completion, Divide};
+use diecut_namespace::MovedNamespace;
+use diecut_namespace::contract::NamespaceId;
+use diecut_nvmf::SubsystemFigures;
 use diecut_spec::Isolation;
-use diecut_vssd::{Places, PoolPart, VssdId, WearNews};
+use diecut_vssd::{PlaceView, Places, PoolPart, VssdId, WearNews};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,6 +146,26 @@ impl Moved {
         }
         self.pool
     }
+}
+
+/// A group between two shards.
+pub(crate) struct MovedGroup {
+    pub moved: Moved,
+    pub stores: Vec<MovedStore>,
+    /// With the vSSD of each.
+    pub namespaces: Vec<(VssdId, NamespaceId, MovedNamespace)>,
+    /// Of applications.
+    pub sessions: Vec<MovedSession>,
+    pub figures: Vec<(String, SubsystemFigures)>,
+}
+
+/// What a shard knows of its dies.
+pub(crate) struct WearReport {
+    pub shard: u16,
+    /// By die of the device; only those of the shard's channels say something.
+    pub dies: Vec<PlaceView>,
+    /// Exchanges wait there or go on.
+    pub is_exchanging: bool,
 }
 
 impl Order {

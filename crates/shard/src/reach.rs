@@ -1,7 +1,7 @@
 //! The medium as the catalog sees it: all channels, also those that other shards own.
 
-use crate::drive::ShardIndex;
 use crate::peer::{Message, ShardMessage};
+use crate::seat::ShardIndex;
 use diecut_media::{Capabilities, Command, Completion, Divide, Media};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 

@@ -1,224 +1,197 @@
 //! Everything that exists on a shard, with figures.
 
 use crate::control::*;
+use crate::owners::Owners;
 use crate::plan::{subsystem_spec, volume_spec, vssd_spec};
-use crate::shard::Shard;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_spec::Serves;
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
-use diecut_vssd::{DieWear, SwapRule, VssdId, WearConfig};
+use diecut_vssd::{DieWear, SwapRule, VssdId};
 
-impl<M: Divide> Shard<M> {
-    /// What lives on this shard, with figures: everything that exists, if there is one shard.
-    pub fn status(&self) -> Status {
-        let held: Vec<VssdId> = self.flash.pool.vssd_ids().collect();
-        let lives_here = |vssd: &String| {
-            let record = &self.state.vssds[vssd];
-            let number = record.number;
-            match record.serves {
-                Serves::Volumes => self.store_of(number).is_some(),
-                Serves::Blocks { .. } => {
-                    held.contains(&VssdId(number)) && self.ledger_shard(number) == self.index.0
-                }
+/// What lives on this shard, with figures: everything that exists, if there is one shard.
+pub fn status<M: Divide>(here: &Owners<M>) -> Status {
+    let held: Vec<VssdId> = here.plane.flash.pool.vssd_ids().collect();
+    let lives_here = |vssd: &String| {
+        let record = &here.registry.state.vssds[vssd];
+        let number = record.number;
+        match record.serves {
+            Serves::Volumes => here.plane.store_of(number).is_some(),
+            Serves::Blocks { .. } => {
+                held.contains(&VssdId(number)) && ledger_shard(here, number) == here.placement.index.0
             }
-        };
-        let vssds = self.state.vssds.keys().filter(|name| lives_here(name));
-        let volumes = self.state.volumes.iter().filter(|(_, volume)| lives_here(&volume.vssd));
-        let subsystems = self.state.subsystems.iter();
-        let subsystems = subsystems.filter(|(_, record)| self.ledger.home_of(&record.tenant) == self.index.0);
-        Status {
-            devices: vec![self.device_status()],
-            tenants: self.state.tenants.keys().map(|name| TenantSpec { name: name.clone() }).collect(),
-            vssds: vssds.map(|name| self.vssd_status(name)).collect(),
-            volumes: volumes.map(|(name, _)| self.volume_status(name)).collect(),
-            subsystems: subsystems.map(|(nqn, _)| self.subsystem_status(nqn)).collect(),
         }
+    };
+    let vssds = here.registry.state.vssds.keys().filter(|name| lives_here(name));
+    let volumes = here.registry.state.volumes.iter().filter(|(_, volume)| lives_here(&volume.vssd));
+    let subsystems = here.registry.state.subsystems.iter();
+    let subsystems = subsystems
+        .filter(|(_, record)| here.placement.ledger.home_of(&record.tenant) == here.placement.index.0);
+    Status {
+        devices: vec![device_status(here)],
+        tenants: here.registry.state.tenants.keys().map(|name| TenantSpec { name: name.clone() }).collect(),
+        vssds: vssds.map(|name| vssd_status(here, name)).collect(),
+        volumes: volumes.map(|(name, _)| volume_status(here, name)).collect(),
+        subsystems: subsystems.map(|(nqn, _)| subsystem_status(here, nqn)).collect(),
     }
+}
 
-    /// Where a vSSD without a store lives; members know their own only.
-    fn ledger_shard(&self, vssd: u32) -> u16 {
-        if self.is_member() { self.index.0 } else { self.ledger.shard_of(vssd) }
+/// Where a vSSD without a store lives; members know their own only.
+fn ledger_shard<M: Divide>(here: &Owners<M>, vssd: u32) -> u16 {
+    if here.placement.is_member() { here.placement.index.0 } else { here.placement.ledger.shard_of(vssd) }
+}
+
+fn device_status<M: Divide>(here: &Owners<M>) -> DeviceStatus {
+    let geometry = *here.plane.flash.media.geometry();
+    let per_channel = u32::from(geometry.dies_per_channel);
+    let erases = |channel: u32| {
+        let dies = if here.plane.flash.media.owns(channel as u16) { per_channel } else { 0 };
+        (channel * per_channel..channel * per_channel + dies)
+            .map(|die| here.plane.flash.pool.die_erases(die))
+            .sum()
+    };
+    let bad = geometry
+        .all_dies()
+        .flat_map(|die| {
+            (0..geometry.erase_blocks_per_die()).map(move |index| die.erase_block(BlockIndex(index)))
+        })
+        .filter(|block| here.plane.flash.media.is_factory_bad(*block));
+    let (free_channels, free_dies) = here.plane.flash.pool.free_resources();
+    DeviceStatus {
+        name: here.config.device_name.clone(),
+        channels: geometry.channels,
+        dies_per_channel: geometry.dies_per_channel,
+        raw_capacity_bytes: geometry.raw_capacity_bytes(),
+        erases_per_channel: (0..u32::from(geometry.channels)).map(erases).collect(),
+        free_channels: free_channels as u16,
+        free_dies,
+        bad_erase_blocks: bad.count() as u64,
+        quarantined: here.plane.flash.pool.quarantined().iter().map(ToString::to_string).collect(),
+        wear: wear_status(here),
     }
+}
 
-    fn device_status(&self) -> DeviceStatus {
-        let geometry = *self.flash.media.geometry();
-        let per_channel = u32::from(geometry.dies_per_channel);
-        let erases = |channel: u32| {
-            let dies = if self.flash.media.owns(channel as u16) { per_channel } else { 0 };
-            (channel * per_channel..channel * per_channel + dies)
-                .map(|die| self.flash.pool.die_erases(die))
-                .sum()
-        };
-        let bad = geometry
-            .all_dies()
-            .flat_map(|die| {
-                (0..geometry.erase_blocks_per_die()).map(move |index| die.erase_block(BlockIndex(index)))
-            })
-            .filter(|block| self.flash.media.is_factory_bad(*block));
-        let (free_channels, free_dies) = self.flash.pool.free_resources();
-        DeviceStatus {
-            name: self.config.device_name.clone(),
-            channels: geometry.channels,
-            dies_per_channel: geometry.dies_per_channel,
-            raw_capacity_bytes: geometry.raw_capacity_bytes(),
-            erases_per_channel: (0..u32::from(geometry.channels)).map(erases).collect(),
-            free_channels: free_channels as u16,
-            free_dies,
-            bad_erase_blocks: bad.count() as u64,
-            quarantined: self.flash.pool.quarantined().iter().map(ToString::to_string).collect(),
-            wear: self.wear_status(),
-        }
+fn wear_status<M: Divide>(here: &Owners<M>) -> WearStatus {
+    let pool = &here.plane.flash.pool;
+    let geometry = *here.plane.flash.media.geometry();
+    let per_channel = u32::from(geometry.dies_per_channel);
+    let (settings, migration) = (pool.wear_config(), pool.migration_status());
+    let thresholds = here.placement.evenness.thresholds_erases.unwrap_or(pool.wear_thresholds());
+    let [channel_threshold_erases, die_threshold_erases] = thresholds;
+    let owns = |die: u32| here.plane.flash.media.owns((die / per_channel) as u16);
+    let wear = |die: u32| if owns(die) { pool.die_wear(die) } else { DieWear::default() };
+    let channels = 0..u32::from(geometry.channels);
+    let dies_of = |channel: u32| channel * per_channel..(channel + 1) * per_channel;
+    let by_cause = |channel: u32| {
+        let mut sum = DieWear::default();
+        dies_of(channel).for_each(|die| sum += wear(die));
+        [sum.host, sum.migration, sum.inside, sum.journal]
+    };
+    let content = |channel: u32| {
+        let heats = dies_of(channel).map(|die| pool.die_heat(die));
+        heats.fold((0, 0.0), |(volume, average), heat| {
+            (volume + heat.volume_erases, average + heat.average as f64 / 256.0)
+        })
+    };
+    WearStatus {
+        erases_by_cause: channels.clone().map(by_cause).collect(),
+        erases_per_die: (0..geometry.dies()).map(|die| wear(die).total()).collect(),
+        content: channels.map(content).collect(),
+        exchanges: migration.exchanges,
+        waiting: migration.waiting,
+        is_paused: migration.is_paused,
+        finished: migration.finished,
+        moved_blocks: migration.moved_blocks,
+        lost_pages: migration.lost_pages,
+        rate_bytes_per_second: settings.rate_bytes_per_second,
+        channel_threshold_erases,
+        die_threshold_erases,
+        follow_age: settings.follow_age,
+        endurance_cycles: settings.endurance_cycles,
+        delta_permille: settings.delta_permille,
+        literal_rule: settings.rule == SwapRule::Literal,
     }
+}
 
-    fn wear_status(&self) -> WearStatus {
-        let pool = &self.flash.pool;
-        let geometry = *self.flash.media.geometry();
-        let per_channel = u32::from(geometry.dies_per_channel);
-        let (settings, migration) = (pool.wear_config(), pool.migration_status());
-        let thresholds = self.evenness.thresholds_erases.unwrap_or(pool.wear_thresholds());
-        let [channel_threshold_erases, die_threshold_erases] = thresholds;
-        let owns = |die: u32| self.flash.media.owns((die / per_channel) as u16);
-        let wear = |die: u32| if owns(die) { pool.die_wear(die) } else { DieWear::default() };
-        let channels = 0..u32::from(geometry.channels);
-        let dies_of = |channel: u32| channel * per_channel..(channel + 1) * per_channel;
-        let by_cause = |channel: u32| {
-            let mut sum = DieWear::default();
-            dies_of(channel).for_each(|die| sum += wear(die));
-            [sum.host, sum.migration, sum.inside, sum.journal]
-        };
-        let content = |channel: u32| {
-            let heats = dies_of(channel).map(|die| pool.die_heat(die));
-            heats.fold((0, 0.0), |(volume, average), heat| {
-                (volume + heat.volume_erases, average + heat.average as f64 / 256.0)
-            })
-        };
-        WearStatus {
-            erases_by_cause: channels.clone().map(by_cause).collect(),
-            erases_per_die: (0..geometry.dies()).map(|die| wear(die).total()).collect(),
-            content: channels.map(content).collect(),
-            exchanges: migration.exchanges,
-            waiting: migration.waiting,
-            is_paused: migration.is_paused,
-            finished: migration.finished,
-            moved_blocks: migration.moved_blocks,
-            lost_pages: migration.lost_pages,
-            rate_bytes_per_second: settings.rate_bytes_per_second,
-            channel_threshold_erases,
-            die_threshold_erases,
-            follow_age: settings.follow_age,
-            endurance_cycles: settings.endurance_cycles,
-            delta_permille: settings.delta_permille,
-            literal_rule: settings.rule == SwapRule::Literal,
-        }
+fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
+    let record = &here.registry.state.vssds[name];
+    let id = VssdId(record.number);
+    let store = here.plane.store_of(record.number).map(|index| here.plane.flash.store(index));
+    assert!(store.is_some() || record.serves != Serves::Volumes, "the store of an existing vSSD is open");
+    let statistics = store.map(|store| store.statistics()).unwrap_or_default();
+    let accepted = store.map(|store| store.accepted_loss()).unwrap_or_default();
+    let (units, physical_bytes) = here.plane.flash.pool.size_of(id);
+    let (erase_blocks, free_erase_blocks) = here.plane.flash.pool.erase_blocks_of(id);
+    let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
+    // What applications append is programmed as it is.
+    let appended_ius = if store.is_some() { 0 } else { here.plane.flash.pool.appended_ius(id) };
+    VssdStatus {
+        spec: vssd_spec(name, record),
+        placement: here.plane.flash.pool.placement(id),
+        shard: (here.placement.shards > 1).then_some(here.placement.index.0),
+        units,
+        physical_bytes,
+        exported_bytes: bytes(statistics.exported_ius),
+        used_bytes: bytes(statistics.used_ius),
+        host_written_bytes: bytes(statistics.host_written_ius + appended_ius),
+        programmed_user_bytes: bytes(statistics.log.user_ius() + appended_ius),
+        programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius()),
+        programmed_metadata_bytes: bytes(
+            statistics.log.map_ius()
+                + statistics.log.anchor_ius
+                + statistics.log.summary_ius
+                + statistics.log.padding_ius,
+        ),
+        erases: here.plane.flash.pool.vssd_erases(id),
+        erase_blocks,
+        free_erase_blocks,
+        read_only_reason: store.and_then(|store| store.read_only_reason()).map(str::to_owned),
+        lacks_room: store.is_some_and(|store| store.lacks_room()),
+        accepted_loss: AcceptedLoss { bytes: bytes(accepted.ius), records: accepted.records },
     }
+}
 
-    /// Gives the pool the settings of even wear: what administrators said, and what the server was started with for the rest.
-    pub(crate) fn apply_wear(&mut self) {
-        let said = self.state.pool.wear;
-        let own = self.config.pool.wear;
-        // Who said a threshold means that one, unless it is said too that it shall follow the age.
-        let is_fixed = [said.channel_threshold_erases, said.die_threshold_erases]
-            .into_iter()
-            .flatten()
-            .any(|erases| erases > 0);
-        let rule = match said.literal_rule {
-            Some(true) => SwapRule::Literal,
-            Some(false) => SwapRule::Quiet,
-            None => own.rule,
-        };
-        let wear = WearConfig {
-            rate_bytes_per_second: said.rate_bytes_per_second.unwrap_or(own.rate_bytes_per_second),
-            channel_threshold_erases: said.channel_threshold_erases.unwrap_or(own.channel_threshold_erases),
-            die_threshold_erases: said.die_threshold_erases.unwrap_or(own.die_threshold_erases),
-            follow_age: said.follow_age.unwrap_or(own.follow_age && !is_fixed),
-            endurance_cycles: said.endurance_cycles.unwrap_or(own.endurance_cycles),
-            delta_permille: said.delta_permille.unwrap_or(own.delta_permille),
-            rule,
-            ..own
-        };
-        self.evenness.thresholds_erases = None;
-        self.flash.pool.set_wear(wear);
-        self.flash.pool.pause_migration(said.paused.unwrap_or(false));
+fn volume_status<M: Divide>(here: &Owners<M>, name: &str) -> VolumeStatus {
+    let record = &here.registry.state.volumes[name];
+    let spec = volume_spec(name, record);
+    let used_ius = here
+        .plane
+        .store_of(here.registry.state.vssds[&record.vssd].number)
+        .map_or(0, |store| here.plane.flash.store(store).volume_used_ius(VolumeIndex(record.index)));
+    let none = VolumeStatus {
+        spec,
+        used_bytes: used_ius * IU_SIZE_BYTES as u64,
+        reads: 0,
+        writes: 0,
+        read_bytes: 0,
+        written_bytes: 0,
+        read_latency_ns: [0; 4],
+        write_latency_ns: [0; 4],
+    };
+    let Some(statistics) = here.plane.namespaces.statistics(NamespaceId(record.namespace)) else {
+        return none;
+    };
+    let percentiles = |latency: diecut_namespace::LatencySummary| {
+        [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.p9999_ns]
+    };
+    VolumeStatus {
+        reads: statistics.reads.completed,
+        writes: statistics.writes.completed,
+        read_bytes: statistics.reads.lbas * IU_SIZE_BYTES as u64,
+        written_bytes: statistics.writes.lbas * IU_SIZE_BYTES as u64,
+        read_latency_ns: percentiles(statistics.read_latency()),
+        write_latency_ns: percentiles(statistics.write_latency()),
+        ..none
     }
+}
 
-    fn vssd_status(&self, name: &str) -> VssdStatus {
-        let record = &self.state.vssds[name];
-        let id = VssdId(record.number);
-        let store = self.store_of(record.number).map(|index| self.flash.store(index));
-        assert!(store.is_some() || record.serves != Serves::Volumes, "the store of an existing vSSD is open");
-        let statistics = store.map(|store| store.statistics()).unwrap_or_default();
-        let accepted = store.map(|store| store.accepted_loss()).unwrap_or_default();
-        let (units, physical_bytes) = self.flash.pool.size_of(id);
-        let (erase_blocks, free_erase_blocks) = self.flash.pool.erase_blocks_of(id);
-        let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
-        // What applications append is programmed as it is.
-        let appended_ius = if store.is_some() { 0 } else { self.flash.pool.appended_ius(id) };
-        VssdStatus {
-            spec: vssd_spec(name, record),
-            placement: self.flash.pool.placement(id),
-            shard: (self.shards > 1).then_some(self.index.0),
-            units,
-            physical_bytes,
-            exported_bytes: bytes(statistics.exported_ius),
-            used_bytes: bytes(statistics.used_ius),
-            host_written_bytes: bytes(statistics.host_written_ius + appended_ius),
-            programmed_user_bytes: bytes(statistics.log.user_ius() + appended_ius),
-            programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius()),
-            programmed_metadata_bytes: bytes(
-                statistics.log.map_ius()
-                    + statistics.log.anchor_ius
-                    + statistics.log.summary_ius
-                    + statistics.log.padding_ius,
-            ),
-            erases: self.flash.pool.vssd_erases(id),
-            erase_blocks,
-            free_erase_blocks,
-            read_only_reason: store.and_then(|store| store.read_only_reason()).map(str::to_owned),
-            lacks_room: store.is_some_and(|store| store.lacks_room()),
-            accepted_loss: AcceptedLoss { bytes: bytes(accepted.ius), records: accepted.records },
-        }
-    }
-
-    fn volume_status(&self, name: &str) -> VolumeStatus {
-        let record = &self.state.volumes[name];
-        let spec = volume_spec(name, record);
-        let used_ius = self
-            .store_of(self.state.vssds[&record.vssd].number)
-            .map_or(0, |store| self.flash.store(store).volume_used_ius(VolumeIndex(record.index)));
-        let none = VolumeStatus {
-            spec,
-            used_bytes: used_ius * IU_SIZE_BYTES as u64,
-            reads: 0,
-            writes: 0,
-            read_bytes: 0,
-            written_bytes: 0,
-            read_latency_ns: [0; 4],
-            write_latency_ns: [0; 4],
-        };
-        let Some(statistics) = self.namespaces.statistics(NamespaceId(record.namespace)) else { return none };
-        let percentiles = |latency: diecut_namespace::LatencySummary| {
-            [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.p9999_ns]
-        };
-        VolumeStatus {
-            reads: statistics.reads.completed,
-            writes: statistics.writes.completed,
-            read_bytes: statistics.reads.lbas * IU_SIZE_BYTES as u64,
-            written_bytes: statistics.writes.lbas * IU_SIZE_BYTES as u64,
-            read_latency_ns: percentiles(statistics.read_latency()),
-            write_latency_ns: percentiles(statistics.write_latency()),
-            ..none
-        }
-    }
-
-    fn subsystem_status(&self, nqn: &str) -> SubsystemStatus {
-        let associations = self.target.associations().into_iter();
-        let own = associations.filter(|association| association.subsystem == nqn);
-        SubsystemStatus {
-            spec: subsystem_spec(nqn, &self.state.subsystems[nqn]),
-            controllers: own.map(|one| (one.host, one.controller_id, one.io_queues)).collect(),
-        }
+fn subsystem_status<M: Divide>(here: &Owners<M>, nqn: &str) -> SubsystemStatus {
+    let associations = here.plane.target.associations().into_iter();
+    let own = associations.filter(|association| association.subsystem == nqn);
+    SubsystemStatus {
+        spec: subsystem_spec(nqn, &here.registry.state.subsystems[nqn]),
+        controllers: own.map(|one| (one.host, one.controller_id, one.io_queues)).collect(),
     }
 }
 

@@ -1,0 +1,54 @@
+//! Settings of a shard.
+
+use crate::admission::AdmissionConfig;
+use crate::cost::CostModel;
+use diecut_nvmf::TargetConfig;
+use diecut_units::Span;
+use diecut_volume::CheckpointPace;
+use diecut_vssd::PoolConfig;
+
+/// Settings of a shard.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// The target's limits.
+    pub target: TargetConfig,
+    /// The pool's settings.
+    pub pool: PoolConfig,
+    /// The admission scheduler's limits.
+    pub admission: AdmissionConfig,
+    /// Protected memory of one staging slot, in bytes; most vSSDs have one, wide ones several.
+    pub staging_bytes_per_vssd: usize,
+    /// Without protected memory: completions of writes wait for the flash unless this is set; hosts must flush then.
+    pub volatile_cache: bool,
+    /// How much the checkpoints of the stores may write.
+    pub checkpoint: CheckpointPace,
+    /// Name of the device in reports: its profile or model.
+    pub device_name: String,
+    /// Identity of a pool that is made new; an existing one keeps its own.
+    pub new_pool_uuid: [u8; 16],
+    /// How long an administrator's request may take before it is answered with what it waits for; 0: for ever.
+    pub control_patience: Span,
+    /// The lowest rate limit of a new vSSD, in bytes per second: below it a chunk of the log takes longer than hosts wait for a
+    /// command. Those that exist keep what they have.
+    pub rate_limit_min_bytes_per_second: u64,
+    /// What commands cost the core in virtual time; `None` on the real clock, where they cost what they cost.
+    pub cost_model: Option<CostModel>,
+}
+
+impl Default for ShardConfig {
+    fn default() -> ShardConfig {
+        ShardConfig {
+            target: TargetConfig::default(),
+            pool: PoolConfig::default(),
+            admission: AdmissionConfig::default(),
+            staging_bytes_per_vssd: 8 << 20,
+            volatile_cache: false,
+            checkpoint: CheckpointPace::default(),
+            device_name: "device".to_owned(),
+            new_pool_uuid: [0x0d; 16],
+            control_patience: Span::from_secs(60),
+            rate_limit_min_bytes_per_second: 1 << 20,
+            cost_model: None,
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The path of commands through one shard: target, admission, namespaces, then stores, pool and medium ([`Flash`]), and back.
+//! Nothing here knows what exists, or what other shards do.
+
+use crate::admission::{Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
+use crate::blocks::Blocks;
+use crate::cost::{CostModel, CpuClock, Moment};
+use crate::drive;
+use crate::flash::Flash;
+use crate::notice::Notice;
+use diecut_media::Media;
+use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceError};
+use diecut_namespace::{MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex};
+use diecut_nvmf::{self as target, Target, TargetConfig};
+use diecut_units::{Time, mark};
+use diecut_volume::contract::{VolumeCompletion, VolumeError, VolumeOperation};
+use diecut_vssd::{Pool, VssdId};
+
+/// Blocks that a deallocation or zeroes name; 0 of anything else.
+fn ius_of(operation: &VolumeOperation) -> u64 {
+    match operation {
+        VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
+            *iu_count
+        }
+        _ => 0,
+    }
+}
+
+/// See the module.
+pub(crate) struct DataPlane<M: Media> {
+    pub target: Target,
+    pub target_actions: Vec<target::Action>,
+    spare_actions: Vec<target::Action>,
+    pub admission: Admission,
+    pub namespaces: Namespaces,
+    outputs: Outputs,
+    /// Commands that were given up before they began; they are answered with the others.
+    taken_back: Vec<NamespaceCommand>,
+    pub flash: Flash<M>,
+    pub blocks: Blocks,
+    pub cpu: CpuClock,
+    door_completions: Vec<NamespaceCompletion>,
+    /// Blocks retired, by die, as far as that was told.
+    retired_told: Vec<u32>,
+}
+
+impl<M: Media> DataPlane<M> {
+    pub fn new(
+        media: M,
+        pool: Pool,
+        target: TargetConfig,
+        admission: AdmissionConfig,
+        model: Option<CostModel>,
+    ) -> DataPlane<M> {
+        let dies = media.geometry().dies() as usize;
+        DataPlane {
+            target: Target::new(target),
+            target_actions: Vec::new(),
+            spare_actions: Vec::new(),
+            admission: Admission::new(admission),
+            namespaces: Namespaces::new(),
+            outputs: Outputs::default(),
+            taken_back: Vec::new(),
+            flash: Flash::new(media, pool),
+            blocks: Blocks::default(),
+            cpu: CpuClock::new(model),
+            door_completions: Vec::new(),
+            retired_told: vec![0; dies],
+        }
+    }
+
+    /// The store of a vSSD, if it is open.
+    pub fn store_of(&self, vssd: u32) -> Option<StoreIndex> {
+        self.flash.store_of(VssdId(vssd))
+    }
+
+    /// Takes a command of a door other than the target.
+    ///
+    /// # Panics
+    /// If its source is one of the target's.
+    pub fn submit(&mut self, command: NamespaceCommand) {
+        assert!(command.source.0 & DOOR_SOURCE_BIT != 0, "I-S3: {:?} is the target's", command.source);
+        if let Some(command) = self.cpu.arrive(command) {
+            self.admission.push(command);
+        }
+    }
+
+    /// Takes the answers to [`DataPlane::submit`], in the order they came.
+    pub fn take_completions(&mut self, completions: &mut Vec<NamespaceCompletion>) {
+        completions.append(&mut self.door_completions);
+    }
+
+    /// Takes what the target asks: commands go to admission, the rest to the driver.
+    pub fn sort_actions(&mut self, actions: &mut Vec<drive::Action>) {
+        let mut batch = std::mem::replace(&mut self.target_actions, std::mem::take(&mut self.spare_actions));
+        for action in batch.drain(..) {
+            match action {
+                target::Action::GiveUp(source, token) => {
+                    self.namespaces.give_up(source, token);
+                    self.admission.take_back(source, token, &mut self.taken_back);
+                }
+                target::Action::Submit(command) => {
+                    if let Some((store, volume, first_iu)) = self.namespaces.read_of(&command) {
+                        self.flash.expect_read(store, volume, first_iu);
+                    }
+                    self.admission.push(command);
+                }
+                other => actions.push(drive::translate(other)),
+            }
+        }
+        self.spare_actions = batch;
+    }
+
+    /// Lets the target see that time passed.
+    pub fn tick(&mut self, now: Time) {
+        if self.target.deadline() <= now {
+            self.target.handle(target::Event::Tick, now, &mut self.target_actions);
+        }
+    }
+
+    /// One round of what was admitted, down to the medium: as much as the budget allows of commands, a bounded part of what
+    /// applications at erase blocks ask, and what stores and pool have to do.
+    pub fn round(&mut self, budget: &mut u32, now: Time) {
+        self.send_answers(now);
+        self.cpu.begin_round(now, &mut self.admission);
+        self.admit(budget, now);
+        self.blocks.admit(&mut self.flash, now);
+        self.flash.run(now);
+    }
+
+    /// Takes what came back from below: of applications, of rooms in the queues of dies, of stores. `of_jobs` gets what stores answer
+    /// others than namespaces, which it knows by itself.
+    pub fn take_results(&mut self, mut of_jobs: impl FnMut(&VolumeCompletion) -> bool, now: Time) {
+        let mut completions = std::mem::take(&mut self.flash.completions);
+        for (store, completion) in completions.drain(..) {
+            if matches!(completion.result, Err(VolumeError::Full)) {
+                self.flash.note_full(store, now);
+            }
+            if !of_jobs(&completion) {
+                self.namespaces.complete(completion, now, &mut self.outputs);
+            }
+        }
+        self.flash.completions = completions;
+        self.finish(now);
+    }
+
+    /// Takes what came back from below for applications, and which vSSDs have room.
+    pub fn take_room(&mut self) {
+        self.blocks.complete(&mut self.flash);
+        let admission = &mut self.admission;
+        self.flash.take_room_changes(|vssd, has_room| admission.hold(vssd, !has_room));
+    }
+
+    /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece.
+    fn admit(&mut self, budget: &mut u32, now: Time) {
+        while *budget > 0 && !self.cpu.is_busy(now) {
+            let Some(work) = self.admission.next() else { return };
+            // Of a deallocation that is cut; others are looked at as a whole.
+            let mut looked_at = None;
+            let flash = &self.flash;
+            let mut map_piece = |range: MapRange| {
+                let MapRange { store, volume, first_iu, iu_count } = range;
+                let store = flash.store(store);
+                let (piece, ius) = store.deallocation_piece(volume, first_iu, iu_count, MAP_PIECE_LBAS);
+                looked_at = Some(ius);
+                piece
+            };
+            let (mut cost, rest) = match work {
+                Work::Command(command) => {
+                    self.cpu.note(Moment::Admitted, command.token, command.source, now);
+                    self.cpu.charge_command(now);
+                    (COMMAND_COST, self.namespaces.submit(command, now, &mut self.outputs, &mut map_piece))
+                }
+                Work::Rest(token) => {
+                    self.cpu.charge_turn(now);
+                    let more = self.namespaces.go_on(token, now, &mut self.outputs, &mut map_piece);
+                    (0, more.then_some(token))
+                }
+            };
+            for (store, piece) in self.outputs.volume_commands.drain(..) {
+                let looked_at = looked_at.unwrap_or_else(|| ius_of(&piece.operation));
+                cost += cost_of(&piece.operation, looked_at);
+                self.cpu.charge(&piece.operation, looked_at, now);
+                self.flash.submit(store, piece, now);
+            }
+            // A turn is never free, or a budget would not end.
+            let cost = cost.max(1);
+            self.admission.settle(cost, rest, now);
+            self.cpu.spend(cost);
+            *budget = budget.saturating_sub(cost);
+        }
+    }
+
+    /// Answers of doors go out when a round is over; on the real clock that is now.
+    pub fn send_answers(&mut self, now: Time) {
+        if self.is_between_rounds(now) {
+            self.door_completions.append(&mut self.cpu.answers);
+        }
+    }
+
+    /// Whether the modelled core is free and between two rounds.
+    pub fn is_between_rounds(&self, now: Time) -> bool {
+        self.cpu.is_between_rounds(now, self.admission.has_work())
+    }
+
+    fn finish(&mut self, now: Time) {
+        for command in self.taken_back.drain(..) {
+            mark!("shard: command given up before it began");
+            let result = Err(NamespaceError::Aborted);
+            let completion = NamespaceCompletion { token: command.token, result, data: None };
+            self.target.handle(target::Event::Completed(completion), now, &mut self.target_actions);
+        }
+        for finished in self.outputs.finished.drain(..) {
+            self.admission.finished(finished.namespace);
+            if finished.source.0 & DOOR_SOURCE_BIT != 0 {
+                self.cpu.note(Moment::Done, finished.completion.token, finished.source, now);
+                self.cpu.answers.push(finished.completion);
+                continue;
+            }
+            let event = target::Event::Completed(finished.completion);
+            self.target.handle(event, now, &mut self.target_actions);
+        }
+    }
+
+    /// Says which dies retired blocks.
+    pub fn notice_retired(&mut self, notices: &mut Vec<Notice>) {
+        if self.flash.pool.take_retired() {
+            for (die, told) in (0..).zip(&mut self.retired_told) {
+                let retired = self.flash.pool.retired_of(die);
+                // Dies that came with a tenant bring what they retired elsewhere.
+                if retired > *told {
+                    notices.push(Notice::BlocksRetired { die, retired });
+                }
+                *told = retired;
+            }
+        }
+    }
+
+    /// When there is something to do though no event came; [`Time::ZERO`] for at once.
+    pub fn deadline(&self) -> Time {
+        if self.target.has_work() || !self.target_actions.is_empty() || !self.flash.foreign.is_empty() {
+            return Time::ZERO;
+        }
+        if self.blocks.has_work(&self.flash) || !self.taken_back.is_empty() {
+            return Time::ZERO;
+        }
+        let waits = self.admission.has_work() || self.cpu.has_arrivals() || !self.cpu.answers.is_empty();
+        let admission = if waits { self.cpu.free_at() } else { Time::NEVER };
+        admission.min(self.flash.deadline()).min(self.target.deadline())
+    }
+}

@@ -1,0 +1,242 @@
+//! How a shard opens: the first one reads what there is and has the others open their part; they wait for its orders.
+
+use crate::drive;
+use crate::job::Reply;
+use crate::jobs::Jobs;
+use crate::lead;
+use crate::notice::Notice;
+use crate::owners::Owners;
+use crate::peer::Order;
+use crate::registry::share_of;
+use crate::step::Step;
+use crate::steps::{stores, subsystems, volumes, wear};
+use diecut_catalog::State;
+use diecut_media::Divide;
+use diecut_units::Time;
+use diecut_vssd::{Share, VssdId};
+use std::sync::Arc;
+
+/// How far opening is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The catalog is read.
+    Catalog,
+    /// The pool reads its block states, where they are on flash.
+    Journal,
+    /// The pool compares its block states with what flash says.
+    Pool,
+    /// Stores recover.
+    Stores,
+    /// What is left over from a crash is put right, and the start is written down.
+    Leftovers,
+    /// Other shards open what hosts see.
+    Members,
+    /// Not the first shard: it waits for orders.
+    Orders,
+    Ready,
+    Failed,
+}
+
+/// See the module.
+pub(crate) struct Opening {
+    phase: Phase,
+    failure: Option<String>,
+    /// Events that came before everything was open.
+    pub early: Vec<drive::Event>,
+    /// Orders that it waits for.
+    awaited: Vec<u64>,
+    /// The last end of the pool was none.
+    was_unclean: bool,
+}
+
+impl Opening {
+    /// Of a member, of one that failed at once, or of the first shard.
+    pub fn new(is_member: bool, failure: Option<String>) -> Opening {
+        let phase = match () {
+            () if is_member => Phase::Orders,
+            () if failure.is_some() => Phase::Failed,
+            () => Phase::Catalog,
+        };
+        Opening { phase, failure, early: Vec::new(), awaited: Vec::new(), was_unclean: false }
+    }
+
+    /// Whether everything is open and commands are served.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// Whether it came to its end, a good one or not.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ready | Phase::Failed)
+    }
+
+    /// Whether the catalog is still to be read.
+    pub fn reads_catalog(&self) -> bool {
+        self.phase == Phase::Catalog
+    }
+
+    /// Why it failed, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    fn go(&mut self, next: Phase) {
+        let is_next = matches!(
+            (self.phase, next),
+            (Phase::Catalog, Phase::Journal)
+                | (Phase::Journal, Phase::Pool)
+                | (Phase::Pool, Phase::Stores)
+                | (Phase::Stores, Phase::Leftovers)
+                | (Phase::Leftovers, Phase::Members)
+                | (Phase::Members | Phase::Orders, Phase::Ready)
+                | (Phase::Catalog | Phase::Journal | Phase::Pool, Phase::Failed)
+        );
+        assert!(
+            is_next,
+            "I-S4: opening goes from one phase to the next, not from {:?} to {next:?}",
+            self.phase
+        );
+        self.phase = next;
+    }
+
+    fn fail(&mut self, message: String) {
+        self.failure = Some(message);
+        self.go(Phase::Failed);
+    }
+}
+
+/// Lets opening go on as far as it can.
+pub(crate) fn open_further<M: Divide>(
+    here: &mut Owners<M>,
+    opening: &mut Opening,
+    jobs: &mut Jobs,
+    now: Time,
+    actions: &mut Vec<drive::Action>,
+) {
+    loop {
+        match opening.phase {
+            Phase::Catalog if here.registry.catalog.is_open() => {
+                if let Some(error) = here.registry.catalog.error() {
+                    return opening.fail(error.to_string());
+                }
+                let found = here.registry.catalog.take_state();
+                here.registry.state = found.unwrap_or_else(|| {
+                    let mut state = State::default();
+                    state.pool.uuid = here.config.new_pool_uuid;
+                    state.pool.closed = true;
+                    state
+                });
+                opening.go(Phase::Journal);
+            }
+            Phase::Journal => {
+                let flash = &mut here.plane.flash;
+                if let Some(error) = flash.pool.open_error() {
+                    return opening.fail(error.to_string());
+                }
+                if !flash.pool.is_open() {
+                    return;
+                }
+                flash.pool.begin_check(&mut flash.media, now);
+                opening.go(Phase::Pool);
+            }
+            Phase::Pool if here.plane.flash.pool.is_checked() => {
+                if let Err(message) = open_stores_everywhere(here, opening, now) {
+                    return opening.fail(message);
+                }
+                opening.go(Phase::Stores);
+            }
+            Phase::Stores if here.plane.flash.stores().all(|(_, _, store)| store.is_ready()) => {
+                if !here.placement.all_answered(&mut opening.awaited) {
+                    return;
+                }
+                begin_leftovers(here, opening, jobs);
+                opening.go(Phase::Leftovers);
+            }
+            Phase::Leftovers => {
+                jobs.work(here, false, now, actions);
+                if jobs.is_carrying_out() {
+                    return;
+                }
+                let world = here.world();
+                opening.awaited = here.placement.order_all(|| Order::Serve(Arc::clone(&world)));
+                opening.go(Phase::Members);
+            }
+            Phase::Members => {
+                if here.placement.all_answered(&mut opening.awaited) {
+                    serve(here, opening, now);
+                }
+                return;
+            }
+            _ => return,
+        }
+    }
+}
+
+/// The first shard's: channels are given out, and every shard opens its stores.
+fn open_stores_everywhere<M: Divide>(
+    here: &mut Owners<M>,
+    opening: &mut Opening,
+    now: Time,
+) -> Result<(), String> {
+    let held: Vec<u32> = here.plane.flash.pool.vssd_ids().map(|id| id.0).collect();
+    let missing = here.registry.state.vssds.iter().find(|(_, vssd)| !held.contains(&vssd.number));
+    if let Some((name, _)) = missing {
+        return Err(format!("vSSD \"{name}\" is in the catalog but not in the pool's journal"));
+    }
+    lead::give_out_channels(here);
+    wear::apply_wear(here);
+    open_own_stores(here, now);
+    let world = here.world();
+    opening.awaited = here.placement.order_all(|| Order::Open(Arc::clone(&world)));
+    Ok(())
+}
+
+/// Opens the stores of all vSSDs that live here.
+pub(crate) fn open_own_stores<M: Divide>(here: &mut Owners<M>, now: Time) {
+    for record in here.own_vssds() {
+        // No limit yet: recovery does not wait for tokens.
+        let share = Share { weight: record.weight, ..Share::default() };
+        here.plane.flash.pool.set_share(VssdId(record.number), share, now);
+        stores::open_store(here, &record, now);
+    }
+}
+
+/// The first shard's: what a crash left over is put right, and the start is written down.
+fn begin_leftovers<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, jobs: &mut Jobs) {
+    let mut steps = stores::leftovers(here);
+    let mut next = here.registry.state.clone();
+    next.pool.starts += 1;
+    opening.was_unclean = !next.pool.closed;
+    next.pool.unclean_starts += u64::from(!next.pool.closed);
+    next.pool.closed = false;
+    steps.push(Step::Persist);
+    jobs.begin(Reply::Nobody, here.registry.state.clone(), next, steps);
+}
+
+/// Opens what hosts see. The shard takes what came meanwhile then.
+pub(crate) fn serve<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now: Time) {
+    let own = here.own_vssds();
+    let volumes: Vec<_> = here.registry.state.volumes.values().cloned().collect();
+    for volume in volumes {
+        let vssd = here.registry.state.vssds[&volume.vssd].number;
+        if own.iter().any(|record| record.number == vssd) {
+            volumes::open_volume(here, &volume, vssd);
+        }
+    }
+    let nqns: Vec<String> = here.registry.state.subsystems.keys().cloned().collect();
+    for nqn in nqns {
+        subsystems::apply_subsystem(here, &nqn, now);
+    }
+    for record in &own {
+        here.plane.flash.pool.set_share(VssdId(record.number), share_of(record), now);
+    }
+    wear::apply_wear(here);
+    here.plane.flash.pool.begin_migration();
+    opening.go(Phase::Ready);
+    if !here.placement.is_member() {
+        let pool = &here.registry.state.pool;
+        let (starts, unclean_starts) = (pool.starts, pool.unclean_starts);
+        let was_unclean = opening.was_unclean;
+        here.notices.push(Notice::Opened { starts, was_unclean, unclean_starts });
+    }
+}

@@ -1,0 +1,41 @@
+//! Orders of the first shard that are under way, and what was answered.
+
+use crate::control::{ControlToken, Status};
+use crate::peer::{Answer, MovedGroup};
+use diecut_media::Divide;
+use std::collections::BTreeMap;
+
+/// Orders under way.
+#[derive(Default)]
+pub(crate) struct Orders {
+    next: u64,
+    pub answers: BTreeMap<u64, Answer>,
+    pub statuses: Vec<PendingStatus>,
+    /// A group between its old home and its new one.
+    pub moving: Option<Box<MovedGroup>>,
+}
+
+impl Orders {
+    /// A number for an order; its answer is awaited by it.
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Puts channels that are on their way into a medium: after the death of all shards.
+    pub fn salvage<M: Divide>(self, media: &mut M) {
+        for (_, answer) in self.answers {
+            answer.salvage(media);
+        }
+        if let Some(group) = self.moving {
+            group.moved.unpack(media);
+        }
+    }
+}
+
+/// A status that waits for the other shards' part.
+pub(crate) struct PendingStatus {
+    pub token: ControlToken,
+    pub status: Status,
+    pub awaited: Vec<u64>,
+}

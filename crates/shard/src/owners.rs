@@ -1,0 +1,135 @@
+//! The owners of what is on one shard. Steps, orders and messages work on them; the shard wires them together.
+
+use crate::answers::Answers;
+use crate::config::ShardConfig;
+use crate::data_plane::DataPlane;
+use crate::drive;
+use crate::flash::Standing;
+use crate::notice::Notice;
+use crate::peer::{Message, ShardMessage, World};
+use crate::placement::Placement;
+use crate::reach::Reach;
+use crate::registry::Registry;
+use crate::seat::ShardIndex;
+use diecut_catalog::VssdRecord;
+use diecut_media::Divide;
+use diecut_namespace::contract::NamespaceId;
+use diecut_units::{Time, mutant};
+use diecut_volume::contract::VolumeCompletion;
+use diecut_vssd::{VssdId, WearNews};
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct Owners<M: Divide> {
+    pub config: ShardConfig,
+    /// The path of commands.
+    pub plane: DataPlane<M>,
+    /// What exists.
+    pub registry: Registry,
+    /// What lives where.
+    pub placement: Placement,
+    /// What stores answered jobs.
+    pub answers: Answers,
+    /// For the driver.
+    pub notices: Vec<Notice>,
+}
+
+impl<M: Divide> Owners<M> {
+    /// What exists, and where.
+    pub fn world(&self) -> Arc<World> {
+        Arc::new(World { state: self.registry.state.clone(), homes: self.placement.ledger.homes.clone() })
+    }
+
+    /// vSSDs that live here, of those that exist.
+    pub fn own_vssds(&self) -> Vec<VssdRecord> {
+        let held: Vec<u32> = self.plane.flash.pool.vssd_ids().map(|id| id.0).collect();
+        let records = self.registry.state.vssds.values();
+        records.filter(|record| held.contains(&record.number)).cloned().collect()
+    }
+
+    /// Has the commands of a namespace on a vSSD take turns of its tenant.
+    pub fn seat_namespace(&mut self, id: NamespaceId, vssd: VssdId) {
+        let tenant = self.registry.tenant_of_vssd(vssd);
+        let is_held = !self.plane.flash.pool.has_room(vssd);
+        self.plane.admission.open(id, tenant, vssd, is_held);
+    }
+
+    /// The first shard keeps account of exchanges on channels that it gives away.
+    pub fn note_exchanges_elsewhere(&mut self, channels: &[u16]) {
+        if !self.placement.is_member() {
+            for dies in self.plane.flash.pool.exchanges_on(channels) {
+                self.plane.flash.pool.heard_of(WearNews::Begun(dies));
+            }
+        }
+    }
+
+    /// The medium answered somebody else than the pool: the catalog, which is the first shard's.
+    pub fn take_foreign(&mut self, now: Time) {
+        for completion in std::mem::take(&mut self.plane.flash.foreign) {
+            if self.placement.is_member() {
+                let message = ShardMessage(Message::MediaDone(completion));
+                self.placement.outgoing.push((ShardIndex(0), message));
+                continue;
+            }
+            let mut reach = Reach {
+                own: &mut self.plane.flash.media,
+                owners: &self.placement.ledger.owners,
+                outgoing: &mut self.placement.outgoing,
+            };
+            self.registry.catalog.complete(completion, &mut reach, now);
+            let lost = self.registry.catalog.lost_copies();
+            if lost > std::mem::replace(&mut self.registry.lost_catalog_copies, lost) {
+                self.notices.push(Notice::CatalogCopyLost);
+            }
+        }
+    }
+
+    /// Takes what stores answered: jobs, or namespaces.
+    pub fn take_results(&mut self, now: Time) {
+        let answers = &mut self.answers;
+        let of_jobs = |completion: &VolumeCompletion| {
+            let is_for_job = Answers::is_for_job(completion);
+            if is_for_job {
+                answers.put(completion);
+            }
+            is_for_job
+        };
+        self.plane.take_results(of_jobs, now);
+    }
+
+    /// Says what happened below: stores that take no writes, blocks that failed.
+    pub fn notice_flash(&mut self) {
+        for (vssd, standing) in std::mem::take(&mut self.plane.flash.standings) {
+            let vssd = self.registry.name_of_vssd(vssd);
+            let notice = match standing {
+                Standing::ReadOnly(_) | Standing::NoRoom(_)
+                    if mutant!("shard: a read-only vSSD is not told of") =>
+                {
+                    continue;
+                }
+                Standing::ReadOnly(reason) => Notice::ReadOnly { vssd, reason },
+                Standing::NoRoom(reason) => Notice::NoRoom { vssd, reason },
+                Standing::TakesWrites => Notice::RoomAgain { vssd },
+                Standing::Full => Notice::Full { vssd },
+            };
+            self.notices.push(notice);
+        }
+        for vssd in self.plane.flash.pool.take_limits_met() {
+            let vssd = self.registry.name_of_vssd(vssd);
+            self.notices.push(Notice::RateLimited { vssd });
+        }
+        self.plane.notice_retired(&mut self.notices);
+    }
+
+    /// Hands what was asked for out: commands to admission, the rest to the driver.
+    pub fn hand_out(&mut self, actions: &mut Vec<drive::Action>) {
+        self.plane.sort_actions(actions);
+        if !self.notices.is_empty() {
+            actions.extend(self.notices.drain(..).map(|notice| drive::Action::Notice(Box::new(notice))));
+        }
+        actions.extend(self.plane.blocks.actions.drain(..).map(drive::Action::Blocks));
+        for (to, message) in self.placement.outgoing.drain(..) {
+            actions.push(drive::Action::Tell { to, message });
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What goes back to the first shard when its order is carried out.
+
+use crate::control::{ControlError, RepairReport};
+use crate::leveling;
+use crate::owners::Owners;
+use crate::peer::{Answer, Moved};
+use crate::step::Step;
+use diecut_media::Divide;
+
+/// Takes out the channels that nothing lies on any more.
+pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Option<Moved> {
+    let channels = 0..here.plane.flash.media.geometry().channels;
+    let unused = channels.filter(|&channel| {
+        here.plane.flash.media.owns(channel) && here.plane.flash.pool.is_free_channel(channel)
+    });
+    let unused: Vec<u16> = unused.collect();
+    let mut part = here.plane.flash.pool.detach(&unused);
+    here.plane.flash.pool.return_slots(&mut part);
+    Some(Moved::new(unused, part, &mut here.plane.flash.media))
+}
+
+/// An order of steps is carried out, or refused.
+pub(crate) fn order_done<M: Divide>(
+    here: &mut Owners<M>,
+    number: u64,
+    last: Option<&Step>,
+    refusal: Option<ControlError>,
+    repair: Option<Box<RepairReport>>,
+) {
+    leveling::tell_wear(here);
+    let frees = matches!(last, Some(Step::DeallocVssd { .. } | Step::ReturnChannels));
+    let freed = refusal.is_none() && frees;
+    let returned = if freed { unused_channels(here) } else { None };
+    let group = here.placement.duties.left.take();
+    here.placement.answer_order(number, Answer { refusal, returned, group, repair, ..Answer::default() });
+}

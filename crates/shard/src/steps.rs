@@ -1,0 +1,47 @@
+//! A shard's own part of each step of a job.
+
+pub(crate) mod catalog;
+pub(crate) mod repair;
+pub(crate) mod stores;
+pub(crate) mod subsystems;
+pub(crate) mod volumes;
+pub(crate) mod vssds;
+pub(crate) mod wear;
+
+use crate::job::{Job, Progress};
+use crate::leveling;
+use crate::owners::Owners;
+use crate::relocation;
+use crate::step::Step;
+use diecut_media::Divide;
+use diecut_namespace::contract::NamespaceId;
+use diecut_units::Time;
+use diecut_volume::contract::VolumeIndex;
+use diecut_vssd::VssdId;
+
+/// Carries out this shard's part of a step, as far as it can be now. A step that waits is asked again.
+pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Time) -> Progress {
+    match step {
+        Step::AllocVssd { .. } | Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear => {
+            unreachable!("the first shard chooses what lives where")
+        }
+        Step::Exchange(pairs) => leveling::exchange(here, pairs, job),
+        // With the answer.
+        Step::ReturnChannels => Progress::Done,
+        Step::Leave(group) => relocation::leave(here, group),
+        Step::Release(group, passed) => relocation::release(here, group, *passed, now),
+        Step::SyncPool => catalog::sync_pool(here, now),
+        Step::Persist => catalog::persist(here, job, now),
+        Step::CreateVolume { name } => volumes::create(here, name, job),
+        Step::OpenNamespace { name } => volumes::open(here, name, job),
+        Step::ApplySubsystem { nqn } => subsystems::apply(here, nqn, now),
+        Step::RemoveSubsystem { nqn, .. } => subsystems::remove(here, nqn, now),
+        Step::CloseNamespace { namespace, .. } => volumes::close(here, NamespaceId(*namespace)),
+        Step::CanDelete { vssd } => stores::can_delete(here, *vssd, now),
+        Step::DeleteVolume { vssd, index } => volumes::delete(here, *vssd, VolumeIndex(*index), job),
+        Step::DeallocVssd { number } => vssds::dealloc(here, VssdId(*number)),
+        Step::RepairVssd { name, accepts_loss } => repair::repair(here, name, *accepts_loss, job, now),
+        Step::ApplyWear => wear::apply(here),
+        Step::FlushStores => stores::flush(here, job, now),
+    }
+}

@@ -1,0 +1,58 @@
+//! Writing down what exists: in the pool's block states and in the catalog.
+
+use crate::catalog::refusal;
+use crate::claims::merged;
+use crate::control::{ControlError, ControlErrorKind};
+use crate::job::{Job, Progress, Waits};
+use crate::owners::Owners;
+use crate::reach::Reach;
+use diecut_catalog::State;
+use diecut_media::Divide;
+use diecut_units::{Time, mutant};
+
+/// Waits until the pool's block states are durable.
+pub(crate) fn sync_pool<M: Divide>(here: &mut Owners<M>, now: Time) -> Progress {
+    let flash = &mut here.plane.flash;
+    if flash.pool.is_journal_lost() {
+        let message = "the journal of block states takes no writes: its erase blocks failed".to_owned();
+        return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });
+    }
+    flash.pool.make_durable(&mut flash.media, now);
+    if flash.pool.is_durable() { Progress::Done } else { Progress::Waits }
+}
+
+/// Writes what the job changes to the catalog and waits until it is durable.
+pub(crate) fn persist<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -> Progress {
+    if let Some(error) = here.registry.catalog.error() {
+        return Progress::Refused(refusal(error));
+    }
+    if !matches!(job.waits, Waits::Catalog(..)) {
+        // One state after the other; and a command of the catalog would meet channels that are on their way.
+        if here.registry.is_taken {
+            return Progress::Waits;
+        }
+        let state = if mutant!("shard: changes of others are forgotten") {
+            job.next.clone()
+        } else {
+            merged(&here.registry.state, &job.base, &job.next)
+        };
+        let changes = here.registry.state.changes_to(&state);
+        let mut reach = Reach {
+            own: &mut here.plane.flash.media,
+            owners: &here.placement.ledger.owners,
+            outgoing: &mut here.placement.outgoing,
+        };
+        let number = match here.registry.catalog.put(changes, &mut reach, now) {
+            Ok(number) => number,
+            Err(error) => return Progress::Refused(refusal(&error)),
+        };
+        job.waits = Waits::Catalog(number, Box::new(state));
+    }
+    let Waits::Catalog(number, state) = &job.waits else { unreachable!("just set") };
+    if here.registry.catalog.durable() < *number {
+        return Progress::Waits;
+    }
+    here.registry.state = State::clone(state);
+    job.base.clone_from(&job.next);
+    Progress::Done
+}

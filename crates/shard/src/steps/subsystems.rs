@@ -1,0 +1,58 @@
+//! Subsystems: what the target is told of them.
+
+use crate::job::Progress;
+use crate::owners::Owners;
+use crate::registry::qualified;
+use diecut_media::Divide;
+use diecut_namespace::contract::NamespaceId;
+use diecut_nvme::QualifiedName;
+use diecut_nvmf::{Home, NamespaceConfig, SubsystemConfig};
+use diecut_units::Time;
+
+/// Tells the target what a subsystem looks like now.
+pub(crate) fn apply<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) -> Progress {
+    apply_subsystem(here, nqn, now);
+    Progress::Done
+}
+
+/// Takes a subsystem from the target and waits until its commands came back.
+pub(crate) fn remove<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) -> Progress {
+    let nqn = qualified(nqn);
+    here.plane.target.remove_subsystem(&nqn, now, &mut here.plane.target_actions);
+    if here.plane.target.is_quiet(&nqn) { Progress::Done } else { Progress::Waits }
+}
+
+/// Tells the target what a subsystem looks like.
+pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) {
+    if let Some(config) = subsystem_config(here, nqn) {
+        here.plane.target.set_subsystem(config, now, &mut here.plane.target_actions);
+    }
+}
+
+/// What a subsystem looks like here.
+pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option<SubsystemConfig> {
+    let record = here.registry.state.subsystems.get(nqn)?;
+    let name = |text: &str| QualifiedName::new(text).expect("checked when it was made");
+    let content = here.plane.flash.media.capabilities().content_mode;
+    let home = match here.placement.ledger.home_of(&record.tenant) {
+        home if home == here.placement.index.0 => Home::Here,
+        home => Home::Elsewhere(home),
+    };
+    let shown = record.namespaces.iter().filter(|_| home == Home::Here);
+    let namespaces = shown.map(|(nsid, volume)| {
+        let volume = &here.registry.state.volumes[volume];
+        let namespace = NamespaceId(volume.namespace);
+        let properties = here.plane.namespaces.properties(namespace).expect("its namespace is open");
+        let (uuid, nguid) = (volume.uuid, volume.nguid);
+        (*nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
+    });
+    Some(SubsystemConfig {
+        nqn: name(nqn),
+        serial: record.serial.clone(),
+        model: record.model.clone(),
+        allow_any_host: record.allow_any_host,
+        allowed_hosts: record.allowed_hosts.iter().map(|host| name(host)).collect(),
+        namespaces: namespaces.collect(),
+        home,
+    })
+}

@@ -1,0 +1,125 @@
+//! Volumes: how they are made and deleted in their stores, and their namespaces opened and closed.
+
+use crate::job::{Job, Progress, Waits};
+use crate::owners::Owners;
+use crate::steps::stores;
+use diecut_catalog::VolumeRecord;
+use diecut_media::Divide;
+use diecut_namespace::contract::NamespaceId;
+use diecut_namespace::{Backing, NamespaceDefinition};
+use diecut_units::IU_SIZE_BYTES;
+use diecut_volume::contract::VolumeIndex;
+use diecut_vssd::VssdId;
+
+/// Makes a volume in its store and waits until it is durable.
+pub(crate) fn create<M: Divide>(here: &mut Owners<M>, name: &str, job: &mut Job) -> Progress {
+    let volume = &job.next.volumes[name];
+    let Some(store) = here.plane.store_of(job.next.vssds[&volume.vssd].number) else {
+        return Progress::Waits;
+    };
+    let flash = &mut here.plane.flash;
+    if !flash.store(store).is_ready() {
+        return Progress::Waits;
+    }
+    if job.waits == Waits::No {
+        let (index, size_ius) = (VolumeIndex(volume.index), volume.size_bytes / IU_SIZE_BYTES as u64);
+        let mut tokens = Vec::new();
+        // Of a volume whose deletion, or whose creation, did not come to its end.
+        if flash.store(store).volume_size_ius(index).is_some() {
+            let token = here.answers.token();
+            flash.store_mut(store).delete_volume(token, index);
+            tokens.push(token.0);
+        }
+        let token = here.answers.token();
+        flash.store_mut(store).create_volume(token, index, size_ius);
+        tokens.push(token.0);
+        job.waits = Waits::Stores(tokens);
+        return Progress::Waits;
+    }
+    let reason = flash.store(store).read_only_reason();
+    let reason = reason.map_or(String::new(), |reason| format!(": its vSSD takes no writes: {reason}"));
+    stores::stores_answered(here, job, || format!("volume \"{name}\" cannot be made{reason}"))
+}
+
+/// Deletes a volume from its store and waits until that is durable.
+pub(crate) fn delete<M: Divide>(
+    here: &mut Owners<M>,
+    vssd: u32,
+    index: VolumeIndex,
+    job: &mut Job,
+) -> Progress {
+    let Some(store) = here.plane.store_of(vssd) else { return Progress::Done };
+    if job.waits == Waits::No {
+        if !here.plane.flash.store(store).is_ready() {
+            return Progress::Waits;
+        }
+        let token = here.answers.token();
+        here.plane.flash.store_mut(store).delete_volume(token, index);
+        job.waits = Waits::Stores(vec![token.0]);
+        return Progress::Waits;
+    }
+    let progress = stores::stores_answered(here, job, || {
+        "the volume is no longer listed, but its vSSD takes no writes: what it holds is freed at a start when it takes them \
+         again"
+            .to_owned()
+    });
+    if matches!(progress, Progress::Done) {
+        choose_whole_writes(here, vssd);
+    }
+    progress
+}
+
+/// Opens the namespace of a volume that was made.
+pub(crate) fn open<M: Divide>(here: &mut Owners<M>, name: &str, job: &Job) -> Progress {
+    let volume = &job.next.volumes[name];
+    open_volume(here, volume, job.next.vssds[&volume.vssd].number);
+    Progress::Done
+}
+
+/// Waits until no command is under way in a namespace, and closes it.
+pub(crate) fn close<M: Divide>(here: &mut Owners<M>, id: NamespaceId) -> Progress {
+    let namespaces = &mut here.plane.namespaces;
+    if namespaces.is_open(id) {
+        namespaces.begin_close(id);
+    }
+    if !namespaces.is_idle(id) {
+        return Progress::Waits;
+    }
+    namespaces.close(id);
+    here.plane.admission.close(id);
+    Progress::Done
+}
+
+/// Opens the namespace of a volume whose store is open.
+pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord, vssd: u32) {
+    let store = here.plane.store_of(vssd).expect("a volume's store is open");
+    let capabilities = *here.plane.flash.media.capabilities();
+    let definition = NamespaceDefinition {
+        backing: Backing::Volume { store, volume: VolumeIndex(volume.index) },
+        size_lbas: volume.size_bytes / IU_SIZE_BYTES as u64,
+        transfer_max_lbas: here.config.target.transfer_bytes_max / IU_SIZE_BYTES as u32,
+        content_mode: capabilities.content_mode,
+        volatile_cache: here.config.volatile_cache,
+        preferred_write_lbas: 1,
+        read_only: false,
+    };
+    let id = NamespaceId(volume.namespace);
+    here.seat_namespace(id, VssdId(vssd));
+    here.plane.namespaces.open(id, definition);
+    choose_whole_writes(here, vssd);
+}
+
+/// Writes to volumes that together promise more than their vSSD can hold are not cut in pieces: if there is no room for
+/// one, all of it is refused. Where volumes fit, room cannot run out.
+fn choose_whole_writes<M: Divide>(here: &mut Owners<M>, vssd: u32) {
+    let Some((name, record)) = here.registry.state.vssds.iter().find(|(_, record)| record.number == vssd)
+    else {
+        return;
+    };
+    let volumes = || here.registry.state.volumes.values().filter(|volume| volume.vssd == *name);
+    let promised_bytes: u64 = volumes().map(|volume| volume.size_bytes).sum();
+    let thin = promised_bytes / IU_SIZE_BYTES as u64 > record.exported_ius;
+    for volume in volumes() {
+        here.plane.namespaces.set_whole_writes(NamespaceId(volume.namespace), thin);
+    }
+}

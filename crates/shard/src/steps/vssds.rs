@@ -1,0 +1,70 @@
+//! vSSDs: how they are made on channels of this shard, and given back.
+
+use crate::control::{ControlError, ControlErrorKind};
+use crate::job::Progress;
+use crate::owners::Owners;
+use crate::registry::share_of;
+use crate::steps::stores;
+use diecut_blockspace::session::Session;
+use diecut_catalog::VssdRecord;
+use diecut_media::Divide;
+use diecut_spec::{Isolation, Serves};
+use diecut_units::Time;
+use diecut_vssd::{DeallocError, Places, VssdId};
+
+/// Makes a vSSD on channels of this shard and opens its store.
+pub(crate) fn make_vssd<M: Divide>(
+    here: &mut Owners<M>,
+    name: &str,
+    id: VssdId,
+    isolation: Isolation,
+    places: &Places,
+    record: VssdRecord,
+    now: Time,
+) -> Result<VssdRecord, ControlError> {
+    let pool = &mut here.plane.flash.pool;
+    pool.admit(id, isolation, places);
+    pool.set_share(id, share_of(&record), now);
+    if record.serves != Serves::Volumes {
+        if !Session::can_serve(here.plane.flash.pool.shape()) {
+            here.plane.flash.pool.dealloc_vssd(id).expect("nothing is under way on a new vSSD");
+            let message = format!(
+                "vSSD \"{name}\": the device keeps no content, so it cannot serve erase blocks; use one with memory or a file"
+            );
+            return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+        }
+        return Ok(VssdRecord { number: id.0, ..record });
+    }
+    let staging_size_bytes = here.registry.staging.size_bytes(&record);
+    let over_provisioning = record.over_provisioning_permille;
+    let exported_ius = here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, now);
+    if exported_ius == 0 {
+        here.plane.flash.pool.dealloc_vssd(id).expect("nothing is under way on a new vSSD");
+        let message = format!(
+            "vSSD \"{name}\" is too small to hold a volume at this over-provisioning; ask for more capacity or less \
+             over-provisioning"
+        );
+        return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+    }
+    let record = VssdRecord { number: id.0, exported_ius, ..record };
+    if let Some(mut region) = here.registry.staging.region(&record) {
+        // What a vSSD that was deleted left there is nobody's.
+        region.fill(0);
+    }
+    stores::open_store(here, &record, now);
+    Ok(record)
+}
+
+/// Closes the store of a vSSD, hangs up on its application, and gives its erase blocks back.
+pub(crate) fn dealloc<M: Divide>(here: &mut Owners<M>, id: VssdId) -> Progress {
+    if let Some(store) = here.plane.store_of(id.0) {
+        here.plane.flash.close_store(store);
+    }
+    if !here.plane.blocks.evict(Some(id)) {
+        return Progress::Waits;
+    }
+    match here.plane.flash.pool.dealloc_vssd(id) {
+        Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
+        Err(DeallocError::Busy { .. }) => Progress::Waits,
+    }
+}
