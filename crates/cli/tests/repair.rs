@@ -95,7 +95,7 @@ fn oldest_head(image: &std::fs::File) -> (u64, Vec<u8>) {
         if image.read_at(&mut page, offset).unwrap() < IU_SIZE_BYTES || !page.starts_with(b"dchk") {
             continue;
         }
-        // As in crates/log/src/head.rs.
+        // As in crates/log/src/format/head.rs.
         let stream = u16::from_le_bytes(page[10..12].try_into().unwrap());
         let data_count = u16::from_le_bytes(page[24..26].try_into().unwrap());
         let sequence = u64::from_le_bytes(page[32..40].try_into().unwrap());

@@ -3,6 +3,10 @@
 //! Place in the flow: under `volume`, above `vssd`. IUs are appended to chunks in staging slots; a chunk is
 //! programmed whole, its head first; segments (one erase block on every unit of the stripe) are cleaned and freed.
 //!
+//! [`Log`] wires owners: `writer` appends, with `segments` (states, live counts), `staging` (slots and their chunks), `supply` (erase
+//! blocks opened ahead) and `anchors` (when one is needed, and what it covers); `cleaner` copies what lives in victims through the
+//! writer. `format` is what stands on the medium.
+//!
 //! Invariants
 //! - The order of appends (the *sequence*, global to a store) is the order in which the map changes. A cleaner copy
 //!   is appended only if its tag is live at the old place at that moment, so a copy never overtakes newer data.
@@ -17,22 +21,30 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
-pub mod anchor;
+mod anchors;
+mod cleaner;
+mod condition;
 mod divisor;
-pub mod head;
+mod format;
 mod layout;
-pub mod mark;
+mod log;
 mod owner;
-mod recovered;
 mod reserve;
+mod segments;
 mod staging;
-mod store;
+mod statistics;
 mod stream;
-pub mod walk;
+mod supply;
+mod token;
+mod writer;
 
+pub use format::{RecoveredChunk, anchor, head, mark, walk};
 pub use layout::{Layout, LogAddress, SegmentIndex, StoredAddress};
+pub use log::{Log, LogConfig};
 pub use owner::Owner;
-pub use recovered::RecoveredChunk;
+pub use segments::NO_BLOCK;
 pub use staging::SLOT_HEADER_SIZE_BYTES;
-pub use store::{Log, LogConfig, LogStatistics, NO_BLOCK, PURPOSE_SEGMENT, TOKEN_NOBODY, TOKEN_USER};
+pub use statistics::LogStatistics;
 pub use stream::{PerStream, Stream};
+pub use supply::PURPOSE_SEGMENT;
+pub use token::{TOKEN_NOBODY, TOKEN_USER};

@@ -17,6 +17,9 @@ pub(crate) const FOUND_LEAVE: u32 = 3;
 /// count as room, so that more is left for data. Writers wait less evenly.
 pub(crate) const SMALL_SEGMENTS: u32 = 48;
 
+const _: () = assert!(DISPLACED_LEAVE < FOUND_LEAVE, "I-L29: displaced chunks come before found ones");
+const _: () = assert!(FOUND_LEAVE < RESERVE_SEGMENTS - 1, "I-L29: the cleaner comes before found chunks");
+
 /// Groups that are cleaned at a time.
 pub(crate) fn walks(layout: &Layout, segments: u32) -> u32 {
     if segments < SMALL_SEGMENTS { 1 } else { layout.groups.min(WALKS_MAX) }

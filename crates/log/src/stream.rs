@@ -119,6 +119,9 @@ impl Stream {
     }
 }
 
+const _: () = assert!(Stream::ALL[Stream::Map as usize] as usize == Stream::Map as usize);
+const _: () = assert!(Stream::Map as usize + 1 == Stream::COUNT);
+
 /// A value for each stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerStream<T>(pub [T; Stream::COUNT]);

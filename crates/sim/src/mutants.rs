@@ -390,7 +390,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("log: rate of writers never rises", "crates/volume/tests/steady.rs", "stores of seeds are small, and other work wakes their writers before the clock: of 4,000 small writes of each tenant in the calm the slowest took up to 56 ms, with this bug 100 ms, and other runs without it 114 ms, so no bound tells them apart"),
     ("log: room comes and goes with anchors", "crates/volume/tests/steady.rs", "as the one before"),
     ("log: writers that wait are not woken", "crates/volume/tests/steady.rs", "as the one before"),
-    ("log: writers stand still at the least room", "crates/log/src/store/pace.rs", "stores of seeds keep away from the least room, also under 4,000 small writes of each tenant in the calm"),
+    ("log: writers stand still at the least room", "crates/log/src/writer/pace.rs", "stores of seeds keep away from the least room, also under 4,000 small writes of each tenant in the calm"),
     ("shard: a share of the core for each vSSD", "crates/shard/tests/composition.rs", "tenants of seeds have one vSSD each"),
     ("shard: a limit stays lifted", "crates/shard/tests/composition.rs", "vSSDs of seeds have no rate limits"),
     ("shard: an end waits for the rate limit", "crates/shard/tests/composition.rs", "as the one before"),

@@ -127,7 +127,12 @@ fn check(bytes: &[u8]) -> u32 {
 
 impl Head {
     /// Writes the fixed fields and the check over the whole head.
+    ///
+    /// # Panics
+    /// If its records and notes have no room, or it has no units.
     pub fn encode(&self, bytes: &mut [u8]) {
+        let fit = fits(self.data_count.into(), self.note_count as usize, 0);
+        assert!(fit && self.unit_count > 0, "I-L30: a head has room for what it records");
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
         bytes[10..12].copy_from_slice(&self.stream.number().to_le_bytes());

@@ -41,7 +41,11 @@ pub const fn place_of(page: u32) -> u16 {
 }
 
 /// Writes a mark into `oob` (the log's part), with `checksums` for the IUs.
+///
+/// # Panics
+/// If the stream or the place is none.
 pub fn encode(mark: &Mark, checksums: &[u32], oob: &mut [u8]) {
+    assert!(mark.stream < 4 && mark.place < 1 << 14, "I-L31: a mark has room for what it says");
     let size = size_bytes(checksums.len() as u32);
     oob[4..8].copy_from_slice(&mark.segment.to_le_bytes());
     oob[8..12].copy_from_slice(&mark.generation.to_le_bytes());

@@ -1,0 +1,173 @@
+//! Anchors: recovery begins there, and notes before them are not needed any more. When one is wanted, and what it covers.
+
+mod writer;
+
+use crate::anchor::Anchor;
+use crate::{Layout, reserve};
+use diecut_units::BufferPool;
+use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceError, UnitIndex};
+use std::collections::VecDeque;
+use writer::AnchorWriter;
+
+/// Notes from one count to the next.
+const NOTES_PER_COUNT: u64 = 256;
+/// Counts that there is room for from the start.
+const NOTE_COUNTS_ROOM: usize = 512;
+
+/// The anchors of a log.
+pub(crate) struct Anchors {
+    writer: AnchorWriter,
+    /// Sequence of the newest anchor that holds: notes before it are in the owner's leaves.
+    held: u64,
+    /// Notes that recovery could meet, since the log was opened; every so many with the sequence of the next one.
+    notes: u64,
+    note_counts: VecDeque<(u64, u64)>,
+    /// Notes that the newest anchor covers, about.
+    notes_covered: u64,
+    /// One is asked for whatever it costs.
+    is_wanted: bool,
+    /// Entries that the cleaner appended since the user stream last got a segment, or an anchor held.
+    cleaned_entries: u64,
+    /// With more of them than these the cleaner goes round.
+    cleaned_entries_max: u64,
+    /// Chunks of leaves whose place failed.
+    leaf_moves: u64,
+}
+
+impl Anchors {
+    pub fn new(layout: &Layout, segments: u32) -> Anchors {
+        Anchors {
+            writer: AnchorWriter::new(),
+            held: 1,
+            notes: 0,
+            note_counts: VecDeque::with_capacity(NOTE_COUNTS_ROOM),
+            notes_covered: 0,
+            is_wanted: false,
+            cleaned_entries: 0,
+            cleaned_entries_max: u64::from((segments / 4).clamp(4, 32)) * u64::from(layout.segment_ius),
+            leaf_moves: 0,
+        }
+    }
+
+    /// Sequence of the newest anchor that holds; 1 without one.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Whether an anchor covers what has this sequence, or a later one.
+    pub fn covers(&self, sequence: u64) -> bool {
+        sequence < self.held
+    }
+
+    /// Notes from `sequence` on are appended, or were found after a restart.
+    pub fn count_notes(&mut self, sequence: u64, notes: u64) {
+        if self.notes % NOTES_PER_COUNT + notes >= NOTES_PER_COUNT {
+            self.note_counts.push_back((sequence, self.notes));
+        }
+        self.notes += notes;
+    }
+
+    /// Notes before a sequence, at most 256 too few.
+    fn notes_before(&self, sequence: u64) -> u64 {
+        let counted = self.note_counts.iter().take_while(|(counted_at, _)| *counted_at <= sequence).last();
+        counted.map_or(self.notes_covered, |(_, notes)| *notes)
+    }
+
+    /// Notes that no anchor covers, and up to 256 more.
+    pub fn replayed_notes(&self) -> u64 {
+        assert!(self.notes_covered <= self.notes, "I-L26: an anchor covers no more notes than there are");
+        self.notes - self.notes_covered
+    }
+
+    /// Notes of these that an anchor from `sequence` on would cover.
+    pub fn coverable_notes(&self, sequence: u64) -> u64 {
+        self.notes_before(sequence) - self.notes_covered
+    }
+
+    /// Recovery found so many notes that the newest anchor does not cover; what comes has sequences from `next_sequence` on.
+    pub fn adopt_notes(&mut self, notes: u64, next_sequence: u64) {
+        self.notes += notes;
+        self.note_counts.push_back((next_sequence, self.notes));
+    }
+
+    /// Whether the cleaner goes round without making room, or one is asked for.
+    pub fn are_needed(&self) -> bool {
+        self.is_wanted || self.cleaned_entries > self.cleaned_entries_max
+    }
+
+    /// Asks for an anchor whatever it costs, until it is asked for no more.
+    pub fn want(&mut self, is_wanted: bool) {
+        self.is_wanted = is_wanted;
+    }
+
+    /// The cleaner appended entries.
+    pub fn count_cleaned(&mut self, entries: u64) {
+        self.cleaned_entries += entries;
+    }
+
+    /// Writers got a segment: the cleaner does not go round.
+    pub fn writers_go_on(&mut self) {
+        self.cleaned_entries = 0;
+    }
+
+    /// Leaves got another place without a new sequence.
+    pub fn leaves_moved(&mut self) {
+        self.leaf_moves += 1;
+    }
+
+    /// Changes when leaves got another place without a new sequence.
+    pub fn leaf_moves(&self) -> u64 {
+        self.leaf_moves
+    }
+
+    /// Whether one can be written.
+    pub fn are_idle(&self) -> bool {
+        self.writer.is_idle()
+    }
+
+    /// Whether no number is left for another one.
+    pub fn are_used_up(&self) -> bool {
+        self.writer.is_used_up()
+    }
+
+    /// IUs that one with so many bytes of the owner takes in a log of so many segments.
+    pub fn size_ius(layout: &Layout, segments: u32, owner_bytes: usize) -> u64 {
+        AnchorWriter::size_ius(&layout.shape, 24 + 12 * segments as usize + owner_bytes)
+    }
+
+    /// Writes one. Everything that was appended before it was taken must be durable. IUs that were programmed.
+    pub fn write(&mut self, anchor: &Anchor, pool: &mut BufferPool, space: &mut dyn EraseBlockSpace) -> u64 {
+        let before = self.writer.programmed_ius;
+        let keep = if self.are_needed() { 1 + reserve::DISPLACED_LEAVE } else { reserve::RESERVE_SEGMENTS };
+        self.writer.write(anchor, keep, pool, space);
+        self.writer.programmed_ius - before
+    }
+
+    /// A program of one ended. Whether that makes it hold.
+    pub fn programmed(&mut self, result: Result<(), SpaceError>) -> bool {
+        let Some(sequence) = self.writer.programmed(result) else { return false };
+        diecut_units::mark!("log: anchor holds");
+        assert!(sequence >= self.held, "I-L18: anchors do not go back");
+        self.held = sequence;
+        self.cleaned_entries = 0;
+        self.notes_covered = self.notes_before(sequence);
+        self.note_counts.retain(|(counted_at, _)| *counted_at > sequence);
+        true
+    }
+
+    /// Takes over the anchor found after a restart, and the number of the next one.
+    pub fn adopt(&mut self, anchor: &Anchor, blocks: &[LogicalBlock], next_number: u64) {
+        self.writer.adopt(blocks, next_number);
+        self.held = self.held.max(anchor.sequence);
+    }
+
+    /// Blocks that anchors hold on a unit.
+    pub fn blocks_on(&self, unit: UnitIndex) -> u32 {
+        self.writer.blocks_on(unit)
+    }
+
+    /// Frees the blocks that only older anchors have something in. Whether there are any.
+    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
+        self.writer.free_superseded(space)
+    }
+}

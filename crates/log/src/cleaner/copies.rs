@@ -1,0 +1,137 @@
+//! Copies on their way: wanted, being read, read and waiting for a place.
+
+use crate::LogAddress;
+use crate::segments::{Run, Segments};
+use diecut_units::{BufferMut, Slab, checksum};
+use std::collections::VecDeque;
+
+/// An IU that the cleaner copies.
+pub(super) struct CopyEntry {
+    pub tag: u64,
+    pub place: LogAddress,
+    pub checksum: u32,
+}
+
+/// IUs of one program unit that the cleaner reads at once. Between those it wants are dead ones: a page is sensed as a
+/// whole, and what is not wanted costs only its transfer.
+pub(super) struct CopyRead {
+    pub run: Run,
+    pub entries: Vec<CopyEntry>,
+    /// Entries in front that were placed, or are dead.
+    pub placed: u32,
+    /// It was read before in vain.
+    pub is_second_try: bool,
+}
+
+impl CopyRead {
+    /// Of one IU.
+    pub fn single(entry: CopyEntry, is_second_try: bool) -> CopyRead {
+        let run = Run { first: entry.place, count: 1 };
+        CopyRead { run, entries: vec![entry], placed: 0, is_second_try }
+    }
+
+    /// The content of an entry, in what was read.
+    pub fn content<'a>(&self, entry: &CopyEntry, data: &'a [u8]) -> &'a [u8] {
+        let size = data.len() / self.run.count as usize;
+        let at = (entry.place.0 - self.run.first.0) as usize * size;
+        &data[at..at + size]
+    }
+
+    /// Checks what was read, and keeps the checksums for the copies.
+    pub fn check(&mut self, data: &[u8], oob: &[u8], segments: &Segments) -> bool {
+        let mut pages = segments.page_check(self.run.first, oob);
+        for index in 0..self.entries.len() {
+            let entry = &self.entries[index];
+            let sum = checksum(self.content(entry, data));
+            if !pages.is_as_written(segments.layout.offset_of(entry.place), sum) {
+                return false;
+            }
+            self.entries[index].checksum = sum;
+        }
+        true
+    }
+}
+
+/// Collects entries of one chunk to reads.
+pub(super) struct Collector {
+    run: Option<CopyRead>,
+    /// Program unit and page of the run's last IU.
+    last: (u32, u32),
+}
+
+/// Copies of all victims.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// Wanted or being read, by number.
+    reads: Slab<CopyRead>,
+    /// Those of them that are not yet asked for.
+    unread: VecDeque<u32>,
+    /// Read, and to be placed in this order.
+    pub ready: VecDeque<(CopyRead, BufferMut)>,
+    spare_entries: Vec<Vec<CopyEntry>>,
+}
+
+impl Copies {
+    /// Wants a read.
+    pub fn want(&mut self, read: CopyRead) {
+        self.unread.push_back(self.reads.insert(read));
+    }
+
+    /// The next one that is not yet asked for, with its number.
+    pub fn next_unread(&mut self) -> Option<(u32, Run)> {
+        let slot = self.unread.pop_front()?;
+        Some((slot, self.reads.get(slot).expect("I-L22: what is unread was wanted").run))
+    }
+
+    /// A read ended.
+    pub fn take(&mut self, slot: u32) -> CopyRead {
+        self.reads.remove(slot)
+    }
+
+    /// What was read is placed.
+    pub fn recycle(&mut self, mut read: CopyRead) {
+        read.entries.clear();
+        self.spare_entries.push(read.entries);
+    }
+
+    /// Begins to collect the entries of a chunk.
+    pub fn collect(&self) -> Collector {
+        Collector { run: None, last: (0, 0) }
+    }
+
+    /// The next entry of a chunk; gives the read before, if it begins another one.
+    pub fn add(
+        &mut self,
+        collector: &mut Collector,
+        tag: u64,
+        place: LogAddress,
+        segments: &Segments,
+    ) -> Option<CopyRead> {
+        let entry = CopyEntry { tag, place, checksum: 0 };
+        let offset = segments.layout.offset_of(place);
+        let here = (segments.layout.program_unit(offset), segments.layout.page(offset).0);
+        // In one program unit, without a page of only dead IUs between them: each read costs work of the processor.
+        let joins = here.0 == collector.last.0 && here.1 - collector.last.1 <= 1;
+        collector.last = here;
+        match &mut collector.run {
+            Some(read) if joins => {
+                read.run.count = place.0 - read.run.first.0 + 1;
+                read.entries.push(entry);
+                None
+            }
+            _ => {
+                let mut entries = self.spare_entries.pop().unwrap_or_default();
+                entries.push(entry);
+                let run = Run { first: place, count: 1 };
+                collector.run.replace(CopyRead { run, entries, placed: 0, is_second_try: false })
+            }
+        }
+    }
+}
+
+impl Collector {
+    /// The last read.
+    pub fn end(self) -> Option<CopyRead> {
+        self.run
+    }
+}

@@ -1,0 +1,9 @@
+//! What stands on the medium: chunk heads, page marks, anchors, and how they are read at recovery.
+
+pub mod anchor;
+pub mod head;
+pub mod mark;
+mod recovered;
+pub mod walk;
+
+pub use recovered::RecoveredChunk;

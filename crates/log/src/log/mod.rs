@@ -1,0 +1,463 @@
+//! The log of one vSSD: wiring of the writer and the cleaner, and what its owner calls.
+
+mod recover;
+
+use crate::anchor::Anchor;
+use crate::anchors::Anchors;
+use crate::cleaner::Cleaner;
+use crate::condition::{COUNTERS_USED_UP, NO_GOOD_BLOCKS, NO_ROOM};
+use crate::reserve::{self, DISPLACED_LEAVE, RESERVE_SEGMENTS};
+use crate::segments::{self, Run, Segments};
+use crate::staging::{self, Staging};
+use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY};
+use crate::writer::Writer;
+use crate::{Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream};
+use diecut_units::token::space::KIND_MASK;
+use diecut_units::{BufferMut, BufferPool, ProtectedRegion, Span, Time, mutant};
+use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, SpaceToken};
+
+/// How long after it was last called a log that found no room on the medium wants to look again.
+const LOOK_AGAIN: Span = Span::from_secs(1);
+
+/// What is chosen when a log is made.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Staging slots of the user stream where there is no protected memory.
+    pub user_slots: usize,
+}
+
+/// The log of one vSSD. Lower rooms are lent at each call.
+pub struct Log {
+    writer: Writer,
+    cleaner: Cleaner,
+    /// When [`Log::work`] was last called.
+    worked_at: Time,
+}
+
+impl Log {
+    /// A log over an empty or recovered space; `staging` is its part of protected memory, if the medium has some.
+    pub fn new(config: &LogConfig, space: &dyn EraseBlockSpace, staging: Option<ProtectedRegion>) -> Log {
+        let layout = staging::layout_for(space, staging.as_ref().map(|region| region.len()));
+        let staging = Staging::new(&layout, config.user_slots, staging);
+        let segments = Segments::new(layout, space, staging.user_slot_count());
+        let mut writer = Writer::new(segments, staging);
+        writer.count_free(space);
+        Log { writer, cleaner: Cleaner::default(), worked_at: Time::ZERO }
+    }
+
+    /// The arithmetic.
+    pub fn layout(&self) -> &Layout {
+        &self.writer.segments.layout
+    }
+
+    /// IUs programmed by cause.
+    pub fn statistics(&self) -> &LogStatistics {
+        &self.writer.statistics
+    }
+
+    /// Why no more is written.
+    pub fn read_only(&self) -> Option<&'static str> {
+        self.writer.condition.read_only()
+    }
+
+    /// Why nothing is written at present, if the medium has no room. Unlike what [`Log::read_only`] says it can end.
+    pub fn no_room(&self) -> Option<&'static str> {
+        self.writer.supply.has_no_room().then_some(NO_ROOM)
+    }
+
+    /// Looks whether the medium has room again, if it had none.
+    pub fn look_for_room(&mut self, space: &mut dyn EraseBlockSpace) {
+        self.writer.supply.look_for_room(&self.writer.segments, space);
+    }
+
+    /// Whether the user stream takes nothing because the medium has no room, and not because something else is waited for.
+    pub fn lacks_room(&self) -> bool {
+        self.writer.supply.has_no_room()
+            && self.writer.staging.open_of(Stream::User).is_none()
+            && self.writer.segments.open_of(Stream::User).is_none()
+    }
+
+    /// Whether the power is gone.
+    pub fn is_gone(&self) -> bool {
+        self.writer.condition.is_gone()
+    }
+
+    /// Whether user data is durable once published.
+    pub fn is_protected(&self) -> bool {
+        self.writer.staging.is_protected()
+    }
+
+    /// Sequence that the next entry gets.
+    pub fn next_sequence(&self) -> u64 {
+        self.writer.next_sequence
+    }
+
+    /// Segments that could be opened now.
+    pub fn free_segments(&self) -> u32 {
+        self.writer.supply.free_segments()
+    }
+
+    /// Segments that lie on flash when none is bad: greater numbers stand for chunks found in staging.
+    pub fn flash_segment_count(&self) -> u32 {
+        self.writer.segments.flash_count()
+    }
+
+    /// Numbers of segments.
+    pub fn segment_count(&self) -> u32 {
+        self.writer.segments.count()
+    }
+
+    /// Buffers of this log.
+    pub fn pool(&mut self) -> &mut BufferPool {
+        &mut self.writer.pool
+    }
+
+    /// All entries before this one are durable against a power cut.
+    pub fn durable_before(&self) -> u64 {
+        self.writer.durable_before()
+    }
+
+    /// All entries of the user stream before this one are durable: what hosts were told, or ask for. A copy that is not
+    /// yet durable has its original.
+    pub fn host_durable_before(&self) -> u64 {
+        self.writer.staging.user_floor(self.writer.next_sequence)
+    }
+
+    /// Asks that all entries before `sequence` become durable without waiting for chunks to fill.
+    pub fn want_durable(&mut self, sequence: u64) {
+        self.writer.want_durable(sequence);
+    }
+
+    /// Counts a place as live.
+    #[inline]
+    pub fn validate(&mut self, address: LogAddress) {
+        self.writer.segments.validate(address);
+    }
+
+    /// Counts a place as dead.
+    ///
+    /// # Panics
+    /// If nothing lives in its segment.
+    #[inline]
+    pub fn invalidate(&mut self, address: LogAddress) {
+        self.writer.segments.invalidate(address);
+    }
+
+    /// Whether one more IU can be appended to the stream without waiting.
+    pub fn has_room(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> bool {
+        self.writer.has_room(stream, space)
+    }
+
+    /// Appends an IU. Gives its place, or `None` if staging, space or the cleaner must be waited for. In staging it is at once
+    /// readable; [`Log::publish`] makes it survive the process.
+    #[inline]
+    pub fn append(
+        &mut self,
+        stream: Stream,
+        tag: u64,
+        content: &[u8],
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<LogAddress> {
+        self.writer.append(stream, tag, content, space)
+    }
+
+    /// Appends a note to the user stream; durable like a write. `None` as for [`Log::append`].
+    pub fn note(&mut self, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
+        self.writer.note(Stream::User, words, space)
+    }
+
+    /// Makes what was appended to the user stream survive the death of the process, and a power cut where staging
+    /// is protected.
+    pub fn publish(&mut self) {
+        if !mutant!("log: staging not published") {
+            self.writer.staging.publish(Stream::User);
+        }
+    }
+
+    /// Tags and places of all IUs of the user stream that are in staging.
+    pub fn staged_ius(&self) -> Vec<(u64, LogAddress)> {
+        self.writer.staged_ius()
+    }
+
+    /// Takes back chunks of the open segment in which nothing lives. Their slots are free at once, and what waits behind them moves up.
+    /// A chunk stays if a program of it, or of one behind it, has begun.
+    ///
+    /// Only in protected memory: there the note that makes them dead, published before, is durable. Elsewhere a cut could bring back the
+    /// time before it, when they were needed.
+    pub fn withdraw_dead(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        self.writer.withdraw_dead(space, owner);
+    }
+
+    /// Whether [`Log::work`] has more to do without an event.
+    pub fn is_unfinished(&self) -> bool {
+        let condition = &self.writer.condition;
+        self.cleaner.is_unfinished() && !condition.is_gone() && !condition.keeps_all()
+    }
+
+    /// Whether programs are under way.
+    pub fn is_programming(&self) -> bool {
+        self.writer.staging.programming_count() > 0
+    }
+
+    /// From now on only as many chunks are programmed at once as keep all units at work, or again as many as are sealed. Appends go
+    /// on meanwhile: chunks wait in staging instead of in the queues of dies, so that what is under way ends soon.
+    pub fn quiesce(&mut self, is_quiescing: bool) {
+        self.writer.is_quiescing = is_quiescing;
+    }
+
+    /// Whether no more chunks are under way than [`Log::quiesce`] lets begin.
+    pub fn is_quiesced(&self) -> bool {
+        self.writer.staging.programming_count() <= self.writer.quiet_chunks()
+    }
+
+    /// Before writers are asked whether they go on: those that wait now count for [`Log::deadline`].
+    pub fn begin_step(&mut self) {
+        self.writer.pace.begin_step();
+    }
+
+    /// When writers that wait for the cleaner may go on, or the medium, which had no room, is to be asked again: [`Log::work`] is to be
+    /// called then, and [`Log::look_for_room`] before.
+    pub fn deadline(&self) -> Time {
+        self.writer.pace.deadline().min(self.looks_for_room_at())
+    }
+
+    /// Nothing else tells that there is room again when nobody writes.
+    fn looks_for_room_at(&self) -> Time {
+        let looks = self.writer.supply.has_no_room() && self.read_only().is_none() && !self.is_gone();
+        if looks && !mutant!("log: nobody looks for room that came back") {
+            self.worked_at + LOOK_AGAIN
+        } else {
+            Time::NEVER
+        }
+    }
+
+    /// Takes no more appends, and changes nothing on the medium: it lost something, so nobody knows what of the rest is still
+    /// needed. What looks dead may be all there is of what is missing, and a read that fails today may work tomorrow.
+    pub fn keep_all(&mut self, reason: &'static str) {
+        self.writer.condition.keep_all(reason);
+    }
+
+    /// Whether [`Log::keep_all`] was called.
+    pub fn is_kept(&self) -> bool {
+        self.writer.condition.keeps_all()
+    }
+
+    /// Lets the log go on: programs, releases, frees, cleans. Call after appends and completions.
+    pub fn work(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+        self.worked_at = now;
+        let writer = &mut self.writer;
+        if writer.condition.is_gone()
+            || writer.condition.keeps_all() && !mutant!("log: damaged store goes on cleaning")
+        {
+            return;
+        }
+        writer.place_displaced(space, owner);
+        writer.release(space);
+        self.cleaner.work(now, writer, space, owner);
+        if writer.condition.read_only().is_none() && writer.supply.free_segments() > RESERVE_SEGMENTS + 1 {
+            writer.supply.prepare(&writer.segments, space);
+        }
+        writer.push(space);
+    }
+
+    /// Whether the log waits for this completion itself. If not, it belongs to the log's user.
+    pub fn complete(&mut self, completion: SpaceCompletion) -> Option<SpaceCompletion> {
+        let writer = &mut self.writer;
+        if completion.result == Err(SpaceError::PowerLost) {
+            writer.condition.lose_power();
+        }
+        let token = completion.token.0;
+        let low = (token & 0xffff_ffff) as usize;
+        match token & KIND_MASK {
+            TOKEN_APPEND => {
+                let member = (token >> 32 & 0xff_ffff) as usize;
+                let worked = completion.result.is_ok();
+                let failed = writer.staging.programmed(low, member, worked, &mut writer.segments);
+                if let Some(segment) = failed.filter(|_| !writer.condition.is_gone()) {
+                    if completion.result == Err(SpaceError::ReadOnly) {
+                        writer.condition.end_writes(NO_GOOD_BLOCKS);
+                    }
+                    writer.fail_segment(segment);
+                }
+            }
+            TOKEN_HEAD => self.cleaner.head_arrived(completion),
+            TOKEN_COPY => self.cleaner.copy_arrived(low as u32, completion, writer),
+            TOKEN_ANCHOR => {
+                if writer.anchors.programmed(completion.result) {
+                    // Segments that only notes kept can go.
+                    writer.segments.look_for_dead();
+                }
+            }
+            TOKEN_NOBODY => {}
+            _ => return Some(completion),
+        }
+        None
+    }
+
+    /// IUs of data that all segments but the reserve hold when chunks are full.
+    pub fn usable_ius(&self) -> u64 {
+        self.writer.segments.usable_ius()
+    }
+
+    /// Most IUs that the maps of all volumes together may have, written or not: 64 times what is stored, and at least 4 GiB.
+    /// Nothing read from the medium makes them larger.
+    pub fn map_ius_max(&self) -> u64 {
+        (self.usable_ius() * 64).max(1 << 20)
+    }
+
+    /// As [`Log::usable_ius`], of a log with so much protected memory that is yet to be made.
+    pub fn usable_ius_of(space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> u64 {
+        let layout = staging::layout_for(space, staging_size_bytes);
+        reserve::usable_ius(&layout, segments::count_for(&layout, space))
+    }
+
+    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages.
+    ///
+    /// # Errors
+    /// The number of the first IU, counted from `first`, that is not what was written there.
+    pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
+        self.writer.segments.verify(first, iu_bytes, data, oob)
+    }
+
+    /// IUs that can be read with one request from `address` on.
+    pub fn run_limit(&self, address: LogAddress) -> u32 {
+        let layout = self.layout();
+        layout.unit_ius - layout.offset_of(address) % layout.unit_ius
+    }
+
+    /// The content of a place that is still staged.
+    #[inline]
+    pub fn staged(&self, address: LogAddress) -> Option<&[u8]> {
+        self.writer.staging.content(address, &self.writer.segments)
+    }
+
+    /// Reads programmed IUs for a host, at most [`Log::run_limit`]. The segment stays until [`Log::unpin`].
+    pub fn read(
+        &mut self,
+        token: SpaceToken,
+        first: LogAddress,
+        count: u32,
+        destination: BufferMut,
+        class: IoClass,
+        space: &mut dyn EraseBlockSpace,
+    ) {
+        let writer = &mut self.writer;
+        writer.segments.pin(first);
+        writer.segments.read(token, Run { first, count }, destination, class, &mut writer.pool, space);
+    }
+
+    /// A read is done.
+    ///
+    /// # Panics
+    /// If none is under way.
+    pub fn unpin(&mut self, address: LogAddress) {
+        self.writer.segments.unpin(address);
+    }
+
+    /// Sequence of the newest anchor that holds; 1 without one.
+    pub fn anchored(&self) -> u64 {
+        self.writer.anchors.held()
+    }
+
+    /// No entry before this sequence can get another place without a new sequence: chunks that are not yet safe are
+    /// written elsewhere when their place fails.
+    pub fn settled_before(&self) -> u64 {
+        self.writer.staging.settled_before(self.writer.next_sequence)
+    }
+
+    /// Notes that recovery would replay now: those that no anchor covers, and up to 256 more.
+    pub fn replayed_notes(&self) -> u64 {
+        self.writer.anchors.replayed_notes()
+    }
+
+    /// Notes of these that an anchor from `sequence` on would cover.
+    pub fn coverable_notes(&self, sequence: u64) -> u64 {
+        self.writer.anchors.coverable_notes(sequence)
+    }
+
+    /// Changes when a leaf got another place without a new sequence.
+    pub fn map_moves(&self) -> u64 {
+        self.writer.anchors.leaf_moves()
+    }
+
+    /// Leaves a sequence out, so that an anchor that begins here is newer than any before.
+    pub fn skip_sequence(&mut self) {
+        let writer = &mut self.writer;
+        writer.next_sequence = writer.next_sequence.max(writer.anchors.held()) + 1;
+    }
+
+    /// Whether the cleaner goes round without making room: what it moves are notes that only an anchor makes superfluous.
+    /// One is to be written whatever it costs.
+    pub fn needs_anchor(&self) -> bool {
+        self.writer.anchors.are_needed()
+    }
+
+    /// Asks for an anchor whatever it costs, until it is asked for no more.
+    pub fn want_anchor(&mut self, is_wanted: bool) {
+        self.writer.anchors.want(is_wanted);
+    }
+
+    /// An anchor of what is now: records from `sequence` on are to be replayed over what `owner` leads to.
+    pub fn take_anchor(&self, sequence: u64, owner: Vec<u8>) -> Anchor {
+        let segments = &self.writer.segments;
+        assert!(sequence <= self.next_sequence(), "I-L18: an anchor begins at what was given");
+        assert!(sequence > self.anchored(), "I-L18: anchors do not go back");
+        let closed = segments.iter().filter(|(_, segment)| segment.is_closed_before(sequence));
+        Anchor {
+            sequence,
+            taken_at: self.writer.next_sequence,
+            next_generation: segments.next_generation(),
+            segments: closed
+                .map(|(index, segment)| (SegmentIndex(index), (segment.generation, segment.next_unit)))
+                .collect(),
+            owner,
+        }
+    }
+
+    /// Bytes of an anchor besides the owner's, and IUs that one with `owner_bytes` takes.
+    pub fn anchor_size_ius(&self, owner_bytes: usize) -> u64 {
+        Anchors::size_ius(self.layout(), self.flash_segment_count(), owner_bytes)
+    }
+
+    /// Whether leaves may be written and anchors taken. Not while the last segments are in use: what the cleaner has begun
+    /// can be undone only as long as they do not name it.
+    pub fn may_checkpoint(&self) -> bool {
+        self.free_segments() > DISPLACED_LEAVE
+    }
+
+    /// Whether an anchor can be written.
+    pub fn is_anchor_idle(&self) -> bool {
+        self.writer.anchors.are_idle()
+    }
+
+    /// Writes an anchor. Everything that was appended before it was taken must be durable.
+    pub fn write_anchor(&mut self, anchor: &Anchor, space: &mut dyn EraseBlockSpace) {
+        let writer = &mut self.writer;
+        if writer.anchors.are_used_up() {
+            writer.condition.end_writes(COUNTERS_USED_UP);
+            return;
+        }
+        writer.statistics.anchor_ius += writer.anchors.write(anchor, &mut writer.pool, space);
+        writer.count_free(space);
+    }
+
+    /// Counts that must agree with each other.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn check_invariants(&self) {
+        self.writer.staging.check_invariants(&self.writer.segments);
+        self.writer.segments.check_invariants();
+    }
+
+    /// Live IUs of each segment.
+    pub fn valid_counts(&self) -> Vec<u32> {
+        self.writer.segments.valid_counts().to_vec()
+    }
+
+    /// State in one line per slot, segment and victim, for debugging.
+    pub fn describe(&self) -> String {
+        let Log { writer, cleaner, .. } = self;
+        format!("{writer}{}{}{cleaner}", writer.staging, writer.segments)
+    }
+}

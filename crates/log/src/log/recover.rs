@@ -1,0 +1,120 @@
+//! What a restart found becomes segments, chunks and anchors again.
+
+use super::Log;
+use crate::anchor::Anchor;
+use crate::head::{Head, Origin};
+use crate::{LogAddress, RecoveredChunk, SegmentIndex, StoredAddress, Stream, TOKEN_NOBODY};
+use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
+use std::ops::Range;
+
+impl Log {
+    /// Takes over the anchor found after a restart, and the number of the next one.
+    pub fn adopt_anchor(&mut self, anchor: &Anchor, blocks: &[LogicalBlock], next_number: u64) {
+        let writer = &mut self.writer;
+        writer.anchors.adopt(anchor, blocks, next_number);
+        writer.segments.adopt_anchor(anchor);
+        writer.next_sequence = writer.next_sequence.max(anchor.taken_at);
+    }
+
+    /// Recovery found so many notes that the newest anchor does not cover.
+    pub fn adopt_notes(&mut self, notes: u64) {
+        self.writer.anchors.adopt_notes(notes, self.writer.next_sequence);
+    }
+
+    /// Takes a segment found after a restart.
+    ///
+    /// # Panics
+    /// If a segment of that number was taken already.
+    pub fn adopt_segment(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[LogicalBlock]) {
+        self.writer.segments.adopt(index, generation, stream, blocks);
+    }
+
+    /// A segment found after a restart holds nothing that the anchor does not cover.
+    pub fn adopt_closed(&mut self, index: u32, units: u32) {
+        self.writer.segments.adopt_closed(index, units, self.writer.anchors.held());
+    }
+
+    /// Notes what a chunk of an adopted segment holds.
+    pub fn adopt_chunk(&mut self, head: &Head, last_sequence: u64, last_note: u64) {
+        self.writer.segments.adopt_chunk(head, last_sequence, last_note);
+        self.writer.pass_sequence(last_sequence);
+    }
+
+    /// Counts the places in `parts` of a map as live; the rest of the map has none. One without a block behind it becomes
+    /// [`LogAddress::LOST`]. Gives the number of entries that are places, and of those that were lost just now: what was lost before
+    /// says so already.
+    ///
+    /// # Panics
+    /// If a part goes beyond the map.
+    pub fn adopt_places(&mut self, entries: &mut [StoredAddress], parts: &[Range<usize>]) -> (u64, u64) {
+        let staging = &self.writer.staging;
+        self.writer
+            .segments
+            .adopt_places(entries, parts, |place, segments| staging.content(place, segments).is_some())
+    }
+
+    /// Addresses from here on do not lie on flash: no leaf can name them.
+    pub fn places_end(&self) -> u32 {
+        self.writer.segments.places_end()
+    }
+
+    /// Whether there is a block behind a place that the owner's leaves name.
+    pub fn is_present(&self, address: LogAddress) -> bool {
+        self.writer.segments.is_present(address)
+    }
+
+    /// Generation of a segment that is held.
+    pub fn generation(&self, index: u32) -> Option<u32> {
+        self.writer.segments.generation(index)
+    }
+
+    /// The erase block and IU of a place.
+    pub fn block_of(&self, address: LogAddress) -> (LogicalBlock, u32) {
+        self.writer.segments.block_of(address)
+    }
+
+    /// Whether all of an adopted segment is there that copies were made of; `units` were found to hold chunks.
+    pub fn holds_origin(&self, origin: &Origin, units: u32) -> bool {
+        self.writer.segments.holds_origin(origin, units)
+    }
+
+    /// Gives up an adopted segment: all that lives in it has an original elsewhere. What comes gets later sequences than
+    /// `last_sequence`, because the segment may be found again.
+    pub fn undo_segment(&mut self, index: u32, last_sequence: u64, space: &mut dyn EraseBlockSpace) {
+        self.writer.pass_sequence(last_sequence);
+        self.writer.segments.undo(index, space);
+    }
+
+    /// What recovery freed is free from now on, and not only after something else is freed: there may be nothing else.
+    pub fn sync_frees(&self, space: &mut dyn EraseBlockSpace) {
+        space.sync(SpaceToken(TOKEN_NOBODY));
+    }
+
+    /// Chunks found in protected staging: slot, head fields, head bytes. The number of slots that are damaged besides;
+    /// they stay as they are.
+    pub fn found_in_staging(&self) -> (Vec<(usize, RecoveredChunk)>, u32) {
+        self.writer.staging.found(self.layout().unit_ius)
+    }
+
+    /// Empties a slot whose chunk is whole on flash.
+    pub fn drop_staged(&mut self, slot: usize) {
+        self.writer.staging.drop_found(slot);
+    }
+
+    /// Empties the slots that are damaged: that what they held is lost was accepted.
+    pub fn drop_damaged_staging(&mut self) {
+        self.writer.staging.drop_damaged();
+    }
+
+    /// Keeps a chunk found in staging: it gets a new place. Until then it lies in a segment that does not exist on
+    /// flash, which is returned; its addresses are those of offset 0 there.
+    ///
+    /// # Panics
+    /// If there is no unused segment number.
+    pub fn adopt_staged(&mut self, slot: usize, found: &RecoveredChunk, last_sequence: u64) -> SegmentIndex {
+        let index = self.writer.segments.adopt_staged();
+        self.writer.staging.adopt(slot, found, index, last_sequence);
+        self.writer.pass_sequence(last_sequence);
+        SegmentIndex(index)
+    }
+}

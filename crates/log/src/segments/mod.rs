@@ -1,0 +1,402 @@
+//! Segments: their states, what lives in them, and which one each stream has open.
+
+mod adopt;
+mod read;
+mod segment;
+
+pub(crate) use read::Run;
+pub use segment::NO_BLOCK;
+pub(crate) use segment::{Blocks, Segment, SegmentState};
+
+use crate::reserve;
+use crate::{Layout, LogAddress, PerStream, SegmentIndex, Stream};
+use diecut_units::mutant;
+use diecut_vssd::space::{EraseBlockSpace, UnitIndex};
+
+/// Notes that cost as much as a copy when a victim is chosen. Beside data they go along for nothing, alone they take a
+/// program unit, and a deallocation can come apart into many.
+const NOTES_PER_IU: u32 = 8;
+
+/// Most chunks that can be found in staging: so many numbers of segments stand for them.
+pub(crate) const STAGED_MAX: u32 = 256;
+
+/// All segments of a log.
+pub(crate) struct Segments {
+    pub layout: Layout,
+    list: Vec<Segment>,
+    /// Live IUs of each segment; apart from the rest because every write touches one at random.
+    valid: Vec<u32>,
+    /// Some segment may have lost its last live IU since dead ones were looked for.
+    some_died: bool,
+    /// Segments that are being freed.
+    freeing: Vec<u32>,
+    open: PerStream<Option<u32>>,
+    next_generation: u32,
+    /// Numbers that lie on flash. Those behind them stand for chunks that recovery found in staging.
+    flash_count: u32,
+}
+
+impl std::ops::Index<u32> for Segments {
+    type Output = Segment;
+    #[inline]
+    fn index(&self, index: u32) -> &Segment {
+        &self.list[index as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Segments {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut Segment {
+        &mut self.list[index as usize]
+    }
+}
+
+/// Segments that blocks and addresses suffice for.
+pub(crate) fn count_for(layout: &Layout, space: &dyn EraseBlockSpace) -> u32 {
+    let blocks = (0..space.unit_count()).map(|unit| space.blocks_of_unit(UnitIndex(unit)));
+    // The last numbers are those of staged chunks, and of the addresses that are no places.
+    let numbers = (u32::MAX >> layout.segment_shift) - 1 - STAGED_MAX;
+    (blocks.min().unwrap_or(0) * layout.groups).min(numbers)
+}
+
+impl Segments {
+    /// None yet; `staged_count` chunks can be found in staging.
+    pub fn new(layout: Layout, space: &dyn EraseBlockSpace, staged_count: usize) -> Segments {
+        let flash_count = count_for(&layout, space);
+        let count = flash_count as usize + staged_count;
+        Segments {
+            list: (0..count).map(|_| Segment::absent()).collect(),
+            valid: vec![0; count],
+            some_died: true,
+            freeing: Vec::new(),
+            open: PerStream::default(),
+            next_generation: 1,
+            flash_count,
+            layout,
+        }
+    }
+
+    /// Numbers of segments.
+    pub fn count(&self) -> u32 {
+        self.list.len() as u32
+    }
+
+    /// Those of them that lie on flash.
+    pub fn flash_count(&self) -> u32 {
+        self.flash_count
+    }
+
+    /// All of them with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        (0..).zip(&self.list)
+    }
+
+    /// Greater than the generation of any segment.
+    pub fn next_generation(&self) -> u32 {
+        self.next_generation
+    }
+
+    /// Counts a place as live.
+    #[inline]
+    pub fn validate(&mut self, address: LogAddress) {
+        self.valid[(address.0 >> self.layout.segment_shift) as usize] += 1;
+    }
+
+    /// Counts a place as dead.
+    #[inline]
+    pub fn invalidate(&mut self, address: LogAddress) {
+        let valid = &mut self.valid[(address.0 >> self.layout.segment_shift) as usize];
+        assert!(*valid > 0, "I-L2: a place dies once");
+        *valid -= 1;
+        self.some_died |= *valid == 0;
+    }
+
+    /// An IU was appended to a segment, and lives.
+    #[inline]
+    pub fn take_data(&mut self, index: u32, sequence: u64) {
+        self.valid[index as usize] += 1;
+        self.list[index as usize].take_entry(sequence);
+    }
+
+    /// Live IUs of a segment.
+    pub fn valid(&self, index: u32) -> u32 {
+        self.valid[index as usize]
+    }
+
+    /// Live IUs of each segment.
+    pub fn valid_counts(&self) -> &[u32] {
+        &self.valid
+    }
+
+    /// The segment that a stream has open.
+    pub fn open_of(&self, stream: Stream) -> Option<u32> {
+        self.open[stream]
+    }
+
+    /// Segments that streams have open.
+    pub fn open_ones(&self) -> impl Iterator<Item = &Segment> {
+        self.open.0.iter().flatten().map(|index| &self.list[*index as usize])
+    }
+
+    /// Program units of a segment that no chunk is placed in.
+    pub fn units_left(&self, index: u32) -> u32 {
+        self.layout.segment_units - self[index].next_unit
+    }
+
+    /// A number for a segment on flash. Blocks of a segment can be free before its number is: greater numbers are not known at
+    /// recovery.
+    pub fn free_number(&self) -> Option<u32> {
+        let real = &self.list[..self.flash_count as usize];
+        real.iter().position(|segment| !segment.exists()).map(|index| index as u32)
+    }
+
+    /// Opens a segment on these blocks for a stream.
+    pub fn open(&mut self, index: u32, stream: Stream, blocks: Blocks) {
+        assert_eq!(blocks.len(), self.layout.width as usize, "I-L3: a segment has a block on each member");
+        assert!(self.next_generation < u32::MAX, "I-L27: generations rise");
+        assert!(index < self.flash_count, "I-L10: a segment on flash has a number of those");
+        assert!(self.open[stream].is_none(), "I-L4: a stream has one segment open");
+        let segment = &mut self.list[index as usize];
+        segment.enter(SegmentState::Open);
+        (segment.stream, segment.generation) = (stream, self.next_generation);
+        segment.completed_rows = smallvec::SmallVec::from_elem(0, blocks.len());
+        segment.blocks = blocks;
+        self.next_generation += 1;
+        self.open[stream] = Some(index);
+    }
+
+    /// So many more units of a segment hold a chunk; one that is full takes no more.
+    pub fn place_units(&mut self, index: u32, units: u32) {
+        let segment = &mut self.list[index as usize];
+        segment.next_unit += units;
+        assert!(segment.next_unit <= self.layout.segment_units, "I-L5: chunks lie within their segment");
+        if segment.next_unit == self.layout.segment_units {
+            self.seal(index);
+        }
+    }
+
+    /// A segment takes no more chunks. Whether a stream had it open.
+    pub fn seal(&mut self, index: u32) -> bool {
+        let segment = &mut self.list[index as usize];
+        if segment.state() == SegmentState::Open {
+            segment.enter(SegmentState::Sealed);
+        }
+        self.open[segment.stream].take_if(|open| *open == index).is_some()
+    }
+
+    /// Units from `next_unit` on are free again: the stream goes on there.
+    pub fn reopen(&mut self, index: u32, next_unit: u32) {
+        let segment = &mut self.list[index as usize];
+        assert!(next_unit <= segment.next_unit, "I-L5: only what was placed is taken back");
+        if segment.state() != SegmentState::Open {
+            segment.enter(SegmentState::Open);
+        }
+        segment.next_unit = next_unit;
+        self.open[segment.stream] = Some(index);
+    }
+
+    /// The group of a segment that has blocks.
+    pub fn group_of(&self, index: u32) -> u32 {
+        let block = self[index].blocks.iter().find(|block| **block != NO_BLOCK);
+        block.map_or(0, |block| self.layout.member_of(*block).0)
+    }
+
+    /// The segment with the least to copy, outside of some groups. Leaves of the map die in the order in which they were written, and soon:
+    /// what is copied of a segment of theirs is mostly wasted, unless there is little of it, or the cleaner cannot be patient.
+    pub fn pick_victim(&self, walked: &[u32], is_patient: bool, anchored: u64) -> Option<u32> {
+        let full = self.layout.segment_ius - self.layout.chunks_per_segment() * 2;
+        let mut best: Option<(u32, u32)> = None;
+        for (index, (segment, valid)) in self.list.iter().zip(&self.valid).enumerate() {
+            // Notes that no anchor covers are moved too: cleaning what only they fill would gain nothing, again and again.
+            let notes = if segment.last_note >= anchored { segment.notes } else { 0 };
+            let moved = *valid + notes.div_ceil(NOTES_PER_IU);
+            let cost = if is_patient { moved * segment.stream.policy().copy_cost } else { moved };
+            if moved >= full
+                || best.is_some_and(|(least, _)| cost >= least)
+                || segment.state() != SegmentState::Sealed
+                || segment.chunks > 0
+                || segment.is_unreclaimable
+                || !walked.is_empty() && walked.contains(&self.group_of(index as u32))
+            {
+                continue;
+            }
+            best = Some((cost, index as u32));
+        }
+        best.map(|(_, index)| index)
+    }
+
+    /// Some segment may be dead that was not: segments that only notes kept, too.
+    pub fn look_for_dead(&mut self) {
+        self.some_died = true;
+    }
+
+    /// Segments in which nothing is left need no cleaning: they are to be freed.
+    pub fn retire_dead(&mut self, anchored: u64, next_sequence: u64) {
+        if !std::mem::take(&mut self.some_died) {
+            return;
+        }
+        for index in 0..self.list.len() {
+            let segment = &self.list[index];
+            if self.valid[index] > 0
+                || segment.state() != SegmentState::Sealed
+                || segment.last_note >= anchored
+            {
+                continue;
+            }
+            if segment.chunks > 0 {
+                self.some_died = true;
+                continue;
+            }
+            self.retire(index as u32, next_sequence);
+        }
+    }
+
+    /// A segment is to be freed when everything before a sequence is durable.
+    fn retire(&mut self, index: u32, free_after: u64) {
+        let segment = &mut self.list[index as usize];
+        segment.enter(SegmentState::Freeing);
+        assert_eq!(self.valid[index as usize], 0, "I-L6: only what is dead is freed");
+        segment.free_after = free_after;
+        self.freeing.push(index);
+    }
+
+    /// A segment becomes a victim. Its live IUs.
+    pub fn begin_cleaning(&mut self, index: u32) -> u32 {
+        let segment = &mut self.list[index as usize];
+        assert_eq!(segment.chunks, 0, "I-L25: what is staged is not cleaned");
+        segment.enter(SegmentState::Cleaning);
+        self.valid(index)
+    }
+
+    /// All that lives in a victim was copied, with sequences before this one; or it cannot be.
+    pub fn end_cleaning(&mut self, index: u32, next_sequence: u64) {
+        if self.valid(index) > 0 || self[index].is_unreclaimable {
+            let segment = &mut self.list[index as usize];
+            segment.free_after = next_sequence;
+            segment.is_unreclaimable = true;
+            segment.enter(SegmentState::Sealed);
+        } else {
+            self.retire(index, next_sequence);
+        }
+    }
+
+    /// How many are being freed.
+    pub fn freeing_count(&self) -> usize {
+        self.freeing.len()
+    }
+
+    /// When everything before this is durable, all that are being freed can go.
+    pub fn freed_after(&self) -> Option<u64> {
+        self.freeing.iter().map(|index| self[*index].free_after).max()
+    }
+
+    /// Frees what nothing needs: everything before `data_floor` is durable, or, for segments of leaves, before `map_floor`. What a
+    /// segment of data held is dead by entries of writers and cleaner; leaves are dead by leaves. How many went.
+    pub fn free(&mut self, data_floor: u64, map_floor: u64, space: &mut dyn EraseBlockSpace) -> u64 {
+        let mut freeing = std::mem::take(&mut self.freeing);
+        let before = freeing.len();
+        freeing.retain(|index| {
+            let segment = &mut self.list[*index as usize];
+            let floor = if segment.stream == Stream::Map { map_floor } else { data_floor };
+            if segment.reads > 0
+                || segment.chunks > 0
+                || floor < segment.free_after && !mutant!("log: segment freed before copies durable")
+            {
+                return true;
+            }
+            assert_eq!(self.valid[*index as usize], 0, "I-L6: only dead segments are freed");
+            for block in std::mem::take(&mut segment.blocks) {
+                if block != NO_BLOCK {
+                    space.free(block).expect("held by this segment");
+                }
+            }
+            segment.enter(SegmentState::Absent);
+            *segment = Segment::absent();
+            false
+        });
+        self.freeing = freeing;
+        (before - self.freeing.len()) as u64
+    }
+
+    /// Room that the cleaner keeps up, in segments.
+    pub fn paced_segments(&self) -> u32 {
+        reserve::paced_segments(&self.layout, self.flash_count)
+    }
+
+    /// Groups that are cleaned at a time.
+    pub fn walks(&self) -> u32 {
+        reserve::walks(&self.layout, self.flash_count)
+    }
+
+    /// IUs of data that all segments but the reserve hold when chunks are full.
+    pub fn usable_ius(&self) -> u64 {
+        reserve::usable_ius(&self.layout, self.flash_count)
+    }
+
+    /// IUs of so many segments.
+    pub fn ius(&self, segments: u32) -> u64 {
+        u64::from(segments) * u64::from(self.layout.segment_ius)
+    }
+
+    /// Counts that must agree with each other.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn check_invariants(&self) {
+        for (index, segment) in self.iter() {
+            let listed = self.freeing.iter().filter(|freeing| **freeing == index).count();
+            let is_freeing = segment.state() == SegmentState::Freeing;
+            assert_eq!(listed, usize::from(is_freeing), "I-L7: freeing segment {index}");
+            let valid = self.valid(index);
+            assert!(valid <= self.layout.segment_ius, "I-L2: live IUs of segment {index}");
+            assert!(
+                segment.exists() || valid == 0,
+                "I-L2: segment {index} does not exist, and something lives"
+            );
+        }
+        for (stream, open) in Stream::ALL.into_iter().filter_map(|stream| Some((stream, self.open[stream]?)))
+        {
+            let segment = &self[open];
+            assert_eq!(
+                (segment.state(), segment.stream),
+                (SegmentState::Open, stream),
+                "I-L4: segment {open} is open for {stream:?}"
+            );
+        }
+    }
+
+    /// The number of the segment of an address.
+    #[inline]
+    pub fn index_of(&self, address: LogAddress) -> u32 {
+        self.layout.segment_of(address).0
+    }
+
+    /// The address of an IU.
+    pub fn address(&self, index: u32, offset: u32) -> LogAddress {
+        self.layout.address(SegmentIndex(index), offset)
+    }
+}
+
+impl std::fmt::Display for Segments {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let after = |index: &u32| self[*index].free_after;
+        let freeing: Vec<_> = self.freeing.iter().map(after).collect();
+        let open = self.open.0.map(|open| open.map(|index| (index, self.group_of(index))));
+        writeln!(f, "freeing after {freeing:?} open {open:?}")?;
+        for (i, s) in self.iter().filter(|(_, segment)| segment.exists()) {
+            writeln!(
+                f,
+                "segment {i}: {:?} stream {:?} next {} valid {} chunks {} reads {} unreclaimable {} rows {:?}",
+                s.state(),
+                s.stream,
+                s.next_unit,
+                self.valid(i),
+                s.chunks,
+                s.reads,
+                s.is_unreclaimable,
+                s.completed_rows
+            )?;
+        }
+        Ok(())
+    }
+}

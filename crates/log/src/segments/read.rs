@@ -1,0 +1,131 @@
+//! Reads of what was programmed, and whether it is what was written.
+
+use super::Segments;
+use crate::mark::{self, Mark};
+use crate::{Layout, LogAddress};
+use diecut_units::{BufferMut, BufferPool, checksum, mutant};
+use diecut_vssd::space::{EraseBlockSpace, IoClass, LogicalBlock, SpaceToken};
+
+/// IUs that lie one behind the other in a program unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub first: LogAddress,
+    pub count: u32,
+}
+
+impl Segments {
+    /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages. `Err` is the number of the first IU,
+    /// counted from `first`, that is not what was written there.
+    pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
+        let mut pages = self.page_check(first, oob);
+        let offset = self.layout.offset_of(first);
+        for (index, iu) in data.chunks_exact(iu_bytes).enumerate() {
+            if !pages.is_as_written(offset + index as u32, checksum(iu)) {
+                return Err(index as u32);
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares IUs of one program unit, read from `first` on, with the OOB of their pages.
+    pub fn page_check<'a>(&'a self, first: LogAddress, oob: &'a [u8]) -> PageCheck<'a> {
+        let (index, offset) = (self.index_of(first), self.layout.offset_of(first));
+        let segment = &self[index];
+        let (member, iu) = self.layout.place(offset);
+        let expected = Mark {
+            segment: index,
+            generation: segment.generation,
+            member: member as u16,
+            stream: segment.stream.number(),
+            place: 0,
+        };
+        let (first_page, first_of_block) =
+            (self.layout.page(offset).0, iu / self.layout.shape.ius_per_page());
+        PageCheck {
+            layout: &self.layout,
+            oob,
+            expected,
+            first_page,
+            first_of_block,
+            page: u32::MAX,
+            mark: None,
+        }
+    }
+
+    /// Reads IUs with the OOB of their pages.
+    pub fn read(
+        &self,
+        token: SpaceToken,
+        run: Run,
+        destination: BufferMut,
+        class: IoClass,
+        pool: &mut BufferPool,
+        space: &mut dyn EraseBlockSpace,
+    ) {
+        let (block, iu) = self.block_of(run.first);
+        let page_ius = self.layout.shape.ius_per_page();
+        let pages = (iu + run.count - 1) / page_ius - iu / page_ius + 1;
+        let oob = pool.take(pages as usize * self.layout.shape.oob_size_bytes as usize);
+        space.read(token, block, iu, run.count, destination, Some(oob), class);
+    }
+
+    /// The erase block and IU of a place.
+    pub fn block_of(&self, address: LogAddress) -> (LogicalBlock, u32) {
+        let (member, iu) = self.layout.place(self.layout.offset_of(address));
+        (self[self.index_of(address)].blocks[member], iu)
+    }
+
+    /// A read of a host is under way: the segment stays.
+    pub fn pin(&mut self, address: LogAddress) {
+        let index = self.index_of(address);
+        self[index].reads += 1;
+    }
+
+    /// It ended.
+    pub fn unpin(&mut self, address: LogAddress) {
+        let index = self.index_of(address);
+        assert!(self[index].reads > 0, "I-L9: a read ends once");
+        self[index].reads -= 1;
+    }
+}
+
+/// What the pages of a read say about its IUs.
+pub(crate) struct PageCheck<'a> {
+    layout: &'a Layout,
+    oob: &'a [u8],
+    expected: Mark,
+    /// Counted through the segment, and in its erase block.
+    first_page: u32,
+    first_of_block: u32,
+    page: u32,
+    mark: Option<&'a [u8]>,
+}
+
+impl PageCheck<'_> {
+    /// Whether the IU at an offset of the segment is what its page's mark says, and the mark says that the page was written
+    /// for this place: a page that lies elsewhere than it should is as wrong as one whose bits turned. Offsets rise.
+    #[inline]
+    pub fn is_as_written(&mut self, offset: u32, iu_checksum: u32) -> bool {
+        let (page, iu) = self.layout.page(offset);
+        if page != self.page {
+            self.enter(page);
+        }
+        self.mark.is_some_and(|mark| mark::checksum_of(mark, iu) == iu_checksum)
+    }
+
+    #[inline]
+    fn enter(&mut self, page: u32) {
+        assert!(page >= self.first_page, "I-L28: pages are looked at in their order");
+        let shape = &self.layout.shape;
+        let start = ((page - self.first_page) * shape.oob_size_bytes + shape.holder_oob_offset) as usize;
+        let mark = &self.oob[start..];
+        self.page = page;
+        let found = mark::decode(mark, shape.ius_per_page());
+        let expected =
+            Mark { place: mark::place_of(self.first_of_block + page - self.first_page), ..self.expected };
+        // Pages of a version that did not say where they lie say nothing.
+        let is_ours = found.is_some_and(|found| found == expected || found == self.expected)
+            || found.is_some() && mutant!("log: identity of a page not compared");
+        self.mark = is_ours.then_some(mark);
+    }
+}

@@ -1,0 +1,551 @@
+//! Staging: the slots in which chunks gather, wait, are programmed and become safe.
+
+mod chunk;
+mod recover;
+mod slot;
+
+pub(crate) use chunk::{Chunk, ChunkState, Place};
+pub use slot::SLOT_HEADER_SIZE_BYTES;
+pub(crate) use slot::Slot;
+
+use crate::mark::Mark;
+use crate::segments::{STAGED_MAX, Segments};
+use crate::token::TOKEN_APPEND;
+use crate::{Layout, LogAddress, Owner, PerStream, Stream};
+use diecut_units::{BufferPool, IU_SIZE_BYTES, ProtectedRegion, mutant};
+use diecut_vssd::space::{EraseBlockSpace, SpaceToken};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Slots of protected memory without which it is not used.
+const SLOTS_MIN: usize = 2;
+
+/// All slots of a log.
+pub(crate) struct Staging {
+    slots: Vec<Slot>,
+    /// Slots that hold a chunk, in order. Most are empty most of the time, and every step goes through the others.
+    occupied: Vec<usize>,
+    /// Where the slots of each stream end; those of the next one begin there.
+    ends: PerStream<usize>,
+    /// User data is durable once published.
+    is_protected: bool,
+    open: PerStream<Option<usize>>,
+    /// Chunks that are to be programmed, in this order.
+    sealed: VecDeque<usize>,
+}
+
+/// Segments' addresses and staging of a log with so much protected memory.
+pub(crate) fn layout_for(space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> Layout {
+    let mut layout = Layout::new(*space.shape(), space.unit_count());
+    if let Some(staging_size_bytes) = staging_size_bytes {
+        // At least four slots, or programs and appends would wait for each other.
+        while layout.chunk_units > 1
+            && layout.chunk_units * layout.unit_ius > 2
+            && staging_size_bytes / Slot::size_bytes(&layout) < 4
+        {
+            layout.chunk_units = (layout.chunk_units / 2).max(if layout.unit_ius == 1 { 2 } else { 1 });
+        }
+    }
+    layout
+}
+
+impl Staging {
+    /// Empty, or with what protected memory holds. Without it the user stream has `user_slots`.
+    pub fn new(layout: &Layout, user_slots: usize, region: Option<ProtectedRegion>) -> Staging {
+        let size = Slot::size_bytes(layout);
+        let user_iu = layout.content_mode().bytes_per_iu();
+        // Chunks that are programmed and not yet safe.
+        let unsafe_chunks = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units) as usize;
+        let mut slots = Vec::new();
+        let mut rest = region.filter(|region| region.len() / size >= SLOTS_MIN);
+        let is_protected = rest.is_some();
+        if let Some(rest) = &mut rest {
+            for _ in 0..(rest.len() / size).min(STAGED_MAX as usize) {
+                slots.push(Slot::protected(rest.split_to(size), user_iu));
+            }
+        } else {
+            slots.extend((0..user_slots.max(4) + unsafe_chunks).map(|_| Slot::plain(layout, user_iu)));
+        }
+        let user_end = slots.len();
+        // Four program units for each member of a segment at least.
+        let of_cleaner = (8 * layout.width).div_ceil(layout.chunk_units).max(8) as usize + unsafe_chunks;
+        slots.extend((0..of_cleaner).map(|_| Slot::plain(layout, user_iu)));
+        let cleaner_end = slots.len();
+        slots.extend((0..4 + unsafe_chunks).map(|_| Slot::plain(layout, IU_SIZE_BYTES)));
+        Staging {
+            ends: PerStream([user_end, cleaner_end, slots.len()]),
+            slots,
+            occupied: Vec::new(),
+            is_protected,
+            open: PerStream::default(),
+            sealed: VecDeque::new(),
+        }
+    }
+
+    /// Slots of the user stream.
+    pub fn user_slot_count(&self) -> usize {
+        self.ends[Stream::User]
+    }
+
+    /// Whether user data is durable once published.
+    pub fn is_protected(&self) -> bool {
+        self.is_protected
+    }
+
+    /// Whether what is published of a stream is durable before it is programmed.
+    pub fn protects(&self, stream: Stream) -> bool {
+        stream == Stream::User && self.is_protected
+    }
+
+    fn slots_of(&self, stream: Stream) -> Range<usize> {
+        match stream {
+            Stream::User => 0..self.ends[Stream::User],
+            Stream::Cleaner => self.ends[Stream::User]..self.ends[Stream::Cleaner],
+            Stream::Map => self.ends[Stream::Cleaner]..self.ends[Stream::Map],
+        }
+    }
+
+    /// A slot.
+    #[inline]
+    pub fn slot(&self, slot: usize) -> &Slot {
+        &self.slots[slot]
+    }
+
+    /// A slot.
+    #[inline]
+    pub fn slot_mut(&mut self, slot: usize) -> &mut Slot {
+        &mut self.slots[slot]
+    }
+
+    /// Chunks in staging, by slot.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, &Chunk)> {
+        self.occupied.iter().map(|slot| (*slot, self.slots[*slot].chunk()))
+    }
+
+    /// Whether some chunk's place failed.
+    pub fn has_displaced(&self) -> bool {
+        self.chunks().any(|(_, chunk)| chunk.state() == ChunkState::Displaced)
+    }
+
+    /// The slot of the chunk that a stream has open.
+    #[inline]
+    pub fn open_of(&self, stream: Stream) -> Option<usize> {
+        self.open[stream]
+    }
+
+    /// IUs of the chunk that a stream has open, its head included.
+    pub fn open_ius(&self, stream: Stream) -> u32 {
+        self.open[stream].map_or(0, |slot| self.slots[slot].chunk().data_count + 1)
+    }
+
+    /// A slot in which a stream may open a chunk, with `spare` more that stay free.
+    pub fn free_slot(&mut self, stream: Stream, spare: usize) -> Option<usize> {
+        let range = self.slots_of(stream);
+        let mut free = range.filter(|slot| self.slots[*slot].is_free());
+        let first = free.next()?;
+        if spare > 0 {
+            free.nth(spare - 1)?;
+        }
+        Some(first)
+    }
+
+    /// Opens a chunk of a stream.
+    pub fn open(
+        &mut self,
+        slot: usize,
+        stream: Stream,
+        place: Place,
+        sequence: u64,
+        segments: &mut Segments,
+    ) {
+        assert!(self.open[stream].is_none(), "I-L16: a stream has one chunk open");
+        let segment = &mut segments[place.segment];
+        assert_eq!(segment.next_unit, place.first_unit, "I-L5: chunks lie one behind the other");
+        segment.chunks += 1;
+        let generation = segment.generation;
+        let offset = place.first_unit * segments.layout.unit_ius;
+        let checksums = self.slots[slot].take_checksums();
+        self.slots[slot].start(Chunk::new(stream, place, sequence, checksums), generation, offset);
+        self.occupy(slot);
+        self.open[stream] = Some(slot);
+    }
+
+    fn occupy(&mut self, slot: usize) {
+        let place = self.occupied.binary_search(&slot).expect_err("I-L13: slots hold one chunk");
+        self.occupied.insert(place, slot);
+    }
+
+    /// Makes what a stream has open survive the process, in protected memory.
+    pub fn publish(&mut self, stream: Stream) {
+        if let Some(slot) = self.open[stream] {
+            self.slots[slot].publish();
+        }
+    }
+
+    /// Ends the open chunk of a stream.
+    pub fn seal(&mut self, stream: Stream, segments: &mut Segments) {
+        let Some(index) = self.open[stream].take() else { return };
+        let layout = &segments.layout;
+        let slot = &mut self.slots[index];
+        if stream == Stream::User {
+            slot.publish();
+        }
+        let chunk = slot.chunk_mut();
+        chunk.units = (chunk.data_count + 1).div_ceil(layout.unit_ius);
+        if chunk.is_empty() {
+            // Filler, which makes earlier units safe.
+            let wanted = layout.shape.unsafe_units * layout.width;
+            chunk.units = if chunk.fills_room { chunk.room_units } else { wanted.clamp(1, chunk.room_units) };
+        }
+        assert!(chunk.units <= chunk.room_units, "I-L5: a chunk lies within its room");
+        chunk.enter(ChunkState::Sealed);
+        segments.place_units(chunk.segment, chunk.units);
+        self.sealed.push_back(index);
+    }
+
+    /// Programs that may begin: how many chunks are sealed.
+    pub fn sealed_count(&self) -> usize {
+        self.sealed.len()
+    }
+
+    /// The sealed chunk that comes next.
+    pub fn next_sealed(&mut self) -> Option<usize> {
+        self.sealed.pop_front()
+    }
+
+    /// The chunk that was sealed last.
+    pub fn last_sealed(&mut self) -> Option<usize> {
+        self.sealed.pop_back()
+    }
+
+    /// A sealed chunk waits on.
+    pub fn wait(&mut self, slot: usize) {
+        self.sealed.push_back(slot);
+    }
+
+    /// Whether another sealed chunk comes before this one in its segment: programs are in order.
+    pub fn is_blocked(&self, slot: usize) -> bool {
+        let chunk = self.slots[slot].chunk();
+        self.sealed.iter().any(|other| {
+            let other = self.slots[*other].chunk();
+            other.segment == chunk.segment && other.first_unit < chunk.first_unit
+        })
+    }
+
+    /// Hands a sealed chunk to the space.
+    pub fn program(
+        &mut self,
+        index: usize,
+        segments: &Segments,
+        pool: &mut BufferPool,
+        space: &mut dyn EraseBlockSpace,
+    ) {
+        let layout = &segments.layout;
+        let slot = &mut self.slots[index];
+        let chunk = slot.chunk_mut();
+        let segment = &segments[chunk.segment];
+        let head = chunk.head(segment.generation, layout);
+        assert_eq!(chunk.stream, segment.stream, "I-L4: a chunk lies in a segment of its stream");
+        assert!(chunk.end_unit() <= layout.segment_units, "I-L5: a chunk lies within its segment");
+        chunk.enter(ChunkState::Programming);
+        chunk.pending = chunk.units;
+        let (stream, first_unit, units) = (chunk.stream, chunk.first_unit, chunk.units);
+        let head_sum = slot.write_head(&head);
+        for unit in 0..units {
+            let member = (first_unit + unit) % layout.width;
+            let mark = Mark {
+                segment: head.segment,
+                generation: head.generation,
+                member: member as u16,
+                stream: stream.number(),
+                place: 0,
+            };
+            let mut oob = pool.take_zeroed(layout.shape.program_unit_oob_size_bytes() as usize);
+            slot.put_marks(unit, mark, head_sum, layout, &mut oob);
+            let token = SpaceToken(TOKEN_APPEND | u64::from(member) << 32 | index as u64);
+            let parts = slot.payload(unit, layout);
+            space.append(token, segment.blocks[member as usize], parts, oob, stream.policy().class);
+        }
+        if mutant!("log: slot released before programmed") {
+            self.slots[index].clear();
+        }
+    }
+
+    /// A program of a chunk ended, on a member of its segment. The segment if it failed.
+    pub fn programmed(
+        &mut self,
+        slot: usize,
+        member: usize,
+        worked: bool,
+        segments: &mut Segments,
+    ) -> Option<u32> {
+        let chunk = self.slots[slot].chunk_mut();
+        assert!(chunk.pending > 0, "I-L15: each program of a chunk ends once");
+        chunk.pending -= 1;
+        let segment = chunk.segment;
+        if !worked {
+            return Some(segment);
+        }
+        segments[segment].completed_rows[member] += 1;
+        let rows = segments[segment].completed_rows[member];
+        assert!(rows <= segments.layout.shape.program_units(), "I-L15: a block has no more rows");
+        None
+    }
+
+    /// Chunks of a segment need another place: it takes no more programs.
+    pub fn displace(&mut self, index: u32, segments: &mut Segments) {
+        for slot in &mut self.slots {
+            if slot.held().is_some_and(|chunk| chunk.segment == index) {
+                let chunk = slot.chunk_mut();
+                chunk.enter(ChunkState::Displaced);
+                // The cleaner must not look for heads that were never programmed.
+                let segment = &mut segments[index];
+                segment.next_unit = segment.next_unit.min(chunk.first_unit);
+            }
+        }
+        let slots = &self.slots;
+        self.sealed
+            .retain(|slot| slots[*slot].held().is_some_and(|chunk| chunk.state() == ChunkState::Sealed));
+    }
+
+    /// The first displaced chunk from a slot on that can get a place.
+    pub fn displaced_from(&self, slot: usize) -> Option<usize> {
+        let first = self.occupied.partition_point(|occupied| *occupied < slot);
+        self.occupied[first..].iter().copied().find(|slot| self.slots[*slot].chunk().is_displaced())
+    }
+
+    /// Gives a displaced chunk the place that is next in a segment.
+    pub fn settle(&mut self, index: usize, place: Place, segments: &mut Segments, owner: &mut impl Owner) {
+        let slot = &mut self.slots[index];
+        let old = slot.chunk();
+        let (from, data, sequence) = (old.address(0, &segments.layout), old.data_count, old.sequence);
+        assert!(old.is_displaced(), "I-L12: only a displaced chunk gets another place");
+        segments[old.segment].chunks -= 1;
+        let target = &mut segments[place.segment];
+        assert_eq!(target.next_unit, place.first_unit, "I-L5: chunks lie one behind the other");
+        assert_eq!(target.stream, old.stream, "I-L4: a chunk stays in its stream");
+        target.chunks += 1;
+        target.last_sequence = target.last_sequence.max(old.last_sequence);
+        if old.note_count > 0 {
+            target.last_note = target.last_note.max(old.last_sequence);
+            target.notes += old.note_count;
+        }
+        let generation = target.generation;
+        segments.place_units(place.segment, old.units);
+        slot.reclaim();
+        let chunk = slot.chunk_mut();
+        (chunk.segment, chunk.first_unit) = (place.segment, place.first_unit);
+        chunk.enter(ChunkState::Sealed);
+        let to = chunk.address(0, &segments.layout);
+        slot.name(sequence, place.segment, generation, place.first_unit * segments.layout.unit_ius);
+        for record in 0..data {
+            let (from, to) = (LogAddress(from.0 + record), LogAddress(to.0 + record));
+            if owner.moved(slot.record(record), from, to, sequence) {
+                segments.invalidate(from);
+                segments.validate(to);
+            }
+        }
+        self.sealed.push_back(index);
+    }
+
+    /// Empties slots whose chunks are programmed and safe from a power cut.
+    pub fn release_safe(&mut self, segments: &mut Segments) {
+        // A chunk may wait for one in a later slot: again until nothing changes.
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            let mut next = 0;
+            while let Some(index) = self.occupied.get(next).copied() {
+                next += 1;
+                let chunk = self.slots[index].chunk_mut();
+                if chunk.state() == ChunkState::Programming && chunk.pending == 0 {
+                    chunk.enter(ChunkState::Unsafe);
+                }
+                if chunk.state() == ChunkState::Unsafe && self.is_safe(index, segments) {
+                    next -= 1;
+                    self.occupied.remove(next);
+                    self.empty(index, segments);
+                    again = true;
+                }
+            }
+        }
+    }
+
+    /// Whether no cut can take a chunk that is programmed.
+    fn is_safe(&self, index: usize, segments: &Segments) -> bool {
+        let chunk = self.slots[index].chunk();
+        // Filler holds nothing that could be lost, and is released at once. But what lies behind it is found only
+        // through its head: the newest unit on every member up to a chunk's end must be safe.
+        if chunk.is_empty() {
+            return true;
+        }
+        // Recovery walks a segment from its start: what lies behind a torn chunk is not found.
+        let is_behind = |other: &Chunk| other.segment == chunk.segment && other.first_unit < chunk.first_unit;
+        if self.chunks().any(|(_, other)| is_behind(other)) {
+            return false;
+        }
+        let layout = &segments.layout;
+        let (rows, unsafe_units) = (layout.shape.program_units(), layout.shape.unsafe_units);
+        let segment = &segments[chunk.segment];
+        let first = chunk.first_unit.min(chunk.end_unit().saturating_sub(layout.width));
+        (first..chunk.end_unit()).all(|unit| {
+            let done = segment.completed_rows[(unit % layout.width) as usize];
+            done == rows || done >= unit / layout.width + 1 + unsafe_units
+        })
+    }
+
+    fn empty(&mut self, index: usize, segments: &mut Segments) {
+        let segment = &mut segments[self.slots[index].chunk().segment];
+        assert!(segment.chunks > 0, "I-L8: a segment counts its staged chunks");
+        segment.chunks -= 1;
+        self.slots[index].release();
+    }
+
+    /// Empties a slot of which nothing is needed.
+    pub fn drop_chunk(&mut self, index: usize, segments: &mut Segments) {
+        self.occupied.retain(|occupied| *occupied != index);
+        self.empty(index, segments);
+    }
+
+    /// A chunk that no program has begun for is taken back: it has no place any more. Whether it was handed to the space.
+    pub fn take_back(&mut self, index: usize, segments: &mut Segments) -> bool {
+        self.sealed.retain(|sealed| *sealed != index);
+        let chunk = self.slots[index].chunk_mut();
+        let of_segment = &mut segments[chunk.segment].notes;
+        *of_segment = of_segment.saturating_sub(chunk.note_count);
+        assert!(
+            chunk.pending == 0 || chunk.pending == chunk.units,
+            "I-L15: no program of what is taken back has ended"
+        );
+        let was_handed_over = chunk.state() == ChunkState::Programming;
+        chunk.enter(ChunkState::Displaced);
+        chunk.pending = 0;
+        was_handed_over
+    }
+
+    /// Chunks whose programs are under way.
+    pub fn programming_count(&self) -> u32 {
+        self.chunks().filter(|(_, chunk)| chunk.pending > 0).count() as u32
+    }
+
+    /// Whether chunks of a stream wait: entries before `wanted` are in the open chunk, or in programmed units that are not yet safe, and
+    /// nothing of it is under way.
+    pub fn waits_for_filler(&self, stream: Stream, wanted: u64) -> bool {
+        let mut waits = false;
+        for (_, chunk) in self.chunks().filter(|(_, chunk)| chunk.stream == stream) {
+            let is_old = chunk.sequence < wanted;
+            match chunk.state() {
+                ChunkState::Open => waits |= is_old && !chunk.is_empty(),
+                ChunkState::Unsafe => waits |= is_old,
+                _ => return false,
+            }
+        }
+        waits
+    }
+
+    /// Whether all slots of a stream but one hold chunks that are programmed and not yet safe: nothing comes that would make them so.
+    pub fn is_starved(&mut self, stream: Stream) -> bool {
+        if self.open[stream].is_some() || stream == Stream::User && !self.is_protected {
+            return false;
+        }
+        let range = self.slots_of(stream);
+        let first = self.occupied.partition_point(|slot| *slot < range.start);
+        if self.occupied.get(first).is_none_or(|slot| *slot >= range.end) {
+            return false;
+        }
+        let slots = &mut self.slots[range];
+        let free = slots.iter_mut().filter_map(|slot| slot.is_free().then_some(())).count();
+        free == 1
+            && slots.iter().all(|slot| slot.held().is_none_or(|chunk| chunk.state() == ChunkState::Unsafe))
+    }
+
+    /// Entries before this are durable, as far as staging matters; `otherwise` if nothing waits. `without_gated` leaves out chunks of streams that
+    /// wait for the others themselves.
+    pub fn floor(&self, otherwise: u64, without_gated: bool) -> u64 {
+        self.floor_of(self.ends[Stream::Map], otherwise, without_gated)
+    }
+
+    /// Of writers and cleaner.
+    pub fn data_floor(&self, otherwise: u64) -> u64 {
+        self.floor_of(self.ends[Stream::Cleaner], otherwise, false)
+    }
+
+    /// Of writers.
+    pub fn user_floor(&self, otherwise: u64) -> u64 {
+        self.floor_of(self.ends[Stream::User], otherwise, false)
+    }
+
+    fn floor_of(&self, end: usize, otherwise: u64, without_gated: bool) -> u64 {
+        let mut floor = otherwise;
+        for (slot, chunk) in self.chunks() {
+            let is_durable = self.is_protected && slot < self.ends[Stream::User];
+            let is_left_out = without_gated && chunk.stream.policy().is_gated;
+            if slot < end && !is_durable && !is_left_out && !chunk.is_empty() {
+                floor = floor.min(chunk.sequence);
+            }
+        }
+        floor
+    }
+
+    /// First sequence of the chunks that are here; `otherwise` if there are none.
+    pub fn settled_before(&self, otherwise: u64) -> u64 {
+        let full = self.chunks().filter(|(_, chunk)| !chunk.is_empty());
+        full.map(|(_, chunk)| chunk.sequence).min().unwrap_or(otherwise)
+    }
+
+    /// The content of a place that is still staged.
+    #[inline]
+    pub fn content(&self, address: LogAddress, segments: &Segments) -> Option<&[u8]> {
+        let index = segments.index_of(address);
+        if segments[index].chunks == 0 {
+            return None;
+        }
+        let offset = segments.layout.offset_of(address);
+        self.chunks().filter(|(_, chunk)| chunk.segment == index).find_map(|(slot, chunk)| {
+            let data = offset.checked_sub(chunk.first_unit * segments.layout.unit_ius + 1)?;
+            (data < chunk.data_count).then(|| self.slots[slot].iu(data))
+        })
+    }
+
+    /// Counts that must agree with each other.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn check_invariants(&self, segments: &Segments) {
+        for (index, segment) in segments.iter() {
+            let chunks = self.chunks().filter(|(_, chunk)| chunk.segment == index).count();
+            assert_eq!(chunks, segment.chunks as usize, "I-L8: staged chunks of segment {index}");
+        }
+        let occupied = (0..self.slots.len()).filter(|slot| self.slots[*slot].held().is_some());
+        assert!(occupied.eq(self.occupied.iter().copied()), "I-L13: occupied slots {:?}", self.occupied);
+        for (stream, slot) in Stream::ALL.into_iter().filter_map(|stream| Some((stream, self.open[stream]?)))
+        {
+            let chunk = self.slots[slot].chunk();
+            assert_eq!((chunk.state(), chunk.stream), (ChunkState::Open, stream), "I-L16: slot {slot}");
+        }
+        for slot in &self.sealed {
+            assert_eq!(self.slots[*slot].chunk().state(), ChunkState::Sealed, "I-L16: slot {slot}");
+        }
+    }
+}
+
+impl std::fmt::Display for Staging {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        writeln!(f, "sealed {:?} open {:?}", self.sealed, self.open.0)?;
+        for (i, c) in self.chunks() {
+            writeln!(
+                f,
+                "slot {i}: {:?} stream {:?} segment {} first {} units {} seq {} data {} notes {} pending {}",
+                c.state(),
+                c.stream,
+                c.segment,
+                c.first_unit,
+                c.units,
+                c.sequence,
+                c.data_count,
+                c.note_count,
+                c.pending
+            )?;
+        }
+        Ok(())
+    }
+}

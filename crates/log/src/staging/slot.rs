@@ -1,0 +1,443 @@
+//! One staging slot: where a chunk gathers before it is programmed, straight from here.
+//!
+//! Slot in protected memory (only the user stream's), little endian:
+//!
+//! | offset | size | field      | meaning                                                                |
+//! |-------:|-----:|------------|------------------------------------------------------------------------|
+//! |      0 |    8 | word       | published last: D5C8h, data count (9 bits), note count (7), check (32) |
+//! |      8 |    8 | sequence   | first sequence of the chunk                                            |
+//! |     16 |    4 | segment    | where the chunk is to be programmed                                    |
+//! |     20 |    4 | generation | generation of that segment                                             |
+//! |     24 |    4 | offset     | IU of the head within it                                               |
+//! |     28 |    4 | version    | 2                                                                      |
+//! |     64 | 4096 | head       | records and notes as in a chunk head; the fixed fields are not valid   |
+//! |   4160 |  ... | data       | IUs                                                                    |
+//!
+//! The word makes all entries up to its counts true at once; 0 says that the slot is empty. Its check is the CRC-32C of
+//! the sequence and three CRC-32C: of the tags, of the CRC-32C of the IUs, and of the notes, up to the counts. A slot whose
+//! word is anything else is damaged: what it held is lost, and the store takes no more writes. The place is not covered:
+//! it changes while the word stands, and only tells a chunk that was programmed from one that was not.
+
+use super::chunk::Chunk;
+use crate::Layout;
+use crate::head::{self, Head};
+use crate::mark::{self, Mark};
+use diecut_units::{
+    Buffer, BufferLoan, BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedRegion, checksum,
+    checksum_append,
+};
+use diecut_vssd::space::PayloadParts;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Bytes before a slot's head.
+pub const SLOT_HEADER_SIZE_BYTES: usize = 64;
+const MAGIC: u64 = 0xd5c8;
+const VERSION: u32 = 2;
+
+enum Body {
+    Open(BufferMut),
+    /// Programs read it.
+    Shared(BufferLoan, Buffer),
+    /// Given back by the log, but someone below still holds a part.
+    Returning(BufferLoan),
+    Moving,
+}
+
+/// What the word of a slot covers, checked as far as it was published.
+#[derive(Default)]
+pub(crate) struct Published {
+    data_count: u32,
+    note_count: u32,
+    tags_check: u32,
+    sums_check: u32,
+    notes_check: u32,
+}
+
+impl Published {
+    /// Takes in the entries up to `data_count` and `note_count`.
+    fn extend(&mut self, head: &[u8], sums: &[u32], data_count: u32, note_count: u32) {
+        let tags = |count: u32| head::RECORDS_OFFSET + 8 * count as usize;
+        self.tags_check = checksum_append(self.tags_check, &head[tags(self.data_count)..tags(data_count)]);
+        for sum in &sums[self.data_count as usize..data_count as usize] {
+            self.sums_check = checksum_append(self.sums_check, &sum.to_le_bytes());
+        }
+        for note in self.note_count as usize..note_count as usize {
+            let at = IU_SIZE_BYTES - head::NOTE_SIZE_BYTES * (note + 1);
+            self.notes_check = checksum_append(self.notes_check, &head[at..at + head::NOTE_SIZE_BYTES]);
+        }
+        (self.data_count, self.note_count) = (data_count, note_count);
+    }
+    fn word(&self, sequence: u64) -> u64 {
+        let mut all = [0; 20];
+        all[..8].copy_from_slice(&sequence.to_le_bytes());
+        all[8..12].copy_from_slice(&self.tags_check.to_le_bytes());
+        all[12..16].copy_from_slice(&self.sums_check.to_le_bytes());
+        all[16..].copy_from_slice(&self.notes_check.to_le_bytes());
+        MAGIC << 48
+            | u64::from(self.data_count) << 39
+            | u64::from(self.note_count) << 32
+            | u64::from(checksum(&all))
+    }
+}
+
+/// What a slot holds after a restart.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FoundSlot {
+    Empty,
+    Damaged,
+    Chunk { sequence: u64, segment: u32, generation: u32, offset: u32, data_count: u32, note_count: u32 },
+}
+
+pub(crate) struct Slot {
+    published: Published,
+    /// In protected memory only.
+    header: Option<BufferMut>,
+    body: Body,
+    chunk: Option<Chunk>,
+    iu_bytes: usize,
+    spare_checksums: Vec<u32>,
+}
+
+impl Slot {
+    /// Bytes of a slot of user data.
+    pub fn size_bytes(layout: &Layout) -> usize {
+        let user_iu = layout.content_mode().bytes_per_iu();
+        (SLOT_HEADER_SIZE_BYTES + IU_SIZE_BYTES + layout.chunk_ius() as usize * user_iu).next_multiple_of(64)
+    }
+
+    /// In ordinary memory, for IUs of so many bytes.
+    pub fn plain(layout: &Layout, iu_bytes: usize) -> Slot {
+        let bytes = vec![0; IU_SIZE_BYTES + layout.chunk_ius() as usize * iu_bytes];
+        Slot::new(None, BufferMut::copy_from(&bytes), iu_bytes)
+    }
+
+    /// In protected memory; what it holds stays until it is named.
+    pub fn protected(mut region: ProtectedRegion, iu_bytes: usize) -> Slot {
+        let header = region.split_to(SLOT_HEADER_SIZE_BYTES).into_buffer();
+        Slot::new(Some(header), region.into_buffer(), iu_bytes)
+    }
+
+    fn new(header: Option<BufferMut>, body: BufferMut, iu_bytes: usize) -> Slot {
+        let body = Body::Open(body);
+        Slot {
+            published: Published::default(),
+            header,
+            body,
+            chunk: None,
+            iu_bytes,
+            spare_checksums: Vec::new(),
+        }
+    }
+
+    /// The chunk it holds, if there is one.
+    #[inline]
+    pub fn held(&self) -> Option<&Chunk> {
+        self.chunk.as_ref()
+    }
+
+    /// The chunk it holds.
+    #[inline]
+    pub fn chunk(&self) -> &Chunk {
+        self.chunk.as_ref().expect("I-L13: the slot holds a chunk")
+    }
+
+    /// The chunk it holds.
+    #[inline]
+    pub fn chunk_mut(&mut self) -> &mut Chunk {
+        self.chunk.as_mut().expect("I-L13: the slot holds a chunk")
+    }
+
+    /// Takes a chunk that begins at `offset` of a segment of this generation.
+    pub fn start(&mut self, chunk: Chunk, generation: u32, offset: u32) {
+        self.clear();
+        self.name(chunk.sequence, chunk.segment, generation, offset);
+        self.open_bytes()[..IU_SIZE_BYTES].fill(0);
+        self.hold(chunk);
+    }
+
+    /// Takes a chunk whose content is here already.
+    pub fn hold(&mut self, chunk: Chunk) {
+        assert!(self.chunk.is_none(), "I-L13: a slot holds one chunk");
+        self.chunk = Some(chunk);
+    }
+
+    /// A vector for checksums that was used before.
+    pub fn take_checksums(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.spare_checksums)
+    }
+
+    /// An empty chunk takes its sequence with its first entry.
+    #[inline]
+    pub fn begin_entry(&mut self, sequence: u64) {
+        let chunk = self.chunk.as_mut().expect("I-L13: the slot holds a chunk");
+        if chunk.data_count == 0 && chunk.note_count == 0 {
+            (chunk.sequence, chunk.expected) = (sequence, sequence);
+            if let Some(header) = &mut self.header {
+                header[8..16].copy_from_slice(&sequence.to_le_bytes());
+            }
+        }
+    }
+
+    /// Puts a data IU behind the others. Its number in the chunk; `None` if the head has no room for it.
+    #[inline]
+    pub fn put_data(
+        &mut self,
+        sequence: u64,
+        tag: u64,
+        content: &[u8],
+        content_checksum: u32,
+    ) -> Option<u32> {
+        self.begin_entry(sequence);
+        let iu_bytes = self.iu_bytes;
+        let chunk = self.chunk.as_mut().expect("I-L13: the slot holds a chunk");
+        let skip = chunk.expected != sequence;
+        if !head::fits(chunk.data_count as usize + 1, chunk.note_count as usize + usize::from(skip), 0) {
+            return None;
+        }
+        let (data, notes) = (chunk.data_count, chunk.note_count);
+        chunk.checksums.push(content_checksum);
+        chunk.data_count += 1;
+        chunk.note_count += u32::from(skip);
+        chunk.expected = sequence + 1;
+        chunk.last_sequence = sequence;
+        let at = IU_SIZE_BYTES + data as usize * iu_bytes;
+        let bytes = self.open_bytes();
+        if skip {
+            head::put_note(bytes, notes as usize, sequence, [head::SKIP, data.into(), 0]);
+        }
+        head::put_record(bytes, data as usize, tag);
+        match (<&mut [u8; 8]>::try_from(&mut bytes[at..at + iu_bytes]), <&[u8; 8]>::try_from(content)) {
+            // A tag is a word: no call for it.
+            (Ok(place), Ok(tag)) => *place = *tag,
+            _ => bytes[at..at + iu_bytes].copy_from_slice(content),
+        }
+        Some(data)
+    }
+
+    /// Puts a note behind the others. `false` if the head has no room for it.
+    pub fn put_note(&mut self, sequence: u64, words: [u64; 3]) -> bool {
+        self.begin_entry(sequence);
+        self.add_note(sequence, words)
+    }
+
+    /// As [`Slot::put_note`], in a chunk that has its first sequence.
+    pub fn add_note(&mut self, sequence: u64, words: [u64; 3]) -> bool {
+        let chunk = self.chunk_mut();
+        let (data, notes) = (chunk.data_count as usize, chunk.note_count as usize);
+        if !head::fits(data, notes + 1, 0) {
+            return false;
+        }
+        chunk.note_count += 1;
+        chunk.last_sequence = chunk.last_sequence.max(sequence);
+        head::put_note(self.open_bytes(), notes, sequence, words);
+        true
+    }
+
+    /// Owner tag of a data IU.
+    pub fn record(&self, data: u32) -> u64 {
+        head::record(self.bytes(), data as usize)
+    }
+
+    /// Notes of its chunk that are not skips, with their sequences.
+    pub fn notes(&self) -> Vec<(u64, [u64; 3])> {
+        let notes = (0..self.chunk().note_count as usize).map(|note| head::note(self.bytes(), note));
+        notes.filter(|(_, words)| words[0] != head::SKIP).collect()
+    }
+
+    /// Writes the head, and lends the body to programs. The head's checksum.
+    pub fn write_head(&mut self, head: &Head) -> u32 {
+        let bytes = self.open_bytes();
+        head.encode(&mut bytes[..IU_SIZE_BYTES]);
+        let head_sum = checksum(&bytes[..IU_SIZE_BYTES]);
+        self.share();
+        head_sum
+    }
+
+    /// The content of a program unit of the chunk.
+    pub fn payload(&self, unit: u32, layout: &Layout) -> PayloadParts {
+        let Body::Shared(_, shared) = &self.body else {
+            panic!("I-L14: a body is lent while it is programmed")
+        };
+        let mode = if self.iu_bytes == IU_SIZE_BYTES { ContentMode::Bytes } else { ContentMode::Tags };
+        let (first, end) = (unit * layout.unit_ius, (unit + 1) * layout.unit_ius);
+        let at = |iu: u32| IU_SIZE_BYTES + (iu as usize - 1) * self.iu_bytes;
+        let mut parts = PayloadParts::new();
+        if mode == ContentMode::Bytes {
+            let start = if first == 0 { 0 } else { at(first) };
+            parts.push(Payload::new(mode, shared.slice(start..at(end))));
+            return parts;
+        }
+        if first == 0 {
+            parts.push(Payload::new(ContentMode::Bytes, shared.slice(0..IU_SIZE_BYTES)));
+        }
+        if first.max(1) < end {
+            parts.push(Payload::new(mode, shared.slice(at(first.max(1))..at(end))));
+        }
+        parts
+    }
+
+    /// Fills the log's part of the OOB of a program unit of the chunk: `mark` with the checksums of its IUs.
+    pub fn put_marks(&self, unit: u32, mark: Mark, head_sum: u32, layout: &Layout, oob: &mut [u8]) {
+        let chunk = self.chunk();
+        assert!(unit < chunk.units, "I-L5: a unit belongs to its chunk");
+        let shape = &layout.shape;
+        let (pages, page_ius) = (shape.program_unit_pages, shape.ius_per_page());
+        let first_page = (chunk.first_unit + unit) / layout.width * pages;
+        let mut sums: smallvec::SmallVec<[u32; 32]> = smallvec::SmallVec::new();
+        for (page, oob) in (0..pages).zip(oob.chunks_exact_mut(shape.oob_size_bytes as usize)) {
+            let first = unit * layout.unit_ius + page * page_ius;
+            sums.clear();
+            sums.extend((first..first + page_ius).map(|iu| match iu {
+                0 => head_sum,
+                iu => chunk.checksums.get(iu as usize - 1).copied().unwrap_or(0),
+            }));
+            let mark = Mark { place: mark::place_of(first_page + page), ..mark };
+            mark::encode(&mark, &sums, &mut oob[shape.holder_oob_offset as usize..]);
+        }
+    }
+
+    /// The chunk can be programmed again, elsewhere: nobody below reads the body any more.
+    pub fn reclaim(&mut self) {
+        self.body = match std::mem::replace(&mut self.body, Body::Moving) {
+            Body::Shared(loan, buffer) => {
+                drop(buffer);
+                Body::Open(loan.reclaim())
+            }
+            body => body,
+        };
+    }
+
+    /// Head and data.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.body {
+            Body::Open(buffer) => buffer,
+            Body::Shared(_, buffer) => buffer,
+            _ => panic!("an empty slot has no content"),
+        }
+    }
+    fn open_bytes(&mut self) -> &mut [u8] {
+        match &mut self.body {
+            Body::Open(buffer) => buffer,
+            _ => panic!("a sealed chunk does not change"),
+        }
+    }
+    /// A data IU.
+    #[inline]
+    pub fn iu(&self, data: u32) -> &[u8] {
+        let at = IU_SIZE_BYTES + data as usize * self.iu_bytes;
+        &self.bytes()[at..at + self.iu_bytes]
+    }
+    fn word(&mut self, word: u64) {
+        if let Some(header) = &mut self.header {
+            compiler_fence(Ordering::SeqCst);
+            header[0..8].copy_from_slice(&word.to_le_bytes());
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+    /// Names the chunk of a protected slot; it is empty until published.
+    pub fn name(&mut self, sequence: u64, segment: u32, generation: u32, offset: u32) {
+        if let Some(header) = &mut self.header {
+            header[8..16].copy_from_slice(&sequence.to_le_bytes());
+            header[16..20].copy_from_slice(&segment.to_le_bytes());
+            header[20..24].copy_from_slice(&generation.to_le_bytes());
+            header[24..28].copy_from_slice(&offset.to_le_bytes());
+            header[28..32].copy_from_slice(&VERSION.to_le_bytes());
+        }
+    }
+    /// Makes all entries so far survive the process, in protected memory.
+    pub fn publish(&mut self) {
+        if self.header.is_none() {
+            return;
+        }
+        let chunk = self.chunk.as_ref().expect("a chunk is open");
+        let (data_count, note_count) = (chunk.data_count, chunk.note_count);
+        if data_count + note_count == 0 {
+            return;
+        }
+        let mut published = std::mem::take(&mut self.published);
+        published.extend(self.bytes(), &chunk.checksums, data_count, note_count);
+        let word = published.word(chunk.sequence);
+        self.published = published;
+        self.word(word);
+    }
+    /// Says that nothing in it counts.
+    pub fn clear(&mut self) {
+        self.published = Published::default();
+        self.word(0);
+    }
+    /// What a slot holds after a restart.
+    pub fn found(&self) -> FoundSlot {
+        let Some(header) = self.header.as_ref() else { return FoundSlot::Empty };
+        let long = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+        let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
+        let publish = long(0);
+        if publish == 0 {
+            return FoundSlot::Empty;
+        }
+        let (data_count, note_count) = ((publish >> 39) as u32 & 0x1ff, (publish >> 32) as u32 & 0x7f);
+        let room = (self.bytes().len() - IU_SIZE_BYTES) / self.iu_bytes;
+        let sequence = long(8);
+        if publish >> 48 != MAGIC
+            || word(28) != VERSION
+            || data_count as usize > room
+            || !head::fits(data_count as usize, note_count as usize, 0)
+        {
+            return FoundSlot::Damaged;
+        }
+        let sums: Vec<u32> = (0..data_count).map(|data| checksum(self.iu(data))).collect();
+        let mut published = Published::default();
+        published.extend(self.bytes(), &sums, data_count, note_count);
+        if published.word(sequence) != publish {
+            return FoundSlot::Damaged;
+        }
+        FoundSlot::Chunk {
+            sequence,
+            segment: word(16),
+            generation: word(20),
+            offset: word(24),
+            data_count,
+            note_count,
+        }
+    }
+    fn share(&mut self) {
+        self.body = match std::mem::replace(&mut self.body, Body::Moving) {
+            Body::Open(buffer) => {
+                let (loan, whole) = buffer.lend();
+                Body::Shared(loan, whole.freeze())
+            }
+            other => other,
+        };
+    }
+    /// Makes the slot empty.
+    pub fn release(&mut self) {
+        self.clear();
+        if let Some(chunk) = self.chunk.take() {
+            self.spare_checksums = chunk.checksums;
+            self.spare_checksums.clear();
+        }
+        self.body = match std::mem::replace(&mut self.body, Body::Moving) {
+            Body::Shared(loan, buffer) => {
+                drop(buffer);
+                Body::Returning(loan)
+            }
+            other => other,
+        };
+    }
+    /// Whether a chunk can be opened here.
+    pub fn is_free(&mut self) -> bool {
+        if self.chunk.is_some() {
+            return false;
+        }
+        if matches!(self.body, Body::Returning(_)) {
+            let Body::Returning(loan) = std::mem::replace(&mut self.body, Body::Moving) else {
+                unreachable!()
+            };
+            self.body = match loan.try_reclaim() {
+                Ok(buffer) => Body::Open(buffer),
+                Err(loan) => Body::Returning(loan),
+            };
+        }
+        matches!(self.body, Body::Open(_))
+    }
+}

@@ -1,0 +1,303 @@
+//! Supply: erase blocks for the segments that are opened next, and how many there are.
+
+use crate::anchors::Anchors;
+use crate::condition::{Condition, NO_GOOD_BLOCKS};
+use crate::segments::{Blocks, NO_BLOCK, Segments};
+use crate::{Layout, PerStream, Stream};
+use diecut_units::mutant;
+use diecut_vssd::space::{EraseBlockSpace, Purpose, SpaceError, UnitIndex};
+use smallvec::SmallVec;
+
+/// `Purpose` of the erase blocks of segments.
+pub const PURPOSE_SEGMENT: Purpose = Purpose(1);
+
+/// Segments by which one group may be ahead of another: a stream opens its segments where no other one programs, and
+/// the cleaner more of them than writers.
+const GROUPS_APART: u64 = 2;
+
+/// Erase blocks taken for the segment that is opened next, one member after the other. A block is erased when it is taken:
+/// if all members erased at once, nothing could be programmed meanwhile.
+struct Prepared {
+    group: u32,
+    blocks: Blocks,
+}
+
+/// Erase blocks that segments can get.
+pub(crate) struct Supply {
+    prepared: PerStream<Option<Prepared>>,
+    /// Segments opened in each group.
+    opened: Vec<u64>,
+    free_segments: u32,
+    /// As many as would be free if anchors took no blocks: one that is written takes some, and soon gives as many back.
+    free_without_anchors: u32,
+    /// The next sequence when they were counted.
+    counted_at: u64,
+    /// The medium had no room for a segment when one was last to be opened.
+    has_no_room: bool,
+}
+
+impl Supply {
+    pub fn new(layout: &Layout) -> Supply {
+        Supply {
+            prepared: PerStream::default(),
+            opened: vec![0; layout.groups as usize],
+            free_segments: 0,
+            free_without_anchors: 0,
+            counted_at: 0,
+            has_no_room: false,
+        }
+    }
+
+    /// Segments that could be opened when they were last counted.
+    pub fn free_segments(&self) -> u32 {
+        self.free_segments
+    }
+
+    /// Those, and what anchors hold.
+    pub fn free_without_anchors(&self) -> u32 {
+        self.free_without_anchors
+    }
+
+    /// Whether nothing was appended since free segments were counted.
+    pub fn is_counted_at(&self, sequence: u64) -> bool {
+        self.counted_at == sequence
+    }
+
+    /// Counts free segments.
+    pub fn count(&mut self, sequence: u64, layout: &Layout, anchors: &Anchors, space: &dyn EraseBlockSpace) {
+        self.counted_at = sequence;
+        let (mut free, mut free_without_anchors) = (0, 0);
+        for group in 0..layout.groups {
+            // Members that were prepared have more.
+            let prepared = self.prepared.0.iter().flatten().filter(|prepared| prepared.group == group);
+            let prepared: SmallVec<[u32; Stream::COUNT]> =
+                prepared.map(|prepared| prepared.blocks.len() as u32).collect();
+            let more = |m: u32| prepared.iter().filter(|members| m < **members).count() as u32;
+            let (mut least, mut least_without_anchors) = (u32::MAX, u32::MAX);
+            for m in 0..layout.width {
+                let unit = layout.unit(group, m);
+                let members = space.free_blocks(unit) + more(m);
+                least = least.min(members);
+                least_without_anchors = least_without_anchors.min(members + anchors.blocks_on(unit));
+            }
+            free += least;
+            free_without_anchors += least_without_anchors;
+        }
+        assert!(free <= free_without_anchors, "I-L17: what anchors hold is not free");
+        (self.free_segments, self.free_without_anchors) = (free, free_without_anchors);
+    }
+
+    /// Whether the medium had no room.
+    pub fn has_no_room(&self) -> bool {
+        self.has_no_room
+    }
+
+    /// Only with a planted bug.
+    pub fn is_blind_to_room(&self) -> bool {
+        self.has_no_room && mutant!("log: room that came back is not seen")
+    }
+
+    /// Looks whether the medium has room again, if it had none.
+    pub fn look_for_room(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
+        if self.has_no_room && !self.is_blind_to_room() {
+            let (layout, group) = (&segments.layout, self.calm_group(Stream::User, segments));
+            self.has_no_room = !(0..layout.width).all(|member| space.make_room(layout.unit(group, member)));
+        }
+    }
+
+    /// Takes the blocks of a stream's next segment. `None` if there are none, or the medium has no room for them.
+    pub fn take(
+        &mut self,
+        stream: Stream,
+        segments: &Segments,
+        condition: &mut Condition,
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<Blocks> {
+        let layout = &segments.layout;
+        let first_group = self.group_to_open(stream, segments);
+        for step in 0..layout.groups {
+            let group = (first_group + step) % layout.groups;
+            let prepared =
+                self.best_prepared(stream, group, layout, space).and_then(|set| self.prepared[set].take());
+            let mut blocks = prepared.map_or_else(SmallVec::new, |prepared| prepared.blocks);
+            let members = blocks.len() as u32..layout.width;
+            // Asked before any is allocated: each allocation costs an erase.
+            if !members.clone().all(|member| space.make_room(layout.unit(group, member))) {
+                diecut_units::mark!("log: no room for a segment");
+                self.has_no_room = true;
+                if !blocks.is_empty() {
+                    let place = self.prepared.0.iter_mut().find(|prepared| prepared.is_none());
+                    *place.expect("it was taken from one") = Some(Prepared { group, blocks });
+                }
+                return None;
+            }
+            self.allocate(&mut blocks, group, layout, condition, space);
+            if blocks.len() == layout.width as usize {
+                self.has_no_room = false;
+                self.opened[group as usize] += 1;
+                return Some(blocks);
+            }
+            for block in blocks {
+                space.free(block).expect("just allocated");
+            }
+        }
+        None
+    }
+
+    /// Takes a block on each member that has none, as far as there are some.
+    fn allocate(
+        &mut self,
+        blocks: &mut Blocks,
+        group: u32,
+        layout: &Layout,
+        condition: &mut Condition,
+        space: &mut dyn EraseBlockSpace,
+    ) {
+        for member in blocks.len() as u32..layout.width {
+            let unit = layout.unit(group, member);
+            match space.allocate(unit, PURPOSE_SEGMENT) {
+                Ok(block) => {
+                    assert_eq!(block.unit, unit, "I-L3: a block lies on its member's unit");
+                    blocks.push(block);
+                }
+                Err(error) => {
+                    match error {
+                        SpaceError::ReadOnly => condition.end_writes(NO_GOOD_BLOCKS),
+                        SpaceError::NoRoom => self.has_no_room = true,
+                        _ => {}
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The group in which a stream is to open its next segment: one in which no other stream programs, so that all dies have
+    /// something to do, as long as all groups are worn alike.
+    fn calm_group(&self, stream: Stream, segments: &Segments) -> u32 {
+        let groups = 0..segments.layout.groups;
+        groups.min_by_key(|group| self.calmness(stream, *group, segments)).expect("there is a group")
+    }
+
+    /// Segments opened in a group, and those that will be because they are prepared.
+    fn opened_or_prepared(&self, group: u32) -> u64 {
+        let sets = Stream::DATA.iter().filter_map(|set| self.prepared[*set].as_ref());
+        self.opened[group as usize] + sets.filter(|set| set.group == group).count() as u64
+    }
+
+    /// The less, the better for this stream's next segment.
+    fn calmness(&self, stream: Stream, group: u32, segments: &Segments) -> (bool, usize, u64) {
+        let others = Stream::DATA.into_iter().filter(|other| *other != stream);
+        let groups = 0..segments.layout.groups;
+        let opened_least =
+            groups.map(|group| self.opened_or_prepared(group)).min().expect("there is a group");
+        let opened = self.opened_or_prepared(group);
+        let is_ahead = opened - opened_least > GROUPS_APART;
+        let is_of = |other: Stream| segments.open_of(other).is_some_and(|s| segments.group_of(s) == group);
+        (is_ahead, others.filter(|other| is_of(*other)).count(), opened)
+    }
+
+    /// Whether a set has a block on each member.
+    fn is_whole(&self, set: Stream, layout: &Layout) -> bool {
+        self.prepared[set].as_ref().is_some_and(|set| set.blocks.len() as u32 == layout.width)
+    }
+
+    /// The group in which a stream opens a segment now: whoever erases all members at once waits for them.
+    fn group_to_open(&self, stream: Stream, segments: &Segments) -> u32 {
+        let is_whole = |group: u32| {
+            let is_of = |set: &Stream| self.prepared[*set].as_ref().is_some_and(|set| set.group == group);
+            let mut sets = stream.policy().shares_blocks_with.iter();
+            sets.any(|set| is_of(set) && self.is_whole(*set, &segments.layout))
+        };
+        let key = |group: &u32| (!is_whole(*group), self.calmness(stream, *group, segments));
+        (0..segments.layout.groups).min_by_key(key).expect("there is a group")
+    }
+
+    /// What was prepared in a group and can be made whole: meant for this stream, the longest first, or for another one, because
+    /// there may be nothing else.
+    fn best_prepared(
+        &self,
+        stream: Stream,
+        group: u32,
+        layout: &Layout,
+        space: &dyn EraseBlockSpace,
+    ) -> Option<Stream> {
+        let can_be_whole = |set: &Prepared| {
+            let missing = set.blocks.len() as u32..layout.width;
+            set.group == group && missing.into_iter().all(|m| space.free_blocks(layout.unit(group, m)) > 0)
+        };
+        let sets =
+            Stream::ALL.into_iter().filter(|set| self.prepared[*set].as_ref().is_some_and(can_be_whole));
+        sets.max_by_key(|set| {
+            let blocks = self.prepared[*set].as_ref().map_or(0, |set| set.blocks.len());
+            (stream.policy().shares_blocks_with.contains(set), blocks)
+        })
+    }
+
+    /// Takes the next block of the segments that are opened next, when it is time for it: all of them, one after the other, while the
+    /// ones before are filled. One die erases one of them at a time: programs behind several erases would wait longer than
+    /// staging lasts.
+    pub fn prepare(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
+        self.prepare_next(Stream::Map, Stream::Map, segments, space);
+        let layout = &segments.layout;
+        let filled =
+            Stream::DATA.map(|stream| segments.open_of(stream).map_or(0, |at| segments[at].next_unit));
+        if filled[0].max(filled[1]) < due(0, layout)
+            || Stream::DATA.into_iter().all(|set| self.is_whole(set, layout))
+        {
+            return;
+        }
+        // Whoever needs one first gets what is ready, so the set that has most, where that one would open, is made for it.
+        let mut streams = Stream::DATA;
+        if filled[1] > filled[0] {
+            streams.reverse();
+        }
+        let group = self.calm_group(streams[0], segments);
+        let mut sets = Stream::DATA;
+        sets.sort_by_key(|set| {
+            std::cmp::Reverse(self.prepared[*set].as_ref().map(|set| (set.group == group, set.blocks.len())))
+        });
+        for (stream, set) in streams.into_iter().zip(sets) {
+            self.prepare_next(stream, set, segments, space);
+        }
+    }
+
+    /// Takes the next block of a set, if it is time for a stream that fills its segment.
+    fn prepare_next(
+        &mut self,
+        stream: Stream,
+        set: Stream,
+        segments: &Segments,
+        space: &mut dyn EraseBlockSpace,
+    ) {
+        let layout = &segments.layout;
+        let Some(open) = segments.open_of(stream) else { return };
+        let member = self.prepared[set].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
+        if member == layout.width || segments[open].next_unit < due(member, layout) {
+            return;
+        }
+        let group = self.prepared[set].as_ref().map(|prepared| prepared.group);
+        let group = group.unwrap_or_else(|| self.calm_group(stream, segments));
+        let unit = layout.unit(group, member);
+        if !self.is_erasing(unit, segments, space)
+            && space.make_room(unit)
+            && let Ok(block) = space.allocate(unit, PURPOSE_SEGMENT)
+        {
+            let blocks = SmallVec::new();
+            assert_eq!(block.unit, unit, "I-L3: a block lies on its member's unit");
+            self.prepared[set].get_or_insert_with(|| Prepared { group, blocks }).blocks.push(block);
+        }
+    }
+
+    /// Whether a block on this unit that some stream has, or will program next, is still to be erased.
+    fn is_erasing(&self, unit: UnitIndex, segments: &Segments, space: &dyn EraseBlockSpace) -> bool {
+        let open = segments.open_ones().map(|segment| &segment.blocks);
+        let blocks = self.prepared.0.iter().flatten().map(|prepared| &prepared.blocks).chain(open).flatten();
+        blocks.into_iter().any(|block| *block != NO_BLOCK && block.unit == unit && !space.is_erased(*block))
+    }
+}
+
+/// Units of a segment that are programmed when this member of the next one is taken: all are a little before it is full.
+fn due(member: u32, layout: &Layout) -> u32 {
+    (member + 2) * (layout.segment_units / (layout.width + 2)).max(1)
+}

@@ -1,0 +1,16 @@
+//! Tokens of what the log asks of the space below: the highest byte says who waits for the answer.
+
+use diecut_units::token::space;
+
+/// A program of a chunk: member above, slot below.
+pub(crate) const TOKEN_APPEND: u64 = space::APPEND;
+/// The head of a victim: the victim's number above, the offset below.
+pub(crate) const TOKEN_HEAD: u64 = space::HEAD;
+/// IUs that the cleaner copies.
+pub(crate) const TOKEN_COPY: u64 = space::COPY;
+/// Of what nobody waits for.
+pub const TOKEN_NOBODY: u64 = space::NOBODY;
+/// A program of an anchor.
+pub(crate) const TOKEN_ANCHOR: u64 = space::ANCHOR;
+/// Tokens from here on belong to the log's user.
+pub const TOKEN_USER: u64 = space::USER;

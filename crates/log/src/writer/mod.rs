@@ -1,0 +1,342 @@
+//! The writer: entries become chunks, and chunks get places on segments.
+//!
+//! It has what appending needs: segments, staging, the supply of erase blocks, anchors, the pace. Who appends (hosts, the map, the
+//! cleaner) is a stream to it.
+
+mod moves;
+mod pace;
+mod program;
+
+use crate::anchors::Anchors;
+use crate::condition::{COUNTERS_USED_UP, Condition, NO_GOOD_BLOCKS};
+use crate::head::{self, Origin};
+use crate::reserve::{BURST_SEGMENTS, DISPLACED_LEAVE, FOUND_LEAVE, RESERVE_SEGMENTS};
+use crate::segments::Segments;
+use crate::staging::{Place, Staging};
+use crate::supply::Supply;
+use crate::{LogAddress, LogStatistics, Stream, walk};
+use diecut_units::{BufferPool, checksum};
+use diecut_vssd::space::EraseBlockSpace;
+use pace::Pace;
+
+/// What appends.
+pub(crate) struct Writer {
+    pub segments: Segments,
+    pub staging: Staging,
+    pub supply: Supply,
+    pub anchors: Anchors,
+    pub pace: Pace,
+    pub condition: Condition,
+    pub pool: BufferPool,
+    pub statistics: LogStatistics,
+    /// Sequence that the next entry gets.
+    pub next_sequence: u64,
+    /// Entries before this are to be durable without waiting for chunks to fill.
+    wanted: u64,
+    /// The cleaner appends what it copies from there.
+    pub copying: Option<Origin>,
+    /// See [`crate::Log::quiesce`].
+    pub is_quiescing: bool,
+}
+
+impl Writer {
+    pub fn new(segments: Segments, staging: Staging) -> Writer {
+        let layout = &segments.layout;
+        Writer {
+            supply: Supply::new(layout),
+            anchors: Anchors::new(layout, segments.flash_count()),
+            pace: Pace::new(layout.chunk_ius().into(), u64::from(BURST_SEGMENTS * layout.segment_ius)),
+            condition: Condition::default(),
+            pool: BufferPool::new(),
+            statistics: LogStatistics::default(),
+            next_sequence: 1,
+            wanted: 0,
+            copying: None,
+            is_quiescing: false,
+            segments,
+            staging,
+        }
+    }
+
+    /// All entries before this one are durable against a power cut.
+    pub fn durable_before(&self) -> u64 {
+        self.staging.floor(self.next_sequence, false)
+    }
+
+    /// Asks that all entries before `sequence` become durable without waiting for chunks to fill.
+    pub fn want_durable(&mut self, sequence: u64) {
+        self.wanted = self.wanted.max(sequence);
+    }
+
+    /// Frees wait for durability of what was copied.
+    pub fn urge(&mut self) {
+        if let Some(after) = self.segments.freed_after() {
+            self.want_durable(after);
+        }
+    }
+
+    /// Sequences from here on are later than this one.
+    pub fn pass_sequence(&mut self, last: u64) {
+        self.next_sequence = self.next_sequence.max(last.saturating_add(1));
+    }
+
+    /// Counts free segments again where they may have changed. What others do to blocks (one that failed, a die that went) matters to whoever
+    /// opens a segment, and that counts for itself; while writers may, and nothing is written, nothing here depends on the exact number.
+    pub fn recount_free(&mut self, space: &dyn EraseBlockSpace) {
+        let is_settled = self.supply.is_counted_at(self.next_sequence)
+            && self.supply.free_segments() > RESERVE_SEGMENTS + 1;
+        if !is_settled || space.is_read_only() {
+            self.count_free(space);
+        }
+    }
+
+    /// Counts free segments.
+    pub fn count_free(&mut self, space: &dyn EraseBlockSpace) {
+        if space.is_read_only() {
+            self.condition.end_writes(NO_GOOD_BLOCKS);
+        }
+        self.supply.count(self.next_sequence, &self.segments.layout, &self.anchors, space);
+    }
+
+    /// Free segments that are not for this stream. Whoever makes room comes before those who use it up.
+    fn keep_of(&self, stream: Stream) -> u32 {
+        match stream.policy().keep_free {
+            Some(keep) if self.copying.is_none() => {
+                if self.anchors.are_needed() {
+                    keep.while_anchor_is_needed
+                } else {
+                    keep.usually
+                }
+            }
+            // Copies of one victim fit into one segment, and free the victim. The last one is for chunks whose place
+            // fails, unless nothing else can make room.
+            _ if self.segments.freeing_count() == 0 && !self.staging.has_displaced() => 0,
+            _ => DISPLACED_LEAVE,
+        }
+    }
+
+    /// Opens a segment for a stream, if more than `keep` are free.
+    fn open_segment(&mut self, stream: Stream, keep: u32, space: &mut dyn EraseBlockSpace) -> Option<u32> {
+        self.count_free(space);
+        if self.segments.next_generation() == u32::MAX {
+            self.condition.end_writes(COUNTERS_USED_UP);
+            return None;
+        }
+        if self.supply.free_segments() <= keep || self.supply.is_blind_to_room() {
+            return None;
+        }
+        assert!(self.segments.open_of(stream).is_none(), "I-L4: a stream has one segment open");
+        let index = self.segments.free_number()?;
+        let blocks = self.supply.take(stream, &self.segments, &mut self.condition, space)?;
+        self.segments.open(index, stream, blocks);
+        if stream == Stream::User {
+            self.anchors.writers_go_on();
+        }
+        self.count_free(space);
+        Some(index)
+    }
+
+    /// A place for a chunk of at least `units_min` units.
+    fn place(&mut self, stream: Stream, units_min: u32, space: &mut dyn EraseBlockSpace) -> Option<Place> {
+        if let Some(segment) = self.segments.open_of(stream) {
+            let (unit_ius, chunk_units) = (self.segments.layout.unit_ius, self.segments.layout.chunk_units);
+            let left = self.segments.units_left(segment);
+            if left >= units_min && left * unit_ius >= 2 {
+                let first_unit = self.segments[segment].next_unit;
+                return Some(Place { segment, first_unit, room_units: left.min(chunk_units) });
+            }
+            // Too short for a chunk that moves: filler ends the segment, or what it holds would never be safe.
+            diecut_units::mark!("log: segment ended with filler");
+            self.fill_rest(stream, segment)?;
+        }
+        let segment = self.open_segment(stream, self.keep_of(stream), space)?;
+        Some(Place { segment, first_unit: 0, room_units: self.segments.layout.chunk_units })
+    }
+
+    /// The slot of the stream's open chunk; opens one if there is none.
+    #[inline]
+    fn open_chunk(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> Option<usize> {
+        self.staging.open_of(stream).or_else(|| self.open_new_chunk(stream, false, space))
+    }
+
+    /// Opens a chunk; one for filler may take the last slot.
+    #[inline(never)]
+    fn open_new_chunk(
+        &mut self,
+        stream: Stream,
+        is_filler: bool,
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<usize> {
+        if self.condition.is_gone() || self.condition.read_only().is_some() {
+            return None;
+        }
+        if self.next_sequence >= walk::SEQUENCE_MAX - u64::from(u32::MAX) {
+            self.condition.end_writes(COUNTERS_USED_UP);
+            return None;
+        }
+        // The last slot is for filler: without it chunks that only wait to become safe would wait for ever.
+        let keeps_one = !is_filler && (stream != Stream::User || self.staging.is_protected());
+        self.staging.free_slot(stream, keeps_one.into())?;
+        let place = self.place(stream, 1, space)?;
+        // Chosen now: filler that ended a segment may have taken the first one.
+        let slot = self.staging.free_slot(stream, 0)?;
+        self.start_chunk(slot, stream, place);
+        Some(slot)
+    }
+
+    fn start_chunk(&mut self, slot: usize, stream: Stream, place: Place) {
+        if stream.policy().is_paced {
+            self.pace.take_head();
+        }
+        self.staging.open(slot, stream, place, self.next_sequence, &mut self.segments);
+    }
+
+    /// Ends an open segment with filler. `None` if staging must be waited for.
+    fn fill_rest(&mut self, stream: Stream, segment: u32) -> Option<()> {
+        while self.segments.open_of(stream) == Some(segment) {
+            let first_unit = self.segments[segment].next_unit;
+            let room_units = self.segments.units_left(segment).min(self.segments.layout.chunk_units);
+            let slot = self.staging.free_slot(stream, 0)?;
+            self.start_chunk(slot, stream, Place { segment, first_unit, room_units });
+            self.staging.slot_mut(slot).chunk_mut().fills_room = true;
+            self.seal(stream);
+        }
+        Some(())
+    }
+
+    /// Whether one more IU can be appended to the stream without waiting.
+    pub fn has_room(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> bool {
+        (!stream.policy().is_paced || self.pace.allows()) && self.open_chunk(stream, space).is_some()
+    }
+
+    /// Appends an IU. Gives its place, or `None` if staging, space or the cleaner must be waited for.
+    #[inline]
+    pub fn append(
+        &mut self,
+        stream: Stream,
+        tag: u64,
+        content: &[u8],
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<LogAddress> {
+        if !stream.policy().is_paced {
+            return self.append_checked(stream, tag, content, checksum(content), space);
+        }
+        if !self.pace.allows() {
+            return None;
+        }
+        let address = self.append_checked(stream, tag, content, checksum(content), space);
+        if address.is_some() {
+            self.pace.take();
+        }
+        address
+    }
+
+    /// As [`Writer::append`], with the content's checksum: that of a copy is the one it was read with.
+    pub fn append_checked(
+        &mut self,
+        stream: Stream,
+        tag: u64,
+        content: &[u8],
+        content_checksum: u32,
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<LogAddress> {
+        let sequence = self.next_sequence;
+        loop {
+            let index = self.open_chunk(stream, space)?;
+            if !stream.policy().names_origin || self.joins(index) {
+                let slot = self.staging.slot_mut(index);
+                if let Some(data) = slot.put_data(sequence, tag, content, content_checksum) {
+                    let (chunk, layout) = (slot.chunk(), &self.segments.layout);
+                    let segment = chunk.segment;
+                    let address = chunk.address(data, layout);
+                    let is_full = chunk.data_count + 1 == chunk.room_units * layout.unit_ius;
+                    self.next_sequence += 1;
+                    self.segments.take_data(segment, sequence);
+                    if is_full {
+                        self.seal(stream);
+                    }
+                    return Some(address);
+                }
+            }
+            self.seal(stream);
+        }
+    }
+
+    /// Whether the next entry may join a chunk. While segments are scarce copies of one victim stay among themselves:
+    /// after a restart they can be undone as long as their originals are there, and cost no segment.
+    fn joins(&mut self, slot: usize) -> bool {
+        let chunk = self.staging.slot_mut(slot).chunk_mut();
+        if chunk.origin == self.copying {
+            return true;
+        }
+        if chunk.is_empty() {
+            chunk.origin = self.copying;
+            return true;
+        }
+        let are_scarce = self.supply.free_segments() <= FOUND_LEAVE;
+        if !are_scarce {
+            chunk.origin = None;
+        }
+        !are_scarce
+    }
+
+    /// Appends a note; durable like a write. `None` as for [`Writer::append`].
+    pub fn note(&mut self, stream: Stream, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
+        assert_ne!(words[0], head::SKIP, "I-L19: that word is taken");
+        let sequence = self.next_sequence;
+        loop {
+            let index = self.open_chunk(stream, space)?;
+            if !stream.policy().names_origin || self.joins(index) {
+                let slot = self.staging.slot_mut(index);
+                if slot.put_note(sequence, words) {
+                    self.segments[slot.chunk().segment].take_note(sequence);
+                    self.next_sequence += 1;
+                    self.anchors.count_notes(sequence, 1);
+                    return Some(sequence);
+                }
+            }
+            self.seal(stream);
+        }
+    }
+
+    /// Ends the open chunk of a stream.
+    fn seal(&mut self, stream: Stream) {
+        self.staging.seal(stream, &mut self.segments);
+    }
+
+    /// A program of a segment failed: it takes no more, and its chunks need another place.
+    pub fn fail_segment(&mut self, index: u32) {
+        diecut_units::mark!("log: program failed, chunks move");
+        if self.segments.seal(index) {
+            self.seal(self.segments[index].stream);
+        }
+        self.staging.displace(index, &mut self.segments);
+    }
+
+    /// Frees what nobody needs any more, once what replaced it is durable.
+    pub fn release(&mut self, space: &mut dyn EraseBlockSpace) {
+        self.staging.release_safe(&mut self.segments);
+        let freed_anchor = self.anchors.free_superseded(space);
+        let floors = (self.staging.data_floor(self.next_sequence), self.durable_before());
+        let freed = self.segments.free(floors.0, floors.1, space);
+        self.statistics.segments_freed += freed;
+        if freed > 0 || freed_anchor {
+            space.sync(diecut_vssd::space::SpaceToken(crate::TOKEN_NOBODY));
+            self.count_free(space);
+        }
+    }
+}
+
+impl std::fmt::Display for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        writeln!(
+            f,
+            "free {} wanted {} floor {} next {} pace {:?}",
+            self.supply.free_segments(),
+            self.wanted,
+            self.durable_before(),
+            self.next_sequence,
+            self.pace
+        )
+    }
+}
