@@ -4,8 +4,9 @@ use crate::anchors::Anchors;
 use crate::condition::{Condition, NO_GOOD_BLOCKS};
 use crate::segments::{Blocks, NO_BLOCK, Segments};
 use crate::{Layout, PerStream, Stream};
+use crate::{Member, Members};
 use diecut_units::mutant;
-use diecut_vssd::space::{EraseBlockSpace, Purpose, SpaceError, UnitIndex};
+use diecut_vssd::space::{Purpose, SpaceError};
 use smallvec::SmallVec;
 
 /// `Purpose` of the erase blocks of segments.
@@ -64,7 +65,7 @@ impl Supply {
     }
 
     /// Counts free segments.
-    pub fn count(&mut self, sequence: u64, layout: &Layout, anchors: &Anchors, space: &dyn EraseBlockSpace) {
+    pub fn count(&mut self, sequence: u64, layout: &Layout, anchors: &Anchors, space: &dyn Members) {
         self.counted_at = sequence;
         let (mut free, mut free_without_anchors) = (0, 0);
         for group in 0..layout.groups {
@@ -75,7 +76,7 @@ impl Supply {
             let more = |m: u32| prepared.iter().filter(|members| m < **members).count() as u32;
             let (mut least, mut least_without_anchors) = (u32::MAX, u32::MAX);
             for m in 0..layout.width {
-                let unit = layout.unit(group, m);
+                let unit = layout.member(group, m);
                 let members = space.free_blocks(unit) + more(m);
                 least = least.min(members);
                 least_without_anchors = least_without_anchors.min(members + anchors.blocks_on(unit));
@@ -98,10 +99,10 @@ impl Supply {
     }
 
     /// Looks whether the medium has room again, if it had none.
-    pub fn look_for_room(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
+    pub fn look_for_room(&mut self, segments: &Segments, space: &mut dyn Members) {
         if self.has_no_room && !self.is_blind_to_room() {
             let (layout, group) = (&segments.layout, self.calm_group(Stream::User, segments));
-            self.has_no_room = !(0..layout.width).all(|member| space.make_room(layout.unit(group, member)));
+            self.has_no_room = !(0..layout.width).all(|member| space.make_room(layout.member(group, member)));
         }
     }
 
@@ -111,7 +112,7 @@ impl Supply {
         stream: Stream,
         segments: &Segments,
         condition: &mut Condition,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut dyn Members,
     ) -> Option<Blocks> {
         let layout = &segments.layout;
         let first_group = self.group_to_open(stream, segments);
@@ -122,7 +123,7 @@ impl Supply {
             let mut blocks = prepared.map_or_else(SmallVec::new, |prepared| prepared.blocks);
             let members = blocks.len() as u32..layout.width;
             // Asked before any is allocated: each allocation costs an erase.
-            if !members.clone().all(|member| space.make_room(layout.unit(group, member))) {
+            if !members.clone().all(|member| space.make_room(layout.member(group, member))) {
                 diecut_units::mark!("log: no room for a segment");
                 self.has_no_room = true;
                 if !blocks.is_empty() {
@@ -151,13 +152,13 @@ impl Supply {
         group: u32,
         layout: &Layout,
         condition: &mut Condition,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut dyn Members,
     ) {
         for member in blocks.len() as u32..layout.width {
-            let unit = layout.unit(group, member);
+            let unit = layout.member(group, member);
             match space.allocate(unit, PURPOSE_SEGMENT) {
                 Ok(block) => {
-                    assert_eq!(block.unit, unit, "I-L3: a block lies on its member's unit");
+                    assert_eq!(block.member, unit, "I-L3: a block lies on its member's unit");
                     blocks.push(block);
                 }
                 Err(error) => {
@@ -220,11 +221,11 @@ impl Supply {
         stream: Stream,
         group: u32,
         layout: &Layout,
-        space: &dyn EraseBlockSpace,
+        space: &dyn Members,
     ) -> Option<Stream> {
         let can_be_whole = |set: &Prepared| {
             let missing = set.blocks.len() as u32..layout.width;
-            set.group == group && missing.into_iter().all(|m| space.free_blocks(layout.unit(group, m)) > 0)
+            set.group == group && missing.into_iter().all(|m| space.free_blocks(layout.member(group, m)) > 0)
         };
         let sets =
             Stream::ALL.into_iter().filter(|set| self.prepared[*set].as_ref().is_some_and(can_be_whole));
@@ -237,7 +238,7 @@ impl Supply {
     /// Takes the next block of the segments that are opened next, when it is time for it: all of them, one after the other, while the
     /// ones before are filled. One die erases one of them at a time: programs behind several erases would wait longer than
     /// staging lasts.
-    pub fn prepare(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
+    pub fn prepare(&mut self, segments: &Segments, space: &mut dyn Members) {
         self.prepare_next(Stream::Map, Stream::Map, segments, space);
         let layout = &segments.layout;
         let filled =
@@ -263,13 +264,7 @@ impl Supply {
     }
 
     /// Takes the next block of a set, if it is time for a stream that fills its segment.
-    fn prepare_next(
-        &mut self,
-        stream: Stream,
-        set: Stream,
-        segments: &Segments,
-        space: &mut dyn EraseBlockSpace,
-    ) {
+    fn prepare_next(&mut self, stream: Stream, set: Stream, segments: &Segments, space: &mut dyn Members) {
         let layout = &segments.layout;
         let Some(open) = segments.open_of(stream) else { return };
         let member = self.prepared[set].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
@@ -278,22 +273,22 @@ impl Supply {
         }
         let group = self.prepared[set].as_ref().map(|prepared| prepared.group);
         let group = group.unwrap_or_else(|| self.calm_group(stream, segments));
-        let unit = layout.unit(group, member);
+        let unit = layout.member(group, member);
         if !self.is_erasing(unit, segments, space)
             && space.make_room(unit)
             && let Ok(block) = space.allocate(unit, PURPOSE_SEGMENT)
         {
             let blocks = SmallVec::new();
-            assert_eq!(block.unit, unit, "I-L3: a block lies on its member's unit");
+            assert_eq!(block.member, unit, "I-L3: a block lies on its member's unit");
             self.prepared[set].get_or_insert_with(|| Prepared { group, blocks }).blocks.push(block);
         }
     }
 
     /// Whether a block on this unit that some stream has, or will program next, is still to be erased.
-    fn is_erasing(&self, unit: UnitIndex, segments: &Segments, space: &dyn EraseBlockSpace) -> bool {
+    fn is_erasing(&self, unit: Member, segments: &Segments, space: &dyn Members) -> bool {
         let open = segments.open_ones().map(|segment| &segment.blocks);
         let blocks = self.prepared.0.iter().flatten().map(|prepared| &prepared.blocks).chain(open).flatten();
-        blocks.into_iter().any(|block| *block != NO_BLOCK && block.unit == unit && !space.is_erased(*block))
+        blocks.into_iter().any(|block| *block != NO_BLOCK && block.member == unit && !space.is_erased(*block))
     }
 }
 

@@ -27,8 +27,9 @@ use crate::loss::AcceptedLoss;
 use crate::map::{self, GROUP_LEAVES, LEAF_VOLUME, OpenGroup};
 use diecut_log::anchor::Anchor;
 use diecut_log::{LogAddress, StoredAddress, Stream};
+use diecut_log::{MemberBlock, Members};
 use diecut_units::{IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
+use diecut_vssd::space::SpaceToken;
 
 /// Leaves written at a time, so that a long pause of the writer does not become a burst.
 const BURST_LEAVES: u64 = 128;
@@ -78,7 +79,7 @@ struct Mending {
     /// An anchor from here on ends it.
     sequence: u64,
     /// Erase blocks that nothing is known of, given back then.
-    unneeded: Vec<LogicalBlock>,
+    unneeded: Vec<MemberBlock>,
     /// There are more leaves to write, and no event will say so.
     has_more_leaves: bool,
     /// Free segments when an anchor found no erase block: without more of them the next one finds none either.
@@ -87,7 +88,7 @@ struct Mending {
 
 impl Store {
     /// Writes what is due.
-    pub(crate) fn checkpoint(&mut self, space: &mut dyn EraseBlockSpace) {
+    pub(crate) fn checkpoint(&mut self, space: &mut dyn Members) {
         if self.log.read_only().is_none() {
             let goes_on = self.log.may_checkpoint() && self.write_leaves(space);
             let was_taken = self.checkpoint.taken.is_some();
@@ -97,7 +98,7 @@ impl Store {
     }
 
     /// What recovery did about what is missing is to be durable: everything goes into leaves and an anchor at once.
-    pub(crate) fn begin_mending(&mut self, unneeded: Vec<LogicalBlock>) {
+    pub(crate) fn begin_mending(&mut self, unneeded: Vec<MemberBlock>) {
         self.log.skip_sequence();
         self.log.want_anchor(true);
         // One that was taken before does not know of it.
@@ -137,7 +138,7 @@ impl Store {
         }
     }
 
-    fn look_at_mending(&mut self, goes_on: bool, was_taken: bool, space: &mut dyn EraseBlockSpace) {
+    fn look_at_mending(&mut self, goes_on: bool, was_taken: bool, space: &mut dyn Members) {
         let Some(mending) = &mut self.checkpoint.mending else { return };
         if self.log.anchored() >= mending.sequence || mutant!("volume: repair done before its anchor") {
             diecut_units::mark!("volume: repair holds");
@@ -171,7 +172,7 @@ impl Store {
     }
 
     /// Says whether it stopped although it could go on.
-    fn write_leaves(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
+    fn write_leaves(&mut self, space: &mut dyn Members) -> bool {
         let mut due = self.host_written_ius / self.config.checkpoint.ius_per_leaf;
         if self.log.needs_anchor() || self.has_many_notes() {
             due = due.max(self.checkpoint.leaves_written + BURST_LEAVES);
@@ -217,7 +218,7 @@ impl Store {
         true
     }
 
-    fn write_leaf(&mut self, bit: usize, space: &mut dyn EraseBlockSpace) -> bool {
+    fn write_leaf(&mut self, bit: usize, space: &mut dyn Members) -> bool {
         let open = self.maps.open_group.expect("a group is open");
         let leaf = open.group * GROUP_LEAVES + bit;
         let map = &self.maps.volumes[usize::from(open.volume)];
@@ -250,7 +251,7 @@ impl Store {
         true
     }
 
-    fn write_anchor(&mut self, space: &mut dyn EraseBlockSpace) {
+    fn write_anchor(&mut self, space: &mut dyn Members) {
         if let Some((anchor, moves)) = &self.checkpoint.taken {
             if *moves != self.log.map_moves() {
                 // A leaf that it names has another place by now.

@@ -12,13 +12,12 @@ use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::head::Head;
 use diecut_log::walk::SEQUENCE_MAX;
 use diecut_log::{
-    LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, SegmentIndex, StoredAddress, Stream, TOKEN_USER,
-    mark,
+    BlockRun, LogAddress, NO_BLOCK, PURPOSE_SEGMENT, RecoveredChunk, SegmentIndex, StoredAddress, Stream,
+    TOKEN_USER, mark,
 };
+use diecut_log::{HeldMemberBlock, Member, MemberBlock, Members};
 use diecut_units::{IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{
-    EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError, SpaceToken, UnitIndex,
-};
+use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceError, SpaceToken};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DATA: u64 = diecut_units::token::space::OPENING_DATA;
@@ -66,7 +65,7 @@ const _: () = assert!(size_of::<Replayed>() == 24);
 #[derive(Default)]
 pub(crate) struct Opening {
     phase: Phase,
-    anchor_blocks: Vec<HeldBlock>,
+    anchor_blocks: Vec<HeldMemberBlock>,
     found: FoundPieces,
     pub(crate) anchor: Anchor,
     /// Records to be replayed.
@@ -77,7 +76,7 @@ pub(crate) struct Opening {
     next_leaf_run: usize,
     /// For each volume whose deletion is replayed: its sequence. What came before concerns nobody any more.
     deleted_at: BTreeMap<u16, u64>,
-    blocks: Vec<HeldBlock>,
+    blocks: Vec<HeldMemberBlock>,
     marks: Vec<Option<mark::Mark>>,
     outstanding: usize,
     /// Pages of each erase block, by unit and number: looked up for every program unit of every chunk.
@@ -88,11 +87,11 @@ pub(crate) struct Opening {
     /// Segments in which a head was lost: the next one is looked for.
     searching: Vec<u32>,
     /// Program units of anchors that cannot be read.
-    unread_anchors: Vec<(HeldBlock, u32)>,
+    unread_anchors: Vec<(HeldMemberBlock, u32)>,
     /// What is missing.
     pub(crate) findings: Findings,
     /// Erase blocks whose marks are lost.
-    unmarked: Vec<LogicalBlock>,
+    unmarked: Vec<MemberBlock>,
     /// Leaves that are lost.
     lost_leaves: Vec<(u16, usize)>,
     /// Those of them whose segments were given back, in a store of a version that gave them back without a record.
@@ -109,7 +108,7 @@ impl Opening {
 }
 
 impl Store {
-    pub(crate) fn start_opening(&mut self, space: &mut dyn EraseBlockSpace) {
+    pub(crate) fn start_opening(&mut self, space: &mut dyn Members) {
         let opening = self.opening.as_mut().expect("opening");
         let held = space.held_blocks();
         opening.anchor_blocks = held.iter().filter(|held| held.purpose == PURPOSE_ANCHOR).copied().collect();
@@ -128,17 +127,18 @@ impl Store {
         }
     }
 
-    fn read_anchor_unit(&mut self, index: usize, unit: u32, flags: u64, space: &mut dyn EraseBlockSpace) {
+    fn read_anchor_unit(&mut self, index: usize, unit: u32, flags: u64, space: &mut dyn Members) {
         let unit_ius = space.shape().program_unit_ius();
         let opening = self.opening.as_mut().expect("opening");
         opening.outstanding += 1;
         let block = opening.anchor_blocks[index].block;
         let buffer = self.log.pool().take(unit_ius as usize * IU_SIZE_BYTES);
         let token = SpaceToken(TOKEN_USER | flags | u64::from(unit & 0xffff) << 32 | index as u64);
-        space.read(token, block, unit * unit_ius, unit_ius, buffer, None, IoClass::Metadata);
+        let run = BlockRun { block, first_iu: unit * unit_ius, iu_count: unit_ius };
+        space.read(token, run, buffer, None, IoClass::Metadata);
     }
 
-    fn anchor_unit_arrived(&mut self, completion: &SpaceCompletion, space: &mut dyn EraseBlockSpace) {
+    fn anchor_unit_arrived(&mut self, completion: &SpaceCompletion, space: &mut dyn Members) {
         let index = (completion.token.0 & 0xffff_ffff) as usize;
         let unit = (completion.token.0 >> 32 & 0xffff) as u32;
         let opening = self.opening.as_mut().expect("opening");
@@ -159,12 +159,12 @@ impl Store {
         }
     }
 
-    fn anchors_done(&mut self, space: &mut dyn EraseBlockSpace) {
+    fn anchors_done(&mut self, space: &mut dyn Members) {
         let opening = self.opening.as_mut().expect("opening");
         opening.phase = Phase::Marks;
         let (newest, next_number) = opening.found.newest();
         // What was written before the newest one is needed no more. Without one, anything may have been it.
-        let sequence_of = |block: LogicalBlock| {
+        let sequence_of = |block: MemberBlock| {
             let held = opening.anchor_blocks.iter().find(|held| held.block == block);
             held.map_or(0, |held| held.allocation_sequence)
         };
@@ -217,11 +217,11 @@ impl Store {
         }
         opening.found = FoundPieces::default();
         opening.marks = vec![None; opening.blocks.len()];
-        let blocks_of = |unit| vec![0; space.blocks_of_unit(UnitIndex(unit)) as usize];
-        opening.written = (0..space.unit_count()).map(blocks_of).collect();
+        let blocks_of = |unit| vec![0; space.blocks_of(Member(unit)) as usize];
+        opening.written = (0..space.member_count()).map(blocks_of).collect();
         let size = space.shape().oob_size_bytes as usize;
         for (index, held) in opening.blocks.iter().enumerate() {
-            opening.written[usize::from(held.block.unit.0)][held.block.index as usize] = held.written_pages;
+            opening.written[usize::from(held.block.member.0)][held.block.index as usize] = held.written_pages;
             if held.written_pages > 0 {
                 opening.outstanding += 1;
                 let oob = self.log.pool().take_zeroed(size);
@@ -233,7 +233,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn opening_step(&mut self, completion: SpaceCompletion, space: &mut dyn EraseBlockSpace) {
+    pub(crate) fn opening_step(&mut self, completion: SpaceCompletion, space: &mut dyn Members) {
         let opening = self.opening.as_mut().expect("opening");
         opening.outstanding -= 1;
         let index = (completion.token.0 & 0xffff_ffff) as usize;
@@ -330,11 +330,11 @@ impl Store {
         }
     }
 
-    fn marks_done(&mut self, space: &mut dyn EraseBlockSpace) {
+    fn marks_done(&mut self, space: &mut dyn Members) {
         let (width, shape) = (self.log.layout().width as usize, self.log.layout().shape);
         let opening = self.opening.as_mut().expect("opening");
         opening.phase = Phase::Heads;
-        let mut found: BTreeMap<u32, (u32, Stream, Vec<LogicalBlock>)> = BTreeMap::new();
+        let mut found: BTreeMap<u32, (u32, Stream, Vec<MemberBlock>)> = BTreeMap::new();
         let mut unused = Vec::new();
         for (held, mark) in opening.blocks.iter().zip(&opening.marks) {
             let mark =
@@ -391,7 +391,7 @@ impl Store {
     /// The head at a unit cannot be read, or is none: it is looked at once more. Then, at the end of what was written, a
     /// cut tore it, and nothing of it was acknowledged that is not staged; anywhere else the medium lost it, the walk
     /// goes on behind it, and what it recorded is not known any more.
-    fn head_lost(&mut self, segment: u32, unit: u32, again: bool, space: &mut dyn EraseBlockSpace) {
+    fn head_lost(&mut self, segment: u32, unit: u32, again: bool, space: &mut dyn Members) {
         let layout = self.log.layout();
         let (unit_ius, width) = (layout.unit_ius, layout.width);
         let shape = layout.shape;
@@ -402,7 +402,7 @@ impl Store {
         let (block, _) = self.log.block_of(layout.address(SegmentIndex(segment), unit * unit_ius));
         let opening = self.opening.as_mut().expect("opening");
         let written =
-            opening.written[usize::from(block.unit.0)][block.index as usize] / shape.program_unit_pages;
+            opening.written[usize::from(block.member.0)][block.index as usize] / shape.program_unit_pages;
         if !shape.is_settled(unit / width, written) {
             return;
         }
@@ -414,11 +414,11 @@ impl Store {
         self.walk_on(segment, (unit + 1) * unit_ius, space);
     }
 
-    fn walk_on(&mut self, segment: u32, offset: u32, space: &mut dyn EraseBlockSpace) {
+    fn walk_on(&mut self, segment: u32, offset: u32, space: &mut dyn Members) {
         self.walk_to(segment, offset, 0, space);
     }
 
-    fn walk_to(&mut self, segment: u32, offset: u32, flags: u64, space: &mut dyn EraseBlockSpace) {
+    fn walk_to(&mut self, segment: u32, offset: u32, flags: u64, space: &mut dyn Members) {
         let layout = self.log.layout();
         if offset >= layout.segment_ius {
             return;
@@ -431,12 +431,12 @@ impl Store {
         let buffer = self.log.pool().take(IU_SIZE_BYTES);
         let token = SpaceToken(TOKEN_USER | flags | u64::from(unit & 0xffff) << 32 | u64::from(segment));
         self.opening.as_mut().expect("opening").outstanding += 1;
-        space.read(token, block, iu, 1, buffer, None, IoClass::Metadata);
+        space.read(token, BlockRun { block, first_iu: iu, iu_count: 1 }, buffer, None, IoClass::Metadata);
     }
 
     /// Only the last program units of an erase block can be torn: what a chunk has in them is read. What cannot be read elsewhere
     /// is lost, and tells nothing of the rest.
-    fn check_chunk(&mut self, chunk: RecoveredChunk, space: &mut dyn EraseBlockSpace) {
+    fn check_chunk(&mut self, chunk: RecoveredChunk, space: &mut dyn Members) {
         let layout = self.log.layout().clone();
         let head = chunk.head;
         let segment = SegmentIndex(head.segment);
@@ -453,7 +453,7 @@ impl Store {
             if block == NO_BLOCK {
                 return;
             }
-            let written = opening.written[usize::from(block.unit.0)][block.index as usize]
+            let written = opening.written[usize::from(block.member.0)][block.index as usize]
                 / layout.shape.program_unit_pages;
             if !layout.shape.is_settled(unit / layout.width, written)
                 || mutant!("volume: settled data taken for torn")
@@ -490,7 +490,7 @@ impl Store {
         first: u32,
         count: u32,
         flags: u64,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut dyn Members,
     ) {
         let layout = self.log.layout();
         let (block, iu) = self.log.block_of(layout.address(segment, offset));
@@ -504,10 +504,11 @@ impl Store {
         let destination = self.log.pool().take(count as usize * bytes);
         let oob = self.log.pool().take(pages as usize * oob_size);
         let token = SpaceToken(TOKEN_USER | DATA | flags | u64::from(first) << 32 | u64::from(segment.0));
-        space.read(token, block, iu, count, destination, Some(oob), IoClass::Metadata);
+        let run = BlockRun { block, first_iu: iu, iu_count: count };
+        space.read(token, run, destination, Some(oob), IoClass::Metadata);
     }
 
-    fn accept(&mut self, chunk: RecoveredChunk, space: &mut dyn EraseBlockSpace) {
+    fn accept(&mut self, chunk: RecoveredChunk, space: &mut dyn Members) {
         let next = chunk.head.offset + u32::from(chunk.head.unit_count) * self.log.layout().unit_ius;
         let segment = chunk.head.segment;
         let opening = self.opening.as_mut().expect("opening");
@@ -517,7 +518,7 @@ impl Store {
     }
 
     /// All heads are known: what they record is put in order.
-    fn replay(&mut self, space: &mut dyn EraseBlockSpace) {
+    fn replay(&mut self, space: &mut dyn Members) {
         self.undo_copies(space);
         let opening = self.opening.as_mut().expect("opening");
         opening.phase = Phase::Leaves;
@@ -719,7 +720,7 @@ impl Store {
         self.opening.as_mut().expect("opening").leaf_runs = runs;
     }
 
-    fn read_leaves(&mut self, space: &mut dyn EraseBlockSpace) {
+    fn read_leaves(&mut self, space: &mut dyn Members) {
         loop {
             let opening = self.opening.as_mut().expect("opening");
             if opening.outstanding >= LEAF_READS || opening.next_leaf_run == opening.leaf_runs.len() {
@@ -744,7 +745,7 @@ impl Store {
         }
     }
 
-    fn leaves_arrived(&mut self, completion: SpaceCompletion, space: &mut dyn EraseBlockSpace) {
+    fn leaves_arrived(&mut self, completion: SpaceCompletion, space: &mut dyn Members) {
         let index = (completion.token.0 & 0xffff_ffff) as usize;
         let opening = self.opening.as_mut().expect("opening");
         let run = &mut opening.leaf_runs[index];
@@ -885,7 +886,7 @@ impl Store {
     }
 
     /// What is missing is accepted, or ends all writing.
-    fn conclude(&mut self, unmarked: Vec<LogicalBlock>) {
+    fn conclude(&mut self, unmarked: Vec<MemberBlock>) {
         let Some(first) = self.findings.missing.first() else {
             if self.findings.emptied_leaves > 0 {
                 self.begin_mending(Vec::new());

@@ -5,9 +5,10 @@ use crate::contract::{
 use crate::loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 use crate::map::{self, Maps, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
 use crate::open::Opening;
+use diecut_log::Members;
 use diecut_log::{Log, LogAddress, LogConfig, LogStatistics, Stream, TOKEN_USER};
 use diecut_units::{BufferLoan, BufferMut, Payload, ProtectedRegion, Span, Time, mutant};
-use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
+use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceToken};
 use std::collections::VecDeque;
 
 /// What is chosen when a store is opened.
@@ -128,11 +129,7 @@ impl Store {
     /// served when recovery is done.
     ///
     /// `staging` is the store's part of protected memory, the same at each opening.
-    pub fn open(
-        config: StoreConfig,
-        space: &mut dyn EraseBlockSpace,
-        staging: Option<ProtectedRegion>,
-    ) -> Store {
+    pub fn open(config: StoreConfig, space: &mut dyn Members, staging: Option<ProtectedRegion>) -> Store {
         let log = Log::new(&LogConfig { user_slots: config.user_slots }, space, staging);
         let mut store = Store {
             config,
@@ -180,7 +177,7 @@ impl Store {
     /// exported. It depends on nothing that changes while the vSSD lives: a store opened with the same staging always
     /// has them.
     pub fn exportable_ius(
-        space: &dyn EraseBlockSpace,
+        space: &dyn Members,
         staging_size_bytes: Option<usize>,
         over_provisioning_permille: u32,
     ) -> u64 {
@@ -360,7 +357,7 @@ impl Store {
     pub fn submit(
         &mut self,
         command: VolumeCommand,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut dyn Members,
         completions: &mut Vec<VolumeCompletion>,
     ) {
         if self.log.is_gone() {
@@ -420,7 +417,7 @@ impl Store {
         &mut self,
         queued: &mut Queued,
         now: Time,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut dyn Members,
         completions: &mut Vec<VolumeCompletion>,
     ) -> bool {
         let volume = queued.volume;
@@ -551,7 +548,7 @@ impl Store {
 
     /// What is staged of a volume that was just deleted is not programmed any more, as far as it has not begun.
     #[cold]
-    fn drop_staged(&mut self, volume: u16, space: &mut dyn EraseBlockSpace) {
+    fn drop_staged(&mut self, volume: u16, space: &mut dyn Members) {
         // With the note: it is what says that nobody needs the rest.
         self.log.publish();
         for (tag, place) in self.log.staged_ius() {
@@ -579,7 +576,7 @@ impl Store {
         first_iu: u64,
         iu_count: u32,
         destination: Option<BufferMut>,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut dyn Members,
         completions: &mut Vec<VolumeCompletion>,
     ) {
         let iu_bytes = self.log.layout().content_mode().bytes_per_iu();
@@ -654,13 +651,7 @@ impl Store {
         (1..limit).find(|count| !follows(count)).unwrap_or(limit)
     }
 
-    fn read_part(
-        &mut self,
-        part: Part,
-        iu_count: u32,
-        destination: BufferMut,
-        space: &mut dyn EraseBlockSpace,
-    ) {
+    fn read_part(&mut self, part: Part, iu_count: u32, destination: BufferMut, space: &mut dyn Members) {
         let index = take_slot(&mut self.parts, &mut self.free_parts);
         let token = SpaceToken(TOKEN_USER | index as u64);
         self.log.read(token, part.address, iu_count, destination, IoClass::HostRead, space);
@@ -671,7 +662,7 @@ impl Store {
     pub fn complete(
         &mut self,
         completion: SpaceCompletion,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut dyn Members,
         completions: &mut Vec<VolumeCompletion>,
     ) {
         let Some(mut completion) = self.log.complete(completion) else { return };
@@ -723,12 +714,7 @@ impl Store {
 
     /// Lets the store go on: programs, cleans, answers. Call after batches of commands and completions, and at
     /// [`Store::deadline`].
-    pub fn work(
-        &mut self,
-        now: Time,
-        space: &mut dyn EraseBlockSpace,
-        completions: &mut Vec<VolumeCompletion>,
-    ) {
+    pub fn work(&mut self, now: Time, space: &mut dyn Members, completions: &mut Vec<VolumeCompletion>) {
         if self.log.is_gone() {
             let queue = std::mem::take(&mut self.queue).into_iter().map(|s| s.token);
             let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(_, token)| token);
@@ -812,12 +798,7 @@ impl Store {
         self.log.host_durable_before() + u64::from(mutant!("volume: flush answered one sequence early"))
     }
 
-    fn make_changes(
-        &mut self,
-        now: Time,
-        space: &mut dyn EraseBlockSpace,
-        completions: &mut Vec<VolumeCompletion>,
-    ) {
+    fn make_changes(&mut self, now: Time, space: &mut dyn Members, completions: &mut Vec<VolumeCompletion>) {
         let mut queue = std::mem::take(&mut self.queue);
         while let Some(queued) = queue.front_mut()
             && self.try_change(queued, now, space, completions)

@@ -8,14 +8,14 @@
 
 use crate::Store;
 use crate::open::entries;
+use diecut_log::Members;
 use diecut_log::{SegmentIndex, Stream};
 use diecut_units::mutant;
-use diecut_vssd::space::EraseBlockSpace;
 use std::collections::BTreeMap;
 
 impl Store {
     /// Frees segments that hold nothing but such copies, and forgets their chunks.
-    pub(crate) fn undo_copies(&mut self, space: &mut dyn EraseBlockSpace) {
+    pub(crate) fn undo_copies(&mut self, space: &mut dyn Members) {
         let opening = self.opening.as_mut().expect("opening");
         if opening.has_lost_records() {
             return;

@@ -2,9 +2,10 @@
 
 use super::Segments;
 use crate::mark::{self, Mark};
-use crate::{Layout, LogAddress};
+use crate::{BlockRun, Layout, LogAddress};
+use crate::{MemberBlock, Members};
 use diecut_units::{BufferMut, BufferPool, checksum, mutant};
-use diecut_vssd::space::{EraseBlockSpace, IoClass, LogicalBlock, SpaceToken};
+use diecut_vssd::space::{IoClass, SpaceToken};
 
 /// IUs that lie one behind the other in a program unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,17 +61,18 @@ impl Segments {
         destination: BufferMut,
         class: IoClass,
         pool: &mut BufferPool,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut dyn Members,
     ) {
         let (block, iu) = self.block_of(run.first);
         let page_ius = self.layout.shape.ius_per_page();
         let pages = (iu + run.count - 1) / page_ius - iu / page_ius + 1;
         let oob = pool.take(pages as usize * self.layout.shape.oob_size_bytes as usize);
-        space.read(token, block, iu, run.count, destination, Some(oob), class);
+        let run = BlockRun { block, first_iu: iu, iu_count: run.count };
+        space.read(token, run, destination, Some(oob), class);
     }
 
     /// The erase block and IU of a place.
-    pub fn block_of(&self, address: LogAddress) -> (LogicalBlock, u32) {
+    pub fn block_of(&self, address: LogAddress) -> (MemberBlock, u32) {
         let (member, iu) = self.layout.place(self.layout.offset_of(address));
         (self[self.index_of(address)].blocks[member], iu)
     }
