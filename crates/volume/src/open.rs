@@ -25,7 +25,6 @@ const DATA: u64 = diecut_units::token::space::OPENING_DATA;
 const AGAIN: u64 = diecut_units::token::space::OPENING_AGAIN;
 /// Pages of an erase block whose OOB is looked at for its mark.
 const MARK_PAGES_TRIED: u32 = 32;
-
 /// Reads of leaves under way at once.
 const LEAF_READS: usize = 64;
 
