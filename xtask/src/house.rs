@@ -157,7 +157,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() && name != "test" && name != "tests" {
             rust_files(&path, found);
-        } else if name.ends_with(".rs") && name != "test.rs" && name != "tests.rs" {
+        } else if name.ends_with(".rs") && !["test.rs", "tests.rs", "interleavings.rs"].contains(&name) {
             found.push(path);
         }
     }
@@ -265,8 +265,18 @@ fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
             || (attribute.path().is_ident("cfg")
-                && attribute.parse_args::<syn::Ident>().is_ok_and(|what| what == "test"))
+                && attribute.parse_args::<syn::Meta>().is_ok_and(|condition| is_of_tests(&condition)))
     })
+}
+
+/// Whether a condition holds in builds of tests alone: `test`, or loom's atomics, and with others beside it.
+fn is_of_tests(condition: &syn::Meta) -> bool {
+    let syn::Meta::List(list) = condition else {
+        return condition.path().is_ident("test") || condition.path().is_ident("diecut_loom");
+    };
+    let inside =
+        list.parse_args_with(syn::punctuated::Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated);
+    list.path.is_ident("all") && inside.is_ok_and(|inside| inside.iter().any(is_of_tests))
 }
 
 fn lines_of(spanned: &impl Spanned) -> usize {
@@ -358,7 +368,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
         let name = item.ident.to_string();
         let own = self.room.types.entry(name.clone()).or_default();
-        own.fields = own.fields.max(item.fields.len());
+        own.fields = own.fields.max(item.fields.iter().filter(|field| !is_test(&field.attrs)).count());
         self.room.defined.insert(name);
         visit::visit_item_struct(self, item);
     }
@@ -498,11 +508,11 @@ mod test {
             ("lib.rs", "mod a; mod b; mod c; pub use a::A;"),
             (
                 "a.rs",
-                "use crate::b::B; pub struct A { one: u8, two: B }\nimpl A { fn f(&self) { assert!(true); } }",
+                "use crate::b::B; pub struct A { one: u8, two: B, #[cfg(diecut_loom)] three: u8 }\nimpl A { fn f(&self) { assert!(true); } }",
             ),
             (
                 "b.rs",
-                "pub struct B; impl B { fn g() { crate::c::d::h(); } }\n#[cfg(test)]\nmod test { fn t() { assert!(true) } }",
+                "pub struct B; impl B { fn g() { crate::c::d::h(); } }\n#[cfg(all(test, not(diecut_loom)))]\nmod test { fn t() { assert!(true) } }",
             ),
             ("c/mod.rs", "pub mod d;"),
             ("c/d.rs", "use super::super::a::A; impl A { fn i(&self) {} }\npub fn h() {}"),

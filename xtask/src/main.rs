@@ -8,6 +8,7 @@ mod book;
 mod check;
 mod fuzz;
 mod house;
+mod interleavings;
 mod pages;
 mod stages;
 mod tidy;
@@ -15,13 +16,14 @@ mod tidy;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask arrows|tidy|house|check|book|fuzz|ci|night
+const USAGE: &str = "usage: cargo xtask arrows|tidy|house|check|book|fuzz|interleavings|ci|night
   arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
   tidy     text files are ASCII, links of pages resolve, what pages name exists, invariants are numbered alike on pages and in code
   house    [--all]: how rooms are built inside, and whether one got worse; [--write]: takes today's figures as the worst allowed
   check    format, lints, documentation, arrows, tidy, house
   book     makes HTML of the pages in target/book/html and follows its links; needs scripts/setup.sh book
   fuzz     [--seconds N] [--seed N] [TARGET...]: builds and runs the fuzz targets, 10 s each
+  interleavings  what threads share without a lock, under every order of their steps
   ci       every stage of make test, with a table of what each took
   night    [--fuzz-minutes N] [--seeds N] [--first-seed N]: the stages of make night";
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["check"] => check::all(&root),
         ["book"] => book::build(&root),
         ["fuzz", rest @ ..] => fuzz::Wish::parse(rest).and_then(|wish| fuzz::run(&root, &wish)),
+        ["interleavings"] => interleavings::run(&root),
         ["ci"] => stages::all(&root),
         ["night", rest @ ..] => stages::night(&root, rest),
         _ => Err(vec![USAGE.to_string()]),

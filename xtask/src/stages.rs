@@ -10,6 +10,8 @@ use std::time::Instant;
 enum Work {
     /// Everything that `cargo xtask check` checks.
     Check,
+    /// What threads share, under every order of steps.
+    Interleavings,
     /// The pages as a book.
     Book,
     /// A command line, words separated by blanks.
@@ -21,10 +23,11 @@ enum Work {
 }
 
 /// Name in the table, and what is done.
-static STAGES: [(&str, Work); 12] = [
+static STAGES: [(&str, Work); 13] = [
     ("check", Work::Check),
     ("book", Work::Book),
     ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
+    ("interleavings", Work::Interleavings),
     (
         "whole stack",
         Work::Run(
@@ -129,6 +132,7 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
         println!("\n== {name}");
         let outcome = match work {
             Work::Check => crate::check::all(root),
+            Work::Interleavings => crate::interleavings::run(root),
             Work::Book => crate::book::build(root),
             Work::Run(line) => run(root, line),
             Work::RunOwned(line) => run(root, line),

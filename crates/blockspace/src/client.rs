@@ -9,7 +9,7 @@ use crate::wire::{
     Completion, HELD_SIZE_BYTES, HELLO_SIZE_BYTES, HeldRecord, Hello, NAME_SIZE_BYTES, Opcode, Shape, Status,
     Submission, VERSION, WELCOME_SIZE_BYTES, Welcome, encode_name,
 };
-use diecut_units::IU_SIZE_BYTES;
+use diecut_units::{IU_SIZE_BYTES, sync::Ordering};
 use diecut_vssd::{LogicalBlock, Purpose, UnitIndex};
 use std::io::{self, Write};
 use std::ops::Deref;
@@ -450,7 +450,7 @@ impl Client {
         self.bell.count(true);
         system::futex_wait(self.bell.futex(), seen, LOOK_AGAIN_AFTER);
         self.bell.count(false);
-        let quiet = self.bell.futex().load(std::sync::atomic::Ordering::Acquire) == seen;
+        let quiet = self.bell.futex().load(Ordering::Acquire) == seen;
         let gone =
             quiet && self.socket.as_ref().is_some_and(|socket| system::has_peer_gone(socket, Duration::ZERO));
         let mut state = self.lock();

@@ -1,8 +1,7 @@
 //! Two rings and a data area in memory that another process may change at any time.
 //!
-//! Every access is an atomic one, so that whatever the other side does is no data race here. Counters run from 0 and
-//! never wrap in practice (64 bits); an entry's place is its number modulo the ring's length. Whoever writes an entry
-//! writes its bytes first and its counter after.
+//! Every access is atomic: whatever the other side does is no data race here. Counters run from 0 and never wrap in practice (64 bits); an
+//! entry's place is its number modulo the ring's length. Whoever writes an entry writes its bytes first and its counter after.
 //!
 //! Sleeping: the server says in a word of its own that it sleeps, then looks at the submissions once more; a client
 //! writes its entry, then looks at that word, and rings the doorbell (an eventfd). Clients that wait do the same the
@@ -13,9 +12,9 @@ use crate::wire::{
     COMPLETION_SIZE_BYTES, Completion, HELD_SIZE_BYTES, NAME_SIZE_BYTES, Opcode, SUBMISSION_SIZE_BYTES,
     Submission,
 };
+use diecut_units::sync::{AtomicU64, Ordering, fence};
 use diecut_units::{BufferPool, IU_SIZE_BYTES};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const WORD_SIZE_BYTES: usize = 8;
 const PAGE_SIZE_BYTES: usize = 4096;
@@ -370,7 +369,10 @@ impl Bell {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, diecut_loom))]
+mod interleavings;
+
+#[cfg(all(test, not(diecut_loom)))]
 mod test {
     use super::*;
     use crate::wire::Status;

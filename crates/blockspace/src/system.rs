@@ -1,10 +1,10 @@
 //! What both sides need of the operating system: shared memory, descriptors over a socket, futex, who the peer is.
 
 use crate::ring::Words;
+use diecut_units::sync::AtomicU64;
 use std::io::{self, Error};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Descriptors that come with a welcome: the shared memory and the doorbell.

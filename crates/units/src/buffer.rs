@@ -5,42 +5,23 @@
 //! slab may be split into disjoint ranges, each with its own kind of handle. When the last handle goes, the
 //! slab returns to the pool it came from, whichever thread that happens on.
 
-use crate::pool::{Returns, give_back};
+use crate::pool::{Home, Slab, give_back};
+use crate::sync::{AtomicU32, Ordering, Owned, fence};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Where the bytes of a slab live and what happens when its last handle goes.
-pub(crate) enum Home {
-    /// Memory of a pool, and where it goes back to; that place lives until the last slab that was taken is back.
-    Pool(NonNull<Returns>),
-    /// Memory too large for a pool to keep.
-    Own,
-    /// Memory of somebody else, kept alive by the boxed owner (protected memory).
-    Foreign(#[allow(dead_code, reason = "held for its Drop")] Box<dyn Send + Sync>),
-}
-
-pub(crate) struct Slab {
-    pub(crate) references: AtomicU32,
-    pub(crate) class: u8,
-    pub(crate) capacity: u32,
-    pub(crate) bytes: NonNull<u8>,
-    pub(crate) next: *mut Slab,
-    pub(crate) home: Home,
-}
 
 /// The one handle to a byte range that may write it.
 pub struct BufferMut {
-    slab: NonNull<Slab>,
+    pub(crate) slab: NonNull<Slab>,
     offset: u32,
     len: u32,
 }
 
 /// A shared, read-only handle to a byte range.
 pub struct Buffer {
-    slab: NonNull<Slab>,
+    pub(crate) slab: NonNull<Slab>,
     offset: u32,
     len: u32,
 }
@@ -82,7 +63,7 @@ fn release(slab: NonNull<Slab>) {
         if references.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
-        std::sync::atomic::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
     }
     // SAFETY: that was the last handle: the slab is ours alone now.
     unsafe { give_back(slab) };
@@ -108,7 +89,11 @@ impl BufferMut {
             class: 0,
             capacity: len,
             bytes,
-            next: std::ptr::null_mut(),
+            next: Owned::new(std::ptr::null_mut()),
+            #[cfg(diecut_loom)]
+            content: Owned::new(0),
+            #[cfg(diecut_loom)]
+            freed: loom::alloc::Track::new(()),
             home: Home::Foreign(owner),
         });
         BufferMut { slab: NonNull::from(Box::leak(slab)), offset: 0, len }
@@ -327,7 +312,7 @@ impl fmt::Debug for BufferLoan {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(diecut_loom)))]
 mod test {
     use super::*;
 

@@ -21,6 +21,7 @@ mod pool;
 mod prefetch;
 mod protected;
 mod slab;
+pub mod sync;
 mod text;
 mod time;
 pub mod token;

@@ -1,8 +1,11 @@
-use crate::buffer::{BufferMut, Home, Slab};
+mod memory;
+
+use crate::buffer::BufferMut;
 use crate::prefetch::prefetch_pointer;
-use std::alloc::Layout;
+use crate::sync::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
+pub(crate) use memory::{Home, Slab};
+use memory::{allocate, deallocate, free_list};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 
 /// Smallest slab: 256 bytes (an OOB area or a header).
 const CLASS_MIN_LOG2: u32 = 8;
@@ -22,6 +25,10 @@ pub(crate) struct Returns {
     stacks: [AtomicPtr<Slab>; CLASSES],
     /// Slabs that were out when the pool went, less those that came back since; below zero while the pool still counts.
     missing: AtomicIsize,
+    /// The model checker says so if the place is not freed.
+    #[cfg(diecut_loom)]
+    #[allow(dead_code, reason = "held for its Drop")]
+    freed: loom::alloc::Track<()>,
 }
 
 /// In place of the first slab of a stack: its pool is gone.
@@ -52,8 +59,10 @@ impl BufferPool {
     /// An empty pool; it grows to the most that is in use at once, until it [shrinks](BufferPool::shrink).
     pub fn new() -> BufferPool {
         let returns = Box::new(Returns {
-            stacks: [const { AtomicPtr::new(ptr::null_mut()) }; CLASSES],
+            stacks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             missing: AtomicIsize::new(0),
+            #[cfg(diecut_loom)]
+            freed: loom::alloc::Track::new(()),
         });
         BufferPool {
             returns: NonNull::from(Box::leak(returns)),
@@ -103,7 +112,7 @@ impl BufferPool {
             let Some(slab) = NonNull::new(self.free[class]) else { return };
             // SAFETY: slabs on the free list are alive and ours alone.
             unsafe {
-                self.free[class] = slab.as_ref().next;
+                self.free[class] = slab.as_ref().next.get();
                 deallocate(slab);
             }
             self.free_count[class] -= 1;
@@ -148,7 +157,7 @@ impl BufferPool {
         let slab = match NonNull::new(self.free[class]) {
             Some(slab) => {
                 // SAFETY: slabs on the free list are alive and ours.
-                let next = unsafe { slab.as_ref() }.next;
+                let next = unsafe { slab.as_ref().next.get() };
                 // Slabs that were out together come back together: the next one is wanted soon, and far away.
                 prefetch_pointer(next);
                 self.free[class] = next;
@@ -173,11 +182,15 @@ impl BufferPool {
         let mut count = 1;
         // SAFETY: slabs of the list are alive and ours.
         unsafe {
-            while !(*last).next.is_null() {
-                last = (*last).next;
+            loop {
+                let next = (*last).next.get();
+                if next.is_null() {
+                    break;
+                }
+                last = next;
                 count += 1;
             }
-            (*last).next = self.free[class];
+            (*last).next.set(self.free[class]);
         }
         self.free[class] = first;
         self.free_count[class] += count;
@@ -255,7 +268,7 @@ pub(crate) unsafe fn give_back(slab: NonNull<Slab>) {
 
 /// # Safety
 /// The slab is one of the pool's, and nobody else refers to it.
-unsafe fn push(mut slab: NonNull<Slab>, returns: NonNull<Returns>) {
+unsafe fn push(slab: NonNull<Slab>, returns: NonNull<Returns>) {
     // SAFETY: the slab is out until it is pushed or counted below.
     let place = unsafe { returns.as_ref() };
     // SAFETY: ours alone.
@@ -263,7 +276,7 @@ unsafe fn push(mut slab: NonNull<Slab>, returns: NonNull<Returns>) {
     let mut head = stack.load(Ordering::Relaxed);
     while head != CLOSED {
         // SAFETY: still ours until the exchange below succeeds.
-        unsafe { slab.as_mut() }.next = head;
+        unsafe { slab.as_ref().next.set(head) };
         match stack.compare_exchange_weak(head, slab.as_ptr(), Ordering::Release, Ordering::Relaxed) {
             // Whoever owns the pool may have freed the place by now.
             Ok(_) => return,
@@ -278,51 +291,10 @@ unsafe fn push(mut slab: NonNull<Slab>, returns: NonNull<Returns>) {
     }
 }
 
-fn layout(class: u8, capacity: u32) -> Layout {
-    let alignment = if class != CLASS_NONE && capacity < ALIGNMENT_LARGE_BYTES as u32 {
-        ALIGNMENT_SMALL_BYTES
-    } else {
-        ALIGNMENT_LARGE_BYTES
-    };
-    Layout::from_size_align(capacity.max(1) as usize, alignment).expect("capacity fits")
-}
+#[cfg(all(test, diecut_loom))]
+mod interleavings;
 
-fn allocate(class: u8, capacity: u32, home: Home) -> NonNull<Slab> {
-    let layout = layout(class, capacity);
-    // SAFETY: the layout has a size above zero.
-    let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
-    let Some(bytes) = NonNull::new(bytes) else { std::alloc::handle_alloc_error(layout) };
-    let slab = Slab { references: AtomicU32::new(0), class, capacity, bytes, next: ptr::null_mut(), home };
-    NonNull::from(Box::leak(Box::new(slab)))
-}
-
-/// # Safety
-/// The slab came from `allocate` and nobody refers to it.
-unsafe fn deallocate(slab: NonNull<Slab>) {
-    // SAFETY: by the contract.
-    let slab = unsafe { Box::from_raw(slab.as_ptr()) };
-    // SAFETY: allocated with the same layout.
-    unsafe { std::alloc::dealloc(slab.bytes.as_ptr(), layout(slab.class, slab.capacity)) };
-}
-
-/// Frees the slabs of a list and says how many there were.
-///
-/// # Safety
-/// The list is the caller's alone and holds slabs from `allocate`.
-unsafe fn free_list(mut head: *mut Slab) -> isize {
-    let mut count = 0;
-    while let Some(slab) = NonNull::new(head) {
-        // SAFETY: by the contract.
-        unsafe {
-            head = slab.as_ref().next;
-            deallocate(slab);
-        }
-        count += 1;
-    }
-    count
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(diecut_loom)))]
 mod test {
     use super::*;
 
