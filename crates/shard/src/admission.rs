@@ -485,9 +485,11 @@ impl Admission {
                 own.rests -= 1;
                 return Some(Work::Rest(rest));
             }
+            let command = queue.commands.pop_front().expect("I-S3: a queue in turn holds something");
+            assert!(own.waiting > 0, "I-S2: a command that waits is counted");
             own.waiting -= 1;
             own.under_way += 1;
-            return queue.commands.pop_front().map(Work::Command);
+            return Some(Work::Command(command));
         }
     }
 
@@ -506,6 +508,7 @@ impl Admission {
         let volume = &mut self.volumes[volume];
         let number = *volume.turns.front().expect("work was given");
         let queue = &mut self.queues[number];
+        assert!(queue.rest.is_none(), "I-S3: a queue has one command that was begun");
         queue.deficit -= i64::from(cost);
         queue.rest = rest;
         volume.rests += u32::from(rest.is_some());
@@ -520,6 +523,7 @@ impl Admission {
         if !stays {
             vssd.weight -= volume.weight.0;
         }
+        assert_eq!(vssd.weight == 0, vssd.turns.is_empty(), "I-S2: a vSSD weighs what has turns in it");
         let stays = !vssd.turns.is_empty();
         tenant.turns.served(&mut vssd.place, cost, of_volumes, stays);
         let stays = !tenant.turns.is_empty();

@@ -7,26 +7,25 @@
 //! When its vSSD changes its shard (`crate::relocation`) a session goes in two parts: what it knows of its blocks with the
 //! vSSD, and what waits with the rings, which stay where they are until the new home can answer them.
 
+use crate::door::{Door, Luggage, Party};
 use crate::flash::Flash;
 use crate::seat::ShardIndex;
+use crate::session::MovedSession;
 use diecut_blockspace::session::{Answer, Command, Session};
 use diecut_blockspace::wire::{Shape, Status};
 use diecut_media::Media;
+use diecut_nvmf::SubsystemConfig;
 use diecut_units::{Time, mark, mutant};
 use diecut_vssd::VssdId;
 use std::collections::VecDeque;
 
+pub use crate::session::BlockSession;
 pub use diecut_blockspace::ring::Layout;
 
 /// Bytes a session may start in one round; one entry always may.
 const ROUND_BYTES: usize = 128 << 10;
 /// What an entry counts besides its data.
 const ENTRY_BYTES: usize = 4 << 10;
-
-/// An application's attachment, numbered by the driver, unique over all shards and never used again while the process
-/// lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockSession(pub u64);
 
 /// What the driver tells of applications.
 #[derive(Debug)]
@@ -139,13 +138,6 @@ enum Passage {
     Arrives,
 }
 
-/// What a session knows of its blocks, on its way to another shard.
-pub(crate) struct MovedSession {
-    session: Option<BlockSession>,
-    vssd: VssdId,
-    core: Session,
-}
-
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Blocks {
@@ -223,65 +215,11 @@ impl Blocks {
         !self.open.iter().any(|open| vssd.is_none_or(|vssd| open.vssd == vssd))
     }
 
-    /// Starts nothing more for who is attached to one of these vSSDs.
-    pub fn freeze(&mut self, vssds: &[u32]) {
-        for open in self.open.iter_mut().filter(|open| vssds.contains(&open.vssd.0)) {
-            open.passage = Passage::Leaves;
-        }
-    }
-
-    /// Whether nothing is under way for who is, or was, attached to one of these vSSDs.
-    pub fn is_drained(&self, vssds: &[u32]) -> bool {
-        self.open.iter().filter(|open| vssds.contains(&open.vssd.0)).all(|open| open.core.is_idle())
-    }
-
-    /// Takes out who is attached to one of these vSSDs. What waits stays, and what comes meanwhile, until [`Blocks::release`].
-    pub fn take_out(&mut self, vssds: &[u32]) -> Vec<MovedSession> {
-        let left = self.open.extract_if(.., |open| vssds.contains(&open.vssd.0));
-        let left = left.map(|Open { session, vssd, core, waiting, .. }| {
-            if let Some(session) = session {
-                mark!("shard: application moved while it was attached");
-                if !waiting.is_empty() {
-                    mark!("shard: application moved with entries that wait");
-                }
-                self.left.push((session, waiting));
-            }
-            MovedSession { session, vssd, core }
-        });
-        left.collect()
-    }
-
-    /// Gives away the rings of those that were taken out.
-    pub fn release(&mut self, to: ShardIndex) {
-        for (session, mut waiting) in self.left.drain(..) {
-            if mutant!("shard: entries of an application stay behind") {
-                waiting.clear();
-            }
-            self.actions.push(BlockAction::HandOver { session, to, state: Box::new(MovedEntries(waiting)) });
-        }
-    }
-
-    /// Puts in who was taken out elsewhere; nothing is started before the rings are here.
-    pub fn put_in(&mut self, moved: MovedSession) {
-        let MovedSession { session, vssd, core } = moved;
-        let (waiting, passage) = (VecDeque::new(), Passage::Arrives);
-        self.open.push(Open { session, vssd, core, waiting, passage });
-    }
-
     pub fn adopt(&mut self, session: BlockSession, state: MovedEntries) {
         match self.of(session) {
             Some(open) => (open.waiting, open.passage) = (state.0, Passage::None),
             None => self.actions.push(BlockAction::Evicted { session }),
         }
-    }
-
-    /// All rings that were on their way are here: those that are not belong to applications that are gone.
-    pub fn all_arrived(&mut self) {
-        for open in self.open.iter_mut().filter(|open| open.passage == Passage::Arrives) {
-            mark!("shard: application gone while it moved");
-            (open.session, open.passage) = (None, Passage::None);
-        }
-        self.forget_idle();
     }
 
     fn tell(&mut self, at: usize) {
@@ -329,5 +267,67 @@ impl Blocks {
 impl Open {
     fn can_start<M: Media>(&self, flash: &Flash<M>) -> bool {
         self.passage == Passage::None && flash.pool.has_room(self.vssd)
+    }
+}
+
+impl Door for Blocks {
+    /// Starts nothing more for who is attached to a vSSD of the group.
+    fn freeze(&mut self, party: &Party) {
+        for open in self.open.iter_mut().filter(|open| party.vssds.contains(&open.vssd.0)) {
+            open.passage = Passage::Leaves;
+        }
+    }
+
+    fn is_drained(&self, party: &Party) -> bool {
+        self.open.iter().filter(|open| party.vssds.contains(&open.vssd.0)).all(|open| open.core.is_idle())
+    }
+
+    /// Takes out who is attached. What waits stays, and what comes meanwhile, until [`Door::release`].
+    fn take_out(&mut self, party: &Party) -> Luggage {
+        let left = self.open.extract_if(.., |open| party.vssds.contains(&open.vssd.0));
+        let left = left.map(|Open { session, vssd, core, waiting, passage }| {
+            assert_eq!(passage, Passage::Leaves, "I-S16: who leaves was frozen");
+            assert!(core.is_idle(), "I-S16: nothing is under way for who leaves");
+            if let Some(session) = session {
+                mark!("shard: application moved while it was attached");
+                if !waiting.is_empty() {
+                    mark!("shard: application moved with entries that wait");
+                }
+                self.left.push((session, waiting));
+            }
+            MovedSession { session, vssd, core }
+        });
+        Luggage::Applications(left.collect())
+    }
+
+    /// Puts in who was taken out elsewhere; nothing is started before the rings are here.
+    fn put_in(&mut self, luggage: Luggage, _subsystems: &[SubsystemConfig], _now: Time) {
+        let Luggage::Applications(sessions) = luggage else {
+            unreachable!("I-S16: luggage goes by its door")
+        };
+        for MovedSession { session, vssd, core } in sessions {
+            assert!(!self.open.iter().any(|open| open.vssd == vssd), "I-S17: one application holds {vssd:?}");
+            let (waiting, passage) = (VecDeque::new(), Passage::Arrives);
+            self.open.push(Open { session, vssd, core, waiting, passage });
+        }
+    }
+
+    /// Rings that are not here belong to applications that are gone.
+    fn all_arrived(&mut self, _now: Time) {
+        for open in self.open.iter_mut().filter(|open| open.passage == Passage::Arrives) {
+            mark!("shard: application gone while it moved");
+            (open.session, open.passage) = (None, Passage::None);
+        }
+        self.forget_idle();
+    }
+
+    /// Gives away the rings of those that were taken out.
+    fn release(&mut self, _subsystems: Vec<SubsystemConfig>, to: ShardIndex, _now: Time) {
+        for (session, mut waiting) in self.left.drain(..) {
+            if mutant!("shard: entries of an application stay behind") {
+                waiting.clear();
+            }
+            self.actions.push(BlockAction::HandOver { session, to, state: Box::new(MovedEntries(waiting)) });
+        }
     }
 }

@@ -4,13 +4,15 @@
 use crate::admission::{Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
 use crate::blocks::Blocks;
 use crate::cost::{CostModel, CpuClock, Moment};
+use crate::door::Door;
 use crate::drive;
 use crate::flash::Flash;
 use crate::notice::Notice;
+use crate::nvme_door::NvmeDoor;
 use diecut_media::Media;
 use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceError};
 use diecut_namespace::{MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex};
-use diecut_nvmf::{self as target, Target, TargetConfig};
+use diecut_nvmf::{self as target, TargetConfig};
 use diecut_units::{Time, mark};
 use diecut_volume::contract::{VolumeCompletion, VolumeError, VolumeOperation};
 use diecut_vssd::{Pool, VssdId};
@@ -27,9 +29,7 @@ fn ius_of(operation: &VolumeOperation) -> u64 {
 
 /// See the module.
 pub(crate) struct DataPlane<M: Media> {
-    pub target: Target,
-    pub target_actions: Vec<target::Action>,
-    spare_actions: Vec<target::Action>,
+    pub nvme: NvmeDoor,
     pub admission: Admission,
     pub namespaces: Namespaces,
     outputs: Outputs,
@@ -53,9 +53,7 @@ impl<M: Media> DataPlane<M> {
     ) -> DataPlane<M> {
         let dies = media.geometry().dies() as usize;
         DataPlane {
-            target: Target::new(target),
-            target_actions: Vec::new(),
-            spare_actions: Vec::new(),
+            nvme: NvmeDoor::new(target),
             admission: Admission::new(admission),
             namespaces: Namespaces::new(),
             outputs: Outputs::default(),
@@ -73,12 +71,17 @@ impl<M: Media> DataPlane<M> {
         self.flash.store_of(VssdId(vssd))
     }
 
+    /// The doors that something can move through with its group, in an order of their own.
+    pub fn doors(&mut self) -> [&mut dyn Door; 2] {
+        [&mut self.nvme, &mut self.blocks]
+    }
+
     /// Takes a command of a door other than the target.
     ///
     /// # Panics
     /// If its source is one of the target's.
     pub fn submit(&mut self, command: NamespaceCommand) {
-        assert!(command.source.0 & DOOR_SOURCE_BIT != 0, "I-S3: {:?} is the target's", command.source);
+        assert!(command.source.0 & DOOR_SOURCE_BIT != 0, "I-S19: {:?} is the target's", command.source);
         if let Some(command) = self.cpu.arrive(command) {
             self.admission.push(command);
         }
@@ -91,7 +94,7 @@ impl<M: Media> DataPlane<M> {
 
     /// Takes what the target asks: commands go to admission, the rest to the driver.
     pub fn sort_actions(&mut self, actions: &mut Vec<drive::Action>) {
-        let mut batch = std::mem::replace(&mut self.target_actions, std::mem::take(&mut self.spare_actions));
+        let mut batch = self.nvme.take_actions();
         for action in batch.drain(..) {
             match action {
                 target::Action::GiveUp(source, token) => {
@@ -107,13 +110,13 @@ impl<M: Media> DataPlane<M> {
                 other => actions.push(drive::translate(other)),
             }
         }
-        self.spare_actions = batch;
+        self.nvme.give_back(batch);
     }
 
     /// Lets the target see that time passed.
     pub fn tick(&mut self, now: Time) {
-        if self.target.deadline() <= now {
-            self.target.handle(target::Event::Tick, now, &mut self.target_actions);
+        if self.nvme.target.deadline() <= now {
+            self.nvme.handle(target::Event::Tick, now);
         }
     }
 
@@ -207,7 +210,7 @@ impl<M: Media> DataPlane<M> {
             mark!("shard: command given up before it began");
             let result = Err(NamespaceError::Aborted);
             let completion = NamespaceCompletion { token: command.token, result, data: None };
-            self.target.handle(target::Event::Completed(completion), now, &mut self.target_actions);
+            self.nvme.handle(target::Event::Completed(completion), now);
         }
         for finished in self.outputs.finished.drain(..) {
             self.admission.finished(finished.namespace);
@@ -217,7 +220,7 @@ impl<M: Media> DataPlane<M> {
                 continue;
             }
             let event = target::Event::Completed(finished.completion);
-            self.target.handle(event, now, &mut self.target_actions);
+            self.nvme.handle(event, now);
         }
     }
 
@@ -237,7 +240,7 @@ impl<M: Media> DataPlane<M> {
 
     /// When there is something to do though no event came; [`Time::ZERO`] for at once.
     pub fn deadline(&self) -> Time {
-        if self.target.has_work() || !self.target_actions.is_empty() || !self.flash.foreign.is_empty() {
+        if self.nvme.target.has_work() || !self.nvme.actions.is_empty() || !self.flash.foreign.is_empty() {
             return Time::ZERO;
         }
         if self.blocks.has_work(&self.flash) || !self.taken_back.is_empty() {
@@ -245,6 +248,6 @@ impl<M: Media> DataPlane<M> {
         }
         let waits = self.admission.has_work() || self.cpu.has_arrivals() || !self.cpu.answers.is_empty();
         let admission = if waits { self.cpu.free_at() } else { Time::NEVER };
-        admission.min(self.flash.deadline()).min(self.target.deadline())
+        admission.min(self.flash.deadline()).min(self.nvme.target.deadline())
     }
 }

@@ -140,7 +140,7 @@ impl<M: Media> Flash<M> {
         if number >= self.by_vssd.len() {
             self.by_vssd.resize(number + 1, NO_STORE);
         }
-        assert_eq!(self.by_vssd[number], NO_STORE, "the store of {vssd:?} is open already");
+        assert_eq!(self.by_vssd[number], NO_STORE, "I-S21: the store of {vssd:?} is open already");
     }
 
     fn seat(&mut self, vssd: VssdId, store: Store) -> StoreIndex {
@@ -174,7 +174,7 @@ impl<M: Media> Flash<M> {
     pub fn take_store(&mut self, index: StoreIndex) -> MovedStore {
         let slot = self.stores[usize::from(index.0)].take().expect("an open store is taken");
         self.by_vssd[slot.vssd.0 as usize] = NO_STORE;
-        let unseen = slot.held.expect("a store that is held is taken");
+        let unseen = slot.held.expect("I-S21: a store that is held is taken");
         let told = (slot.told, slot.full_told_until);
         MovedStore { vssd: slot.vssd, store: slot.store, unseen, told }
     }
@@ -244,8 +244,9 @@ impl<M: Media> Flash<M> {
         now: Time,
     ) {
         let place = &mut self.stores[usize::from(index.0)];
-        assert!(place.is_none(), "one store at one place");
+        assert!(place.is_none(), "I-S21: one store at one place");
         let vssd = VssdId(vssd);
+        assert_eq!(self.by_vssd[vssd.0 as usize], index.0, "I-S21: a store is opened again at its place");
         let mut space = self.pool.space(vssd, &mut self.media, now);
         let store = Store::open(config, &mut space, staging);
         *place = Some(StoreSlot::new(vssd, store));

@@ -211,6 +211,10 @@ impl Jobs {
         claims: Claims,
         actions: &mut Vec<drive::Action>,
     ) {
+        assert!(
+            self.running.iter().all(|job| !job.claims.meet(&claims)),
+            "I-S22: what is carried out side by side changes different objects"
+        );
         let Waiting { token, request, since, deadline } = waiting;
         let mut base = here.registry.state.clone();
         base.pool.namespaces_given = base.pool.namespaces_given.max(self.namespaces_given);

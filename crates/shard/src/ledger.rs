@@ -110,9 +110,12 @@ impl Ledger {
     /// Writes down a vSSD and its channels.
     pub fn add(&mut self, id: VssdId, held: Held, geometry: &Geometry) {
         for channel in held.places.channels(geometry) {
-            self.owners[usize::from(channel)] = held.shard;
+            let owner = &mut self.owners[usize::from(channel)];
+            assert!(*owner == 0 || *owner == held.shard, "I-S20: channel {channel} has one owner");
+            *owner = held.shard;
         }
-        self.vssds.insert(id.0, held);
+        let before = self.vssds.insert(id.0, held);
+        assert!(before.is_none(), "I-S20: {id:?} lies in one place");
     }
 
     /// Gives all that was found a home. What shares a channel, or belongs to one tenant, stays together; the largest groups
@@ -179,7 +182,9 @@ impl Ledger {
     /// Writes down that a group has another home.
     pub fn rehome(&mut self, group: &Group) {
         for &channel in &group.channels {
-            self.owners[usize::from(channel)] = group.to;
+            let owner = &mut self.owners[usize::from(channel)];
+            assert_eq!(*owner, group.from, "I-S15: channel {channel} leaves the group's home");
+            *owner = group.to;
         }
         for number in &group.vssds {
             self.vssds.get_mut(number).expect("what moves is known").shard = group.to;

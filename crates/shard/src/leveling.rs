@@ -19,7 +19,7 @@ use crate::job::{Job, Progress, Waits};
 use crate::ledger::{Group, Tied};
 use crate::notice::Notice;
 use crate::owners::Owners;
-use crate::peer::{Message, Moved, Order, ShardMessage, WearReport};
+use crate::peer::{Answer, Message, Moved, Order, ShardMessage, WearReport};
 use crate::seat::ShardIndex;
 use crate::step::Step;
 use diecut_media::Divide;
@@ -72,6 +72,7 @@ pub(crate) fn wear_report<M: Divide>(here: &mut Owners<M>, now: Time) -> WearRep
 
 /// What is due: visitors go home, channels that nothing lies on any more go back, or wear is looked at.
 pub(crate) fn due_steps<M: Divide>(here: &mut Owners<M>) -> Option<Vec<Step>> {
+    assert!(here.placement.evenness.attempt.is_none(), "I-S13: one thing is tried for even wear at a time");
     let steps = if let Some(at) = here.placement.evenness.next_home() {
         let visit = here.placement.evenness.visits.remove(at);
         match way_home(here, &visit) {
@@ -139,7 +140,8 @@ pub(crate) fn level_wear<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Ti
     let awaited = std::mem::take(&mut job.elsewhere.awaited);
     for number in awaited {
         match here.placement.take_answer(number) {
-            Some(answer) => here.placement.evenness.reports.extend(answer.wear),
+            Some(Answer::Wear(report)) => here.placement.evenness.reports.push(report),
+            Some(_) => unreachable!("I-S14: wear is answered with wear"),
             None => job.elsewhere.awaited.push(number),
         }
     }

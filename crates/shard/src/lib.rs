@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod allocation;
 mod answers;
 mod attach;
 pub mod blocks;
@@ -45,7 +46,9 @@ mod claims;
 mod config;
 pub mod control;
 mod cost;
+mod custody;
 mod data_plane;
+mod door;
 pub mod drive;
 mod evenness;
 mod flash;
@@ -58,6 +61,7 @@ mod limits;
 mod member;
 pub mod notice;
 pub mod null;
+mod nvme_door;
 mod opening;
 mod orders;
 mod owners;
@@ -69,6 +73,7 @@ mod registry;
 mod relocation;
 mod returns;
 mod seat;
+mod session;
 mod shard;
 mod status;
 mod step;

@@ -13,7 +13,7 @@ use crate::relocation;
 use crate::returns;
 use crate::status;
 use crate::steps::{stores, vssds};
-use diecut_catalog::{State, VssdRecord};
+use diecut_catalog::State;
 use diecut_media::Divide;
 use diecut_units::{Time, mark};
 
@@ -26,12 +26,12 @@ pub(crate) fn told<M: Divide>(
 ) {
     match message.0 {
         Message::Order(number, Order::Status) => {
-            let answer = Answer { status: Some(Box::new(status::status(here))), ..Answer::default() };
+            let answer = Answer::Status(Box::new(status::status(here)));
             here.placement.answer_order(number, answer);
         }
         Message::Order(number, Order::Wear) => {
-            let wear = Some(leveling::wear_report(here, now));
-            here.placement.answer_order(number, Answer { wear, ..Answer::default() });
+            let wear = leveling::wear_report(here, now);
+            here.placement.answer_order(number, Answer::Wear(wear));
         }
         Message::Order(number, order) => here.placement.duties.waiting.push_back((number, order)),
         Message::Answer(number, answer) => lead::answered(here, number, *answer, actions),
@@ -41,9 +41,9 @@ pub(crate) fn told<M: Divide>(
         Message::Passed(number) => {
             relocation::all_arrived(here, now);
             if here.placement.is_member() {
-                here.placement.answer_order(number, Answer::default());
+                here.placement.answer_order(number, Answer::Done);
             } else {
-                lead::answered(here, number, Answer::default(), actions);
+                lead::answered(here, number, Answer::Done, actions);
             }
         }
     }
@@ -87,6 +87,7 @@ pub(crate) fn begin_orders<M: Divide>(
             Order::World(world) => learn(here, &world),
             Order::Open(world) => {
                 learn(here, &world);
+                assert!(here.placement.duties.opening.is_none(), "I-S4: a shard opens once");
                 open_own_stores(here, now);
                 here.placement.duties.opening = Some(number);
             }
@@ -98,7 +99,7 @@ pub(crate) fn begin_orders<M: Divide>(
             Order::Alloc(alloc) => make_vssd(here, number, *alloc, now),
             Order::Arrive(moved, group) => {
                 relocation::arrive(here, *moved, &group, now);
-                here.placement.answer_order(number, Answer::default());
+                here.placement.answer_order(number, Answer::Done);
             }
             Order::Step(step, next) => {
                 let base = here.registry.state.clone();
@@ -121,26 +122,21 @@ fn make_vssd<M: Divide>(here: &mut Owners<M>, number: u64, alloc: Alloc, now: Ti
     let Alloc { name, id, isolation, places, record, moved } = alloc;
     let part = moved.unpack(&mut here.plane.flash.media);
     here.plane.flash.pool.attach(part);
-    if !here.plane.flash.pool.are_free(&places) {
+    let made = if here.plane.flash.pool.are_free(&places) {
+        vssds::make_vssd(here, &name, id, isolation, &places, record, now)
+    } else {
         mark!("shard: vSSD chosen where something moved meanwhile");
         let message = format!(
             "vSSD \"{name}\": its room is being exchanged for even wear; ask again when that is done"
         );
-        let refusal = Some(ControlError { kind: ControlErrorKind::Busy, message });
-        let record = Some(VssdRecord { number: id.0, ..record });
-        let returned = returns::unused_channels(here);
-        return here
-            .placement
-            .answer_order(number, Answer { refusal, record, returned, ..Answer::default() });
-    }
-    let answer = match vssds::make_vssd(here, &name, id, isolation, &places, record.clone(), now) {
-        Ok(record) => Answer { record: Some(record), ..Answer::default() },
-        Err(error) => Answer {
-            refusal: Some(error),
-            record: Some(VssdRecord { number: id.0, ..record }),
-            returned: returns::unused_channels(here),
-            ..Answer::default()
-        },
+        Err(ControlError { kind: ControlErrorKind::Busy, message })
+    };
+    let answer = match made {
+        Ok(record) => Answer::Made(Box::new(record)),
+        Err(error) => {
+            let returned = returns::unused_channels(here);
+            Answer::NotMade { number: id.0, error, returned }
+        }
     };
     here.placement.answer_order(number, answer);
 }

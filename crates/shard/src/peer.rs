@@ -2,8 +2,8 @@
 //! channels that another shard owns. Drivers carry these messages, in order between any two shards, and know nothing of
 //! what is in them.
 
-use crate::blocks::MovedSession;
 use crate::control::{ControlError, RepairReport, Status};
+use crate::door::Luggage;
 use crate::flash::MovedStore;
 use crate::ledger::Group;
 use crate::step::Step;
@@ -11,7 +11,6 @@ use diecut_catalog::{State, VssdRecord};
 use diecut_media::{Command, Completion, Divide};
 use diecut_namespace::MovedNamespace;
 use diecut_namespace::contract::NamespaceId;
-use diecut_nvmf::SubsystemFigures;
 use diecut_spec::Isolation;
 use diecut_vssd::{PlaceView, Places, PoolPart, VssdId, WearNews};
 use std::any::Any;
@@ -26,7 +25,7 @@ impl fmt::Debug for ShardMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Message::Order(number, order) => write!(f, "order {number}: {}", order.name()),
-            Message::Answer(number, answer) => write!(f, "answer {number}: {:?}", answer.refusal),
+            Message::Answer(number, answer) => write!(f, "answer {number}: {}", answer.name()),
             Message::Media(command) => write!(f, "{command:?}"),
             Message::MediaDone(completion) => write!(f, "{completion:?}"),
             Message::Wear(news) => write!(f, "{news:?}"),
@@ -104,19 +103,30 @@ pub(crate) struct Alloc {
     pub moved: Moved,
 }
 
-#[derive(Default)]
-pub(crate) struct Answer {
-    pub refusal: Option<ControlError>,
+/// What became of an order.
+pub(crate) enum Answer {
+    /// It was carried out.
+    Done,
+    /// Of [`Order::Step`], and of [`Order::Open`], whose leftovers are steps.
+    Step(Box<StepAnswer>),
     /// Of [`Order::Alloc`].
-    pub record: Option<VssdRecord>,
+    Made(Box<VssdRecord>),
+    /// Of [`Order::Alloc`]: why not, and the channels that nothing lies on.
+    NotMade { number: u32, error: ControlError, returned: Moved },
+    /// Of [`Order::Status`].
+    Status(Box<Status>),
+    /// Of [`Order::Wear`].
+    Wear(WearReport),
+}
+
+/// What became of steps.
+#[derive(Default)]
+pub(crate) struct StepAnswer {
+    pub refusal: Option<ControlError>,
     /// Channels that nothing lies on any more.
     pub returned: Option<Moved>,
     /// Of [`Step::Leave`].
     pub group: Option<Box<MovedGroup>>,
-    /// Of [`Order::Status`].
-    pub status: Option<Box<Status>>,
-    /// Of [`Order::Wear`].
-    pub wear: Option<WearReport>,
     /// Of [`Step::RepairVssd`].
     pub repair: Option<Box<RepairReport>>,
 }
@@ -133,6 +143,7 @@ impl Moved {
     pub fn new<M: Divide>(channels: Vec<u16>, pool: PoolPart, media: &mut M) -> Moved {
         let mut part = media.empty_part();
         for &channel in &channels {
+            assert!(media.owns(channel), "I-S20: channel {channel} is given away by who owns it");
             part.take_channel(media, channel);
         }
         Moved { channels, pool, media: Box::new(part) }
@@ -142,6 +153,7 @@ impl Moved {
     pub fn unpack<M: Divide>(self, media: &mut M) -> PoolPart {
         let mut part = self.media.downcast::<M>().expect("all shards have the same kind of medium");
         for &channel in &self.channels {
+            assert!(!media.owns(channel), "I-S20: channel {channel} has one owner");
             media.take_channel(&mut part, channel);
         }
         self.pool
@@ -154,9 +166,8 @@ pub(crate) struct MovedGroup {
     pub stores: Vec<MovedStore>,
     /// With the vSSD of each.
     pub namespaces: Vec<(VssdId, NamespaceId, MovedNamespace)>,
-    /// Of applications.
-    pub sessions: Vec<MovedSession>,
-    pub figures: Vec<(String, SubsystemFigures)>,
+    /// Of each door, in their order.
+    pub luggage: Vec<Luggage>,
 }
 
 /// What a shard knows of its dies.
@@ -182,9 +193,35 @@ impl Order {
 }
 
 impl Answer {
+    fn name(&self) -> &'static str {
+        match self {
+            Answer::Done => "done",
+            Answer::Step(step) if step.refusal.is_some() => "step refused",
+            Answer::Step(_) => "step done",
+            Answer::Made(_) => "made",
+            Answer::NotMade { .. } => "not made",
+            Answer::Status(_) => "status",
+            Answer::Wear(_) => "wear",
+        }
+    }
+
+    /// Whether somebody has to look at what is in it.
+    pub fn holds_something(&self) -> bool {
+        match self {
+            Answer::Done => false,
+            Answer::Step(step) => step.returned.is_some() || step.group.is_some(),
+            Answer::Made(_) | Answer::NotMade { .. } | Answer::Status(_) | Answer::Wear(_) => true,
+        }
+    }
+
     /// See [`ShardMessage::salvage`].
     pub fn salvage<M: Divide>(self, media: &mut M) {
-        for moved in self.returned.into_iter().chain(self.group.map(|group| group.moved)) {
+        let (returned, group) = match self {
+            Answer::Step(step) => (step.returned, step.group),
+            Answer::NotMade { returned, .. } => (Some(returned), None),
+            Answer::Done | Answer::Made(_) | Answer::Status(_) | Answer::Wear(_) => return,
+        };
+        for moved in returned.into_iter().chain(group.map(|group| group.moved)) {
             moved.unpack(media);
         }
     }

@@ -7,7 +7,6 @@ use crate::peer::{Answer, Message, MovedGroup, Order, ShardMessage};
 use crate::seat::{Seat, ShardIndex};
 use crate::step::Step;
 use diecut_media::Divide;
-use diecut_nvme::QualifiedName;
 use std::collections::VecDeque;
 
 /// What a shard owes the first one, and how far the move of a group is here.
@@ -21,8 +20,6 @@ pub(crate) struct Duties {
     pub leaving: Vec<u32>,
     /// Their hosts are not listened to any more.
     pub frozen: bool,
-    /// Subsystems that came here and may have connections on the way.
-    pub arriving: Vec<QualifiedName>,
     /// What was taken out, for the answer.
     pub left: Option<Box<MovedGroup>>,
 }
@@ -89,7 +86,13 @@ impl Placement {
 
     /// Whether these orders were answered; their answers are dropped then.
     pub fn all_answered(&mut self, awaited: &mut Vec<u64>) -> bool {
-        awaited.retain(|number| self.orders.answers.remove(number).is_none());
+        awaited.retain(|number| match self.orders.answers.remove(number) {
+            Some(answer) => {
+                assert!(!answer.holds_something(), "I-S14: no answer is dropped that holds something");
+                false
+            }
+            None => true,
+        });
         awaited.is_empty()
     }
 

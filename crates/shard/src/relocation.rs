@@ -17,6 +17,7 @@
 //! message are [salvaged](crate::gather) with the rest.
 
 use crate::control::{ControlError, ControlErrorKind};
+use crate::door::Party;
 use crate::job::{Job, Progress};
 use crate::ledger::{Group, Tied};
 use crate::owners::Owners;
@@ -27,9 +28,8 @@ use crate::steps::subsystems;
 use diecut_media::Divide;
 use diecut_namespace::StoreIndex;
 use diecut_namespace::contract::NamespaceId;
-use diecut_nvme::QualifiedName;
-use diecut_nvmf::Home;
-use diecut_units::{Time, mark, mutant};
+use diecut_nvmf::SubsystemConfig;
+use diecut_units::{Time, mark};
 use diecut_vssd::VssdId;
 
 fn refuse(kind: ControlErrorKind, message: String) -> Progress {
@@ -78,8 +78,6 @@ fn namespaces_of<M: Divide>(here: &Owners<M>, group: &Group) -> Vec<(VssdId, Nam
 
 /// Takes a group out, when nothing of it is under way any more.
 pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress {
-    let subsystems: Vec<QualifiedName> =
-        here.registry.subsystems_of(group).iter().map(|nqn| qualified(nqn)).collect();
     let stores: Vec<StoreIndex> = group.vssds.iter().filter_map(|&vssd| here.plane.store_of(vssd)).collect();
     if here.placement.duties.leaving.is_empty() {
         // The first shard may not have heard of the last exchange when it named the group.
@@ -98,48 +96,59 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
             here.plane.flash.store_mut(store).quiesce(true);
         }
     }
+    assert_eq!(here.placement.duties.leaving, group.vssds, "I-S15: one group leaves a shard at a time");
+    let nqns = here.registry.subsystems_of(group);
+    let subsystems = nqns.iter().map(|nqn| qualified(nqn)).collect();
+    let party = Party { vssds: group.vssds.clone(), subsystems };
     if !here.placement.duties.frozen {
         if !stores.iter().all(|&store| here.plane.flash.store(store).is_quiesced()) {
             mark!("shard: move waits while its hosts are served");
             return Progress::Waits;
         }
         here.placement.duties.frozen = true;
-        subsystems.iter().for_each(|nqn| here.plane.target.freeze(nqn));
-        here.plane.blocks.freeze(&group.vssds);
+        here.plane.doors().into_iter().for_each(|door| door.freeze(&party));
     }
     let namespaces = namespaces_of(here, group);
-    let drained = subsystems.iter().all(|nqn| here.plane.target.is_drained(nqn))
-        && namespaces.iter().all(|(_, id)| here.plane.namespaces.is_idle(*id))
-        && here.plane.blocks.is_drained(&group.vssds);
-    if !drained {
+    let is_idle = namespaces.iter().all(|(_, id)| here.plane.namespaces.is_idle(*id));
+    if !is_idle || !here.plane.doors().into_iter().all(|door| door.is_drained(&party)) {
         mark!("shard: move waits for commands under way");
         return Progress::Waits;
     }
     stores.iter().for_each(|&store| here.plane.flash.hold_store(store));
-    let channels = &group.channels;
-    if !here.plane.flash.pool.is_quiet(channels)
-        || !channels.iter().all(|&channel| here.plane.flash.media.is_quiet(channel))
-    {
+    let flash = &here.plane.flash;
+    let mut channels = group.channels.iter();
+    if !flash.pool.is_quiet(&group.channels) || !channels.all(|&channel| flash.media.is_quiet(channel)) {
         mark!("shard: move waits for the medium");
         return Progress::Waits;
     }
-    let figures = here.registry.subsystems_of(group).into_iter().zip(&subsystems);
-    let figures = figures.map(|(name, nqn)| (name, here.plane.target.figures(nqn))).collect();
+    take_out(here, group, &party, stores, namespaces);
+    Progress::Done
+}
+
+/// Takes out a group of which nothing is under way; the answer to the order takes it along.
+fn take_out<M: Divide>(
+    here: &mut Owners<M>,
+    group: &Group,
+    party: &Party,
+    stores: Vec<StoreIndex>,
+    namespaces: Vec<(VssdId, NamespaceId)>,
+) {
     let take = |(vssd, id): (VssdId, NamespaceId)| {
         here.plane.admission.close(id);
         (vssd, id, here.plane.namespaces.take_out(id))
     };
     let namespaces = namespaces.into_iter().map(take).collect();
     let stores = stores.into_iter().map(|store| here.plane.flash.take_store(store)).collect();
-    let sessions = here.plane.blocks.take_out(&group.vssds);
-    here.note_exchanges_elsewhere(channels);
-    let part = here.plane.flash.pool.detach(channels);
+    let luggage = here.plane.doors().into_iter().map(|door| door.take_out(party)).collect();
+    here.note_exchanges_elsewhere(&group.channels);
+    let part = here.plane.flash.pool.detach(&group.channels);
     here.plane.flash.pool.hold_migration(false);
-    let moved = Moved::new(channels.clone(), part, &mut here.plane.flash.media);
-    here.placement.duties.leaving.clear();
-    here.placement.duties.frozen = false;
-    here.placement.duties.left = Some(Box::new(MovedGroup { moved, stores, namespaces, sessions, figures }));
-    Progress::Done
+    let moved = Moved::new(group.channels.clone(), part, &mut here.plane.flash.media);
+    let duties = &mut here.placement.duties;
+    duties.leaving.clear();
+    duties.frozen = false;
+    assert!(duties.left.is_none(), "I-S15: one group leaves a shard at a time");
+    duties.left = Some(Box::new(MovedGroup { moved, stores, namespaces, luggage }));
 }
 
 /// Has a group put in at its new home.
@@ -163,9 +172,17 @@ pub(crate) fn arrive_somewhere<M: Divide>(
     if arrived { Progress::Done } else { Progress::Waits }
 }
 
+/// What the group's subsystems look like here.
+fn subsystems_of<M: Divide>(here: &Owners<M>, group: &Group) -> Vec<SubsystemConfig> {
+    let nqns = here.registry.subsystems_of(group);
+    let config = |nqn: &String| subsystems::subsystem_config(here, nqn).expect("just listed");
+    nqns.iter().map(config).collect()
+}
+
 /// Puts a group in and serves it.
 pub(crate) fn arrive<M: Divide>(here: &mut Owners<M>, moved: MovedGroup, group: &Group, now: Time) {
-    let MovedGroup { moved, stores, namespaces, sessions, figures } = moved;
+    assert_eq!(here.placement.index.0, group.to, "I-S15: a group arrives where it goes");
+    let MovedGroup { moved, stores, namespaces, luggage } = moved;
     let part = moved.unpack(&mut here.plane.flash.media);
     here.plane.flash.pool.attach(part);
     // Limits were lifted for the move.
@@ -180,22 +197,17 @@ pub(crate) fn arrive<M: Divide>(here: &mut Owners<M>, moved: MovedGroup, group: 
         here.seat_namespace(id, vssd);
         here.plane.namespaces.put_in(id, namespace, store);
     }
-    sessions.into_iter().for_each(|session| here.plane.blocks.put_in(session));
     here.placement.ledger.homes.extend(group.tenants.iter().map(|tenant| (tenant.clone(), group.to)));
-    for (nqn, figures) in figures {
-        let config = subsystems::subsystem_config(here, &nqn).expect("a subsystem that moves exists");
-        here.plane.target.place(config, Some(figures), now, &mut here.plane.target_actions);
-        here.placement.duties.arriving.push(qualified(&nqn));
+    let subsystems = subsystems_of(here, group);
+    for (door, luggage) in here.plane.doors().into_iter().zip(luggage) {
+        door.put_in(luggage, &subsystems, now);
     }
     mark!("shard: group moved while it was served");
 }
 
 /// The last connection of the group that came here last has come, and the last application.
 pub(crate) fn all_arrived<M: Divide>(here: &mut Owners<M>, now: Time) {
-    for nqn in std::mem::take(&mut here.placement.duties.arriving) {
-        here.plane.target.arrived(&nqn, now, &mut here.plane.target_actions);
-    }
-    here.plane.blocks.all_arrived();
+    here.plane.doors().into_iter().for_each(|door| door.all_arrived(now));
 }
 
 /// Learns a group's new home, and gives its connections away, if they are here.
@@ -204,22 +216,14 @@ pub(crate) fn release<M: Divide>(here: &mut Owners<M>, group: &Group, passed: u6
     if here.placement.index.0 == group.to {
         return Progress::Done;
     }
-    let is_old_home = here.placement.index.0 == group.from;
-    for nqn in here.registry.subsystems_of(group) {
-        let mut config = subsystems::subsystem_config(here, &nqn).expect("just listed");
-        if is_old_home {
-            if mutant!("shard: old home keeps its subsystem") {
-                config.home = Home::Here;
-            }
-            here.plane.target.release(config, group.to, now, &mut here.plane.target_actions);
-        } else {
-            here.plane.target.place(config, None, now, &mut here.plane.target_actions);
-        }
+    let subsystems = subsystems_of(here, group);
+    if here.placement.index.0 != group.from {
+        subsystems.into_iter().for_each(|config| here.plane.nvme.learn(config, now));
+        return Progress::Done;
     }
-    if is_old_home {
-        here.plane.blocks.release(ShardIndex(group.to));
-        // Behind the connections, on the same way.
-        here.placement.outgoing.push((ShardIndex(group.to), ShardMessage(Message::Passed(passed))));
-    }
+    let to = ShardIndex(group.to);
+    here.plane.doors().into_iter().for_each(|door| door.release(subsystems.clone(), to, now));
+    // Behind the connections, on the same way.
+    here.placement.outgoing.push((to, ShardMessage(Message::Passed(passed))));
     Progress::Done
 }

@@ -3,12 +3,12 @@
 use crate::control::{ControlError, RepairReport};
 use crate::leveling;
 use crate::owners::Owners;
-use crate::peer::{Answer, Moved};
+use crate::peer::{Answer, Moved, StepAnswer};
 use crate::step::Step;
 use diecut_media::Divide;
 
 /// Takes out the channels that nothing lies on any more.
-pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Option<Moved> {
+pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Moved {
     let channels = 0..here.plane.flash.media.geometry().channels;
     let unused = channels.filter(|&channel| {
         here.plane.flash.media.owns(channel) && here.plane.flash.pool.is_free_channel(channel)
@@ -16,7 +16,7 @@ pub(crate) fn unused_channels<M: Divide>(here: &mut Owners<M>) -> Option<Moved> 
     let unused: Vec<u16> = unused.collect();
     let mut part = here.plane.flash.pool.detach(&unused);
     here.plane.flash.pool.return_slots(&mut part);
-    Some(Moved::new(unused, part, &mut here.plane.flash.media))
+    Moved::new(unused, part, &mut here.plane.flash.media)
 }
 
 /// An order of steps is carried out, or refused.
@@ -30,7 +30,8 @@ pub(crate) fn order_done<M: Divide>(
     leveling::tell_wear(here);
     let frees = matches!(last, Some(Step::DeallocVssd { .. } | Step::ReturnChannels));
     let freed = refusal.is_none() && frees;
-    let returned = if freed { unused_channels(here) } else { None };
+    let returned = freed.then(|| unused_channels(here));
     let group = here.placement.duties.left.take();
-    here.placement.answer_order(number, Answer { refusal, returned, group, repair, ..Answer::default() });
+    let answer = StepAnswer { refusal, returned, group, repair };
+    here.placement.answer_order(number, Answer::Step(Box::new(answer)));
 }

@@ -247,7 +247,7 @@ impl<M: Divide> Shard<M> {
     /// # Panics
     /// If not.
     pub fn check_budget(&self) {
-        self.here.plane.target.check_budget();
+        self.here.plane.nvme.target.check_budget();
     }
 
     /// The pool, for checkers and reports.
@@ -287,12 +287,12 @@ impl<M: Divide> Shard<M> {
 
     /// From now on, commands that come through the target are kept for [`Shard::take_watched`].
     pub fn watch(&mut self) {
-        self.here.plane.target.watch();
+        self.here.plane.nvme.target.watch();
     }
 
     /// Takes what came since the last call, in order.
     pub fn take_watched(&mut self, commands: &mut Vec<CommandOutline>) {
-        self.here.plane.target.take_watched(commands);
+        self.here.plane.nvme.target.take_watched(commands);
     }
 
     /// Takes a request of an administrator.
@@ -341,7 +341,7 @@ impl<M: Divide> Shard<M> {
                 Begun::Jobs => return true,
                 Begun::Serves(number) => {
                     self.take_early(now, actions);
-                    self.here.placement.answer_order(number, Answer::default());
+                    self.here.placement.answer_order(number, Answer::Done);
                 }
             }
         }
@@ -412,7 +412,7 @@ impl<M: Divide> Drive for Shard<M> {
             }
             drive::Event::Told { .. } | drive::Event::Synced { .. } => unreachable!("taken above"),
         };
-        self.here.plane.target.handle(event, now, &mut self.here.plane.target_actions);
+        self.here.plane.nvme.handle(event, now);
         self.here.hand_out(actions);
     }
 
@@ -421,8 +421,8 @@ impl<M: Divide> Drive for Shard<M> {
         let mut budget = self.here.plane.admission.round_cost(now);
         for round in 0..ROUNDS_MAX {
             let plane = &mut self.here.plane;
-            if round == 0 && plane.target.has_work() {
-                plane.target.handle(target::Event::Round, now, &mut plane.target_actions);
+            if round == 0 && plane.nvme.target.has_work() {
+                plane.nvme.handle(target::Event::Round, now);
                 self.here.hand_out(actions);
             }
             self.here.plane.round(&mut budget, now);
@@ -455,40 +455,41 @@ impl<M: Divide> Drive for Shard<M> {
     fn goes_on(&self, connection: ConnectionId) -> bool {
         self.here
             .plane
+            .nvme
             .target
             .source_of(connection)
             .is_some_and(|source| self.here.plane.admission.goes_on(source))
     }
 
     fn is_connected(&self, connection: ConnectionId) -> bool {
-        self.here.plane.target.is_connected(connection)
+        self.here.plane.nvme.target.is_connected(connection)
     }
 
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
-        self.here.plane.target.outbox(connection)
+        self.here.plane.nvme.target.outbox(connection)
     }
 
     fn sent(&mut self, connection: ConnectionId, len_bytes: usize, _actions: &mut Vec<drive::Action>) {
-        self.here.plane.target.sent(connection, len_bytes);
+        self.here.plane.nvme.target.sent(connection, len_bytes);
     }
 
     fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
-        self.here.plane.target.receive_window(connection)
+        self.here.plane.nvme.target.receive_window(connection)
     }
 
     fn receive_bytes(&self) -> usize {
-        self.here.plane.target.receive_bytes()
+        self.here.plane.nvme.target.receive_bytes()
     }
 
     fn set_memory(&mut self, memory_bytes: usize) {
-        self.here.plane.target.set_memory(memory_bytes);
+        self.here.plane.nvme.target.set_memory(memory_bytes);
     }
 
     fn memory(&self) -> drive::MemoryFigures {
-        self.here.plane.target.memory()
+        self.here.plane.nvme.target.memory()
     }
 
     fn shrink(&mut self, slabs_max: u32) -> usize {
-        self.here.plane.target.shrink(slabs_max) + self.here.plane.flash.shrink(slabs_max)
+        self.here.plane.nvme.target.shrink(slabs_max) + self.here.plane.flash.shrink(slabs_max)
     }
 }

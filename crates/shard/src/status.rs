@@ -187,7 +187,7 @@ fn volume_status<M: Divide>(here: &Owners<M>, name: &str) -> VolumeStatus {
 }
 
 fn subsystem_status<M: Divide>(here: &Owners<M>, nqn: &str) -> SubsystemStatus {
-    let associations = here.plane.target.associations().into_iter();
+    let associations = here.plane.nvme.target.associations().into_iter();
     let own = associations.filter(|association| association.subsystem == nqn);
     SubsystemStatus {
         spec: subsystem_spec(nqn, &here.registry.state.subsystems[nqn]),

@@ -79,7 +79,7 @@ impl Turns {
     /// # Panics
     /// If nobody is in the round.
     pub fn served(&mut self, place: &mut Place, cost: u32, weight: Weight, stays: bool) {
-        let mut front = self.order.peek_mut().expect("I-S4: who is served is in the round");
+        let mut front = self.order.peek_mut().expect("I-S2: who is served is in the round");
         let Reverse((start, _, member)) = *front;
         self.now = start;
         place.used = start + u64::from(cost) * ONE / u64::from(weight.0);

@@ -18,14 +18,14 @@ pub(crate) fn apply<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) -> Pr
 /// Takes a subsystem from the target and waits until its commands came back.
 pub(crate) fn remove<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) -> Progress {
     let nqn = qualified(nqn);
-    here.plane.target.remove_subsystem(&nqn, now, &mut here.plane.target_actions);
-    if here.plane.target.is_quiet(&nqn) { Progress::Done } else { Progress::Waits }
+    here.plane.nvme.target.remove_subsystem(&nqn, now, &mut here.plane.nvme.actions);
+    if here.plane.nvme.target.is_quiet(&nqn) { Progress::Done } else { Progress::Waits }
 }
 
 /// Tells the target what a subsystem looks like.
 pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) {
     if let Some(config) = subsystem_config(here, nqn) {
-        here.plane.target.set_subsystem(config, now, &mut here.plane.target_actions);
+        here.plane.nvme.target.set_subsystem(config, now, &mut here.plane.nvme.actions);
     }
 }
 
