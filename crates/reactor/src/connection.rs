@@ -1,10 +1,11 @@
 //! One TCP connection of a shard's thread.
 
 use crate::doors::Place;
+use crate::wire::{Plain, Wire};
 use diecut_shard::drive::{ConnectionId, Drive, Event, Outbox, ShardIndex};
 use diecut_units::{BufferPool, Time};
-use mio::net::TcpStream;
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use mio::{Registry, Token};
+use std::io::{ErrorKind, IoSlice};
 
 /// Bytes read from one connection in one round.
 pub const BYTES_PER_TURN: usize = 256 << 10;
@@ -16,8 +17,11 @@ const NEWCOMER_RECEIVES: u8 = 32;
 /// Slices given to one `writev`.
 const SLICES_MAX: usize = 128;
 
+/// Whatever carries the bytes of hosts.
+type HostWire = Plain;
+
 pub(crate) struct Connection {
-    pub stream: TcpStream,
+    wire: HostWire,
     pub id: ConnectionId,
     /// The socket may have more to read: edge-triggered readiness tells it once.
     pub readable: bool,
@@ -44,7 +48,7 @@ pub(crate) struct Connection {
 
 /// A connection on its way to another thread.
 pub(crate) struct Moving {
-    stream: TcpStream,
+    stream: <HostWire as Wire>::Handoff,
     place: Place,
     is_connected: bool,
     receives: u8,
@@ -69,9 +73,9 @@ pub(crate) enum Turn {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, id: ConnectionId, place: Place) -> Connection {
+    pub fn new(stream: <HostWire as Wire>::Handoff, id: ConnectionId, place: Place) -> Connection {
         Connection {
-            stream,
+            wire: HostWire::from_handoff(stream),
             id,
             readable: true,
             ended: false,
@@ -95,8 +99,32 @@ impl Connection {
 
     /// What another thread goes on with; the stream is not watched here any more.
     pub fn into_moving(self) -> Moving {
-        let Connection { stream, place, is_connected, receives, .. } = self;
-        Moving { stream, place, is_connected, receives }
+        let Connection { wire, place, is_connected, receives, .. } = self;
+        Moving { stream: wire.into_handoff(), place, is_connected, receives }
+    }
+
+    /// Has its readiness told by its number.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn watch(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
+        self.wire.watch(registry, token)
+    }
+
+    /// Its readiness is not told any more.
+    pub fn unwatch(&mut self, registry: &Registry) {
+        if let Err(error) = self.wire.unwatch(registry) {
+            tracing::debug!("a connection cannot be unwatched: {error}");
+        }
+    }
+
+    /// Gives it a turn to be read, unless it has one or may not be read.
+    #[inline]
+    pub fn list(&mut self, number: u32, turns: &mut Vec<u32>) {
+        if !self.listed && !self.paused {
+            self.listed = true;
+            turns.push(number);
+        }
     }
 
     /// Whether its host is only coming up. Newcomers take turns, so that a storm of them does not hold up hosts at work.
@@ -120,14 +148,14 @@ impl Connection {
             *system_calls += 1;
             let (read, asked, event) = if let Some(window) = shard.receive_window(connection) {
                 let asked = window.len();
-                let read = self.stream.read(window);
+                let read = self.wire.read(window);
                 let len_bytes = *read.as_ref().unwrap_or(&0);
                 (read, asked, Event::ReceivedInWindow { connection, len_bytes })
             } else {
                 // Commands with data in their capsule may keep the buffer until they are done.
                 let asked = shard.receive_bytes();
                 let mut buffer = pool.take(asked);
-                let read = self.stream.read(&mut buffer);
+                let read = self.wire.read(&mut buffer);
                 buffer.truncate(*read.as_ref().unwrap_or(&0));
                 (read, asked, Event::Received { connection, bytes: buffer.freeze() })
             };
@@ -160,7 +188,7 @@ impl Connection {
 
     /// Says that nothing more will come, and lingers.
     pub fn finish(&mut self) {
-        if let Err(error) = self.stream.shutdown(std::net::Shutdown::Write) {
+        if let Err(error) = self.wire.finish() {
             tracing::debug!("a stream cannot be shut down: {error}");
         }
         (self.lingering, self.paused) = (true, false);
@@ -171,7 +199,7 @@ impl Connection {
         let mut bytes = [0; 16 << 10];
         for _ in 0..BYTES_PER_TURN / bytes.len() {
             *system_calls += 1;
-            match self.stream.read(&mut bytes) {
+            match self.wire.read(&mut bytes) {
                 Ok(0) => return Turn::Gone,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Drained,
@@ -199,7 +227,7 @@ impl Connection {
                 return Turn::More;
             }
             *system_calls += 1;
-            match write_some(&mut self.stream, outbox) {
+            match write_some(&mut self.wire, outbox) {
                 Ok(0) => return Turn::Gone,
                 Ok(bytes) => {
                     written += bytes;
@@ -216,7 +244,7 @@ impl Connection {
     }
 }
 
-fn write_some(stream: &mut TcpStream, outbox: &Outbox) -> std::io::Result<usize> {
+fn write_some(wire: &mut impl Wire, outbox: &Outbox) -> std::io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let (mut count, mut bytes) = (0, 0);
     for (place, slice) in slices.iter_mut().zip(outbox.io_slices()) {
@@ -228,12 +256,13 @@ fn write_some(stream: &mut TcpStream, outbox: &Outbox) -> std::io::Result<usize>
         *place = slice;
         count += 1;
     }
-    if count == 1 { stream.write(&slices[0]) } else { stream.write_vectored(&slices[..count]) }
+    wire.write_vectored(&slices[..count])
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
+    use mio::net::TcpStream;
 
     /// Goal: hosts at work are not heard one by one, as newcomers are, when their tenant changed its shard. Method: a connection that
     /// received as often as hosts at work do, and one that did not, on their way to another thread.

@@ -3,10 +3,11 @@
 use crate::blocks::Moving;
 use crate::connection;
 use crate::doors::Place;
-use diecut_shard::control::{ControlRequest, ControlResponse};
+use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
 use mio::net::TcpStream;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -90,4 +91,74 @@ pub(crate) enum Unsent {
 pub(crate) fn queue(waker: Arc<Waker>) -> (Address, Receiver<Message>) {
     let (sender, receiver) = sync_channel(QUEUE_MAX);
     (Address { sender, waker }, receiver)
+}
+
+/// Messages of one thread for threads whose queue is full, by thread, in order. Sending never blocks: two threads could wait for each
+/// other.
+pub(crate) struct Outgoing {
+    unsent: Vec<VecDeque<Message>>,
+}
+
+impl Outgoing {
+    /// For so many threads.
+    pub fn new(threads: usize) -> Outgoing {
+        Outgoing { unsent: (0..threads).map(|_| VecDeque::new()).collect() }
+    }
+
+    /// Whether a message waits.
+    #[inline]
+    pub fn has_any(&self) -> bool {
+        self.unsent.iter().any(|waiting| !waiting.is_empty())
+    }
+
+    /// Sends a message, now or when the receiver has room; messages to one thread stay in order.
+    pub fn send(&mut self, addresses: &[Address], to: usize, message: Message) {
+        if !self.unsent[to].is_empty() {
+            return self.unsent[to].push_back(message);
+        }
+        if let Err(Unsent::Full(message)) = addresses[to].try_send(message) {
+            self.unsent[to].push_back(message);
+        }
+    }
+
+    /// Sends what waits, as far as receivers have room.
+    #[inline]
+    pub fn send_again(&mut self, addresses: &[Address]) {
+        for (address, waiting) in addresses.iter().zip(&mut self.unsent) {
+            while let Some(message) = waiting.pop_front() {
+                match address.try_send(message) {
+                    Ok(()) => {}
+                    Err(Unsent::Full(message)) => {
+                        waiting.push_front(message);
+                        break;
+                    }
+                    Err(Unsent::Gone) => waiting.clear(),
+                }
+            }
+        }
+    }
+}
+
+/// Requests of administrators that the shard has not answered yet.
+#[derive(Default)]
+pub(crate) struct Answers {
+    awaited: BTreeMap<ControlToken, Respond>,
+    last: u64,
+}
+
+impl Answers {
+    /// What the shard is to call a request.
+    pub fn expect(&mut self, respond: Respond) -> ControlToken {
+        self.last += 1;
+        let token = ControlToken(self.last);
+        self.awaited.insert(token, respond);
+        token
+    }
+
+    /// The shard answered. Nothing if it did before.
+    pub fn give(&mut self, token: ControlToken, response: ControlResponse) {
+        if let Some(respond) = self.awaited.remove(&token) {
+            respond(response);
+        }
+    }
 }

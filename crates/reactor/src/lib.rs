@@ -15,13 +15,17 @@
 
 #![deny(clippy::unwrap_used)]
 
+mod acceptor;
 mod blocks;
 mod common;
 mod connection;
 mod doors;
 mod inbox;
+mod lines;
 mod log;
 mod reactor;
+mod upkeep;
+mod wire;
 mod worker;
 
 pub use connection::BYTES_PER_TURN;
