@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # A newcomer's walk: a clean clone of HEAD, the commands of README.md as they stand there, in the order of its sections "Run" and
-# "See isolation at work", and what it promises compared with what comes. The transcript is target/walk/transcript.txt.
+# "See isolation at work", and what it promises compared with what comes; then every command of docs/tutorial.md. The transcript is
+# target/walk/transcript.txt.
 #
-#   tests/walk/run.sh [README]
+#   tests/walk/run.sh [README [TUTORIAL]]
 #
-# README: another text to take commands and promises from, to see the walk fail. The clone builds in the target folder of this
+# README, TUTORIAL: other texts to take commands and promises from, to see the walk fail. The clone builds in the target folder of this
 # tree, so that dependencies are not built twice. Port 4420 must be free, as for any newcomer.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
 readme=$(realpath "${1:-README.md}")
+tutorial=$(realpath "${2:-docs/tutorial.md}")
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$target/walk
 transcript=$work/transcript.txt
@@ -109,4 +111,23 @@ for level in channel die software none; do
   shows "$level" "$work/output" "the demo's table has no row for $level isolation"
 done
 shows "p99" "$work/output" "the demo's table has no p99"
-echo "walk: the README keeps its word; transcript in $transcript"
+
+echo "walk: the tutorial"
+# A comment behind a command says what the walk does with it: "fails" expects that, "as root" leaves it out, for it needs a kernel module.
+skipped=0
+while IFS= read -r line <&3; do
+  command=${line%%  # *}
+  case $line in
+    "make run") start ;;
+    *"  # as root"*) note "left out: $command"; skipped=$((skipped + 1)) ;;
+    *"  # fails"*)
+      note "$command"
+      if timeout 1200 bash -c "$command" > "$work/output" 2>&1; then fail "\"$command\" passes, and the tutorial says that it fails"; fi
+      cat "$work/output" >> "$transcript"
+      shows "test result: FAILED" "$work/output" "\"$command\" fails for another reason than its test" ;;
+    *) run "$command" ;;
+  esac
+done 3< <(sed -n 's/^    //p' "$tutorial")
+[ -z "$(git status --porcelain --untracked-files=no)" ] || fail "the tutorial leaves changed files behind"
+stop INT "Ctrl-C"
+echo "walk: README and tutorial keep their word ($skipped commands need root and were left out); transcript in $transcript"
