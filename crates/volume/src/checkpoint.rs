@@ -173,7 +173,7 @@ impl Store {
 
     /// Says whether it stopped although it could go on.
     fn write_leaves(&mut self, space: &mut dyn Members) -> bool {
-        let mut due = self.host_written_ius / self.config.checkpoint.ius_per_leaf;
+        let mut due = self.changes.host_written_ius / self.config.checkpoint.ius_per_leaf;
         if self.log.needs_anchor() || self.has_many_notes() {
             due = due.max(self.checkpoint.leaves_written + BURST_LEAVES);
         }
@@ -219,8 +219,9 @@ impl Store {
     }
 
     fn write_leaf(&mut self, bit: usize, space: &mut dyn Members) -> bool {
-        let open = self.maps.open_group.expect("a group is open");
+        let open = self.maps.open_group.expect("I-M17: a group is open");
         let leaf = open.group * GROUP_LEAVES + bit;
+        assert!(open.left >> bit & 1 != 0, "I-M17: a leaf is written while it is left in its group");
         let map = &self.maps.volumes[usize::from(open.volume)];
         let scratch = &mut self.checkpoint.scratch;
         let entries = map.leaf(leaf);
@@ -272,7 +273,7 @@ impl Store {
         let pace = self.config.checkpoint;
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
             .max(self.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
-        let since = self.host_written_ius - self.checkpoint.anchored_at_ius;
+        let since = self.changes.host_written_ius - self.checkpoint.anchored_at_ius;
         let has_many_notes = self.has_many_notes();
         let pressed = self.log.needs_anchor() || has_many_notes;
         if since < apart && !pressed || !self.log.is_anchor_idle() || !self.log.may_checkpoint() {
@@ -286,11 +287,12 @@ impl Store {
         if sequence <= self.log.anchored() {
             // The round is not done: soon again.
             let again_at_ius = self.checkpoint.anchored_at_ius + apart / 4;
-            self.checkpoint.anchored_at_ius = again_at_ius.min(self.host_written_ius);
+            self.checkpoint.anchored_at_ius = again_at_ius.min(self.changes.host_written_ius);
             return;
         }
-        self.checkpoint.anchored_at_ius = self.host_written_ius;
+        self.checkpoint.anchored_at_ius = self.changes.host_written_ius;
         let anchor = self.log.take_anchor(sequence, self.encode_volumes(owner_bytes));
+        assert!(anchor.sequence <= anchor.taken_at, "I-M16: an anchor begins before it was taken");
         self.checkpoint.taken = Some((anchor, self.log.map_moves()));
         self.write_anchor(space);
     }

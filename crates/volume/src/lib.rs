@@ -16,14 +16,19 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod changes;
 mod checkpoint;
+mod config;
 pub mod contract;
+mod lent;
 mod loss;
 mod map;
-mod open;
+mod opening;
+mod reads;
 mod store;
-mod undo;
+mod waiting;
 
 pub use checkpoint::CheckpointPace;
+pub use config::{StoreConfig, StoreStatistics};
 pub use loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
-pub use store::{Store, StoreConfig, StoreStatistics};
+pub use store::Store;

@@ -275,7 +275,7 @@ impl Maps {
     /// Deletes a volume: from now on it does not exist, and its map ends step by step.
     pub fn delete(&mut self, volume: u16) {
         let map = self.volume(volume);
-        assert!(map.exists, "only what exists is deleted");
+        assert!(map.exists, "I-M15: only what exists is deleted");
         (map.exists, map.used_ius) = (false, 0);
         self.open_group = None;
         self.ending.push_back(volume);
@@ -300,7 +300,7 @@ impl Maps {
     pub fn end_step(&mut self, invalidate: impl FnMut(LogAddress)) {
         let Some(volume) = self.ending.front().copied() else { return };
         let map = &mut self.volumes[usize::from(volume)];
-        assert!(!map.exists, "only a deleted volume ends");
+        assert!(!map.exists, "I-M15: only a deleted volume ends");
         if map.end_step(invalidate) {
             *map = VolumeMap::default();
             self.ending.pop_front();
@@ -323,6 +323,10 @@ impl Maps {
             }
         }
         None
+    }
+    /// IUs that hold data.
+    pub fn used_ius(&self) -> u64 {
+        self.volumes.iter().map(|volume| volume.used_ius).sum()
     }
     /// Every change before this sequence is in the leaves; `otherwise` if there are none.
     pub fn visited_before(&self, otherwise: u64) -> u64 {

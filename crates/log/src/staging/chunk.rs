@@ -155,3 +155,26 @@ pub(crate) struct Place {
     /// Program units there are.
     pub room_units: u32,
 }
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: what a chunk never does is refused. Method: all pairs of states against the drawing in docs/invariants/log.md.
+    #[test]
+    fn a_chunk_goes_only_where_it_may() {
+        use ChunkState::{Displaced, Open, Programming, Sealed, Unsafe};
+        let states = [Open, Sealed, Programming, Unsafe, Displaced];
+        for (at, from) in states.into_iter().enumerate() {
+            let allowed: Vec<_> = states.into_iter().filter(|to| from.leads_to(*to)).collect();
+            let expected: &[ChunkState] = match at {
+                0 => &[Sealed, Displaced],
+                1 => &[Programming, Displaced],
+                2 => &[Unsafe, Displaced],
+                3 => &[Displaced],
+                _ => &[Sealed, Displaced],
+            };
+            assert_eq!(allowed, expected, "from {from:?}");
+        }
+    }
+}

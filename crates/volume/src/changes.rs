@@ -1,0 +1,283 @@
+//! Changes of volumes: they wait for `work`, for staging or for space, and are made in their order.
+
+use crate::config::StoreConfig;
+use crate::contract::{VolumeCompletion, VolumeError, VolumeToken};
+use crate::lent::Lent;
+use crate::map::{self, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
+use crate::waiting::Waiting;
+use diecut_log::{LogAddress, Stream};
+use diecut_units::{Payload, Time, mutant};
+use std::collections::VecDeque;
+
+pub(crate) enum Change {
+    Write(Write),
+    Deallocate { first: u64, count: u64 },
+    Create { size_ius: u64 },
+    Delete,
+}
+
+/// A write, and how far it is.
+pub(crate) struct Write {
+    first: u64,
+    payload: Payload,
+    done: u32,
+    /// IUs that it fills which held nothing; `None` before there is room for them.
+    promised: Option<u64>,
+}
+
+impl Change {
+    pub fn write(first: u64, payload: Payload) -> Change {
+        Change::Write(Write { first, payload, done: 0, promised: None })
+    }
+}
+
+/// A change that has not been made, or only in part.
+pub(crate) struct Queued {
+    pub token: VolumeToken,
+    pub volume: u16,
+    /// It is answered when it is durable, whatever the cache.
+    pub force: bool,
+    pub change: Change,
+}
+
+/// What became of a change.
+enum Progress {
+    Made,
+    /// It goes on when there is room.
+    Waits,
+    Refused(VolumeError),
+}
+
+/// All changes that are not made.
+#[derive(Default)]
+pub(crate) struct Changes {
+    queue: VecDeque<Queued>,
+    /// Changes of the queue that were made, until all are: giving a payload back waits for the copies of it that were made just before.
+    made: Vec<Queued>,
+    /// IUs that writes which were begun still fill.
+    promised_ius: u64,
+    /// IUs that hosts wrote.
+    pub host_written_ius: u64,
+}
+
+impl Changes {
+    /// A change waits for its turn.
+    pub fn push(&mut self, change: Queued) {
+        self.queue.push_back(change);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// None of them will be made.
+    pub fn drain(&mut self) -> impl Iterator<Item = VolumeToken> {
+        std::mem::take(&mut self.queue).into_iter().map(|queued| queued.token)
+    }
+
+    /// Makes changes as far as there is room.
+    pub fn make(
+        &mut self,
+        now: Time,
+        config: &StoreConfig,
+        lent: &mut Lent,
+        waiting: &mut Waiting,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        let mut queue = std::mem::take(&mut self.queue);
+        while let Some(queued) = queue.front_mut() {
+            match self.try_change(queued, config, lent) {
+                Progress::Made => answer_made(queued, now, config, lent, waiting, completions),
+                Progress::Waits => break,
+                Progress::Refused(error) => completions.push(VolumeCompletion {
+                    token: queued.token,
+                    result: Err(error),
+                    destination: None,
+                }),
+            }
+            self.made.extend(queue.pop_front());
+        }
+        self.queue = queue;
+        self.made.clear();
+        // Before anyone sees the completions.
+        lent.log.publish();
+    }
+
+    fn try_change(&mut self, queued: &mut Queued, config: &StoreConfig, lent: &mut Lent) -> Progress {
+        if let Some(reason) = lent.log.read_only() {
+            return Progress::Refused(VolumeError::ReadOnly { reason });
+        }
+        let volume = queued.volume;
+        match &mut queued.change {
+            Change::Write(write) => self.try_write(volume, write, config, lent),
+            Change::Deallocate { first, count } => try_deallocate(volume, first, count, lent),
+            Change::Create { size_ius } => try_create(volume, *size_ius, lent),
+            Change::Delete => try_delete(volume, lent),
+        }
+    }
+
+    fn try_write(
+        &mut self,
+        volume: u16,
+        write: &mut Write,
+        config: &StoreConfig,
+        lent: &mut Lent,
+    ) -> Progress {
+        let count = write.payload.iu_count();
+        let promised = match write.promised {
+            Some(promised) => promised,
+            None => {
+                let entries = &lent.maps.volumes[usize::from(volume)].entries;
+                let range = &entries[write.first as usize..write.first as usize + count as usize];
+                let new = range.iter().filter(|entry| !entry.get().is_place()).count() as u64;
+                if new > 0 && lent.maps.used_ius() + self.promised_ius + new > config.exported_ius {
+                    return Progress::Refused(VolumeError::Full);
+                }
+                self.promised_ius += new;
+                *write.promised.insert(new)
+            }
+        };
+        while write.done < count {
+            let iu = write.first + u64::from(write.done);
+            let content = write.payload.iu(write.done);
+            let tag = map::tag(volume, iu);
+            let Some(address) = lent.log.append(Stream::User, tag, content, lent.space) else {
+                let progress = no_room(lent);
+                if matches!(progress, Progress::Refused(_)) {
+                    self.keep_promise(promised);
+                }
+                return progress;
+            };
+            let old = lent.maps.set(volume, iu, address);
+            if old.is_place() {
+                lent.log.invalidate(old);
+            }
+            write.done += 1;
+        }
+        self.keep_promise(promised);
+        self.host_written_ius += u64::from(count);
+        Progress::Made
+    }
+
+    /// A write is over.
+    fn keep_promise(&mut self, promised: u64) {
+        assert!(promised <= self.promised_ius, "I-M8: room is promised before it is taken");
+        self.promised_ius -= promised;
+    }
+}
+
+/// A change needs room: it waits, but for a medium that has none.
+#[cold]
+fn no_room(lent: &Lent) -> Progress {
+    match lent.log.no_room() {
+        Some(reason) if lent.log.lacks_room() => Progress::Refused(VolumeError::NoRoom { reason }),
+        _ => Progress::Waits,
+    }
+}
+
+fn try_deallocate(volume: u16, first: &mut u64, count: &mut u64, lent: &mut Lent) -> Progress {
+    // What has no entry reads as zeros already, and what made it so is durable before what follows.
+    while let Some((from, part)) = lent.maps.next_part(volume, *first, *count) {
+        let recorded = if mutant!("volume: deallocate record lost") { 0 } else { part };
+        let note = map::note(NOTE_DEALLOCATE, volume, from, recorded);
+        if lent.log.note(note, lent.space).is_none() {
+            return no_room(lent);
+        }
+        let kept = u64::from(mutant!("volume: last IU of a deallocation kept"));
+        for iu in from..from + part - kept {
+            if lent.maps.get(volume, iu) == LogAddress::NONE {
+                continue;
+            }
+            let old = lent.maps.set(volume, iu, LogAddress::NONE);
+            if old.is_place() {
+                lent.log.invalidate(old);
+            }
+        }
+        let done = from + part - *first;
+        assert!(done <= *count, "I-M9: a part lies within its range");
+        (*first, *count) = (*first + done, *count - done);
+    }
+    Progress::Made
+}
+
+fn try_create(volume: u16, size_ius: u64, lent: &mut Lent) -> Progress {
+    let others = lent.maps.volumes.iter().enumerate().filter(|(at, _)| *at != usize::from(volume));
+    let others: u64 = others.map(|(_, map)| map.entries.len() as u64).sum();
+    let is_too_much = others + size_ius > lent.log.map_ius_max();
+    if lent.maps.is_ending(volume) || is_too_much && lent.maps.has_ending() {
+        // What was deleted gives its part of the maps back in a moment.
+        return Progress::Waits;
+    }
+    if is_too_much {
+        return Progress::Refused(VolumeError::Full);
+    }
+    let existing = lent.maps.volume(volume);
+    if existing.exists && existing.size_ius == size_ius {
+        return Progress::Made;
+    }
+    // While the map of a volume that had this number came to its end, the cleaner went on to copy what was in it:
+    // those records come after the deletion. A creation begins with another one.
+    if !existing.exists
+        && !mutant!("volume: copies of a deleted volume are left to the next one")
+        && lent.log.note(map::note(NOTE_DELETE, volume, 0, 0), lent.space).is_none()
+    {
+        return no_room(lent);
+    }
+    let sequence = lent.log.next_sequence();
+    if lent.log.note(map::note(NOTE_CREATE, volume, 0, size_ius), lent.space).is_none() {
+        return no_room(lent);
+    }
+    let volume = lent.maps.volume(volume);
+    assert!(!volume.exists || size_ius >= volume.size_ius, "I-M10: volumes do not shrink");
+    volume.exists = true;
+    volume.resize(size_ius, sequence);
+    lent.maps.open_group = None;
+    Progress::Made
+}
+
+fn try_delete(volume: u16, lent: &mut Lent) -> Progress {
+    if lent.maps.volume(volume).exists {
+        if lent.log.note(map::note(NOTE_DELETE, volume, 0, 0), lent.space).is_none() {
+            return no_room(lent);
+        }
+        lent.maps.delete(volume);
+        drop_staged(volume, lent);
+    }
+    Progress::Made
+}
+
+/// What is staged of a volume that was just deleted is not programmed any more, as far as it has not begun.
+#[cold]
+fn drop_staged(volume: u16, lent: &mut Lent) {
+    // With the note: it is what says that nobody needs the rest.
+    lent.log.publish();
+    for (tag, place) in lent.log.staged_ius() {
+        if lent.maps.forget(volume, tag, place) {
+            lent.log.invalidate(place);
+        }
+    }
+    lent.log.withdraw_dead(lent.space, lent.maps);
+}
+
+/// Answers a change that was made, or lets its completion wait until it is durable.
+fn answer_made(
+    queued: &Queued,
+    now: Time,
+    config: &StoreConfig,
+    lent: &mut Lent,
+    waiting: &mut Waiting,
+    completions: &mut Vec<VolumeCompletion>,
+) {
+    let sequence = lent.log.next_sequence();
+    let is_cached = config.volatile_cache && !queued.force;
+    if lent.log.is_protected() || is_cached {
+        completions.push(VolumeCompletion { token: queued.token, result: Ok(()), destination: None });
+        return;
+    }
+    if queued.force {
+        lent.log.want_durable(sequence);
+    } else {
+        waiting.pad_after(now, config.group_commit);
+    }
+    waiting.push(sequence, queued.token);
+}

@@ -1,0 +1,47 @@
+use crate::checkpoint::CheckpointPace;
+use crate::loss::Recovery;
+use diecut_log::LogStatistics;
+use diecut_units::Span;
+
+/// What is chosen when a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// IUs volumes can store, at most [`crate::Store::exportable_ius`].
+    pub exported_ius: u64,
+    /// Completions of writes do not wait for durability; hosts must flush.
+    pub volatile_cache: bool,
+    /// Without protected memory: how long a write waits for others to fill its chunk before the chunk is padded.
+    pub group_commit: Span,
+    /// Staging slots of the user stream without protected memory.
+    pub user_slots: usize,
+    /// How much the checkpoint may write.
+    pub checkpoint: CheckpointPace,
+    /// What is done about what is missing.
+    pub recovery: Recovery,
+}
+
+impl Default for StoreConfig {
+    fn default() -> StoreConfig {
+        StoreConfig {
+            exported_ius: u64::MAX,
+            volatile_cache: false,
+            group_commit: Span::from_micros(200),
+            user_slots: 32,
+            checkpoint: CheckpointPace::default(),
+            recovery: Recovery::Strict,
+        }
+    }
+}
+
+/// Figures since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStatistics {
+    /// IUs programmed by cause.
+    pub log: LogStatistics,
+    /// IUs that hosts wrote.
+    pub host_written_ius: u64,
+    /// IUs that hold data.
+    pub used_ius: u64,
+    /// IUs volumes can store.
+    pub exported_ius: u64,
+}

@@ -1,0 +1,135 @@
+//! The newest anchor of which all pieces can be read.
+
+use super::marks::MarkSearch;
+use super::{AGAIN, Found, is_again, numbers, token};
+use crate::checkpoint::{AnchoredVolumes, decode_volumes};
+use crate::lent::Lent;
+use crate::loss::Missing;
+use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
+use diecut_log::walk::SEQUENCE_MAX;
+use diecut_log::{BlockRun, HeldMemberBlock, LogAddress, MemberBlock, PURPOSE_SEGMENT};
+use diecut_units::IU_SIZE_BYTES;
+use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceError};
+
+pub(super) struct AnchorSearch {
+    /// Blocks of anchors.
+    held: Vec<HeldMemberBlock>,
+    /// Blocks of segments, in the order of their allocation.
+    of_segments: Vec<HeldMemberBlock>,
+    pieces: FoundPieces,
+    /// Program units that cannot be read.
+    unread: Vec<(HeldMemberBlock, u32)>,
+}
+
+impl AnchorSearch {
+    /// Reads all of them.
+    pub fn start(found: &mut Found, lent: &mut Lent) -> AnchorSearch {
+        let all = lent.space.held_blocks();
+        let held: Vec<_> = all.iter().filter(|held| held.purpose == PURPOSE_ANCHOR).copied().collect();
+        let mut of_segments = all;
+        of_segments.retain(|held| held.purpose == PURPOSE_SEGMENT);
+        of_segments.sort_by_key(|held| held.allocation_sequence);
+        let search = AnchorSearch { held, of_segments, pieces: FoundPieces::default(), unread: Vec::new() };
+        for (index, held) in search.held.iter().enumerate() {
+            for unit in 0..held.written_pages / lent.space.shape().program_unit_pages {
+                search.read(index as u32, unit, 0, found, lent);
+            }
+        }
+        search
+    }
+
+    fn read(&self, index: u32, unit: u32, flags: u64, found: &mut Found, lent: &mut Lent) {
+        let unit_ius = lent.space.shape().program_unit_ius();
+        found.outstanding += 1;
+        let block = self.held[index as usize].block;
+        let buffer = lent.log.pool().take(unit_ius as usize * IU_SIZE_BYTES);
+        let run = BlockRun { block, first_iu: unit * unit_ius, iu_count: unit_ius };
+        lent.space.read(token(flags, unit, index), run, buffer, None, IoClass::Metadata);
+    }
+
+    /// A program unit was read, or cannot be.
+    pub fn arrived(&mut self, completion: &SpaceCompletion, found: &mut Found, lent: &mut Lent) {
+        let (unit, index) = numbers(completion.token);
+        let held = self.held[index as usize];
+        match (&completion.result, &completion.destination) {
+            (Ok(()), Some(bytes)) => self.pieces.add(held.block, unit, bytes),
+            (Err(SpaceError::Erased { .. }), _) => {}
+            _ if !is_again(completion.token) => self.read(index, unit, AGAIN, found, lent),
+            _ => {
+                let shape = lent.space.shape();
+                let written = held.written_pages / shape.program_unit_pages;
+                // A cut can tear the last units, and an anchor that ends there never counted.
+                if shape.is_settled(unit, written) {
+                    diecut_units::mark!("volume: anchor lost");
+                    self.unread.push((held, unit));
+                }
+            }
+        }
+    }
+
+    /// Takes the newest one, and gives the blocks of others back.
+    pub fn end(mut self, found: &mut Found, lent: &mut Lent) -> MarkSearch {
+        let (newest, next_number) = self.pieces.newest();
+        self.miss_newer_than(newest.as_ref(), found);
+        // An anchor that cannot be read may have had the next numbers.
+        let next_number = next_number.saturating_add(found.findings.records);
+        let mut kept = Vec::new();
+        if let Some(FoundAnchor { anchor, blocks, .. }) = newest {
+            diecut_units::mark!("volume: anchor found");
+            adopt(anchor, found, lent);
+            kept = blocks;
+        }
+        if found.has_lost_records() {
+            // Of an anchor that cannot be read today nothing is given back before there is another one.
+            kept = self.held.iter().map(|held| held.block).collect();
+        }
+        lent.log.adopt_anchor(&found.anchor, &kept, next_number);
+        for held in &self.held {
+            if !kept.contains(&held.block) {
+                lent.space.free(held.block).expect("held");
+            }
+        }
+        MarkSearch::start(self.of_segments, found, lent)
+    }
+
+    /// What was written before the newest anchor is needed no more. Without one, anything may have been it.
+    fn miss_newer_than(&mut self, newest: Option<&FoundAnchor>, found: &mut Found) {
+        let sequence_of = |block: MemberBlock| {
+            let held = self.held.iter().find(|held| held.block == block);
+            held.map_or(0, |held| held.allocation_sequence)
+        };
+        let newest_at = newest.map(|anchor| (sequence_of(anchor.blocks[0]), anchor.first_unit));
+        for (held, unit) in &self.unread {
+            if newest_at.is_none_or(|newest_at| (held.allocation_sequence, *unit) > newest_at) {
+                found.findings.miss(Missing::Anchor { block: held.block, unit: *unit });
+            }
+        }
+    }
+}
+
+/// Takes over what an anchor says.
+fn adopt(mut anchor: Anchor, found: &mut Found, lent: &mut Lent) {
+    if !anchor.is_possible() {
+        found.findings.miss(Missing::AnchorContent);
+        anchor.taken_at = anchor.taken_at.min(SEQUENCE_MAX - 1);
+        anchor.sequence = anchor.sequence.min(anchor.taken_at);
+    }
+    let room = lent.log.map_ius_max();
+    let fits = |(volumes, _): &(AnchoredVolumes, _)| {
+        volumes.iter().fold(0u64, |sum, (_, size, _)| sum.saturating_add(*size)) <= room
+    };
+    match decode_volumes(&anchor.owner).filter(fits) {
+        Some((volumes, habits)) => {
+            found.records_empty_leaves = habits.is_some();
+            found.accepted = habits.unwrap_or_default();
+            for (number, size_ius, leaves) in volumes {
+                let volume = lent.maps.volume(number);
+                volume.exists = true;
+                volume.resize(size_ius, anchor.sequence);
+                volume.leaves = leaves.into_iter().map(|leaf| LogAddress(leaf).into()).collect();
+            }
+        }
+        None => found.findings.miss(Missing::AnchorContent),
+    }
+    found.anchor = anchor;
+}

@@ -1,0 +1,256 @@
+//! Leaves of the map are read, and records replayed over them.
+
+use super::replay::Replay;
+use super::{Found, numbers, token};
+use crate::contract::VolumeIndex;
+use crate::lent::Lent;
+use crate::loss::{Missing, Recovery};
+use crate::map::{self, LEAF_ENTRIES};
+use diecut_log::{Log, LogAddress, RecoveredChunk, StoredAddress};
+use diecut_units::IU_SIZE_BYTES;
+use diecut_vssd::space::{IoClass, SpaceCompletion};
+use std::collections::BTreeSet;
+
+/// Reads of leaves under way at once.
+const LEAF_READS: usize = 64;
+
+/// Leaves that lie one behind the other in a program unit.
+#[derive(Clone, Copy)]
+struct LeafRun {
+    volume: u16,
+    leaf: usize,
+    count: u32,
+    place: LogAddress,
+    /// It was read by itself before, in vain.
+    is_again: bool,
+}
+
+impl LeafRun {
+    /// The leaf behind it is at `place`, and can be read with it.
+    fn is_followed_by(&self, volume: u16, leaf: usize, place: LogAddress, log: &Log) -> bool {
+        self.volume == volume
+            && self.leaf + self.count as usize == leaf
+            && self.place.0 + self.count == place.0
+            && self.count < log.run_limit(self.place)
+    }
+
+    fn leaves(&self) -> std::ops::Range<usize> {
+        self.leaf..self.leaf + self.count as usize
+    }
+}
+
+pub(super) struct LeafReads {
+    replay: Replay,
+    runs: Vec<LeafRun>,
+    /// The next run that is not asked for.
+    next_run: usize,
+    /// Leaves that are lost.
+    lost: Vec<(u16, usize)>,
+    /// Those of them whose segments were given back, in a store of a version that gave them back without a record.
+    perhaps_emptied: BTreeSet<(u16, usize)>,
+}
+
+impl LeafReads {
+    /// Finds out where leaves are, and begins to read them.
+    pub fn start(chunks: Vec<RecoveredChunk>, found: &mut Found, lent: &mut Lent) -> LeafReads {
+        let replay = Replay::new(chunks, found, lent);
+        let leaves = replay.leaves();
+        replay.place_leaves(found, lent);
+        let mut reads = LeafReads {
+            replay,
+            runs: Vec::new(),
+            next_run: 0,
+            lost: Vec::new(),
+            perhaps_emptied: BTreeSet::new(),
+        };
+        let gone = reads.find_runs(&leaves, found, lent);
+        for run in &gone {
+            if !found.records_empty_leaves {
+                reads.perhaps_emptied.insert((run.volume, run.leaf));
+            }
+            reads.lose(run, lent);
+        }
+        reads.read_on(found, lent);
+        reads
+    }
+
+    /// Runs of leaves that are where they are said to be. The others.
+    fn find_runs(&mut self, leaves: &[(u32, u64)], found: &Found, lent: &Lent) -> Vec<LeafRun> {
+        let mut gone = Vec::new();
+        for (volume, map) in (0..).zip(&lent.maps.volumes) {
+            for (leaf, place) in map.leaves.iter().map(|place| place.get()).enumerate() {
+                if !place.is_place() {
+                    continue;
+                }
+                let fresh = LeafRun { volume, leaf, count: 1, place, is_again: false };
+                if !is_leaf(place, map::leaf_tag(volume, leaf), leaves, found, lent.log) {
+                    gone.push(fresh);
+                    continue;
+                }
+                match self.runs.last_mut() {
+                    Some(run) if run.is_followed_by(volume, leaf, place, lent.log) => run.count += 1,
+                    _ => self.runs.push(fresh),
+                }
+            }
+        }
+        gone
+    }
+
+    fn read_on(&mut self, found: &mut Found, lent: &mut Lent) {
+        while found.outstanding < LEAF_READS
+            && let Some(run) = self.runs.get(self.next_run).copied()
+        {
+            let index = self.next_run as u32;
+            self.next_run += 1;
+            if !lent.log.is_present(run.place) {
+                self.lose(&run, lent);
+                continue;
+            }
+            found.outstanding += 1;
+            let buffer = lent.log.pool().take(run.count as usize * IU_SIZE_BYTES);
+            let token = token(0, 0, index);
+            lent.log.read(token, run.place, run.count, buffer, IoClass::Metadata, lent.space);
+        }
+    }
+
+    /// Leaves were read, or cannot be.
+    pub fn arrived(&mut self, completion: SpaceCompletion, found: &mut Found, lent: &mut Lent) {
+        let run = self.runs[numbers(completion.token).1 as usize];
+        lent.log.unpin(run.place);
+        let is_right = match (&completion.result, &completion.destination, &completion.oob) {
+            (Ok(()), Some(data), Some(oob)) => lent.log.verify(run.place, IU_SIZE_BYTES, data, oob).is_ok(),
+            _ => false,
+        };
+        if is_right {
+            self.take(&run, &completion.destination.expect("read"), lent);
+        } else if run.count > 1 || !run.is_again {
+            // Each by itself, and that twice.
+            for (step, leaf) in (0..).zip(run.leaves()) {
+                let place = LogAddress(run.place.0 + step);
+                let is_again = run.count == 1;
+                self.runs.push(LeafRun { volume: run.volume, leaf, count: 1, place, is_again });
+            }
+        } else {
+            self.lose(&run, lent);
+        }
+        self.read_on(found, lent);
+    }
+
+    /// Puts what leaves say into the map.
+    fn take(&mut self, run: &LeafRun, data: &[u8], lent: &mut Lent) {
+        let end = lent.log.places_end();
+        let entries = &mut lent.maps.volume(run.volume).entries;
+        let mut names_nothing = false;
+        for (entry, word) in entries[run.leaf * LEAF_ENTRIES..].iter_mut().zip(data.as_chunks().0) {
+            let place = LogAddress(u32::from_le_bytes(*word));
+            let is_lost = place.0 >= end && place != LogAddress::NONE;
+            // What is lost and was accepted as that says so, and nothing else does.
+            names_nothing |= is_lost && place != LogAddress::LOST;
+            *entry = if is_lost { LogAddress::LOST } else { place }.into();
+        }
+        if names_nothing {
+            self.lost.extend(run.leaves().map(|leaf| (run.volume, leaf)));
+        }
+    }
+
+    /// Only records that are replayed tell where the data of these leaves is. Where none does nobody knows it any more.
+    fn lose(&mut self, run: &LeafRun, lent: &mut Lent) {
+        diecut_units::mark!("volume: leaf lost");
+        let map = lent.maps.volume(run.volume);
+        let first = run.leaf * LEAF_ENTRIES;
+        let end = map.entries.len().min(first + run.count as usize * LEAF_ENTRIES);
+        map.entries[first..end].fill(LogAddress::LOST.into());
+        for leaf in run.leaves() {
+            map.leaves[leaf] = StoredAddress::NONE;
+            map.mark_dirty(leaf * LEAF_ENTRIES);
+        }
+        self.lost.extend(run.leaves().map(|leaf| (run.volume, leaf)));
+    }
+
+    /// Records are replayed over the leaves, and what lives is counted.
+    pub fn end(self, found: &mut Found, lent: &mut Lent) {
+        assert_eq!(self.next_run, self.runs.len(), "I-M4: all leaves were read");
+        lent.log.sync_frees(lent.space);
+        if found.findings.missing.iter().any(Missing::is_record) {
+            forget_reused(found.anchor.next_generation, lent);
+        }
+        if let Some(segment) = self.replay.apply(lent) {
+            found.findings.miss(Missing::Records { segment });
+        }
+        let is_sound = found.findings.is_empty() && found.recovery != Recovery::Strict;
+        for lost in self.lost {
+            let was_emptied = is_sound && self.perhaps_emptied.contains(&lost);
+            judge_lost(lost, was_emptied, found, lent);
+        }
+        count_places(found, lent);
+        // Most buffers that recovery read with are not needed to serve; each call gives up half of what is free.
+        for _ in 0..2 {
+            lent.log.pool().shrink(u32::MAX);
+        }
+    }
+}
+
+/// Whether what lies at a place is the leaf that the anchor or a record says: a place whose leaf is not needed any more
+/// can hold anything by now. `leaves` are the leaves of segments that the anchor does not cover, in order of their places.
+fn is_leaf(place: LogAddress, tag: u64, leaves: &[(u32, u64)], found: &Found, log: &Log) -> bool {
+    let segment = log.layout().segment_of(place);
+    let anchored = found.anchor.segments.get(&segment);
+    let is_covered = anchored.is_some_and(|(generation, _)| log.generation(segment.0) == Some(*generation));
+    is_covered || leaves.binary_search(&(place.0, tag)).is_ok()
+}
+
+/// A leaf is lost: what of it no record told is missing, or was empty.
+fn judge_lost((number, leaf): (u16, usize), was_emptied: bool, found: &mut Found, lent: &mut Lent) {
+    let volume = lent.maps.volumes.get_mut(usize::from(number)).filter(|volume| volume.exists);
+    let Some(volume) = volume else { return };
+    let end = volume.entries.len().min((leaf + 1) * LEAF_ENTRIES);
+    let Some(entries) = volume.entries.get_mut(leaf * LEAF_ENTRIES..end) else { return };
+    let lost = entries.iter_mut().filter(|entry| entry.get() == LogAddress::LOST);
+    if was_emptied {
+        // Nothing was lost: the store gave the leaf's segment back because nothing in it was needed any more. What
+        // was deallocated since the anchor has its records; the rest of the leaf was empty before.
+        diecut_units::mark!("volume: leaf of an older version was empty");
+        lost.for_each(|entry| *entry = StoredAddress::NONE);
+        found.findings.emptied_leaves += 1;
+    } else if lost.count() > 0 {
+        found.findings.miss(Missing::Leaf { volume: VolumeIndex(number), leaf: leaf as u64 });
+    }
+}
+
+/// Counts what lives; what the map names and is not there is lost.
+fn count_places(found: &mut Found, lent: &mut Lent) {
+    for (number, volume) in (0..).zip(&mut lent.maps.volumes) {
+        if !volume.exists {
+            *volume = Default::default();
+            continue;
+        }
+        volume.resize(volume.size_ius, found.anchor.sequence);
+        let parts = volume.written_parts();
+        let (used_ius, lost_ius) = lent.log.adopt_places(&mut volume.entries, &parts);
+        volume.used_ius = used_ius;
+        if lost_ius > 0 {
+            diecut_units::mark!("volume: places lost");
+            found.findings.miss(Missing::Places { volume: VolumeIndex(number), ius: lost_ius });
+        }
+        for leaf in volume.leaves.iter().filter(|leaf| **leaf != StoredAddress::NONE) {
+            lent.log.validate(leaf.get());
+        }
+    }
+}
+
+/// Where records are missing, what the leaves name in segments that were opened after the anchor may be something else by
+/// now: only a record that is replayed says what is there.
+fn forget_reused(next_generation: u32, lent: &mut Lent) {
+    let layout = lent.log.layout();
+    for volume in lent.maps.volumes.iter_mut().filter(|volume| volume.exists) {
+        for part in volume.written_parts() {
+            for entry in &mut volume.entries[part] {
+                let place = entry.get();
+                let is_newer = |generation| generation >= next_generation;
+                if place.is_place() && lent.log.generation(layout.segment_of(place).0).is_some_and(is_newer) {
+                    *entry = LogAddress::LOST.into();
+                }
+            }
+        }
+    }
+}

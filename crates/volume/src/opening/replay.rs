@@ -1,0 +1,282 @@
+//! Records of chunks in the order of their sequences, and what they do to the map.
+
+use super::Found;
+use crate::lent::Lent;
+use crate::loss::Missing;
+use crate::map::{self, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
+use diecut_log::head::Head;
+use diecut_log::walk::SEQUENCE_MAX;
+use diecut_log::{LogAddress, RecoveredChunk, SegmentIndex, Stream};
+use diecut_units::mutant;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a chunk records; there may be many, and all are in memory at once.
+#[derive(Clone, Copy)]
+enum Entry {
+    /// Data records.
+    Run { first: u32, count: u32 },
+    /// The note of this number.
+    Note(u32),
+}
+
+/// A record to be replayed: sequence, chunk, what.
+type Replayed = (u64, u32, Entry);
+
+const _: () = assert!(size_of::<Replayed>() == 24);
+
+/// All records that the anchor does not cover.
+pub(super) struct Replay {
+    chunks: Vec<RecoveredChunk>,
+    /// Where the head of each chunk lies now.
+    places: Vec<LogAddress>,
+    order: Vec<Replayed>,
+    /// For each volume whose deletion is replayed: its sequence. What came before concerns nobody any more.
+    deleted_at: BTreeMap<u16, u64>,
+}
+
+impl Replay {
+    /// Of chunks found on flash, and in staging.
+    pub fn new(chunks: Vec<RecoveredChunk>, found: &mut Found, lent: &mut Lent) -> Replay {
+        let on_flash = chunks.len();
+        let layout = lent.log.layout();
+        let place =
+            |chunk: &RecoveredChunk| layout.address(SegmentIndex(chunk.head.segment), chunk.head.offset);
+        let places = chunks.iter().map(place).collect();
+        let mut replay = Replay { chunks, places, order: Vec::new(), deleted_at: BTreeMap::new() };
+        replay.add_staged(found, lent);
+        replay.put_in_order(on_flash, found, lent);
+        replay.find_volumes(found, lent);
+        replay
+    }
+
+    /// Chunks in staging that are not on flash.
+    fn add_staged(&mut self, found: &mut Found, lent: &mut Lent) {
+        let whole: BTreeSet<_> = self.chunks.iter().map(|chunk| name_of(&chunk.head)).collect();
+        let (staged, damaged) = lent.log.found_in_staging();
+        if damaged > 0 {
+            diecut_units::mark!("volume: staging damaged");
+            found.findings.miss(Missing::Staging { slots: damaged });
+        }
+        for (slot, chunk) in staged {
+            let is_empty = chunk.head.data_count == 0 && chunk.head.note_count == 0;
+            if is_empty || whole.contains(&name_of(&chunk.head)) {
+                lent.log.drop_staged(slot);
+                continue;
+            }
+            let segment = lent.log.adopt_staged(slot, &chunk, sequences(&chunk).1);
+            self.places.push(lent.log.layout().address(segment, 0));
+            self.chunks.push(chunk);
+        }
+    }
+
+    /// What chunks record, in the order of sequences.
+    fn put_in_order(&mut self, on_flash: usize, found: &mut Found, lent: &mut Lent) {
+        let anchored = found.anchor.sequence;
+        let first = if mutant!("volume: records before the anchor replayed") { 0 } else { anchored };
+        // As many as there are at most: a vector that grows holds twice as much for a while.
+        let (mut notes_found, mut runs_found) = (0, 0);
+        for chunk in &self.chunks {
+            let notes = |_, sequence, _| notes_found += u64::from(sequence >= first);
+            let _consistent = chunk.runs(notes, |_| runs_found += 1);
+        }
+        let order = &mut self.order;
+        order.reserve_exact(notes_found as usize + runs_found);
+        let mut notes = Vec::new();
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let (mut last, mut last_note) = (0, 0);
+            let number = index as u32;
+            let consistent = chunk.runs(
+                |note, sequence, _| {
+                    last_note = last_note.max(sequence);
+                    // The leaves have it, and newer ones that undo it may have been there too.
+                    if sequence >= first {
+                        notes.push((sequence, number, Entry::Note(note)));
+                    }
+                },
+                |run| {
+                    let end = run.sequence + u64::from(run.count);
+                    last = last.max(end - 1);
+                    let before = first.saturating_sub(run.sequence).min(run.count.into()) as u32;
+                    if end > first && before < run.count {
+                        let rest = Entry::Run { first: run.first + before, count: run.count - before };
+                        order.push((run.sequence + u64::from(before), number, rest));
+                    }
+                },
+            );
+            order.append(&mut notes);
+            if !consistent {
+                found.findings.miss(Missing::Records { segment: chunk.head.segment });
+            }
+            if index < on_flash {
+                lent.log.adopt_chunk(&chunk.head, last.max(last_note), last_note);
+            }
+        }
+        lent.log.adopt_notes(notes_found);
+        order.sort_unstable_by_key(|(sequence, index, _)| (*sequence, *index));
+    }
+
+    /// Which volumes there will be when all records are replayed, and how large they are. Of a volume that was deleted the
+    /// cleaner may have freed anything, its leaves too, before the next anchor: nothing of it is looked for.
+    fn find_volumes(&mut self, found: &mut Found, lent: &mut Lent) {
+        // Sequence, size, and the chunk that says so.
+        let mut sizes: BTreeMap<u16, (u64, u64, usize)> = BTreeMap::new();
+        for (sequence, index, entry) in &self.order {
+            let Entry::Note(note) = entry else { continue };
+            let index = *index as usize;
+            let words = self.chunks[index].note(*note);
+            let Some(volume) = map::volume_of_note(words) else {
+                found.findings.miss(Missing::Records { segment: self.chunks[index].head.segment });
+                continue;
+            };
+            match words[0] & 0xff {
+                NOTE_CREATE => drop(sizes.insert(volume, (*sequence, words[2], index))),
+                NOTE_DELETE => drop(self.deleted_at.insert(volume, *sequence)),
+                _ => {}
+            }
+        }
+        if mutant!("volume: deletion not replayed") {
+            self.deleted_at.clear();
+        }
+        for (volume, sequence) in &self.deleted_at {
+            diecut_units::mark!("volume: deletion replayed");
+            *lent.maps.volume(*volume) = Default::default();
+            sizes.retain(|created, (at, ..)| created != volume || *at > *sequence);
+        }
+        let mut room = lent.log.map_ius_max();
+        for volume in &lent.maps.volumes {
+            room = room.saturating_sub(volume.entries.len() as u64);
+        }
+        for (volume, (_, size_ius, index)) in sizes {
+            let map = lent.maps.volume(volume);
+            let more = size_ius.saturating_sub(map.entries.len() as u64);
+            if more > room {
+                found.findings.miss(Missing::Records { segment: self.chunks[index].head.segment });
+                continue;
+            }
+            room -= more;
+            map.exists = true;
+            map.resize(size_ius, found.anchor.sequence);
+        }
+    }
+
+    /// Leaves of segments that the anchor does not cover, in the order of their places.
+    pub fn leaves(&self) -> Vec<(u32, u64)> {
+        let mut leaves = Vec::new();
+        for (chunk, place) in self.chunks.iter().zip(&self.places) {
+            if chunk.head.stream == Stream::Map {
+                let records = 0..u32::from(chunk.head.data_count);
+                leaves.extend(records.map(|record| (place.0 + 1 + record, chunk.record(record))));
+            }
+        }
+        leaves.sort_unstable();
+        leaves
+    }
+
+    /// Leaves that were written since the anchor was taken, or moved, are where their records say.
+    pub fn place_leaves(&self, found: &Found, lent: &mut Lent) {
+        for (sequence, index, entry) in &self.order {
+            let index = *index as usize;
+            let chunk = &self.chunks[index];
+            let Entry::Run { first, count } = *entry else { continue };
+            if chunk.head.stream != Stream::Map {
+                continue;
+            }
+            for record in first..first + count {
+                let written_at = sequence + u64::from(record - first);
+                if written_at < found.anchor.taken_at {
+                    continue;
+                }
+                let Some((volume, leaf)) = map::leaf_of(chunk.record(record)) else {
+                    continue;
+                };
+                if self.is_over(volume, written_at) {
+                    continue;
+                }
+                let volume = lent.maps.volumes.get_mut(usize::from(volume));
+                if let Some(place) = volume.and_then(|volume| volume.leaves.get_mut(leaf)) {
+                    *place = self.place(index, record).into();
+                }
+            }
+        }
+    }
+
+    fn place(&self, chunk: usize, record: u32) -> LogAddress {
+        LogAddress(self.places[chunk].0 + 1 + record)
+    }
+
+    /// Whether a volume was deleted after a record.
+    fn is_over(&self, volume: u16, sequence: u64) -> bool {
+        self.deleted_at.get(&volume).is_some_and(|deleted_at| sequence < *deleted_at)
+    }
+
+    /// Replays records over the leaves of the volumes that there are. A segment of which a record cannot be one.
+    pub fn apply(mut self, lent: &mut Lent) -> Option<u32> {
+        let mut unsound = None;
+        for (sequence, index, entry) in std::mem::take(&mut self.order) {
+            let index = index as usize;
+            match entry {
+                Entry::Run { .. } if self.chunks[index].head.stream == Stream::Map => {}
+                Entry::Run { first, count } => {
+                    let is_sound = self.apply_run(sequence, index, first..first + count, lent);
+                    if !is_sound {
+                        unsound = Some(self.chunks[index].head.segment);
+                    }
+                }
+                Entry::Note(note) => self.apply_note(sequence, self.chunks[index].note(note), lent),
+            }
+        }
+        unsound
+    }
+
+    fn apply_run(&self, sequence: u64, index: usize, records: std::ops::Range<u32>, lent: &mut Lent) -> bool {
+        let mut is_sound = true;
+        let tag = |record: u32| self.chunks[index].record(record);
+        for record in records.clone() {
+            lent.maps.prefetch((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
+        }
+        let first = records.start;
+        for record in records {
+            let (volume, iu) = ((tag(record) >> 48) as u16, tag(record) & ((1 << 48) - 1));
+            if volume == LEAF_VOLUME {
+                is_sound = false;
+                continue;
+            }
+            if self.is_over(volume, sequence + u64::from(record - first)) {
+                continue;
+            }
+            let Some(volume) = lent.maps.volumes.get_mut(usize::from(volume)) else { continue };
+            // What lies beyond the end is of a volume that had the number before, and was larger.
+            let Some(entry) = volume.entries.get_mut(iu as usize) else { continue };
+            *entry = self.place(index, record).into();
+            volume.mark_dirty(iu as usize);
+        }
+        is_sound
+    }
+
+    fn apply_note(&self, sequence: u64, words: [u64; 3], lent: &mut Lent) {
+        let Some(volume) = map::volume_of_note(words) else { return };
+        if words[0] & 0xff != NOTE_DEALLOCATE || self.is_over(volume, sequence) {
+            return;
+        }
+        let Some(volume) = lent.maps.volumes.get_mut(usize::from(volume)) else { return };
+        let len = volume.entries.len() as u64;
+        let end = words[1].saturating_add(words[2]).min(len) as usize;
+        let first = words[1].min(len) as usize;
+        volume.clear(first..end.max(first));
+    }
+}
+
+fn name_of(head: &Head) -> (u32, u32, u32, u64) {
+    (head.segment, head.generation, head.offset, head.sequence)
+}
+
+/// First and last sequence of a chunk.
+pub(super) fn sequences(chunk: &RecoveredChunk) -> (u64, u64) {
+    let mut last = chunk.head.sequence;
+    let mut note_last = 0;
+    let _consistent = chunk.runs(
+        |_, sequence, _| note_last = note_last.max(sequence),
+        |run| last = last.max(run.sequence + u64::from(run.count) - 1),
+    );
+    (chunk.head.sequence, last.max(note_last).min(SEQUENCE_MAX))
+}
