@@ -29,7 +29,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("vlfs", &["blockfile", "blockspace"]),
     ("shard", &["media", "spec", "vssd", "volume", "namespace", "nvmf", "catalog", "blockspace", "nvme"]),
     ("recording", &["media", "devices", "nvme", "shard", "blockspace"]),
-    ("reactor", &["devices", "shard", "blockspace"]),
+    ("reactor", &["media", "devices", "shard", "blockspace"]),
     ("api", &["spec"]),
     ("daemon", &["spec", "devices", "api", "shard", "recording", "reactor"]),
     (

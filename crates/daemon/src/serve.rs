@@ -15,7 +15,7 @@ use diecut_api::difference::{Difference, differences};
 use diecut_api::setup::{Backing, Device as Wanted, Durability, Setup};
 use diecut_api::size::Size;
 use diecut_devices::{Device, DeviceError, Options, Pacing, Profile, Room};
-use diecut_reactor::{Reactor, ReactorConfig, ReactorError, ReactorHandle};
+use diecut_reactor::{IoFile, Reactor, ReactorConfig, ReactorError, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start, StartError};
 use diecut_shard::control::{ControlRequest, ControlResponse, is_name_by_the_rule};
 use diecut_shard::{PoolConfig, Shard, ShardConfig, divide};
@@ -599,7 +599,7 @@ pub fn serve(
         is_closed: true,
         blocks,
         connections,
-        sync: device.sync_file(),
+        io: device.sync_file().map(IoFile::Synced),
         rooms,
         pin_cores: setup.server.pin_cores,
         busy_poll: Duration::from_micros(setup.server.busy_poll_us.into()),

@@ -2,7 +2,7 @@
 
 use crate::{DeviceError, Options, Profile, RoomSupport, RoomWorker, SyncFile};
 use diecut_emulator::DieStatistics;
-use diecut_media::{Capabilities, Command, Completion, Divide, Media};
+use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 use std::path::Path;
 
@@ -96,7 +96,7 @@ impl Device {
         }
     }
 
-    /// What the driver syncs when [`Media::wants_sync`] says so: of a device that survives the death of the machine.
+    /// What the driver syncs when [`Media::take_intents`] says so: of a device that survives the death of the machine.
     pub fn sync_file(&self) -> Option<SyncFile> {
         match self {
             Device::Emulated(device) => device.sync_file(),
@@ -162,16 +162,16 @@ impl Media for Device {
     }
 
     #[inline]
-    fn wants_sync(&mut self) -> Option<u64> {
+    fn take_intents(&mut self, intents: &mut Vec<Intent>) {
         match self {
-            Device::Emulated(device) => device.wants_sync(),
+            Device::Emulated(device) => device.take_intents(intents),
         }
     }
 
     #[inline]
-    fn synced(&mut self, number: u64, worked: bool, now: Time) {
+    fn intent_done(&mut self, done: IntentDone, now: Time) {
         match self {
-            Device::Emulated(device) => device.synced(number, worked, now),
+            Device::Emulated(device) => device.intent_done(done, now),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Place in the flow: above the media. Whoever opens a device (the server, a recording, a benchmark, an application with a
 //! device in its process) makes a [`Device`] here and hands it to `shard` or `vssd` as a [`diecut_media::Media`]. There is
-//! one kind today: emulated NAND, in memory or in a file.
+//! one kind today: emulated NAND, in memory or in a file. With the feature `file-medium`, tests have a medium that asks its driver for
+//! all I/O; it is no [`Device`].
 //!
 //! Invariants
 //! - A command goes to its medium by a `match`, not by a table of functions: another kind costs no command an indirection.
@@ -15,6 +16,8 @@
 
 mod device;
 mod error;
+#[cfg(feature = "file-medium")]
+mod file_medium;
 
 pub use device::Device;
 pub use diecut_emulator::{
@@ -22,3 +25,5 @@ pub use diecut_emulator::{
     Pacing, Profile, ProfileError, Room, RoomSupport, RoomWorker, SyncFile, tell_of_bus_errors,
 };
 pub use error::DeviceError;
+#[cfg(feature = "file-medium")]
+pub use file_medium::FileMedium;

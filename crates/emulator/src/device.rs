@@ -11,7 +11,7 @@ use crate::store::room::RoomSupport;
 use crate::store::room_queue::RoomWorker;
 use crate::store::{FileStore, MemoryStore, Store, SyncedStore, TagStore};
 use crate::{Backing, Fault, Options, Pacing, Profile, ProfileError};
-use diecut_media::{Capabilities, Command, Completion, Media};
+use diecut_media::{Capabilities, Command, Completion, Intent, IntentDone, IntentToken, IntentWork, Media};
 use diecut_units::{ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, Time, mark};
 use rand::RngExt;
 use std::path::{Path, PathBuf};
@@ -347,11 +347,35 @@ impl Device {
         self.engine.nand.rooms.worker(&self.engine.nand.store)
     }
 
-    /// With [`Backing::SyncedFile`]: what its driver syncs when [`Media::wants_sync`] says so.
+    /// With [`Backing::SyncedFile`]: what its driver syncs when [`Media::take_intents`] says so.
     pub fn sync_file(&self) -> Option<SyncFile> {
         match &self.engine.nand.store {
             Store::Synced(store) => store.sync_file(),
             _ => None,
+        }
+    }
+
+    /// The number of the sync that should begin now, given out once; `None`: nothing waits for one, or one is under way, and what came
+    /// meanwhile is covered by the next. With [`Backing::SyncedFile`], completions of programs, copies and erases wait for it;
+    /// [`Media::take_intents`] gives it out as an intent.
+    pub fn wants_sync(&mut self) -> Option<u64> {
+        if !self.powered {
+            return None;
+        }
+        let number = self.engine.begin_sync()?;
+        if self.engine.nand.begin_sync().is_err() {
+            self.synced(number, false, self.now);
+            return None;
+        }
+        Some(number)
+    }
+
+    /// The sync of that number ended: everything stored before [`Device::wants_sync`] gave the number out is durable, or
+    /// (`worked` is false) may be lost for good. A number that is not under way, as of before a power cut, means nothing.
+    pub fn synced(&mut self, number: u64, worked: bool, now: Time) {
+        for command in self.engine.end_sync(number, worked) {
+            mark!("emulator: a command waited for the sync of an erase");
+            self.submit(command, now);
         }
     }
 
@@ -641,23 +665,18 @@ impl Media for Device {
         }
     }
 
-    fn wants_sync(&mut self) -> Option<u64> {
-        if !self.powered {
-            return None;
+    // In place: asked after each round, and most devices have nothing to sync.
+    #[inline]
+    fn take_intents(&mut self, intents: &mut Vec<Intent>) {
+        if self.engine.syncs.is_some()
+            && let Some(number) = self.wants_sync()
+        {
+            intents.push(Intent { token: IntentToken(number), work: IntentWork::Sync });
         }
-        let number = self.engine.begin_sync()?;
-        if self.engine.nand.begin_sync().is_err() {
-            self.synced(number, false, self.now);
-            return None;
-        }
-        Some(number)
     }
 
-    fn synced(&mut self, number: u64, worked: bool, now: Time) {
-        for command in self.engine.end_sync(number, worked) {
-            mark!("emulator: a command waited for the sync of an erase");
-            self.submit(command, now);
-        }
+    fn intent_done(&mut self, done: IntentDone, now: Time) {
+        self.synced(done.token.0, done.result.is_ok(), now);
     }
 
     fn next_event(&self) -> Time {

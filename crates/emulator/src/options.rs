@@ -17,7 +17,7 @@ pub enum Backing {
     File(std::path::PathBuf),
     /// A sparse file of which nothing is mapped: completions of programs, copies and erases wait for a sync that covers them, and what
     /// completed survives the death of the machine. There is no protected memory, and the device is not divided. Whoever
-    /// drives it syncs: see [`diecut_media::Media::wants_sync`] and [`crate::Device::sync_file`].
+    /// drives it syncs: see [`diecut_media::Media::take_intents`] and [`crate::Device::sync_file`].
     SyncedFile(std::path::PathBuf),
     /// The same in a model of a file in memory: at a power cut any subset of what no sync covers is kept, torn at 512 bytes. For
     /// virtual time.

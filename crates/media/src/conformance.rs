@@ -22,6 +22,7 @@
 //! called alone; where a medium does not have what one is about (copies, tags, protected memory), it passes. The suite's own test
 //! (`tests/conformance.rs` of this crate) runs it against a plain medium and against eighteen media with a planted bug each.
 
+use crate::conformance_sync::sync;
 use crate::{Command, Completion, Media, MediaError, MediaToken, Operation, PayloadParts};
 use diecut_units::{
     BlockIndex, Buffer, BufferMut, BufferPool, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Time,
@@ -68,14 +69,6 @@ pub fn finish(medium: &mut dyn Media, now: &mut Time, count: usize) -> Vec<Compl
         *now = (*now).max(next);
     }
     panic!("no progress");
-}
-
-/// Has what waits for a sync synced. Whether there was anything.
-fn sync(medium: &mut dyn Media, now: Time) -> bool {
-    let Some(number) = medium.wants_sync() else { return false };
-    assert_eq!(medium.wants_sync(), None, "one sync at a time, and its number once");
-    medium.synced(number, true, now);
-    true
 }
 
 /// Goes through a sync where one is wanted, else to the next event.

@@ -1,4 +1,4 @@
-use crate::{Capabilities, Command, Completion};
+use crate::{Capabilities, Command, Completion, Intent, IntentDone};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 
 /// One flash device as the rooms above see it: commands in, completions out, time as a value.
@@ -39,22 +39,18 @@ pub trait Media {
     /// takes. Advice. Reads find nothing programmed afterwards, or what was there; an erase must come before the next program.
     fn discard(&mut self, _block: EraseBlockAddress, _now: Time) {}
 
-    /// The number of the sync that should begin now, given out once. A medium over a volatile store keeps the completions of programs,
-    /// copies and erases until a sync covers them; whoever drives it has the store synced, and answers with [`Media::synced`].
-    /// `None`: nothing waits for one, or one is under way, and what came meanwhile is covered by the next. Asked after each
-    /// [`Media::advance`]; [`Media::next_event`] is not later than now while one should begin.
-    fn wants_sync(&mut self) -> Option<u64> {
-        None
-    }
+    /// Appends what the medium asks its driver to do, each intent once. A medium in memory asks for nothing; one that stands for a
+    /// file or a drive may ask for all its I/O, one that reads and writes by itself for syncs. Asked after each [`Media::advance`];
+    /// [`Media::next_event`] is not later than now while there are some.
+    fn take_intents(&mut self, _intents: &mut Vec<Intent>) {}
 
-    /// The sync of that number ended: everything stored before [`Media::wants_sync`] gave the number out is durable, or
-    /// (`worked` is false) may be lost for good. Programs, copies and erases are answered with
-    /// [`crate::MediaError::DieOffline`] from then on; reads go on. A number that is not under way, as of before a power
-    /// cut, means nothing.
-    fn synced(&mut self, _number: u64, _worked: bool, _now: Time) {}
+    /// An intent was carried out, or not. Where a sync failed, what was answered before is durable and nothing later is: programs,
+    /// copies and erases are answered with [`crate::MediaError::DieOffline`] from then on; reads go on. An answer to an intent of before
+    /// a power cut means nothing.
+    fn intent_done(&mut self, _done: IntentDone, _now: Time) {}
 
     /// When something will happen next; [`Time::NEVER`] if nothing is under way. A value at or before the
-    /// last `now` means that [`Media::advance`] has completions to give at once, or that a sync should begin.
+    /// last `now` means that [`Media::advance`] has completions to give at once, or that there are intents to take.
     fn next_event(&self) -> Time;
 }
 
@@ -83,11 +79,11 @@ impl<M: Media + ?Sized> Media for Box<M> {
     fn discard(&mut self, block: EraseBlockAddress, now: Time) {
         (**self).discard(block, now);
     }
-    fn wants_sync(&mut self) -> Option<u64> {
-        (**self).wants_sync()
+    fn take_intents(&mut self, intents: &mut Vec<Intent>) {
+        (**self).take_intents(intents);
     }
-    fn synced(&mut self, number: u64, worked: bool, now: Time) {
-        (**self).synced(number, worked, now);
+    fn intent_done(&mut self, done: IntentDone, now: Time) {
+        (**self).intent_done(done, now);
     }
     fn next_event(&self) -> Time {
         (**self).next_event()

@@ -25,12 +25,16 @@ mod capabilities;
 mod command;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+mod conformance_sync;
 mod contract;
 mod divide;
 mod error;
+mod intent;
 
 pub use capabilities::{Capabilities, DieTimes};
 pub use command::{Command, Completion, MediaToken, Operation, PayloadParts};
 pub use contract::Media;
 pub use divide::Divide;
 pub use error::MediaError;
+pub use intent::{Intent, IntentDone, IntentError, IntentToken, IntentWork};

@@ -2,6 +2,7 @@
 
 use crate::doors::Doors;
 use crate::inbox::{Address, Message};
+use diecut_media::Intent;
 use diecut_shard::drive::ShardIndex;
 use diecut_units::{Span, Time};
 use mio::Poll;
@@ -38,10 +39,10 @@ pub(crate) struct Ends {
     pub poll: Poll,
     pub inbox: Receiver<Message>,
     pub index: ShardIndex,
-    /// Of the first thread only, as `blocks` and `syncs`.
+    /// Of the first thread only, as `blocks` and `io`.
     pub listeners: Vec<TcpListener>,
     pub is_closed: bool,
     pub blocks: Option<UnixListener>,
-    pub syncs: Option<Sender<u64>>,
+    pub io: Option<Sender<Intent>>,
     pub busy_poll: Span,
 }

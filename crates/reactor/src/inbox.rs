@@ -3,6 +3,7 @@
 use crate::blocks::Moving;
 use crate::connection;
 use crate::doors::Place;
+use diecut_media::IntentDone;
 use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
@@ -34,8 +35,8 @@ pub(crate) enum Message {
     Control(Box<ControlRequest>, Respond),
     /// An application whose vSSD is on this thread.
     Blocks(Box<Moving>),
-    /// A sync of the device's file ended, and whether it worked.
-    Synced(u64, bool),
+    /// What the device asked for was done, or not.
+    IoDone(IntentDone),
     /// Take connections of hosts, which waited in the kernel until now.
     Open,
     /// Close everything and end the thread.

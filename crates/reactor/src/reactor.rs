@@ -3,8 +3,9 @@
 use crate::common::{Common, Ends};
 use crate::doors::{ConnectionLimits, Doors};
 use crate::inbox::{Address, Message, Respond, queue};
+use crate::io::{self, IoFile};
 use crate::worker::{WAKER, Worker};
-use diecut_devices::{RoomWorker, SyncFile};
+use diecut_devices::RoomWorker;
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
 use diecut_units::Span;
@@ -13,7 +14,6 @@ use mio::{Poll, Waker};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ pub struct ReactorConfig {
     pub blocks: Option<std::os::unix::net::UnixListener>,
     /// Connections of hosts that may be open at once.
     pub connections: ConnectionLimits,
-    /// The file of a device whose completions wait for syncs: a thread of its own syncs it when the shard, which is the only one,
-    /// asks for that.
-    pub sync: Option<SyncFile>,
+    /// Where what the device asks for is carried out, by a thread of its own: of a device that does not do all its I/O by itself, under
+    /// the only shard.
+    pub io: Option<IoFile>,
     /// What takes room on the file system under a device's file and gives it back: a thread of its own does that.
     pub rooms: Option<RoomWorker>,
     /// Each shard's thread stays on a core of its own: the first on the first of [`cores`], and so on, round and round.
@@ -113,32 +113,6 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// Starts the thread that syncs a device's file for the first shard: a sync takes as long as the disk does, and the shard goes on
-/// meanwhile. It ends when the sender is dropped.
-fn start_syncing(
-    file: SyncFile,
-    common: &Arc<Common>,
-    threads: &mut Vec<JoinHandle<()>>,
-) -> std::io::Result<Sender<u64>> {
-    let (sender, wanted) = channel::<u64>();
-    let shard = common.addresses[0].clone();
-    threads.push(std::thread::Builder::new().name("sync".to_owned()).spawn(move || {
-        while let Ok(number) = wanted.recv() {
-            let synced = file.sync();
-            if let Err(error) = &synced {
-                tracing::error!(
-                    "the device's file cannot be synced: {error}; what was written since the last sync may be lost, so no write is \
-                     acknowledged any more. Reads go on. See to the disk, then start the server again"
-                );
-            }
-            if !shard.send(Message::Synced(number, synced.is_ok())) {
-                return;
-            }
-        }
-    })?);
-    Ok(sender)
-}
-
 impl Reactor {
     /// Starts a thread for each shard, which is made there.
     ///
@@ -189,8 +163,7 @@ impl Reactor {
         let cores = if config.pin_cores { cores()? } else { Vec::new() };
         let busy_poll = Span(u64::try_from(config.busy_poll.as_nanos()).unwrap_or(u64::MAX));
         let mut threads = Vec::new();
-        let mut syncs =
-            config.sync.clone().map(|file| start_syncing(file, &common, &mut threads)).transpose()?;
+        let mut io = config.io.clone().map(|file| io::start(file, &common, &mut threads)).transpose()?;
         if let Some(rooms) = config.rooms.clone() {
             threads.push(std::thread::Builder::new().name("room".to_owned()).spawn(move || {
                 let _abort = AbortOnPanic;
@@ -202,14 +175,14 @@ impl Reactor {
             let common = Arc::clone(&common);
             let listeners = std::mem::take(&mut listeners);
             let blocks = blocks.take();
-            let syncs = syncs.take();
+            let io = io.take();
             let core = (!cores.is_empty()).then(|| cores[number % cores.len()]);
             let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {
                 let _abort = AbortOnPanic;
                 core.into_iter().for_each(pin);
                 let shard = make(common.now());
                 let index = diecut_shard::drive::ShardIndex(number as u16);
-                let ends = Ends { poll, inbox, index, listeners, is_closed, blocks, syncs, busy_poll };
+                let ends = Ends { poll, inbox, index, listeners, is_closed, blocks, io, busy_poll };
                 let worker = Worker::new(shard, common, ends);
                 worker.expect("sockets can be watched").run();
             })?;

@@ -9,6 +9,7 @@ use crate::inbox::{Answers, Message, Outgoing};
 use crate::lines::Lines;
 use crate::log::NoticeLog;
 use crate::upkeep::Upkeep;
+use diecut_media::Intent;
 use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
 use diecut_shard::notice::Cause;
 use diecut_units::{BufferPool, Span, Time};
@@ -52,8 +53,8 @@ pub(crate) struct Worker<D: Drive> {
     pool: BufferPool,
     blocks: BlockClients,
     notices: NoticeLog,
-    /// To the thread that syncs the device's file, where it has to be.
-    syncs: Option<Sender<u64>>,
+    /// To the thread that carries out what the device asks for, where it does.
+    io: Option<Sender<Intent>>,
     upkeep: Upkeep,
     stopping: bool,
     /// How long it looks for work after its last before it sleeps.
@@ -66,7 +67,7 @@ impl<D: Drive> Worker<D> {
     /// # Errors
     /// What the system says when a listener cannot be watched.
     pub fn new(shard: D, common: Arc<Common>, ends: Ends) -> std::io::Result<Worker<D>> {
-        let Ends { poll, inbox, index, listeners, is_closed, blocks, syncs, busy_poll } = ends;
+        let Ends { poll, inbox, index, listeners, is_closed, blocks, io, busy_poll } = ends;
         let acceptor = Acceptor::new(listeners, is_closed, poll.registry(), FIRST_LISTENER)?;
         let mut blocks = BlockClients::new(blocks, Arc::clone(&common.next_connection));
         blocks.watch(poll.registry(), BLOCKS_LISTENER)?;
@@ -84,7 +85,7 @@ impl<D: Drive> Worker<D> {
             pool: BufferPool::new(),
             blocks,
             notices: NoticeLog::default(),
-            syncs,
+            io,
             upkeep: Upkeep::default(),
             stopping: false,
             busy_poll,
@@ -283,8 +284,8 @@ impl<D: Drive> Worker<D> {
                     let (shard, actions) = (&mut self.shard, &mut self.actions);
                     self.blocks.adopt(*moving, shard, self.poll.registry(), now, actions, &mut self.notices);
                 }
-                Message::Synced(number, worked) => {
-                    self.shard.handle(Event::Synced { number, worked }, now, &mut self.actions);
+                Message::IoDone(done) => {
+                    self.shard.handle(Event::IoDone(done), now, &mut self.actions);
                 }
                 Message::Open => self.acceptor.open(),
                 Message::Stop => self.stopping = true,
@@ -467,10 +468,9 @@ impl<D: Drive> Worker<D> {
                         }
                     }
                 }
-                Action::Sync { number } => {
-                    let syncs = self.syncs.as_ref();
-                    let syncs = syncs.expect("a device that has to be synced is started with its file");
-                    syncs.send(number).expect("the thread that syncs lives as long as this one");
+                Action::Io(intent) => {
+                    let io = self.io.as_ref().expect("a device that asks for I/O is started with its file");
+                    io.send(intent).expect("the thread that does I/O lives as long as this one");
                 }
                 Action::Notice(notice) => self.notices.tell(&notice, self.index, now),
                 Action::Answer { token, response } => {

@@ -167,7 +167,7 @@ impl CpuClock {
                 drive::Event::Control { .. }
                 | drive::Event::Told { .. }
                 | drive::Event::Blocks(_)
-                | drive::Event::Synced { .. } => 0,
+                | drive::Event::IoDone(_) => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);
         }

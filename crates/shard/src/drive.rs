@@ -5,6 +5,7 @@ use crate::control::{ControlRequest, ControlResponse, ControlToken};
 use crate::notice::Notice;
 pub use crate::peer::ShardMessage;
 pub use crate::seat::ShardIndex;
+use diecut_media::{Intent, IntentDone};
 use diecut_nvmf as target;
 use diecut_units::{Buffer, Time};
 use std::net::SocketAddr;
@@ -74,13 +75,8 @@ pub enum Event {
     },
     /// Something of an application at erase blocks.
     Blocks(BlockEvent),
-    /// The sync of [`Action::Sync`] ended.
-    Synced {
-        /// Its number.
-        number: u64,
-        /// Whether everything written before the action is durable. Else no write is answered well any more.
-        worked: bool,
-    },
+    /// The device's file or drive did what [`Action::Io`] asks for, or did not.
+    IoDone(IntentDone),
 }
 
 /// What the shard asks of the driver.
@@ -136,12 +132,9 @@ pub enum Action {
     Blocks(BlockAction),
     /// Something happened that an operator would ask about.
     Notice(Box<Notice>),
-    /// Make durable what the device has written by now, and tell with [`Event::Synced`]. One is under way at a time, and only
-    /// where the device's completions wait for syncs (see [`diecut_media::Media::wants_sync`]).
-    Sync {
-        /// Comes back with the event.
-        number: u64,
-    },
+    /// Do this on the device's file or drive, and tell with [`Event::IoDone`]; only devices that do not do all their I/O by
+    /// themselves ask (see [`diecut_media::Media::take_intents`]). Each one is answered once, in any order.
+    Io(Intent),
 }
 
 /// What a driver needs of a shard. A driver's loop: hand over the events of a batch with [`Drive::handle`], call

@@ -1,7 +1,7 @@
 //! The lower half of a shard: one device, the pool over it, and one store per vSSD. Volume commands in, volume
 //! completions out.
 
-use diecut_media::{Completion, Media};
+use diecut_media::{Completion, Intent, Media};
 use diecut_namespace::StoreIndex;
 use diecut_units::{ProtectedRegion, Span, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex};
@@ -81,8 +81,8 @@ pub(crate) struct Flash<M: Media> {
     room_changes: Vec<VssdId>,
     /// vSSDs whose stores came to stand to writes in another way.
     pub standings: Vec<(VssdId, Standing)>,
-    /// A sync that the medium wants; the shard has it done.
-    pub wanted_sync: Option<u64>,
+    /// What the medium asks for; the shard has it done.
+    pub intents: Vec<Intent>,
     /// Answers of the medium to others than the pool; whoever they belong to takes them.
     pub foreign: Vec<Completion>,
     /// Answers of the pool for vSSDs without a store: applications at erase blocks.
@@ -105,7 +105,7 @@ impl<M: Media> Flash<M> {
             volume_completions: Vec::new(),
             room_changes: Vec::new(),
             standings: Vec::new(),
-            wanted_sync: None,
+            intents: Vec::new(),
             foreign: Vec::new(),
             block_completions: Vec::new(),
             completions: Vec::new(),
@@ -328,7 +328,7 @@ impl<M: Media> Flash<M> {
         for _ in 0..ROUNDS_MAX {
             if self.media.next_event() <= now {
                 self.media.advance(now, &mut self.media_completions);
-                self.wanted_sync = self.media.wants_sync().or(self.wanted_sync);
+                self.media.take_intents(&mut self.intents);
             }
             for completion in self.media_completions.drain(..) {
                 if Pool::owns(completion.token) {

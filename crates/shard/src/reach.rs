@@ -2,7 +2,7 @@
 
 use crate::peer::{Message, ShardMessage};
 use crate::seat::ShardIndex;
-use diecut_media::{Capabilities, Command, Completion, Divide, Media};
+use diecut_media::{Capabilities, Command, Completion, Divide, Intent, IntentDone, Media};
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 
 /// Commands to own channels go to the medium, others to the shards that own theirs.
@@ -45,11 +45,11 @@ impl<M: Divide> Media for Reach<'_, M> {
             self.own.discard(block, now);
         }
     }
-    fn wants_sync(&mut self) -> Option<u64> {
-        self.own.wants_sync()
+    fn take_intents(&mut self, intents: &mut Vec<Intent>) {
+        self.own.take_intents(intents);
     }
-    fn synced(&mut self, number: u64, worked: bool, now: Time) {
-        self.own.synced(number, worked, now);
+    fn intent_done(&mut self, done: IntentDone, now: Time) {
+        self.own.intent_done(done, now);
     }
     fn next_event(&self) -> Time {
         self.own.next_event()

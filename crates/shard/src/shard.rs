@@ -387,8 +387,8 @@ impl<M: Divide> Drive for Shard<M> {
             }
             return self.here.hand_out(actions);
         }
-        if let drive::Event::Synced { number, worked } = event {
-            return self.here.plane.flash.media.synced(number, worked, now);
+        if let drive::Event::IoDone(done) = event {
+            return self.here.plane.flash.media.intent_done(done, now);
         }
         if !self.opening.is_over() {
             return self.opening.early.push(event);
@@ -410,7 +410,7 @@ impl<M: Divide> Drive for Shard<M> {
                 attach::blocks_event(&mut self.here, self.opening.failure(), event, now);
                 return self.here.hand_out(actions);
             }
-            drive::Event::Told { .. } | drive::Event::Synced { .. } => unreachable!("taken above"),
+            drive::Event::Told { .. } | drive::Event::IoDone(_) => unreachable!("taken above"),
         };
         self.here.plane.nvme.handle(event, now);
         self.here.hand_out(actions);
@@ -426,8 +426,9 @@ impl<M: Divide> Drive for Shard<M> {
                 self.here.hand_out(actions);
             }
             self.here.plane.round(&mut budget, now);
-            if let Some(number) = self.here.plane.flash.wanted_sync.take() {
-                actions.push(drive::Action::Sync { number });
+            let intents = &mut self.here.plane.flash.intents;
+            if !intents.is_empty() {
+                actions.extend(intents.drain(..).map(drive::Action::Io));
             }
             leveling::tell_wear(&mut self.here);
             self.here.notice_flash();

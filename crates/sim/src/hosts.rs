@@ -444,7 +444,7 @@ impl Entrance for Hosts {
                     _ => {}
                 },
                 Action::Answer { .. } => unreachable!("left where it was"),
-                Action::Sync { .. } => unreachable!("the shards'"),
+                Action::Io(_) => unreachable!("the shards'"),
             }
         }
     }

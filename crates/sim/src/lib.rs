@@ -54,6 +54,7 @@ pub mod guard;
 pub mod holdings;
 mod hosts;
 pub mod isolation;
+mod memory_file;
 pub mod model;
 pub mod mutants;
 pub mod network;

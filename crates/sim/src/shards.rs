@@ -3,8 +3,9 @@
 //!
 //! Not known here: hosts. Whoever drives the shards takes their actions, but those between shards.
 
+use crate::memory_file::MemoryFile;
 use diecut_devices::Device;
-use diecut_media::Media;
+use diecut_media::{Intent, IntentDone, Media};
 use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, ConnectionId, Drive, Event, MovedConnection, Outbox, ShardIndex,
     ShardMessage,
@@ -35,9 +36,11 @@ pub struct Shards {
     laggard: Option<u16>,
     /// What everything takes from one shard to another, if it is the same.
     steady: Option<Span>,
-    /// Syncs under way: when they end, of which shard, their numbers. From a generator of their own.
-    syncs: Vec<(Time, u16, u64)>,
-    of_syncs: Xoshiro256PlusPlus,
+    /// I/O of devices under way: when it ends, of which shard, its answer. From a generator of its own.
+    io: Vec<(Time, u16, IntentDone)>,
+    /// Where content lies of devices that have it read and written.
+    file: MemoryFile,
+    of_io: Xoshiro256PlusPlus,
 }
 
 impl Shards {
@@ -52,8 +55,9 @@ impl Shards {
             random,
             laggard,
             steady: None,
-            syncs: Vec::new(),
-            of_syncs: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_796e_6373),
+            io: Vec::new(),
+            file: MemoryFile::default(),
+            of_io: Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0073_796e_6373),
         }
     }
 
@@ -115,9 +119,8 @@ impl Shards {
     }
     /// Lets a shard work.
     pub fn work(&mut self, shard: u16, now: Time, actions: &mut Vec<Action>) {
-        for (_, _, number) in self.syncs.extract_if(.., |(due, of, _)| *due <= now && *of == shard) {
-            let event = Event::Synced { number, worked: true };
-            self.shards[usize::from(shard)].handle(event, now, actions);
+        for (_, _, done) in self.io.extract_if(.., |(due, of, _)| *due <= now && *of == shard) {
+            self.shards[usize::from(shard)].handle(Event::IoDone(done), now, actions);
         }
         self.at(shard).work(now, actions);
         self.send(shard, now, actions);
@@ -135,23 +138,23 @@ impl Shards {
         self.send(shard, now, actions);
     }
 
-    /// What a sync of the device's file takes: mostly what a drive needs, at times what a busy one does.
-    fn sync(&mut self, shard: u16, number: u64, now: Time) {
-        let random = &mut self.of_syncs;
+    /// Carries out what a device asks for; the answer comes when a drive would have it: mostly soon, at times as of a busy one.
+    fn begin_io(&mut self, shard: u16, intent: Intent, now: Time) {
+        let done = self.file.execute(intent);
+        let random = &mut self.of_io;
         let micros = match random.random_range(0..16) {
             0 => random.random_range(1_000..30_000),
             1..4 => random.random_range(1..20),
             _ => random.random_range(20..1_000),
         };
-        self.syncs.push((now + Span::from_micros(micros), shard, number));
+        self.io.push((now + Span::from_micros(micros), shard, done));
     }
 
     fn send(&mut self, from: u16, now: Time, actions: &mut Vec<Action>) {
-        let wanted: Vec<Action> =
-            actions.extract_if(.., |action| matches!(action, Action::Sync { .. })).collect();
+        let wanted: Vec<Action> = actions.extract_if(.., |action| matches!(action, Action::Io(_))).collect();
         for action in wanted {
-            let Action::Sync { number } = action else { unreachable!("asked for") };
-            self.sync(from, number, now);
+            let Action::Io(intent) = action else { unreachable!("asked for") };
+            self.begin_io(from, intent, now);
         }
         // What is said after a connection or an application was given away arrives after it.
         let is_given = |action: &Action| {
@@ -206,8 +209,8 @@ impl Shards {
 
     /// When one of them has something to do.
     pub fn deadline(&self) -> Time {
-        let syncs = self.syncs.iter().map(|(due, ..)| *due);
-        self.shards.iter().map(Drive::deadline).chain(syncs).min().expect("there is a shard")
+        let io = self.io.iter().map(|(due, ..)| *due);
+        self.shards.iter().map(Drive::deadline).chain(io).min().expect("there is a shard")
     }
     /// When something arrives next.
     pub fn next_arrival(&self) -> Time {

@@ -97,7 +97,7 @@ impl<D: Drive> Wire<D> {
                 Action::Close { connection } => panic!("the server closes {connection:?}"),
                 Action::HandOver { .. } | Action::Tell { .. } => panic!("there is one shard"),
                 Action::Notice(_) => {}
-                Action::Sync { .. } => panic!("the device is in memory"),
+                Action::Io(_) => panic!("the device is in memory"),
                 Action::Blocks(_) => panic!("no application is attached"),
             }
         }

@@ -158,7 +158,7 @@ impl Herd {
                 }
                 Action::Tell { to, message } => self.carry(at, to.0.into(), Carried::Told(at, message)),
                 Action::Notice(_) => {}
-                Action::Sync { .. } => unreachable!("the device is in memory"),
+                Action::Io(_) => unreachable!("the device is in memory"),
                 Action::Answer { token, response } => {
                     assert!(self.answers.insert(token.0, *response).is_none(), "answered once");
                 }
