@@ -161,6 +161,51 @@ fn commands(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// Rows of tables in which a page of docs/format/ and the source files that it names differ.
+///
+/// `source` gives the text of a file of the tree. All tables in comments of these files must stand on the page; a table of the page whose
+/// heading row is in none of them is the page's own.
+pub fn drifted_tables(page: &str, text: &str, source: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let paths =
+        text.split('`').skip(1).step_by(2).filter(|quoted| quoted.ends_with(".rs") && quoted.contains('/'));
+    let texts: Vec<String> = paths.filter_map(source).collect();
+    let comments = texts.iter().flat_map(|text| text.lines()).filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("//!").or_else(|| line.strip_prefix("///"))
+    });
+    let rows: BTreeSet<String> = comments.filter(|line| is_row(line)).map(bare_row).collect();
+    let mut problems = Vec::new();
+    let (mut shown, mut is_compared, mut is_inside) = (BTreeSet::new(), false, false);
+    for (number, line) in text.lines().enumerate() {
+        let is_table = line.starts_with('|');
+        if is_row(line) {
+            let row = bare_row(line);
+            let is_known = rows.contains(&row);
+            if !is_inside {
+                is_compared = is_known;
+            } else if is_compared && !is_known {
+                problems.push(format!("{page}:{}: this row is not in the table of the source", number + 1));
+            }
+            shown.insert(row);
+        }
+        is_inside = is_table;
+    }
+    let missing = rows.iter().filter(|row| !shown.contains(*row));
+    problems.extend(missing.map(|row| format!("{page}: the source has a row that is not here: {row}")));
+    problems
+}
+
+/// Whether a line is a row of a table with something in it.
+fn is_row(line: &str) -> bool {
+    let line = line.trim();
+    line.starts_with('|') && line.chars().any(|c| !matches!(c, '|' | '-' | ':' | ' '))
+}
+
+/// A row without what is only of its place: blanks, and links of documentation.
+fn bare_row(line: &str) -> String {
+    line.replace("[`", "`").replace("`]", "`").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// How commands begin that measure something.
 const MEASURES: &[&str] = &["make ", "cargo ", "diecut ", "diecut-", "target/release/", "db_bench ", "awk "];
 
@@ -305,6 +350,25 @@ mod test {
             figures_without_command("p.md", &bad),
             ["p.md:5: figures, and no command that makes them in this section"]
         );
+    }
+
+    #[test]
+    fn a_table_that_drifted_is_found() {
+        let source = |path: &str| {
+            let head = "//! | offset | field |\n//! |---:|---|\n//! |  0 | magic [`M`] |\n";
+            (path == "crates/a/src/a.rs").then(|| head.to_owned())
+        };
+        let page = "Written by `crates/a/src/a.rs`.\n\n| offset | field |\n|---:|---|\n| 0 | magic `M` |\n";
+        assert_eq!(drifted_tables("p.md", page, source), Vec::<String>::new());
+        let drifted = page.replace("magic", "version");
+        assert_eq!(
+            drifted_tables("p.md", &drifted, source),
+            [
+                "p.md:5: this row is not in the table of the source",
+                "p.md: the source has a row that is not here: | 0 | magic `M` |"
+            ]
+        );
+        assert_eq!(drifted_tables("p.md", &drifted, |_| Some("//! words".to_owned())), Vec::<String>::new());
     }
 
     #[test]

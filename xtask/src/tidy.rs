@@ -77,6 +77,10 @@ fn untrue_pages(root: &Path, pages: &[(String, String)], code: &Code) -> Result<
         problems.extend(pages::unknown_names(name, text, code));
         problems.extend(pages::unknown_targets(name, text, &targets));
         problems.extend(pages::figures_without_command(name, text));
+        if name.starts_with("docs/format/") && !name.ends_with("README.md") {
+            let source = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+            problems.extend(pages::drifted_tables(name, text, source));
+        }
         if name == PROMISES {
             problems.extend(missing_tests(text, code));
         }

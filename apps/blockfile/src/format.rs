@@ -1,4 +1,4 @@
-//! The bytes on erase blocks; docs/format.md has the same tables. Little endian, reserved bytes are zero.
+//! The bytes on erase blocks; docs/format/files.md has the same tables. Little endian, reserved bytes are zero.
 //!
 //! A batch is one append of whole program units: a header of one IU, the data, filling. A reader that finds a header it cannot
 //! make sense of, or data that cannot be read, takes the block to end there.

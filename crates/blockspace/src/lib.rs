@@ -6,7 +6,7 @@
 //!
 //! Place in the flow: an application's thread writes an entry into the submission ring ([`client`]); the thread of a
 //! shard takes it out ([`ring::ServerEnd`]) and gives it to the shard, where a [`session::Session`] checks it and calls
-//! the vSSD; the answer goes back through the completion ring. [`wire`] has the bytes of all of it, docs/format.md
+//! the vSSD; the answer goes back through the completion ring. [`wire`] has the bytes of all of it, docs/format/erase-block-rings.md
 //! the tables.
 //!
 //! Who may attach: the kernel says which user the process at the other end of the socket runs as (SO_PEERCRED). Root,

@@ -1,4 +1,4 @@
-//! The bytes that the two sides exchange; docs/format.md has the same tables. Little endian, reserved bytes are zero.
+//! The bytes that the two sides exchange; docs/format/erase-block-rings.md has the same tables. Little endian, reserved bytes are zero.
 //!
 //! A version is the whole protocol's: a server answers a version it does not speak with [`Status::Version`].
 
