@@ -28,7 +28,7 @@ pub(crate) fn take_over_event_request(
     }
     let number = connection.association.expect("live connections have an association");
     let association = session.shared.associations.kept_mut(number);
-    association.parked_events.retain(|&parked| parked != slot);
+    association.events.parked.retain(|&parked| parked != slot);
     queue.release(slot);
     mark!("nvmf: event request dropped for its command id");
     true
@@ -45,7 +45,7 @@ pub(crate) fn execute(
     let command_id = entry.command_id.get();
     if entry.opcode == opcode::admin::ASYNCHRONOUS_EVENT_REQUEST {
         let association = session.shared.associations.kept_mut(number);
-        if association.parked_events.len() >= EVENT_REQUESTS_MAX {
+        if association.events.parked.len() >= EVENT_REQUESTS_MAX {
             connection.queue.as_mut().expect("the admin queue").release(slot_index);
             let status = Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED.do_not_retry();
             connection.answer(command_id, status, 0);
@@ -53,7 +53,7 @@ pub(crate) fn execute(
         }
         let queue = connection.queue.as_mut().expect("the admin queue");
         queue.slots[usize::from(slot_index)].enter(SlotState::Parked);
-        association.parked_events.push(slot_index);
+        association.events.parked.push(slot_index);
         answer_events(association, connection);
         return;
     }
@@ -174,7 +174,7 @@ fn flush_caches(session: &mut Session<'_>, connection: &mut Connection, number: 
     let subsystem = shared.subsystems.get(index);
     let cached = subsystem.config.namespaces.values().filter(|one| one.properties.volatile_cache);
     let cached: Vec<NamespaceId> = cached.map(|one| one.namespace).collect();
-    association.flushes += cached.len() as u32;
+    association.flushes.awaited += cached.len() as u32;
     for (nth, namespace) in (0..).zip(cached) {
         mark!("nvmf: shutdown flushes a cache");
         connection.queue.as_mut().expect("the admin queue").submitted += 1;
@@ -204,10 +204,10 @@ fn abort(
     if abort.queue_id == 0 {
         let queue = connection.queue.as_mut().expect("the admin queue");
         let Some(slot) = queue.find(abort.command_id) else { return not_aborted };
-        let Some(position) = association.parked_events.iter().position(|&parked| parked == slot) else {
+        let Some(position) = association.events.parked.iter().position(|&parked| parked == slot) else {
             return not_aborted;
         };
-        association.parked_events.remove(position);
+        association.events.parked.remove(position);
         queue.release(slot);
         connection.answer(abort.command_id, Status::ABORT_REQUESTED, 0);
         return Answer::Result(0);
@@ -243,9 +243,9 @@ fn abort(
 /// Answers event requests of an admin queue with events that wait.
 pub(crate) fn answer_events(association: &mut Association, connection: &mut Connection) {
     let is_admin = connection.is_admin();
-    while is_admin && connection.phase() == Phase::Live && !association.parked_events.is_empty() {
+    while is_admin && connection.phase() == Phase::Live && !association.events.parked.is_empty() {
         let Some(event) = association.next_event() else { return };
-        let slot = association.parked_events.remove(0);
+        let slot = association.events.parked.remove(0);
         let queue = connection.queue.as_mut().expect("the admin queue");
         let command_id = queue.slots[usize::from(slot)].entry.command_id.get();
         queue.release(slot);

@@ -41,7 +41,13 @@ impl Associations {
     /// # Panics
     /// If it is not there.
     pub(crate) fn remove(&mut self, number: u32) -> Association {
-        self.slab.remove(number)
+        let association = self.slab.remove(number);
+        let (awaited, failed) = (association.flushes.awaited, association.flushes.failed);
+        assert_eq!(
+            awaited, 0,
+            "I-T8: a controller stays until its flushes are answered (one failed: {failed})"
+        );
+        association
     }
 
     #[inline]
@@ -87,7 +93,7 @@ impl Associations {
 
     /// Number of the association of a controller that does not end.
     pub(crate) fn find(&self, subsystem: Option<u32>, controller_id: u16) -> Option<u32> {
-        let is_it = |one: &Association| one.controller_id == controller_id && !one.dying;
+        let is_it = |one: &Association| one.controller_id == controller_id && !one.is_ending();
         self.of(subsystem).find(|(_, one)| is_it(one)).map(|(number, _)| number)
     }
 
@@ -103,7 +109,7 @@ impl Associations {
     ) -> impl Iterator<Item = u32> + 'a {
         self.iter().filter_map(move |(number, one)| {
             let own = subsystem.is_some() && one.subsystem == subsystem && one.is_of(host, host_id);
-            (own && (one.dying || one.expires() <= now)).then_some(number)
+            (own && (one.is_ending() || one.expires() <= now)).then_some(number)
         })
     }
 

@@ -163,6 +163,7 @@ impl Budget {
     /// One user of a tenant less.
     pub(crate) fn leave_tenant(&mut self, tenant: u32) {
         let own = self.tenants.get_mut(tenant).expect("it has users");
+        assert!(own.users > 0, "I-T4: a tenant goes with its last user");
         own.users -= 1;
         if own.users == 0 {
             let removed = self.tenants.remove(tenant);
@@ -188,8 +189,13 @@ impl Budget {
     /// One user of a host less; it goes with the last one.
     pub(crate) fn leave_host(&mut self, host: u32) {
         let own = self.hosts.get_mut(host).expect("it has users");
+        assert!(own.users > 0, "I-T4: a host goes with its last user");
         own.users -= 1;
         if own.users == 0 {
+            assert!(
+                own.shared_bytes == 0 || mutant!("nvmf: budget not given back"),
+                "I-T4: a host goes when its connections hold nothing"
+            );
             self.hosts.remove(host);
         }
     }
@@ -255,6 +261,7 @@ impl Budget {
         }
         let tenant = self.tenants.get_mut(account.tenant).expect("accounts keep their tenant");
         let before = self.guarantee_bytes.saturating_sub(tenant.held_bytes);
+        assert!(tenant.held_bytes >= bytes, "I-T4: a tenant gives back what it held");
         tenant.held_bytes -= bytes;
         self.kept_bytes += self.guarantee_bytes.saturating_sub(tenant.held_bytes) - before;
         self.held_bytes -= bytes;
@@ -355,6 +362,7 @@ impl Budget {
     #[inline]
     pub(crate) fn release(&mut self, account: &mut Account, bytes: usize) {
         let shared = account.shared_bytes();
+        assert!(account.held_bytes >= bytes, "I-T4: an account gives back what it held");
         account.held_bytes -= bytes;
         let less = shared - account.shared_bytes();
         if less > 0 {

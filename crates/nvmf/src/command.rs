@@ -107,7 +107,7 @@ impl Session<'_> {
         if queue.id == 0 {
             return association.plan(entry, &self.shared.config);
         }
-        if !association.configuration.enabled() || association.dying {
+        if !association.configuration.enabled() || association.is_ending() {
             return Err(Status::ABORTED_SQ_DELETION);
         }
         let subsystem = connection.subsystem.expect("only subsystems have I/O queues");

@@ -3,7 +3,7 @@
 use crate::config::Home;
 use crate::connection::{Connection, Held, Phase};
 use crate::connections::Connections;
-use crate::controller::{Association, Notice, TemperatureRange};
+use crate::controller::{Association, KeepAlive};
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::moved::Arriving;
@@ -12,10 +12,8 @@ use crate::queue::Queue;
 use crate::shared::Shared;
 use crate::subsystems::Passage;
 use diecut_nvme::fabrics::{CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, invalid_parameter};
-use diecut_nvme::property::Configuration;
 use diecut_nvme::{CNTLID_DYNAMIC, DISCOVERY_SUBSYSTEM_NQN, QualifiedName, Status};
 use diecut_units::{mark, mutant};
-use std::collections::VecDeque;
 use std::mem::offset_of;
 
 /// A refusal: status and dword 0 for the host, and why for the operator.
@@ -188,31 +186,12 @@ impl Connecting<'_> {
         let keep_alive_ms =
             self.shared.config.keep_alive_ms(subsystem.is_none(), command.keep_alive_ms.get());
         let controller_id = self.shared.associations.free_controller_id(subsystem);
-        let association = Association {
-            subsystem,
-            host,
-            host_id: data.host_id,
-            local: self.connection.local,
-            controller_id,
-            configuration: Configuration::default(),
-            host_account,
-            keep_alive_ms,
-            last_traffic: now,
-            enable_by: now + self.shared.config.enable_time,
-            connections: vec![self.connection.index],
-            dying: false,
-            flushes: 0,
-            flush_failed: false,
-            event_configuration: 0,
-            parked_events: Vec::new(),
-            namespace_notice: Notice::Quiet,
-            discovery_notice: Notice::Quiet,
-            changed_namespaces: Vec::new(),
-            errors: VecDeque::new(),
-            error_count: 0,
-            timestamp: None,
-            temperature: TemperatureRange::DEFAULT,
-        };
+        let keep_alive = KeepAlive { timeout_ms: keep_alive_ms, heard_at: now };
+        let enable_by = now + self.shared.config.enable_time;
+        let mut association =
+            Association::new(subsystem, data.host_id, host_account, controller_id, keep_alive, enable_by);
+        (association.host, association.local) = (host, self.connection.local);
+        association.connections.push(self.connection.index);
         self.shared.tick_by(association.expires());
         self.connection.association = Some(self.shared.associations.add(association));
         self.connection.queue = Some(queue);
@@ -261,8 +240,9 @@ impl Connecting<'_> {
             return Err(busy("its subsystem has no memory left for another queue"));
         }
         let association = self.shared.associations.kept_mut(number);
+        assert!(!association.is_ending(), "I-T3: an association that ends takes no queue");
         association.connections.push(self.connection.index);
-        association.last_traffic = self.shared.now;
+        association.keep_alive.heard_at = self.shared.now;
         self.connection.association = Some(number);
         self.connection.queue = Some(queue);
         self.connection.enter(Phase::Live);

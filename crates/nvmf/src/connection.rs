@@ -274,7 +274,9 @@ impl Connection {
             && queue.released_bytes > 0
         {
             budget.release(&mut self.holding.account, std::mem::take(&mut queue.released_bytes));
-            *pins -= std::mem::take(&mut queue.released_pins);
+            let released = std::mem::take(&mut queue.released_pins);
+            assert!(*pins >= released, "I-T4: receive buffers that commands keep are counted");
+            *pins -= released;
         }
     }
 

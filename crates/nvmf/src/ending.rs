@@ -19,7 +19,7 @@ impl Target {
     pub(crate) fn tick(&mut self, actions: &mut Vec<Action>) {
         let now = self.shared.now;
         let Shared { associations, subsystems, .. } = &self.shared;
-        let silent = associations.iter().filter(|(_, one)| one.expires() <= now && !one.dying);
+        let silent = associations.iter().filter(|(_, one)| one.expires() <= now && !one.is_ending());
         let expired: Vec<u32> = silent
             .filter(|(_, one)| !subsystems.is_frozen(one.subsystem))
             .map(|(number, _)| number)
@@ -61,7 +61,7 @@ impl Target {
     fn next_deadline(&self) -> Time {
         let Shared { associations, subsystems, .. } = &self.shared;
         let patient =
-            associations.iter().filter(|(_, one)| !one.dying && !subsystems.is_frozen(one.subsystem));
+            associations.iter().filter(|(_, one)| !one.is_ending() && !subsystems.is_frozen(one.subsystem));
         let expiries = patient.map(|(_, one)| one.expires());
         let awaited = self.connections.iter().filter(|(_, one)| is_awaited(one));
         expiries.chain(awaited.map(|(_, one)| one.deadline)).min().unwrap_or(Time::NEVER)
@@ -178,7 +178,7 @@ impl Target {
     /// Forgets an association that ends and has no connection left.
     fn end_if_quiet(&mut self, number: u32) {
         let association = self.shared.associations.kept(number);
-        if association.dying && association.connections.is_empty() {
+        if association.is_ending() && association.connections.is_empty() {
             let association = self.shared.associations.remove(number);
             self.shared.memory.budget.leave_host(association.host_account);
             if let Some(subsystem) = association.subsystem {
@@ -252,9 +252,10 @@ impl Target {
     /// Begins the end of an association: its connections are closed. Nothing if it ends already, or is gone.
     fn end_association(&mut self, number: u32, actions: &mut Vec<Action>) {
         let Some(association) = self.shared.associations.get_mut(number) else { return };
-        if std::mem::replace(&mut association.dying, true) {
+        if association.is_ending() {
             return;
         }
+        association.end();
         let connections = association.connections.clone();
         let at = self.shared.host_at(number);
         actions.extend(at.map(|at| Action::Notice(Box::new(HostNotice::Went(at)))));

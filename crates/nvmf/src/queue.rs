@@ -184,12 +184,16 @@ impl Queue {
         let slot = &mut self.slots[usize::from(index)];
         slot.enter(SlotState::Free);
         slot.gathered = None;
+        assert!(self.gather_bytes >= slot.gather_held as usize, "I-T4: a queue holds what its commands do");
+        assert!(self.read_bytes >= slot.read_held as usize, "I-T4: a queue holds what its commands do");
         self.gather_bytes -= std::mem::take(&mut slot.gather_held) as usize;
         self.read_bytes -= std::mem::take(&mut slot.read_held) as usize;
         self.released_bytes += std::mem::take(&mut slot.account_held) as usize;
         self.released_pins += usize::from(std::mem::take(&mut slot.pins));
         let id = slot.entry.command_id.get();
-        self.taken_ids[usize::from(id / 64)] &= !(1 << (id % 64));
+        let word = &mut self.taken_ids[usize::from(id / 64)];
+        assert!(*word & 1 << (id % 64) != 0, "I-T7: the id of a command is taken while it is under way");
+        *word &= !(1 << (id % 64));
         self.free.push(index);
     }
 

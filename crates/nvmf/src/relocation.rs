@@ -15,7 +15,6 @@
 
 use crate::config::{Home, SubsystemConfig};
 use crate::connection::{Connection, Held, Phase};
-use crate::controller::Association;
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::inbound::Current;
@@ -49,7 +48,7 @@ impl Target {
         let index = self.shared.subsystems.known(nqn);
         let idle = |number: &u32| self.connections.get(*number).is_none_or(|one| one.submitted() == 0);
         let mut own = self.shared.associations.of(Some(index));
-        own.all(|(_, one)| !one.dying && one.connections.iter().all(idle))
+        own.all(|(_, one)| !one.is_ending() && one.connections.iter().all(idle))
     }
 
     /// What was counted for a subsystem.
@@ -99,7 +98,7 @@ impl Target {
         let associations = self.shared.associations.iter_mut();
         for (_, association) in associations.filter(|(_, one)| one.subsystem == Some(index)) {
             // Its host was not listened to meanwhile.
-            association.last_traffic = now;
+            association.keep_alive.heard_at = now;
             expires = expires.min(association.expires());
             connections.extend_from_slice(&association.connections);
         }
@@ -189,10 +188,10 @@ impl Target {
             (None, _) => None,
             (Some(index), Some(association)) => {
                 is_allowed(config(index), association.host.as_ref()).then(|| {
-                    let host_account = self.shared.memory.budget.add_host();
-                    let connections = Vec::new();
-                    let association =
-                        Association { subsystem: Some(index), host_account, connections, ..association };
+                    let mut association = association;
+                    association.subsystem = Some(index);
+                    association.host_account = self.shared.memory.budget.add_host();
+                    assert!(association.connections.is_empty(), "I-T6: connections follow their controller");
                     self.shared.associations.add(association)
                 })
             }

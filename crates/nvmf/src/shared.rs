@@ -58,7 +58,7 @@ impl Shared {
     #[inline]
     pub(crate) fn hear(&mut self, association: Option<u32>) {
         if let Some(association) = association.and_then(|number| self.associations.get_mut(number)) {
-            association.last_traffic = self.now;
+            association.keep_alive.heard_at = self.now;
         }
     }
 

@@ -419,8 +419,7 @@ impl Target {
         connection.queue.as_mut().expect("the admin queue").came_back();
         let number = connection.association.expect("an association stays until its connections are quiet");
         let association = self.shared.associations.kept_mut(number);
-        association.flushes -= 1;
-        association.flush_failed |= completion.result.is_err();
+        association.flushes.answered(completion.result.is_ok());
         self.quiet_if_done(index);
         self.forget_if_done(index);
     }

@@ -72,6 +72,7 @@ impl Session<'_> {
         if slot.entry.command_id != header.command_id {
             return Err(PduError::header("CCCID", 8, u64::from(header.command_id.get())));
         }
+        assert!(slot.received <= slot.asked_end, "I-T7: no more data came than were asked for");
         let (start, length) = (header.offset.get(), header.length.get());
         if length as usize != connection.inbound.receiver.frame().data_length() {
             return Err(PduError::header("DATAL", 16, u64::from(length)));
@@ -126,6 +127,7 @@ impl Session<'_> {
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let slot = &mut queue.slots[usize::from(slot)];
         slot.received += length;
+        assert!(slot.received <= slot.asked_end, "I-T7: no more data came than were asked for");
         slot.digest_failed |= !right && !mutant!("nvmf: data digest ignored");
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn set(
             Answer::Result(u64::from(number_of_queues(granted, granted)))
         }
         fid::KEEP_ALIVE_TIMER => {
-            association.keep_alive_ms = around.config.keep_alive_ms(discovery, set.value);
+            association.keep_alive.timeout_ms = around.config.keep_alive_ms(discovery, set.value);
             Answer::Result(0)
         }
         fid::ASYNCHRONOUS_EVENT_CONFIGURATION => {
@@ -49,7 +49,7 @@ pub(crate) fn set(
             if set.value & !known != 0 {
                 return Answer::Fail(Status::INVALID_FIELD.do_not_retry());
             }
-            association.event_configuration = set.value;
+            association.events.configuration = set.value;
             Answer::Result(0)
         }
         // The cache of our namespaces is never switched by a host; asking for what is there is fine.
@@ -116,8 +116,8 @@ pub(crate) fn get(association: &Association, entry: &SubmissionEntry, around: &S
             let value = number_of_queues(granted, granted);
             (value, value, false)
         }
-        fid::KEEP_ALIVE_TIMER => (association.keep_alive_ms, 0, true),
-        fid::ASYNCHRONOUS_EVENT_CONFIGURATION => (association.event_configuration, 0, true),
+        fid::KEEP_ALIVE_TIMER => (association.keep_alive.timeout_ms, 0, true),
+        fid::ASYNCHRONOUS_EVENT_CONFIGURATION => (association.events.configuration, 0, true),
         fid::VOLATILE_WRITE_CACHE if !discovery => {
             let value = u32::from(has_cache(around));
             (value, value, false)

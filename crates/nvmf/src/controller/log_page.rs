@@ -22,7 +22,7 @@ pub(crate) fn log_page(
     let page = match (log.page, association.is_discovery()) {
         (lid::DISCOVERY, true) => {
             if !log.retain_event {
-                association.discovery_notice = Notice::Quiet;
+                association.events.discovery = Notice::Quiet;
             }
             discovery::log_page(
                 around.config,
@@ -52,7 +52,7 @@ pub(crate) fn log_page(
             page
         }
         (lid::ERROR_INFORMATION, false) => {
-            association.errors.iter().flat_map(|error| error.as_bytes().to_vec()).collect()
+            association.errors.entries.iter().flat_map(|error| error.as_bytes().to_vec()).collect()
         }
         (lid::SMART, false) => smart(association, around).as_bytes().to_vec(),
         (lid::FIRMWARE_SLOT, false) => {
@@ -60,12 +60,12 @@ pub(crate) fn log_page(
         }
         (lid::CHANGED_NAMESPACES, false) => {
             let mut page = vec![0; CHANGED_NAMESPACES_LENGTH * 4];
-            for (slot, nsid) in page.chunks_exact_mut(4).zip(&association.changed_namespaces) {
+            for (slot, nsid) in page.chunks_exact_mut(4).zip(&association.events.changed_namespaces) {
                 slot.copy_from_slice(&nsid.to_le_bytes());
             }
             if !log.retain_event {
-                association.changed_namespaces.clear();
-                association.namespace_notice = Notice::Quiet;
+                association.events.changed_namespaces.clear();
+                association.events.namespaces = Notice::Quiet;
             }
             page
         }
@@ -100,7 +100,7 @@ fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
         power_on_hours: u128::from(around.now.0 / 3_600_000_000_000).into(),
         unsafe_shutdowns: u128::from(health.unsafe_shutdowns).into(),
         media_errors: u128::from(health.media_errors).into(),
-        error_log_entries: u128::from(association.error_count).into(),
+        error_log_entries: u128::from(association.errors.count).into(),
         ..SmartLog::default()
     }
 }

@@ -37,29 +37,79 @@ pub(crate) struct Association {
     /// Where its first connection came to, if that is known.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) controller_id: u16,
+    life: Life,
     pub(crate) configuration: Configuration,
-    pub(crate) keep_alive_ms: u32,
-    pub(crate) last_traffic: Time,
-    /// It ends if it is not enabled by then.
-    pub(crate) enable_by: Time,
+    pub(crate) keep_alive: KeepAlive,
     /// Connections with commands under way or to come, the admin queue first while it is there.
     pub(crate) connections: Vec<u32>,
-    /// It ends; nothing new is taken.
-    pub(crate) dying: bool,
-    /// Flushes of volatile caches that its shutdown waits for.
-    pub(crate) flushes: u32,
-    /// One of them failed: what was in the cache may be lost.
-    pub(crate) flush_failed: bool,
-    pub(crate) event_configuration: u32,
-    pub(crate) parked_events: Vec<SlotIndex>,
-    pub(crate) namespace_notice: Notice,
-    pub(crate) discovery_notice: Notice,
-    /// NSIDs that changed since the host read the list.
-    pub(crate) changed_namespaces: Vec<u32>,
-    pub(crate) errors: VecDeque<ErrorEntry>,
-    pub(crate) error_count: u64,
+    pub(crate) flushes: CacheFlushes,
+    pub(crate) events: Events,
+    pub(crate) errors: ErrorLog,
     pub(crate) timestamp: Option<(u64, Time)>,
     pub(crate) temperature: TemperatureRange,
+}
+
+/// How far an association is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Its host has not enabled the controller, and it ends if that is not done by then.
+    Fresh(Time),
+    /// The controller was enabled; whether it is now says its configuration.
+    Served,
+    /// Nothing new is taken; it goes with its last connection.
+    Ending,
+}
+
+impl Life {
+    /// Whether an association may go from here to `next`.
+    fn may_become(self, next: Life) -> bool {
+        matches!((self, next), (Life::Fresh(_), Life::Served) | (Life::Fresh(_) | Life::Served, Life::Ending))
+    }
+}
+
+/// When silence of a host ends its association.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeepAlive {
+    /// KATO; 0 for never.
+    pub(crate) timeout_ms: u32,
+    pub(crate) heard_at: Time,
+}
+
+/// Flushes of volatile caches that a shutdown waits for.
+#[derive(Debug, Default)]
+pub(crate) struct CacheFlushes {
+    pub(crate) awaited: u32,
+    /// One of them failed: what was in the cache may be lost.
+    pub(crate) failed: bool,
+}
+
+impl CacheFlushes {
+    /// A namespace answered one.
+    pub(crate) fn answered(&mut self, worked: bool) {
+        assert!(self.awaited > 0, "I-T8: a flush is answered once");
+        self.awaited -= 1;
+        self.failed |= !worked;
+    }
+}
+
+/// What a host is told without asking each time.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    /// Which kinds it wants to be told.
+    pub(crate) configuration: u32,
+    /// Requests that wait for an event.
+    pub(crate) parked: Vec<SlotIndex>,
+    pub(crate) namespaces: Notice,
+    pub(crate) discovery: Notice,
+    /// NSIDs that changed since the host read the list.
+    pub(crate) changed_namespaces: Vec<u32>,
+}
+
+/// The error information log, newest first.
+#[derive(Debug, Default)]
+pub(crate) struct ErrorLog {
+    pub(crate) entries: VecDeque<ErrorEntry>,
+    pub(crate) count: u64,
 }
 
 /// Thresholds of the composite temperature: the log warns at and beyond them.
@@ -122,6 +172,53 @@ pub(crate) enum Answer {
 }
 
 impl Association {
+    /// One whose host has just connected, without name and connections.
+    pub(crate) fn new(
+        subsystem: Option<u32>,
+        host_id: [u8; 16],
+        host_account: u32,
+        controller_id: u16,
+        keep_alive: KeepAlive,
+        enable_by: Time,
+    ) -> Association {
+        Association {
+            subsystem,
+            host: None,
+            host_id,
+            host_account,
+            local: None,
+            controller_id,
+            life: Life::Fresh(enable_by),
+            configuration: Configuration::default(),
+            keep_alive,
+            connections: Vec::new(),
+            flushes: CacheFlushes::default(),
+            events: Events::default(),
+            errors: ErrorLog::default(),
+            timestamp: None,
+            temperature: TemperatureRange::DEFAULT,
+        }
+    }
+
+    /// Whether it ends.
+    #[inline]
+    pub(crate) fn is_ending(&self) -> bool {
+        self.life == Life::Ending
+    }
+
+    /// Begins to end.
+    ///
+    /// # Panics
+    /// If it ends already.
+    pub(crate) fn end(&mut self) {
+        self.enter(Life::Ending);
+    }
+
+    fn enter(&mut self, next: Life) {
+        assert!(self.life.may_become(next), "I-T3: an association goes from {:?} to {next:?}", self.life);
+        self.life = next;
+    }
+
     pub(crate) fn is_discovery(&self) -> bool {
         self.subsystem.is_none()
     }
@@ -133,11 +230,14 @@ impl Association {
 
     /// When silence ends the association: KATO rounded up to the granularity of 100 ms told in KAS; or that it was never enabled.
     pub(crate) fn expires(&self) -> Time {
-        let silent = match self.keep_alive_ms {
+        let silent = match self.keep_alive.timeout_ms {
             0 => Time::NEVER,
-            ms => self.last_traffic + Span::from_millis(u64::from(ms).next_multiple_of(100)),
+            ms => self.keep_alive.heard_at + Span::from_millis(u64::from(ms).next_multiple_of(100)),
         };
-        silent.min(self.enable_by)
+        match self.life {
+            Life::Fresh(enable_by) => silent.min(enable_by),
+            Life::Served | Life::Ending => silent,
+        }
     }
 
     /// Property Get. `io_quiet`: no I/O command is left in a namespace.
@@ -159,7 +259,7 @@ impl Association {
             (offset::VS, false) => Ok(u64::from(VERSION_2_0)),
             (offset::CC, false) => Ok(u64::from(self.configuration.0)),
             (offset::CSTS, false) => {
-                let shutdown = match (self.configuration.shutdown(), io_quiet && self.flushes == 0) {
+                let shutdown = match (self.configuration.shutdown(), io_quiet && self.flushes.awaited == 0) {
                     (shutdown::NONE, _) => 0,
                     (_, true) => shutdown::COMPLETE,
                     (_, false) => shutdown::OCCURRING,
@@ -168,7 +268,7 @@ impl Association {
                 // before the reset can land after it.
                 let ready =
                     self.configuration.enabled() || (!io_quiet && !mutant!("nvmf: ready falls too early"));
-                Ok(u64::from(ControllerStatus { ready, fatal: self.flush_failed, shutdown }.encode()))
+                Ok(u64::from(ControllerStatus { ready, fatal: self.flushes.failed, shutdown }.encode()))
             }
             _ => Err(invalid),
         }
@@ -193,17 +293,17 @@ impl Association {
         // a host that changes them otherwise breaks its promise, what follows is not defined, and here they stay as they are.
         let new = if new.enabled() && old.enabled() { new.keeping_fixed_of(old) } else { new };
         self.configuration = new;
-        if new.enabled() {
-            self.enable_by = Time::NEVER;
+        if new.enabled() && matches!(self.life, Life::Fresh(_)) {
+            self.enter(Life::Served);
         }
         let reset = old.enabled() && !new.enabled();
         let shut = old.shutdown() == shutdown::NONE && new.shutdown() != shutdown::NONE;
         if reset {
-            self.event_configuration = 0;
-            self.namespace_notice = Notice::Quiet;
-            self.discovery_notice = Notice::Quiet;
-            self.changed_namespaces.clear();
-            self.flush_failed = false;
+            self.events.configuration = 0;
+            self.events.namespaces = Notice::Quiet;
+            self.events.discovery = Notice::Quiet;
+            self.events.changed_namespaces.clear();
+            self.flushes.failed = false;
         }
         Ok(match (shut, reset) {
             (true, _) => Turn::ShutDown,
@@ -273,12 +373,12 @@ impl Association {
 
     /// The next event that can be told now; it counts as told.
     pub(crate) fn next_event(&mut self) -> Option<AsynchronousEvent> {
-        if self.namespace_notice == Notice::Pending {
-            self.namespace_notice = Notice::Masked;
+        if self.events.namespaces == Notice::Pending {
+            self.events.namespaces = Notice::Masked;
             return Some(AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED);
         }
-        if self.discovery_notice == Notice::Pending {
-            self.discovery_notice = Notice::Masked;
+        if self.events.discovery == Notice::Pending {
+            self.events.discovery = Notice::Masked;
             return Some(AsynchronousEvent::DISCOVERY_LOG_CHANGED);
         }
         None
@@ -289,37 +389,37 @@ impl Association {
         if mutant!("nvmf: namespace change not told") {
             return;
         }
-        if let Err(at) = self.changed_namespaces.binary_search(&nsid) {
-            self.changed_namespaces.insert(at, nsid);
+        if let Err(at) = self.events.changed_namespaces.binary_search(&nsid) {
+            self.events.changed_namespaces.insert(at, nsid);
         }
-        let enabled = self.event_configuration & diecut_nvme::feature::EVENT_NAMESPACE_ATTRIBUTE != 0;
-        if enabled && self.namespace_notice == Notice::Quiet {
-            if self.parked_events.is_empty() {
+        let enabled = self.events.configuration & diecut_nvme::feature::EVENT_NAMESPACE_ATTRIBUTE != 0;
+        if enabled && self.events.namespaces == Notice::Quiet {
+            if self.events.parked.is_empty() {
                 mark!("nvmf: event held without a parked request");
                 if mutant!("nvmf: event lost without a parked request") {
                     return;
                 }
             }
-            self.namespace_notice = Notice::Pending;
+            self.events.namespaces = Notice::Pending;
         }
     }
 
     /// What discovery tells has changed.
     pub(crate) fn discovery_changed(&mut self) {
-        let enabled = self.event_configuration & diecut_nvme::feature::EVENT_DISCOVERY_CHANGE != 0;
-        if enabled && self.discovery_notice == Notice::Quiet {
-            self.discovery_notice = Notice::Pending;
+        let enabled = self.events.configuration & diecut_nvme::feature::EVENT_DISCOVERY_CHANGE != 0;
+        if enabled && self.events.discovery == Notice::Quiet {
+            self.events.discovery = Notice::Pending;
         }
     }
 
     /// Keeps a failed command for the error information log.
     pub(crate) fn record_error(&mut self, queue_id: u16, entry: &SubmissionEntry, status: Status) {
-        self.error_count += 1;
+        self.errors.count += 1;
         // Dwords 10 and 11 are an LBA for these only.
         let has_lba = queue_id != 0
             && matches!(entry.opcode, io::READ | io::WRITE | io::COMPARE | io::WRITE_ZEROES | io::VERIFY);
         let mut error = ErrorEntry {
-            error_count: self.error_count.into(),
+            error_count: self.errors.count.into(),
             queue_id: queue_id.into(),
             command_id: entry.command_id,
             parameter_location: 0xFFFF.into(),
@@ -329,7 +429,7 @@ impl Association {
             ..ErrorEntry::default()
         };
         error.set_status(status);
-        self.errors.truncate(ERROR_ENTRIES_MAX - 1);
-        self.errors.push_front(error);
+        self.errors.entries.truncate(ERROR_ENTRIES_MAX - 1);
+        self.errors.entries.push_front(error);
     }
 }
