@@ -93,15 +93,23 @@ pub(crate) enum Work {
     Rest(VolumeToken),
 }
 
-/// Commands of a source to a volume that wait, in order. It exists while there are some, or the rest of one.
+/// Commands of a source to a volume that wait, in order. It stays when it is empty: the next one comes soon.
 struct Queue {
-    source: usize,
     volume: u32,
     commands: VecDeque<NamespaceCommand>,
     /// What is left of the command that it was admitted last.
     rest: Option<VolumeToken>,
     deficit: i64,
 }
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.commands.is_empty() && self.rest.is_none()
+    }
+}
+
+/// Queues of one source from which on those that are empty are forgotten before there is another one.
+const QUEUES_KEPT: usize = 16;
 
 #[derive(Default)]
 struct Tenant {
@@ -163,18 +171,18 @@ pub(crate) struct Admission {
     vssds: Slab<Vssd>,
     volumes: Slab<Volume>,
     queues: Slab<Queue>,
-    /// Memory of queues that became empty: a command allocates nothing.
-    spare: Vec<VecDeque<NamespaceCommand>>,
     /// Tenants by name.
     names: BTreeMap<String, u32>,
     /// vSSDs by number.
     numbers: BTreeMap<u32, u32>,
     /// Volumes by namespace; [`NOBODY`] where none is open.
     namespaces: Vec<u32>,
-    /// Queues that are not empty, by [`slot_of`] their source and sorted by volume. Ids of sources are small and used again.
+    /// Queues with their volumes, by [`slot_of`] their source and sorted by volume. Ids of sources are small and used again.
     sources: Vec<Vec<(u32, u32)>>,
     /// Tenants that may go on.
     turns: Turns,
+    /// What [`Admission::next`] gave: a tenant, its vSSD, its volume and a queue.
+    given: Option<[u32; 4]>,
     /// The tenant served last.
     served: Option<u32>,
     /// Until when it is in the company of another one, though that has nothing to do.
@@ -190,12 +198,12 @@ impl Admission {
             vssds: Slab::default(),
             volumes: Slab::default(),
             queues: Slab::default(),
-            spare: Vec::new(),
             names: BTreeMap::new(),
             numbers: BTreeMap::new(),
             namespaces: Vec::new(),
             sources: Vec::new(),
             turns: Turns::default(),
+            given: None,
             served: None,
             company_until: Time::ZERO,
         };
@@ -273,6 +281,12 @@ impl Admission {
         let vssd = own.vssd;
         self.namespaces[own.namespace.0 as usize] = NOBODY;
         self.volumes.remove(volume);
+        for of_source in &mut self.sources {
+            for (_, queue) in of_source.extract_if(.., |(of, _)| *of == volume) {
+                let own = self.queues.remove(queue);
+                assert!(own.is_empty(), "I-S3: no command is forgotten");
+            }
+        }
         let own = &mut self.vssds[vssd];
         own.volumes -= 1;
         if own.volumes > 0 {
@@ -300,34 +314,48 @@ impl Admission {
     /// Queues a command behind the others of its source to its volume.
     pub fn push(&mut self, command: NamespaceCommand) {
         let volume = self.volume_of(command.namespace);
-        let source = slot_of(command.source);
+        let number = self.queue_of(slot_of(command.source), volume);
+        let queue = &mut self.queues[number];
+        let own = &mut self.volumes[volume];
+        if queue.is_empty() {
+            queue.deficit = 0;
+            own.turns.push_back(number);
+        }
+        queue.commands.push_back(command);
+        own.waiting += 1;
+        self.enter_round(volume);
+    }
+
+    /// The queue of a source to a volume.
+    #[inline]
+    fn queue_of(&mut self, source: usize, volume: u32) -> u32 {
+        // Most connections have one volume.
+        match self.sources.get(source).map(Vec::as_slice) {
+            Some([(of, queue), ..]) if *of == volume => *queue,
+            Some(queues) => match queues.binary_search_by_key(&volume, |(volume, _)| *volume) {
+                Ok(at) => queues[at].1,
+                Err(_) => self.add_queue(source, volume),
+            },
+            None => self.add_queue(source, volume),
+        }
+    }
+
+    #[cold]
+    fn add_queue(&mut self, source: usize, volume: u32) -> u32 {
         if source >= self.sources.len() {
             self.sources.resize_with(source + 1, Vec::new);
         }
         let of_source = &mut self.sources[source];
-        let queue = match of_source.binary_search_by_key(&volume, |(volume, _)| *volume) {
-            Ok(at) => of_source[at].1,
-            Err(at) => {
-                let commands = self.spare.pop().unwrap_or_default();
-                let queue = self.queues.insert(Queue { source, volume, commands, rest: None, deficit: 0 });
-                of_source.insert(at, (volume, queue));
-                self.volumes[volume].turns.push_back(queue);
-                queue
-            }
-        };
-        self.queues[queue].commands.push_back(command);
-        self.volumes[volume].waiting += 1;
-        self.enter_round(volume);
-    }
-
-    /// Forgets a queue that became empty; its memory is used again.
-    fn forget_queue(&mut self, queue: u32) {
-        let own = self.queues.remove(queue);
-        assert!(own.commands.is_empty(), "I-S3: no command is forgotten");
-        let of_source = &mut self.sources[own.source];
-        let at = of_source.binary_search_by_key(&own.volume, |(volume, _)| *volume);
-        of_source.remove(at.expect("I-S3: a queue is known to its source"));
-        self.spare.push(own.commands);
+        if of_source.len() >= QUEUES_KEPT {
+            let queues = &self.queues;
+            let empty: Vec<_> = of_source.extract_if(.., |(_, queue)| queues[*queue].is_empty()).collect();
+            empty.into_iter().for_each(|(_, queue)| drop(self.queues.remove(queue)));
+        }
+        let (commands, rest, deficit) = (VecDeque::new(), None, 0);
+        let queue = self.queues.insert(Queue { volume, commands, rest, deficit });
+        let at = of_source.partition_point(|(before, _)| *before < volume);
+        of_source.insert(at, (volume, queue));
+        queue
     }
 
     fn enter_round(&mut self, volume: u32) {
@@ -337,7 +365,7 @@ impl Admission {
         }
         let vssd = &mut self.vssds[own.vssd];
         vssd.turns.enter(volume, &mut own.place);
-        vssd.weight += own.weight.0;
+        vssd.weight += own.weight.value;
         let vssd = own.vssd;
         self.enter_vssd(vssd);
     }
@@ -395,12 +423,11 @@ impl Admission {
             if taken.len() == before {
                 continue;
             }
-            let (is_empty, volume) = (own.commands.is_empty() && own.rest.is_none(), own.volume);
+            let (is_empty, volume) = (own.is_empty(), own.volume);
             let of_volume = &mut self.volumes[volume];
             of_volume.waiting -= (taken.len() - before) as u32;
             if is_empty {
                 of_volume.turns.retain(|other| *other != queue);
-                self.forget_queue(queue);
             }
             self.leave_round(volume);
             self.forget_closed(volume);
@@ -415,7 +442,7 @@ impl Admission {
         }
         let vssd = &mut self.vssds[own.vssd];
         vssd.turns.leave(volume, &mut own.place);
-        vssd.weight -= own.weight.0;
+        vssd.weight -= own.weight.value;
         if vssd.turns.is_empty() {
             let vssd = own.vssd;
             self.leave_vssd(vssd);
@@ -449,28 +476,22 @@ impl Admission {
     /// Whether [`Admission::next`] would give something of a source sooner or later, if nothing else happened.
     pub fn goes_on(&self, source: SourceId) -> bool {
         let of_source = self.sources.get(slot_of(source)).map_or(&[][..], |queues| queues);
-        of_source.iter().any(|(volume, _)| {
+        of_source.iter().any(|(volume, queue)| {
             let volume = &self.volumes[*volume];
-            volume.place.is_in() && !self.vssds[volume.vssd].held
+            volume.place.is_in() && !self.vssds[volume.vssd].held && !self.queues[*queue].is_empty()
         })
-    }
-
-    /// Whose turn it is: a tenant, its vSSD and its volume.
-    fn first(&self) -> Option<[u32; 3]> {
-        let tenant = self.turns.first()?;
-        let vssd = self.tenants[tenant].turns.first().expect("I-S2: a tenant in turn has a vSSD in turn");
-        let volume = self.vssds[vssd].turns.first().expect("I-S2: a vSSD in turn has a volume in turn");
-        Some([tenant, vssd, volume])
     }
 
     /// What may go on next. [`Admission::settle`] must follow before anything else is asked.
     pub fn next(&mut self) -> Option<Work> {
-        let [.., volume] = self.first()?;
+        let tenant = self.turns.first()?;
+        let vssd = self.tenants[tenant].turns.first().expect("I-S2: a tenant in turn has a vSSD in turn");
+        let volume = self.vssds[vssd].turns.first().expect("I-S2: a vSSD in turn has a volume in turn");
         let own = &mut self.volumes[volume];
         let window_is_full = own.under_way >= self.config.window_commands;
         loop {
-            let queue = *own.turns.front().expect("I-S2: a volume in turn has a connection in turn");
-            let queue = &mut self.queues[queue];
+            let number = *own.turns.front().expect("I-S2: a volume in turn has a connection in turn");
+            let queue = &mut self.queues[number];
             // With a full window only rests go on, and there is one, or the volume would have no turn.
             if window_is_full && queue.rest.is_none() {
                 own.turns.rotate_left(1);
@@ -481,6 +502,7 @@ impl Admission {
                 own.turns.rotate_left(1);
                 continue;
             }
+            self.given = Some([tenant, vssd, volume, number]);
             if let Some(rest) = queue.rest.take() {
                 own.rests -= 1;
                 return Some(Work::Rest(rest));
@@ -498,7 +520,8 @@ impl Admission {
     /// # Panics
     /// If it gave nothing.
     pub fn settle(&mut self, cost: u32, rest: Option<VolumeToken>, now: Time) {
-        let [tenant_number, vssd, volume] = self.first().expect("work was given");
+        let given = self.given.take().expect("I-S2: what is settled was given");
+        let [tenant_number, vssd, volume, queue] = given;
         if self.served != Some(tenant_number) && self.served.replace(tenant_number).is_some() {
             self.company_until = now + self.config.company;
         }
@@ -506,31 +529,27 @@ impl Admission {
         let tenant = &mut self.tenants[tenant_number];
         let vssd = &mut self.vssds[vssd];
         let volume = &mut self.volumes[volume];
-        let number = *volume.turns.front().expect("work was given");
-        let queue = &mut self.queues[number];
+        let queue = &mut self.queues[queue];
         assert!(queue.rest.is_none(), "I-S3: a queue has one command that was begun");
         queue.deficit -= i64::from(cost);
         queue.rest = rest;
         volume.rests += u32::from(rest.is_some());
-        let is_empty = queue.commands.is_empty() && rest.is_none();
-        if is_empty {
+        if queue.is_empty() {
             volume.turns.pop_front();
         }
         // Before a volume leaves: the vSSD has turned on its account.
-        let of_volumes = Weight(vssd.weight);
+        let is_alone = vssd.weight == volume.weight.value;
+        let of_volumes = if is_alone { volume.weight } else { Weight::new(vssd.weight) };
         let stays = volume.may_go(self.config.window_commands);
         vssd.turns.served(&mut volume.place, cost, volume.weight, stays);
         if !stays {
-            vssd.weight -= volume.weight.0;
+            vssd.weight -= volume.weight.value;
         }
         assert_eq!(vssd.weight == 0, vssd.turns.is_empty(), "I-S2: a vSSD weighs what has turns in it");
         let stays = !vssd.turns.is_empty();
         tenant.turns.served(&mut vssd.place, cost, of_volumes, stays);
         let stays = !tenant.turns.is_empty();
         self.turns.served(&mut tenant.place, cost, tenant.weight, stays);
-        if is_empty {
-            self.forget_queue(number);
-        }
     }
 }
 

@@ -322,7 +322,7 @@ fn a_tenant_with_eight_vssds_gets_one_share() {
         }
         admission.open(NamespaceId(16), "many", VssdId(0), false);
         admission.open(NamespaceId(20), "one", VssdId(20), false);
-        admission.set_weight("one", Weight(weight));
+        admission.set_weight("one", Weight::new(weight));
         let all: Vec<(u32, u32)> = (0..17).map(|number| (number, 1 + number % 4)).chain([(20, 1)]).collect();
         let got = flooded(&mut admission, &all);
         let many: u64 = got.range(..20).map(|(_, cost)| *cost).sum();

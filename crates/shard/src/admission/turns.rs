@@ -3,18 +3,31 @@
 //! it has saved nothing up.
 
 use std::cmp::Reverse;
-use std::collections::binary_heap::{BinaryHeap, PeekMut};
+use std::collections::BinaryHeap;
 
 /// What one unit of cost counts for a weight of 1. Sums of it fit: 64 bits last for centuries of a core's work.
 const ONE: u64 = 1 << 16;
 
 /// How much of what is shared somebody gets, relative to its neighbours: 100 is usual.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Weight(pub u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weight {
+    pub value: u32,
+    /// What a unit of cost counts, so that a command needs no division.
+    per_cost: u64,
+}
+
+impl Weight {
+    /// # Panics
+    /// If it is 0: it would starve.
+    pub fn new(value: u32) -> Weight {
+        assert!(value > 0, "I-S2: who has a turn has a weight");
+        Weight { value, per_cost: ONE / u64::from(value) }
+    }
+}
 
 impl Default for Weight {
     fn default() -> Weight {
-        Weight(100)
+        Weight::new(100)
     }
 }
 
@@ -28,66 +41,96 @@ pub(crate) struct Place {
 
 impl Place {
     /// Whether it is in the round.
+    #[inline]
     pub fn is_in(&self) -> bool {
         self.in_round
     }
 }
 
+/// A member that may go on: what it used, whether it went before, and who it is. Least used first; of equals those first that only just
+/// came.
+type Turn = (u64, bool, u32);
+
 /// One round of members that take turns. Each has its [`Place`] with itself; the round knows the order.
 #[derive(Default)]
 pub(crate) struct Turns {
-    /// Least used first; of equals those first that only just came.
-    order: BinaryHeap<Reverse<(u64, bool, u32)>>,
+    /// Whose turn it is. Where nobody competes there is no more than this.
+    front: Option<Turn>,
+    /// All others.
+    behind: BinaryHeap<Reverse<Turn>>,
     /// Where the one served last stood.
     now: u64,
 }
 
 impl Turns {
     /// Whether nobody is in the round.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.front.is_none()
     }
 
     /// How many are in the round.
     pub fn len(&self) -> usize {
-        self.order.len()
+        usize::from(self.front.is_some()) + self.behind.len()
     }
 
     /// Takes a member into the round, if it is not there.
+    #[inline]
     pub fn enter(&mut self, member: u32, place: &mut Place) {
-        if !place.in_round {
-            place.in_round = true;
-            place.used = place.used.max(self.now);
-            self.order.push(Reverse((place.used, false, member)));
+        if place.in_round {
+            return;
+        }
+        place.in_round = true;
+        place.used = place.used.max(self.now);
+        let turn = (place.used, false, member);
+        match self.front {
+            None => self.front = Some(turn),
+            Some(front) if turn < front => {
+                self.behind.push(Reverse(front));
+                self.front = Some(turn);
+            }
+            Some(_) => self.behind.push(Reverse(turn)),
         }
     }
 
-    /// Takes a member out of the round, wherever it stands. As long as the round; [`Turns::served`] is for the one in front.
+    /// Takes a member out of the round, wherever it stands: takes as long as the round. [`Turns::served`] is for the one in front.
     pub fn leave(&mut self, member: u32, place: &mut Place) {
-        if std::mem::take(&mut place.in_round) {
-            self.order.retain(|Reverse((.., other))| *other != member);
+        if !std::mem::take(&mut place.in_round) {
+            return;
+        }
+        if self.first() == Some(member) {
+            self.front = self.behind.pop().map(|Reverse(turn)| turn);
+        } else {
+            self.behind.retain(|Reverse((.., other))| *other != member);
         }
     }
 
     /// Whose turn it is.
+    #[inline]
     pub fn first(&self) -> Option<u32> {
-        self.order.peek().map(|Reverse((.., member))| *member)
+        self.front.map(|(.., member)| member)
     }
 
     /// The one in front has used `cost`; it stays in the round or leaves it.
     ///
     /// # Panics
     /// If nobody is in the round.
+    #[inline]
     pub fn served(&mut self, place: &mut Place, cost: u32, weight: Weight, stays: bool) {
-        let mut front = self.order.peek_mut().expect("I-S2: who is served is in the round");
-        let Reverse((start, _, member)) = *front;
+        let (start, _, member) = self.front.expect("I-S2: who is served is in the round");
         self.now = start;
-        place.used = start + u64::from(cost) * ONE / u64::from(weight.0);
-        if stays {
-            *front = Reverse((place.used, true, member));
-        } else {
+        place.used = start + u64::from(cost) * weight.per_cost;
+        if !stays {
             place.in_round = false;
-            PeekMut::pop(front);
+            self.front = self.behind.pop().map(|Reverse(turn)| turn);
+            return;
+        }
+        let turn = (place.used, true, member);
+        self.front = Some(turn);
+        if let Some(mut next) = self.behind.peek_mut()
+            && next.0 < turn
+        {
+            self.front = Some(std::mem::replace(&mut next.0, turn));
         }
     }
 }
