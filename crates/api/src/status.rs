@@ -167,7 +167,7 @@ pub struct VssdStatus {
     pub programmed_user: Size,
     /// Bytes programmed by the cleaner.
     pub programmed_cleaner: Size,
-    /// Bytes programmed for maps, summaries, checkpoints and padding.
+    /// Bytes programmed for maps, summaries, anchors and padding.
     pub programmed_metadata: Size,
     /// Programmed bytes for each byte hosts wrote; absent before the first write.
     pub waf_cleaner: Option<f64>,

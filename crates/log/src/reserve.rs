@@ -37,12 +37,12 @@ pub(crate) const BURST_SEGMENTS: u32 = 1;
 
 /// Victims that are walked through at a time, each in a group of its own.
 pub(crate) const WALKS_MAX: u32 = 2;
-/// Segments' worth of blocks that the checkpoint takes beside what lives: open leaves, two anchors.
-pub(crate) const CHECKPOINT_SEGMENTS: u32 = 2;
+/// Segments' worth of blocks that anchoring takes beside what lives: open leaves, two anchors.
+pub(crate) const ANCHOR_SEGMENTS: u32 = 2;
 
 /// IUs of data that all segments but the reserve hold when chunks are full.
 pub(crate) fn usable_ius(layout: &Layout, segments: u32) -> u64 {
     let per_segment = layout.segment_ius - layout.chunks_per_segment();
-    let kept = paced_segments(layout, segments) + BURST_SEGMENTS + CHECKPOINT_SEGMENTS;
+    let kept = paced_segments(layout, segments) + BURST_SEGMENTS + ANCHOR_SEGMENTS;
     u64::from(segments.saturating_sub(kept)) * u64::from(per_segment)
 }

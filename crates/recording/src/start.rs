@@ -3,7 +3,7 @@
 use diecut_devices::{Backing, Device, DeviceError, FaultPlan, Options, Pacing, Profile};
 use diecut_media::DieTimes;
 use diecut_shard::{
-    AdmissionConfig, CheckpointPace, DiePlacement, PoolConfig, ShardConfig, SwapRule, WearConfig,
+    AdmissionConfig, AnchorPace, DiePlacement, PoolConfig, ShardConfig, SwapRule, WearConfig,
 };
 use diecut_units::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,7 @@ impl Start {
             admission,
             staging_bytes_per_vssd,
             volatile_cache,
-            checkpoint,
+            anchor_pace,
             device_name,
             new_pool_uuid,
             // The same in every server.
@@ -187,8 +187,8 @@ impl Start {
             pacing: options.pacing == Pacing::Modelled,
             staging_bytes_per_vssd: *staging_bytes_per_vssd as u64,
             volatile_cache: *volatile_cache,
-            ius_per_leaf: checkpoint.ius_per_leaf,
-            ius_per_anchor_iu: checkpoint.ius_per_anchor_iu,
+            ius_per_leaf: anchor_pace.ius_per_leaf,
+            ius_per_anchor_iu: anchor_pace.ius_per_anchor_iu,
             device_name: device_name.clone(),
             new_pool_uuid: *new_pool_uuid,
             target: TargetStart {
@@ -286,7 +286,7 @@ impl Start {
             },
             staging_bytes_per_vssd: size(self.staging_bytes_per_vssd)?,
             volatile_cache: self.volatile_cache,
-            checkpoint: CheckpointPace {
+            anchor_pace: AnchorPace {
                 ius_per_leaf: self.ius_per_leaf,
                 ius_per_anchor_iu: self.ius_per_anchor_iu,
             },

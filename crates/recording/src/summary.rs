@@ -53,7 +53,7 @@ pub struct VssdSummary {
     pub programmed_user_bytes: u64,
     /// Bytes programmed by the cleaner.
     pub programmed_cleaner_bytes: u64,
-    /// Bytes programmed for maps, summaries, checkpoints and padding.
+    /// Bytes programmed for maps, summaries, anchors and padding.
     pub programmed_metadata_bytes: u64,
     /// Erases of its blocks.
     pub erases: u64,

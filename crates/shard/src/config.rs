@@ -4,7 +4,7 @@ use crate::admission::AdmissionConfig;
 use crate::cost::CostModel;
 use diecut_nvmf::TargetConfig;
 use diecut_units::Span;
-use diecut_volume::CheckpointPace;
+use diecut_volume::AnchorPace;
 use diecut_vssd::PoolConfig;
 
 /// Settings of a shard.
@@ -20,8 +20,8 @@ pub struct ShardConfig {
     pub staging_bytes_per_vssd: usize,
     /// Without protected memory: completions of writes wait for the flash unless this is set; hosts must flush then.
     pub volatile_cache: bool,
-    /// How much the checkpoints of the stores may write.
-    pub checkpoint: CheckpointPace,
+    /// How much the stores may write as leaves and anchors.
+    pub anchor_pace: AnchorPace,
     /// Name of the device in reports: its profile or model.
     pub device_name: String,
     /// Identity of a pool that is made new; an existing one keeps its own.
@@ -43,7 +43,7 @@ impl Default for ShardConfig {
             admission: AdmissionConfig::default(),
             staging_bytes_per_vssd: 8 << 20,
             volatile_cache: false,
-            checkpoint: CheckpointPace::default(),
+            anchor_pace: AnchorPace::default(),
             device_name: "device".to_owned(),
             new_pool_uuid: [0x0d; 16],
             control_patience: Span::from_secs(60),

@@ -469,7 +469,7 @@ pub struct VssdStatus {
     pub programmed_user_bytes: u64,
     /// Bytes programmed by the cleaner.
     pub programmed_cleaner_bytes: u64,
-    /// Bytes programmed for maps, summaries, checkpoints and padding.
+    /// Bytes programmed for maps, summaries, anchors and padding.
     pub programmed_metadata_bytes: u64,
     /// Erases of its blocks.
     pub erases: u64,

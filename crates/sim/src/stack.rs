@@ -20,7 +20,7 @@ use diecut_nvmf::TargetConfig;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, BlockAction, BlockEvent, Event};
 use diecut_shard::notice::Notice;
-use diecut_shard::{CheckpointPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
+use diecut_shard::{AnchorPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
 use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
 use diecut_vssd::{Pool, VssdId};
 use std::collections::BTreeSet;
@@ -134,7 +134,7 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
         pool,
         staging_bytes_per_vssd: STAGING_BYTES_PER_VSSD,
         volatile_cache: plan.system.volatile_cache,
-        checkpoint: pace(plan),
+        anchor_pace: pace(plan),
         cost_model: plan.system.slow_core.then(|| slow_core(plan.system.slow_writes)),
         ..ShardConfig::default()
     }
@@ -154,11 +154,11 @@ fn slow_core(slow_writes: bool) -> CostModel {
     if slow_writes { CostModel { command_ns: 150_000, write_block_ns: 300_000, ..plain } } else { plain }
 }
 
-/// Every third plan runs with the pace of a real store; in the others checkpoints are frequent, to meet cuts and faults.
-fn pace(plan: &Plan) -> CheckpointPace {
+/// Every third plan runs with the pace of a real store; in the others anchors are frequent, to meet cuts and faults.
+fn pace(plan: &Plan) -> AnchorPace {
     match plan.seed % 3 {
-        0 => CheckpointPace::default(),
-        _ => CheckpointPace { ius_per_leaf: 10 + plan.seed % 30, ius_per_anchor_iu: 15 + plan.seed % 50 },
+        0 => AnchorPace::default(),
+        _ => AnchorPace { ius_per_leaf: 10 + plan.seed % 30, ius_per_anchor_iu: 15 + plan.seed % 50 },
     }
 }
 

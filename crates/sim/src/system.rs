@@ -75,7 +75,7 @@ pub struct Accounting {
     pub programmed_user_ius: u64,
     /// Cleaner copies.
     pub programmed_cleaner_ius: u64,
-    /// Maps, summaries, checkpoints, padding, journals, catalog.
+    /// Maps, summaries, anchors, padding, journals, catalog.
     pub programmed_metadata_ius: u64,
     /// Copies of blocks that change places for even wear.
     #[serde(default)]

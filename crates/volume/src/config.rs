@@ -1,4 +1,4 @@
-use crate::checkpoint::CheckpointPace;
+use crate::anchoring::AnchorPace;
 use crate::loss::Recovery;
 use diecut_log::LogStatistics;
 use diecut_units::Span;
@@ -14,8 +14,8 @@ pub struct StoreConfig {
     pub group_commit: Span,
     /// Staging slots of the user stream without protected memory.
     pub user_slots: usize,
-    /// How much the checkpoint may write.
-    pub checkpoint: CheckpointPace,
+    /// How much leaves and anchors may write.
+    pub anchor_pace: AnchorPace,
     /// What is done about what is missing.
     pub recovery: Recovery,
 }
@@ -27,7 +27,7 @@ impl Default for StoreConfig {
             volatile_cache: false,
             group_commit: Span::from_micros(200),
             user_slots: 32,
-            checkpoint: CheckpointPace::default(),
+            anchor_pace: AnchorPace::default(),
             recovery: Recovery::Strict,
         }
     }

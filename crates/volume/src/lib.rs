@@ -16,8 +16,8 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod anchoring;
 mod changes;
-mod checkpoint;
 mod config;
 pub mod contract;
 mod lent;
@@ -28,7 +28,7 @@ mod reads;
 mod store;
 mod waiting;
 
-pub use checkpoint::CheckpointPace;
+pub use anchoring::AnchorPace;
 pub use config::{StoreConfig, StoreStatistics};
 pub use loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 pub use store::Store;

@@ -1,5 +1,5 @@
+use crate::anchoring::Anchoring;
 use crate::changes::{Change, Changes, Queued};
-use crate::checkpoint::Checkpoint;
 use crate::config::{StoreConfig, StoreStatistics};
 use crate::contract::{
     VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
@@ -25,7 +25,7 @@ pub struct Store {
     pub(crate) changes: Changes,
     waiting: Waiting,
     reads: Reads,
-    pub(crate) checkpoint: Checkpoint,
+    pub(crate) anchoring: Anchoring,
     pub(crate) findings: Findings,
     pub(crate) accepted: AcceptedLoss,
     /// See [`Store::wind_down`].
@@ -53,7 +53,7 @@ impl Store {
             changes: Changes::default(),
             waiting: Waiting::new(),
             reads: Reads::default(),
-            checkpoint: Checkpoint::default(),
+            anchoring: Anchoring::default(),
             findings: Findings::default(),
             accepted: AcceptedLoss::default(),
             is_winding_down: false,
@@ -252,7 +252,7 @@ impl Store {
         }
     }
 
-    /// Notes that a restart would replay now, about. It keeps them in memory, so they are bounded: see `checkpoint`.
+    /// Notes that a restart would replay now, about. It keeps them in memory, so they are bounded: see `anchoring`.
     pub fn replayed_notes(&self) -> u64 {
         self.log.replayed_notes()
     }
@@ -396,7 +396,7 @@ impl Store {
         {
             self.log.want_durable(last);
         }
-        self.checkpoint(space);
+        self.write_due(space);
         self.log.work(now, space, &mut self.maps);
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
         while !self.changes.is_empty()

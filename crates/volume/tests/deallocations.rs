@@ -178,7 +178,7 @@ fn deallocations_hold_after_restarts() {
     }
 }
 
-/// Most notes that a restart may have to replay, of a store that is small beside its notes: what the checkpoint aims at, and what is
+/// Most notes that a restart may have to replay, of a store that is small beside its notes: what the writer of anchors aims at, and what is
 /// noted while leaves and an anchor are written.
 const REPLAYED_MAX: u64 = 16 * 1024 + 4096;
 

@@ -7,7 +7,7 @@ mod common;
 use common::{FakeSpace, Random, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{CheckpointPace, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Store, StoreConfig};
 use diecut_vssd::space::BlockShape;
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ impl World {
             group_commit: Span::from_micros(5),
             user_slots: 6,
             volatile_cache: self.volatile,
-            checkpoint: CheckpointPace {
+            anchor_pace: AnchorPace {
                 ius_per_leaf: 4 + self.seed % 40,
                 ius_per_anchor_iu: 3 + self.seed % 9,
             },

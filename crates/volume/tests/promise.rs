@@ -8,7 +8,7 @@ use common::{
 };
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{CheckpointPace, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Store, StoreConfig};
 use diecut_vssd::space::{BlockShape, EraseBlockSpace};
 
 fn write(token: u64, first_iu: u64, count: usize) -> VolumeCommand {
@@ -302,8 +302,8 @@ fn counters_at_their_end_are_refused_clearly() {
     for what in [MARK_GENERATION, HEAD_SEQUENCE, ANCHOR_COUNTERS, ANCHOR_NUMBER, SLOT_SEQUENCE] {
         let memory = ProtectedMemory::in_memory(6 * 5184);
         let region = || Some(memory.region(0..memory.size_bytes()));
-        let checkpoint = CheckpointPace { ius_per_leaf: 4, ius_per_anchor_iu: 2 };
-        let config = || StoreConfig { checkpoint, ..StoreConfig::default() };
+        let anchor_pace = AnchorPace { ius_per_leaf: 4, ius_per_anchor_iu: 2 };
+        let config = || StoreConfig { anchor_pace, ..StoreConfig::default() };
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
         let mut random = Random(5);
         let mut out = Vec::new();
@@ -394,8 +394,8 @@ fn volumes_as_large_as_can_be_come_and_go() {
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 24);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = || Some(memory.region(0..memory.size_bytes()));
-        let pace = CheckpointPace { ius_per_leaf: 20, ius_per_anchor_iu: 3 + seed };
-        let config = StoreConfig { checkpoint: pace, ..StoreConfig::default() };
+        let pace = AnchorPace { ius_per_leaf: 20, ius_per_anchor_iu: 3 + seed };
+        let config = StoreConfig { anchor_pace: pace, ..StoreConfig::default() };
         let mut store = Store::open(config.clone(), &mut space, region());
         let mut now = Time::ZERO;
         let mut next = 1;

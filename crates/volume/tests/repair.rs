@@ -8,7 +8,7 @@ mod common;
 use common::{FakeSpace, Random, seal_unit, shape};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{CheckpointPace, Findings, Missing, Recovery, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Findings, Missing, Recovery, Store, StoreConfig};
 use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ struct World {
     space: FakeSpace,
     memory: Option<ProtectedMemory>,
     mode: ContentMode,
-    pace: CheckpointPace,
+    pace: AnchorPace,
     store: Option<Store>,
     /// Versions of each IU of each volume, the newest last; 0 reads as zeros.
     versions: Vec<Vec<Vec<u64>>>,
@@ -45,7 +45,7 @@ impl World {
             space: FakeSpace::new(shape(mode, (seed % 3) as u32), 3, 26),
             memory: seed.is_multiple_of(2).then(|| ProtectedMemory::in_memory(6 * slot_size_bytes)),
             mode,
-            pace: CheckpointPace { ius_per_leaf: 7, ius_per_anchor_iu: 2 },
+            pace: AnchorPace { ius_per_leaf: 7, ius_per_anchor_iu: 2 },
             store: None,
             versions: vec![vec![vec![0]; SIZE_IUS as usize]; VOLUMES.into()],
             next: 1,
@@ -59,7 +59,7 @@ impl World {
         let config = StoreConfig {
             group_commit: Span::from_micros(5),
             user_slots: 6,
-            checkpoint: self.pace,
+            anchor_pace: self.pace,
             recovery,
             ..StoreConfig::default()
         };
@@ -416,7 +416,7 @@ fn age(space: &mut FakeSpace, volume: u16) {
 /// A leaf that an anchor names became empty, and its segment was given back.
 fn an_emptied_leaf(seed: u64) -> World {
     let mut world = World::new(seed);
-    world.pace = CheckpointPace { ius_per_leaf: 1, ius_per_anchor_iu: 1 };
+    world.pace = AnchorPace { ius_per_leaf: 1, ius_per_anchor_iu: 1 };
     world.open(Recovery::Strict);
     (0..VOLUMES).for_each(|volume| world.create(volume));
     for piece in 0..8 {

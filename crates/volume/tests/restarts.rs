@@ -8,7 +8,7 @@ mod common;
 use common::{FakeSpace, Random, shape};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{CheckpointPace, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Store, StoreConfig};
 use std::collections::BTreeMap;
 
 const VOLUMES: u16 = 3;
@@ -35,7 +35,7 @@ struct World {
     store: Option<Store>,
     memory: Option<ProtectedMemory>,
     mode: ContentMode,
-    checkpoint: CheckpointPace,
+    anchor_pace: AnchorPace,
     volumes: [Option<Content>; VOLUMES as usize],
     requests: BTreeMap<u64, Request>,
     next: u64,
@@ -55,7 +55,7 @@ impl World {
             memory: seed.is_multiple_of(2).then(|| ProtectedMemory::in_memory(6 * slot_size_bytes)),
             mode,
             // Leaves soon and anchors seldom: the cleaner frees what the anchor names.
-            checkpoint: CheckpointPace {
+            anchor_pace: AnchorPace {
                 ius_per_leaf: if seed % 4 < 2 { 1 } else { 1 + seed % 40 },
                 ius_per_anchor_iu: [1, 9, 40][(seed % 5 / 2) as usize],
             },
@@ -72,7 +72,7 @@ impl World {
         let config = StoreConfig {
             group_commit: Span::from_micros(5),
             user_slots: 6,
-            checkpoint: self.checkpoint,
+            anchor_pace: self.anchor_pace,
             ..StoreConfig::default()
         };
         self.store = Some(Store::open(config, &mut self.space, region));
@@ -275,7 +275,7 @@ impl World {
                     self.change(volume, first, count.min(size_ius - first), false);
                     self.step();
                 }
-                // Others write on, and the checkpoint comes by here.
+                // Others write on, and the writer of leaves comes by here.
                 for other in self.existing() {
                     if other != volume {
                         self.write_some(other, 40);
@@ -405,7 +405,7 @@ fn a_store_whose_only_volume_was_deleted_stays_writable_over_restarts() {
 /// so that no record covers the rest of the leaf; others write until the segment of the old leaf has been freed.
 fn empty_a_leaf(seed: u64) {
     let mut world = World::new(seed);
-    world.checkpoint = CheckpointPace { ius_per_leaf: 1, ius_per_anchor_iu: 1 };
+    world.anchor_pace = AnchorPace { ius_per_leaf: 1, ius_per_anchor_iu: 1 };
     world.open();
     for volume in [0, 1] {
         world.volumes[volume] = Some(vec![vec![0]; 1500]);
@@ -424,7 +424,7 @@ fn empty_a_leaf(seed: u64) {
     }
     world.settle();
     // No other anchor from here on, and the leaves that there are lie in a segment of their own.
-    world.checkpoint.ius_per_anchor_iu = 1 << 20;
+    world.anchor_pace.ius_per_anchor_iu = 1 << 20;
     world.restart();
     world.change(0, 0, 96, false);
     world.write_some(1, 60);
@@ -448,7 +448,7 @@ fn a_leaf_that_became_empty_is_not_missed() {
 /// comes by there, and no anchor makes it superfluous. With `fails` the program that has it fails.
 fn forget_beside_what_stays(seed: u64, deletes: bool, fails: bool) {
     let mut world = World::new(seed);
-    world.checkpoint = CheckpointPace { ius_per_leaf: 1 << 20, ius_per_anchor_iu: 1 << 20 };
+    world.anchor_pace = AnchorPace { ius_per_leaf: 1 << 20, ius_per_anchor_iu: 1 << 20 };
     world.open();
     let create = |world: &mut World, volume: u16, size_ius: u64| {
         world.volumes[usize::from(volume)] = Some(vec![vec![0]; size_ius as usize]);

@@ -12,7 +12,7 @@ use common::{
 use diecut_fuzz::{Input, bounded};
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{CheckpointPace, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Store, StoreConfig};
 
 diecut_fuzz::target!(seeds, check);
 
@@ -38,7 +38,7 @@ fn open(space: &mut FakeSpace, memory: &Option<ProtectedMemory>) -> Store {
     let config = StoreConfig {
         group_commit: Span::from_micros(5),
         user_slots: SLOTS,
-        checkpoint: CheckpointPace { ius_per_leaf: 4, ius_per_anchor_iu: 2 },
+        anchor_pace: AnchorPace { ius_per_leaf: 4, ius_per_anchor_iu: 2 },
         ..StoreConfig::default()
     };
     let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));

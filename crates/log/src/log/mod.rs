@@ -422,7 +422,7 @@ impl Log {
 
     /// Whether leaves may be written and anchors taken. Not while the last segments are in use: what the cleaner has begun
     /// can be undone only as long as they do not name it.
-    pub fn may_checkpoint(&self) -> bool {
+    pub fn may_anchor(&self) -> bool {
         self.free_segments() > DISPLACED_LEAVE
     }
 

@@ -65,7 +65,7 @@ pub(crate) fn store_config<M: Divide>(
     StoreConfig {
         exported_ius: record.exported_ius,
         volatile_cache: here.config.volatile_cache,
-        checkpoint: here.config.checkpoint,
+        anchor_pace: here.config.anchor_pace,
         recovery,
         ..StoreConfig::default()
     }

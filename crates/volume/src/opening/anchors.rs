@@ -2,7 +2,7 @@
 
 use super::marks::MarkSearch;
 use super::{AGAIN, Found, is_again, numbers, token};
-use crate::checkpoint::{AnchoredVolumes, decode_volumes};
+use crate::anchoring::{AnchoredVolumes, decode_volumes};
 use crate::lent::Lent;
 use crate::loss::Missing;
 use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};

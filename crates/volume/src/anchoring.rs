@@ -1,4 +1,4 @@
-//! Checkpoint: the map goes to flash leaf by leaf, all the time, at a pace that writes set. When every leaf was written
+//! Anchoring: the map goes to flash leaf by leaf, all the time, at a pace that writes set. When every leaf was written
 //! once more, an anchor says that recovery may begin at the oldest of these moments; it is renewed several times a round, so
 //! that recovery never replays much more than one.
 //!
@@ -46,25 +46,25 @@ const LEAVES_PER_NOTE: u64 = 16;
 const HABITS_MAGIC: u32 = u32::from_le_bytes(*b"dhab");
 const HABITS_SIZE_BYTES: usize = 24;
 
-/// How much the checkpoint may write.
+/// How much leaves and anchors may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckpointPace {
+pub struct AnchorPace {
     /// IUs that hosts write for each leaf that is written.
     pub ius_per_leaf: u64,
     /// IUs that hosts write, at least, for each IU of an anchor.
     pub ius_per_anchor_iu: u64,
 }
 
-impl Default for CheckpointPace {
+impl Default for AnchorPace {
     /// 2.5 % for leaves and at most 0.3 % for anchors; chunk heads come on top.
-    fn default() -> CheckpointPace {
-        CheckpointPace { ius_per_leaf: 40, ius_per_anchor_iu: 300 }
+    fn default() -> AnchorPace {
+        AnchorPace { ius_per_leaf: 40, ius_per_anchor_iu: 300 }
     }
 }
 
-/// Where the checkpoint stands.
+/// Where the writing of leaves and anchors stands.
 #[derive(Default)]
-pub(crate) struct Checkpoint {
+pub(crate) struct Anchoring {
     cursor: (usize, usize),
     leaves_written: u64,
     /// IUs that hosts had written at the last anchor, or the last try.
@@ -88,10 +88,10 @@ struct Mending {
 
 impl Store {
     /// Writes what is due.
-    pub(crate) fn checkpoint(&mut self, space: &mut dyn Members) {
+    pub(crate) fn write_due(&mut self, space: &mut dyn Members) {
         if self.log.read_only().is_none() {
-            let goes_on = self.log.may_checkpoint() && self.write_leaves(space);
-            let was_taken = self.checkpoint.taken.is_some();
+            let goes_on = self.log.may_anchor() && self.write_leaves(space);
+            let was_taken = self.anchoring.taken.is_some();
             self.write_anchor(space);
             self.look_at_mending(goes_on, was_taken, space);
         }
@@ -102,10 +102,10 @@ impl Store {
         self.log.skip_sequence();
         self.log.want_anchor(true);
         // One that was taken before does not know of it.
-        self.checkpoint.taken = None;
+        self.anchoring.taken = None;
         let mut unneeded = unneeded;
-        unneeded.extend(self.checkpoint.mending.take().map(|before| before.unneeded).unwrap_or_default());
-        self.checkpoint.mending = Some(Mending {
+        unneeded.extend(self.anchoring.mending.take().map(|before| before.unneeded).unwrap_or_default());
+        self.anchoring.mending = Some(Mending {
             sequence: self.log.next_sequence(),
             unneeded,
             has_more_leaves: true,
@@ -115,23 +115,23 @@ impl Store {
 
     /// Whether a repair is still to be written down. Until then a restart meets what this one met.
     pub fn is_mending(&self) -> bool {
-        self.checkpoint.mending.is_some() && self.log.read_only().is_none()
+        self.anchoring.mending.is_some() && self.log.read_only().is_none()
     }
 
     /// Whether a repair goes on without an event.
     pub(crate) fn is_mending_unfinished(&self) -> bool {
-        let Some(mending) = self.checkpoint.mending.as_ref().filter(|_| self.is_mending()) else {
+        let Some(mending) = self.anchoring.mending.as_ref().filter(|_| self.is_mending()) else {
             return false;
         };
         let log = &self.log;
         if mending.has_more_leaves || !log.is_anchor_idle() {
             return mending.has_more_leaves;
         }
-        match &self.checkpoint.taken {
+        match &self.anchoring.taken {
             Some((anchor, _)) => log.durable_before() >= anchor.taken_at,
             None => {
                 mending.failed_with_free != Some(log.free_segments())
-                    && log.may_checkpoint()
+                    && log.may_anchor()
                     && log.settled_before() >= mending.sequence
                     && self.maps.visited_before(log.next_sequence()) >= mending.sequence
             }
@@ -139,18 +139,18 @@ impl Store {
     }
 
     fn look_at_mending(&mut self, goes_on: bool, was_taken: bool, space: &mut dyn Members) {
-        let Some(mending) = &mut self.checkpoint.mending else { return };
+        let Some(mending) = &mut self.anchoring.mending else { return };
         if self.log.anchored() >= mending.sequence || mutant!("volume: repair done before its anchor") {
             diecut_units::mark!("volume: repair holds");
             for block in std::mem::take(&mut mending.unneeded) {
                 space.free(block).expect("held since before the repair");
             }
             space.sync(SpaceToken(diecut_log::TOKEN_NOBODY));
-            self.checkpoint.mending = None;
+            self.anchoring.mending = None;
             self.log.want_anchor(false);
             return;
         }
-        if was_taken && self.checkpoint.taken.is_none() && self.log.is_anchor_idle() {
+        if was_taken && self.anchoring.taken.is_none() && self.log.is_anchor_idle() {
             mending.failed_with_free = Some(self.log.free_segments());
         }
         let visited_before = self.maps.visited_before(self.log.next_sequence());
@@ -173,23 +173,23 @@ impl Store {
 
     /// Says whether it stopped although it could go on.
     fn write_leaves(&mut self, space: &mut dyn Members) -> bool {
-        let mut due = self.changes.host_written_ius / self.config.checkpoint.ius_per_leaf;
+        let mut due = self.changes.host_written_ius / self.config.anchor_pace.ius_per_leaf;
         if self.log.needs_anchor() || self.has_many_notes() {
-            due = due.max(self.checkpoint.leaves_written + BURST_LEAVES);
+            due = due.max(self.anchoring.leaves_written + BURST_LEAVES);
         }
         let mut passed = 0;
         // What was not written in time is not made up for beyond a few bursts.
-        self.checkpoint.leaves_written =
-            self.checkpoint.leaves_written.max(due.saturating_sub(4 * BURST_LEAVES));
+        self.anchoring.leaves_written =
+            self.anchoring.leaves_written.max(due.saturating_sub(4 * BURST_LEAVES));
         for _ in 0..BURST_LEAVES {
-            if self.checkpoint.leaves_written >= due {
+            if self.anchoring.leaves_written >= due {
                 return true;
             }
             let leaf = loop {
                 match &mut self.maps.open_group {
                     Some(open) if open.left > 0 => break open.left.trailing_zeros() as usize,
                     _ if passed == GROUPS_PASSED => {
-                        self.checkpoint.leaves_written = due;
+                        self.anchoring.leaves_written = due;
                         return true;
                     }
                     _ => passed += 1,
@@ -205,14 +205,14 @@ impl Store {
             if !self.write_leaf(leaf, space) {
                 return false;
             }
-            self.checkpoint.leaves_written += 1;
+            self.anchoring.leaves_written += 1;
         }
         true
     }
 
     /// Enters the next group of an existing volume. `false` if there is none.
     fn enter_group(&mut self) -> bool {
-        let Some((volume, group)) = self.maps.next_group(&mut self.checkpoint.cursor) else { return false };
+        let Some((volume, group)) = self.maps.next_group(&mut self.anchoring.cursor) else { return false };
         let left = self.maps.volumes[usize::from(volume)].dirty[group];
         self.maps.open_group = Some(OpenGroup { volume, group, left, entered: self.log.next_sequence() });
         true
@@ -223,7 +223,7 @@ impl Store {
         let leaf = open.group * GROUP_LEAVES + bit;
         assert!(open.left >> bit & 1 != 0, "I-M17: a leaf is written while it is left in its group");
         let map = &self.maps.volumes[usize::from(open.volume)];
-        let scratch = &mut self.checkpoint.scratch;
+        let scratch = &mut self.anchoring.scratch;
         let entries = map.leaf(leaf);
         let empty = entries.iter().all(|entry| *entry == StoredAddress::NONE);
         scratch.resize(IU_SIZE_BYTES, 0xff);
@@ -253,30 +253,30 @@ impl Store {
     }
 
     fn write_anchor(&mut self, space: &mut dyn Members) {
-        if let Some((anchor, moves)) = &self.checkpoint.taken {
+        if let Some((anchor, moves)) = &self.anchoring.taken {
             if *moves != self.log.map_moves() {
                 // A leaf that it names has another place by now.
-                self.checkpoint.taken = None;
+                self.anchoring.taken = None;
             } else if self.log.durable_before() < anchor.taken_at
                 && !mutant!("volume: anchor before its leaves")
             {
                 self.log.want_durable(anchor.taken_at);
             } else {
                 self.log.write_anchor(anchor, space);
-                self.checkpoint.taken = None;
+                self.anchoring.taken = None;
             }
             return;
         }
         let existing = self.maps.volumes.iter().filter(|map| map.exists);
         let leaves: usize = existing.map(|map| map.leaves.len()).sum();
         let owner_bytes = 4 + 12 * self.maps.volumes.len() + 4 * leaves + HABITS_SIZE_BYTES;
-        let pace = self.config.checkpoint;
+        let pace = self.config.anchor_pace;
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
             .max(self.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
-        let since = self.changes.host_written_ius - self.checkpoint.anchored_at_ius;
+        let since = self.changes.host_written_ius - self.anchoring.anchored_at_ius;
         let has_many_notes = self.has_many_notes();
         let pressed = self.log.needs_anchor() || has_many_notes;
-        if since < apart && !pressed || !self.log.is_anchor_idle() || !self.log.may_checkpoint() {
+        if since < apart && !pressed || !self.log.is_anchor_idle() || !self.log.may_anchor() {
             return;
         }
         let sequence = self.maps.visited_before(self.log.next_sequence()).min(self.log.settled_before());
@@ -286,14 +286,14 @@ impl Store {
         }
         if sequence <= self.log.anchored() {
             // The round is not done: soon again.
-            let again_at_ius = self.checkpoint.anchored_at_ius + apart / 4;
-            self.checkpoint.anchored_at_ius = again_at_ius.min(self.changes.host_written_ius);
+            let again_at_ius = self.anchoring.anchored_at_ius + apart / 4;
+            self.anchoring.anchored_at_ius = again_at_ius.min(self.changes.host_written_ius);
             return;
         }
-        self.checkpoint.anchored_at_ius = self.changes.host_written_ius;
+        self.anchoring.anchored_at_ius = self.changes.host_written_ius;
         let anchor = self.log.take_anchor(sequence, self.encode_volumes(owner_bytes));
         assert!(anchor.sequence <= anchor.taken_at, "I-M16: an anchor begins before it was taken");
-        self.checkpoint.taken = Some((anchor, self.log.map_moves()));
+        self.anchoring.taken = Some((anchor, self.log.map_moves()));
         self.write_anchor(space);
     }
 
