@@ -5,6 +5,7 @@
 use clap::{Args, Parser, Subcommand};
 use comfy_table::Table;
 use diecut_bench::costs;
+use diecut_bench::counted::{self, COUNTED_ROWS};
 use diecut_bench::isolation::{self, IsolationSettings};
 use diecut_bench::raw::{self, FarReads, RawResult, RawSettings, RawShape};
 use diecut_bench::suite::{self, SuiteSettings};
@@ -28,6 +29,15 @@ enum Command {
     Isolation(IsolationArguments),
     /// What commands, messages and connections take of the server's core: the constants of the model of virtual time.
     Costs(CostsArguments),
+    /// Instructions per operation of the rows with a server, by room; needs valgrind.
+    Instructions {
+        /// Only this row; may be repeated.
+        #[arg(long = "row", value_parser = clap::builder::PossibleValuesParser::new(COUNTED_ROWS))]
+        rows: Vec<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// What `all` runs under valgrind to count instructions: a row's server and hosts in one thread.
     Counted {
         /// Which row.
@@ -246,6 +256,22 @@ fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
                 for (name, ns) in &costs.model {
                     println!("{ns:9.0}     {name}");
                 }
+            }
+        }
+        Command::Instructions { rows, json } => {
+            let mut counted = Vec::new();
+            for id in
+                COUNTED_ROWS.into_iter().filter(|id| rows.is_empty() || rows.iter().any(|row| row == id))
+            {
+                eprintln!("{id}: counting instructions");
+                let instructions = counted::of_row(id).ok_or("this program cannot be found")?;
+                counted.push((id, instructions.map_err(|error| error.to_string())?));
+            }
+            if json {
+                println!("{}", serde_json::to_string_pretty(&counted)?);
+            } else {
+                let rows: Vec<_> = counted.iter().map(|(id, instructions)| (*id, instructions)).collect();
+                print!("{}", suite::instructions_table(&rows));
             }
         }
         Command::Counted { row, operations } => {

@@ -10,8 +10,10 @@
 //! Valgrind's processor has AVX2 and no AVX-512, so code that chooses by what there is takes its second best; copies are made
 //! with vectors, because a copy by one repeated instruction would count as one for each byte.
 
+pub(crate) mod rooms;
 pub(crate) mod rows;
 pub(crate) mod valgrind;
 pub(crate) mod wire;
 
-pub use rows::{COUNTED_ROWS, run};
+pub use rows::{COUNTED_ROWS, Instructions, of_row, run};
+pub use valgrind::Error;

@@ -1,5 +1,6 @@
 //! Which rows are counted, and what a counted program does.
 
+use super::rooms::ByRoom;
 use super::valgrind::{Error, instructions};
 use super::wire::{Ask, COUNTED_FUNCTIONS, Line, Wire};
 use crate::suite::servers::{NULL, STACK, STACK_BYTES, null_shard, stack_requests, stack_shard};
@@ -100,8 +101,17 @@ fn count<D: Drive>(
     wire.run(&mut lines, &asks, operations / a_round as u64)
 }
 
+/// Instructions per operation.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Instructions {
+    /// All of them.
+    pub total: f64,
+    /// Those of each room, most first; rooms with less than half an instruction are left out.
+    pub by_room: Vec<(String, f64)>,
+}
+
 /// Instructions of the server's side per operation of a row, if it is one with a server.
-pub(crate) fn of_row(id: &str) -> Option<Result<f64, Error>> {
+pub fn of_row(id: &str) -> Option<Result<Instructions, Error>> {
     let row = ROWS.iter().find(|row| row.id == id)?;
     let program = std::env::current_exe().ok()?;
     let of = |operations: u64| {
@@ -116,13 +126,25 @@ pub(crate) fn of_program(
     program: &Path,
     operations: u64,
     arguments: impl Fn(u64) -> Vec<String>,
-) -> Result<f64, Error> {
+) -> Result<Instructions, Error> {
     difference(operations, |operations| instructions(program, &arguments(operations), None))
 }
 
-fn difference(operations: u64, of: impl Fn(u64) -> Result<u64, Error>) -> Result<f64, Error> {
+fn difference(operations: u64, of: impl Fn(u64) -> Result<ByRoom, Error>) -> Result<Instructions, Error> {
+    assert!(operations > 0, "a figure per operation needs some");
     let (once, twice) = (of(operations)?, of(2 * operations)?);
-    Ok(twice.saturating_sub(once) as f64 / operations as f64)
+    let mut by_room: Vec<(String, f64)> = Vec::new();
+    let mut total = 0.0;
+    for (room, count) in twice {
+        let before = once.get(&room).copied().unwrap_or(0);
+        let each = (count as f64 - before as f64) / operations as f64;
+        total += each;
+        if each >= 0.5 {
+            by_room.push((room, each));
+        }
+    }
+    by_room.sort_by(|one, other| other.1.total_cmp(&one.1));
+    Ok(Instructions { total, by_room })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Counting the instructions of a program.
 
+use super::rooms::{self, ByRoom};
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -27,15 +28,16 @@ impl std::fmt::Display for Error {
     }
 }
 
-/// Instructions of a program in user space: all of them, or only those within functions whose names match, with what they
+/// Instructions of a program in user space, by room: all of them, or only those within functions whose names match, with what they
 /// call.
 pub(crate) fn instructions(
     program: &Path,
     arguments: &[String],
     functions: Option<&str>,
-) -> Result<u64, Error> {
+) -> Result<ByRoom, Error> {
+    let profile = tempfile::NamedTempFile::new().map_err(Error::Missing)?;
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command.args(["--tool=callgrind", &format!("--callgrind-out-file={}", profile.path().display())]);
     if let Some(functions) = functions {
         command.args(["--collect-atstart=no".to_owned(), format!("--toggle-collect={functions}")]);
     }
@@ -48,7 +50,16 @@ pub(crate) fn instructions(
         let lines: Vec<&str> = said.lines().rev().take(5).collect();
         return Err(Error::Failed(lines.into_iter().rev().collect::<Vec<_>>().join("; ")));
     }
-    collected(&said).ok_or_else(|| Error::Report(said.lines().last().unwrap_or("nothing").to_owned()))
+    let total = collected(&said);
+    let total = total.ok_or_else(|| Error::Report(said.lines().last().unwrap_or("nothing").to_owned()))?;
+    let text = std::fs::read_to_string(profile.path()).map_err(Error::Missing)?;
+    let by_room = rooms::of_profile(&text);
+    let sum: u64 = by_room.values().sum();
+    if sum == total {
+        Ok(by_room)
+    } else {
+        Err(Error::Report(format!("its profile has {sum} instructions, and it says that there were {total}")))
+    }
 }
 
 /// The count in callgrind's report.

@@ -12,4 +12,4 @@ mod row;
 pub(crate) mod servers;
 
 pub use cases::{SuiteSettings, run};
-pub use row::{Row, Suite, Target};
+pub use row::{Row, Suite, Target, instructions_table};

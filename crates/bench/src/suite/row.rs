@@ -1,3 +1,4 @@
+use crate::counted::Instructions;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
@@ -44,7 +45,7 @@ pub struct Row {
     /// Instructions of the server's thread per operation, kernel included, where the machine's counter is to be had.
     pub instructions: Option<f64>,
     /// Instructions of the server's side in user space per operation, counted one by one under valgrind.
-    pub instructions_counted: Option<f64>,
+    pub instructions_counted: Option<Instructions>,
     /// More to know.
     pub note: String,
 }
@@ -153,8 +154,8 @@ impl Suite {
                 target,
                 calls(0),
                 calls(2),
-                match (row.instructions_counted, &self.instructions_counted_missing) {
-                    (Some(counted), _) => format!("{counted:.0}{}", retired(row)),
+                match (&row.instructions_counted, &self.instructions_counted_missing) {
+                    (Some(counted), _) => format!("{:.0}{}", counted.total, retired(row)),
                     (None, Some(_)) => format!("MISSING{}", retired(row)),
                     (None, None) => format!("-{}", retired(row)),
                 },
@@ -165,6 +166,8 @@ impl Suite {
         text += "\ncalls/op: system calls per operation of the server + of the load. Ratios: measured over reference.\n";
         text += "instructions/op: in user space, of the server's side (shard and below, without reactor and kernel) or of the engine and\n";
         text += "its loop, counted under valgrind; in brackets those of the server's thread by the machine's counter, kernel included.\n";
+        let counted = self.rows.iter().filter_map(|row| Some((row.id, row.instructions_counted.as_ref()?)));
+        text += &instructions_table(&counted.collect::<Vec<_>>());
         if let Some(why) = &self.instructions_counted_missing {
             text += &format!("\nINSTRUCTIONS PER OPERATION ARE MISSING: {why}\n");
         }
@@ -176,6 +179,39 @@ impl Suite {
         }
         text
     }
+}
+
+/// Where instructions go: a line for each room, a column for each counted row.
+pub fn instructions_table(rows: &[(&str, &Instructions)]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let of = |instructions: &Instructions, room: &str| {
+        instructions.by_room.iter().find(|(name, _)| name == room).map_or(0.0, |(_, count)| *count)
+    };
+    let mut rooms: Vec<&str> = Vec::new();
+    for (room, _) in rows.iter().flat_map(|(_, instructions)| &instructions.by_room) {
+        if !rooms.contains(&room.as_str()) {
+            rooms.push(room);
+        }
+    }
+    let all = |room: &str| rows.iter().map(|(_, instructions)| of(instructions, room)).sum::<f64>();
+    rooms.sort_by(|one, other| all(other).total_cmp(&all(one)));
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    table.set_header(std::iter::once("room").chain(rows.iter().map(|(id, _)| *id)));
+    for room in rooms {
+        let counts = rows.iter().map(|(_, instructions)| match of(instructions, room) {
+            0.0 => "-".to_owned(),
+            count => format!("{count:.0}"),
+        });
+        table.add_row(std::iter::once(room.to_owned()).chain(counts));
+    }
+    table.add_row(
+        std::iter::once("all".to_owned())
+            .chain(rows.iter().map(|(_, instructions)| format!("{:.0}", instructions.total))),
+    );
+    format!("\nInstructions per operation by room:\n\n{table}\n")
 }
 
 /// By the machine's counter.
@@ -206,7 +242,8 @@ mod test {
     #[test]
     fn missing_counts_are_said_loudly() {
         let mut row = Row::of("a", "x", "k/s", &[(1.0, 2.0)]);
-        row.instructions_counted = Some(1710.4);
+        row.instructions_counted =
+            Some(Instructions { total: 1710.4, by_room: vec![("nvmf".to_owned(), 1234.0)] });
         let suite = |missing: Option<&str>, row: &Row| Suite {
             machine: String::new(),
             repetitions: 1,
@@ -215,7 +252,11 @@ mod test {
             disturbance: Vec::new(),
             rows: vec![row.clone()],
         };
-        assert!(suite(None, &row).table().contains("| 1710 "));
+        let table = suite(None, &row).table();
+        assert!(
+            table.contains("| 1710 ") && table.contains("| nvmf |") && table.contains("| 1234 |"),
+            "{table}"
+        );
         row.instructions_counted = None;
         let table = suite(Some("no valgrind"), &row).table();
         assert!(table.contains("| MISSING ") && table.contains("ARE MISSING: no valgrind"), "{table}");
