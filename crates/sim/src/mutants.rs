@@ -412,7 +412,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("vssd: lost page copied as good", "crates/vssd/tests/crash/main.rs", "needs pages that cannot be read while their block moves"),
     ("vssd: lost pages read as good", "crates/vssd/tests/crash/main.rs", "as the one before"),
     ("vssd: misdirected page trusted", "crates/vssd/tests/crosscheck.rs", "no medium of the simulator gives another page than was asked for"),
-    ("vssd: pair changed without a record", "crates/vssd/src/exchange/test.rs", "needs a death between two stores to protected memory; seeds die between operations"),
+    ("vssd: pair changed without a record", "crates/vssd/src/wear/swap/test.rs", "needs a death between two stores to protected memory; seeds die between operations"),
     ("vssd: queued behind a failed program", "crates/vssd/tests/failed_program.rs", "needs several programs of a block in the queue of a die when one fails, and a cut before the rest are known; seeds 0..50 have none"),
     ("vssd: read-only forgotten", "crates/vssd/tests/crash/main.rs", "needs a vSSD that is worn out: media of seeds have few failures"),
     ("vssd: sync answered at once", "crates/vssd/tests/crash/main.rs", "needs a medium without protected memory, and a cut right after the answer; seeds 0..50 have none"),

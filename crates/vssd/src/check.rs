@@ -6,7 +6,7 @@
 //! Pages that cannot be read say nothing; holders find them by their checksums.
 
 use crate::blocks::QuarantineReason;
-use crate::pool::Pool;
+use crate::core::Core;
 use crate::states::BlockState;
 use crate::token::{CHECK_TOKEN_BIT, POOL_TOKEN_BIT};
 use crate::{OobKind, OobRecord, VssdId};
@@ -33,90 +33,96 @@ pub(crate) struct Check {
     whole: Vec<(VssdId, u16)>,
 }
 
-impl Pool {
+impl Check {
     /// Begins to compare block states with OOB records; before holders are given their blocks. Goes on with completions
-    /// until [`Pool::is_checked`]; what contradicts is set aside then (see [`Pool::quarantined`]).
-    pub fn begin_check<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        let samples = self.config.checked_blocks_per_unit as usize;
+    /// until [`Check::is_over`]; what contradicts is set aside then (see [`crate::Pool::quarantined`]).
+    pub fn begin<M: Media + ?Sized>(&mut self, core: &mut Core, media: &mut M, now: Time) {
+        let samples = core.config.checked_blocks_per_unit as usize;
         let mut chosen: Vec<u32> = Vec::new();
         let mut held: Vec<u32> = Vec::new();
-        for unit in self.vssds.iter().flat_map(|vssd| &vssd.units) {
+        for unit in core.vssds.iter().flat_map(|vssd| &vssd.units) {
             held.clear();
             let numbers = unit.map.iter().filter(|number| **number != u32::MAX);
-            held.extend(numbers.filter(|&&number| self.blocks[number].done_pages > 0));
-            held.sort_by_key(|&number| std::cmp::Reverse(self.blocks[number].sequence));
+            held.extend(numbers.filter(|&&number| core.blocks[number].done_pages > 0));
+            held.sort_by_key(|&number| std::cmp::Reverse(core.blocks[number].sequence));
             // The latest, and as many older ones in turn.
             let older = held.split_off(samples.min(held.len()));
             chosen.append(&mut held);
             let step = (older.len() / samples.max(1)).max(1);
-            let first = self.blocks.sequence() as usize % step;
+            let first = core.blocks.sequence() as usize % step;
             chosen.extend(older.iter().skip(first).step_by(step).take(samples));
         }
         for number in chosen {
-            self.look_at(number, false);
+            self.look_at(core, number, false);
         }
         // Whose a block with a damaged state was can be said, if its first page still does.
-        for at in 0..self.blocks.quarantined.len() {
-            let found = self.blocks.quarantined[at];
+        for at in 0..core.blocks.quarantined.len() {
+            let found = core.blocks.quarantined[at];
             if found.reason == QuarantineReason::StateDamaged {
-                let block = self.geometry.erase_block_number(found.block) as u32;
-                self.check.waiting.push_back(Page { block, page: 0 });
+                let block = core.geometry.erase_block_number(found.block) as u32;
+                self.waiting.push_back(Page { block, page: 0 });
             }
         }
-        self.read_on(media, now);
+        self.read_on(core, media, now);
     }
 
     /// Whether the check is through.
-    pub fn is_checked(&self) -> bool {
-        self.check.waiting.is_empty() && self.check.under_way == 0
+    pub fn is_over(&self) -> bool {
+        self.waiting.is_empty() && self.under_way == 0
     }
 
-    fn look_at(&mut self, number: u32, whole: bool) {
-        let block = &self.blocks[number];
+    fn look_at(&mut self, core: &Core, number: u32, whole: bool) {
+        let block = &core.blocks[number];
         if block.is_suspect() || block.done_pages == 0 {
             return;
         }
         let last = block.done_pages - 1;
         let pages = (0..=last).filter(|&page| whole || page == 0 || page == last);
-        self.check.waiting.extend(pages.map(|page| Page { block: number, page }));
+        self.waiting.extend(pages.map(|page| Page { block: number, page }));
     }
 
-    fn read_on<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        while self.check.under_way < READS_MAX {
-            let Some(Page { block, page }) = self.check.waiting.pop_front() else { return };
-            self.check.under_way += 1;
-            let oob = BufferMut::copy_from(&vec![0; self.shape.oob_size_bytes as usize]);
-            let operation = Operation::ReadOob { block: self.address(block), first_page: page, oob };
+    fn read_on<M: Media + ?Sized>(&mut self, core: &Core, media: &mut M, now: Time) {
+        while self.under_way < READS_MAX {
+            let Some(Page { block, page }) = self.waiting.pop_front() else { return };
+            self.under_way += 1;
+            let oob = BufferMut::copy_from(&vec![0; core.shape.oob_size_bytes as usize]);
+            let operation = Operation::ReadOob { block: core.address(block), first_page: page, oob };
             let token = POOL_TOKEN_BIT | CHECK_TOKEN_BIT | u64::from(page) << 32 | u64::from(block);
             media.submit(Command { token: MediaToken(token), operation }, now);
         }
     }
 
-    pub(crate) fn checked<M: Media + ?Sized>(&mut self, completion: Completion, now: Time, media: &mut M) {
-        self.check.under_way -= 1;
+    pub(crate) fn completed<M: Media + ?Sized>(
+        &mut self,
+        core: &mut Core,
+        completion: Completion,
+        now: Time,
+        media: &mut M,
+    ) {
+        self.under_way -= 1;
         let number = completion.token.0 as u32;
         let page = (completion.token.0 >> 32) as u32 & 0xff_ffff;
         let record = match completion.result {
             Ok(()) => completion.oob.as_deref().and_then(OobRecord::decode),
             Err(MediaError::Erased { .. }) => {
-                self.contradicts(number, QuarantineReason::NotProgrammed);
+                self.contradicts(core, number, QuarantineReason::NotProgrammed);
                 None
             }
             Err(_) => None,
         };
         if let Some(record) = record {
-            self.compare(number, page, &record);
+            self.compare(core, number, page, &record);
         }
-        self.read_on(media, now);
+        self.read_on(core, media, now);
     }
 
-    fn compare(&mut self, number: u32, page: u32, record: &OobRecord) {
-        let block = &self.blocks[number];
+    fn compare(&mut self, core: &mut Core, number: u32, page: u32, record: &OobRecord) {
+        let block = &core.blocks[number];
         if !block.is_mapped() {
             // Set aside with a damaged state. The record is the fallback for people, not for holders: the block may have
             // been freed since.
-            let address = self.address(number);
-            if let Some(found) = self.blocks.quarantined.iter_mut().find(|found| found.block == address) {
+            let address = core.address(number);
+            if let Some(found) = core.blocks.quarantined.iter_mut().find(|found| found.block == address) {
                 found.holder = Some((record.owner, record.block));
             }
             return;
@@ -131,27 +137,27 @@ impl Pool {
             && record.sequence == block.sequence
             && page_is_right;
         if !right && !mutant!("vssd: misdirected page trusted") {
-            self.contradicts(number, QuarantineReason::Misdirected);
+            self.contradicts(core, number, QuarantineReason::Misdirected);
         }
     }
 
-    fn contradicts(&mut self, number: u32, reason: QuarantineReason) {
-        let block = &mut self.blocks[number];
+    fn contradicts(&mut self, core: &mut Core, number: u32, reason: QuarantineReason) {
+        let block = &mut core.blocks[number];
         if !block.is_mapped() || block.is_suspect() {
             return;
         }
         mark!("vssd: block state contradicted by OOB");
         block.suspect();
         let (owner, logical) = (block.owner, block.logical);
-        self.set_aside(number, Some((owner, logical)), reason);
-        self.record(number, BlockState::HeldSuspect);
+        core.set_aside(number, Some((owner, logical)), reason);
+        core.record(number, BlockState::HeldSuspect);
         let unit = (owner, logical.unit.0);
-        if !self.check.whole.contains(&unit) {
-            self.check.whole.push(unit);
-            let at = self.at_of(owner).expect("holds the block");
-            let numbers = self.vssds[at].units[usize::from(unit.1)].map.clone();
+        if !self.whole.contains(&unit) {
+            self.whole.push(unit);
+            let at = core.at_of(owner).expect("holds the block");
+            let numbers = core.vssds[at].units[usize::from(unit.1)].map.clone();
             for number in numbers.into_iter().filter(|number| *number != u32::MAX) {
-                self.look_at(number, true);
+                self.look_at(core, number, true);
             }
         }
     }

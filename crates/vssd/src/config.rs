@@ -1,7 +1,7 @@
 //! What an administrator sets for a pool.
 
-use crate::policy::{DeviceAge, DieLayout, SwapRule, threshold_by_age, threshold_erases};
-use crate::resources::{DiePlacement, LevelTable};
+use crate::owners::resources::{DiePlacement, LevelTable};
+use crate::wear::policy::{DeviceAge, DieLayout, SwapRule, threshold_by_age, threshold_erases};
 use diecut_media::DieTimes;
 
 /// Scale of shares on a medium that does not know its times: MLC-class figures (FEMU's L95B set, a page's transfer with its

@@ -22,37 +22,33 @@
 //! A device can be divided among pools by channels (`part`): one of them, which knows of all channels whose they are, chooses
 //! places; each pool holds what happens on its own channels. Block states have the same form on the medium either way.
 //!
-//! Even wear: what two dies hold can be exchanged while it is in use (`exchange`, `moving`); holders notice a short delay of
-//! appends to a block that moves while it is open. Erases are counted by cause, and for the content of a unit (`wear`).
+//! Even wear: what two dies hold can be exchanged while it is in use (`wear`); holders notice a short delay of
+//! appends to a block that moves while it is open. Erases are counted by cause, and for the content of a unit (`erases`).
+//!
+//! Sub-rooms, each of which knows only those before it: who owns what (`owners`), what is written down (`states`), who is served
+//! next (`dies`), who has which erase block (`blocks`), what holders use of all these (`core`), even wear, which works on that (`wear`). [`Pool`]
+//! is their wiring, [`Space`] what a holder sees. The invariants that asserts name are in `docs/invariants/vssd.md`.
 //!
 //! Not known here: LBAs, maps, hosts, tenants' names, the clock.
 
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
-mod block;
 mod blocks;
-mod by_id;
 mod check;
 mod config;
-mod copy;
+mod core;
 mod dies;
-mod exchange;
-mod inside;
-mod level;
-mod moving;
+mod erases;
 mod oob;
-mod operation;
+mod owners;
 mod part;
-mod policy;
 mod pool;
 mod recovery;
-mod resources;
 pub mod space;
 mod states;
 mod stripe;
 mod system;
-mod tenancy;
 mod token;
 mod view;
 mod wear;
@@ -60,23 +56,23 @@ mod wear;
 pub use blocks::{QuarantineReason, Quarantined};
 pub use config::{PoolConfig, WearConfig};
 pub use dies::share::Share;
-pub use exchange::ExchangeError;
-pub use inside::{choose_inside, inside_gap_erases};
-pub use level::MigrationStatus;
-pub use moving::{CopyWork, WearNews};
+pub use erases::{DieWear, EraseCause, Heat};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
+pub use owners::UnitLocation;
+pub use owners::resources::{AllocError, DeallocError, DiePlacement, LevelTable};
 pub use part::{Places, PoolPart};
-pub use policy::{
-    Chosen, DeviceAge, DieLayout, Holding, PlaceView, SwapRule, are_apart, choose_exchanges, choose_swap,
-    is_broken, look_after_erases, pair_dies, threshold_by_age, threshold_erases,
-};
 pub use pool::Pool;
-pub use resources::{AllocError, DeallocError, DiePlacement, LevelTable};
 pub use space::*;
 pub use states::table::OpenError;
 pub use stripe::{Extent, StripedBlock};
 pub use system::SystemArea;
-pub use tenancy::UnitLocation;
 pub use token::POOL_TOKEN_BIT;
 pub use view::Space;
-pub use wear::{DieWear, EraseCause, Heat};
+pub use wear::MigrationStatus;
+pub use wear::exchange::ExchangeError;
+pub use wear::in_die::{choose_inside, inside_gap_erases};
+pub use wear::migration::{CopyWork, WearNews};
+pub use wear::policy::{
+    Chosen, DeviceAge, DieLayout, Holding, PlaceView, SwapRule, are_apart, choose_exchanges, choose_swap,
+    is_broken, look_after_erases, pair_dies, threshold_by_age, threshold_erases,
+};

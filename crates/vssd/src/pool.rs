@@ -1,57 +1,41 @@
-//! The pool: one device, its blocks, its vSSDs and the arbiter of its dies.
+//! The pool: wiring of one device's block states, blocks, queues, vSSDs and wear, and what others may ask of them.
 
-use crate::blocks::Blocks;
-use crate::by_id::ById;
+use crate::blocks::{Blocks, Quarantined};
 use crate::check::Check;
 use crate::config::UNKNOWN_DIE_TIMES;
+use crate::core::Core;
 use crate::dies::share::Share;
 use crate::dies::{DieQueues, QueueSettings};
-use crate::moving::Migration;
-use crate::resources::{DieUse, Resources};
+use crate::erases::{DieWear, Heat};
+use crate::owners::by_id::ById;
+use crate::owners::resources::{AllocError, DeallocError, DieUse, Resources, UnitPlace};
+use crate::owners::{UnitLocation, Vssd};
+use crate::recovery::take_over;
+use crate::states::log::StateLog;
 use crate::states::replay::Replay;
-use crate::states::{BlockEntry, BlockState, BlockStates, LogEvent, UnitEntry, VssdEntry};
-use crate::tenancy::{Unit, Vssd};
-use crate::token::POOL_TOKEN_BIT;
+use crate::states::{BlockStates, StateTable, VssdEntry};
+use crate::token::{POOL_TOKEN_BIT, is_of_check, is_of_log};
+use crate::wear::Wear;
+use crate::wear::exchange::ExchangeError;
+use crate::wear::migration::{CopyWork, WearNews};
+use crate::wear::policy::{DieLayout, PlaceView};
 use crate::{
-    BlockShape, DeviceAge, DieLayout, LogicalBlock, PoolConfig, SpaceCompletion, SpaceError, SystemArea,
-    VssdId,
+    BlockShape, LogicalBlock, MigrationStatus, OpenError, PoolConfig, SpaceCompletion, SystemArea, VssdId,
+    WearConfig,
 };
-use diecut_media::{Media, MediaError, MediaToken};
-use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
+use diecut_media::{Completion, Media, MediaToken};
+use diecut_spec::Isolation;
+use diecut_units::{BlockIndex, Geometry, ProtectedRegion, Time};
 
 /// Resource manager, block map and die arbiter of one device.
 pub struct Pool {
-    pub(crate) geometry: Geometry,
-    pub(crate) shape: BlockShape,
-    pub(crate) config: PoolConfig,
+    /// What holders use.
+    pub(crate) core: Core,
+    pub(crate) wear: Wear,
     system: SystemArea,
-    pub(crate) resources: Resources,
-    pub(crate) blocks: Blocks,
-    pub(crate) queues: DieQueues,
-    /// In order of creation.
-    pub(crate) vssds: ById<Vssd>,
-    pub(crate) next_vssd: u32,
-    /// See [`Pool::former_work`].
-    pub(crate) former_work: (u64, u64),
-    pub(crate) ready: Vec<(VssdId, SpaceCompletion)>,
-    /// What survives.
-    pub(crate) states: BlockStates,
-    pub(crate) check: Check,
+    check: Check,
     /// While it is opened from flash.
     pub(crate) replay: Option<Box<Replay>>,
-    pub(crate) migration: Migration,
-    /// When the present window of the averages ends.
-    pub(crate) window_end: Time,
-    /// Erases were counted since wear was looked at.
-    pub(crate) wear_changed: bool,
-    /// Somebody else chooses what is exchanged.
-    pub(crate) follows: bool,
-    /// Exchanges in other pools, by their dies, of whoever keeps account of all channels.
-    pub(crate) elsewhere: Vec<[u32; 2]>,
-    /// How many erases were counted since wear was looked at.
-    pub(crate) unlooked_erases: u64,
-    /// Erases that make a swap of channels, or of dies, due now.
-    pub(crate) thresholds: [u64; 2],
 }
 
 impl Pool {
@@ -97,33 +81,214 @@ impl Pool {
             holder_oob_offset: crate::OOB_RECORD_SIZE_BYTES as u32,
             content_mode: capabilities.content_mode,
         };
-        let migration = Migration::new(config.wear.rate_bytes_per_second);
-        let thresholds = config.wear.thresholds(&DieLayout::of(&geometry), DeviceAge::default());
+        let wear = Wear::new(&config.wear, &DieLayout::of(&geometry));
         let costs = config.costs.or(capabilities.die_times).unwrap_or(UNKNOWN_DIE_TIMES);
         let queues = DieQueues::new(QueueSettings::new(&config, costs, media), geometry.dies());
-        Pool {
+        let core = Core {
             geometry,
             shape,
             config,
-            system,
             resources,
             blocks,
             queues,
             vssds: ById::default(),
             next_vssd: 1,
             former_work: (0, 0),
-            ready: Vec::new(),
             states: BlockStates::Nowhere,
-            check: Check::default(),
-            replay: None,
-            migration,
+            ready: Vec::new(),
             window_end: Time::ZERO,
-            wear_changed: false,
-            follows: false,
-            elsewhere: Vec::new(),
             unlooked_erases: 0,
-            thresholds,
+        };
+        Pool { core, wear, system, check: Check::default(), replay: None }
+    }
+
+    /// Bytes of protected memory that the table of block states takes.
+    pub fn journal_size_bytes(geometry: &Geometry, config: &PoolConfig) -> usize {
+        StateTable::size_bytes(geometry, config.soft_planes_per_die)
+    }
+
+    /// Opens a pool whose block states are in `memory`, the same part of protected memory at each opening; an empty one
+    /// (zeros) is made new. Blocks that were open are given back to their holders as they are, for reading only.
+    ///
+    /// # Errors
+    /// Says what is wrong with the block states; nothing is changed then.
+    pub fn open<M: Media + ?Sized>(
+        media: &M,
+        config: PoolConfig,
+        memory: ProtectedRegion,
+    ) -> Result<Pool, OpenError> {
+        let mut pool = Pool::create(media, config);
+        let (table, is_new) = StateTable::open(memory, &pool.core.geometry, &pool.core.sizes())?;
+        pool.go_on_with(table, None, is_new)?;
+        Ok(pool)
+    }
+
+    /// Opens a pool on a medium without protected memory. It is to be used when [`Pool::is_open`]; completions of the medium
+    /// lead there. An empty medium is made new.
+    pub fn open_from_flash<M: Media + ?Sized>(media: &mut M, config: PoolConfig, now: Time) -> Pool {
+        let mut pool = Pool::create(media, config);
+        // How much was programmed is found by looking: what followed a failed program is found, too. With protected memory
+        // only what completed is counted.
+        pool.core.shape.pipelined_units = u32::from(pool.core.config.program_window).saturating_sub(1);
+        let replay = Replay::new(pool.system_area(), pool.core.sizes(), media);
+        if replay.error.is_none() {
+            replay.read(media, now);
         }
+        pool.replay = Some(Box::new(replay));
+        pool
+    }
+
+    /// Whether opening is through.
+    pub fn is_open(&self) -> bool {
+        self.replay.is_none()
+    }
+
+    /// Why it cannot be opened, if so.
+    pub fn open_error(&self) -> Option<&OpenError> {
+        self.replay.as_ref().and_then(|replay| replay.error.as_ref())
+    }
+
+    /// A read of block states on flash came back.
+    pub(crate) fn replayed<M: Media + ?Sized>(&mut self, completion: Completion, now: Time, media: &mut M) {
+        let replay = self.replay.as_mut().expect("it is being opened");
+        if !replay.completed(completion, media, now) {
+            return;
+        }
+        let (table, log, is_new) = replay.finish();
+        match self.go_on_with(table, Some(log), is_new) {
+            Ok(()) => self.replay = None,
+            Err(error) => {
+                let replay = self.replay.as_mut().expect("it is being opened");
+                replay.error = Some(error);
+            }
+        }
+    }
+
+    /// Blocks that were set aside, for people: each may mean data that is lost.
+    pub fn quarantined(&self) -> &[Quarantined] {
+        &self.core.blocks.quarantined
+    }
+
+    /// Takes over what is written down, unless nothing ever was, and writes there from now on.
+    fn go_on_with(
+        &mut self,
+        table: StateTable,
+        log: Option<StateLog>,
+        is_new: bool,
+    ) -> Result<(), OpenError> {
+        let states = |table| match log {
+            Some(log) => BlockStates::Logged { table, log: Box::new(log) },
+            None => BlockStates::Protected(table),
+        };
+        if is_new {
+            self.core.states = states(table);
+            return Ok(());
+        }
+        take_over(&mut self.core, &mut self.wear, table, states)
+    }
+
+    /// Makes a vSSD (FlashBlox `AllocVirtualSSD`).
+    ///
+    /// # Errors
+    /// Says what cannot be had; nothing is changed then, and never is a weaker isolation given.
+    pub fn alloc_vssd(
+        &mut self,
+        isolation: Isolation,
+        level: u32,
+        capacity_bytes: u64,
+    ) -> Result<VssdId, AllocError> {
+        let places = self.choose_places(isolation, level, capacity_bytes, |_| true)?;
+        let id = self.new_vssd_id()?;
+        self.admit(id, isolation, &places);
+        Ok(id)
+    }
+
+    /// Deletes a vSSD; its blocks are erased before anyone else can read or write them.
+    ///
+    /// # Errors
+    /// Unknown or deleted before, or operations are under way.
+    pub fn dealloc_vssd(&mut self, id: VssdId) -> Result<(), DeallocError> {
+        let Some(at) = self.core.at_of(id) else {
+            let known = id.0 > 0 && id.0 < self.core.next_vssd;
+            return Err(if known { DeallocError::AlreadyFree(id.0) } else { DeallocError::Unknown(id.0) });
+        };
+        // An erase under way has no holder that waits for it, but its block is not free yet.
+        let erasing =
+            self.core.blocks.iter().filter(|block| block.owner == id && block.in_flight > 0).count();
+        let operations = self.core.vssds[at].operations.max(erasing as u32);
+        if operations > 0 {
+            return Err(DeallocError::Busy { vssd: id.0, operations });
+        }
+        let vssd = self.core.vssds.remove(id);
+        self.core.queues.dismiss(id);
+        self.core.former_work.0 += vssd.appended_ius;
+        self.core.former_work.1 += vssd.erases;
+        let (isolation, units) = (vssd.isolation, Vec::new());
+        self.core.states.set_vssd(&VssdEntry { id, placed: false, isolation, read_only: false, units });
+        for unit in &vssd.units {
+            for &block in unit.map.iter().filter(|&&block| block != u32::MAX) {
+                if self.core.blocks[block].is_moving() {
+                    self.wear.void_copy(block);
+                }
+                self.core.recycle(block);
+            }
+            self.core.queues.leave(unit.place.die, unit.flow, id);
+            if let Some(target) = &unit.target {
+                self.core.queues.leave(target.die, target.flow, id);
+            }
+        }
+        let places: Vec<UnitPlace> = vssd.units.iter().map(|unit| unit.place).collect();
+        self.core.resources.release(&places);
+        self.wear.end_empty_exchanges(&mut self.core);
+        Ok(())
+    }
+
+    /// Takes a completion of the medium (see [`Pool::owns`]) and appends what it means to holders.
+    ///
+    /// # Panics
+    /// If the token is not of an operation under way.
+    pub fn complete<M: Media + ?Sized>(
+        &mut self,
+        completion: Completion,
+        now: Time,
+        media: &mut M,
+        completions: &mut Vec<(VssdId, SpaceCompletion)>,
+    ) {
+        if self.replay.is_some() {
+            return self.replayed(completion, now, media);
+        }
+        if is_of_log(completion.token) {
+            let copies = self.core.journal_completed(completion.result, now, media);
+            self.wear.erases_failed(copies);
+        } else if is_of_check(completion.token) {
+            return self.check.completed(&mut self.core, completion, now, media);
+        } else if let Some((op, completion)) = self.core.complete(completion, now, media) {
+            self.wear.copy_completed(&mut self.core, op.kind, op.token, completion);
+            self.core.queues.dispatch(self.core.die_of(op.block), media, now);
+            self.wear.migrate(&mut self.core, now, media);
+        }
+        completions.append(&mut self.core.ready);
+    }
+
+    /// When [`Pool::work`] has something to do.
+    pub fn deadline(&self) -> Time {
+        self.core.queues.deadline().min(self.wear.wear_deadline(&self.core))
+    }
+
+    /// Serves what waited for tokens until `now`, and lets exchanges for wear go on.
+    pub fn work<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+        self.wear.level_wear(&mut self.core, now, media);
+        self.core.queues.serve_throttled(media, now);
+    }
+
+    /// Begins to compare block states with OOB records; before holders are given their blocks. Goes on with completions
+    /// until [`Pool::is_checked`]; what contradicts is set aside then (see [`Pool::quarantined`]).
+    pub fn begin_check<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        self.check.begin(&mut self.core, media, now);
+    }
+    /// Whether the check is through.
+    pub fn is_checked(&self) -> bool {
+        self.check.is_over()
     }
 
     /// The erase blocks of a vSSD, lent for a call.
@@ -136,70 +301,39 @@ impl Pool {
         media: &'a mut M,
         now: Time,
     ) -> crate::Space<'a, M> {
-        let at = self.at_of(id).expect("the vSSD exists");
+        let at = self.core.at_of(id).expect("the vSSD exists");
         crate::Space { pool: self, media, at, now }
     }
-    /// Shape of every erase block.
-    pub fn shape(&self) -> &BlockShape {
-        &self.shape
-    }
-    /// Whether a media completion belongs to the pool.
-    pub fn owns(token: MediaToken) -> bool {
-        token.0 & POOL_TOKEN_BIT != 0
-    }
-    /// The reserved blocks.
-    pub fn system_area(&self) -> &SystemArea {
-        &self.system
-    }
-    /// vSSDs in order of creation.
-    pub fn vssd_ids(&self) -> impl Iterator<Item = VssdId> + '_ {
-        self.vssds.ids()
-    }
-    /// Erases of a die since the pool was made.
-    pub fn die_erases(&self, die_number: u32) -> u64 {
-        self.blocks.die(die_number).erases
-    }
-    /// Erases for a vSSD since it was made; 0 if there is none.
-    pub fn vssd_erases(&self, id: VssdId) -> u64 {
-        self.at_of(id).map_or(0, |at| self.vssds[at].erases)
-    }
-    /// IUs that the holder of a vSSD appended since the pool was opened; 0 if there is none.
-    pub fn appended_ius(&self, id: VssdId) -> u64 {
-        self.at_of(id).map_or(0, |at| self.vssds[at].appended_ius)
-    }
-    /// IUs appended and erases for vSSDs that were deallocated here since the pool was opened.
-    pub fn former_work(&self) -> (u64, u64) {
-        self.former_work
-    }
-    /// Which erase block of the device holds a block of a vSSD now, numbered over all dies: for tests, which look whether it
-    /// moved. Nothing if it is not held.
-    pub fn place_of_block(&self, id: VssdId, block: LogicalBlock) -> Option<u32> {
-        let unit = self.vssds[self.at_of(id)?].units.get(usize::from(block.unit.0))?;
-        unit.map.get(block.index as usize).copied().filter(|number| *number != u32::MAX)
-    }
-    /// Free channels and free dies.
-    pub fn free_resources(&self) -> (u32, u32) {
-        (self.resources.free_channels(), self.resources.free_dies())
-    }
+
     /// Takes answers that were ready at once; call after every use of a space.
     pub fn take_ready(&mut self, completions: &mut Vec<(VssdId, SpaceCompletion)>) {
-        completions.append(&mut self.ready);
+        completions.append(&mut self.core.ready);
     }
+
     /// Whether [`Pool::take_ready`] has something.
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.core.ready.is_empty()
     }
-    /// Where a vSSD stands among the others, if there is such a vSSD.
-    #[inline]
-    pub(crate) fn at_of(&self, id: VssdId) -> Option<usize> {
-        self.vssds.at(id)
+
+    /// Whether everything that was changed so far survives a power cut. It will, if [`Pool::make_durable`] was called.
+    pub fn is_durable(&self) -> bool {
+        self.core.states.is_durable()
     }
-    pub(crate) fn die_of(&self, block: u32) -> usize {
-        (block / self.geometry.erase_blocks_per_die()) as usize
+
+    /// Whether the journal has no place left that takes writes: nothing that is changed now survives a restart.
+    pub fn is_journal_lost(&self) -> bool {
+        self.core.states.is_lost()
     }
-    pub(crate) fn address(&self, block: u32) -> EraseBlockAddress {
-        let die = self.geometry.die_at(self.die_of(block) as u32);
-        die.erase_block(BlockIndex(block % self.geometry.erase_blocks_per_die()))
+
+    /// IUs that the journal programmed and erases it asked for, since the pool was opened.
+    pub fn journal_work(&self) -> (u64, u64) {
+        self.core.states.log_work()
+    }
+
+    /// Begins to make everything durable that was changed so far; done when [`Pool::is_durable`].
+    pub fn make_durable<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        self.core.states.want();
+        self.core.kick_journal(media, now);
     }
 
     /// Sets a vSSD's share of the dies it lies on. Un-isolated vSSDs are served first come first served; theirs means
@@ -209,155 +343,234 @@ impl Pool {
     /// If there is no such vSSD, or the weight is 0.
     pub fn set_share(&mut self, id: VssdId, share: Share, now: Time) {
         assert!(share.weight > 0, "a weight of 0 would starve vSSD {}", id.0);
-        assert!(self.at_of(id).is_some(), "vSSD {} exists", id.0);
-        self.queues.set_share(id, share, now);
-        self.weigh(id);
+        assert!(self.core.at_of(id).is_some(), "vSSD {} exists", id.0);
+        self.core.queues.set_share(id, share, now);
+        self.core.weigh(id);
     }
+
     /// The share that a vSSD has now, if there is such a vSSD.
     pub fn share_of(&self, id: VssdId) -> Option<Share> {
-        self.queues.share_of(id)
+        self.core.queues.share_of(id)
     }
-    /// Gives the flows of a vSSD its weight, also those on dies that its units move to.
-    pub(crate) fn weigh(&mut self, id: VssdId) {
-        for unit in &self.vssds.of(id).units {
-            let target = unit.target.as_ref().map(|target| (target.die, target.flow));
-            for (die, flow) in std::iter::once((unit.place.die, unit.flow)).chain(target) {
-                self.queues.weigh(die, flow, id);
-            }
-        }
-    }
+
     /// Whether the vSSD's queues have room; if not, what comes for it is parked, and whoever feeds it should wait.
     /// True if there is no such vSSD.
     pub fn has_room(&self, id: VssdId) -> bool {
-        self.queues.has_room(id)
+        self.core.queues.has_room(id)
     }
+
     /// Operations that wait in a die's queue, and those parked because it is full.
     pub fn die_queue(&self, die_number: u32) -> (u32, u32) {
-        self.queues.waiting_at(die_number)
+        self.core.queues.waiting_at(die_number)
     }
+
     /// Takes the vSSDs whose [`Pool::has_room`] may have changed since the last call; some may be there twice.
     pub fn take_room_changes(&mut self, changes: &mut Vec<VssdId>) {
-        self.queues.take_room_changes(changes);
+        self.core.queues.take_room_changes(changes);
     }
+
     /// Takes the vSSDs that their rates came to keep waiting since the last call; each is told of once a minute.
     pub fn take_limits_met(&mut self) -> Vec<VssdId> {
-        self.queues.take_limits_met()
-    }
-    /// When [`Pool::work`] has something to do.
-    pub fn deadline(&self) -> Time {
-        self.queues.deadline().min(self.wear_deadline())
-    }
-    /// Serves what waited for tokens until `now`, and lets exchanges for wear go on.
-    pub fn work<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
-        self.level_wear(now, media);
-        self.queues.serve_throttled(media, now);
+        self.core.queues.take_limits_met()
     }
 
-    /// Whether everything that was changed so far survives a power cut. It will, if [`Pool::make_durable`] was called.
-    pub fn is_durable(&self) -> bool {
-        self.states.is_durable()
-    }
-    /// Whether the journal has no place left that takes writes: nothing that is changed now survives a restart.
-    pub fn is_journal_lost(&self) -> bool {
-        self.states.is_lost()
-    }
-    /// IUs that the journal programmed and erases it asked for, since the pool was opened.
-    pub fn journal_work(&self) -> (u64, u64) {
-        self.states.log_work()
-    }
-    /// Begins to make everything durable that was changed so far; done when [`Pool::is_durable`].
-    pub fn make_durable<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        self.states.want();
-        self.kick_journal(media, now);
+    /// Whether a media completion belongs to the pool.
+    pub fn owns(token: MediaToken) -> bool {
+        token.0 & POOL_TOKEN_BIT != 0
     }
 
-    /// Writes a block's state down.
-    pub(crate) fn record(&mut self, number: u32, state: BlockState) {
-        let block = &self.blocks[number];
-        let entry = BlockEntry {
-            state,
-            lost_pages: block.lost_pages,
-            owner: block.owner,
-            logical: block.logical,
-            purpose: block.purpose,
-            erase_count: block.erase_count,
-            sequence: block.sequence,
-        };
-        self.states.set_block(number, &entry);
+    /// Shape of every erase block.
+    pub fn shape(&self) -> &BlockShape {
+        &self.core.shape
     }
 
-    /// Writes a vSSD down as it is now.
-    pub(crate) fn record_vssd(&mut self, at: usize) {
-        let vssd = &self.vssds[at];
-        let unit = |unit: &Unit| UnitEntry {
-            place: unit.place,
-            moves: unit.target.is_some(),
-            lost_blocks: unit.lost_blocks,
-        };
-        let entry = VssdEntry {
-            id: vssd.id,
-            placed: true,
-            isolation: vssd.isolation,
-            read_only: vssd.read_only,
-            units: vssd.units.iter().map(unit).collect(),
-        };
-        self.states.set_vssd(&entry);
+    /// The reserved blocks.
+    pub fn system_area(&self) -> &SystemArea {
+        &self.system
     }
 
-    /// Lets the log of block states write if somebody waits for it, and counts what it erased.
-    #[inline]
-    pub(crate) fn kick_journal<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        if self.states.kick(media, now) {
-            self.count_journal_erases();
-        }
+    /// vSSDs in order of creation.
+    pub fn vssd_ids(&self) -> impl Iterator<Item = VssdId> + '_ {
+        self.core.vssds.ids()
     }
 
-    /// A command of the log of block states came back: what waited for it goes on.
-    pub(crate) fn journal_completed<M: Media + ?Sized>(
-        &mut self,
-        result: Result<(), MediaError>,
-        now: Time,
-        media: &mut M,
-    ) {
-        match self.states.completed(result, media, now) {
-            LogEvent::Stopped => return,
-            LogEvent::GoesOn => {}
-            LogEvent::MoreDurable => {
-                self.answer_syncs(Ok(()));
-                while let Some(at) = self.states.take_erase() {
-                    self.enqueue_stored(at, media, now);
-                }
-                self.discard_freed(media, now);
-            }
-            LogEvent::Lost => return self.journal_failed(now, media),
-        }
-        self.kick_journal(media, now);
+    /// Erases of a die since the pool was made.
+    pub fn die_erases(&self, die_number: u32) -> u64 {
+        self.core.blocks.die(die_number).erases
     }
 
-    fn answer_syncs(&mut self, result: Result<(), SpaceError>) {
-        while let Some((id, token)) = self.states.take_sync() {
-            self.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
-        }
+    /// Erases for a vSSD since it was made; 0 if there is none.
+    pub fn vssd_erases(&self, id: VssdId) -> u64 {
+        self.core.at_of(id).map_or(0, |at| self.core.vssds[at].erases)
     }
 
-    /// No block takes the log any more: what is on flash still reads, nothing new is promised.
-    fn journal_failed<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
-        for vssd in self.vssds.iter_mut() {
-            vssd.read_only = true;
-        }
-        self.answer_syncs(Err(SpaceError::ReadOnly));
-        while let Some(at) = self.states.take_erase() {
-            let op = self.queues.ops.remove(at);
-            if op.kind.is_of_copy() {
-                self.migration.erase_failed(op.token);
-                continue;
-            }
-            let block = &mut self.blocks[op.block];
-            block.in_flight -= 1;
-            block.fail();
-            self.release_waiting(op.block, media, now);
-            self.settle(op.block);
-        }
+    /// IUs that the holder of a vSSD appended since the pool was opened; 0 if there is none.
+    pub fn appended_ius(&self, id: VssdId) -> u64 {
+        self.core.at_of(id).map_or(0, |at| self.core.vssds[at].appended_ius)
+    }
+
+    /// IUs appended and erases for vSSDs that were deallocated here since the pool was opened.
+    pub fn former_work(&self) -> (u64, u64) {
+        self.core.former_work
+    }
+
+    /// Which erase block of the device holds a block of a vSSD now, numbered over all dies: for tests, which look whether it
+    /// moved. Nothing if it is not held.
+    pub fn place_of_block(&self, id: VssdId, block: LogicalBlock) -> Option<u32> {
+        let unit = self.core.vssds[self.core.at_of(id)?].units.get(usize::from(block.unit.0))?;
+        unit.map.get(block.index as usize).copied().filter(|number| *number != u32::MAX)
+    }
+
+    /// Free channels and free dies.
+    pub fn free_resources(&self) -> (u32, u32) {
+        (self.core.resources.free_channels(), self.core.resources.free_dies())
+    }
+
+    /// Independent units of a vSSD, and bytes of the erase blocks it may hold; zeros if there is none.
+    pub fn size_of(&self, id: VssdId) -> (u32, u64) {
+        let Some(vssd) = self.core.at_of(id).map(|at| &self.core.vssds[at]) else { return (0, 0) };
+        let blocks: u64 = vssd.units.iter().map(|unit| unit.map.len() as u64).sum();
+        (vssd.units.len() as u32, blocks * self.core.geometry.erase_block_size_bytes())
+    }
+
+    /// Erase blocks a vSSD may hold, and those of them that it does not hold now; zeros if there is none.
+    pub fn erase_blocks_of(&self, id: VssdId) -> (u64, u64) {
+        let Some(vssd) = self.core.at_of(id).map(|at| &self.core.vssds[at]) else { return (0, 0) };
+        let units = vssd.units.iter();
+        units.fold((0, 0), |(all, free), unit| {
+            (all + unit.map.len() as u64, free + unit.free_indices.len() as u64)
+        })
+    }
+
+    /// Where the independent units of a vSSD lie, in their order; nowhere if there is none of that number.
+    pub fn placement(&self, id: VssdId) -> Vec<UnitLocation> {
+        let Some(vssd) = self.core.at_of(id).map(|at| &self.core.vssds[at]) else { return Vec::new() };
+        let places = vssd.units.iter().map(|unit| {
+            let die = self.core.geometry.die_at(unit.place.die);
+            UnitLocation { channel: die.channel.0, die: die.die.0, soft_plane: unit.place.soft_plane }
+        });
+        places.collect()
+    }
+
+    /// Begins to exchange what is to be exchanged, when nothing else touches the pool's channels any more: a device that is
+    /// divided is divided before.
+    pub fn begin_migration(&mut self) {
+        self.wear.begin_migration(&mut self.core)
+    }
+
+    /// Exchanges what two dies hold, after those that wait already.
+    ///
+    /// # Errors
+    /// They cannot be exchanged; see [`ExchangeError`].
+    pub fn exchange_dies(&mut self, one: u32, other: u32) -> Result<(), ExchangeError> {
+        self.wear.exchange_dies(&mut self.core, one, other)
+    }
+
+    /// Whether two dies can be exchanged now.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn can_exchange(&self, dies: [u32; 2]) -> Result<(), ExchangeError> {
+        self.wear.can_exchange(&self.core, dies)
+    }
+
+    /// Begins no pair of blocks while channels are about to leave, or goes on. Other than a pause nobody sees it.
+    pub fn hold_migration(&mut self, held: bool) {
+        self.wear.hold_migration(held)
+    }
+
+    /// Stops after the pair of blocks under way, or goes on.
+    pub fn pause_migration(&mut self, paused: bool) {
+        self.wear.pause_migration(paused)
+    }
+
+    /// Whether exchanges are under way or wait.
+    pub fn is_migrating(&self) -> bool {
+        self.wear.is_migrating()
+    }
+
+    /// Whether blocks are at work.
+    pub fn is_moving(&self) -> bool {
+        self.wear.is_moving()
+    }
+
+    /// What goes on.
+    pub fn migration_status(&self) -> MigrationStatus {
+        self.wear.migration_status(&self.core)
+    }
+
+    /// What copies did since the pool was opened.
+    pub fn copy_work(&self) -> CopyWork {
+        self.wear.copy_work()
+    }
+
+    /// What happened to even wear since the last call, in order.
+    pub fn take_wear_news(&mut self) -> impl Iterator<Item = WearNews> + '_ {
+        self.wear.take_wear_news()
+    }
+
+    /// From now on somebody who sees all dies of the device says what is exchanged: this pool has some of them only.
+    pub fn follow(&mut self) {
+        self.wear.follow()
+    }
+
+    /// What is known of each die now, in order, and whether exchanges of them wait or go on.
+    pub fn wear_report(&mut self, now: Time) -> (Vec<PlaceView>, bool) {
+        self.wear.wear_report(&mut self.core, now)
+    }
+
+    /// Puts exchanges in line that somebody else chose, those of dies that are this pool's.
+    pub fn exchange_chosen(&mut self, pairs: &[[u32; 2]]) {
+        self.wear.exchange_chosen(&mut self.core, pairs)
+    }
+
+    /// Whether exchanges wait for their begin.
+    pub fn has_waiting_exchanges(&self) -> bool {
+        self.wear.has_waiting_exchanges()
+    }
+
+    /// What is known of each die, in order.
+    pub fn die_views(&self) -> Vec<PlaceView> {
+        self.wear.die_views(&self.core)
+    }
+
+    /// Changes the settings of even wear; see [`WearConfig`].
+    pub fn set_wear(&mut self, wear: WearConfig) {
+        self.wear.set_wear(&mut self.core, wear)
+    }
+
+    /// The thresholds in force, of a channel and of a die; see [`WearConfig`].
+    pub fn wear_thresholds(&self) -> [u64; 2] {
+        self.wear.wear_thresholds()
+    }
+
+    /// Whether a block failed and was retired since the last call.
+    pub fn take_retired(&mut self) -> bool {
+        self.core.blocks.take_retired()
+    }
+    /// Erase blocks of a die, by number, that are retired.
+    pub fn retired_of(&self, die: u32) -> u32 {
+        self.core.blocks.die(die).retired
+    }
+    /// The settings of even wear.
+    pub fn wear_config(&self) -> &WearConfig {
+        &self.core.config.wear
+    }
+    /// Whether a die is this pool's: of a divided device, its channel is one pool's.
+    pub fn owns_die(&self, die: u32) -> bool {
+        self.core.owns_die(die)
+    }
+    /// Erases of a die since the pool was made, by cause.
+    pub fn die_wear(&self, die_number: u32) -> DieWear {
+        self.core.die_wear(die_number)
+    }
+    /// Erases of a channel since the pool was made, by cause.
+    pub fn channel_wear(&self, channel: u16) -> DieWear {
+        self.core.channel_wear(channel)
+    }
+    /// What is known of the content of a die: the sum over the units on it.
+    pub fn die_heat(&self, die_number: u32) -> Heat {
+        self.core.die_heat(die_number)
     }
 
     /// Checks everything against everything; slow.
@@ -365,9 +578,9 @@ impl Pool {
     /// # Panics
     /// If anything does not add up.
     pub fn check_invariants(&self) {
-        for vssd in self.vssds.iter() {
+        for vssd in self.core.vssds.iter() {
             let mapped = vssd.units.iter().flat_map(|unit| &unit.map).filter(|number| **number != u32::MAX);
-            let mut sequences: Vec<u64> = mapped.map(|number| self.blocks[*number].sequence).collect();
+            let mut sequences: Vec<u64> = mapped.map(|number| self.core.blocks[*number].sequence).collect();
             sequences.sort_unstable();
             assert!(
                 sequences.is_sorted_by(|one, next| one < next),
@@ -377,10 +590,10 @@ impl Pool {
             for unit in &vssd.units {
                 for (index, &number) in unit.map.iter().enumerate().filter(|(_, number)| **number != u32::MAX)
                 {
-                    let block = &self.blocks[number];
+                    let block = &self.core.blocks[number];
                     assert!(block.is_mapped() && block.owner == vssd.id, "block {number} is held (I-V13)");
                     assert!(block.logical.index as usize == index, "block {number} knows its place");
-                    let die = self.die_of(number) as u32;
+                    let die = self.core.die_of(number) as u32;
                     let target = unit.target.as_ref().is_some_and(|target| target.die == die);
                     assert!(die == unit.place.die || target || block.is_suspect(), "a unit stays on its die");
                 }
@@ -389,10 +602,10 @@ impl Pool {
         let mapped = |vssd: &Vssd| -> usize {
             vssd.units.iter().map(|unit| unit.map.iter().filter(|&&number| number != u32::MAX).count()).sum()
         };
-        let held = self.blocks.check_invariants();
+        let held = self.core.blocks.check_invariants();
         assert_eq!(
             held,
-            self.vssds.iter().map(mapped).sum::<usize>(),
+            self.core.vssds.iter().map(mapped).sum::<usize>(),
             "held blocks are mapped, once (I-V13)"
         );
     }

@@ -29,13 +29,13 @@ struct ReadRange {
 
 impl<M: Media + ?Sized> Space<'_, M> {
     fn physical(&self, block: LogicalBlock) -> Option<u32> {
-        let unit = &self.pool.vssds[self.at].units[usize::from(block.unit.0)];
+        let unit = &self.pool.core.vssds[self.at].units[usize::from(block.unit.0)];
         let number = *unit.map.get(block.index as usize)?;
-        (number != u32::MAX && self.pool.blocks[number].is_held()).then_some(number)
+        (number != u32::MAX && self.pool.core.blocks[number].is_held()).then_some(number)
     }
     fn reply(&mut self, token: SpaceToken, result: Result<(), SpaceError>) {
-        let id = self.pool.vssds[self.at].id;
-        self.pool.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
+        let id = self.pool.core.vssds[self.at].id;
+        self.pool.core.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
     }
     fn start_read(
         &mut self,
@@ -45,55 +45,55 @@ impl<M: Media + ?Sized> Space<'_, M> {
     ) {
         let ReadRange { token, class, first_iu, end_page, own_oob } = range;
         let (unit, index) = (block.unit.0, block.index);
-        assert!(end_page <= self.pool.shape.pages, "read beyond the erase block");
+        assert!(end_page <= self.pool.core.shape.pages, "read beyond the erase block");
         let Some(number) = self.physical(block) else {
             return self.reply(token, Err(SpaceError::NotAllocated { unit, index }));
         };
-        let state = &self.pool.blocks[number];
+        let state = &self.pool.core.blocks[number];
         if state.is_suspect() {
             return self.reply(token, Err(SpaceError::Uncorrectable { unit, index, iu: first_iu }));
         }
         if end_page > state.next_page {
             // Never ask the medium: what lies there may be another tenant's.
-            let iu = first_iu.max(state.next_page * self.pool.shape.ius_per_page());
+            let iu = first_iu.max(state.next_page * self.pool.core.shape.ius_per_page());
             return self.reply(token, Err(SpaceError::Erased { unit, index, iu }));
         }
         if state.is_stopped() && end_page > state.done_pages {
-            let iu = first_iu.max(state.done_pages * self.pool.shape.ius_per_page());
+            let iu = first_iu.max(state.done_pages * self.pool.core.shape.ius_per_page());
             return self.reply(token, Err(SpaceError::Uncorrectable { unit, index, iu }));
         }
-        let operation = operation(self.pool.address(number));
-        let vssd = &mut self.pool.vssds[self.at];
+        let operation = operation(self.pool.core.address(number));
+        let vssd = &mut self.pool.core.vssds[self.at];
         vssd.operations += 1;
         let id = vssd.id;
         let op = Op { token, first_iu, end_page, own_oob, ..Op::new(Kind::Read, id, class, number) };
-        self.pool.start(op, operation, self.media, self.now);
+        self.pool.core.start(op, operation, self.media, self.now);
     }
 }
 
 impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     fn shape(&self) -> &BlockShape {
-        &self.pool.shape
+        &self.pool.core.shape
     }
     fn unit_count(&self) -> u16 {
-        self.pool.vssds[self.at].units.len() as u16
+        self.pool.core.vssds[self.at].units.len() as u16
     }
     fn blocks_of_unit(&self, unit: UnitIndex) -> u32 {
-        self.pool.vssds[self.at].units[usize::from(unit.0)].map.len() as u32
+        self.pool.core.vssds[self.at].units[usize::from(unit.0)].map.len() as u32
     }
     fn is_read_only(&self) -> bool {
-        self.pool.vssds[self.at].read_only
+        self.pool.core.vssds[self.at].read_only
     }
     fn free_blocks(&self, unit: UnitIndex) -> u32 {
-        let vssd = &self.pool.vssds[self.at];
+        let vssd = &self.pool.core.vssds[self.at];
         if vssd.read_only { 0 } else { vssd.units[usize::from(unit.0)].free_indices.len() as u32 }
     }
     fn make_room(&mut self, unit: UnitIndex) -> bool {
-        let die = self.pool.die_for(self.at, unit);
-        self.pool.make_room(die, self.media, self.now)
+        let die = self.pool.wear.die_for(&self.pool.core, self.at, unit);
+        self.pool.core.make_room(die, self.media, self.now)
     }
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
-        let vssd = &mut self.pool.vssds[self.at];
+        let vssd = &mut self.pool.core.vssds[self.at];
         if vssd.read_only {
             return Err(SpaceError::ReadOnly);
         }
@@ -102,12 +102,12 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let own = &mut vssd.units[usize::from(unit.0)];
         let index = *own.free_indices.last().ok_or(none)?;
         let block = LogicalBlock { unit, index };
-        let die = self.pool.die_for(self.at, unit);
-        if !self.pool.make_room(die, self.media, self.now) {
+        let die = self.pool.wear.die_for(&self.pool.core, self.at, unit);
+        if !self.pool.core.make_room(die, self.media, self.now) {
             return Err(SpaceError::NoRoom);
         }
-        let number = self.pool.open_block(id, block, purpose, die, self.media, self.now).ok_or(none)?;
-        let own = &mut self.pool.vssds[self.at].units[usize::from(unit.0)];
+        let number = self.pool.core.open_block(id, block, purpose, die, self.media, self.now).ok_or(none)?;
+        let own = &mut self.pool.core.vssds[self.at].units[usize::from(unit.0)];
         own.free_indices.pop();
         own.map[index as usize] = number;
         Ok(block)
@@ -121,14 +121,14 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         class: IoClass,
     ) {
         let number = self.physical(block).expect("appends go to held blocks");
-        let shape = self.pool.shape;
+        let shape = self.pool.core.shape;
         let ius: u32 = parts.iter().map(|part| part.iu_count()).sum();
         assert!(ius > 0 && ius.is_multiple_of(shape.program_unit_ius()), "{ius} IUs are not whole units");
         let pages = ius / shape.ius_per_page();
         assert_eq!(oob.len() as u32, pages * shape.oob_size_bytes, "OOB of every page");
-        let address = self.pool.address(number);
-        let id = self.pool.vssds[self.at].id;
-        let state = &mut self.pool.blocks[number];
+        let address = self.pool.core.address(number);
+        let id = self.pool.core.vssds[self.at].id;
+        let state = &mut self.pool.core.blocks[number];
         if !state.takes_appends() {
             let (unit, index) = (block.unit.0, block.index);
             return self.reply(token, Err(SpaceError::AppendFailed { unit, index }));
@@ -155,23 +155,23 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
             };
             record.encode(&mut oob[(page * shape.oob_size_bytes) as usize..]);
         }
-        self.pool.vssds[self.at].operations += 1;
-        self.pool.vssds[self.at].appended_ius += u64::from(ius);
+        self.pool.core.vssds[self.at].operations += 1;
+        self.pool.core.vssds[self.at].appended_ius += u64::from(ius);
         let operation = Operation::Program { block: address, first_page, parts, oob: oob.freeze() };
         let first_iu = first_page * shape.ius_per_page();
         let op = Op { token, first_iu, end_page, ..Op::new(Kind::Append, id, class, number) };
-        self.pool.start(op, operation, self.media, self.now);
+        self.pool.core.start(op, operation, self.media, self.now);
     }
     fn is_erased(&self, block: LogicalBlock) -> bool {
-        let is_done = |number| self.pool.blocks[number].fill() != Fill::Opening;
+        let is_done = |number| self.pool.core.blocks[number].fill() != Fill::Opening;
         self.physical(block).is_none_or(is_done)
     }
     fn begun_pages(&self, block: LogicalBlock) -> u32 {
-        self.physical(block).map_or(u32::MAX, |number| self.pool.begun_pages(number))
+        self.physical(block).map_or(u32::MAX, |number| self.pool.core.begun_pages(number))
     }
     fn withdraw(&mut self, block: LogicalBlock, first_page: u32) {
         let number = self.physical(block).expect("appends are to held blocks");
-        self.pool.withdraw(number, first_page, self.media, self.now);
+        self.pool.core.withdraw(number, first_page, self.media, self.now);
     }
     fn read(
         &mut self,
@@ -183,15 +183,16 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         oob: Option<BufferMut>,
         class: IoClass,
     ) {
-        let per_page = self.pool.shape.ius_per_page();
+        let per_page = self.pool.core.shape.ius_per_page();
         let end_page = (first_iu + iu_count).div_ceil(per_page);
-        let lost_pages = |number: u32| self.pool.blocks[number].lost_pages;
+        let lost_pages = |number: u32| self.pool.core.blocks[number].lost_pages;
         let mut oob = oob;
         let mut own_oob = false;
         if oob.is_none() && self.physical(block).is_some_and(lost_pages) {
             // The records say which pages hold nothing.
             let pages = end_page - first_iu / per_page;
-            oob = Some(BufferMut::copy_from(&vec![0; (pages * self.pool.shape.oob_size_bytes) as usize]));
+            oob =
+                Some(BufferMut::copy_from(&vec![0; (pages * self.pool.core.shape.oob_size_bytes) as usize]));
             own_oob = true;
         }
         let range = ReadRange { token, class, first_iu, end_page, own_oob };
@@ -211,33 +212,35 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         oob: BufferMut,
         class: IoClass,
     ) {
-        let end_page = first_page + oob.len() as u32 / self.pool.shape.oob_size_bytes;
-        let first_iu = first_page * self.pool.shape.ius_per_page();
+        let end_page = first_page + oob.len() as u32 / self.pool.core.shape.oob_size_bytes;
+        let first_iu = first_page * self.pool.core.shape.ius_per_page();
         let range = ReadRange { token, class, first_iu, end_page, own_oob: false };
         self.start_read(block, range, |block| Operation::ReadOob { block, first_page, oob });
     }
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
         let error = SpaceError::NotAllocated { unit: block.unit.0, index: block.index };
         let number = self.physical(block).ok_or(error)?;
-        self.pool.free_block(number);
-        self.pool.discard_freed(self.media, self.now);
+        if self.pool.core.free_block(number) {
+            self.pool.wear.void_copy(number);
+        }
+        self.pool.core.discard_freed(self.media, self.now);
         Ok(())
     }
     fn sync(&mut self, token: SpaceToken) {
-        let id = self.pool.vssds[self.at].id;
+        let id = self.pool.core.vssds[self.at].id;
         if mutant!("vssd: sync answered at once") {
             return self.reply(token, Ok(()));
         }
-        match self.pool.states.sync(id, token) {
+        match self.pool.core.states.sync(id, token) {
             Synced::Never => self.reply(token, Err(SpaceError::ReadOnly)),
-            Synced::Waits => self.pool.kick_journal(self.media, self.now),
+            Synced::Waits => self.pool.core.kick_journal(self.media, self.now),
             Synced::Done => self.reply(token, Ok(())),
         }
     }
     fn held_blocks(&self) -> Vec<HeldBlock> {
-        let units = self.pool.vssds[self.at].units.iter();
+        let units = self.pool.core.vssds[self.at].units.iter();
         let numbers = units.flat_map(|unit| unit.map.iter()).filter(|&&number| number != u32::MAX);
-        let blocks = numbers.map(|&number| &self.pool.blocks[number]);
+        let blocks = numbers.map(|&number| &self.pool.core.blocks[number]);
         blocks
             .filter(|block| block.is_held())
             .map(|block| HeldBlock {

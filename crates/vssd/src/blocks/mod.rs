@@ -6,7 +6,7 @@
 mod block;
 mod quarantine;
 
-use crate::wear::DieWear;
+use crate::erases::DieWear;
 use crate::{LogicalBlock, Purpose, VssdId};
 pub(crate) use block::{Block, Fill, Use};
 pub use quarantine::{QuarantineReason, Quarantined};

@@ -11,7 +11,7 @@ mod flow;
 pub(crate) mod ops;
 pub(crate) mod share;
 
-use crate::by_id::ById;
+use crate::owners::by_id::ById;
 use crate::space::IoClass;
 use crate::token::POOL_TOKEN_BIT;
 use crate::{PoolConfig, VssdId};

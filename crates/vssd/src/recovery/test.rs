@@ -4,6 +4,7 @@
 use super::*;
 use crate::*;
 use diecut_emulator::{Device, Fault, FaultyDie, OperationKind, Options, Pacing, Profile};
+use diecut_media::Media;
 use diecut_units::marks::plant_mutant;
 use diecut_units::{Buffer, BufferMut, ContentMode, Payload, ProtectedMemory, Time};
 
@@ -73,10 +74,10 @@ fn slots_of(number: u32) -> std::ops::Range<usize> {
     64 + number as usize * 64..64 + (number as usize + 1) * 64
 }
 fn pages_of(pool: &Pool, number: u32) -> usize {
-    64 + pool.blocks.count() as usize * 64 + number as usize * 8
+    64 + pool.core.blocks.count() as usize * 64 + number as usize * 8
 }
 fn number_of(pool: &Pool, id: VssdId, block: LogicalBlock) -> u32 {
-    let vssd = pool.vssds.iter().find(|vssd| vssd.id == id).unwrap();
+    let vssd = pool.core.vssds.iter().find(|vssd| vssd.id == id).unwrap();
     vssd.units[usize::from(block.unit.0)].map[block.index as usize]
 }
 
@@ -85,7 +86,7 @@ fn read_only_survives() -> bool {
     let mut rig = Rig::new();
     let mut pool = rig.open().unwrap();
     let id = pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
-    let die = pool.vssds[0].units[0].place.die;
+    let die = pool.core.vssds[0].units[0].place.die;
     let die = rig.device.geometry().die_at(die);
     let faulty = FaultyDie { channel: die.channel.0, die: die.die.0 };
     let mut failures = 0;
@@ -98,10 +99,10 @@ fn read_only_survives() -> bool {
         failures += 1;
     }
     assert!((2..5).contains(&failures), "1 % of 80 blocks in reserve");
-    let lost = pool.vssds[0].units[0].lost_blocks;
+    let lost = pool.core.vssds[0].units[0].lost_blocks;
     drop(pool);
     let mut pool = rig.open().unwrap();
-    let (now_lost, first) = (pool.vssds[0].units[0].lost_blocks, rig.allocate(&mut pool, id, 0));
+    let (now_lost, first) = (pool.core.vssds[0].units[0].lost_blocks, rig.allocate(&mut pool, id, 0));
     now_lost == lost && first == Err(SpaceError::ReadOnly)
 }
 
@@ -125,7 +126,7 @@ fn a_block_whose_state_is_damaged_is_set_aside() {
     rig.append(&mut pool, id, other).unwrap();
     let (number, other_number) = (number_of(&pool, id, block), number_of(&pool, id, other));
     let other_pages = pages_of(&pool, other_number);
-    let address = pool.address(number);
+    let address = pool.core.address(number);
     drop(pool);
     for slot in slots_of(number).step_by(32) {
         rig.flip(slot + 9);
@@ -161,7 +162,7 @@ fn a_block_whose_state_is_damaged_is_set_aside() {
     let mut pool = rig.open().unwrap();
     pool.space(id, &mut rig.device, Time::ZERO).free(other).unwrap();
     drop(pool);
-    assert_eq!(rig.open().unwrap().blocks[other_number].use_of(), Use::Excluded);
+    assert_eq!(rig.open().unwrap().core.blocks[other_number].use_of(), Use::Excluded);
 }
 
 /// Entries that hold for themselves but contradict each other; seen to panic in `Resources::take` before.
@@ -202,7 +203,7 @@ fn entries_that_contradict_are_refused() {
         let rig = Rig::new();
         let mut pool = rig.open().unwrap();
         for entry in &entries {
-            pool.states.table_of_test().set_vssd(entry);
+            pool.core.states.table_of_test().set_vssd(entry);
         }
         drop(pool);
         match rig.open() {
@@ -237,11 +238,11 @@ fn held_blocks_that_contradict_the_rest_are_refused() {
         let rig = Rig::new();
         let mut pool = rig.open().unwrap();
         pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
-        assert_eq!(pool.vssds[0].units[0].place.die, 0);
-        let good = (0..4).find(|number| pool.blocks[*number].use_of() == Use::Excluded).unwrap();
+        assert_eq!(pool.core.vssds[0].units[0].place.die, 0);
+        let good = (0..4).find(|number| pool.core.blocks[*number].use_of() == Use::Excluded).unwrap();
         for (number, entry) in entries {
             let number = if *number == 0 { good } else { *number };
-            pool.states.table_of_test().set_block(number, entry);
+            pool.core.states.table_of_test().set_block(number, entry);
         }
         drop(pool);
         match rig.open() {
@@ -280,7 +281,7 @@ fn removal_is_whole() -> Result<(), String> {
         let ids: Vec<VssdId> = (0..2).map(|_| pool.alloc_vssd(Isolation::Software, 0, 1).unwrap()).collect();
         // The second vSSD of a die is placed on another die first; ask until both share one.
         let share = |pool: &Pool, id: VssdId| {
-            pool.vssds.iter().find(|vssd| vssd.id == id).unwrap().units[0].place.die
+            pool.core.vssds.iter().find(|vssd| vssd.id == id).unwrap().units[0].place.die
         };
         let (mut neighbour, mut all) = (ids[1], ids.clone());
         while share(&pool, neighbour) != share(&pool, ids[0]) {
@@ -297,9 +298,9 @@ fn removal_is_whole() -> Result<(), String> {
         let faulty = FaultyDie { channel: die.channel.0, die: die.die.0 };
         rig.device.add_fault(Fault::Fail { die: faulty, kind: OperationKind::Program, nth: 3 });
         assert!(rig.append(&mut pool, ids[0], blocks[1]).is_err());
-        pool.states.table_of_test().stores_left = Some(stores);
+        pool.core.states.table_of_test().stores_left = Some(stores);
         pool.dealloc_vssd(ids[0]).unwrap();
-        let finished = pool.states.table_of_test().stores_left != Some(0);
+        let finished = pool.core.states.table_of_test().stores_left != Some(0);
         drop(pool);
         for _ in 0..2 {
             let mut pool = rig.open().map_err(|error| format!("after {stores} stores: {error}"))?;
@@ -313,7 +314,7 @@ fn removal_is_whole() -> Result<(), String> {
                 }
             }
             let expected = if exists { Use::Held } else { Use::Excluded };
-            if pool.blocks[worn].use_of() != expected {
+            if pool.core.blocks[worn].use_of() != expected {
                 return Err(format!("after {stores} stores the worn block is not kept away"));
             }
         }

@@ -12,7 +12,7 @@ pub(crate) mod log;
 pub(crate) mod replay;
 pub(crate) mod table;
 
-use crate::resources::UnitPlace;
+use crate::owners::resources::UnitPlace;
 use crate::{SpaceToken, VssdId};
 use cells::ChannelCells;
 use diecut_media::{Media, MediaError};

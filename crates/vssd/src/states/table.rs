@@ -25,7 +25,7 @@
 //! Slot of an exchange of two dies' content, with the first of them, or of a block that moves within a die (both dies the same, phase 2): counter and CRC as above; phase (1: 0 none, 1 under
 //! way, 2 a pair of blocks changes places, 3 the units change places), flags (1: bits 0 and 1, the copy has lost pages), dies (3
 //! each), source and copy on the other die of up to two blocks (4 each, FFFFFFFFh: none). Phases 2 and 3 are carried out again
-//! at opening (see `exchange.rs`). Counts of wear carry no check: the erases of a die are the sum over its blocks.
+//! at opening (see `wear/swap.rs`). Counts of wear carry no check: the erases of a die are the sum over its blocks.
 //!
 //! The valid slot with the newer counter counts. Counters go 1, 2, .. FFFF_FFFFh, 1; both slots zero: never written. A
 //! slot that does not check out is what a store left that the death of the process cut short only if its counter is the
@@ -34,7 +34,7 @@
 //! damaged vSSD entry, another version (1 lacked the sizes, 2 wear and exchanges, 3 had one exchange per channel), a damaged exchange, geometry or division refuses the whole. Nothing is
 //! converted: before the first release there is one version.
 
-use crate::resources::UnitPlace;
+use crate::owners::resources::UnitPlace;
 use crate::states::cells::{Cells, Shape};
 use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_spec::Isolation;

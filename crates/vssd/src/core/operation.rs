@@ -1,14 +1,14 @@
 //! Operations of holders on their way: started, waiting for what they need, completed.
 
+use crate::core::Core;
 use crate::dies::{Kind, Op};
-use crate::pool::Pool;
 use crate::states::BlockState;
-use crate::token::{POOL_TOKEN_BIT, is_of_check, is_of_log};
+use crate::token::POOL_TOKEN_BIT;
 use crate::{IoClass, LogicalBlock, OobRecord, SpaceCompletion, SpaceError, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation};
 use diecut_units::{IU_SIZE_BYTES, Time, mark, mutant};
 
-impl Pool {
+impl Core {
     /// Stores an operation and gives it to its die's queue, or lets it wait for what it needs first: an erase, a program, the
     /// journal. `op.bytes` is filled in here.
     pub(crate) fn start<M: Media + ?Sized>(
@@ -87,42 +87,29 @@ impl Pool {
         if mutant!("vssd: erases keep the cleaner's turn") {
             return;
         }
-        let Pool { queues, states, .. } = self;
+        let Core { queues, states, .. } = self;
         if !states.held_erases().any(|at| queues.hasten(at, block, class)) {
             queues.hasten_erase(block, class);
         }
     }
 
-    /// Takes a completion of the medium (see [`Pool::owns`]) and appends what it means to holders.
+    /// An operation came back from the medium. What it means to a holder is put among the answers; of a copy it is given back, with what came
+    /// of it.
     ///
     /// # Panics
-    /// If the token is not of an operation under way.
-    pub fn complete<M: Media + ?Sized>(
+    /// If the token is not of an operation under way (I-V1).
+    pub(crate) fn complete<M: Media + ?Sized>(
         &mut self,
         completion: Completion,
         now: Time,
         media: &mut M,
-        completions: &mut Vec<(VssdId, SpaceCompletion)>,
-    ) {
-        if self.replay.is_some() {
-            return self.replayed(completion, now, media);
-        }
-        if is_of_log(completion.token) {
-            self.journal_completed(completion.result, now, media);
-            return completions.append(&mut self.ready);
-        }
-        if is_of_check(completion.token) {
-            return self.checked(completion, now, media);
-        }
+    ) -> Option<(Op, Completion)> {
         let at = (completion.token.0 & !POOL_TOKEN_BIT) as usize;
         let op = self.queues.completed(at as u32);
-        let number = self.die_of(op.block);
         if op.kind.is_of_copy() {
-            self.copy_completed(op.kind, op.token, completion);
-            self.queues.dispatch(number, media, now);
-            self.migrate(now, media);
-            return completions.append(&mut self.ready);
+            return Some((op, completion));
         }
+        let number = self.die_of(op.block);
         match op.kind {
             Kind::Read => {
                 let result = completion.result.map_err(|error| self.translate(&op, error));
@@ -168,7 +155,7 @@ impl Pool {
         self.queues.dispatch(number, media, now);
         self.kick_journal(media, now);
         self.discard_freed(media, now);
-        completions.append(&mut self.ready);
+        None
     }
 
     fn erase_completed(&mut self, op: &Op, result: Result<(), MediaError>) {

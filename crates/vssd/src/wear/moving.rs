@@ -1,5 +1,5 @@
 //! Blocks on their way to another die: of each exchange one pair at a time, one block of each die, in both directions at once.
-//! A block that moves within its die (`inside.rs`) goes the same way, alone.
+//! A block that moves within its die (`in_die.rs`) goes the same way, alone.
 //!
 //! 1. The least worn free block of the other die is erased: its count is durable before, its state stays free, so a crash
 //!    leaves a free block.
@@ -14,121 +14,30 @@
 //! given up. All of it waits for everybody else at the dies ([`crate::dies`]), and for the rate, which
 //! all exchanges share.
 
-use crate::blocks::Fill;
-use crate::copy::{Copy, Stage, Verdict};
+use crate::core::Core;
 use crate::dies::{Kind, Op};
-use crate::exchange::Exchange;
-use crate::pool::Pool;
+use crate::erases::EraseCause;
 use crate::states::{BlockState, ExchangePhase, MoveEntry};
-use crate::wear::EraseCause;
+use crate::wear::Wear;
+use crate::wear::copy::{Copy, Stage, Verdict};
+use crate::wear::exchange::Exchange;
+use crate::wear::migration::{CopyWork, NO_BLOCK};
+use crate::wear::source::next_source;
+use crate::wear::swap::heal;
 use crate::{IoClass, LogicalBlock, OobKind, OobRecord, SpaceToken, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation};
 use diecut_units::{
     BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Span, Time, mark, mutant,
 };
-use std::collections::VecDeque;
 
 /// Copies that begin again this often leave their block to a later try.
 const TRIES_MAX: u32 = 4;
-/// Exchanges of a pool.
-pub(crate) struct Migration {
-    pub exchanges: Vec<Exchange>,
-    /// Dies to exchange next; not durable.
-    pub waiting: VecDeque<[u32; 2]>,
-    /// For whoever keeps account of all channels.
-    pub news: Vec<WearNews>,
-    pub paused: bool,
-    /// No pair is begun while channels are about to leave.
-    pub is_held: bool,
-    pub rate_bytes_per_second: u64,
-    paid_until: Time,
-    /// Something was given up; there is work at once.
-    has_void: bool,
-    pub is_started: bool,
-    /// How many dies, the last ones, are still to be looked into for cold blocks.
-    pub dies_to_look_into: u32,
-    /// Exchanges finished since the pool was opened.
-    pub finished: u64,
-    /// Blocks moved since the pool was opened.
-    pub moved_blocks: u64,
-    pub lost_pages: u64,
-    pub work: CopyWork,
-}
 
-/// What copies of blocks did since the pool was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyWork {
-    /// IUs programmed.
-    pub programmed_ius: u64,
-    /// Erases that were intended for copies on another die.
-    pub intended_erases: u64,
-    /// Erases that were intended for copies within a die.
-    pub intended_inside_erases: u64,
-    /// Erases that were done.
-    pub erases: u64,
-}
-
-/// What happened to even wear, for whoever keeps account of all channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WearNews {
-    /// So much was erased that something may be due; only where somebody else chooses ([`Pool::follow`]).
-    Due,
-    /// What lies on each of them is on its way to the other.
-    Begun([u32; 2]),
-    /// They have changed places.
-    Finished([u32; 2]),
-    /// They were to change places, and cannot any more.
-    Dropped([u32; 2]),
-}
-
-pub(crate) const NO_BLOCK: u32 = u32::MAX;
 /// How long an exchange rests when nothing can move. A choice: short beside the copy of a block.
 const LOOK_AGAIN: Span = Span::from_millis(1);
 
 /// For how long copies may make up for what the rate allowed and they did not use. A choice: a few programs.
 const CREDIT: Span = Span::from_millis(10);
-
-impl Migration {
-    pub fn new(rate_bytes_per_second: u64) -> Migration {
-        Migration {
-            exchanges: Vec::new(),
-            waiting: VecDeque::new(),
-            news: Vec::new(),
-            paused: false,
-            is_held: false,
-            rate_bytes_per_second,
-            paid_until: Time::ZERO,
-            has_void: false,
-            is_started: false,
-            dies_to_look_into: 0,
-            finished: 0,
-            moved_blocks: 0,
-            lost_pages: 0,
-            work: CopyWork::default(),
-        }
-    }
-
-    /// The journal took its last block: what waited for it is given up.
-    pub fn erase_failed(&mut self, token: SpaceToken) {
-        if let Some(copy) = self.copy(token) {
-            (copy.under_way, copy.is_void) = (false, true);
-            self.has_void = true;
-        }
-    }
-
-    /// Whose operation this is: the die it copies to.
-    fn copy(&mut self, token: SpaceToken) -> Option<&mut Copy> {
-        let (at, side) = self.find(token)?;
-        self.exchanges[at].pair[side].as_mut()
-    }
-
-    fn find(&self, SpaceToken(die): SpaceToken) -> Option<(usize, usize)> {
-        self.exchanges.iter().enumerate().find_map(|(at, one)| {
-            let goal = one.dies.iter().position(|&other| u64::from(other) == die)?;
-            Some((at, 1 - goal))
-        })
-    }
-}
 
 /// What became of an exchange that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,9 +52,9 @@ fn copy_op(kind: Kind, block: u32, goal: u32) -> Op {
     Op { token: SpaceToken(goal.into()), ..Op::new(kind, VssdId(0), IoClass::Migration, block) }
 }
 
-impl Pool {
-    /// When [`Pool::migrate`] has something to do that no completion will tell of.
-    pub(crate) fn migration_deadline(&self) -> Time {
+impl Wear {
+    /// When [`Wear::migrate`] has something to do that no completion will tell of.
+    pub(crate) fn migration_deadline(&self, core: &Core) -> Time {
         let migration = &self.migration;
         if migration.has_void {
             return Time::ZERO;
@@ -153,7 +62,7 @@ impl Pool {
         if !migration.is_started {
             return Time::NEVER;
         }
-        let goes_on = !self.is_held_up();
+        let goes_on = !self.is_held_up(core);
         // One that waits begins at once, or goes, if no other one is in its way.
         if goes_on && migration.waiting.iter().any(|dies| !self.will_be_free(*dies)) {
             return Time::ZERO;
@@ -171,66 +80,71 @@ impl Pool {
         migration.exchanges.iter().map(of).min().unwrap_or(Time::NEVER)
     }
 
-    /// Begins to exchange what is to be exchanged, when nothing else touches the pool's channels any more: a device that is
-    /// divided is divided before.
-    pub fn begin_migration(&mut self) {
+    /// See [`crate::Pool::begin_migration`].
+    pub fn begin_migration(&mut self, core: &mut Core) {
         self.migration.is_started = true;
-        self.migration.waiting.extend(self.heal());
-        self.wear_changed = true;
+        self.migration.waiting.extend(heal(core));
+        self.has_changed = true;
     }
 
-    /// What copies did since the pool was opened.
+    /// See [`crate::Pool::copy_work`].
     pub fn copy_work(&self) -> CopyWork {
         self.migration.work
     }
 
-    /// Whether blocks are at work.
+    /// See [`crate::Pool::is_moving`].
     pub fn is_moving(&self) -> bool {
         self.migration.exchanges.iter().any(Exchange::is_moving)
     }
 
     /// Takes the exchanges that are under way as far as they go now, and begins those that wait.
-    pub(crate) fn migrate<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+    pub(crate) fn migrate<M: Media + ?Sized>(&mut self, core: &mut Core, now: Time, media: &mut M) {
         if !self.migration.is_started {
             return;
         }
-        self.drop_void(now, media);
+        self.drop_void(core, now, media);
         loop {
             let mut at = 0;
             while at < self.migration.exchanges.len() {
-                match self.take_further(at, now, media) {
+                match self.take_further(core, at, now, media) {
                     Step::Waits => at += 1,
                     Step::Finished => {
-                        self.finish_exchange(at);
-                        self.kick_journal(media, now);
+                        self.finish_exchange(core, at);
+                        core.kick_journal(media, now);
                     }
                 }
             }
-            if self.is_held_up() || !self.begin_next(now, media) {
+            if self.is_held_up(core) || !self.begin_next(core, now, media) {
                 return;
             }
         }
     }
 
     /// Whether no pair of blocks is begun at all.
-    fn is_held_up(&self) -> bool {
-        self.migration.paused || self.migration.is_held || self.is_journal_lost()
+    fn is_held_up(&self, core: &Core) -> bool {
+        self.migration.paused || self.migration.is_held || core.states.is_lost()
     }
 
-    fn take_further<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) -> Step {
-        if !self.settle_pair(at, now, media) {
+    fn take_further<M: Media + ?Sized>(
+        &mut self,
+        core: &mut Core,
+        at: usize,
+        now: Time,
+        media: &mut M,
+    ) -> Step {
+        if !self.settle_pair(core, at, now, media) {
             return Step::Waits;
         }
         loop {
             for side in 0..2 {
-                self.go_on(at, side, now, media);
+                self.go_on(core, at, side, now, media);
             }
             let one = &self.migration.exchanges[at];
             if one.pair.iter().flatten().any(|copy| copy.stage != Stage::Complete) {
                 return Step::Waits;
             }
             if one.pair.iter().any(Option::is_some) {
-                self.commit(at, now, media);
+                self.commit(core, at, now, media);
                 if self.migration.exchanges[at].settling.is_some() {
                     return Step::Waits;
                 }
@@ -239,10 +153,10 @@ impl Pool {
             if one.is_inside() {
                 return Step::Finished;
             }
-            if one.trouble.is_some() || one.rests_until > now || self.is_held_up() {
+            if one.trouble.is_some() || one.rests_until > now || self.is_held_up(core) {
                 return Step::Waits;
             }
-            match self.next_pair(at, now, media) {
+            match self.next_pair(core, at, now, media) {
                 Some(true) => return Step::Finished,
                 Some(false) => {}
                 None => {
@@ -255,126 +169,102 @@ impl Pool {
     }
 
     /// Lets what waits for a pair that changed places go on, once that is durable. Says whether nothing is left to wait for.
-    fn settle_pair<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) -> bool {
+    fn settle_pair<M: Media + ?Sized>(
+        &mut self,
+        core: &mut Core,
+        at: usize,
+        now: Time,
+        media: &mut M,
+    ) -> bool {
         let Some((change, copies)) = self.migration.exchanges[at].settling else { return true };
-        let durable = self.states.is_durable_at(change);
-        let lost = self.is_journal_lost();
+        let durable = core.states.is_durable_at(change);
+        let lost = core.states.is_lost();
         if !durable && !lost {
             return false;
         }
         self.migration.exchanges[at].settling = None;
         for copy in copies.into_iter().filter(|copy| *copy != NO_BLOCK) {
-            let block = &mut self.blocks[copy];
+            let block = &mut core.blocks[copy];
             if block.settle_in() && lost {
                 block.fail();
             }
-            self.release_waiting(copy, media, now);
-            self.settle(copy);
+            core.release_waiting(copy, media, now);
+            core.settle(copy);
         }
         true
     }
 
     /// Begins the next pair of an exchange. Says whether nothing is left to move; `None` if something is, and cannot now.
-    fn next_pair<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) -> Option<bool> {
+    fn next_pair<M: Media + ?Sized>(
+        &mut self,
+        core: &mut Core,
+        at: usize,
+        now: Time,
+        media: &mut M,
+    ) -> Option<bool> {
         let dies = self.migration.exchanges[at].dies;
         let (mut left, mut found) = (0, [NO_BLOCK; 2]);
         for side in 0..2 {
-            let (of_side, next) = self.next_source(dies[side]);
+            let (of_side, next) = next_source(core, dies[side]);
             left += of_side;
             found[side] = next;
         }
         // Old places that reads still use.
-        let departing: u32 = dies.iter().map(|&die| self.blocks.die(die).departing).sum();
+        let departing: u32 = dies.iter().map(|&die| core.blocks.die(die).departing).sum();
         if left == 0 && departing == 0 {
             return Some(true);
         }
         let mut begun = None;
         for side in 0..2 {
             if found[side] != NO_BLOCK
-                && self.free_for_copy(dies[1 - side])
-                && self.make_room(dies[1 - side], media, now)
+                && free_for_copy(core, dies[1 - side])
+                && core.make_room(dies[1 - side], media, now)
             {
-                self.begin_copy(at, side, found[side], dies[1 - side]);
+                self.begin_copy(core, at, side, found[side], dies[1 - side]);
                 begun = Some(false);
             }
         }
         begun
     }
 
-    /// How many blocks of units that leave a die are still there, and the one to move next.
-    fn next_source(&self, die: u32) -> (u32, u32) {
-        let (mut left, mut full, mut open) = (0, NO_BLOCK, NO_BLOCK);
-        for unit in self.vssds.iter().flat_map(|vssd| &vssd.units) {
-            if unit.place.die != die || unit.target.is_none() {
-                continue;
-            }
-            for &number in unit.map.iter().filter(|number| **number != u32::MAX) {
-                let block = &self.blocks[number];
-                if self.die_of(number) as u32 != die || block.is_suspect() {
-                    continue;
-                }
-                left += 1;
-                if !block.is_held() || block.is_moving() || block.fill() == Fill::Opening {
-                    continue;
-                }
-                let takes_more = block.takes_appends() && block.done_pages < self.shape.pages;
-                let choice = if takes_more { &mut open } else { &mut full };
-                if *choice == NO_BLOCK {
-                    *choice = number;
-                }
-            }
-        }
-        (left, if full != NO_BLOCK { full } else { open })
-    }
-
-    /// Blocks of units that leave a die which are still there.
-    pub(crate) fn blocks_to_move(&self, die: u32) -> u64 {
-        self.next_source(die).0.into()
-    }
-
-    fn free_for_copy(&self, die: u32) -> bool {
-        self.blocks.next_free(die).is_some()
-    }
-
-    fn begin_copy(&mut self, at: usize, side: usize, source: u32, die: u32) {
-        let Some(copy) = self.blocks.take_for_copy(die) else { return };
-        self.begin_copy_to(at, side, source, copy);
+    fn begin_copy(&mut self, core: &mut Core, at: usize, side: usize, source: u32, die: u32) {
+        let Some(copy) = core.blocks.take_for_copy(die) else { return };
+        self.begin_copy_to(core, at, side, source, copy);
     }
 
     /// Begins to copy a block to one that was taken for it.
-    pub(crate) fn begin_copy_to(&mut self, at: usize, side: usize, source: u32, copy: u32) {
-        self.blocks[source].leave();
+    pub(crate) fn begin_copy_to(&mut self, core: &mut Core, at: usize, side: usize, source: u32, copy: u32) {
+        core.blocks[source].leave();
         if mutant!("vssd: moving block freed before its copy holds") {
-            self.record(source, BlockState::Free);
+            core.record(source, BlockState::Free);
         }
         self.migration.exchanges[at].pair[side] = Some(Copy::new(source, copy));
     }
 
-    /// The block that a copy took is free again, or, if it is bad, retired.
-    fn give_back(&mut self, number: u32, is_bad: bool) {
-        if is_bad {
-            self.record(number, BlockState::Retired);
-        }
-        self.blocks.release(number, is_bad, self.states.change());
-    }
-
     /// Submits the next operation of a copy, if nothing of it is under way and the rate allows it.
-    fn go_on<M: Media + ?Sized>(&mut self, at: usize, side: usize, now: Time, media: &mut M) {
+    fn go_on<M: Media + ?Sized>(
+        &mut self,
+        core: &mut Core,
+        at: usize,
+        side: usize,
+        now: Time,
+        media: &mut M,
+    ) {
         let goal = self.migration.exchanges[at].dies[1 - side];
         let Some(copy) = &mut self.migration.exchanges[at].pair[side] else { return };
         if copy.under_way {
             return;
         }
-        let unit_ius = self.shape.program_unit_ius();
-        let unit_pages = self.shape.program_unit_pages;
+        let unit_ius = core.shape.program_unit_ius();
+        let unit_pages = core.shape.program_unit_pages;
         if copy.stage == Stage::Appends {
-            let block = &self.blocks[copy.source];
+            let block = &core.blocks[copy.source];
             if block.appends > block.held_appends() {
                 return;
             }
             copy.pages = block.done_pages;
             copy.stage = Stage::Erase;
-            self.count_and_erase(goal, now, media);
+            self.count_and_erase(core, goal, now, media);
             return;
         }
         let (source, target) = (copy.source, copy.copy);
@@ -396,44 +286,44 @@ impl Pool {
                     self.migration.paid_until = Time(from.saturating_add(cost_ns));
                 }
                 let operation = Operation::Read {
-                    block: self.address(source),
-                    first_iu: first_page * self.shape.ius_per_page(),
+                    block: core.address(source),
+                    first_iu: first_page * core.shape.ius_per_page(),
                     iu_count: unit_ius,
-                    destination: buffer(unit_ius, self.shape.content_mode),
+                    destination: buffer(unit_ius, core.shape.content_mode),
                     oob: Some(BufferMut::copy_from(&vec![
                         0;
-                        self.shape.program_unit_oob_size_bytes() as usize
+                        core.shape.program_unit_oob_size_bytes() as usize
                     ])),
                 };
                 (Kind::CopyRead, source, operation)
             }
             Stage::Piece { iu, mode, .. } => {
                 let operation = Operation::Read {
-                    block: self.address(source),
-                    first_iu: first_page * self.shape.ius_per_page() + iu,
+                    block: core.address(source),
+                    first_iu: first_page * core.shape.ius_per_page() + iu,
                     iu_count: 1,
                     destination: buffer(1, mode),
-                    oob: Some(BufferMut::copy_from(&vec![0; self.shape.oob_size_bytes as usize])),
+                    oob: Some(BufferMut::copy_from(&vec![0; core.shape.oob_size_bytes as usize])),
                 };
                 (Kind::CopyRead, source, operation)
             }
             Stage::Program => {
                 let oob = BufferMut::copy_from(&copy.oob).freeze();
                 let parts = std::mem::take(&mut copy.parts);
-                let operation = Operation::Program { block: self.address(target), first_page, parts, oob };
+                let operation = Operation::Program { block: core.address(target), first_page, parts, oob };
                 (Kind::CopyProgram, target, operation)
             }
         };
         self.copy_to(goal).under_way = true;
         let op = Op { end_page: first_page + unit_pages, ..copy_op(kind, block, goal) };
-        self.start(op, operation, media, now);
+        core.start(op, operation, media, now);
     }
 
-    fn count_and_erase<M: Media + ?Sized>(&mut self, goal: u32, now: Time, media: &mut M) {
+    fn count_and_erase<M: Media + ?Sized>(&mut self, core: &mut Core, goal: u32, now: Time, media: &mut M) {
         let copy = self.copy_to(goal);
         (copy.under_way, copy.stage, copy.done_pages) = (true, Stage::Erase, 0);
         let number = copy.copy;
-        self.blocks[number].count_copy_erase();
+        core.blocks[number].count_copy_erase();
         let is_inside = self.migration.exchanges.iter().any(|one| one.dies == [goal; 2]);
         let work = &mut self.migration.work;
         *(if is_inside { &mut work.intended_inside_erases } else { &mut work.intended_erases }) += 1;
@@ -441,22 +331,28 @@ impl Pool {
             true => EraseCause::Inside,
             false => EraseCause::Migration,
         };
-        self.count_erase(number, cause, now);
-        self.record(number, BlockState::Free);
-        let operation = Operation::Erase { block: self.address(number) };
-        self.start(copy_op(Kind::CopyErase, number, goal), operation, media, now);
+        core.count_erase(number, cause, now);
+        core.record(number, BlockState::Free);
+        let operation = Operation::Erase { block: core.address(number) };
+        core.start(copy_op(Kind::CopyErase, number, goal), operation, media, now);
     }
 
     /// An operation of a copy came back.
-    pub(crate) fn copy_completed(&mut self, kind: Kind, token: SpaceToken, completion: Completion) {
-        let pages = self.shape.program_unit_pages;
+    pub(crate) fn copy_completed(
+        &mut self,
+        core: &mut Core,
+        kind: Kind,
+        token: SpaceToken,
+        completion: Completion,
+    ) {
+        let pages = core.shape.program_unit_pages;
         let goal = token.0 as u32;
         self.copy_to(goal).under_way = false;
         if completion.result.is_ok() {
             match kind {
                 Kind::CopyErase => self.migration.work.erases += 1,
                 Kind::CopyProgram => {
-                    self.migration.work.programmed_ius += u64::from(self.shape.program_unit_ius());
+                    self.migration.work.programmed_ius += u64::from(core.shape.program_unit_ius());
                 }
                 _ => {}
             }
@@ -472,13 +368,13 @@ impl Pool {
                 copy.under_way = true;
                 return;
             }
-            Err(error @ MediaError::DieOffline { .. }) => return self.in_trouble(goal, error),
+            Err(error @ MediaError::DieOffline { .. }) => return self.in_trouble(core, goal, error),
             _ => {}
         }
         match (kind, completion.result) {
             (Kind::CopyErase, Ok(())) => {
                 copy.stage = if copy.pages == 0 { Stage::Complete } else { Stage::Read };
-                self.blocks.die_mut(goal).erases += 1;
+                core.blocks.die_mut(goal).erases += 1;
             }
             (Kind::CopyErase | Kind::CopyProgram, Err(_)) => {
                 mark!("vssd: a copy begins again");
@@ -486,9 +382,9 @@ impl Pool {
                 copy.tries = tries;
                 // Without room no other block takes it either; it is tried again when there may be some.
                 let no_room = matches!(completion.result, Err(MediaError::NoRoom { .. }));
-                self.give_back(failed, !no_room);
+                give_back(core, failed, !no_room);
                 let other =
-                    if tries < TRIES_MAX && !no_room { self.blocks.take_for_copy(goal) } else { None };
+                    if tries < TRIES_MAX && !no_room { core.blocks.take_for_copy(goal) } else { None };
                 match other {
                     Some(other) => {
                         let copy = self.copy_to(goal);
@@ -508,7 +404,7 @@ impl Pool {
                 copy.stage =
                     if copy.done_pages >= copy.pages || early { Stage::Complete } else { Stage::Read };
             }
-            (_, result) => self.copy_read(goal, result, completion.destination, completion.oob),
+            (_, result) => self.copy_read(core, goal, result, completion.destination, completion.oob),
         }
     }
 
@@ -522,16 +418,17 @@ impl Pool {
 
     fn copy_read(
         &mut self,
+        core: &mut Core,
         goal: u32,
         result: Result<(), MediaError>,
         destination: Option<BufferMut>,
         oob: Option<BufferMut>,
     ) {
-        let (unit_ius, per_page) = (self.shape.program_unit_ius(), self.shape.ius_per_page());
-        let default_mode = self.shape.content_mode;
-        let oob_size = self.shape.oob_size_bytes as usize;
+        let (unit_ius, per_page) = (core.shape.program_unit_ius(), core.shape.ius_per_page());
+        let default_mode = core.shape.content_mode;
+        let oob_size = core.shape.oob_size_bytes as usize;
         let source = self.copy_to(goal).source;
-        let place = self.address(source);
+        let place = core.address(source);
         let copy = self.copy_to(goal);
         let mut result = result;
         if result.is_ok() {
@@ -553,7 +450,7 @@ impl Pool {
                 let content = destination.expect("reads give content").freeze();
                 copy.parts.push(Payload::new(default_mode, content));
                 copy.oob = oob.expect("asked for").to_vec();
-                self.copy_gathered(goal);
+                self.copy_gathered(core, goal);
             }
             (Stage::Read, Err(_)) => {
                 mark!("vssd: a copy reads piece by piece");
@@ -594,7 +491,7 @@ impl Pool {
                 if iu + 1 < unit_ius {
                     copy.stage = Stage::Piece { iu: iu + 1, mode: default_mode, again: false };
                 } else {
-                    self.copy_gathered(goal);
+                    self.copy_gathered(core, goal);
                 }
             }
             (stage, _) => unreachable!("no read in stage {stage:?}"),
@@ -602,11 +499,11 @@ impl Pool {
     }
 
     /// A program unit is there: its OOB records become those of a copy.
-    fn copy_gathered(&mut self, goal: u32) {
-        let oob_size = self.shape.oob_size_bytes as usize;
+    fn copy_gathered(&mut self, core: &mut Core, goal: u32) {
+        let oob_size = core.shape.oob_size_bytes as usize;
         let mut lost_pages = 0;
         let copy = self.migration.copy(SpaceToken(goal.into())).expect("a copy waits for what it asked for");
-        let (source, target) = (&self.blocks[copy.source], &self.blocks[copy.copy]);
+        let (source, target) = (&core.blocks[copy.source], &core.blocks[copy.copy]);
         for page in copy.oob.chunks_exact_mut(oob_size) {
             let own = OobRecord::decode(page).filter(|record| {
                 record.owner == source.owner
@@ -636,9 +533,9 @@ impl Pool {
     }
 
     /// A die went: its exchange stays as it is, with what it moved so far.
-    fn in_trouble(&mut self, goal: u32, error: MediaError) {
+    fn in_trouble(&mut self, core: &mut Core, goal: u32, error: MediaError) {
         mark!("vssd: a die went during an exchange");
-        self.blocks.die_mut(goal).is_offline |= matches!(error, MediaError::DieOffline { .. });
+        core.blocks.die_mut(goal).is_offline |= matches!(error, MediaError::DieOffline { .. });
         let one = self.migration.exchanges.iter_mut().find(|one| one.dies.contains(&goal));
         let one = one.expect("a copy belongs to an exchange");
         one.trouble = Some(error);
@@ -657,7 +554,7 @@ impl Pool {
     }
 
     /// Lets go of copies that were given up and have nothing under way.
-    fn drop_void<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) {
+    fn drop_void<M: Media + ?Sized>(&mut self, core: &mut Core, now: Time, media: &mut M) {
         if !std::mem::take(&mut self.migration.has_void) {
             return;
         }
@@ -666,17 +563,17 @@ impl Pool {
             let idle = |copy: &mut Copy| copy.is_void && !copy.under_way;
             let Some(copy) = self.migration.exchanges[at].pair[side].take_if(idle) else { continue };
             if copy.copy != NO_BLOCK {
-                self.give_back(copy.copy, false);
+                give_back(core, copy.copy, false);
             }
-            if self.blocks[copy.source].stay() {
-                self.release_waiting(copy.source, media, now);
-                self.settle(copy.source);
+            if core.blocks[copy.source].stay() {
+                core.release_waiting(copy.source, media, now);
+                core.settle(copy.source);
             }
         }
     }
 
     /// Both copies are complete: one durable change makes them the blocks.
-    fn commit<M: Media + ?Sized>(&mut self, at: usize, now: Time, media: &mut M) {
+    fn commit<M: Media + ?Sized>(&mut self, core: &mut Core, at: usize, now: Time, media: &mut M) {
         let pair = std::mem::take(&mut self.migration.exchanges[at].pair);
         let dies = self.migration.exchanges[at].dies;
         let entry = |copy: &Option<Copy>| {
@@ -693,59 +590,76 @@ impl Pool {
             std::mem::swap(&mut one.copy, &mut other.copy);
         }
         for one in moves.into_iter().flatten() {
-            let source = &self.blocks[one.source];
+            let source = &core.blocks[one.source];
             let (pages, sequence) = (source.done_pages, source.sequence);
-            self.states.set_pages(one.copy, pages, sequence, true);
+            core.states.set_pages(one.copy, pages, sequence, true);
         }
         if !mutant!("vssd: pair changed without a record") {
-            self.states.set_exchange(dies, Some(ExchangePhase::Pair(moves)));
+            core.states.set_exchange(dies, Some(ExchangePhase::Pair(moves)));
         }
-        let journaled = self.states.is_late();
+        let journaled = core.states.is_late();
         for one in moves.into_iter().flatten() {
-            self.change_places(one, journaled);
+            self.change_places(core, one, journaled);
         }
         let is_inside = self.migration.exchanges[at].is_inside();
-        self.states.set_exchange(dies, (!is_inside).then_some(ExchangePhase::UnderWay));
+        core.states.set_exchange(dies, (!is_inside).then_some(ExchangePhase::UnderWay));
         let copies = moves.map(|one| one.map_or(NO_BLOCK, |one| one.copy));
         let sources = moves.map(|one| one.map_or(NO_BLOCK, |one| one.source));
         if journaled {
-            self.states.want();
-            self.migration.exchanges[at].settling = Some((self.states.change(), copies));
+            core.states.want();
+            self.migration.exchanges[at].settling = Some((core.states.change(), copies));
         }
         for source in sources.into_iter().filter(|source| *source != NO_BLOCK) {
-            self.settle(source);
+            core.settle(source);
         }
         if !journaled {
             for copy in copies.into_iter().filter(|copy| *copy != NO_BLOCK) {
-                self.release_waiting(copy, media, now);
+                core.release_waiting(copy, media, now);
             }
         }
-        self.kick_journal(media, now);
+        core.kick_journal(media, now);
     }
 
     /// The copy is the block from now on, for its holder and in the table.
-    fn change_places(&mut self, one: MoveEntry, journaled: bool) {
-        let address = self.address(one.copy);
-        self.blocks.depart(one.source, one.copy, journaled);
-        let copy = &mut self.blocks[one.copy];
+    fn change_places(&mut self, core: &mut Core, one: MoveEntry, journaled: bool) {
+        let address = core.address(one.copy);
+        core.blocks.depart(one.source, one.copy, journaled);
+        let copy = &mut core.blocks[one.copy];
         copy.lost_pages |= one.lost_pages;
         let (owner, logical, erase_count) = (copy.owner, copy.logical, copy.erase_count);
         for &at in &copy.waiting {
-            self.queues.ops.get_mut(at).block = one.copy;
-            if let Some(operation) = self.queues.ops.asked_mut(at)
+            core.queues.ops.get_mut(at).block = one.copy;
+            if let Some(operation) = core.queues.ops.asked_mut(at)
                 && !mutant!("vssd: append that waited goes to the old place")
             {
-                turn_to(operation, address, erase_count, self.shape.oob_size_bytes as usize);
+                turn_to(operation, address, erase_count, core.shape.oob_size_bytes as usize);
             }
         }
-        let at = self.at_of(owner).expect("holds the block");
+        let at = core.at_of(owner).expect("holds the block");
         let LogicalBlock { unit, index } = logical;
-        self.vssds[at].units[usize::from(unit.0)].map[index as usize] = one.copy;
+        core.vssds[at].units[usize::from(unit.0)].map[index as usize] = one.copy;
         self.migration.moved_blocks += 1;
-        self.record(one.copy, BlockState::Held);
-        let bad = self.blocks[one.source].is_bad();
-        self.record(one.source, if bad { BlockState::Retired } else { BlockState::Free });
+        core.record(one.copy, BlockState::Held);
+        let bad = core.blocks[one.source].is_bad();
+        core.record(one.source, if bad { BlockState::Retired } else { BlockState::Free });
     }
+
+    /// The log of block states took its last block: what waited for it is given up.
+    pub(crate) fn erases_failed(&mut self, copies: Vec<SpaceToken>) {
+        copies.into_iter().for_each(|token| self.migration.erase_failed(token));
+    }
+}
+
+fn free_for_copy(core: &Core, die: u32) -> bool {
+    core.blocks.next_free(die).is_some()
+}
+
+/// The block that a copy took is free again, or, if it is bad, retired.
+fn give_back(core: &mut Core, number: u32, is_bad: bool) {
+    if is_bad {
+        core.record(number, BlockState::Retired);
+    }
+    core.blocks.release(number, is_bad, core.states.change());
 }
 
 /// Sends an operation that waited to the block's new place.

@@ -72,7 +72,7 @@ impl Rig {
             }
             pool.take_ready(&mut self.answers);
             let idle = self.device.next_event() == Time::NEVER;
-            let moves = pool.is_migrating() && pool.migration.is_started || pool.deadline() <= self.now;
+            let moves = pool.is_migrating() && pool.wear.migration.is_started || pool.deadline() <= self.now;
             if DIED.get() || idle && !moves {
                 return;
             }
@@ -134,7 +134,7 @@ fn exchange_is_whole(isolation: Isolation) -> Result<u32, String> {
         let mut pool = rig.open().unwrap();
         pool.begin_migration();
         let ids = [0, 1].map(|_| pool.alloc_vssd(isolation, 0, 1).unwrap());
-        let per_vssd = pool.vssds[0].units.len();
+        let per_vssd = pool.core.vssds[0].units.len();
         let units = pool.shape().program_units();
         let mut held = Vec::new();
         // Full blocks, open ones, and more on one side than on the other.
@@ -145,13 +145,13 @@ fn exchange_is_whole(isolation: Isolation) -> Result<u32, String> {
             held.push((ids[id], rig.write(&mut pool, ids[id], unit, content, units), content, units));
         }
         let dies_of = |pool: &Pool, at: usize| -> Vec<u32> {
-            pool.vssds[at].units.iter().map(|unit| unit.place.die).collect()
+            pool.core.vssds[at].units.iter().map(|unit| unit.place.die).collect()
         };
         let dies = [0, 1].map(|at| dies_of(&pool, at));
         for (&one, &other) in dies[0].iter().zip(&dies[1]) {
             pool.exchange_dies(one, other).unwrap();
         }
-        pool.states.table_of_test().stores_left = Some(stores);
+        pool.core.states.table_of_test().stores_left = Some(stores);
         rig.run(&mut pool);
         let finished = !DIED.get();
         drop(pool);
@@ -226,21 +226,21 @@ fn inside_is_whole() -> Result<u32, String> {
             })
             .collect();
         // Everything else is erased three times.
-        for _ in 0..3 * pool.geometry.erase_blocks_per_die() {
+        for _ in 0..3 * pool.core.geometry.erase_blocks_per_die() {
             let block = rig.write(&mut pool, id, UnitIndex(0), 9, 1);
             pool.space(id, &mut rig.device, rig.now).free(block).unwrap();
         }
         // Enough for a block inside the die, not for the die.
-        let die_threshold_erases = 5 * u64::from(pool.geometry.erase_blocks_per_die());
+        let die_threshold_erases = 5 * u64::from(pool.core.geometry.erase_blocks_per_die());
         rig.config.wear.channel_threshold_erases = 0;
         rig.config.wear.die_threshold_erases = die_threshold_erases;
         pool.set_wear(rig.config.wear);
         pool.begin_migration();
-        pool.states.table_of_test().stores_left = Some(stores);
+        pool.core.states.table_of_test().stores_left = Some(stores);
         rig.run(&mut pool);
         let finished = !DIED.get();
-        if finished && pool.migration.moved_blocks != 2 {
-            return Err(format!("{} full blocks moved", pool.migration.moved_blocks));
+        if finished && pool.wear.migration.moved_blocks != 2 {
+            return Err(format!("{} full blocks moved", pool.wear.migration.moved_blocks));
         }
         drop(pool);
         rig.device.0.process_death(rig.now);
@@ -291,7 +291,7 @@ fn appends_that_wait_for_a_move_fail_with_the_program_before_them() {
     let mut pool = rig.open().unwrap();
     pool.begin_migration();
     let ids = [0, 1].map(|_| pool.alloc_vssd(Isolation::Die, 0, 1).unwrap());
-    let dies = [0, 1].map(|at| pool.vssds[at].units[0].place.die);
+    let dies = [0, 1].map(|at| pool.core.vssds[at].units[0].place.die);
     let block = rig.write(&mut pool, ids[0], UnitIndex(0), 7, 2);
     let (geometry, statistics) = (*rig.device.geometry(), rig.device.0.die_statistics(dies[0]));
     let (place, nth) = (geometry.die_at(dies[0]), statistics.program_units);
@@ -306,8 +306,8 @@ fn appends_that_wait_for_a_move_fail_with_the_program_before_them() {
         rig.run(&mut pool);
         assert!(!pool.is_migrating(), "the exchange came to its end");
         let number = pool.place_of_block(ids[0], block).unwrap();
-        assert_eq!(pool.die_of(number) as u32, home);
-        let found = &pool.blocks[number];
+        assert_eq!(pool.core.die_of(number) as u32, home);
+        let found = &pool.core.blocks[number];
         assert_eq!((found.appends, found.held_appends(), found.in_flight), (0, 0, 0));
         let answers: Vec<bool> = rig.answers.drain(..).map(|(_, answer)| answer.result.is_ok()).collect();
         assert_eq!(answers, if home == dies[1] { vec![false; 2] } else { Vec::new() });

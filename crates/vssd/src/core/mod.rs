@@ -1,0 +1,207 @@
+//! What a pool's holders use: vSSDs, their blocks, the queues of the dies, and what is written down. It knows nothing of wear leveling,
+//! which works on it.
+
+mod life;
+mod operation;
+
+use crate::blocks::Blocks;
+use crate::dies::{DieQueues, Sharer};
+use crate::erases::Heat;
+use crate::owners::by_id::ById;
+use crate::owners::resources::{DieUse, Resources, UnitPlace};
+use crate::owners::{Unit, Vssd};
+use crate::states::{BlockEntry, BlockState, BlockStates, LogEvent, Sizes, UnitEntry, VssdEntry};
+use crate::{BlockShape, PoolConfig, SpaceCompletion, SpaceError, SpaceToken, VssdId};
+use diecut_media::{Media, MediaError};
+use diecut_spec::Isolation;
+use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
+
+/// See the module.
+pub(crate) struct Core {
+    pub geometry: Geometry,
+    pub shape: BlockShape,
+    pub config: PoolConfig,
+    pub resources: Resources,
+    pub blocks: Blocks,
+    pub queues: DieQueues,
+    /// In order of creation.
+    pub vssds: ById<Vssd>,
+    pub next_vssd: u32,
+    /// IUs appended and erases for vSSDs that were deallocated here since the pool was opened.
+    pub former_work: (u64, u64),
+    /// What survives.
+    pub states: BlockStates,
+    /// Answers that holders were not given yet.
+    pub ready: Vec<(VssdId, SpaceCompletion)>,
+    /// When the present window of the averages ends.
+    pub window_end: Time,
+    /// Erases for holders that were counted since somebody looked at wear.
+    pub unlooked_erases: u64,
+}
+
+impl Core {
+    /// Where a vSSD stands among the others, if there is such a vSSD.
+    #[inline]
+    pub fn at_of(&self, id: VssdId) -> Option<usize> {
+        self.vssds.at(id)
+    }
+
+    /// The die that a block lies on.
+    pub fn die_of(&self, block: u32) -> usize {
+        (block / self.geometry.erase_blocks_per_die()) as usize
+    }
+
+    /// Where a block lies.
+    pub fn address(&self, block: u32) -> EraseBlockAddress {
+        let die = self.geometry.die_at(self.die_of(block) as u32);
+        die.erase_block(BlockIndex(block % self.geometry.erase_blocks_per_die()))
+    }
+
+    /// Sizes that what is written down depends on.
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            soft_planes_per_die: self.config.soft_planes_per_die,
+            catalog_blocks_per_die: self.config.catalog_blocks_per_die,
+            journal_blocks_per_die: self.config.journal_blocks_per_die,
+            die_blocks: self.resources.die_blocks,
+        }
+    }
+
+    /// Whether a die is this pool's: of a divided device, its channel is one pool's.
+    pub fn owns_die(&self, die: u32) -> bool {
+        let channel = self.geometry.die_at(die).channel.0;
+        self.states.holds_channel(channel)
+    }
+
+    /// Whether a die cannot take what another one holds.
+    pub fn is_worn(&self, die: u32) -> bool {
+        self.resources.dies[die as usize] == DieUse::Dead
+            || self.blocks.die(die).retired >= self.blocks.reserve().max(1)
+    }
+
+    /// Places a vSSD where its places were taken.
+    pub fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
+        let units = places.iter().map(|&place| {
+            let count = self.resources.unit_blocks(place);
+            let flow = self.queues.join(place.die, id, isolation);
+            let map = vec![u32::MAX; count as usize];
+            Unit {
+                place,
+                flow,
+                target: None,
+                heat: Heat::default(),
+                lost_blocks: 0,
+                map,
+                free_indices: (0..count).rev().collect(),
+            }
+        });
+        let units: Vec<Unit> = units.collect();
+        units.iter().for_each(|unit| self.states.set_heat(unit.place, [0, 0]));
+        let vssd = Vssd { id, isolation, units, operations: 0, appended_ius: 0, read_only: false, erases: 0 };
+        self.vssds.insert(id, vssd);
+        self.queues.admit(id, Sharer::default());
+    }
+
+    /// Gives the flows of a vSSD its weight, also those on dies that its units move to.
+    pub fn weigh(&mut self, id: VssdId) {
+        for unit in &self.vssds.of(id).units {
+            let target = unit.target.as_ref().map(|target| (target.die, target.flow));
+            for (die, flow) in std::iter::once((unit.place.die, unit.flow)).chain(target) {
+                self.queues.weigh(die, flow, id);
+            }
+        }
+    }
+
+    /// Writes a block's state down.
+    pub fn record(&mut self, number: u32, state: BlockState) {
+        let block = &self.blocks[number];
+        let entry = BlockEntry {
+            state,
+            lost_pages: block.lost_pages,
+            owner: block.owner,
+            logical: block.logical,
+            purpose: block.purpose,
+            erase_count: block.erase_count,
+            sequence: block.sequence,
+        };
+        self.states.set_block(number, &entry);
+    }
+
+    /// Writes a vSSD down as it is now.
+    pub fn record_vssd(&mut self, at: usize) {
+        let vssd = &self.vssds[at];
+        let unit = |unit: &Unit| UnitEntry {
+            place: unit.place,
+            moves: unit.target.is_some(),
+            lost_blocks: unit.lost_blocks,
+        };
+        let entry = VssdEntry {
+            id: vssd.id,
+            placed: true,
+            isolation: vssd.isolation,
+            read_only: vssd.read_only,
+            units: vssd.units.iter().map(unit).collect(),
+        };
+        self.states.set_vssd(&entry);
+    }
+
+    /// Lets the log of block states write if somebody waits for it, and counts what it erased.
+    #[inline]
+    pub fn kick_journal<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+        if self.states.kick(media, now) {
+            self.count_journal_erases();
+        }
+    }
+
+    /// A command of the log of block states came back: what waited for it goes on. Gives the copies whose erases will not be done: the log
+    /// took its last block.
+    pub fn journal_completed<M: Media + ?Sized>(
+        &mut self,
+        result: Result<(), MediaError>,
+        now: Time,
+        media: &mut M,
+    ) -> Vec<SpaceToken> {
+        match self.states.completed(result, media, now) {
+            LogEvent::Stopped => return Vec::new(),
+            LogEvent::GoesOn => {}
+            LogEvent::MoreDurable => {
+                self.answer_syncs(Ok(()));
+                while let Some(at) = self.states.take_erase() {
+                    self.enqueue_stored(at, media, now);
+                }
+                self.discard_freed(media, now);
+            }
+            LogEvent::Lost => return self.journal_failed(now, media),
+        }
+        self.kick_journal(media, now);
+        Vec::new()
+    }
+
+    fn answer_syncs(&mut self, result: Result<(), SpaceError>) {
+        while let Some((id, token)) = self.states.take_sync() {
+            self.ready.push((id, SpaceCompletion { token, result, destination: None, oob: None }));
+        }
+    }
+
+    /// No block takes the log any more: what is on flash still reads, nothing new is promised.
+    fn journal_failed<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) -> Vec<SpaceToken> {
+        for vssd in self.vssds.iter_mut() {
+            vssd.read_only = true;
+        }
+        self.answer_syncs(Err(SpaceError::ReadOnly));
+        let mut copies = Vec::new();
+        while let Some(at) = self.states.take_erase() {
+            let op = self.queues.ops.remove(at);
+            if op.kind.is_of_copy() {
+                copies.push(op.token);
+                continue;
+            }
+            let block = &mut self.blocks[op.block];
+            block.in_flight -= 1;
+            block.fail();
+            self.release_waiting(op.block, media, now);
+            self.settle(op.block);
+        }
+        copies
+    }
+}

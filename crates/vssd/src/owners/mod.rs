@@ -1,0 +1,63 @@
+//! vSSDs as a pool keeps them, and which dies and soft-planes are whose (`resources`).
+
+pub(crate) mod by_id;
+pub(crate) mod resources;
+
+use crate::VssdId;
+use crate::erases::Heat;
+use diecut_spec::Isolation;
+use resources::UnitPlace;
+
+/// More vSSDs than this are never made on one device: a number above it is damage.
+pub(crate) const VSSD_NUMBERS_MAX: u32 = 1 << 24;
+
+pub(crate) struct Unit {
+    pub place: UnitPlace,
+    /// Its flow at the die.
+    pub flow: u16,
+    /// The die it moves to, if its die's content is being exchanged.
+    pub target: Option<Target>,
+    pub heat: Heat,
+    /// Erase blocks it lost beyond the die's reserve.
+    pub lost_blocks: u16,
+    pub map: Vec<u32>,
+    pub free_indices: Vec<u32>,
+}
+
+/// Where a unit moves to.
+pub(crate) struct Target {
+    pub die: u32,
+    pub flow: u16,
+}
+
+impl Unit {
+    /// Its flow at one of the dies it lies on.
+    pub fn flow_at(&self, die: u32) -> u16 {
+        match &self.target {
+            Some(target) if target.die == die => target.flow,
+            _ => self.flow,
+        }
+    }
+}
+
+pub(crate) struct Vssd {
+    pub id: VssdId,
+    pub isolation: Isolation,
+    pub units: Vec<Unit>,
+    pub operations: u32,
+    /// IUs handed over for its appends, since the pool was opened.
+    pub appended_ius: u64,
+    pub read_only: bool,
+    pub erases: u64,
+}
+
+/// Where an independent unit of a vSSD lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitLocation {
+    /// Channel.
+    pub channel: u16,
+    /// Die within the channel.
+    pub die: u16,
+    /// Soft-plane within the die; `None`: the whole die.
+    pub soft_plane: Option<u16>,
+}
