@@ -31,47 +31,8 @@ pub(crate) fn take_over(
     // What belonged to a vSSD that was removed just before the process died, and was not given back yet.
     let mut left_over = Vec::new();
     for number in 0..core.blocks.count() {
-        let found = table.block(number);
-        if core.blocks[number].use_of() == Use::Excluded {
-            if let Found::Entry(BlockEntry {
-                state: BlockState::Held | BlockState::HeldFailed | BlockState::HeldSuspect,
-                ..
-            }) = found
-            {
-                return Err(OpenError::Entry(format!(
-                    "erase block {number} is held, but it is marked bad or belongs to the system area"
-                )));
-            }
-            continue;
-        }
-        let entry = match found {
-            Found::New => {
-                list_free(core, number);
-                continue;
-            }
-            Found::Damaged => {
-                mark!("vssd: damaged entry");
-                core.set_aside(number, None, QuarantineReason::StateDamaged);
-                continue;
-            }
-            Found::Entry(entry) => entry,
-        };
-        if entry.sequence >= u64::MAX / 2 || entry.erase_count >= u32::MAX / 2 {
-            return Err(OpenError::Entry(format!("erase block {number} has a count that cannot be")));
-        }
-        let next = entry.sequence + u64::from(!mutant!("vssd: newest allocation sequence used twice"));
-        core.blocks.skip_sequences(next);
-        let die = core.blocks.die_of(number);
-        core.blocks[number].erase_count = entry.erase_count;
-        core.blocks.die_mut(die).erases += u64::from(entry.erase_count);
-        match entry.state {
-            BlockState::Held | BlockState::HeldFailed | BlockState::HeldSuspect => {
-                if !hold_again(core, number, &entry, &table)? {
-                    left_over.push((number, entry.state));
-                }
-            }
-            BlockState::Retired => core.blocks.list_retired(number),
-            BlockState::Free => list_free(core, number),
+        if let Some(state) = take_block(core, number, &table)? {
+            left_over.push((number, state));
         }
     }
     number_free_blocks(core);
@@ -90,6 +51,53 @@ pub(crate) fn take_over(
         core.recycle(number);
     }
     Ok(())
+}
+
+/// Takes over what a table says of a block. Gives its state if it belonged to a vSSD that is gone.
+fn take_block(core: &mut Core, number: u32, table: &StateTable) -> Result<Option<BlockState>, OpenError> {
+    let found = table.block(number);
+    if core.blocks[number].use_of() == Use::Excluded {
+        if let Found::Entry(BlockEntry {
+            state: BlockState::Held | BlockState::HeldFailed | BlockState::HeldSuspect,
+            ..
+        }) = found
+        {
+            return Err(OpenError::Entry(format!(
+                "erase block {number} is held, but it is marked bad or belongs to the system area"
+            )));
+        }
+        return Ok(None);
+    }
+    let entry = match found {
+        Found::New => {
+            list_free(core, number);
+            return Ok(None);
+        }
+        Found::Damaged => {
+            mark!("vssd: damaged entry");
+            core.set_aside(number, None, QuarantineReason::StateDamaged);
+            return Ok(None);
+        }
+        Found::Entry(entry) => entry,
+    };
+    if entry.sequence >= u64::MAX / 2 || entry.erase_count >= u32::MAX / 2 {
+        return Err(OpenError::Entry(format!("erase block {number} has a count that cannot be")));
+    }
+    let next = entry.sequence + u64::from(!mutant!("vssd: newest allocation sequence used twice"));
+    core.blocks.skip_sequences(next);
+    let die = core.blocks.die_of(number);
+    core.blocks[number].erase_count = entry.erase_count;
+    core.blocks.die_mut(die).erases += u64::from(entry.erase_count);
+    match entry.state {
+        BlockState::Held | BlockState::HeldFailed | BlockState::HeldSuspect => {
+            if !hold_again(core, number, &entry, table)? {
+                return Ok(Some(entry.state));
+            }
+        }
+        BlockState::Retired => core.blocks.list_retired(number),
+        BlockState::Free => list_free(core, number),
+    }
+    Ok(None)
 }
 
 fn list_free(core: &mut Core, number: u32) {

@@ -177,6 +177,7 @@ impl Blocks {
     /// A block that is free can be given out; its content may go.
     pub fn list_free(&mut self, number: u32, change: u64) {
         let (die, erase_count) = (self.die_of(number), self[number].erase_count);
+        assert_eq!(self[number].use_of(), Use::Free, "what is listed as free is free (I-V8)");
         self.dies[die as usize].free.push(Reverse((erase_count, number)));
         self.discards.push_back(Discard { change, number, erase_count });
     }

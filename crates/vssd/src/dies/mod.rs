@@ -459,6 +459,7 @@ impl DieQueues {
             start + cost_ns * 100 / weight
         };
         die.in_flight += 1;
+        assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
         die.programs += u16::from(op.kind != Kind::Read);
         die.passed += u32::from(!die.background.is_empty());
         media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
@@ -477,6 +478,7 @@ impl DieQueues {
         let at = die.background.pop_front().expect("looked at");
         die.passed = 0;
         die.in_flight += 1;
+        assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
         die.programs += u16::from(!self.ops.get(at).kind.only_reads());
         let operation = self.ops.take(at);
         media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);

@@ -105,6 +105,23 @@ struct Write {
     covers: u64,
 }
 
+/// What waits for a change to be durable, in the order of the changes.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// Operations.
+    pub erases: VecDeque<(u64, u32)>,
+    pub syncs: VecDeque<(u64, VssdId, SpaceToken)>,
+}
+
+/// What a log did.
+#[derive(Default)]
+pub(crate) struct LogWork {
+    pub programmed_ius: u64,
+    pub erases: u64,
+    /// Blocks erased since somebody looked.
+    pub erased: Vec<EraseBlockAddress>,
+}
+
 /// See the module.
 pub(crate) struct StateLog {
     copies: [Vec<EraseBlockAddress>; 2],
@@ -119,14 +136,10 @@ pub(crate) struct StateLog {
     pub durable: u64,
     writing: Option<Write>,
     failures: usize,
-    pub programmed_ius: u64,
-    pub erases: u64,
-    /// Blocks erased since somebody looked.
-    pub erased: Vec<EraseBlockAddress>,
+    pub work: LogWork,
     /// No place is left that takes writes.
     pub failed: bool,
-    pub waiting_erases: VecDeque<(u64, u32)>,
-    pub waiting_syncs: VecDeque<(u64, VssdId, SpaceToken)>,
+    pub waiting: Waiting,
     /// Somebody asked for everything so far.
     wanted: u64,
 }
@@ -169,12 +182,9 @@ impl StateLog {
             durable: 0,
             writing: None,
             failures: 0,
-            programmed_ius: 0,
-            erases: 0,
-            erased: Vec::new(),
+            work: LogWork::default(),
             failed: false,
-            waiting_erases: VecDeque::new(),
-            waiting_syncs: VecDeque::new(),
+            waiting: Waiting::default(),
             wanted: 0,
         }
     }
@@ -220,7 +230,7 @@ impl StateLog {
 
     /// Begins a write if somebody waits for one. `table` is asked for its bytes when a generation begins.
     pub fn kick<M: Media + ?Sized>(&mut self, table: &[u8], media: &mut M, now: Time) {
-        let waits = !self.waiting_erases.is_empty() || !self.waiting_syncs.is_empty();
+        let waits = !self.waiting.erases.is_empty() || !self.waiting.syncs.is_empty();
         let wanted = waits || self.wanted > self.durable || self.pending.len() > self.shape.body_size_bytes();
         if self.writing.is_some() || self.failed || !wanted || self.is_durable() {
             return;
@@ -257,11 +267,11 @@ impl StateLog {
         let write = self.writing.as_ref().expect("a write is under way");
         let block = self.copies[write.copy][self.places[write.copy]];
         let operation = if write.fresh && !write.erased {
-            self.erases += 1;
-            self.erased.push(block);
+            self.work.erases += 1;
+            self.work.erased.push(block);
             Operation::Erase { block }
         } else {
-            self.programmed_ius += u64::from(self.shape.ius());
+            self.work.programmed_ius += u64::from(self.shape.ius());
             let index = write.first_unit + write.done;
             let size = self.shape.body_size_bytes();
             let start = write.done as usize * size;
@@ -325,6 +335,7 @@ impl StateLog {
         if write.done == write.unit_count {
             if write.copy == 1 {
                 let write = self.writing.take().expect("a write is under way");
+                assert!(write.covers >= self.durable, "what is durable stays durable (I-V17)");
                 self.durable = write.covers;
                 self.next_unit += write.unit_count;
                 self.failures = 0;

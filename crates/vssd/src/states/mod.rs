@@ -8,6 +8,7 @@
 //! Not known here: who holds a block in memory, what is under way, what a die does.
 
 pub(crate) mod cells;
+pub(crate) mod entry;
 pub(crate) mod log;
 pub(crate) mod replay;
 pub(crate) mod table;
@@ -17,12 +18,12 @@ use crate::{SpaceToken, VssdId};
 use cells::ChannelCells;
 use diecut_media::{Media, MediaError};
 use diecut_units::{EraseBlockAddress, ProtectedRegion, Time};
-use log::StateLog;
-pub(crate) use table::{
-    BlockEntry, BlockState, ExchangeEntry, ExchangePhase, Found, MoveEntry, Sizes, StateTable, UnitEntry,
-    VssdEntry,
+pub(crate) use entry::{
+    BlockEntry, BlockState, ExchangeEntry, ExchangePhase, MoveEntry, UnitEntry, VssdEntry,
 };
-use table::{encode_block, encode_exchange, encode_vssd};
+use entry::{encode_block, encode_exchange, encode_vssd};
+use log::StateLog;
+pub(crate) use table::{Found, Sizes, StateTable};
 
 /// See the module.
 pub(crate) enum BlockStates {
@@ -164,11 +165,11 @@ impl BlockStates {
     }
     /// IUs that the log programmed, and erases it asked for.
     pub fn log_work(&self) -> (u64, u64) {
-        self.log().map_or((0, 0), |log| (log.programmed_ius, log.erases))
+        self.log().map_or((0, 0), |log| (log.work.programmed_ius, log.work.erases))
     }
     /// Blocks that the log erased since the last call.
     pub fn take_log_erases(&mut self) -> Vec<EraseBlockAddress> {
-        self.log_mut().map_or_else(Vec::new, |log| std::mem::take(&mut log.erased))
+        self.log_mut().map_or_else(Vec::new, |log| std::mem::take(&mut log.work.erased))
     }
 
     /// Everything so far shall become durable though nobody waits for it here.
@@ -209,17 +210,17 @@ impl BlockStates {
     pub fn hold_erase(&mut self, at: u32) -> bool {
         let Some(log) = self.log_mut() else { return false };
         let change = log.pushed();
-        log.waiting_erases.push_back((change, at));
+        log.waiting.erases.push_back((change, at));
         true
     }
     /// Erases that wait.
     pub fn held_erases(&self) -> impl Iterator<Item = u32> + '_ {
-        self.log().into_iter().flat_map(|log| log.waiting_erases.iter().map(|(_, at)| *at))
+        self.log().into_iter().flat_map(|log| log.waiting.erases.iter().map(|(_, at)| *at))
     }
     /// An erase that waited long enough; each one when nothing becomes durable any more.
     pub fn take_erase(&mut self) -> Option<u32> {
         let log = self.log_mut()?;
-        log.waiting_erases.pop_front_if(|(change, _)| log.failed || log.durable >= *change).map(|(_, at)| at)
+        log.waiting.erases.pop_front_if(|(change, _)| log.failed || log.durable >= *change).map(|(_, at)| at)
     }
 
     /// A holder asks for everything so far to be durable.
@@ -227,7 +228,7 @@ impl BlockStates {
         match self.log_mut() {
             Some(log) if log.failed => Synced::Never,
             Some(log) if !log.is_durable() => {
-                log.waiting_syncs.push_back((log.pushed(), id, token));
+                log.waiting.syncs.push_back((log.pushed(), id, token));
                 Synced::Waits
             }
             _ => Synced::Done,
@@ -236,7 +237,7 @@ impl BlockStates {
     /// A sync that waited long enough; each one when nothing becomes durable any more.
     pub fn take_sync(&mut self) -> Option<(VssdId, SpaceToken)> {
         let log = self.log_mut()?;
-        let due = log.waiting_syncs.pop_front_if(|(change, ..)| log.failed || log.durable >= *change);
+        let due = log.waiting.syncs.pop_front_if(|(change, ..)| log.failed || log.durable >= *change);
         due.map(|(_, id, token)| (id, token))
     }
 

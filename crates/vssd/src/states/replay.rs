@@ -1,8 +1,9 @@
 //! Opening a pool from the journal on flash: the newest generation that is whole, its changes in order, then the OOB
 //! records of blocks that were open. One read at a time; cold.
 
+use crate::states::entry::{BlockEntry, BlockState};
 use crate::states::log::{StateLog, UnitShape, decode_unit};
-use crate::states::table::{BlockEntry, BlockState, Found, OpenError, Sizes, StateTable};
+use crate::states::table::{Found, OpenError, Sizes, StateTable};
 use crate::token::POOL_TOKEN_BIT;
 use crate::{OobKind, OobRecord, SystemArea};
 use diecut_media::{Command, Completion, Media, MediaError, MediaToken, Operation};

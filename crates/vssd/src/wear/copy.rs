@@ -1,7 +1,8 @@
 //! The copy of a block that moves to another die: how far it is, and what was read of the place it is at.
 
-use diecut_media::PayloadParts;
-use diecut_units::{ContentMode, checksum, mutant};
+use crate::BlockShape;
+use diecut_media::{MediaError, PayloadParts};
+use diecut_units::{BufferMut, ContentMode, Payload, checksum, mark, mutant};
 
 /// Looks at the same place of which no two in a row agreed, until it counts as one that cannot be read.
 const LOOKS_MAX: u32 = 8;
@@ -74,6 +75,56 @@ impl Copy {
             tries: 0,
             is_void: false,
         }
+    }
+
+    /// Takes what the read of a piece brought, or has it read again in another way. Says whether the program unit is complete.
+    ///
+    /// # Panics
+    /// If it is not read piece by piece.
+    pub fn take_piece(
+        &mut self,
+        shape: &BlockShape,
+        result: Result<(), MediaError>,
+        content: Option<BufferMut>,
+        oob: Option<BufferMut>,
+    ) -> bool {
+        let Stage::Piece { iu, mode, again } = self.stage else {
+            unreachable!("no piece is read in stage {:?}", self.stage)
+        };
+        let oob_size = shape.oob_size_bytes as usize;
+        let page = (iu / shape.ius_per_page()) as usize;
+        let oob_of_page = &mut self.oob[page * oob_size..(page + 1) * oob_size];
+        match result {
+            Ok(()) => {
+                self.parts.push(Payload::new(mode, content.expect("reads give content").freeze()));
+                // What one of its pieces lost is lost for the page: that is what its record says.
+                if self.lost_page != Some(page) {
+                    oob_of_page.copy_from_slice(&oob.expect("asked for"));
+                }
+            }
+            Err(MediaError::WrongContentMode { .. }) if mode == ContentMode::Tags => {
+                self.stage = Stage::Piece { iu, mode: ContentMode::Bytes, again };
+                return false;
+            }
+            Err(_) if !again => {
+                self.stage = Stage::Piece { iu, mode, again: true };
+                return false;
+            }
+            Err(_) => {
+                // What the page held is lost; the holder is told when it reads it.
+                mark!("vssd: a lost page moves");
+                let mode = shape.content_mode;
+                let nothing = BufferMut::copy_from(&vec![0; mode.bytes_per_iu()]);
+                self.parts.push(Payload::new(mode, nothing.freeze()));
+                oob_of_page.fill(0);
+                self.lost_page = Some(page);
+            }
+        }
+        let is_last = iu + 1 == shape.program_unit_ius();
+        if !is_last {
+            self.stage = Stage::Piece { iu: iu + 1, mode: shape.content_mode, again: false };
+        }
+        is_last
     }
 
     /// What one more read of the present place amounts to.

@@ -238,7 +238,9 @@ impl Wear {
         if mutant!("vssd: moving block freed before its copy holds") {
             core.record(source, BlockState::Free);
         }
-        self.migration.exchanges[at].pair[side] = Some(Copy::new(source, copy));
+        let place = &mut self.migration.exchanges[at].pair[side];
+        assert!(place.is_none(), "an exchange copies one block of each die at a time (I-V15)");
+        *place = Some(Copy::new(source, copy));
     }
 
     /// Submits the next operation of a copy, if nothing of it is under way and the rate allows it.
@@ -424,9 +426,7 @@ impl Wear {
         destination: Option<BufferMut>,
         oob: Option<BufferMut>,
     ) {
-        let (unit_ius, per_page) = (core.shape.program_unit_ius(), core.shape.ius_per_page());
-        let default_mode = core.shape.content_mode;
-        let oob_size = core.shape.oob_size_bytes as usize;
+        let shape = core.shape;
         let source = self.copy_to(goal).source;
         let place = core.address(source);
         let copy = self.copy_to(goal);
@@ -448,49 +448,19 @@ impl Wear {
             (Stage::Read, Ok(())) => {
                 copy.parts.clear();
                 let content = destination.expect("reads give content").freeze();
-                copy.parts.push(Payload::new(default_mode, content));
+                copy.parts.push(Payload::new(shape.content_mode, content));
                 copy.oob = oob.expect("asked for").to_vec();
                 self.copy_gathered(core, goal);
             }
             (Stage::Read, Err(_)) => {
                 mark!("vssd: a copy reads piece by piece");
                 copy.parts.clear();
-                copy.oob = vec![0; unit_ius as usize / per_page as usize * oob_size];
-                copy.stage = Stage::Piece { iu: 0, mode: default_mode, again: false };
+                copy.oob = vec![0; shape.program_unit_oob_size_bytes() as usize];
+                copy.stage = Stage::Piece { iu: 0, mode: shape.content_mode, again: false };
                 copy.lost_page = None;
             }
-            (Stage::Piece { iu, mode, again }, result) => {
-                let page = (iu / per_page) as usize;
-                let oob_of_page = &mut copy.oob[page * oob_size..(page + 1) * oob_size];
-                match result {
-                    Ok(()) => {
-                        copy.parts
-                            .push(Payload::new(mode, destination.expect("reads give content").freeze()));
-                        // What one of its pieces lost is lost for the page: that is what its record says.
-                        if copy.lost_page != Some(page) {
-                            oob_of_page.copy_from_slice(&oob.expect("asked for"));
-                        }
-                    }
-                    Err(MediaError::WrongContentMode { .. }) if mode == ContentMode::Tags => {
-                        copy.stage = Stage::Piece { iu, mode: ContentMode::Bytes, again };
-                        return;
-                    }
-                    Err(_) if !again => {
-                        copy.stage = Stage::Piece { iu, mode, again: true };
-                        return;
-                    }
-                    Err(_) => {
-                        // What the page held is lost; the holder is told when it reads it.
-                        mark!("vssd: a lost page moves");
-                        let nothing = vec![0; default_mode.bytes_per_iu()];
-                        copy.parts.push(Payload::new(default_mode, BufferMut::copy_from(&nothing).freeze()));
-                        oob_of_page.fill(0);
-                        copy.lost_page = Some(page);
-                    }
-                }
-                if iu + 1 < unit_ius {
-                    copy.stage = Stage::Piece { iu: iu + 1, mode: default_mode, again: false };
-                } else {
+            (Stage::Piece { .. }, result) => {
+                if copy.take_piece(&shape, result, destination, oob) {
                     self.copy_gathered(core, goal);
                 }
             }

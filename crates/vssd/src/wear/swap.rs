@@ -73,6 +73,7 @@ impl Wear {
     pub(crate) fn finish_exchange(&mut self, core: &mut Core, at: usize) {
         let one = self.migration.exchanges.remove(at);
         let dies = one.dies;
+        assert!(!one.is_moving(), "an exchange ends when nothing of it moves (I-V16)");
         if one.is_inside() {
             return;
         }
