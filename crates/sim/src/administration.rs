@@ -59,7 +59,7 @@ pub enum Change {
     },
 }
 
-/// Name of a lane's tenant, which is also that of its vSSD.
+/// Name of a lane's vSSD, which is also that of its tenant if it has one of its own ([`Plan::tenant_of`]).
 pub fn tenant_name(lane: Lane) -> String {
     format!("tenant-{}", lane.0)
 }
@@ -95,12 +95,14 @@ impl Change {
     pub fn request(self, plan: &Plan) -> ControlRequest {
         match self {
             Change::CreateTenant(lane) => {
-                ControlRequest::CreateTenant(TenantSpec { name: tenant_name(lane) })
+                ControlRequest::CreateTenant(TenantSpec { name: tenant_name(plan.tenant_of(lane)) })
             }
-            Change::Move { lane, shard } => ControlRequest::MoveTenant { tenant: tenant_name(lane), shard },
+            Change::Move { lane, shard } => {
+                ControlRequest::MoveTenant { tenant: tenant_name(plan.tenant_of(lane)), shard }
+            }
             Change::OpenToAll(lane) => ControlRequest::CreateSubsystem(SubsystemSpec {
                 nqn: open_subsystem_name(lane),
-                tenant: tenant_name(lane),
+                tenant: tenant_name(plan.tenant_of(lane)),
                 serial: None,
                 model: None,
                 allow_any_host: true,
@@ -131,7 +133,7 @@ impl Change {
             Change::DeleteVolume(volume) => ControlRequest::DeleteVolume(volume_name(volume)),
             Change::CreateSubsystem(lane) => ControlRequest::CreateSubsystem(SubsystemSpec {
                 nqn: subsystem_name(lane),
-                tenant: tenant_name(lane),
+                tenant: tenant_name(plan.tenant_of(lane)),
                 serial: None,
                 model: None,
                 allow_any_host: false,
@@ -175,10 +177,10 @@ pub fn application_spec(lane: Lane, application: &ApplicationPlan) -> VssdSpec {
 /// Definition of a lane's vSSD.
 pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> VssdSpec {
     let tenant = &plan.tenants[usize::from(lane.0)];
-    let name = tenant_name(lane);
+    let (name, owner) = (tenant_name(lane), tenant_name(plan.tenant_of(lane)));
     let plain = VssdSpec {
         weight: tenant.weight(),
-        ..VssdSpec::new(&name, &name, tenant.isolation, over_provisioning_permille)
+        ..VssdSpec::new(&name, &owner, tenant.isolation, over_provisioning_permille)
     };
     match tenant.capacity_bytes {
         Some(capacity_bytes) => VssdSpec { throughput_level: 0, capacity_bytes, ..plain },

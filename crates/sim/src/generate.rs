@@ -255,6 +255,7 @@ fn tenants(random: &mut impl Rng, shape: &Shape) -> Vec<TenantPlan> {
                 capacity_bytes: None,
                 weight: None,
                 asks_for_events_after_ns: 0,
+                of: None,
             }
         })
         .collect()

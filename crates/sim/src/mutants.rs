@@ -47,6 +47,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "whoever has commands waiting keeps the shard's core, and others starve beside it",
     },
     Mutant {
+        name: "shard: a share of the core for each vSSD",
+        system: "stack",
+        story: "a tenant with two vSSDs gets twice as much of the shard's core as one with one",
+    },
+    Mutant {
         name: "shard: members are not waited for",
         system: "stack",
         story: "an administrator is told that something is done while another shard still does it",
@@ -391,7 +396,6 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("log: room comes and goes with anchors", "crates/volume/tests/steady.rs", "as the one before"),
     ("log: writers that wait are not woken", "crates/volume/tests/steady.rs", "as the one before"),
     ("log: writers stand still at the least room", "crates/log/src/writer/pace.rs", "stores of seeds keep away from the least room, also under 4,000 small writes of each tenant in the calm"),
-    ("shard: a share of the core for each vSSD", "crates/shard/tests/composition.rs", "tenants of seeds have one vSSD each"),
     ("shard: a limit stays lifted", "crates/shard/tests/composition.rs", "vSSDs of seeds have no rate limits"),
     ("shard: an end waits for the rate limit", "crates/shard/tests/composition.rs", "as the one before"),
     ("shard: one request after the other", "crates/shard/tests/composition.rs", "the second administrator of seeds may wait for the first one a minute"),
@@ -453,6 +457,7 @@ pub fn model_mutants() -> Vec<Mutant> {
 #[rustfmt::skip]
 const TRIED_FIRST: &[(&str, u64)] = &[
     ("nvmf: ready falls too early", 9),
+    ("shard: a share of the core for each vSSD", 286),
     ("shard: members are not waited for", 5),
     ("shard: answers of the medium stay behind", 39),
     ("shard: old home keeps its subsystem", 11),

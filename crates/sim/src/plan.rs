@@ -270,6 +270,9 @@ pub struct TenantPlan {
     /// How long after an event its host asks for the next one; 0: at once.
     #[serde(default)]
     pub asks_for_events_after_ns: u64,
+    /// The lane whose tenant has its vSSD, as a further one, with a host of its own. Absent: it is a tenant of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Lane>,
 }
 
 impl TenantPlan {
@@ -610,6 +613,10 @@ impl FaultKind {
 }
 
 impl Plan {
+    /// The lane by which a lane's tenant is named.
+    pub fn tenant_of(&self, lane: Lane) -> Lane {
+        self.tenants.get(usize::from(lane.0)).and_then(|tenant| tenant.of).unwrap_or(lane)
+    }
     /// The lane that owns a volume.
     ///
     /// # Panics

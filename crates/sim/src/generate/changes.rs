@@ -174,6 +174,7 @@ impl Changes<'_> {
             capacity_bytes: None,
             weight: None,
             asks_for_events_after_ns: 0,
+            of: None,
         });
         for _ in 0..self.random.random_range(1..=2) {
             let volume = self.new_volume(lane);

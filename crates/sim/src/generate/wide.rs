@@ -18,6 +18,12 @@ const STARTS: [u64; 4] = [0, 100, 1000, 3001];
 const MARGIN_IUS: u64 = 8;
 /// IUs at the front of a thin volume that commands of many blocks go to.
 const FRONT_IUS: u64 = 192;
+/// What a second vSSD of a tenant holds, and three of the four soft-planes that a tenant which shares dies has otherwise: the fourth is
+/// for the second vSSD.
+const SECOND_BYTES: u64 = 1 << 20;
+const TENANT_BYTES: u64 = 21 << 19;
+/// IUs of the volume of a second vSSD.
+const SECOND_IUS: u64 = 320;
 /// Pauses between restarts in a row: none, while the server opens, when it is just open, and when all is at rest.
 pub(super) const PAUSES_NS: [u64; 6] = [0, 0, 50_000, 3_000_000, 40_000_000, 700_000_000];
 
@@ -28,6 +34,7 @@ pub(super) fn add(plan: &mut Plan, faults: bool) {
     add_late_requests(plan, &mut random);
     add_thin_volume(plan, &mut random);
     saturate_with_writes(plan, &mut random);
+    add_second_vssd(plan);
     if faults {
         add_restarts(plan, &mut random);
         add_cuts_after_flushes(plan, &mut random);
@@ -120,6 +127,41 @@ fn saturate_with_writes(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
     }
 }
 
+/// Half of the comparisons of two tenants that read on a slow core are of one with two vSSDs and one with one. From a generator of its
+/// own.
+fn add_second_vssd(plan: &mut Plan) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ 0x0073_6563_6f6e_6431);
+    let Some(saturation) = &plan.saturation else { return };
+    let two = saturation.flows[0].lane != saturation.flows[1].lane;
+    let shares = |tenant: &TenantPlan| tenant.isolation == Isolation::Software;
+    let fits = !plan.tenants.iter().any(|tenant| tenant.guest) && plan.tenants.iter().any(shares);
+    if !two || !fits || !plan.system.slow_core || plan.system.slow_writes || random.random_ratio(1, 2) {
+        return;
+    }
+    for tenant in plan.tenants.iter_mut().filter(|tenant| shares(tenant)) {
+        tenant.capacity_bytes = Some(TENANT_BYTES);
+    }
+    let lane = Lane(plan.tenants.len() as u8);
+    let number = VolumeNumber(plan.volumes().count() as u8 + 1);
+    plan.tenants.push(TenantPlan {
+        isolation: Isolation::Software,
+        volumes: vec![VolumePlan { number, iu_count: SECOND_IUS, later: false }],
+        depth: 8,
+        io_queues: 1,
+        paths: 1,
+        guest: false,
+        capacity_bytes: Some(SECOND_BYTES),
+        weight: None,
+        asks_for_events_after_ns: 0,
+        of: Some(Lane(0)),
+    });
+    let writes = (0..SECOND_IUS / 32).map(|at| Range { volume: number, first: at * 32, count: 32 });
+    let writes = writes.map(|range| Action::Write { range, fua: false }).collect();
+    insert(plan, lane, writes, &mut random);
+    let flow = SaturatedFlow { lane, connection: None, depth: 40, write_ius: 0 };
+    plan.saturation.as_mut().expect("looked at").flows.push(flow);
+}
+
 /// A server that went goes again, up to four times, before anybody has written: in every plan.
 fn add_restarts(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
     let is_cut =
@@ -196,6 +238,8 @@ mod test {
         assert!(of(|plan| plan.tenants.iter().any(|tenant| tenant.weight.is_some())) > 60);
         assert!(of(|plan| plan.tenants[0].asks_for_events_after_ns > 0) > 60);
         assert!(of(|plan| plan.system.slow_writes) > 2);
+        // Seldom: most of these plans have guests.
+        assert!(generate(286, &shape).tenants.iter().any(|tenant| tenant.of.is_some()));
         assert!(of(|plan| plan.faults.iter().any(|f| matches!(f.when, When::Flush { .. }))) > 5);
     }
 }

@@ -200,8 +200,16 @@ impl Runner<'_> {
                 self.now = if self.now < end { next.min(end) } else { next }.max(self.now);
             }
         }
-        let most = flows.iter().map(Flow::got).max().expect("a saturation has flows");
-        let least = flows.iter().map(Flow::got).min().expect("a saturation has flows");
+        // vSSDs of one tenant share what is due to it; two connections of one are compared with each other.
+        let mut got: BTreeMap<(Lane, Option<u16>), u64> = BTreeMap::new();
+        for flow in &flows {
+            *got.entry((self.plan.tenant_of(flow.lane), flow.connection)).or_default() += flow.got();
+        }
+        if got.len() < flows.len() {
+            mark!("run: shares of a tenant with two vSSDs compared");
+        }
+        let most = got.values().max().copied().expect("a saturation has flows");
+        let least = got.values().min().copied().expect("a saturation has flows");
         if flows.iter().any(|flow| flow.weight != flows[0].weight) {
             mark!("run: shares compared by weight");
         }
