@@ -1,9 +1,9 @@
 //! What a set-up declares beside what exists. What exists is never changed to fit a file unasked: a server tells its
 //! administrator what differs when it starts, and `diecut apply` after it did what it can.
 
-use crate::object::{Namespace, Subsystem, Tenant, Use, Volume, Vssd, WearChange};
 use crate::setup::Setup;
 use crate::status::{Status, Wear};
+use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -106,21 +106,9 @@ pub fn differences(setup: &Setup, status: &Status, file: &str) -> Vec<Difference
             object.missing(file);
             continue;
         };
-        object.fixed("tenant", &declared.tenant, &exists.tenant);
-        object.fixed("isolation", declared.isolation.name(), exists.isolation.name());
-        object.fixed("throughput_level", declared.throughput_level, exists.throughput_level);
-        object.fixed("capacity", declared.capacity.exact(), exists.capacity.exact());
-        object.fixed(
-            "over_provisioning_permille",
-            declared.over_provisioning_permille,
-            exists.over_provisioning_permille,
-        );
-        object.fixed("weight", declared.weight, exists.weight);
-        object.fixed("rate_limit", declared.rate_limit.exact(), exists.rate_limit.exact());
-        object.fixed("sharing", declared.sharing.name(), exists.sharing.name());
-        object.fixed("use", serves(declared.serves), serves(exists.serves));
-        let user = |uid: Option<u32>| uid.map_or("absent".to_owned(), |uid| uid.to_string());
-        object.fixed("uid", user(declared.uid), user(exists.uid));
+        for ((field, declared), (_, exists)) in declared.fields().into_iter().zip(exists.fields()) {
+            object.fixed(field, declared, exists);
+        }
     }
     for declared in &setup.volumes {
         let mut object = Object { kind: "volume", name: &declared.name, found: &mut found };
@@ -155,15 +143,15 @@ pub fn differences(setup: &Setup, status: &Status, file: &str) -> Vec<Difference
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lacking<'a> {
     /// Settings of even wear.
-    Wear(&'a WearChange),
+    Wear(&'a WearSettings),
     /// A tenant.
-    Tenant(&'a Tenant),
+    Tenant(&'a TenantSpec),
     /// A vSSD.
-    Vssd(&'a Vssd),
+    Vssd(&'a VssdSpec),
     /// A volume.
-    Volume(&'a Volume),
+    Volume(&'a VolumeSpec),
     /// A subsystem with its hosts and namespaces.
-    Subsystem(&'a Subsystem),
+    Subsystem(&'a SubsystemSpec),
     /// A host's permission in a subsystem that exists.
     Host {
         /// NQN of the subsystem.
@@ -176,7 +164,7 @@ pub enum Lacking<'a> {
         /// NQN of the subsystem.
         subsystem: &'a str,
         /// What it is to show.
-        namespace: &'a Namespace,
+        namespace: &'a NamespaceSpec,
     },
 }
 
@@ -189,7 +177,7 @@ impl fmt::Display for Lacking<'_> {
             Lacking::Volume(volume) => write!(f, "volume \"{}\"", volume.name),
             Lacking::Subsystem(subsystem) => write!(f, "subsystem {}", subsystem.nqn),
             Lacking::Host { subsystem, host } => write!(f, "host {host} of subsystem {subsystem}"),
-            Lacking::Namespace { subsystem, namespace: Namespace { nsid, volume } } => {
+            Lacking::Namespace { subsystem, namespace: NamespaceSpec { nsid, volume } } => {
                 write!(f, "namespace {nsid} of subsystem {subsystem}, volume \"{volume}\"")
             }
         }
@@ -229,7 +217,7 @@ pub fn lacking<'a>(setup: &'a Setup, status: &Status) -> Vec<Lacking<'a>> {
     found
 }
 
-fn of_subsystem(declared: &Subsystem, exists: &Subsystem, object: &mut Object<'_>) {
+fn of_subsystem(declared: &SubsystemSpec, exists: &SubsystemSpec, object: &mut Object<'_>) {
     let nqn = &declared.nqn;
     object.fixed("tenant", &declared.tenant, &exists.tenant);
     if let (Some(declared), Some(exists)) = (&declared.serial, &exists.serial) {
@@ -250,9 +238,7 @@ fn of_subsystem(declared: &Subsystem, exists: &Subsystem, object: &mut Object<'_
         object.push(field, "nothing of it", Some(&format!("also {host}")), remedy);
     }
     let field = "namespaces";
-    let shown = |list: &Subsystem, nsid| {
-        list.namespaces.iter().find(|one| one.nsid == nsid).map(|one| one.volume.clone())
-    };
+    let shown = |list: &SubsystemSpec, nsid| list.volume(nsid).map(str::to_owned);
     for one in &declared.namespaces {
         let (nsid, volume) = (one.nsid, &one.volume);
         let attach = format!("diecut subsystem attach {nqn} --nsid {nsid} --volume {volume}");
@@ -275,7 +261,7 @@ fn of_subsystem(declared: &Subsystem, exists: &Subsystem, object: &mut Object<'_
     }
 }
 
-fn of_wear(declared: &WearChange, exists: &Wear, found: &mut Vec<Difference>) {
+fn of_wear(declared: &WearSettings, exists: &Wear, found: &mut Vec<Difference>) {
     let mut object = Object { kind: "wear", name: "", found };
     let mut setting = |field: &str, command: &str, declared: Option<String>, exists: String| {
         if let Some(declared) = declared.filter(|declared| *declared != exists) {
@@ -286,7 +272,7 @@ fn of_wear(declared: &WearChange, exists: &Wear, found: &mut Vec<Difference>) {
     let paused = declared.paused.map(|paused| text(&paused));
     let command = if declared.paused == Some(true) { "pause" } else { "resume" };
     setting("paused", command, paused, text(&exists.paused));
-    let rate = declared.rate.map(crate::size::Size::exact);
+    let rate = declared.rate.map(diecut_spec::Size::exact);
     let command = format!("set --rate {}", declared.rate.unwrap_or_default().bytes());
     setting("rate", &command, rate, exists.rate.exact());
     let follow_age = declared.follow_age.map(|follow| text(&follow));
@@ -317,18 +303,11 @@ fn of_wear(declared: &WearChange, exists: &Wear, found: &mut Vec<Difference>) {
     setting("literal_rule", &format!("set --rule {rule}"), literal, text(&exists.literal_rule));
 }
 
-fn serves(serves: Use) -> &'static str {
-    match serves {
-        Use::Volumes => "volumes",
-        Use::Blocks => "blocks",
-    }
-}
-
 #[cfg(test)]
 mod test {
     use super::*;
-    use crate::size::Size;
     use crate::status::{Device, SubsystemStatus, VolumeStatus, VssdStatus};
+    use diecut_spec::Size;
 
     const FILE: &str = r#"
         [wear]
@@ -363,7 +342,7 @@ mod test {
                 "programmed_cleaner": 0, "programmed_metadata": 0, "erases": 0
             });
             let status: VssdStatus = serde_json::from_value(figures).unwrap();
-            VssdStatus { vssd: vssd.clone().into(), ..status }
+            VssdStatus { vssd: vssd.clone(), ..status }
         });
         let volumes = setup.volumes.iter().map(|volume| VolumeStatus {
             volume: volume.clone(),
@@ -409,7 +388,7 @@ mod test {
         // The server fills identities in, and others make what no file declares.
         status.volumes[0].volume.uuid = Some(uuid::Uuid::nil());
         status.subsystems[0].subsystem.serial = Some("0".to_owned());
-        status.tenants.push(crate::object::Tenant { name: "other".to_owned() });
+        status.tenants.push(diecut_spec::TenantSpec { name: "other".to_owned() });
         assert_eq!(texts(&setup, &status), [""; 0]);
     }
 
@@ -439,8 +418,8 @@ mod test {
         let subsystem = &mut status.subsystems[0].subsystem;
         subsystem.allowed_hosts = vec!["nqn.x:two".to_owned()];
         subsystem.namespaces = vec![
-            crate::object::Namespace { nsid: 1, volume: "else".to_owned() },
-            crate::object::Namespace { nsid: 2, volume: "more".to_owned() },
+            diecut_spec::NamespaceSpec { nsid: 1, volume: "else".to_owned() },
+            diecut_spec::NamespaceSpec { nsid: 2, volume: "more".to_owned() },
         ];
         status.devices[0].wear.paused = true;
         status.devices[0].wear.rate = Size(0);

@@ -1,5 +1,5 @@
-//! The words of the control interface: objects, figures, refusals, routes, and the TOML file that declares a
-//! whole set-up. The server (`daemon`), the command line (`cli`) and programs of users share them.
+//! The words of the control interface: figures, refusals, routes, and the TOML file that declares a
+//! whole set-up. What is asked for is specified in `spec`. The server (`daemon`), the command line (`cli`) and programs of users share them.
 //!
 //! Place in the flow: beside the data path. It knows no shard, no socket and no clock; it only encodes and
 //! decodes. Requests travel as HTTP with JSON bodies over a local Unix socket (routes in [`route`]).
@@ -12,5 +12,4 @@ pub mod object;
 pub mod problem;
 pub mod route;
 pub mod setup;
-pub mod size;
 pub mod status;

@@ -6,12 +6,12 @@
 //! | `POST /v1/tenants`, `/v1/vssds`, `/v1/volumes`, `/v1/subsystems` | the object | 204 |
 //! | `DELETE /v1/tenants/{name}` and so on | - | 204 |
 //! | `POST /v1/tenants/{name}/home` | [`crate::object::Home`] | 204 |
-//! | `POST /v1/subsystems/{nqn}/hosts` | [`crate::object::Host`] | 204 |
+//! | `POST /v1/subsystems/{nqn}/hosts` | [`diecut_spec::HostSpec`] | 204 |
 //! | `DELETE /v1/subsystems/{nqn}/hosts/{host}` | - | 204 |
-//! | `POST /v1/subsystems/{nqn}/namespaces` | [`crate::object::Namespace`] | 204 |
+//! | `POST /v1/subsystems/{nqn}/namespaces` | [`diecut_spec::NamespaceSpec`] | 204 |
 //! | `DELETE /v1/subsystems/{nqn}/namespaces/{nsid}` | - | 204 |
 //! | `POST /v1/vssds/{name}/repair` | [`crate::object::Repair`] | [`crate::status::RepairReport`] |
-//! | `POST /v1/wear` | [`crate::object::WearChange`] | 204 |
+//! | `POST /v1/wear` | [`diecut_spec::WearSettings`] | 204 |
 //! | `POST /v1/shutdown` | - | 204 |
 //!
 //! A change answers 200 instead of 204 where what it asks for was so already.

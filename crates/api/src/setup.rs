@@ -1,8 +1,7 @@
 //! The TOML file that declares a whole set-up: the server, its device, and what shall exist on it. Applying
 //! it again changes nothing.
 
-use crate::object::{Subsystem, Tenant, Volume, Vssd, WearChange};
-use crate::size::Size;
+use diecut_spec::{Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -21,19 +20,19 @@ pub struct Setup {
     pub pool: Pool,
     /// Settings of even wear that shall hold; what is absent stays as it is.
     #[serde(default)]
-    pub wear: WearChange,
+    pub wear: WearSettings,
     /// Tenants that shall exist.
     #[serde(default, rename = "tenant")]
-    pub tenants: Vec<Tenant>,
+    pub tenants: Vec<TenantSpec>,
     /// vSSDs that shall exist.
     #[serde(default, rename = "vssd")]
-    pub vssds: Vec<Vssd>,
+    pub vssds: Vec<VssdSpec>,
     /// Volumes that shall exist.
     #[serde(default, rename = "volume")]
-    pub volumes: Vec<Volume>,
+    pub volumes: Vec<VolumeSpec>,
     /// Subsystems that shall exist.
     #[serde(default, rename = "subsystem")]
-    pub subsystems: Vec<Subsystem>,
+    pub subsystems: Vec<SubsystemSpec>,
 }
 
 /// The server process.
@@ -266,13 +265,13 @@ impl Setup {
         let vssds = names("vssd", self.vssds.iter().map(|vssd| &vssd.name))?;
         let volumes = names("volume", self.volumes.iter().map(|volume| &volume.name))?;
         names("subsystem", self.subsystems.iter().map(|subsystem| &subsystem.nqn))?;
-        self.wear.check().map_err(SetupError::Value)?;
+        self.wear.check_slips().map_err(SetupError::Value)?;
         for vssd in &self.vssds {
-            vssd.check().map_err(SetupError::Value)?;
+            vssd.check_slips().map_err(SetupError::Value)?;
             declared("vssd", &vssd.name, "tenant", &vssd.tenant, &tenants)?;
         }
         for volume in &self.volumes {
-            volume.check().map_err(SetupError::Value)?;
+            volume.check_slips().map_err(SetupError::Value)?;
             declared("volume", &volume.name, "vssd", &volume.vssd, &vssds)?;
         }
         for subsystem in &self.subsystems {
@@ -349,7 +348,7 @@ mod test {
         assert_eq!(setup.vssds[0].capacity, Size(1 << 20));
         assert_eq!(setup.vssds[0].throughput_level, 1);
         let wear =
-            WearChange { follow_age: Some(true), rate: Some(Size(20_000_000)), ..WearChange::default() };
+            WearSettings { follow_age: Some(true), rate: Some(Size(20_000_000)), ..WearSettings::default() };
         assert_eq!(setup.wear, wear);
         assert_eq!(setup.server.socket_path(), PathBuf::from("diecut-data/control.sock"));
     }
@@ -436,7 +435,7 @@ mod test {
                 die_placement: DiePlacement::Pack,
                 levels: Levels { channels: vec![1], dies: vec![1], soft_planes: vec![1] },
             },
-            wear: WearChange {
+            wear: WearSettings {
                 paused: Some(true),
                 rate: Some(Size(1)),
                 channel_threshold_erases: Some(1),
@@ -446,8 +445,8 @@ mod test {
                 delta_permille: Some(1),
                 literal_rule: Some(true),
             },
-            tenants: vec![Tenant { name: String::new() }],
-            vssds: vec![Vssd {
+            tenants: vec![TenantSpec { name: String::new() }],
+            vssds: vec![VssdSpec {
                 name: String::new(),
                 tenant: String::new(),
                 isolation: diecut_spec::Isolation::Die,
@@ -457,17 +456,17 @@ mod test {
                 weight: 1,
                 rate_limit: Size(1),
                 sharing: diecut_spec::Sharing::Strict,
-                serves: crate::object::Use::Blocks,
+                serves: diecut_spec::Serves::Blocks,
                 uid: Some(1),
             }],
-            volumes: vec![Volume {
+            volumes: vec![VolumeSpec {
                 name: String::new(),
                 vssd: String::new(),
                 size: Size(1),
                 uuid: Some(uuid::Uuid::nil()),
-                nguid: Some(crate::object::Nguid([0; 16])),
+                nguid: Some(diecut_spec::Nguid([0; 16])),
             }],
-            subsystems: vec![Subsystem {
+            subsystems: vec![SubsystemSpec {
                 nqn: String::new(),
                 tenant: String::new(),
                 serial: Some(String::new()),

@@ -1,8 +1,7 @@
 //! What exists, with figures since the server started unless said otherwise.
 
-use crate::object::{Subsystem, Tenant, Volume, Vssd};
 use crate::setup::Durability;
-use crate::size::Size;
+use diecut_spec::{Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec};
 use serde::{Deserialize, Serialize};
 
 /// Everything that exists.
@@ -22,7 +21,7 @@ pub struct Status {
     /// Devices of the pool.
     pub devices: Vec<Device>,
     /// Tenants.
-    pub tenants: Vec<Tenant>,
+    pub tenants: Vec<TenantSpec>,
     /// vSSDs.
     pub vssds: Vec<VssdStatus>,
     /// Volumes.
@@ -143,7 +142,7 @@ pub struct Exchange {
 pub struct VssdStatus {
     /// Its definition.
     #[serde(flatten)]
-    pub vssd: VssdDefinition,
+    pub vssd: VssdSpec,
     /// Where it lies.
     pub placement: Placement,
     /// Independent units.
@@ -245,58 +244,11 @@ impl AcceptedLoss {
     }
 }
 
-/// [`Vssd`] without `deny_unknown_fields`, which cannot be flattened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VssdDefinition {
-    /// See [`Vssd::name`].
-    pub name: String,
-    /// See [`Vssd::tenant`].
-    pub tenant: String,
-    /// See [`Vssd::isolation`].
-    pub isolation: diecut_spec::Isolation,
-    /// See [`Vssd::throughput_level`].
-    pub throughput_level: u32,
-    /// See [`Vssd::capacity`].
-    pub capacity: Size,
-    /// See [`Vssd::over_provisioning_permille`].
-    pub over_provisioning_permille: u32,
-    /// See [`Vssd::weight`].
-    pub weight: u32,
-    /// See [`Vssd::rate_limit`].
-    pub rate_limit: Size,
-    /// See [`Vssd::sharing`].
-    pub sharing: diecut_spec::Sharing,
-    /// See [`Vssd::serves`].
-    #[serde(default, rename = "use")]
-    pub serves: crate::object::Use,
-    /// See [`Vssd::uid`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-}
-
-impl From<Vssd> for VssdDefinition {
-    fn from(vssd: Vssd) -> VssdDefinition {
-        VssdDefinition {
-            name: vssd.name,
-            tenant: vssd.tenant,
-            isolation: vssd.isolation,
-            throughput_level: vssd.throughput_level,
-            capacity: vssd.capacity,
-            over_provisioning_permille: vssd.over_provisioning_permille,
-            weight: vssd.weight,
-            rate_limit: vssd.rate_limit,
-            sharing: vssd.sharing,
-            serves: vssd.serves,
-            uid: vssd.uid,
-        }
-    }
-}
-
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Its definition, identities filled.
-    pub volume: Volume,
+    pub volume: VolumeSpec,
     /// Bytes stored now.
     pub used: Size,
     /// Read commands completed.
@@ -330,7 +282,7 @@ pub struct Latency {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubsystemStatus {
     /// Its definition, identities filled.
-    pub subsystem: Subsystem,
+    pub subsystem: SubsystemSpec,
     /// Connected controllers.
     pub controllers: Vec<Controller>,
 }

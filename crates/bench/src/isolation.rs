@@ -15,7 +15,7 @@ use diecut_load::drive::{DriveSettings, Endpoint, run as run_load};
 use diecut_load::{Arrival, LoadSpec, Pattern, Report};
 use diecut_shard::control::*;
 use diecut_shard::{DiePlacement, PoolConfig, Shard, ShardConfig};
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Size};
 use diecut_units::Buffer;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -137,7 +137,7 @@ fn create_volumes(server: &Server, lbas: u64) -> Outcome<()> {
         server.ask(ControlRequest::CreateVolume(VolumeSpec {
             name: name.clone(),
             vssd: name.clone(),
-            size_bytes: lbas * 4096,
+            size: Size(lbas * 4096),
             uuid: None,
             nguid: None,
         }))?;
@@ -148,7 +148,7 @@ fn create_volumes(server: &Server, lbas: u64) -> Outcome<()> {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
-            namespaces: vec![(1, name)],
+            namespaces: vec![NamespaceSpec::new(1, &name)],
         }))?;
     }
     Ok(())

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod copy;
+mod document;
 mod error;
 mod frame;
 mod older;
@@ -30,7 +31,7 @@ mod store;
 pub use copy::CATALOG_TOKEN_BIT;
 pub use error::CatalogError;
 pub use record::Changes;
-pub use state::{PoolRecord, State, SubsystemRecord, TenantRecord, VolumeRecord, VssdRecord, WearRecord};
+pub use state::{PoolRecord, State, VolumeRecord, VssdRecord};
 pub use store::Catalog;
 
 /// Encoders and decoders for the fuzz targets.
@@ -64,6 +65,6 @@ pub mod fuzz {
     /// # Errors
     /// Says what cannot be read.
     pub fn read_document(text: &[u8]) -> Result<State, String> {
-        crate::older::read_document(text).map_err(|error| error.to_string())
+        crate::document::read_document(text).map_err(|error| error.to_string())
     }
 }

@@ -1,44 +1,57 @@
-//! What earlier formats say, in records of today.
+//! What earlier versions of records say, in those of today.
 
-use crate::State;
-use crate::record::{Kind, Record, RecordError};
-use serde::Deserialize;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use crate::record::{Kind, Record};
+use diecut_spec::older;
+use serde_json::{Map, Value, json};
 
-/// The state of a frame of version 1. Each object in it is what version 1 of its record is.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    pool: Value,
-    tenants: BTreeMap<String, Value>,
-    vssds: BTreeMap<String, Value>,
-    volumes: BTreeMap<String, Value>,
-    subsystems: BTreeMap<String, Value>,
+/// The value of a record of version 1, as version 2 has it: the specification in the words of today, under `spec` where the server adds
+/// something.
+pub(crate) fn upgraded(record: &Record<'_>, mut value: Value) -> Value {
+    let mut named = |name: &str| {
+        if let Some(object) = value.as_object_mut() {
+            object.insert(name.to_owned(), json!(record.key));
+        }
+    };
+    match record.kind {
+        Kind::Pool => {
+            if let Some(wear) = value.get_mut("wear") {
+                older::wear(wear);
+            }
+            value
+        }
+        Kind::Tenant => {
+            named("name");
+            value
+        }
+        Kind::Vssd => {
+            named("name");
+            let added = ["number", "staging_slot", "staging_slot_count", "exported_ius"];
+            let mut value = apart(value, &added, older::vssd);
+            if let Some(object) = value.as_object_mut() {
+                object.entry("staging_slot_count").or_insert(json!(1));
+            }
+            value
+        }
+        Kind::Volume => {
+            named("name");
+            apart(value, &["index", "namespace"], older::volume)
+        }
+        Kind::Subsystem => {
+            named("nqn");
+            older::subsystem(&mut value);
+            value
+        }
+        Kind::Namespaces => value,
+    }
 }
 
-/// Reads the document of a frame of version 1.
-pub(crate) fn read_document(text: &[u8]) -> Result<State, RecordError> {
-    let nonsense = |error: serde_json::Error| RecordError::Nonsense {
-        kind: Kind::Pool,
-        key: String::new(),
-        reason: error.to_string(),
-    };
-    let Document { pool, tenants, vssds, volumes, subsystems } =
-        serde_json::from_slice(text).map_err(nonsense)?;
-    let mut state = State::default();
-    let pool = BTreeMap::from([(String::new(), pool)]);
-    for (kind, all) in [
-        (Kind::Pool, pool),
-        (Kind::Tenant, tenants),
-        (Kind::Vssd, vssds),
-        (Kind::Volume, volumes),
-        (Kind::Subsystem, subsystems),
-    ] {
-        for (key, value) in all {
-            let value = serde_json::to_vec(&value).map_err(nonsense)?;
-            state.apply(&Record { kind, version: 1, key: &key, value: Some(&value) })?;
-        }
-    }
-    Ok(state)
+/// Puts all but these fields under `spec`, in the words of today.
+fn apart(value: Value, added: &[&str], upgrade: fn(&mut Value)) -> Value {
+    let Value::Object(fields) = value else { return value };
+    let is_added = |(name, _): &(String, Value)| added.contains(&name.as_str());
+    let (mut object, spec): (Map<String, Value>, Map<String, Value>) = fields.into_iter().partition(is_added);
+    let mut spec = Value::Object(spec);
+    upgrade(&mut spec);
+    object.insert("spec".to_owned(), spec);
+    Value::Object(object)
 }

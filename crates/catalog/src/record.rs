@@ -50,8 +50,11 @@ impl Kind {
     }
 
     /// The version that is written; all up to it are read.
-    const fn version(self) -> u16 {
-        1
+    pub const fn version(self) -> u16 {
+        match self {
+            Kind::Pool | Kind::Tenant | Kind::Vssd | Kind::Volume | Kind::Subsystem => 2,
+            Kind::Namespaces => 1,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the frames of one block come to.
 
 use crate::State;
+use crate::document::read_document;
 use crate::frame::{Frame, FrameError, Part, decode_frame};
-use crate::older::read_document;
 use crate::record::RecordError;
 use diecut_units::mutant;
 

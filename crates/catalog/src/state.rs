@@ -1,10 +1,12 @@
 //! What exists, as plain data, and how it becomes records and comes back from them.
 
+use crate::older;
 use crate::record::{Changes, Content, Kind, Record, RecordError, take_record};
-use diecut_spec::{Isolation, Serves, Sharing};
+use diecut_spec::{NamespaceSpec, Serves, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 /// The pool itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,147 +23,62 @@ pub struct PoolRecord {
     /// Namespace ids given so far; they are not used again.
     pub namespaces_given: u32,
     /// Settings of even wear; absent where none was ever changed.
-    #[serde(default, skip_serializing_if = "WearRecord::is_empty")]
-    pub wear: WearRecord,
+    #[serde(default, skip_serializing_if = "WearSettings::is_empty")]
+    pub wear: WearSettings,
 }
 
-/// Settings of even wear that were changed; what is absent is as the server has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WearRecord {
-    /// No pair of erase blocks is begun.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<bool>,
-    /// Bytes that exchanges may copy per second; 0 for no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate_bytes_per_second: Option<u64>,
-    /// How many erases a channel with hot content may be ahead of the least worn quiet one; 0: none is ever swapped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub channel_threshold_erases: Option<u64>,
-    /// The same of a die.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub die_threshold_erases: Option<u64>,
-    /// The thresholds follow the device's age. Where it is absent: not if a threshold above 0 is said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub follow_age: Option<bool>,
-    /// Cycles of an erase block, for thresholds that do; 1 or more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub endurance_cycles: Option<u32>,
-    /// How far the most worn part may be ahead, in thousandths, for thresholds that do; 1 to 1000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delta_permille: Option<u32>,
-    /// The literal rule of the FlashBlox paper.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub literal_rule: Option<bool>,
-}
-
-impl WearRecord {
-    fn is_empty(&self) -> bool {
-        *self == WearRecord::default()
-    }
-
-    /// Whether every value can be.
-    ///
-    /// # Errors
-    /// Names the one that cannot, and what can.
-    pub fn check(&self) -> Result<(), String> {
-        if self.endurance_cycles.is_some_and(|cycles| !(1..=ENDURANCE_CYCLES_MAX).contains(&cycles)) {
-            return Err(format!("endurance_cycles: use 1 to {ENDURANCE_CYCLES_MAX}"));
-        }
-        if self.delta_permille.is_some_and(|delta| !(1..=1000).contains(&delta)) {
-            return Err("delta_permille: use 1 to 1000 (100 is usual: a tenth)".to_owned());
-        }
-        Ok(())
-    }
-}
-
-/// More cycles than any flash has.
-const ENDURANCE_CYCLES_MAX: u32 = 100_000_000;
-
-/// A tenant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TenantRecord {}
-
-fn one_slot() -> u32 {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_one_slot(count: &u32) -> bool {
-    *count == 1
-}
-
-/// A vSSD.
+/// A vSSD: what was asked for, and what the server adds. It reads as its specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VssdRecord {
-    /// The tenant it belongs to.
-    pub tenant: String,
-    /// How it is kept apart.
-    pub isolation: Isolation,
-    /// Throughput level asked for.
-    pub throughput_level: u32,
-    /// Capacity asked for, in bytes.
-    pub capacity_bytes: u64,
-    /// Over-provisioning, in thousandths of what is exported.
-    pub over_provisioning_permille: u32,
-    /// Weight among those that share dies.
-    pub weight: u32,
-    /// Limit in bytes per second; 0 for none.
-    pub rate_limit_bytes_per_second: u64,
-    /// What happens beyond the limit.
-    #[serde(default)]
-    pub sharing: Sharing,
-    /// What it is for; absent for volumes.
-    #[serde(default, skip_serializing_if = "Serves::is_volumes")]
-    pub serves: Serves,
+    /// What was asked for.
+    pub spec: VssdSpec,
     /// Its number in the pool, never used again: the owner generation of its blocks.
     pub number: u32,
     /// The first of its slots of protected memory, if it stages there.
     pub staging_slot: Option<u32>,
-    /// How many slots it has, one behind the other; absent for one.
-    #[serde(default = "one_slot", skip_serializing_if = "is_one_slot")]
+    /// How many slots it has, one behind the other.
     pub staging_slot_count: u32,
     /// IUs its volumes can store.
     pub exported_ius: u64,
 }
 
-/// A volume.
+impl Deref for VssdRecord {
+    type Target = VssdSpec;
+    fn deref(&self) -> &VssdSpec {
+        &self.spec
+    }
+}
+
+/// A volume: what was asked for, and what the server adds. It reads as its specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeRecord {
-    /// The vSSD it lives on.
-    pub vssd: String,
+    /// What was asked for, with both identities.
+    pub spec: VolumeSpec,
     /// Its index in the vSSD's store.
     pub index: u16,
-    /// Size a host sees, in bytes.
-    pub size_bytes: u64,
-    /// UUID of its namespace.
-    pub uuid: [u8; 16],
-    /// NGUID of its namespace.
-    pub nguid: [u8; 16],
     /// Its namespace.
     pub namespace: u32,
 }
 
-/// A subsystem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SubsystemRecord {
-    /// The tenant it serves.
-    pub tenant: String,
-    /// Serial number.
-    pub serial: String,
-    /// Model number.
-    pub model: String,
-    /// Every host may connect.
-    pub allow_any_host: bool,
-    /// NQNs of hosts that may.
-    pub allowed_hosts: Vec<String>,
-    /// Volumes by NSID. They have records of their own: a change of one does not write all of them.
-    #[serde(default, skip_serializing)]
-    pub namespaces: BTreeMap<u32, String>,
+impl Deref for VolumeRecord {
+    type Target = VolumeSpec;
+    fn deref(&self) -> &VolumeSpec {
+        &self.spec
+    }
+}
+
+impl VolumeRecord {
+    /// UUID and NGUID of its namespace.
+    ///
+    /// # Panics
+    /// If the record was made without.
+    pub fn identities(&self) -> [[u8; 16]; 2] {
+        let uuid = self.spec.uuid.expect("I-C8: a volume that exists has its UUID");
+        let nguid = self.spec.nguid.expect("I-C8: a volume that exists has its NGUID");
+        [uuid.into_bytes(), nguid.0]
+    }
 }
 
 /// So many neighbouring NSIDs share a record.
@@ -176,17 +93,17 @@ fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data can be written as JSON")
 }
 
-impl SubsystemRecord {
-    fn changes(&self, nqn: &str) -> Changes {
-        let mut groups: BTreeMap<u32, BTreeMap<u32, &String>> = BTreeMap::new();
-        for (nsid, volume) in &self.namespaces {
-            groups.entry(first_of(*nsid)).or_default().insert(*nsid, volume);
-        }
-        let groups = groups.into_iter();
-        let namespaces =
-            groups.map(|(first, group)| ((Kind::Namespaces, format!("{first} {nqn}")), Some(json(&group))));
-        Changes(namespaces.chain([((Kind::Subsystem, nqn.to_owned()), Some(json(self)))]).collect())
+/// The records of a subsystem. Its namespaces have records of their own: a change of one does not write all of them.
+fn records_of(nqn: &str, subsystem: &SubsystemSpec) -> Changes {
+    let mut groups: BTreeMap<u32, BTreeMap<u32, &String>> = BTreeMap::new();
+    for NamespaceSpec { nsid, volume } in &subsystem.namespaces {
+        groups.entry(first_of(*nsid)).or_default().insert(*nsid, volume);
     }
+    let alone = SubsystemSpec { namespaces: Vec::new(), ..subsystem.clone() };
+    let groups = groups.into_iter();
+    let namespaces =
+        groups.map(|(first, group)| ((Kind::Namespaces, format!("{first} {nqn}")), Some(json(&group))));
+    Changes(namespaces.chain([((Kind::Subsystem, nqn.to_owned()), Some(json(&alone)))]).collect())
 }
 
 /// Everything that exists, by name.
@@ -195,18 +112,23 @@ pub struct State {
     /// The pool.
     pub pool: PoolRecord,
     /// Tenants by name.
-    pub tenants: BTreeMap<String, TenantRecord>,
+    pub tenants: BTreeMap<String, TenantSpec>,
     /// vSSDs by name.
     pub vssds: BTreeMap<String, VssdRecord>,
     /// Volumes by name.
     pub volumes: BTreeMap<String, VolumeRecord>,
-    /// Subsystems by NQN.
-    pub subsystems: BTreeMap<String, SubsystemRecord>,
+    /// Subsystems by NQN, with serial and model number; their namespaces in the order of NSIDs.
+    pub subsystems: BTreeMap<String, SubsystemSpec>,
 }
 
 /// A value of a record.
 fn read<T: DeserializeOwned>(record: &Record<'_>, value: &[u8]) -> Result<T, RecordError> {
-    serde_json::from_slice(value).map_err(|error| nonsense(record, error.to_string()))
+    let read = if record.version == record.kind.version() {
+        serde_json::from_slice(value)
+    } else {
+        serde_json::from_slice(value).and_then(|value| serde_json::from_value(older::upgraded(record, value)))
+    };
+    read.map_err(|error| nonsense(record, error.to_string()))
 }
 
 fn nonsense(record: &Record<'_>, reason: String) -> RecordError {
@@ -259,7 +181,7 @@ impl State {
         compare(&self.tenants, &next.tenants, &mut changes, one(Kind::Tenant));
         compare(&self.vssds, &next.vssds, &mut changes, one(Kind::Vssd));
         compare(&self.volumes, &next.volumes, &mut changes, one(Kind::Volume));
-        compare(&self.subsystems, &next.subsystems, &mut changes, |nqn, subsystem| subsystem.changes(nqn));
+        compare(&self.subsystems, &next.subsystems, &mut changes, records_of);
         changes
     }
 
@@ -308,7 +230,7 @@ impl State {
         let subsystem = self.subsystems.get_mut(nqn);
         let Some(value) = record.value else {
             // The subsystem may have gone with them.
-            subsystem.into_iter().for_each(|one| one.namespaces.retain(|nsid, _| first_of(*nsid) != first));
+            subsystem.into_iter().for_each(|one| one.namespaces.retain(|one| first_of(one.nsid) != first));
             return Ok(());
         };
         let subsystem = subsystem.ok_or_else(|| nonsense(record, "there is no such subsystem".to_owned()))?;
@@ -316,8 +238,9 @@ impl State {
         if shown.keys().any(|nsid| first_of(*nsid) != first) {
             return Err(nonsense(record, "an NSID belongs into another record".to_owned()));
         }
-        subsystem.namespaces.retain(|nsid, _| first_of(*nsid) != first);
-        subsystem.namespaces.extend(shown);
+        subsystem.namespaces.retain(|one| first_of(one.nsid) != first);
+        subsystem.namespaces.extend(shown.into_iter().map(|(nsid, volume)| NamespaceSpec { nsid, volume }));
+        subsystem.namespaces.sort_by_key(|one| one.nsid);
         Ok(())
     }
 
@@ -330,6 +253,7 @@ impl State {
             return Err("the pool was started more often than can be".to_owned());
         }
         self.pool.wear.check().map_err(|error| format!("settings of even wear: {error}"))?;
+        self.check_names()?;
         for (name, vssd) in &self.vssds {
             if !self.tenants.contains_key(&vssd.tenant) {
                 return Err(format!(
@@ -345,7 +269,7 @@ impl State {
                     volume.vssd
                 ));
             }
-            if !self.vssds[&volume.vssd].serves.is_volumes() {
+            if self.vssds[&volume.vssd].serves != Serves::Volumes {
                 return Err(format!(
                     "volume \"{name}\" lies on vSSD \"{}\", which serves blocks",
                     volume.vssd
@@ -357,7 +281,7 @@ impl State {
                 let tenant = &subsystem.tenant;
                 return Err(format!("subsystem {name} serves tenant \"{tenant}\", which does not exist"));
             }
-            for (nsid, volume) in &subsystem.namespaces {
+            for NamespaceSpec { nsid, volume } in &subsystem.namespaces {
                 if *nsid == 0 || !self.volumes.contains_key(volume) {
                     return Err(format!(
                         "namespace {nsid} of {name} shows volume \"{volume}\", which does not exist"
@@ -367,26 +291,54 @@ impl State {
         }
         Ok(())
     }
+
+    /// Whether each object has the name that it is found by, and what the server fills in.
+    fn check_names(&self) -> Result<(), String> {
+        let tenants = self.tenants.iter().map(|(name, tenant)| (name, &tenant.name));
+        let vssds = self.vssds.iter().map(|(name, vssd)| (name, &vssd.spec.name));
+        let volumes = self.volumes.iter().map(|(name, volume)| (name, &volume.spec.name));
+        let subsystems = self.subsystems.iter().map(|(name, subsystem)| (name, &subsystem.nqn));
+        let mut all = tenants.chain(vssds).chain(volumes).chain(subsystems);
+        if let Some((name, other)) = all.find(|(name, other)| name != other) {
+            return Err(format!("what is kept as \"{name}\" calls itself \"{other}\""));
+        }
+        for (name, VolumeSpec { uuid, nguid, .. }) in self.volumes.iter().map(|(name, one)| (name, &one.spec))
+        {
+            if uuid.is_none() || nguid.is_none() {
+                return Err(format!("volume \"{name}\" has no UUID or no NGUID"));
+            }
+        }
+        for (name, SubsystemSpec { serial, model, .. }) in &self.subsystems {
+            if serial.is_none() || model.is_none() {
+                return Err(format!("subsystem {name} has no serial or no model number"));
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
+    use diecut_spec::{Nguid, Size};
 
-    fn subsystem(namespaces: &[(u32, &str)]) -> SubsystemRecord {
-        SubsystemRecord {
+    fn subsystem(namespaces: &[(u32, &str)]) -> SubsystemSpec {
+        let namespace =
+            |(nsid, volume): &(u32, &str)| NamespaceSpec { nsid: *nsid, volume: (*volume).to_owned() };
+        SubsystemSpec {
+            nqn: String::new(),
             tenant: "t".to_owned(),
-            serial: "S".to_owned(),
-            model: "M".to_owned(),
+            serial: Some("S".to_owned()),
+            model: Some("M".to_owned()),
             allow_any_host: true,
             allowed_hosts: Vec::new(),
-            namespaces: namespaces.iter().map(|(nsid, volume)| (*nsid, (*volume).to_owned())).collect(),
+            namespaces: namespaces.iter().map(namespace).collect(),
         }
     }
 
-    fn with(nqn: &str, record: SubsystemRecord) -> State {
+    fn with(nqn: &str, spec: SubsystemSpec) -> State {
         let mut state = State::default();
-        state.subsystems.insert(nqn.to_owned(), record);
+        state.subsystems.insert(nqn.to_owned(), SubsystemSpec { nqn: nqn.to_owned(), ..spec });
         state
     }
 
@@ -398,7 +350,7 @@ mod test {
             with("nqn", subsystem(&[])),
             with("nqn", subsystem(&[(1, "a"), (32, "b"), (33, "c"), (1024, "d")])),
             with("nqn", subsystem(&[(2, "a"), (33, "c")])),
-            with("nqn", SubsystemRecord { allow_any_host: false, ..subsystem(&[(33, "c")]) }),
+            with("nqn", SubsystemSpec { allow_any_host: false, ..subsystem(&[(33, "c")]) }),
             with("other", subsystem(&[(1, "a")])),
         ];
         for base in &states {
@@ -432,17 +384,24 @@ mod test {
     #[test]
     fn a_state_without_sense_is_refused() {
         let mut state = State::default();
-        let volume = VolumeRecord {
+        let spec = VolumeSpec {
+            name: "v".to_owned(),
             vssd: "nowhere".to_owned(),
-            index: 0,
-            size_bytes: 0,
-            uuid: [0; 16],
-            nguid: [0; 16],
-            namespace: 1,
+            size: Size(4096),
+            uuid: Some(Default::default()),
+            nguid: Some(Nguid([0; 16])),
         };
-        state.volumes.insert("v".to_owned(), volume);
+        state.volumes.insert("v".to_owned(), VolumeRecord { spec: spec.clone(), index: 0, namespace: 1 });
         let error = state.check().unwrap_err();
         assert!(error.contains("\"v\"") && error.contains("\"nowhere\""), "{error}");
+        for (spec, words) in [
+            (VolumeSpec { name: "w".to_owned(), ..spec.clone() }, "calls itself \"w\""),
+            (VolumeSpec { uuid: None, ..spec }, "no UUID"),
+        ] {
+            state.volumes.insert("v".to_owned(), VolumeRecord { spec, index: 0, namespace: 1 });
+            let error = state.check().unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
         state = State::default();
         state.pool.wear.delta_permille = Some(0);
         assert!(state.check().unwrap_err().contains("delta_permille"));

@@ -5,7 +5,10 @@ mod bench;
 use bench::{device, open, put, write_frames};
 use diecut_catalog::*;
 use diecut_emulator::{Backing, Device, Fault, FaultPlan, Options, Profile};
-use diecut_spec::{Isolation, Serves, Sharing};
+use diecut_spec::{
+    Isolation, NamespaceSpec, Nguid, Serves, Sharing, Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec,
+    WearSettings,
+};
 use diecut_units::Time;
 
 /// What the fixtures hold: every kind of object, with and without what may be absent.
@@ -17,9 +20,9 @@ fn everything() -> State {
             unclean_starts: 1,
             closed: true,
             namespaces_given: 9,
-            wear: WearRecord {
+            wear: WearSettings {
                 paused: Some(true),
-                rate_bytes_per_second: Some(64 << 20),
+                rate: Some(Size(64 << 20)),
                 channel_threshold_erases: Some(100),
                 die_threshold_erases: Some(0),
                 follow_age: Some(false),
@@ -31,83 +34,83 @@ fn everything() -> State {
         ..State::default()
     };
     for name in ["alpha", "beta", "idle"] {
-        state.tenants.insert(name.to_owned(), TenantRecord {});
+        state.tenants.insert(name.to_owned(), TenantSpec { name: name.to_owned() });
     }
-    let flash = VssdRecord {
-        tenant: "alpha".to_owned(),
-        isolation: Isolation::Channel,
-        throughput_level: 1,
-        capacity_bytes: 64 << 20,
-        over_provisioning_permille: 280,
-        weight: 100,
-        rate_limit_bytes_per_second: 0,
-        sharing: Sharing::WorkConserving,
-        serves: Serves::Volumes,
-        number: 1,
-        staging_slot: Some(0),
-        staging_slot_count: 4,
-        exported_ius: 1000,
-    };
-    let shared = VssdRecord {
+    let flash =
+        VssdSpec { capacity: Size(64 << 20), ..VssdSpec::new("flash", "alpha", Isolation::Channel, 280) };
+    let shared = VssdSpec {
+        name: "shared".to_owned(),
         tenant: "beta".to_owned(),
         isolation: Isolation::Software,
         throughput_level: 2,
         over_provisioning_permille: 70,
         weight: 7,
-        rate_limit_bytes_per_second: 200 << 20,
+        rate_limit: Size(200 << 20),
         sharing: Sharing::Strict,
-        number: 2,
-        staging_slot: None,
-        staging_slot_count: 1,
         ..flash.clone()
     };
-    let raw = VssdRecord {
+    let raw = VssdSpec {
+        name: "raw".to_owned(),
         isolation: Isolation::Die,
-        serves: Serves::Blocks { uid: Some(1000) },
-        number: 3,
+        serves: Serves::Blocks,
+        uid: Some(1000),
         ..flash.clone()
     };
-    let open = VssdRecord {
+    let open = VssdSpec {
+        name: "open".to_owned(),
         isolation: Isolation::None,
-        serves: Serves::Blocks { uid: None },
-        number: 4,
+        serves: Serves::Blocks,
         ..flash.clone()
     };
-    for (name, vssd) in [("flash", flash), ("shared", shared), ("raw", raw), ("open", open)] {
-        state.vssds.insert(name.to_owned(), vssd);
+    for (number, spec) in (1..).zip([flash, shared, raw, open]) {
+        let is_shared = spec.name == "shared";
+        let record = VssdRecord {
+            number,
+            staging_slot: (!is_shared).then_some(0),
+            staging_slot_count: if is_shared { 1 } else { 4 },
+            exported_ius: 1000,
+            spec,
+        };
+        state.vssds.insert(record.name.clone(), record);
     }
     for index in 0..3 {
-        let volume = VolumeRecord {
+        let uuid = std::array::from_fn(|at| (at as u8).wrapping_mul(31).wrapping_add(index as u8));
+        let spec = VolumeSpec {
+            name: format!("disk-{index}"),
             vssd: if index == 2 { "shared" } else { "flash" }.to_owned(),
-            index: index % 2,
-            size_bytes: 1 << (20 + index),
-            uuid: std::array::from_fn(|at| (at as u8).wrapping_mul(31).wrapping_add(index as u8)),
-            nguid: std::array::from_fn(|at| 255 - at as u8 - index as u8),
-            namespace: 5 + u32::from(index),
+            size: Size(1 << (20 + index)),
+            uuid: Some(uuid::Uuid::from_bytes(uuid)),
+            nguid: Some(Nguid(std::array::from_fn(|at| 255 - at as u8 - index as u8))),
         };
-        state.volumes.insert(format!("disk-{index}"), volume);
+        let record = VolumeRecord { spec, index: index % 2, namespace: 5 + u32::from(index) };
+        state.volumes.insert(record.name.clone(), record);
     }
-    let subsystem = SubsystemRecord {
+    let subsystem = SubsystemSpec {
+        nqn: "nqn.2026-11.example:alpha".to_owned(),
         tenant: "alpha".to_owned(),
-        serial: "A1".to_owned(),
-        model: "diecut vSSD".to_owned(),
+        serial: Some("A1".to_owned()),
+        model: Some("diecut vSSD".to_owned()),
         allow_any_host: false,
         allowed_hosts: vec![
             "nqn.2014-08.org.nvmexpress:uuid:z".to_owned(),
             "nqn.2026-11.example:a".to_owned(),
         ],
-        namespaces: [(1, "disk-0".to_owned()), (1024, "disk-1".to_owned())].into(),
+        namespaces: [(1, "disk-0"), (1024, "disk-1")]
+            .map(|(nsid, volume)| NamespaceSpec { nsid, volume: volume.to_owned() })
+            .to_vec(),
     };
-    let other = SubsystemRecord {
+    let other = SubsystemSpec {
+        nqn: "nqn.2026-11.example:beta".to_owned(),
         tenant: "beta".to_owned(),
-        serial: "0123456789ABCDEF".to_owned(),
-        model: "other".to_owned(),
+        serial: Some("0123456789ABCDEF".to_owned()),
+        model: Some("other".to_owned()),
         allow_any_host: true,
         allowed_hosts: Vec::new(),
-        namespaces: Default::default(),
+        namespaces: Vec::new(),
     };
-    state.subsystems.insert("nqn.2026-11.example:alpha".to_owned(), subsystem);
-    state.subsystems.insert("nqn.2026-11.example:beta".to_owned(), other);
+    for subsystem in [subsystem, other] {
+        state.subsystems.insert(subsystem.nqn.clone(), subsystem);
+    }
     state
 }
 
@@ -131,7 +134,7 @@ fn a_catalog_of_version_1_opens() {
 fn a_catalog_of_version_1_becomes_one_of_today() {
     let mut changed = everything();
     changed.pool.starts += 1;
-    changed.subsystems.get_mut("nqn.2026-11.example:alpha").unwrap().namespaces.remove(&1024);
+    changed.subsystems.get_mut("nqn.2026-11.example:alpha").unwrap().namespaces.pop();
     let (mut before, mut after) = (0, 0);
     // The first two operations write the fixture.
     for nth in 2..60 {

@@ -12,7 +12,8 @@ fn state(step: u64) -> State {
     let mut state = State::default();
     state.pool.starts = step;
     for tenant in 0..step % 7 {
-        state.tenants.insert(format!("tenant-{tenant}"), TenantRecord::default());
+        let name = format!("tenant-{tenant}");
+        state.tenants.insert(name.clone(), diecut_spec::TenantSpec { name });
     }
     state
 }

@@ -6,38 +6,32 @@ use bench::{device, open, put, write_frames};
 use diecut_catalog::fuzz::{Part, encode_frame, encode_records, encode_state};
 use diecut_catalog::*;
 use diecut_media::Media;
-use diecut_spec::{Isolation, Serves, Sharing};
+use diecut_spec::{Isolation, Nguid, Size, TenantSpec, VolumeSpec, VssdSpec};
 use diecut_units::{IU_SIZE_BYTES, Time};
 
 fn volume(number: u32) -> VolumeRecord {
-    VolumeRecord {
+    let uuid = std::array::from_fn(|at| (number as u8).wrapping_mul(31).wrapping_add(100 + at as u8));
+    let nguid = std::array::from_fn(|at| (number as u8).wrapping_mul(17).wrapping_add(120 + at as u8));
+    let spec = VolumeSpec {
+        name: format!("volume-{number:05}"),
         vssd: "flash".to_owned(),
-        index: (number % 1024) as u16,
-        size_bytes: 64 << 30,
-        uuid: std::array::from_fn(|at| (number as u8).wrapping_mul(31).wrapping_add(100 + at as u8)),
-        nguid: std::array::from_fn(|at| (number as u8).wrapping_mul(17).wrapping_add(120 + at as u8)),
-        namespace: number,
-    }
+        size: Size(64 << 30),
+        uuid: Some(uuid::Uuid::from_bytes(uuid)),
+        nguid: Some(Nguid(nguid)),
+    };
+    VolumeRecord { spec, index: (number % 1024) as u16, namespace: number }
+}
+
+fn add_tenant(state: &mut State, name: &str) {
+    state.tenants.insert(name.to_owned(), TenantSpec { name: name.to_owned() });
 }
 
 fn with_volumes(count: u32) -> State {
     let mut state = State::default();
-    state.tenants.insert("alpha".to_owned(), TenantRecord {});
-    let flash = VssdRecord {
-        tenant: "alpha".to_owned(),
-        isolation: Isolation::Channel,
-        throughput_level: 1,
-        capacity_bytes: 64 << 20,
-        over_provisioning_permille: 280,
-        weight: 100,
-        rate_limit_bytes_per_second: 0,
-        sharing: Sharing::WorkConserving,
-        serves: Serves::Volumes,
-        number: 1,
-        staging_slot: Some(0),
-        staging_slot_count: 1,
-        exported_ius: 1000,
-    };
+    add_tenant(&mut state, "alpha");
+    let spec = VssdSpec::new("flash", "alpha", Isolation::Channel, 280);
+    let flash =
+        VssdRecord { spec, number: 1, staging_slot: Some(0), staging_slot_count: 1, exported_ius: 1000 };
     state.vssds.insert("flash".to_owned(), flash);
     for number in 0..count {
         state.volumes.insert(format!("volume-{number:05}"), volume(number));
@@ -86,7 +80,7 @@ fn a_full_catalog_refuses_what_grows_and_takes_what_shrinks() {
     let add = |state: &State, number: u32| {
         let mut next = state.clone();
         for of in 0..100 {
-            next.tenants.insert(format!("tenant-{number}-{of}-{:040}", 0), TenantRecord {});
+            add_tenant(&mut next, &format!("tenant-{number}-{of}-{:040}", 0));
         }
         next
     };
@@ -138,7 +132,7 @@ fn frame(sequence: u64, follows: u64, records: &[u8]) -> (u64, Vec<u8>) {
 fn what_a_later_program_wrote_is_refused_by_name() {
     let good = || frame(5, 0, &encode_state(&with_volumes(1)));
     let mut next = with_volumes(1);
-    next.tenants.insert("zeta".to_owned(), TenantRecord {});
+    add_tenant(&mut next, "zeta");
     let change = encode_records(&with_volumes(1).changes_to(&next));
     let mut kind = change.clone();
     kind[0] = 99;
@@ -159,7 +153,7 @@ fn what_a_later_program_wrote_is_refused_by_name() {
 fn a_change_of_a_state_that_is_missing_is_passed_over() {
     let (mut device, mut now) = (device("tiny"), Time::ZERO);
     let mut next = with_volumes(1);
-    next.tenants.insert("zeta".to_owned(), TenantRecord {});
+    add_tenant(&mut next, "zeta");
     let change = encode_records(&with_volumes(1).changes_to(&next));
     write_frames(
         &mut device,

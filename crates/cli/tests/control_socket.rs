@@ -4,9 +4,9 @@
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_shard::control::{
     ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceStatus, Status, SubsystemStatus,
-    UnitLocation, VolumeStatus, VssdStatus, WearChange,
+    UnitLocation, VolumeStatus, VssdStatus, WearSettings,
 };
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Size};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -39,8 +39,7 @@ fn status_after(requests: &[ControlRequest]) -> Status {
             ControlRequest::SetWear(change) => {
                 let wear = &mut status.devices[0].wear;
                 wear.follow_age = change.follow_age.unwrap_or(wear.follow_age);
-                wear.rate_bytes_per_second =
-                    change.rate_bytes_per_second.unwrap_or(wear.rate_bytes_per_second);
+                wear.rate_bytes_per_second = change.rate.map_or(wear.rate_bytes_per_second, Size::bytes);
             }
             ControlRequest::CreateTenant(spec) => status.tenants.push(spec),
             ControlRequest::CreateVssd(spec) => status.vssds.push(VssdStatus {
@@ -108,7 +107,7 @@ fn a_creation_arrives_whole() {
         let requests = recorder.0.lock().unwrap();
         let [ControlRequest::CreateVssd(spec)] = requests.as_slice() else { panic!("{requests:?}") };
         assert_eq!((spec.name.as_str(), spec.tenant.as_str()), ("fast", "a"));
-        assert_eq!((spec.isolation, spec.capacity_bytes), (Isolation::Channel, 64 << 30));
+        assert_eq!((spec.isolation, spec.capacity), (Isolation::Channel, Size(64 << 30)));
         assert_eq!(spec.over_provisioning_permille, 280);
     });
 }
@@ -181,9 +180,8 @@ fn a_file_is_applied_in_the_order_of_need_and_shown() {
             .filter(|request| !matches!(request, ControlRequest::Status))
             .map(|request| match request {
                 ControlRequest::SetWear(change) => {
-                    let (follow_age, rate) = (Some(true), Some(20_000_000));
-                    let rest =
-                        WearChange { follow_age, rate_bytes_per_second: rate, ..WearChange::default() };
+                    let (follow_age, rate) = (Some(true), Some(Size(20_000_000)));
+                    let rest = WearSettings { follow_age, rate, ..WearSettings::default() };
                     assert_eq!(*change, rest);
                     "wear"
                 }
@@ -208,12 +206,12 @@ fn a_file_is_applied_in_the_order_of_need_and_shown() {
             "50",
         ];
         assert!(diecut(socket, &set).status.success());
-        let change = WearChange {
+        let change = WearSettings {
             follow_age: Some(false),
             die_threshold_erases: Some(9),
             endurance_cycles: Some(500),
             delta_permille: Some(50),
-            ..WearChange::default()
+            ..WearSettings::default()
         };
         assert_eq!(recorder.0.lock().unwrap().last(), Some(&ControlRequest::SetWear(change)));
         let output = diecut(socket, &["subsystem", "list"]);

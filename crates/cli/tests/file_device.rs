@@ -55,7 +55,7 @@ fn what_hosts_write_is_in_the_file() {
     done(ControlRequest::CreateVolume(VolumeSpec {
         name: "a".to_owned(),
         vssd: "a".to_owned(),
-        size_bytes,
+        size: diecut_spec::Size(size_bytes),
         uuid: None,
         nguid: None,
     }));
@@ -66,7 +66,7 @@ fn what_hosts_write_is_in_the_file() {
         model: None,
         allow_any_host: true,
         allowed_hosts: Vec::new(),
-        namespaces: vec![(1, "a".to_owned())],
+        namespaces: vec![diecut_spec::NamespaceSpec::new(1, "a")],
     }));
     let mut host = Host::connect(reactor.addresses()[0], "a").unwrap();
     let spans = size_bytes / LBA_BYTES as u64 / u64::from(SPAN_LBAS);

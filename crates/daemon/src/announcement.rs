@@ -3,14 +3,14 @@
 use crate::convert;
 use crate::http::DeviceTraits;
 use diecut_api::setup::Durability;
-use diecut_api::size::Size;
 use diecut_devices::{Room, RoomSupport};
+use diecut_spec::Size;
 use std::net::SocketAddr;
 use std::path::Path;
 
 /// Lines about the room that a device's file takes and may take.
 pub(crate) fn about_room(room: &Room, support: RoomSupport, durability: Durability) -> String {
-    let size = |bytes: u64| diecut_api::size::Size(bytes);
+    let size = |bytes: u64| diecut_spec::Size(bytes);
     let mut text = format!(
         "room       the image takes {} now and grows to {}; its file system has {} free\n",
         size(room.taken_bytes),

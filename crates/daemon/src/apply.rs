@@ -32,13 +32,11 @@ pub async fn apply(setup: &Setup, status: &Status, port: &dyn ControlPort) -> Ve
 
 fn request(what: Lacking<'_>) -> ControlRequest {
     match what {
-        Lacking::Wear(change) => ControlRequest::SetWear(convert::wear_change(*change)),
-        Lacking::Tenant(tenant) => ControlRequest::CreateTenant(convert::tenant_spec(tenant.clone())),
-        Lacking::Vssd(vssd) => ControlRequest::CreateVssd(convert::vssd_spec(vssd.clone())),
-        Lacking::Volume(volume) => ControlRequest::CreateVolume(convert::volume_spec(volume.clone())),
-        Lacking::Subsystem(subsystem) => {
-            ControlRequest::CreateSubsystem(convert::subsystem_spec(subsystem.clone()))
-        }
+        Lacking::Wear(change) => ControlRequest::SetWear(*change),
+        Lacking::Tenant(tenant) => ControlRequest::CreateTenant(tenant.clone()),
+        Lacking::Vssd(vssd) => ControlRequest::CreateVssd(vssd.clone()),
+        Lacking::Volume(volume) => ControlRequest::CreateVolume(volume.clone()),
+        Lacking::Subsystem(subsystem) => ControlRequest::CreateSubsystem(subsystem.clone()),
         Lacking::Host { subsystem, host } => {
             ControlRequest::AllowHost { subsystem: subsystem.to_owned(), host: host.to_owned() }
         }

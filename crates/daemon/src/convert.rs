@@ -1,62 +1,12 @@
 //! Between the words of the control interface and those of a shard.
 
-use diecut_api::object::{self, Namespace, Nguid, Subsystem, Tenant, Use, Volume, Vssd};
 use diecut_api::problem::{Problem, ProblemKind};
-use diecut_api::size::Size;
 use diecut_api::status;
 use diecut_devices::Room;
 use diecut_shard::control;
+use diecut_spec::Size;
 use std::collections::BTreeSet;
 use std::path::Path;
-use uuid::Uuid;
-
-pub(crate) fn tenant_spec(tenant: Tenant) -> control::TenantSpec {
-    control::TenantSpec { name: tenant.name }
-}
-
-pub(crate) fn vssd_spec(vssd: Vssd) -> control::VssdSpec {
-    control::VssdSpec {
-        name: vssd.name,
-        tenant: vssd.tenant,
-        isolation: vssd.isolation,
-        throughput_level: vssd.throughput_level,
-        capacity_bytes: vssd.capacity.bytes(),
-        over_provisioning_permille: vssd.over_provisioning_permille,
-        weight: vssd.weight,
-        rate_limit_bytes_per_second: vssd.rate_limit.bytes(),
-        sharing: vssd.sharing,
-        serves: match vssd.serves {
-            Use::Volumes => diecut_spec::Serves::Volumes,
-            Use::Blocks => diecut_spec::Serves::Blocks { uid: vssd.uid },
-        },
-    }
-}
-
-pub(crate) fn volume_spec(volume: Volume) -> control::VolumeSpec {
-    control::VolumeSpec {
-        name: volume.name,
-        vssd: volume.vssd,
-        size_bytes: volume.size.bytes(),
-        uuid: volume.uuid.map(Uuid::into_bytes),
-        nguid: volume.nguid.map(|nguid| nguid.0),
-    }
-}
-
-pub(crate) fn subsystem_spec(subsystem: Subsystem) -> control::SubsystemSpec {
-    control::SubsystemSpec {
-        nqn: subsystem.nqn,
-        tenant: subsystem.tenant,
-        serial: subsystem.serial,
-        model: subsystem.model,
-        allow_any_host: subsystem.allow_any_host,
-        allowed_hosts: subsystem.allowed_hosts,
-        namespaces: subsystem
-            .namespaces
-            .into_iter()
-            .map(|namespace| (namespace.nsid, namespace.volume))
-            .collect(),
-    }
-}
 
 pub(crate) fn repair_report(report: control::RepairReport) -> status::RepairReport {
     let lost = |one: control::LostBytes| status::LostRange {
@@ -110,7 +60,7 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
         free: Size(room.free_bytes),
     });
     let volumes: Vec<(String, u64)> =
-        status.volumes.iter().map(|volume| (volume.spec.vssd.clone(), volume.spec.size_bytes)).collect();
+        status.volumes.iter().map(|volume| (volume.spec.vssd.clone(), volume.spec.size.bytes())).collect();
     let vssd = |one: control::VssdStatus| {
         let lacks_room = one.lacks_room;
         let volumes = volumes.iter().filter(|(vssd, _)| *vssd == one.spec.name);
@@ -128,7 +78,7 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
         durability: None,
         volatile_cache: None,
         devices: status.devices.into_iter().map(|one| device(one, file.clone())).collect(),
-        tenants: status.tenants.into_iter().map(|tenant| Tenant { name: tenant.name }).collect(),
+        tenants: status.tenants,
         vssds: status.vssds.into_iter().map(vssd).collect(),
         volumes: status.volumes.into_iter().map(volume).collect(),
         subsystems: status.subsystems.into_iter().map(subsystem).collect(),
@@ -183,43 +133,12 @@ fn wear(wear: control::WearStatus) -> status::Wear {
     }
 }
 
-pub(crate) fn wear_change(change: object::WearChange) -> control::WearChange {
-    control::WearChange {
-        paused: change.paused,
-        rate_bytes_per_second: change.rate.map(|rate| rate.0),
-        channel_threshold_erases: change.channel_threshold_erases,
-        die_threshold_erases: change.die_threshold_erases,
-        follow_age: change.follow_age,
-        endurance_cycles: change.endurance_cycles,
-        delta_permille: change.delta_permille,
-        literal_rule: change.literal_rule,
-    }
-}
-
 fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
     let programmed =
         vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes + vssd.programmed_metadata_bytes;
     let (placement, effective) = (placement(&vssd), vssd.effective_over_provisioning());
     status::VssdStatus {
-        vssd: status::VssdDefinition {
-            name: vssd.spec.name,
-            tenant: vssd.spec.tenant,
-            isolation: vssd.spec.isolation,
-            throughput_level: vssd.spec.throughput_level,
-            capacity: Size(vssd.spec.capacity_bytes),
-            over_provisioning_permille: vssd.spec.over_provisioning_permille,
-            weight: vssd.spec.weight,
-            rate_limit: Size(vssd.spec.rate_limit_bytes_per_second),
-            sharing: vssd.spec.sharing,
-            serves: match vssd.spec.serves {
-                diecut_spec::Serves::Volumes => Use::Volumes,
-                diecut_spec::Serves::Blocks { .. } => Use::Blocks,
-            },
-            uid: match vssd.spec.serves {
-                diecut_spec::Serves::Volumes => None,
-                diecut_spec::Serves::Blocks { uid } => uid,
-            },
-        },
+        vssd: vssd.spec,
         effective_over_provisioning_permille: effective.map(|ratio| (ratio * 1000.0).round() as u32),
         placement,
         units: vssd.units,
@@ -259,13 +178,7 @@ pub(crate) fn placement(vssd: &control::VssdStatus) -> status::Placement {
 
 fn volume(volume: control::VolumeStatus) -> status::VolumeStatus {
     status::VolumeStatus {
-        volume: object::Volume {
-            name: volume.spec.name,
-            vssd: volume.spec.vssd,
-            size: Size(volume.spec.size_bytes),
-            uuid: volume.spec.uuid.map(Uuid::from_bytes),
-            nguid: volume.spec.nguid.map(Nguid),
-        },
+        volume: volume.spec,
         used: Size(volume.used_bytes),
         reads: volume.reads,
         writes: volume.writes,
@@ -282,20 +195,7 @@ fn latency([p50_ns, p99_ns, p99_9_ns, p99_99_ns]: [u64; 4]) -> status::Latency {
 
 fn subsystem(subsystem: control::SubsystemStatus) -> status::SubsystemStatus {
     status::SubsystemStatus {
-        subsystem: Subsystem {
-            nqn: subsystem.spec.nqn,
-            tenant: subsystem.spec.tenant,
-            serial: subsystem.spec.serial,
-            model: subsystem.spec.model,
-            allow_any_host: subsystem.spec.allow_any_host,
-            allowed_hosts: subsystem.spec.allowed_hosts,
-            namespaces: subsystem
-                .spec
-                .namespaces
-                .into_iter()
-                .map(|(nsid, volume)| Namespace { nsid, volume })
-                .collect(),
-        },
+        subsystem: subsystem.spec,
         controllers: subsystem
             .controllers
             .into_iter()

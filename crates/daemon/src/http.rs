@@ -10,12 +10,13 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use diecut_api::object::{Home, Host, Namespace, Repair, Subsystem, Tenant, Volume, Vssd};
+use diecut_api::object::{Home, Repair};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Durability;
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::notice::Cause;
+use diecut_spec::{HostSpec, NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
@@ -234,9 +235,9 @@ async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
 
 async fn create_tenant(
     State(server): State<Server>,
-    Body(tenant): Body<Tenant>,
+    Body(tenant): Body<TenantSpec>,
 ) -> Result<StatusCode, Refusal> {
-    server.change(ControlRequest::CreateTenant(convert::tenant_spec(tenant))).await
+    server.change(ControlRequest::CreateTenant(tenant)).await
 }
 
 async fn move_tenant(
@@ -259,9 +260,12 @@ fn sound(checked: Result<(), String>) -> Result<(), Refusal> {
     checked.map_err(|message| Refusal(Problem::new(ProblemKind::Invalid, message)))
 }
 
-async fn create_vssd(State(server): State<Server>, Body(vssd): Body<Vssd>) -> Result<StatusCode, Refusal> {
-    sound(vssd.check())?;
-    server.change(ControlRequest::CreateVssd(convert::vssd_spec(vssd))).await
+async fn create_vssd(
+    State(server): State<Server>,
+    Body(vssd): Body<VssdSpec>,
+) -> Result<StatusCode, Refusal> {
+    sound(vssd.check_slips())?;
+    server.change(ControlRequest::CreateVssd(vssd)).await
 }
 
 async fn delete_vssd(State(server): State<Server>, Path(name): Path<String>) -> Result<StatusCode, Refusal> {
@@ -281,10 +285,10 @@ async fn repair_vssd(
 
 async fn create_volume(
     State(server): State<Server>,
-    Body(volume): Body<Volume>,
+    Body(volume): Body<VolumeSpec>,
 ) -> Result<StatusCode, Refusal> {
-    sound(volume.check())?;
-    server.change(ControlRequest::CreateVolume(convert::volume_spec(volume))).await
+    sound(volume.check_slips())?;
+    server.change(ControlRequest::CreateVolume(volume)).await
 }
 
 async fn delete_volume(
@@ -296,10 +300,10 @@ async fn delete_volume(
 
 async fn create_subsystem(
     State(server): State<Server>,
-    Body(subsystem): Body<Subsystem>,
+    Body(subsystem): Body<SubsystemSpec>,
 ) -> Result<StatusCode, Refusal> {
     sound(subsystem.check())?;
-    server.change(ControlRequest::CreateSubsystem(convert::subsystem_spec(subsystem))).await
+    server.change(ControlRequest::CreateSubsystem(subsystem)).await
 }
 
 async fn delete_subsystem(
@@ -312,7 +316,7 @@ async fn delete_subsystem(
 async fn allow_host(
     State(server): State<Server>,
     Path(subsystem): Path<String>,
-    Body(host): Body<Host>,
+    Body(host): Body<HostSpec>,
 ) -> Result<StatusCode, Refusal> {
     server.change(ControlRequest::AllowHost { subsystem, host: host.nqn }).await
 }
@@ -327,9 +331,9 @@ async fn deny_host(
 async fn attach_namespace(
     State(server): State<Server>,
     Path(subsystem): Path<String>,
-    Body(namespace): Body<Namespace>,
+    Body(namespace): Body<NamespaceSpec>,
 ) -> Result<StatusCode, Refusal> {
-    let Namespace { nsid, volume } = namespace;
+    let NamespaceSpec { nsid, volume } = namespace;
     server.change(ControlRequest::AttachNamespace { subsystem, nsid, volume }).await
 }
 
@@ -348,10 +352,10 @@ async fn detach_namespace(
 
 async fn set_wear(
     State(server): State<Server>,
-    Body(change): Body<diecut_api::object::WearChange>,
+    Body(change): Body<WearSettings>,
 ) -> Result<StatusCode, Refusal> {
-    sound(change.check())?;
-    server.change(ControlRequest::SetWear(convert::wear_change(change))).await
+    sound(change.check_slips())?;
+    server.change(ControlRequest::SetWear(change)).await
 }
 
 async fn shutdown(State(server): State<Server>) -> Result<StatusCode, Refusal> {

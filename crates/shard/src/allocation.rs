@@ -46,7 +46,7 @@ fn choose<M: Divide>(
     let homes = if has_vssd { vec![ledger.home_of(&record.tenant)] } else { ledger.by_load() };
     let pool = &here.plane.flash.pool;
     let places = |can: &dyn Fn(u16) -> bool| {
-        pool.choose_places(record.isolation, record.throughput_level, record.capacity_bytes, can)
+        pool.choose_places(record.isolation, record.throughput_level, record.capacity.bytes(), can)
     };
     for shard in homes {
         let can = |channel: u16| {

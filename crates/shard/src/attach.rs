@@ -42,9 +42,7 @@ fn attach_blocks<M: Divide>(
     let record = here.registry.state.vssds.get(name);
     let allowed = record.and_then(|record| match record.serves {
         Serves::Volumes => None,
-        Serves::Blocks { uid: owner } => {
-            (is_privileged || owner == Some(uid)).then_some(VssdId(record.number))
-        }
+        Serves::Blocks => (is_privileged || record.uid == Some(uid)).then_some(VssdId(record.number)),
     });
     // Whoever may not attach learns no more than that.
     let Some(vssd) = allowed else {

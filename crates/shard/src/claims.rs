@@ -7,6 +7,7 @@
 use crate::control::ControlRequest;
 use diecut_catalog::{PoolRecord, State};
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// Something that can be claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Claims {
         let mut claims = Claims::default();
         let volumes_of = |nqn: &str| {
             let shown = state.subsystems.get(nqn).into_iter();
-            shown.flat_map(|subsystem| subsystem.namespaces.values().cloned().map(Object::Volume))
+            shown.flat_map(|subsystem| subsystem.volumes().cloned().map(Object::Volume))
         };
         match request {
             ControlRequest::Within { request, .. } => return Claims::of(state, request),
@@ -60,7 +61,8 @@ impl Claims {
             }
             ControlRequest::CreateVolume(spec) => {
                 claims.alone.extend([Object::Volume(spec.name.clone()), Object::Vssd(spec.vssd.clone())]);
-                claims.alone.extend(spec.uuid.into_iter().chain(spec.nguid).map(Object::Identity));
+                let chosen = [spec.uuid.map(Uuid::into_bytes), spec.nguid.map(|nguid| nguid.0)];
+                claims.alone.extend(chosen.into_iter().flatten().map(Object::Identity));
             }
             ControlRequest::DeleteVolume(name) => {
                 claims.alone.push(Object::Volume(name.clone()));
@@ -71,7 +73,7 @@ impl Claims {
             ControlRequest::RepairVssd { vssd, .. } => claims.alone.push(Object::Vssd(vssd.clone())),
             ControlRequest::CreateSubsystem(spec) => {
                 claims.alone.push(Object::Subsystem(spec.nqn.clone()));
-                claims.alone.extend(spec.namespaces.iter().map(|(_, volume)| Object::Volume(volume.clone())));
+                claims.alone.extend(spec.volumes().cloned().map(Object::Volume));
                 claims.shared.push(Object::Tenant(spec.tenant.clone()));
             }
             ControlRequest::DeleteSubsystem(nqn) => {
@@ -151,14 +153,14 @@ fn merged_pool(current: &PoolRecord, base: &PoolRecord, next: &PoolRecord) -> Po
 mod test {
     use super::*;
     use crate::control::{TenantSpec, VolumeSpec};
-    use diecut_catalog::TenantRecord;
+    use diecut_spec::Size;
 
     fn volume(name: &str, vssd: &str) -> ControlRequest {
         let (uuid, nguid) = (None, None);
         ControlRequest::CreateVolume(VolumeSpec {
             name: name.to_owned(),
             vssd: vssd.to_owned(),
-            size_bytes: 4096,
+            size: Size(4096),
             uuid,
             nguid,
         })
@@ -183,7 +185,8 @@ mod test {
     #[test]
     fn changes_of_several_are_kept() {
         let names = |names: &[&str]| {
-            let tenants = names.iter().map(|name| ((*name).to_owned(), TenantRecord {}));
+            let tenants =
+                names.iter().map(|name| ((*name).to_owned(), TenantSpec { name: (*name).to_owned() }));
             State { tenants: tenants.collect(), ..State::default() }
         };
         let base = names(&["a", "b", "c"]);

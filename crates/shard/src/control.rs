@@ -1,147 +1,18 @@
 //! What an administrator asks of a shard. Objects are named by the administrator; names are unique per kind.
 //! Requests can be serialized, because recordings of runs hold them.
 
-use diecut_spec::{Isolation, Serves, Sharing};
+use diecut_spec::older;
+pub use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use diecut_units::Shown;
 pub use diecut_vssd::UnitLocation;
-use serde::de::IntoDeserializer;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::fmt;
 
 /// Chosen by the driver, returned with the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControlToken(pub u64);
-
-/// Definition of a tenant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantSpec {
-    /// Its name.
-    pub name: String,
-}
-
-/// Definition of a vSSD.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VssdSpec {
-    /// Its name.
-    pub name: String,
-    /// The tenant it belongs to.
-    pub tenant: String,
-    /// How it is kept apart.
-    #[serde(deserialize_with = "in_either_spelling")]
-    pub isolation: Isolation,
-    /// Throughput level; the administrator's level function turns it into channels, dies or soft-planes.
-    pub throughput_level: u32,
-    /// Bytes of erase blocks it must hold at least.
-    pub capacity_bytes: u64,
-    /// Share of the erase blocks that volumes cannot fill, as parts per thousand of what is exported:
-    /// OP = (physical - exported) / exported.
-    pub over_provisioning_permille: u32,
-    /// Weight among software-isolated vSSDs of the same dies.
-    pub weight: u32,
-    /// Bytes read and programmed per second that the vSSD may use in any case, its cleaner's included; 0 for no limit.
-    pub rate_limit_bytes_per_second: u64,
-    /// What happens beyond the limit.
-    #[serde(deserialize_with = "in_either_spelling")]
-    pub sharing: Sharing,
-    /// What it is for.
-    #[serde(default)]
-    pub serves: Serves,
-}
-
-/// A word of a recording. Older recordings spell words as variants in code are spelled (`WorkConserving`), newer ones as all other
-/// surfaces do (`work-conserving`).
-fn in_either_spelling<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let text = String::deserialize(deserializer)?;
-    let mut word = String::with_capacity(text.len() + 1);
-    for letter in text.chars() {
-        if letter.is_ascii_uppercase() && !word.is_empty() {
-            word.push('-');
-        }
-        word.push(letter.to_ascii_lowercase());
-    }
-    T::deserialize(word.into_deserializer())
-}
-
-impl VssdSpec {
-    /// A vSSD for volumes at throughput level 1, at least 1 MiB large, which shares like any other of its kind and has no
-    /// limit. What else it should be is said with `..VssdSpec::new(...)`.
-    pub fn new(name: &str, tenant: &str, isolation: Isolation, over_provisioning_permille: u32) -> VssdSpec {
-        VssdSpec {
-            name: name.to_owned(),
-            tenant: tenant.to_owned(),
-            isolation,
-            throughput_level: 1,
-            capacity_bytes: 1 << 20,
-            over_provisioning_permille,
-            weight: 100,
-            rate_limit_bytes_per_second: 0,
-            sharing: Sharing::WorkConserving,
-            serves: Serves::Volumes,
-        }
-    }
-}
-
-/// Definition of a volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VolumeSpec {
-    /// Its name.
-    pub name: String,
-    /// The vSSD it lives on.
-    pub vssd: String,
-    /// Size a host sees, a multiple of 4096.
-    pub size_bytes: u64,
-    /// Identity of the namespace; chosen by the administrator or made from the seed of the pool.
-    pub uuid: Option<[u8; 16]>,
-    /// EUI-64-based identity; chosen or derived.
-    pub nguid: Option<[u8; 16]>,
-}
-
-/// Definition of a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubsystemSpec {
-    /// NVMe qualified name.
-    pub nqn: String,
-    /// The tenant it serves.
-    pub tenant: String,
-    /// Serial number, at most 20 ASCII characters; derived from the NQN if absent.
-    pub serial: Option<String>,
-    /// Model number, at most 40 ASCII characters.
-    pub model: Option<String>,
-    /// Every host may connect.
-    pub allow_any_host: bool,
-    /// Hosts that may connect.
-    pub allowed_hosts: Vec<String>,
-    /// Namespaces: NSID and volume name.
-    pub namespaces: Vec<(u32, String)>,
-}
-
-/// What changes of even wear; what is absent stays as it is. It survives restarts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct WearChange {
-    /// Begin no further pair of erase blocks, or go on.
-    pub paused: Option<bool>,
-    /// Bytes that exchanges may copy per second; 0 for no limit.
-    pub rate_bytes_per_second: Option<u64>,
-    /// How many erases a channel with hot content may be ahead of the least worn quiet one (with the
-    /// literal rule: what it erased since it moved); 0: none is ever swapped.
-    pub channel_threshold_erases: Option<u64>,
-    /// The same of a die, where vSSDs hold single dies.
-    pub die_threshold_erases: Option<u64>,
-    /// Thresholds that are not 0 follow the device's age instead of being what was said; where this was never said they do,
-    /// unless a threshold above 0 was.
-    pub follow_age: Option<bool>,
-    /// Cycles of an erase block, for thresholds that follow the age; 1 or more.
-    pub endurance_cycles: Option<u32>,
-    /// How far the most worn part may be ahead of the average, in thousandths, for the same; 1 to 1000.
-    pub delta_permille: Option<u32>,
-    /// The paper's literal rule instead of ours.
-    pub literal_rule: Option<bool>,
-}
 
 /// Even wear: what was erased, and what is being done about it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -167,15 +38,15 @@ pub struct WearStatus {
     pub lost_pages: u64,
     /// Bytes that exchanges may copy per second; 0 for no limit.
     pub rate_bytes_per_second: u64,
-    /// See [`WearChange::channel_threshold_erases`]; what is in force now.
+    /// See [`WearSettings::channel_threshold_erases`]; what is in force now.
     pub channel_threshold_erases: u64,
-    /// See [`WearChange::die_threshold_erases`]; what is in force now.
+    /// See [`WearSettings::die_threshold_erases`]; what is in force now.
     pub die_threshold_erases: u64,
     /// Whether they follow the device's age.
     pub follow_age: bool,
-    /// See [`WearChange::endurance_cycles`].
+    /// See [`WearSettings::endurance_cycles`].
     pub endurance_cycles: u32,
-    /// See [`WearChange::delta_permille`].
+    /// See [`WearSettings::delta_permille`].
     pub delta_permille: u32,
     /// Whether the paper's literal rule is used.
     pub literal_rule: bool,
@@ -189,15 +60,15 @@ pub enum ControlRequest {
     /// Deletes a tenant that owns nothing.
     DeleteTenant(String),
     /// Creates a vSSD.
-    CreateVssd(VssdSpec),
+    CreateVssd(#[serde(deserialize_with = "vssd")] VssdSpec),
     /// Deletes a vSSD without volumes; its blocks are erased before anyone else gets them.
     DeleteVssd(String),
     /// Creates a volume.
-    CreateVolume(VolumeSpec),
+    CreateVolume(#[serde(deserialize_with = "volume")] VolumeSpec),
     /// Deletes a volume that no subsystem shows.
     DeleteVolume(String),
     /// Creates a subsystem.
-    CreateSubsystem(SubsystemSpec),
+    CreateSubsystem(#[serde(deserialize_with = "subsystem")] SubsystemSpec),
     /// Deletes a subsystem; its controllers are shut down.
     DeleteSubsystem(String),
     /// Allows a host, by NQN, to connect to a subsystem.
@@ -240,7 +111,7 @@ pub enum ControlRequest {
         accepts_loss: bool,
     },
     /// Changes settings of even wear. They hold for the whole device, whatever shards serve it.
-    SetWear(WearChange),
+    SetWear(#[serde(deserialize_with = "wear")] WearSettings),
     /// Brings a tenant, and all that shares channels with it, to another shard while it is served; its hosts notice a delay
     /// only. It stays there until the server stops: homes are chosen anew at each start.
     MoveTenant {
@@ -538,27 +409,51 @@ pub fn is_name_by_the_rule(nqn: &str) -> bool {
     diecut_nvme::QualifiedName::new(nqn).is_ok_and(|name| name.is_by_the_rule())
 }
 
+/// Reads what recordings may hold in an older spelling.
+fn read<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+    upgrade: fn(&mut Value),
+) -> Result<T, D::Error> {
+    let mut value = Value::deserialize(deserializer)?;
+    upgrade(&mut value);
+    serde_json::from_value(value).map_err(serde::de::Error::custom)
+}
+
+fn vssd<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VssdSpec, D::Error> {
+    read(deserializer, older::vssd)
+}
+
+fn volume<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VolumeSpec, D::Error> {
+    read(deserializer, older::volume)
+}
+
+fn subsystem<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SubsystemSpec, D::Error> {
+    read(deserializer, older::subsystem)
+}
+
+fn wear<'de, D: Deserializer<'de>>(deserializer: D) -> Result<WearSettings, D::Error> {
+    read(deserializer, older::wear)
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
+    use diecut_spec::{Isolation, Size};
 
-    /// Goal: recordings made before words had one spelling are read. Method: a definition in both spellings.
+    /// Goal: recordings made before specifications had one spelling are read. Method: a request as they spell it, and as it is spelled
+    /// today.
     #[test]
-    fn recordings_may_spell_words_as_variants() {
-        let spec =
-            VssdSpec { sharing: Sharing::WorkConserving, ..VssdSpec::new("a", "t", Isolation::Channel, 280) };
-        let text = serde_json::to_string(&spec).unwrap();
-        let older =
-            text.replace("\"channel\"", "\"Channel\"").replace("\"work-conserving\"", "\"WorkConserving\"");
-        assert!(text != older, "both words are in {text}");
-        for text in [text, older] {
-            assert_eq!(serde_json::from_str::<VssdSpec>(&text).unwrap(), spec);
+    fn recordings_of_before_are_read() {
+        let vssd = VssdSpec { capacity: Size(1 << 30), ..VssdSpec::new("a", "t", Isolation::Channel, 280) };
+        let request = Box::new(ControlRequest::CreateVssd(vssd));
+        let request = ControlRequest::Within { patience_ms: 7, request };
+        let before = r#"{"Within":{"patience_ms":7,"request":{"CreateVssd":{"name":"a","tenant":"t","isolation":"Channel",
+            "throughput_level":1,"capacity_bytes":1073741824,"over_provisioning_permille":280,"weight":100,
+            "rate_limit_bytes_per_second":0,"sharing":"WorkConserving","serves":"Volumes"}}}}"#;
+        let today = serde_json::to_vec(&request).unwrap();
+        for text in [before.as_bytes(), &today] {
+            assert_eq!(serde_json::from_slice::<ControlRequest>(text).unwrap(), request);
         }
-        assert!(
-            serde_json::from_str::<VssdSpec>(
-                &serde_json::to_string(&spec).unwrap().replace("channel", "chanel")
-            )
-            .is_err()
-        );
+        assert!(serde_json::from_slice::<ControlRequest>(b"{\"CreateVssd\":{}}").is_err());
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::control::*;
 use crate::step::Step;
-use diecut_catalog::{State, SubsystemRecord, VolumeRecord, VssdRecord, WearRecord};
-use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, QualifiedName};
-use diecut_spec::{Isolation, Serves, Sharing};
+use diecut_catalog::{State, VolumeRecord, VssdRecord};
+use diecut_nvme::QualifiedName;
+use diecut_spec::{Nguid, Serves};
 use diecut_units::{IU_SIZE_BYTES, Shown};
 use diecut_vssd::AllocError;
+use uuid::Uuid;
 
 /// Why the pool gives no place to a vSSD, in words of administrators.
 pub(crate) fn alloc_refused(name: &str, error: &AllocError) -> ControlError {
@@ -32,24 +33,9 @@ fn refuse<T>(kind: ControlErrorKind, message: String) -> Result<T, ControlError>
     Err(ControlError { kind, message })
 }
 
-/// Names of new things. Those that exist stay as they are: one that begins with "-" or "." was allowed once.
-fn check_name(kind: &str, name: &str) -> Result<(), ControlError> {
-    let sound = !name.is_empty()
-        && name.len() <= 64
-        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
-    if !sound {
-        let name = Shown(name);
-        let message = format!("{kind} name \"{name}\": use 1 to 64 letters, digits, \"-\", \"_\" or \".\"");
-        return refuse(ControlErrorKind::Invalid, message);
-    }
-    if name.starts_with(['-', '.']) {
-        let message = format!(
-            "{kind} name \"{name}\": begin it with a letter, a digit or \"_\"; commands take what begins with \"-\" for an option, and \
-             \".\" and \"..\" are folders"
-        );
-        return refuse(ControlErrorKind::Invalid, message);
-    }
-    Ok(())
+/// What a specification says of itself.
+fn sound(checked: Result<(), String>) -> Result<(), ControlError> {
+    checked.or_else(|message| refuse(ControlErrorKind::Invalid, message))
 }
 
 /// What a request is about is not there.
@@ -83,44 +69,7 @@ fn differs<T>(kind: &str, name: &str) -> Result<T, ControlError> {
 /// An identity that follows from the pool and a name, the same at each start (RFC 9562 version 5: SHA-1 of both).
 fn derived_id(pool: &[u8; 16], kind: &str, name: &str, number: u32) -> [u8; 16] {
     let name = format!("{kind}/{number}/{name}");
-    uuid::Uuid::new_v5(&uuid::Uuid::from_bytes(*pool), name.as_bytes()).into_bytes()
-}
-
-pub(crate) fn vssd_spec(name: &str, record: &VssdRecord) -> VssdSpec {
-    VssdSpec {
-        name: name.to_owned(),
-        tenant: record.tenant.clone(),
-        isolation: record.isolation,
-        throughput_level: record.throughput_level,
-        capacity_bytes: record.capacity_bytes,
-        over_provisioning_permille: record.over_provisioning_permille,
-        weight: record.weight,
-        rate_limit_bytes_per_second: record.rate_limit_bytes_per_second,
-        sharing: record.sharing,
-        serves: record.serves,
-    }
-}
-
-pub(crate) fn volume_spec(name: &str, record: &VolumeRecord) -> VolumeSpec {
-    VolumeSpec {
-        name: name.to_owned(),
-        vssd: record.vssd.clone(),
-        size_bytes: record.size_bytes,
-        uuid: Some(record.uuid),
-        nguid: Some(record.nguid),
-    }
-}
-
-pub(crate) fn subsystem_spec(nqn: &str, record: &SubsystemRecord) -> SubsystemSpec {
-    SubsystemSpec {
-        nqn: nqn.to_owned(),
-        tenant: record.tenant.clone(),
-        serial: Some(record.serial.clone()),
-        model: Some(record.model.clone()),
-        allow_any_host: record.allow_any_host,
-        allowed_hosts: record.allowed_hosts.clone(),
-        namespaces: record.namespaces.iter().map(|(nsid, volume)| (*nsid, volume.clone())).collect(),
-    }
+    Uuid::new_v5(&Uuid::from_bytes(*pool), name.as_bytes()).into_bytes()
 }
 
 /// Turns a request into a plan. A request whose result exists already gives a plan without steps.
@@ -135,9 +84,9 @@ pub(crate) fn plan(
     let mut plan = Plan { next: state.clone(), steps: Vec::new() };
     match request {
         ControlRequest::CreateTenant(spec) => {
-            check_name("tenant", &spec.name)?;
+            sound(spec.check())?;
             if !state.tenants.contains_key(&spec.name) {
-                plan.next.tenants.insert(spec.name.clone(), Default::default());
+                plan.next.tenants.insert(spec.name.clone(), spec.clone());
                 plan.steps.push(Step::Persist);
             }
         }
@@ -178,9 +127,8 @@ pub(crate) fn plan(
         ControlRequest::CreateVolume(spec) => create_volume(state, spec, &mut plan)?,
         ControlRequest::DeleteVolume(name) => {
             let Some(volume) = state.volumes.get(name) else { return missing("volume", name) };
-            let shows =
-                |subsystem: &SubsystemRecord| subsystem.namespaces.values().any(|shown| shown == name);
-            if let Some((nqn, _)) = state.subsystems.iter().find(|(_, subsystem)| shows(subsystem)) {
+            let mut subsystems = state.subsystems.iter();
+            if let Some((nqn, _)) = subsystems.find(|(_, subsystem)| subsystem.nsid(name).is_some()) {
                 let message = format!("volume \"{name}\" is shown by subsystem {nqn}; detach it there first");
                 return refuse(ControlErrorKind::InUse, message);
             }
@@ -219,11 +167,7 @@ pub(crate) fn plan(
         })?,
         ControlRequest::AttachNamespace { subsystem, nsid, volume } => {
             check_namespace(state, subsystem, None, *nsid, volume)?;
-            let shown_as = |record: &SubsystemRecord| {
-                let mut shown = record.namespaces.iter();
-                shown.find(|(_, shown)| *shown == volume).map(|(nsid, _)| *nsid)
-            };
-            edit(&mut plan, subsystem, |record| match record.namespaces.get(nsid) {
+            edit(&mut plan, subsystem, |record| match record.volume(*nsid) {
                 Some(shown) if shown == volume => Ok(()),
                 Some(shown) => refuse(
                     ControlErrorKind::Exists,
@@ -231,17 +175,20 @@ pub(crate) fn plan(
                         "namespace {nsid} of subsystem {subsystem} shows volume \"{shown}\"; detach it first"
                     ),
                 ),
-                None => match shown_as(record) {
+                None => match record.nsid(volume) {
                     Some(before) => twice_shown(subsystem, volume, before, *nsid),
                     None => {
-                        record.namespaces.insert(*nsid, volume.clone());
+                        record.namespaces.push(NamespaceSpec::new(*nsid, volume));
+                        record.namespaces.sort_by_key(|one| one.nsid);
                         Ok(())
                     }
                 },
             })?;
         }
         ControlRequest::DetachNamespace { subsystem, nsid } => edit(&mut plan, subsystem, |record| {
-            if record.namespaces.remove(nsid).is_none() {
+            let before = record.namespaces.len();
+            record.namespaces.retain(|one| one.nsid != *nsid);
+            if record.namespaces.len() == before {
                 let message = format!("subsystem {subsystem} has no namespace {nsid}");
                 return refuse(ControlErrorKind::NotFound, message);
             }
@@ -271,37 +218,18 @@ pub(crate) fn plan(
 }
 
 fn remove_subsystem(state: &State, nqn: &str) -> Step {
-    let volumes = state.subsystems[nqn].namespaces.values().map(|volume| &state.volumes[volume]);
+    let volumes = state.subsystems[nqn].volumes().map(|volume| &state.volumes[volume]);
     let vssds = volumes.map(|volume| state.vssds[&volume.vssd].number).collect();
     Step::RemoveSubsystem { nqn: nqn.to_owned(), vssds }
 }
 
-fn set_wear(change: &WearChange, plan: &mut Plan) -> Result<(), ControlError> {
+fn set_wear(change: &WearSettings, plan: &mut Plan) -> Result<(), ControlError> {
     let before = plan.next.pool.wear;
-    let WearChange {
-        paused,
-        rate_bytes_per_second,
-        channel_threshold_erases,
-        die_threshold_erases,
-        follow_age,
-        endurance_cycles,
-        delta_permille,
-        literal_rule,
-    } = *change;
-    let next = WearRecord {
-        paused: paused.or(before.paused),
-        rate_bytes_per_second: rate_bytes_per_second.or(before.rate_bytes_per_second),
-        channel_threshold_erases: channel_threshold_erases.or(before.channel_threshold_erases),
-        die_threshold_erases: die_threshold_erases.or(before.die_threshold_erases),
-        follow_age: follow_age.or(before.follow_age),
-        endurance_cycles: endurance_cycles.or(before.endurance_cycles),
-        delta_permille: delta_permille.or(before.delta_permille),
-        literal_rule: literal_rule.or(before.literal_rule),
-    };
+    let next = change.over(before);
     if let Err(error) = next.check() {
         return refuse(ControlErrorKind::Invalid, format!("even wear: {error}"));
     }
-    let thresholds = [channel_threshold_erases, die_threshold_erases];
+    let thresholds = [change.channel_threshold_erases, change.die_threshold_erases];
     if next.follow_age == Some(true) && thresholds.into_iter().flatten().any(|erases| erases > 0) {
         let message = "even wear: a threshold that follows the device's age cannot be set; let it follow no longer, or leave it out";
         return refuse(ControlErrorKind::Invalid, message.to_owned());
@@ -316,7 +244,7 @@ fn set_wear(change: &WearChange, plan: &mut Plan) -> Result<(), ControlError> {
 fn edit(
     plan: &mut Plan,
     nqn: &str,
-    change: impl FnOnce(&mut SubsystemRecord) -> Result<(), ControlError>,
+    change: impl FnOnce(&mut SubsystemSpec) -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
     let Some(record) = plan.next.subsystems.get_mut(nqn) else { return missing("subsystem", nqn) };
     let before = record.clone();
@@ -333,58 +261,24 @@ fn create_vssd(
     rate_limit_min_bytes_per_second: u64,
     plan: &mut Plan,
 ) -> Result<(), ControlError> {
-    check_name("vSSD", &spec.name)?;
+    sound(spec.check())?;
     if let Some(existing) = state.vssds.get(&spec.name) {
-        return if vssd_spec(&spec.name, existing) == *spec { Ok(()) } else { differs("vSSD", &spec.name) };
+        return if existing.spec == *spec { Ok(()) } else { differs("vSSD", &spec.name) };
     }
     if !state.tenants.contains_key(&spec.tenant) {
         return lacks("tenant", &spec.tenant);
     }
-    if spec.weight == 0 {
-        let message =
-            format!("vSSD \"{}\": weight 0 would starve it; use 1 or more (100 is usual)", spec.name);
-        return refuse(ControlErrorKind::Invalid, message);
-    }
-    if spec.sharing == Sharing::Strict && spec.rate_limit_bytes_per_second == 0 {
-        let message = format!(
-            "vSSD \"{}\": strict sharing needs a rate limit; give one, or use work-conserving sharing",
-            spec.name
-        );
-        return refuse(ControlErrorKind::Invalid, message);
-    }
-    if (1..rate_limit_min_bytes_per_second).contains(&spec.rate_limit_bytes_per_second) {
+    if (1..rate_limit_min_bytes_per_second).contains(&spec.rate_limit.bytes()) {
         let message = format!(
             "vSSD \"{}\": a rate limit of {} bytes per second would keep hosts waiting longer than they wait for a command; \
              use {rate_limit_min_bytes_per_second} or more, or 0 for no limit",
-            spec.name, spec.rate_limit_bytes_per_second
-        );
-        return refuse(ControlErrorKind::Invalid, message);
-    }
-    if spec.isolation == Isolation::None && spec.rate_limit_bytes_per_second > 0 {
-        let message = format!(
-            "vSSD \"{}\": an un-isolated vSSD is served first come first served and can have no rate limit; use software \
-             isolation",
-            spec.name
-        );
-        return refuse(ControlErrorKind::Invalid, message);
-    }
-    if spec.over_provisioning_permille == 0 {
-        let message = format!(
-            "vSSD \"{}\": over-provisioning 0 leaves the cleaner no room; use 70 (7 %) or more",
-            spec.name
+            spec.name,
+            spec.rate_limit.bytes()
         );
         return refuse(ControlErrorKind::Invalid, message);
     }
     let record = VssdRecord {
-        tenant: spec.tenant.clone(),
-        isolation: spec.isolation,
-        throughput_level: spec.throughput_level,
-        capacity_bytes: spec.capacity_bytes,
-        over_provisioning_permille: spec.over_provisioning_permille,
-        weight: spec.weight,
-        rate_limit_bytes_per_second: spec.rate_limit_bytes_per_second,
-        sharing: spec.sharing,
-        serves: spec.serves,
+        spec: spec.clone(),
         number: 0,
         staging_slot: None,
         staging_slot_count: 1,
@@ -401,12 +295,12 @@ const THIN_FACTOR: u64 = 64;
 const THIN_LEAST_BYTES: u64 = 4 << 30;
 
 fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<(), ControlError> {
-    check_name("volume", &spec.name)?;
+    sound(spec.check())?;
     if let Some(existing) = state.volumes.get(&spec.name) {
         let same = existing.vssd == spec.vssd
-            && existing.size_bytes == spec.size_bytes
-            && spec.uuid.is_none_or(|uuid| uuid == existing.uuid)
-            && spec.nguid.is_none_or(|nguid| nguid == existing.nguid);
+            && existing.size == spec.size
+            && (spec.uuid.is_none() || spec.uuid == existing.uuid)
+            && (spec.nguid.is_none() || spec.nguid == existing.nguid);
         return if same { Ok(()) } else { differs("volume", &spec.name) };
     }
     if !state.vssds.contains_key(&spec.vssd) {
@@ -421,9 +315,9 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
     }
     let exported_ius = state.vssds[&spec.vssd].exported_ius;
     let promised = state.volumes.values().filter(|volume| volume.vssd == spec.vssd);
-    let promised_bytes: u64 = promised.map(|volume| volume.size_bytes).sum();
+    let promised_bytes: u64 = promised.map(|volume| volume.size.bytes()).sum();
     let largest_bytes = (exported_ius * THIN_FACTOR * IU_SIZE_BYTES as u64).max(THIN_LEAST_BYTES);
-    if exported_ius > 0 && promised_bytes.saturating_add(spec.size_bytes) > largest_bytes {
+    if exported_ius > 0 && promised_bytes.saturating_add(spec.size.bytes()) > largest_bytes {
         let left_bytes = largest_bytes.saturating_sub(promised_bytes);
         let message = format!(
             "volume \"{}\": all volumes of vSSD \"{}\" together may have at most {largest_bytes} bytes, {THIN_FACTOR} times what it \
@@ -432,25 +326,15 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
         );
         return Err(ControlError { kind: ControlErrorKind::Invalid, message });
     }
-    let largest = (u64::from(u32::MAX) - 1) * IU_SIZE_BYTES as u64;
-    if spec.size_bytes == 0
-        || !spec.size_bytes.is_multiple_of(IU_SIZE_BYTES as u64)
-        || spec.size_bytes > largest
-    {
-        let message = format!(
-            "volume \"{}\": size is {} bytes, but it must be a multiple of 4096, up to {largest}",
-            spec.name, spec.size_bytes
-        );
-        return refuse(ControlErrorKind::Invalid, message);
-    }
     let taken: Vec<u16> =
         state.volumes.values().filter(|volume| volume.vssd == spec.vssd).map(|volume| volume.index).collect();
     let Some(index) = (0..1024).find(|index| !taken.contains(index)) else {
         let message = format!("vSSD \"{}\" has 1024 volumes; delete one first", spec.vssd);
         return refuse(ControlErrorKind::Exhausted, message);
     };
-    for (kind, id) in [("UUID", spec.uuid), ("NGUID", spec.nguid)] {
-        let same = |volume: &VolumeRecord| id.is_some_and(|id| id == volume.uuid || id == volume.nguid);
+    let chosen = [spec.uuid.map(Uuid::into_bytes), spec.nguid.map(|nguid| nguid.0)];
+    for (kind, id) in ["UUID", "NGUID"].into_iter().zip(chosen) {
+        let same = |volume: &VolumeRecord| id.is_some_and(|id| volume.identities().contains(&id));
         if let Some((other, _)) = state.volumes.iter().find(|(_, volume)| same(volume)) {
             let message =
                 format!("volume \"{}\": its {kind} is that of volume \"{other}\"; choose another", spec.name);
@@ -462,15 +346,11 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
         return refuse(ControlErrorKind::Exhausted, message);
     };
     plan.next.pool.namespaces_given = number;
-    let pool = &state.pool.uuid;
-    let record = VolumeRecord {
-        vssd: spec.vssd.clone(),
-        index,
-        size_bytes: spec.size_bytes,
-        uuid: spec.uuid.unwrap_or_else(|| derived_id(pool, "uuid", &spec.name, number)),
-        nguid: spec.nguid.unwrap_or_else(|| derived_id(pool, "nguid", &spec.name, number)),
-        namespace: number,
-    };
+    let derived = |kind| derived_id(&state.pool.uuid, kind, &spec.name, number);
+    let uuid = spec.uuid.unwrap_or_else(|| Uuid::from_bytes(derived("uuid")));
+    let nguid = spec.nguid.unwrap_or_else(|| Nguid(derived("nguid")));
+    let filled = VolumeSpec { uuid: Some(uuid), nguid: Some(nguid), ..spec.clone() };
+    let record = VolumeRecord { spec: filled, index, namespace: number };
     plan.next.volumes.insert(spec.name.clone(), record);
     let name = || spec.name.clone();
     plan.steps =
@@ -514,10 +394,8 @@ fn check_namespace(
         );
         return refuse(ControlErrorKind::Invalid, message);
     }
-    let shows = |subsystem: &SubsystemRecord| subsystem.namespaces.values().any(|shown| shown == volume);
-    if let Some((other, _)) =
-        state.subsystems.iter().find(|(other, subsystem)| other.as_str() != nqn && shows(subsystem))
-    {
+    let shows = |other: &SubsystemSpec| other.nqn != nqn && other.nsid(volume).is_some();
+    if let Some((other, _)) = state.subsystems.iter().find(|(_, subsystem)| shows(subsystem)) {
         let message =
             format!("volume \"{volume}\" is shown by subsystem {other} already; detach it there first");
         return refuse(ControlErrorKind::InUse, message);
@@ -527,56 +405,25 @@ fn check_namespace(
 
 fn create_subsystem(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Result<(), ControlError> {
     check_nqn("subsystem", &spec.nqn)?;
-    if spec.nqn == DISCOVERY_SUBSYSTEM_NQN {
-        let message = format!(
-            "subsystem {}: this is the name of discovery, which every server answers itself, so no host would reach the subsystem; \
-             choose another name",
-            spec.nqn
-        );
-        return refuse(ControlErrorKind::Invalid, message);
-    }
-    let text = |what: &str, text: &str, longest: usize| {
-        if text.len() <= longest && text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
-            return Ok(());
-        }
-        let message =
-            format!("subsystem {}: {what} \"{text}\" must be ASCII, at most {longest} letters", spec.nqn);
-        refuse(ControlErrorKind::Invalid, message)
-    };
-    let pool = &state.pool.uuid;
+    sound(spec.check())?;
     let serial = spec.serial.clone().unwrap_or_else(|| {
-        let id = derived_id(pool, "serial", &spec.nqn, 0);
+        let id = derived_id(&state.pool.uuid, "serial", &spec.nqn, 0);
         id[..8].iter().map(|byte| format!("{byte:02X}")).collect()
     });
     let model = spec.model.clone().unwrap_or_else(|| "diecut vSSD".to_owned());
-    text("serial number", &serial, 20)?;
-    text("model number", &model, 40)?;
     for host in &spec.allowed_hosts {
         check_nqn("host", host)?;
     }
-    let record = SubsystemRecord {
-        tenant: spec.tenant.clone(),
-        serial,
-        model,
-        allow_any_host: spec.allow_any_host,
-        allowed_hosts: spec.allowed_hosts.clone(),
-        namespaces: spec.namespaces.iter().cloned().collect(),
-    };
+    let mut record = SubsystemSpec { serial: Some(serial), model: Some(model), ..spec.clone() };
+    record.namespaces.sort_by_key(|one| one.nsid);
     if let Some(existing) = state.subsystems.get(&spec.nqn) {
         return if *existing == record { Ok(()) } else { differs("subsystem", &spec.nqn) };
     }
     if !state.tenants.contains_key(&spec.tenant) {
         return lacks("tenant", &spec.tenant);
     }
-    if record.namespaces.len() != spec.namespaces.len() {
-        let message = format!("subsystem {}: an NSID is given twice", spec.nqn);
-        return refuse(ControlErrorKind::Invalid, message);
-    }
-    for (index, (nsid, volume)) in spec.namespaces.iter().enumerate() {
+    for NamespaceSpec { nsid, volume } in &spec.namespaces {
         check_namespace(state, &spec.nqn, Some(&spec.tenant), *nsid, volume)?;
-        if let Some((before, _)) = spec.namespaces[..index].iter().find(|(_, shown)| shown == volume) {
-            return twice_shown(&spec.nqn, volume, *before, *nsid);
-        }
     }
     plan.next.subsystems.insert(spec.nqn.clone(), record);
     plan.steps = vec![Step::Persist, Step::ApplySubsystem { nqn: spec.nqn.clone() }];

@@ -14,11 +14,7 @@ const CHANNELS_PER_STAGING_SLOT: u32 = 2;
 
 /// The share of dies that a vSSD's definition says.
 pub(crate) fn share_of(record: &VssdRecord) -> Share {
-    Share {
-        weight: record.weight,
-        rate_bytes_per_second: record.rate_limit_bytes_per_second,
-        sharing: record.sharing,
-    }
+    Share { weight: record.weight, rate_bytes_per_second: record.rate_limit.bytes(), sharing: record.sharing }
 }
 
 /// A name that was checked when what has it was made.

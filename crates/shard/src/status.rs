@@ -2,7 +2,6 @@
 
 use crate::control::*;
 use crate::owners::Owners;
-use crate::plan::{subsystem_spec, volume_spec, vssd_spec};
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_spec::Serves;
@@ -18,7 +17,7 @@ pub fn status<M: Divide>(here: &Owners<M>) -> Status {
         let number = record.number;
         match record.serves {
             Serves::Volumes => here.plane.store_of(number).is_some(),
-            Serves::Blocks { .. } => {
+            Serves::Blocks => {
                 held.contains(&VssdId(number)) && ledger_shard(here, number) == here.placement.index.0
             }
         }
@@ -30,7 +29,7 @@ pub fn status<M: Divide>(here: &Owners<M>) -> Status {
         .filter(|(_, record)| here.placement.ledger.home_of(&record.tenant) == here.placement.index.0);
     Status {
         devices: vec![device_status(here)],
-        tenants: here.registry.state.tenants.keys().map(|name| TenantSpec { name: name.clone() }).collect(),
+        tenants: here.registry.state.tenants.values().cloned().collect(),
         vssds: vssds.map(|name| vssd_status(here, name)).collect(),
         volumes: volumes.map(|(name, _)| volume_status(here, name)).collect(),
         subsystems: subsystems.map(|(nqn, _)| subsystem_status(here, nqn)).collect(),
@@ -127,7 +126,7 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     // What applications append is programmed as it is.
     let appended_ius = if store.is_some() { 0 } else { here.plane.flash.pool.appended_ius(id) };
     VssdStatus {
-        spec: vssd_spec(name, record),
+        spec: record.spec.clone(),
         placement: here.plane.flash.pool.placement(id),
         shard: (here.placement.shards > 1).then_some(here.placement.index.0),
         units,
@@ -154,7 +153,7 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
 
 fn volume_status<M: Divide>(here: &Owners<M>, name: &str) -> VolumeStatus {
     let record = &here.registry.state.volumes[name];
-    let spec = volume_spec(name, record);
+    let spec = record.spec.clone();
     let used_ius = here
         .plane
         .store_of(here.registry.state.vssds[&record.vssd].number)
@@ -190,7 +189,7 @@ fn subsystem_status<M: Divide>(here: &Owners<M>, nqn: &str) -> SubsystemStatus {
     let associations = here.plane.nvme.target.associations().into_iter();
     let own = associations.filter(|association| association.subsystem == nqn);
     SubsystemStatus {
-        spec: subsystem_spec(nqn, &here.registry.state.subsystems[nqn]),
+        spec: here.registry.state.subsystems[nqn].clone(),
         controllers: own.map(|one| (one.host, one.controller_id, one.io_queues)).collect(),
     }
 }

@@ -6,7 +6,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{AdmissionConfig, CostModel, DOOR_SOURCE_BIT, Shard, ShardConfig};
-use diecut_spec::{Isolation, Sharing};
+use diecut_spec::{Isolation, Sharing, Size};
 use diecut_units::{Buffer, BufferMut, Time};
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ fn subsystem(name: &str) -> SubsystemSpec {
         model: None,
         allow_any_host: true,
         allowed_hosts: Vec::new(),
-        namespaces: vec![(1, format!("volume-{name}"))],
+        namespaces: vec![NamespaceSpec::new(1, &format!("volume-{name}"))],
     }
 }
 
@@ -154,7 +154,7 @@ fn volume(name: &str, size_bytes: u64) -> VolumeSpec {
     VolumeSpec {
         name: format!("volume-{name}"),
         vssd: format!("vssd-{name}"),
-        size_bytes,
+        size: Size(size_bytes),
         uuid: None,
         nguid: None,
     }
@@ -233,7 +233,7 @@ fn refusals_name_the_object_and_change_nothing() {
         (
             ControlRequest::CreateVssd(VssdSpec {
                 tenant: "a".to_owned(),
-                rate_limit_bytes_per_second: 1 << 20,
+                rate_limit: Size(1 << 20),
                 ..vssd("z", Isolation::None, 0)
             }),
             "first come first served",
@@ -241,7 +241,7 @@ fn refusals_name_the_object_and_change_nothing() {
         (
             ControlRequest::CreateVssd(VssdSpec {
                 tenant: "a".to_owned(),
-                rate_limit_bytes_per_second: 200,
+                rate_limit: Size(200),
                 sharing: Sharing::Strict,
                 ..vssd("z", Isolation::Software, 0)
             }),
@@ -304,7 +304,7 @@ fn a_strict_rate_is_kept_by_the_deadline() {
         let limited = name == "b";
         rig.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
         rig.done(ControlRequest::CreateVssd(VssdSpec {
-            rate_limit_bytes_per_second: if limited { RATE } else { 0 },
+            rate_limit: Size(if limited { RATE } else { 0 }),
             sharing: if limited { Sharing::Strict } else { Sharing::WorkConserving },
             ..vssd(name, Isolation::Software, 0)
         }));
@@ -392,7 +392,7 @@ fn with_a_rate_of_nearly_nothing(volatile_cache: bool) -> Rig {
         let limited = name == "b";
         rig.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
         rig.done(ControlRequest::CreateVssd(VssdSpec {
-            rate_limit_bytes_per_second: if limited { 200 } else { 0 },
+            rate_limit: Size(if limited { 200 } else { 0 }),
             sharing: if limited { Sharing::Strict } else { Sharing::WorkConserving },
             ..vssd(name, Isolation::Software, 0)
         }));
@@ -855,31 +855,31 @@ fn restarts_lose_nothing_that_was_acknowledged() {
 /// What administrators say of even wear holds over restarts; saying it again writes nothing, and nothing else changes with it.
 #[test]
 fn settings_of_even_wear_survive() {
-    let set = |change: WearChange| ControlRequest::SetWear(change);
+    let set = |change: WearSettings| ControlRequest::SetWear(change);
     for protected_memory_bytes in [0, 8 << 20] {
         let mut rig = Rig::over(device_with(Pacing::Unpaced, protected_memory_bytes), Time::ZERO);
         let wear = |rig: &Rig| rig.shard.status().devices[0].wear.clone();
         let fresh = wear(&rig);
         assert!(fresh.follow_age && !fresh.is_paused && fresh.channel_threshold_erases > 0);
         // Who says a threshold means that one; it need not be said that it does not follow the age.
-        rig.done(set(WearChange { channel_threshold_erases: Some(5), ..WearChange::default() }));
+        rig.done(set(WearSettings { channel_threshold_erases: Some(5), ..WearSettings::default() }));
         assert_eq!((wear(&rig).follow_age, wear(&rig).channel_threshold_erases), (false, 5));
-        let change = WearChange {
+        let change = WearSettings {
             paused: Some(true),
-            rate_bytes_per_second: Some(5_000_000),
+            rate: Some(Size(5_000_000)),
             die_threshold_erases: Some(0),
             follow_age: Some(true),
             endurance_cycles: Some(400),
-            ..WearChange::default()
+            ..WearSettings::default()
         };
         rig.done(set(change));
         let work = rig.shard.system_work();
         rig.done(set(change));
-        rig.done(set(WearChange::default()));
+        rig.done(set(WearSettings::default()));
         assert_eq!(rig.shard.system_work(), work, "nothing new, nothing written");
-        let both = WearChange { channel_threshold_erases: Some(7), ..WearChange::default() };
+        let both = WearSettings { channel_threshold_erases: Some(7), ..WearSettings::default() };
         assert!(rig.refused(set(both)).contains("age"));
-        let never = WearChange { delta_permille: Some(0), ..WearChange::default() };
+        let never = WearSettings { delta_permille: Some(0), ..WearSettings::default() };
         assert!(rig.refused(set(never)).contains("delta_permille"));
         let said = WearStatus {
             is_paused: true,
@@ -906,11 +906,11 @@ fn settings_of_even_wear_survive() {
             let same = WearStatus { erases_by_cause: erases, erases_per_die: per_die, ..said.clone() };
             assert_eq!(wear(&rig), same);
         }
-        let back = WearChange {
+        let back = WearSettings {
             paused: Some(false),
             follow_age: Some(false),
             channel_threshold_erases: Some(9),
-            ..WearChange::default()
+            ..WearSettings::default()
         };
         rig.done(set(back));
         let then = wear(&rig);

@@ -7,7 +7,7 @@ use diecut_blockspace::wire::{Opcode, Status, Submission};
 use diecut_emulator::Backing;
 use diecut_shard::control::*;
 use diecut_shard::drive::{BlockAction, BlockEvent, BlockSession, Event};
-use diecut_spec::{Isolation, Serves, Sharing};
+use diecut_spec::{Isolation, Serves, Sharing, Size};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, Time};
 use diecut_vssd::LogicalBlock;
 use herd::{Herd, Host, device, device_with, subsystem, volume, vssd};
@@ -160,7 +160,7 @@ fn what_lies_between_shards_is_refused_and_fits_one() {
     let large = ControlRequest::CreateVssd(vssd("more", "a", Isolation::Die, 1));
     // Two dies: one whole channel is free, and one die beside the one of "b".
     let ControlRequest::CreateVssd(spec) = &large else { unreachable!() };
-    let three = VssdSpec { capacity_bytes: 60 << 20, ..spec.clone() };
+    let three = VssdSpec { capacity: Size(60 << 20), ..spec.clone() };
     let ControlResponse::Refused(error) = herd.ask(ControlRequest::CreateVssd(three.clone())) else {
         panic!("three dies cannot be had on one shard");
     };
@@ -204,7 +204,7 @@ fn a_rate_limit_moves_with_its_tenant() {
     let mut herd = Herd::new(device(8), 2, 8, Time::ZERO);
     herd.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
     herd.done(ControlRequest::CreateVssd(VssdSpec {
-        rate_limit_bytes_per_second: 2 << 20,
+        rate_limit: Size(2 << 20),
         sharing: Sharing::Strict,
         ..vssd("a", "a", Isolation::Channel, 0)
     }));
@@ -428,7 +428,7 @@ impl Application {
 fn with_blocks(seed: u64) -> (Herd, String) {
     let mut herd = Herd::new(device_with(seed, Backing::Memory), 2, seed, Time::ZERO);
     herd.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
-    let held = VssdSpec { serves: Serves::Blocks { uid: None }, ..vssd("a", "a", Isolation::Channel, 0) };
+    let held = VssdSpec { serves: Serves::Blocks, ..vssd("a", "a", Isolation::Channel, 0) };
     let name = held.name.clone();
     herd.done(ControlRequest::CreateVssd(held));
     (herd, name)
@@ -488,11 +488,11 @@ fn an_application_may_die_while_it_moves() {
 }
 
 fn wear_after(channel_threshold_erases: u64) -> ControlRequest {
-    ControlRequest::SetWear(WearChange {
+    ControlRequest::SetWear(WearSettings {
         channel_threshold_erases: Some(channel_threshold_erases),
         die_threshold_erases: Some(channel_threshold_erases / 2),
-        rate_bytes_per_second: Some(0),
-        ..WearChange::default()
+        rate: Some(Size(0)),
+        ..WearSettings::default()
     })
 }
 
@@ -610,10 +610,10 @@ fn an_administrator_ends_a_visit() {
         .expect("somebody visits");
     let (tenant, shard) = (names[visitor].to_owned(), 1 - before[visitor] as u16);
     herd.done(ControlRequest::MoveTenant { tenant, shard });
-    herd.done(ControlRequest::SetWear(WearChange {
+    herd.done(ControlRequest::SetWear(WearSettings {
         channel_threshold_erases: Some(0),
         die_threshold_erases: Some(0),
-        ..WearChange::default()
+        ..WearSettings::default()
     }));
     rest(&mut herd);
     let after = homes(&mut herd);
@@ -652,7 +652,7 @@ fn a_pause_holds_up_no_request() {
     herd.done(wear_after(0));
     run(&mut herd, &mut [Host::new("b", 1)], 3000);
     let pause =
-        |paused| ControlRequest::SetWear(WearChange { paused: Some(paused), ..WearChange::default() });
+        |paused| ControlRequest::SetWear(WearSettings { paused: Some(paused), ..WearSettings::default() });
     let due = herd.begin(wear_after(16));
     herd.done(pause(true));
     assert_eq!(herd.answer(due), Some(ControlResponse::Done));

@@ -3,7 +3,7 @@
 use crate::plan::{ApplicationPlan, Lane, Plan};
 use crate::tag::VolumeNumber;
 use diecut_shard::control::*;
-use diecut_spec::Serves;
+use diecut_spec::{Serves, Size};
 use serde::{Deserialize, Serialize};
 
 /// Over-provisioning of every vSSD whose volumes fit with it.
@@ -126,7 +126,7 @@ impl Change {
             Change::CreateVolume(volume) => ControlRequest::CreateVolume(VolumeSpec {
                 name: volume_name(volume),
                 vssd: tenant_name(plan.owner(volume)),
-                size_bytes: plan.volume(volume).iu_count * 4096,
+                size: Size(plan.volume(volume).iu_count * 4096),
                 uuid: None,
                 nguid: None,
             }),
@@ -168,8 +168,9 @@ pub fn application_spec(lane: Lane, application: &ApplicationPlan) -> VssdSpec {
     let (name, isolation) = (tenant_name(lane), application.isolation);
     VssdSpec {
         throughput_level: 0,
-        capacity_bytes: application.capacity_bytes,
-        serves: Serves::Blocks { uid: Some(APPLICATION_UID) },
+        capacity: Size(application.capacity_bytes),
+        serves: Serves::Blocks,
+        uid: Some(APPLICATION_UID),
         ..VssdSpec::new(&name, &name, isolation, OVER_PROVISIONING_PERMILLE)
     }
 }
@@ -183,7 +184,7 @@ pub fn vssd_spec(plan: &Plan, lane: Lane, over_provisioning_permille: u32) -> Vs
         ..VssdSpec::new(&name, &owner, tenant.isolation, over_provisioning_permille)
     };
     match tenant.capacity_bytes {
-        Some(capacity_bytes) => VssdSpec { throughput_level: 0, capacity_bytes, ..plain },
+        Some(capacity_bytes) => VssdSpec { throughput_level: 0, capacity: Size(capacity_bytes), ..plain },
         None => plain,
     }
 }

@@ -87,7 +87,7 @@ impl Existing {
             }
             ControlRequest::CreateVolume(spec) => {
                 found(self.vssds.contains_key(&spec.vssd))?;
-                let (vssd, size_bytes) = (spec.vssd.clone(), spec.size_bytes);
+                let (vssd, size_bytes) = (spec.vssd.clone(), spec.size.bytes());
                 let volume = Volume { vssd, size_bytes, identity: None };
                 next.volumes.entry(spec.name.clone()).or_insert(volume);
             }

@@ -12,7 +12,7 @@ use diecut_media::Media;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Event};
 use diecut_shard::{CostModel, PoolConfig, ShardConfig};
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Size};
 use diecut_units::{IU_SIZE_BYTES, Span, Time};
 use host::{Host, Task};
 use rand::{RngExt, SeedableRng};
@@ -174,7 +174,7 @@ impl Scene {
         scene.ask(ControlRequest::CreateVolume(VolumeSpec {
             name: name(),
             vssd: name(),
-            size_bytes: setting.mapped_bytes,
+            size: Size(setting.mapped_bytes),
             uuid: None,
             nguid: None,
         }))?;
@@ -185,7 +185,7 @@ impl Scene {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
-            namespaces: vec![(1, name())],
+            namespaces: vec![NamespaceSpec::new(1, TENANT)],
         }))?;
         let lbas = setting.mapped_bytes / IU_SIZE_BYTES as u64;
         scene.hosts =

@@ -207,15 +207,15 @@ fn forget_store(device: &Device, pool: &PoolConfig, number: u32, staging_slot: O
 /// What a status tells of what exists.
 fn existing(status: &Status) -> Existing {
     let volume = |one: &VolumeStatus| {
-        let identity = one.spec.uuid.zip(one.spec.nguid);
-        let volume = Volume { vssd: one.spec.vssd.clone(), size_bytes: one.spec.size_bytes, identity };
+        let identity = one.spec.uuid.map(|uuid| uuid.into_bytes()).zip(one.spec.nguid.map(|nguid| nguid.0));
+        let volume = Volume { vssd: one.spec.vssd.clone(), size_bytes: one.spec.size.bytes(), identity };
         (one.spec.name.clone(), volume)
     };
     let subsystem = |one: &SubsystemStatus| {
         let shown = Subsystem {
             tenant: one.spec.tenant.clone(),
             hosts: one.spec.allowed_hosts.iter().cloned().collect(),
-            namespaces: one.spec.namespaces.iter().cloned().collect(),
+            namespaces: one.spec.namespaces.iter().map(|one| (one.nsid, one.volume.clone())).collect(),
         };
         (one.spec.nqn.clone(), shown)
     };

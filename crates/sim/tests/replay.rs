@@ -13,7 +13,7 @@ use diecut_shard::control::*;
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
 use diecut_sim::replay::{Input, Replay, replay};
 use diecut_sim::rerun::{compare, rerun};
-use diecut_spec::{Isolation, Serves};
+use diecut_spec::{Isolation, Serves, Size};
 use diecut_units::{Span, Time};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -77,7 +77,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
         ControlRequest::CreateVolume(VolumeSpec {
             name: "a".to_owned(),
             vssd: "a".to_owned(),
-            size_bytes: status.vssds[0].exported_bytes,
+            size: Size(status.vssds[0].exported_bytes),
             uuid: None,
             nguid: None,
         }),
@@ -91,7 +91,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
-            namespaces: vec![(1, "a".to_owned())],
+            namespaces: vec![NamespaceSpec::new(1, "a")],
         }),
     );
     let endpoint = Endpoint {
@@ -259,7 +259,7 @@ fn record_application() -> Vec<u8> {
     done(
         &reactor,
         ControlRequest::CreateVssd(VssdSpec {
-            serves: Serves::Blocks { uid: None },
+            serves: Serves::Blocks,
             ..VssdSpec::new("db", "db", Isolation::Die, 280)
         }),
     );

@@ -6,113 +6,40 @@
 //! Place in the flow: beside `units`, below everything that speaks of vSSDs.
 //!
 //! Invariants
-//! - The spellings are formats: set-up files, catalogs on flash and scripts hold them. A test pins each; none is ever changed.
+//! - The spellings are formats: set-up files, catalogs on flash, recordings and scripts hold them. A test pins each; none is ever
+//!   changed. What was spelled in another way before is read by [`older`].
+//! - A specification is checked here, by two functions: `check` refuses what nothing new can be; `check_slips` refuses numbers that
+//!   nobody means, and says what may be meant. A file that declares what exists is checked by the second alone: names were freer once.
 //!
-//! Not known here: what the words do, how they travel, where they are kept.
+//! Not known here: what the words do, how they travel, where they are kept, what exists.
 
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
-use serde::{Deserialize, Serialize};
+mod identity;
+mod name;
+pub mod older;
+mod size;
+mod subsystem;
+mod tenant;
+mod volume;
+mod vssd;
+mod wear;
+mod words;
 
-/// The four isolation levels of FlashBlox (table 1 of the paper).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum Isolation {
-    /// Whole channels of its own: a neighbour cannot be felt.
-    Channel,
-    /// Whole dies of its own; the channel bus is shared.
-    Die,
-    /// Shares of dies, kept apart by token bucket and weighted fair sharing.
-    Software,
-    /// Shares of dies without fair sharing: what a conventional drive does.
-    None,
-}
-
-impl Isolation {
-    /// The word for it on every surface.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Isolation::Channel => "channel",
-            Isolation::Die => "die",
-            Isolation::Software => "software",
-            Isolation::None => "none",
-        }
-    }
-}
-
-/// What a vSSD's rate limit means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "kebab-case")]
-pub enum Sharing {
-    /// Beyond its limit a vSSD is served where nobody within theirs waits: idle dies are used.
-    #[default]
-    WorkConserving,
-    /// Beyond its limit a vSSD waits, even beside idle dies.
-    Strict,
-}
-
-impl Sharing {
-    /// The word for it on every surface.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Sharing::WorkConserving => "work-conserving",
-            Sharing::Strict => "strict",
-        }
-    }
-}
-
-/// What a vSSD is for.
-///
-/// Recordings older than this room spell the words as variants; these spellings are read, never written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Serves {
-    /// Volumes live on it.
-    #[default]
-    #[serde(alias = "Volumes")]
-    Volumes,
-    /// An application uses its erase blocks, through the socket for blocks.
-    #[serde(alias = "Blocks")]
-    Blocks {
-        /// User that may attach, besides root and the server's own.
-        uid: Option<u32>,
-    },
-}
-
-impl Serves {
-    /// Whether volumes live on it.
-    pub fn is_volumes(&self) -> bool {
-        *self == Serves::Volumes
-    }
-}
+pub use identity::Nguid;
+pub use size::Size;
+pub use subsystem::{HostSpec, NamespaceSpec, SubsystemSpec};
+pub use tenant::TenantSpec;
+pub use volume::{VOLUME_SIZE_MAX, VolumeSpec};
+pub use vssd::VssdSpec;
+pub use wear::WearSettings;
+pub use words::{Isolation, Serves, Sharing};
 
 #[cfg(test)]
 mod test {
-    use super::*;
-    use serde_json::{from_str, to_string};
-
-    /// Goal: files that exist stay readable. Method: each word is written and read with its pinned spelling.
-    #[test]
-    fn spellings_are_pinned() {
-        let levels = [Isolation::Channel, Isolation::Die, Isolation::Software, Isolation::None];
-        for (level, word) in levels.into_iter().zip(["channel", "die", "software", "none"]) {
-            assert_eq!((level.name(), to_string(&level).unwrap()), (word, format!("\"{word}\"")));
-            assert_eq!(from_str::<Isolation>(&format!("\"{word}\"")).unwrap(), level);
-        }
-        for (sharing, word) in
-            [Sharing::WorkConserving, Sharing::Strict].into_iter().zip(["work-conserving", "strict"])
-        {
-            assert_eq!((sharing.name(), to_string(&sharing).unwrap()), (word, format!("\"{word}\"")));
-            assert_eq!(from_str::<Sharing>(&format!("\"{word}\"")).unwrap(), sharing);
-        }
-        assert!(from_str::<Isolation>("\"Channel\"").is_err(), "one spelling each");
-        let blocks = Serves::Blocks { uid: Some(7) };
-        assert_eq!(to_string(&Serves::Volumes).unwrap(), "\"volumes\"");
-        assert_eq!(to_string(&blocks).unwrap(), "{\"blocks\":{\"uid\":7}}");
-        assert_eq!(from_str::<Serves>("\"Volumes\"").unwrap(), Serves::Volumes);
-        assert_eq!(from_str::<Serves>("{\"Blocks\":{\"uid\":7}}").unwrap(), blocks);
+    pub fn says(outcome: Result<(), String>, words: &[&str]) {
+        let error = outcome.expect_err("it is refused");
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
     }
 }

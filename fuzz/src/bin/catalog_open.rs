@@ -5,9 +5,10 @@
 use diecut_catalog::fuzz::{
     Part, apply_records, encode_frame, encode_oob, encode_records, encode_state,
 };
-use diecut_catalog::{Catalog, State, TenantRecord};
+use diecut_catalog::{Catalog, State};
 use diecut_emulator::{Device, Options, Pacing, Profile};
 use diecut_fuzz::{Input, bounded, catalog_state};
+use diecut_spec::TenantSpec;
 use diecut_media::{Command, Completion, Media, MediaToken, Operation};
 use diecut_units::{Buffer, ContentMode, EraseBlockAddress, Payload, Time};
 use diecut_vssd::SystemArea;
@@ -96,7 +97,7 @@ impl Bench {
             RECORDS => sealed(0, bytes),
             CHANGE if bytes.is_empty() => {
                 let mut next = catalog_state();
-                next.tenants.insert("zeta".to_owned(), TenantRecord {});
+                next.tenants.insert("zeta".to_owned(), TenantSpec { name: "zeta".to_owned() });
                 sealed(sequence.saturating_sub(1), &encode_records(&catalog_state().changes_to(&next)))
             }
             CHANGE => sealed(sequence.saturating_sub(1), bytes),

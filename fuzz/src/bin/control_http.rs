@@ -3,13 +3,11 @@
 #![no_main]
 
 use axum::serve::Listener;
-use diecut_api::object::{Tenant, Volume, Vssd};
-use diecut_api::size::Size;
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_daemon::http::router;
 use diecut_fuzz::{Input, bounded};
 use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse};
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Size, TenantSpec, VolumeSpec, VssdSpec};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -21,26 +19,14 @@ fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let tenant = serde_json::to_string(&Tenant { name: "alpha".to_owned() }).expect("plain data");
-    let vssd = Vssd {
-        name: "alpha-flash".to_owned(),
-        tenant: "alpha".to_owned(),
-        isolation: Isolation::Software,
-        throughput_level: 1,
+    let tenant = serde_json::to_string(&TenantSpec { name: "alpha".to_owned() }).expect("plain data");
+    let vssd = VssdSpec {
         capacity: Size(64 << 20),
-        over_provisioning_permille: 280,
-        weight: 1,
-        rate_limit: Size(0),
-        sharing: Default::default(),
-        serves: Default::default(),
-        uid: None,
+        ..VssdSpec::new("alpha-flash", "alpha", Isolation::Software, 280)
     };
-    let volume = Volume {
-        name: "alpha-disk".to_owned(),
-        vssd: "alpha-flash".to_owned(),
-        size: Size(1 << 20),
-        uuid: None,
+    let volume = VolumeSpec {
         nguid: "0123456789abcdef0123456789abcdef".parse().ok(),
+        ..VolumeSpec::new("alpha-disk", "alpha-flash", Size(1 << 20))
     };
     let subsystem = r#"{"nqn":"nqn.x","tenant":"alpha","namespaces":[{"nsid":1,"volume":"alpha-disk"}]}"#;
     vec![

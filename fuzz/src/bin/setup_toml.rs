@@ -2,7 +2,7 @@
 #![no_main]
 
 use diecut_api::setup::Setup;
-use diecut_api::size::Size;
+use diecut_spec::Size;
 use diecut_fuzz::bounded;
 
 diecut_fuzz::target!(seeds, check);

@@ -148,7 +148,7 @@ pub(super) fn rows(settings: &SuiteSettings) -> Outcome<Vec<Row>> {
     let name = || NAME.to_owned();
     server.ask(ControlRequest::CreateTenant(TenantSpec { name: name() }))?;
     server.ask(ControlRequest::CreateVssd(VssdSpec {
-        serves: Serves::Blocks { uid: None },
+        serves: Serves::Blocks,
         ..VssdSpec::new(NAME, NAME, Isolation::Channel, 70)
     }))?;
     pin_this_thread(settings.load_core)?;

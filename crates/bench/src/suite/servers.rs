@@ -10,7 +10,7 @@ use diecut_shard::control::*;
 use diecut_shard::drive::{ConnectionId, Drive};
 use diecut_shard::null::{NullReads, NullShard};
 use diecut_shard::{PoolConfig, Shard, ShardConfig};
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Size};
 use diecut_units::Time;
 use std::io;
 use std::sync::Arc;
@@ -186,10 +186,10 @@ pub(crate) fn stack_requests(part: u32) -> [ControlRequest; 4] {
     let size_bytes = STACK_BYTES / u64::from(part);
     let vssd = VssdSpec {
         throughput_level: 4,
-        capacity_bytes: size_bytes + size_bytes / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE),
+        capacity: Size(size_bytes + size_bytes / 1000 * u64::from(STACK_OVER_PROVISIONING_PERMILLE)),
         ..VssdSpec::new(&name(), &name(), Isolation::Channel, STACK_OVER_PROVISIONING_PERMILLE)
     };
-    let volume = VolumeSpec { name: name(), vssd: name(), size_bytes, uuid: None, nguid: None };
+    let volume = VolumeSpec::new(&name(), &name(), Size(size_bytes));
     let subsystem = SubsystemSpec {
         nqn: STACK.to_owned(),
         tenant: name(),
@@ -197,7 +197,7 @@ pub(crate) fn stack_requests(part: u32) -> [ControlRequest; 4] {
         model: None,
         allow_any_host: true,
         allowed_hosts: Vec::new(),
-        namespaces: vec![(1, name())],
+        namespaces: vec![NamespaceSpec::new(1, &name())],
     };
     [
         ControlRequest::CreateTenant(TenantSpec { name: name() }),

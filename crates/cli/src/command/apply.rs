@@ -2,10 +2,10 @@ use crate::client::{Client, ClientError};
 use crate::print;
 use clap::Args;
 use diecut_api::difference::{Difference, Lacking, differences, lacking};
-use diecut_api::object::Host;
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Setup;
+use diecut_spec::HostSpec;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -85,7 +85,7 @@ async fn create(client: &Client, what: Lacking<'_>) -> Result<bool, ClientError>
         Lacking::Volume(volume) => client.create(route::VOLUMES, volume).await,
         Lacking::Subsystem(subsystem) => client.create(route::SUBSYSTEMS, subsystem).await,
         Lacking::Host { subsystem, host } => {
-            client.create(&route::list_within(subsystem, "hosts"), &Host { nqn: host.to_owned() }).await
+            client.create(&route::list_within(subsystem, "hosts"), &HostSpec { nqn: host.to_owned() }).await
         }
         Lacking::Namespace { subsystem, namespace } => {
             client.create(&route::list_within(subsystem, "namespaces"), namespace).await

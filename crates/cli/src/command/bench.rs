@@ -1,9 +1,9 @@
 use crate::client::Client;
 use clap::{Args, ValueEnum};
-use diecut_api::size::Size;
 use diecut_api::status::Status;
 use diecut_load::drive::{Digests, DriveSettings, Endpoint, QualifiedName, run};
 use diecut_load::{Arrival, LoadSpec, Pattern, Report};
+use diecut_spec::Size;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 use crate::client::{Client, ClientError};
 use crate::print;
 use clap::Subcommand;
-use diecut_api::{object, route};
+use diecut_api::route;
+use diecut_spec::HostSpec;
 
 #[derive(Subcommand)]
 pub enum Host {
@@ -29,7 +30,7 @@ impl Host {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
             Host::Allow { nqn, subsystem } => {
-                let host = object::Host { nqn };
+                let host = HostSpec { nqn };
                 let changed = client.create(&route::list_within(&subsystem, "hosts"), &host).await?;
                 print::made(
                     json,

@@ -1,8 +1,8 @@
 use clap::Args;
 use diecut_api::setup::Setup;
-use diecut_api::size::Size;
 use diecut_daemon::log::{self, LogConfig, LogFormat};
 use diecut_daemon::serve::{Recording, ServeOptions};
+use diecut_spec::Size;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;

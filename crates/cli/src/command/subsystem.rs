@@ -1,15 +1,15 @@
 use crate::client::{Client, ClientError};
 use crate::command::Consent;
 use crate::print;
-use clap::{Args, Subcommand};
-use diecut_api::object::Namespace;
+use clap::Subcommand;
+use diecut_api::route;
 use diecut_api::status::SubsystemStatus;
-use diecut_api::{object, route};
+use diecut_spec::{NamespaceSpec, SubsystemSpec};
 
 #[derive(Subcommand)]
 pub enum Subsystem {
     /// Create a subsystem.
-    Create(Create),
+    Create(SubsystemSpec),
     /// List all subsystems.
     List,
     /// Show one subsystem.
@@ -45,52 +45,12 @@ pub enum Subsystem {
     },
 }
 
-#[derive(Args)]
-pub struct Create {
-    /// NVMe qualified name, as in `nqn.2026-11.org.example:db`.
-    nqn: String,
-    /// Tenant it serves.
-    #[arg(long)]
-    tenant: String,
-    /// Serial number, at most 20 ASCII characters; derived from the NQN if absent.
-    #[arg(long)]
-    serial: Option<String>,
-    /// Model number, at most 40 ASCII characters.
-    #[arg(long)]
-    model: Option<String>,
-    /// Let every host connect.
-    #[arg(long)]
-    allow_any_host: bool,
-    /// NQN of a host that may connect; can be given several times.
-    #[arg(long = "host")]
-    hosts: Vec<String>,
-    /// Volume to show, as `NSID=VOLUME`; can be given several times.
-    #[arg(long = "namespace", value_parser = namespace)]
-    namespaces: Vec<Namespace>,
-}
-
-fn namespace(text: &str) -> Result<Namespace, String> {
-    text.split_once('=')
-        .and_then(|(nsid, volume)| Some(Namespace { nsid: nsid.parse().ok()?, volume: volume.to_string() }))
-        .ok_or_else(|| format!("`{text}` is not a namespace; write NSID=VOLUME, as in 1=db-disk"))
-}
-
 const HEADER: [&str; 5] = ["subsystem", "tenant", "hosts", "namespaces", "connected"];
 
 impl Subsystem {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
-            Subsystem::Create(create) => {
-                let Create { nqn, tenant, serial, model, allow_any_host, hosts, namespaces } = create;
-                let subsystem = object::Subsystem {
-                    nqn,
-                    tenant,
-                    serial,
-                    model,
-                    allow_any_host,
-                    allowed_hosts: hosts,
-                    namespaces,
-                };
+            Subsystem::Create(subsystem) => {
                 let changed = client.create(route::SUBSYSTEMS, &subsystem).await?;
                 print::made(json, changed, "created", "subsystem", &subsystem.nqn, "");
                 Ok(())
@@ -110,7 +70,7 @@ impl Subsystem {
             Subsystem::Attach { nqn, nsid, volume } => {
                 let detail = format!("namespace {nsid} is volume \"{volume}\"");
                 let changed = client
-                    .create(&route::list_within(&nqn, "namespaces"), &Namespace { nsid, volume })
+                    .create(&route::list_within(&nqn, "namespaces"), &NamespaceSpec { nsid, volume })
                     .await?;
                 print::made(json, changed, "attached", "subsystem", &nqn, &detail);
                 Ok(())

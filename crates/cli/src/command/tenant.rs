@@ -3,6 +3,7 @@ use crate::command::Consent;
 use crate::print;
 use clap::Subcommand;
 use diecut_api::{object, route};
+use diecut_spec::TenantSpec;
 
 #[derive(Subcommand)]
 pub enum Tenant {
@@ -41,7 +42,7 @@ impl Tenant {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
             Tenant::Create { name } => {
-                let tenant = object::Tenant { name };
+                let tenant = TenantSpec { name };
                 let changed = client.create(route::TENANTS, &tenant).await?;
                 print::made(json, changed, "created", "tenant", &tenant.name, "");
                 Ok(())
@@ -86,7 +87,7 @@ impl Tenant {
     }
 }
 
-fn row(status: &diecut_api::status::Status, tenant: &object::Tenant) -> Vec<String> {
+fn row(status: &diecut_api::status::Status, tenant: &TenantSpec) -> Vec<String> {
     let vssds: Vec<&str> = status
         .vssds
         .iter()

@@ -1,17 +1,15 @@
 use crate::client::{Client, ClientError};
 use crate::command::Consent;
 use crate::print;
-use clap::{Args, Subcommand};
-use diecut_api::object::Nguid;
-use diecut_api::size::Size;
+use clap::Subcommand;
+use diecut_api::route;
 use diecut_api::status::VolumeStatus;
-use diecut_api::{object, route};
-use uuid::Uuid;
+use diecut_spec::VolumeSpec;
 
 #[derive(Subcommand)]
 pub enum Volume {
     /// Create a volume on a vSSD.
-    Create(Create),
+    Create(VolumeSpec),
     /// List all volumes.
     List,
     /// Show one volume.
@@ -28,34 +26,15 @@ pub enum Volume {
     },
 }
 
-#[derive(Args)]
-pub struct Create {
-    /// Its name.
-    name: String,
-    /// vSSD it lives on.
-    #[arg(long)]
-    vssd: String,
-    /// Size a host sees, as in `16 GiB`; a multiple of 4096 bytes.
-    #[arg(long)]
-    size: Size,
-    /// UUID of the namespace; made by the server if absent.
-    #[arg(long)]
-    uuid: Option<Uuid>,
-    /// NGUID of the namespace, 32 hexadecimal digits; made by the server if absent.
-    #[arg(long)]
-    nguid: Option<Nguid>,
-}
-
 const HEADER: [&str; 9] =
     ["volume", "vssd", "size", "used", "reads", "writes", "read p50 / p99", "write p50 / p99", "uuid"];
 
 impl Volume {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
-            Volume::Create(Create { name, vssd, size, uuid, nguid }) => {
-                let volume = object::Volume { name, vssd, size, uuid, nguid };
+            Volume::Create(volume) => {
                 let changed = client.create(route::VOLUMES, &volume).await?;
-                print::made(json, changed, "created", "volume", &volume.name, &size.to_string());
+                print::made(json, changed, "created", "volume", &volume.name, &volume.size.to_string());
                 Ok(())
             }
             Volume::Delete { name, consent } => {

@@ -1,17 +1,16 @@
 use crate::client::{Client, ClientError};
 use crate::command::Consent;
 use crate::print;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::Subcommand;
 use diecut_api::problem::{Problem, ProblemKind};
-use diecut_api::size::Size;
 use diecut_api::status::{RepairOutcome, RepairReport, VssdStatus};
 use diecut_api::{object, route};
-use diecut_spec::{Isolation, Sharing};
+use diecut_spec::{Serves, VssdSpec};
 
 #[derive(Subcommand)]
 pub enum Vssd {
     /// Create a vSSD.
-    Create(Create),
+    Create(VssdSpec),
     /// List all vSSDs.
     List,
     /// Show one vSSD.
@@ -39,58 +38,13 @@ pub enum Vssd {
     },
 }
 
-#[derive(Args)]
-pub struct Create {
-    /// Its name.
-    name: String,
-    /// Tenant it belongs to.
-    #[arg(long)]
-    tenant: String,
-    /// How it is kept apart from its neighbours.
-    #[arg(long, value_enum)]
-    isolation: Isolation,
-    /// Erase blocks it holds at least, as in `64 GiB`.
-    #[arg(long)]
-    capacity: Size,
-    /// Throughput level; the server's level table turns it into channels, dies or soft-planes.
-    #[arg(long, default_value_t = object::default_throughput_level())]
-    throughput_level: u32,
-    /// Over-provisioning in parts per thousand: (physical - exported) / exported.
-    #[arg(long, default_value_t = object::default_over_provisioning_permille())]
-    over_provisioning_permille: u32,
-    /// Weight among software-isolated vSSDs of the same dies; 200 gets twice the time of 100.
-    #[arg(long, default_value_t = object::default_weight())]
-    weight: u32,
-    /// Bytes read and programmed on flash per second, the cleaner's included, as in `200 MiB`; 0 for no limit.
-    #[arg(long, default_value = "0")]
-    rate_limit: Size,
-    /// What happens beyond the rate limit.
-    #[arg(long, value_enum, default_value_t = Sharing::WorkConserving)]
-    sharing: Sharing,
-    /// What it is for: volumes, or erase blocks for an application.
-    #[arg(long = "use", value_enum, default_value_t = Use::Volumes)]
-    serves: Use,
-    /// With `--use blocks`: the user that may attach, besides root and the server's own.
-    #[arg(long)]
-    uid: Option<u32>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Use {
-    /// Volumes live on it.
-    Volumes,
-    /// An application uses its erase blocks, through the socket for blocks.
-    Blocks,
-}
-
 const HEADER: [&str; 10] =
     ["vssd", "tenant", "isolation", "placement", "physical", "exported", "spare", "used", "WAF", "state"];
 
 impl Vssd {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
-            Vssd::Create(create) => {
-                let vssd = create.object();
+            Vssd::Create(vssd) => {
                 let changed = client.create(route::VSSDS, &vssd).await?;
                 print::made(json, changed, "created", "vSSD", &vssd.name, "");
                 Ok(())
@@ -99,7 +53,7 @@ impl Vssd {
                 let status = client.status().await?;
                 let vssd = status.vssds.iter().find(|vssd| vssd.vssd.name == name);
                 let loss = match vssd.map(|vssd| vssd.vssd.serves) {
-                    Some(object::Use::Blocks) => "all that an application keeps on its erase blocks is lost",
+                    Some(Serves::Blocks) => "all that an application keeps on its erase blocks is lost",
                     _ => "its erase blocks are erased",
                 };
                 let loss = vssd.map_or(loss.to_owned(), |vssd| format!("{} of flash, {loss}", vssd.physical));
@@ -151,27 +105,6 @@ impl Vssd {
                 }
                 Ok(())
             }
-        }
-    }
-}
-
-impl Create {
-    fn object(self) -> object::Vssd {
-        object::Vssd {
-            name: self.name,
-            tenant: self.tenant,
-            isolation: self.isolation,
-            throughput_level: self.throughput_level,
-            capacity: self.capacity,
-            over_provisioning_permille: self.over_provisioning_permille,
-            weight: self.weight,
-            rate_limit: self.rate_limit,
-            sharing: self.sharing,
-            serves: match self.serves {
-                Use::Volumes => object::Use::Volumes,
-                Use::Blocks => object::Use::Blocks,
-            },
-            uid: self.uid,
         }
     }
 }

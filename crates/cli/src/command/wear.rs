@@ -1,9 +1,8 @@
 use crate::client::{Client, ClientError};
 use crate::print;
 use clap::{Args, Subcommand};
-use diecut_api::object::WearChange;
-use diecut_api::size::Size;
 use diecut_api::{route, status};
+use diecut_spec::WearSettings;
 
 #[derive(Args)]
 pub struct Wear {
@@ -20,33 +19,7 @@ enum Action {
     /// Let exchanges go on.
     Resume,
     /// Change settings; they survive restarts.
-    Set(Set),
-}
-
-#[derive(Args)]
-#[group(required = true, multiple = true)]
-struct Set {
-    /// How many erases a channel with hot content may be ahead of the least worn quiet one; 0: none is ever swapped.
-    #[arg(long, value_name = "ERASES")]
-    channel_threshold: Option<u64>,
-    /// The same of a die, where vSSDs hold single dies.
-    #[arg(long, value_name = "ERASES")]
-    die_threshold: Option<u64>,
-    /// Let thresholds that are not 0 follow the device's age: small at first and towards its end. They do unless a threshold was set.
-    #[arg(long, value_name = "true|false")]
-    follow_age: Option<bool>,
-    /// Cycles of an erase block, for thresholds that follow the age; the profile's without.
-    #[arg(long, value_name = "CYCLES")]
-    endurance: Option<u32>,
-    /// How far the most worn part may be ahead of the average, in thousandths, for the same; 100 without.
-    #[arg(long, value_name = "PERMILLE")]
-    delta: Option<u32>,
-    /// Bytes that exchanges may copy per second, such as 80M; 0: no limit.
-    #[arg(long)]
-    rate: Option<Size>,
-    /// Which channels are swapped: hot content to the least worn of the quiet ones, or the paper's literal rule.
-    #[arg(long, value_parser = ["quiet", "literal"])]
-    rule: Option<String>,
+    Set(WearSettings),
 }
 
 impl Wear {
@@ -61,24 +34,14 @@ impl Wear {
                 }
                 return Ok(());
             }
-            Action::Pause => WearChange { paused: Some(true), ..WearChange::default() },
-            Action::Resume => WearChange { paused: Some(false), ..WearChange::default() },
-            Action::Set(set) => WearChange {
-                paused: None,
-                rate: set.rate,
-                channel_threshold_erases: set.channel_threshold,
-                die_threshold_erases: set.die_threshold,
-                follow_age: set.follow_age,
-                endurance_cycles: set.endurance,
-                delta_permille: set.delta,
-                literal_rule: set.rule.map(|rule| rule == "literal"),
-            },
+            Action::Pause => WearSettings { paused: Some(true), ..WearSettings::default() },
+            Action::Resume => WearSettings { paused: Some(false), ..WearSettings::default() },
+            Action::Set(settings) => settings,
         };
         client.create(route::WEAR, &change).await?;
         // Only what was named.
         let said = serde_json::to_value(change).expect("settings are plain data");
-        let said =
-            said.as_object().expect("a struct is an object").iter().filter(|(_, value)| !value.is_null());
+        let said = said.as_object().expect("a struct is an object").iter();
         let said: Vec<String> = said.map(|(name, value)| format!("{name} = {value}")).collect();
         print::done(json, "set", "even wear", "", &said.join(", "));
         Ok(())

@@ -100,7 +100,7 @@ pub(crate) fn find_lost_volumes<M: Divide>(here: &mut Owners<M>, vssd: &str, sto
         .volumes
         .values()
         .filter(|volume| volume.vssd == vssd)
-        .map(|volume| (VolumeIndex(volume.index), volume.size_bytes / IU_SIZE_BYTES as u64))
+        .map(|volume| (VolumeIndex(volume.index), volume.size.bytes() / IU_SIZE_BYTES as u64))
         .collect();
     for (index, size_ius) in volumes {
         if here.plane.flash.store(store).volume_size_ius(index).is_none()

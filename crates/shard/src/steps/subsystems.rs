@@ -39,17 +39,17 @@ pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option
         home => Home::Elsewhere(home),
     };
     let shown = record.namespaces.iter().filter(|_| home == Home::Here);
-    let namespaces = shown.map(|(nsid, volume)| {
-        let volume = &here.registry.state.volumes[volume];
+    let namespaces = shown.map(|shown| {
+        let volume = &here.registry.state.volumes[&shown.volume];
         let namespace = NamespaceId(volume.namespace);
         let properties = here.plane.namespaces.properties(namespace).expect("its namespace is open");
-        let (uuid, nguid) = (volume.uuid, volume.nguid);
-        (*nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
+        let [uuid, nguid] = volume.identities();
+        (shown.nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
     });
     Some(SubsystemConfig {
         nqn: name(nqn),
-        serial: record.serial.clone(),
-        model: record.model.clone(),
+        serial: record.serial.clone().expect("I-C8: a subsystem that exists has its serial number"),
+        model: record.model.clone().expect("I-C8: a subsystem that exists has its model number"),
         allow_any_host: record.allow_any_host,
         allowed_hosts: record.allowed_hosts.iter().map(|host| name(host)).collect(),
         namespaces: namespaces.collect(),

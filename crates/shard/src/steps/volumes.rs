@@ -22,7 +22,7 @@ pub(crate) fn create<M: Divide>(here: &mut Owners<M>, name: &str, job: &mut Job)
         return Progress::Waits;
     }
     if job.waits == Waits::No {
-        let (index, size_ius) = (VolumeIndex(volume.index), volume.size_bytes / IU_SIZE_BYTES as u64);
+        let (index, size_ius) = (VolumeIndex(volume.index), volume.size.bytes() / IU_SIZE_BYTES as u64);
         let mut tokens = Vec::new();
         // Of a volume whose deletion, or whose creation, did not come to its end.
         if flash.store(store).volume_size_ius(index).is_some() {
@@ -96,7 +96,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
     let capabilities = *here.plane.flash.media.capabilities();
     let definition = NamespaceDefinition {
         backing: Backing::Volume { store, volume: VolumeIndex(volume.index) },
-        size_lbas: volume.size_bytes / IU_SIZE_BYTES as u64,
+        size_lbas: volume.size.bytes() / IU_SIZE_BYTES as u64,
         transfer_max_lbas: here.config.target.transfer_bytes_max / IU_SIZE_BYTES as u32,
         content_mode: capabilities.content_mode,
         volatile_cache: here.config.volatile_cache,
@@ -117,7 +117,7 @@ fn choose_whole_writes<M: Divide>(here: &mut Owners<M>, vssd: u32) {
         return;
     };
     let volumes = || here.registry.state.volumes.values().filter(|volume| volume.vssd == *name);
-    let promised_bytes: u64 = volumes().map(|volume| volume.size_bytes).sum();
+    let promised_bytes: u64 = volumes().map(|volume| volume.size.bytes()).sum();
     let thin = promised_bytes / IU_SIZE_BYTES as u64 > record.exported_ius;
     for volume in volumes() {
         here.plane.namespaces.set_whole_writes(NamespaceId(volume.namespace), thin);

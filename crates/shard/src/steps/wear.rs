@@ -3,6 +3,7 @@
 use crate::job::Progress;
 use crate::owners::Owners;
 use diecut_media::Divide;
+use diecut_spec::Size;
 use diecut_vssd::{SwapRule, WearConfig};
 
 /// The step that changes settings.
@@ -26,7 +27,7 @@ pub(crate) fn apply_wear<M: Divide>(here: &mut Owners<M>) {
         None => own.rule,
     };
     let wear = WearConfig {
-        rate_bytes_per_second: said.rate_bytes_per_second.unwrap_or(own.rate_bytes_per_second),
+        rate_bytes_per_second: said.rate.map_or(own.rate_bytes_per_second, Size::bytes),
         channel_threshold_erases: said.channel_threshold_erases.unwrap_or(own.channel_threshold_erases),
         die_threshold_erases: said.die_threshold_erases.unwrap_or(own.die_threshold_erases),
         follow_age: said.follow_age.unwrap_or(own.follow_age && !is_fixed),

@@ -7,7 +7,7 @@ use diecut_nvme::{QualifiedName, Status as NvmeStatus};
 use diecut_shard::control::*;
 use diecut_shard::drive::*;
 use diecut_shard::{PoolConfig, Seat, Shard, ShardConfig, divide, gather};
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Size};
 use diecut_units::{Buffer, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -372,14 +372,14 @@ impl Herd {
 pub fn vssd(name: &str, tenant: &str, isolation: Isolation, throughput_level: u32) -> VssdSpec {
     VssdSpec {
         throughput_level,
-        capacity_bytes: 4 << 20,
+        capacity: Size(4 << 20),
         ..VssdSpec::new(&format!("vssd-{name}"), tenant, isolation, 280)
     }
 }
 
 pub fn volume(name: &str) -> VolumeSpec {
     let vssd = format!("vssd-{name}");
-    VolumeSpec { name: format!("volume-{name}"), vssd, size_bytes: 1 << 20, uuid: None, nguid: None }
+    VolumeSpec::new(&format!("volume-{name}"), &vssd, Size(1 << 20))
 }
 
 pub fn subsystem(name: &str) -> SubsystemSpec {
@@ -390,7 +390,7 @@ pub fn subsystem(name: &str) -> SubsystemSpec {
         model: None,
         allow_any_host: true,
         allowed_hosts: Vec::new(),
-        namespaces: vec![(1, format!("volume-{name}"))],
+        namespaces: vec![NamespaceSpec::new(1, &format!("volume-{name}"))],
     }
 }
 

@@ -9,7 +9,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{CostModel, DOOR_SOURCE_BIT, Moment, PoolConfig, Shard, ShardConfig};
-use diecut_spec::Isolation;
+use diecut_spec::{Isolation, Size};
 use diecut_units::{Buffer, BufferPool, Span, Time};
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
@@ -128,7 +128,7 @@ impl Stage {
             self.ask(ControlRequest::CreateVolume(VolumeSpec {
                 name: name.to_owned(),
                 vssd: name.to_owned(),
-                size_bytes: lbas * 4096,
+                size: Size(lbas * 4096),
                 uuid: None,
                 nguid: None,
             }))?;
@@ -140,7 +140,7 @@ impl Stage {
             model: None,
             allow_any_host: true,
             allowed_hosts: Vec::new(),
-            namespaces: vec![(1, "writer".to_owned())],
+            namespaces: vec![NamespaceSpec::new(1, "writer")],
         }))
     }
 

@@ -633,7 +633,7 @@ mod test {
             assert!(worst(&lives).of_ideal < free, "{endurance}: {free}");
         }
     }
-    use diecut_shard::control::WearChange;
+    use diecut_shard::control::WearSettings;
     use diecut_vssd::{DieLayout, WearConfig};
 
     const CHANNELS: usize = 4;
@@ -649,11 +649,11 @@ mod test {
         let mut stage = Stage::new(&ground, &vec![Part::new(Isolation::Channel, 1); CHANNELS]).unwrap();
         let blocks = stage.erase_blocks();
         *blocks_per_die = blocks[0] / 4;
-        let change = WearChange {
+        let change = WearSettings {
             channel_threshold_erases: Some(THRESHOLD_CYCLES * 4 * u64::from(BLOCKS_PER_PLANE)),
             follow_age: Some(false),
-            rate_bytes_per_second: Some(0),
-            ..WearChange::default()
+            rate: Some(diecut_spec::Size(0)),
+            ..WearSettings::default()
         };
         stage.set_wear(change).unwrap();
         let lbas = stage.exported_lbas().into_iter().fold(u64::MAX, u64::min);

@@ -8,7 +8,7 @@ use super::ycsb::fill;
 use super::{Experiment, Findings, Progress, Published, Request};
 use crate::isolation::summary::Estimate;
 use diecut_shard::CostModel;
-use diecut_shard::control::WearChange;
+use diecut_shard::control::WearSettings;
 use diecut_spec::Isolation;
 use diecut_units::{Span, Time};
 
@@ -89,7 +89,7 @@ fn measure(moves: Moves, writes: bool, seed: u64, quick: bool, seconds: f64) -> 
     let ground = Ground { cost_model: Some(CostModel::default()), ..Ground::of(3, blocks, pages, seed) };
     let mut stage = Stage::new(&ground, &vec![Part::new(Isolation::Channel, 1); 3])?;
     // Nothing moves before it shall.
-    stage.set_wear(WearChange { channel_threshold_erases: Some(0), ..WearChange::default() })?;
+    stage.set_wear(WearSettings { channel_threshold_erases: Some(0), ..WearSettings::default() })?;
     let lbas = stage.exported_lbas().into_iter().fold(u64::MAX, u64::min);
     for part in 0..3 {
         stage.create_volume(part, lbas)?;
@@ -125,10 +125,10 @@ fn measure(moves: Moves, writes: bool, seed: u64, quick: bool, seconds: f64) -> 
         Moves::Unbounded => Some(0),
     };
     if let Some(rate) = rate {
-        let change = WearChange {
+        let change = WearSettings {
             channel_threshold_erases: Some(u64::from(blocks)),
-            rate_bytes_per_second: Some(rate),
-            ..WearChange::default()
+            rate: Some(diecut_spec::Size(rate)),
+            ..WearSettings::default()
         };
         stage.set_wear(change)?;
     }

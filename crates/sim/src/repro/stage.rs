@@ -9,7 +9,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
-use diecut_spec::{Isolation, Sharing};
+use diecut_spec::{Isolation, Sharing, Size};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, Time};
 use std::collections::BTreeMap;
 
@@ -156,7 +156,7 @@ impl Stage {
             stage.ask(ControlRequest::CreateVssd(VssdSpec {
                 throughput_level: part.level,
                 weight: part.weight,
-                rate_limit_bytes_per_second: part.strict_bytes_per_s,
+                rate_limit: Size(part.strict_bytes_per_s),
                 sharing: if strict { Sharing::Strict } else { Sharing::WorkConserving },
                 ..VssdSpec::new(&name, &name, part.isolation, OVER_PROVISIONING_PERMILLE)
             }))?;
@@ -177,7 +177,7 @@ impl Stage {
         self.ask(ControlRequest::CreateVolume(VolumeSpec {
             name: name.clone(),
             vssd: part_name(part),
-            size_bytes: lbas * LOGICAL_BLOCK_BYTES,
+            size: Size(lbas * LOGICAL_BLOCK_BYTES),
             uuid: None,
             nguid: None,
         }))?;
@@ -191,7 +191,7 @@ impl Stage {
     }
 
     /// Changes settings of even wear.
-    pub fn set_wear(&mut self, change: WearChange) -> Result<(), String> {
+    pub fn set_wear(&mut self, change: WearSettings) -> Result<(), String> {
         self.ask(ControlRequest::SetWear(change))
     }
 

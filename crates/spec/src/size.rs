@@ -28,6 +28,16 @@ impl Size {
     }
 }
 
+/// What somebody may have meant who left the unit out.
+pub(crate) fn perhaps(size: Size, unit: &str) -> String {
+    let number = size.bytes();
+    if (1..1024).contains(&number) {
+        format!("; a number without a unit is bytes: if you mean {number} {unit}iB, write {number}{unit}")
+    } else {
+        String::new()
+    }
+}
+
 /// Units of 1024, 1024 * 1024 and so on.
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 

@@ -1,0 +1,115 @@
+//! Volumes.
+
+use crate::Nguid;
+use crate::name::check_name;
+use crate::size::{Size, perhaps};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A volume: what a namespace shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSpec {
+    /// Its name.
+    pub name: String,
+    /// vSSD it lives on.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub vssd: String,
+    /// Size a host sees, as in `16 GiB`; a multiple of 4096 bytes.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub size: Size,
+    /// UUID of the namespace; made by the server if absent, and kept.
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<Uuid>,
+    /// NGUID of the namespace, 32 hexadecimal digits; made by the server if absent, and kept.
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nguid: Option<Nguid>,
+}
+
+/// No volume can be smaller, in bytes: one block of a host.
+const VOLUME_SIZE_MIN: Size = Size(4096);
+/// No volume can be larger, in bytes: its blocks are counted in 32 bits.
+pub const VOLUME_SIZE_MAX: Size = Size((u32::MAX as u64 - 1) * 4096);
+
+impl VolumeSpec {
+    /// A volume whose identities the server makes.
+    pub fn new(name: &str, vssd: &str, size: Size) -> VolumeSpec {
+        VolumeSpec { name: name.to_owned(), vssd: vssd.to_owned(), size, uuid: None, nguid: None }
+    }
+
+    /// Whether it can be; what the vSSD can give is the server's to say.
+    ///
+    /// # Errors
+    /// Names the volume, the value, and what to write.
+    pub fn check(&self) -> Result<(), String> {
+        check_name("volume", &self.name)?;
+        self.check_slips()
+    }
+
+    /// Whether its size can be.
+    ///
+    /// # Errors
+    /// Names the volume, the value, and what to write.
+    pub fn check_slips(&self) -> Result<(), String> {
+        let (name, size) = (&self.name, self.size.exact());
+        if self.size < VOLUME_SIZE_MIN {
+            return Err(format!(
+                "volume \"{name}\": a size of {size} is below {VOLUME_SIZE_MIN}, the least there is{}",
+                perhaps(self.size, "G")
+            ));
+        }
+        let over_bytes = self.size.bytes() % VOLUME_SIZE_MIN.bytes();
+        if over_bytes != 0 {
+            let below = Size(self.size.bytes() - over_bytes);
+            let near = |size: Size| format!("{} bytes ({})", size.bytes(), size.exact());
+            let above = below.bytes().checked_add(VOLUME_SIZE_MIN.bytes());
+            let above = above.map_or(String::new(), |above| format!(" or {}", near(Size(above))));
+            return Err(format!(
+                "volume \"{name}\": a size of {} bytes is no multiple of 4096 bytes; the nearest are {}{above}",
+                self.size.bytes(),
+                near(below)
+            ));
+        }
+        if self.size > VOLUME_SIZE_MAX {
+            let most = VOLUME_SIZE_MAX.bytes();
+            return Err(format!(
+                "volume \"{name}\": a size of {size} is above the most there is, {most} bytes"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::test::says;
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused_with_what_may_be_meant() {
+        let volume = |size| VolumeSpec {
+            name: "v".into(),
+            vssd: "a".into(),
+            size: Size(size),
+            uuid: None,
+            nguid: None,
+        };
+        assert_eq!(volume(4096).check(), Ok(()));
+        assert_eq!(volume(VOLUME_SIZE_MAX.bytes()).check(), Ok(()));
+        says(volume(16).check(), &["volume \"v\"", "write 16G"]);
+        says(volume(0).check(), &["below 4 KiB"]);
+        says(volume(10_000).check(), &["10000 bytes", "8192 bytes (8 KiB) or 12288 bytes (12 KiB)"]);
+        says(volume(u64::MAX).check(), &["no multiple of 4096"]);
+        says(volume(VOLUME_SIZE_MAX.bytes() + 4096).check(), &["above the most"]);
+    }
+
+    #[test]
+    fn unknown_fields_are_named() {
+        let error = serde_json::from_str::<VolumeSpec>(r#"{"name":"a","vssd":"b","size":"1 GiB","sise":1}"#)
+            .unwrap_err();
+        assert!(error.to_string().contains("sise"), "{error}");
+    }
+}

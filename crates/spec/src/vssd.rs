@@ -1,0 +1,213 @@
+//! vSSDs.
+
+use crate::name::check_name;
+use crate::size::{Size, perhaps};
+use crate::wear::check_rate;
+use crate::{Isolation, Serves, Sharing};
+use serde::{Deserialize, Serialize};
+
+/// A virtual SSD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct VssdSpec {
+    /// Its name.
+    pub name: String,
+    /// Tenant it belongs to.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub tenant: String,
+    /// How it is kept apart from its neighbours.
+    #[cfg_attr(feature = "clap", arg(long, value_enum))]
+    pub isolation: Isolation,
+    /// Throughput level; the server's level table turns it into channels, dies or soft-planes.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = default_throughput_level()))]
+    #[serde(default = "default_throughput_level")]
+    pub throughput_level: u32,
+    /// Erase blocks it holds at least, as in `64 GiB`.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub capacity: Size,
+    /// Over-provisioning in parts per thousand: (physical - exported) / exported.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = default_over_provisioning_permille()))]
+    #[serde(default = "default_over_provisioning_permille")]
+    pub over_provisioning_permille: u32,
+    /// Weight among software-isolated vSSDs of the same dies; 200 gets twice the time of 100.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = default_weight()))]
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// Bytes read and programmed on flash per second, the cleaner's included, as in `200 MiB`; 0 for no limit.
+    #[cfg_attr(feature = "clap", arg(long, default_value = "0"))]
+    #[serde(default)]
+    pub rate_limit: Size,
+    /// What happens beyond the rate limit.
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Sharing::WorkConserving))]
+    #[serde(default)]
+    pub sharing: Sharing,
+    /// What it is for: volumes, or erase blocks for an application.
+    #[cfg_attr(feature = "clap", arg(long = "use", value_enum, default_value_t = Serves::Volumes))]
+    #[serde(default, rename = "use")]
+    pub serves: Serves,
+    /// With `--use blocks`: the user that may attach, besides root and the server's own.
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+}
+
+/// Level 1 of the server's table.
+fn default_throughput_level() -> u32 {
+    1
+}
+
+/// 28 %, the over-provisioning of conventional write-heavy drives.
+fn default_over_provisioning_permille() -> u32 {
+    280
+}
+
+/// All alike, and like un-isolated ones together; with room below.
+fn default_weight() -> u32 {
+    100
+}
+
+/// No vSSD can be smaller, in bytes: less than a few erase blocks.
+const CAPACITY_MIN: Size = Size(1 << 20);
+/// More than ten times what volumes can store, in thousandths, is a slip.
+const OVER_PROVISIONING_PERMILLE_MAX: u32 = 10_000;
+
+impl VssdSpec {
+    /// A vSSD for volumes at throughput level 1, at least 1 MiB large, which shares like any other of its kind and has no
+    /// limit. What else it should be is said with `..VssdSpec::new(...)`.
+    pub fn new(name: &str, tenant: &str, isolation: Isolation, over_provisioning_permille: u32) -> VssdSpec {
+        VssdSpec {
+            name: name.to_owned(),
+            tenant: tenant.to_owned(),
+            isolation,
+            throughput_level: default_throughput_level(),
+            capacity: CAPACITY_MIN,
+            over_provisioning_permille,
+            weight: default_weight(),
+            rate_limit: Size(0),
+            sharing: Sharing::WorkConserving,
+            serves: Serves::Volumes,
+            uid: None,
+        }
+    }
+
+    /// What was chosen: fields as files call them, and their values for people, in the same order for all vSSDs.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        // Without `..`, so that a new field cannot be forgotten.
+        let VssdSpec {
+            name: _,
+            tenant,
+            isolation,
+            throughput_level,
+            capacity,
+            over_provisioning_permille,
+            weight,
+            rate_limit,
+            sharing,
+            serves,
+            uid,
+        } = self;
+        vec![
+            ("tenant", tenant.clone()),
+            ("isolation", isolation.name().to_owned()),
+            ("throughput_level", throughput_level.to_string()),
+            ("capacity", capacity.exact()),
+            ("over_provisioning_permille", over_provisioning_permille.to_string()),
+            ("weight", weight.to_string()),
+            ("rate_limit", rate_limit.exact()),
+            ("sharing", sharing.name().to_owned()),
+            ("use", serves.name().to_owned()),
+            ("uid", uid.map_or("absent".to_owned(), |uid| uid.to_string())),
+        ]
+    }
+
+    /// Whether it can be; what the device can give is the server's to say.
+    ///
+    /// # Errors
+    /// Names the vSSD, what is wrong, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        check_name("vSSD", &self.name)?;
+        let what = match self {
+            VssdSpec { weight: 0, .. } => "weight 0 would starve it; use 1 or more (100 is usual)",
+            VssdSpec { sharing: Sharing::Strict, rate_limit: Size(0), .. } => {
+                "strict sharing needs a rate limit; give one, or use work-conserving sharing"
+            }
+            VssdSpec { isolation: Isolation::None, rate_limit: Size(1..), .. } => {
+                "an un-isolated vSSD is served first come first served and can have no rate limit; use software isolation"
+            }
+            VssdSpec { over_provisioning_permille: 0, .. } => {
+                "over-provisioning 0 leaves the cleaner no room; use 70 (7 %) or more"
+            }
+            _ => return Ok(()),
+        };
+        Err(format!("vSSD \"{}\": {what}", self.name))
+    }
+
+    /// Whether its numbers can be meant.
+    ///
+    /// # Errors
+    /// Names the vSSD, the value, and what to write.
+    pub fn check_slips(&self) -> Result<(), String> {
+        let name = &self.name;
+        if self.capacity < CAPACITY_MIN {
+            return Err(format!(
+                "vSSD \"{name}\": a capacity of {} is below {CAPACITY_MIN}, the least there is{}",
+                self.capacity.exact(),
+                perhaps(self.capacity, "G")
+            ));
+        }
+        if self.over_provisioning_permille > OVER_PROVISIONING_PERMILLE_MAX {
+            return Err(format!(
+                "vSSD \"{name}\": over-provisioning of {} thousandths; use {OVER_PROVISIONING_PERMILLE_MAX} or less (280 is 28 %)",
+                self.over_provisioning_permille
+            ));
+        }
+        if let (Some(uid), Serves::Volumes) = (self.uid, self.serves) {
+            return Err(format!(
+                "vSSD \"{name}\": uid {uid} is who may attach to erase blocks, and this vSSD is for volumes: leave it out, or make it \
+                 for blocks (use = \"blocks\" in a set-up file, --use blocks on the command line)"
+            ));
+        }
+        check_rate("a rate limit", self.rate_limit).map_err(|error| format!("vSSD \"{name}\": {error}"))
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use crate::test::says;
+
+    fn vssd(capacity: u64, rate_limit: u64, permille: u32) -> Result<(), String> {
+        let text = format!(
+            r#"{{"name":"a","tenant":"b","isolation":"die","capacity":{capacity},"rate_limit":{rate_limit},
+                "over_provisioning_permille":{permille}}}"#
+        );
+        serde_json::from_str::<VssdSpec>(&text).unwrap().check_slips()
+    }
+
+    /// `--capacity 32` once took a channel for 32 bytes, and 200 bytes a second held a server up for hours.
+    #[test]
+    fn numbers_that_cannot_be_meant_are_refused_with_what_may_be_meant() {
+        assert_eq!(vssd(1 << 20, 0, 280), Ok(()));
+        assert_eq!(vssd(1 << 20, 1 << 20, 10_000), Ok(()));
+        says(vssd(32, 0, 280), &["vSSD \"a\"", "32 bytes", "write 32G"]);
+        says(vssd((1 << 20) - 1, 0, 280), &["1048575 bytes", "below 1 MiB"]);
+        says(vssd(1 << 20, 200, 280), &["vSSD \"a\"", "200 bytes a second", "write 200M"]);
+        says(vssd(1 << 20, 0, u32::MAX), &["4294967295", "10000 or less"]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let good = VssdSpec::new("a", "t", Isolation::Software, 280);
+        assert_eq!((good.check(), good.check_slips()), (Ok(()), Ok(())));
+        says(VssdSpec { weight: 0, ..good.clone() }.check(), &["vSSD \"a\": weight 0"]);
+        says(VssdSpec { sharing: Sharing::Strict, ..good.clone() }.check(), &["needs a rate limit"]);
+        let limited = VssdSpec { isolation: Isolation::None, rate_limit: Size(7), ..good.clone() };
+        says(limited.check(), &["can have no rate limit"]);
+        says(VssdSpec { over_provisioning_permille: 0, ..good.clone() }.check(), &["over-provisioning 0"]);
+        for name in ["", "a b", "-a", ".", "a/b", &"x".repeat(65)] {
+            says(VssdSpec { name: name.to_owned(), ..good.clone() }.check(), &["vSSD name"]);
+        }
+        says(VssdSpec { uid: Some(7), ..good }.check_slips(), &["uid 7"]);
+    }
+}

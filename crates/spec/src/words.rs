@@ -1,0 +1,101 @@
+//! Words that choose among a few.
+
+use serde::{Deserialize, Serialize};
+
+/// The four isolation levels of FlashBlox (table 1 of the paper).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// Whole channels of its own: a neighbour cannot be felt.
+    Channel,
+    /// Whole dies of its own; the channel bus is shared.
+    Die,
+    /// Shares of dies, kept apart by token bucket and weighted fair sharing.
+    Software,
+    /// Shares of dies without fair sharing: what a conventional drive does.
+    None,
+}
+
+impl Isolation {
+    /// The word for it on every surface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Isolation::Channel => "channel",
+            Isolation::Die => "die",
+            Isolation::Software => "software",
+            Isolation::None => "none",
+        }
+    }
+}
+
+/// What a vSSD's rate limit means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// Beyond its limit a vSSD is served where nobody within theirs waits: idle dies are used.
+    #[default]
+    WorkConserving,
+    /// Beyond its limit a vSSD waits, even beside idle dies.
+    Strict,
+}
+
+impl Sharing {
+    /// The word for it on every surface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sharing::WorkConserving => "work-conserving",
+            Sharing::Strict => "strict",
+        }
+    }
+}
+
+/// What a vSSD is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Serves {
+    /// Volumes live on it.
+    #[default]
+    Volumes,
+    /// An application uses its erase blocks, through the socket for blocks.
+    Blocks,
+}
+
+impl Serves {
+    /// The word for it on every surface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Serves::Volumes => "volumes",
+            Serves::Blocks => "blocks",
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use serde_json::{from_str, to_string};
+
+    /// Goal: files that exist stay readable. Method: each word is written and read with its pinned spelling.
+    #[test]
+    fn spellings_are_pinned() {
+        let levels = [Isolation::Channel, Isolation::Die, Isolation::Software, Isolation::None];
+        for (level, word) in levels.into_iter().zip(["channel", "die", "software", "none"]) {
+            assert_eq!((level.name(), to_string(&level).unwrap()), (word, format!("\"{word}\"")));
+            assert_eq!(from_str::<Isolation>(&format!("\"{word}\"")).unwrap(), level);
+        }
+        for (sharing, word) in
+            [Sharing::WorkConserving, Sharing::Strict].into_iter().zip(["work-conserving", "strict"])
+        {
+            assert_eq!((sharing.name(), to_string(&sharing).unwrap()), (word, format!("\"{word}\"")));
+            assert_eq!(from_str::<Sharing>(&format!("\"{word}\"")).unwrap(), sharing);
+        }
+        assert!(from_str::<Isolation>("\"Channel\"").is_err(), "one spelling each");
+        for (serves, word) in [Serves::Volumes, Serves::Blocks].into_iter().zip(["volumes", "blocks"]) {
+            assert_eq!((serves.name(), to_string(&serves).unwrap()), (word, format!("\"{word}\"")));
+            assert_eq!(from_str::<Serves>(&format!("\"{word}\"")).unwrap(), serves);
+        }
+    }
+}
