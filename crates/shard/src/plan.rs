@@ -295,7 +295,7 @@ const THIN_FACTOR: u64 = 64;
 const THIN_LEAST_BYTES: u64 = 4 << 30;
 
 fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<(), ControlError> {
-    sound(spec.check())?;
+    sound(spec.check_name())?;
     if let Some(existing) = state.volumes.get(&spec.name) {
         let same = existing.vssd == spec.vssd
             && existing.size == spec.size
@@ -326,6 +326,7 @@ fn create_volume(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Result<()
         );
         return Err(ControlError { kind: ControlErrorKind::Invalid, message });
     }
+    sound(spec.check())?;
     let taken: Vec<u16> =
         state.volumes.values().filter(|volume| volume.vssd == spec.vssd).map(|volume| volume.index).collect();
     let Some(index) = (0..1024).find(|index| !taken.contains(index)) else {

@@ -45,11 +45,24 @@ impl VolumeSpec {
     /// # Errors
     /// Names the volume, the value, and what to write.
     pub fn check(&self) -> Result<(), String> {
-        check_name("volume", &self.name)?;
-        self.check_slips()
+        self.check_name()?;
+        self.check_slips()?;
+        if self.size <= VOLUME_SIZE_MAX {
+            return Ok(());
+        }
+        let (name, size, most) = (&self.name, self.size.exact(), VOLUME_SIZE_MAX.bytes());
+        Err(format!("volume \"{name}\": a size of {size} is above the most there is, {most} bytes"))
     }
 
-    /// Whether its size can be.
+    /// Whether its name can be.
+    ///
+    /// # Errors
+    /// Names it, and what a name is.
+    pub fn check_name(&self) -> Result<(), String> {
+        check_name("volume", &self.name)
+    }
+
+    /// Whether its size can be a slip: too small, or not whole blocks. The most there is comes after what the vSSD has left, which says more.
     ///
     /// # Errors
     /// Names the volume, the value, and what to write.
@@ -71,12 +84,6 @@ impl VolumeSpec {
                 "volume \"{name}\": a size of {} bytes is no multiple of 4096 bytes; the nearest are {}{above}",
                 self.size.bytes(),
                 near(below)
-            ));
-        }
-        if self.size > VOLUME_SIZE_MAX {
-            let most = VOLUME_SIZE_MAX.bytes();
-            return Err(format!(
-                "volume \"{name}\": a size of {size} is above the most there is, {most} bytes"
             ));
         }
         Ok(())
@@ -104,6 +111,11 @@ mod test {
         says(volume(10_000).check(), &["10000 bytes", "8192 bytes (8 KiB) or 12288 bytes (12 KiB)"]);
         says(volume(u64::MAX).check(), &["no multiple of 4096"]);
         says(volume(VOLUME_SIZE_MAX.bytes() + 4096).check(), &["above the most"]);
+        assert_eq!(
+            volume(VOLUME_SIZE_MAX.bytes() + 4096).check_slips(),
+            Ok(()),
+            "the vSSD says how much is left"
+        );
     }
 
     #[test]
