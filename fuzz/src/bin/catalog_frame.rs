@@ -3,7 +3,7 @@
 
 use diecut_catalog::State;
 use diecut_catalog::fuzz::{
-    Frame, FRAME_HEADER_SIZE_BYTES, Part, apply_records, decode_frame, decode_oob, encode_frame, encode_oob,
+    FRAME_HEADER_SIZE_BYTES, Frame, Part, apply_records, decode_frame, decode_oob, encode_frame, encode_oob,
     encode_state, read_document,
 };
 use diecut_fuzz::{Input, bounded};

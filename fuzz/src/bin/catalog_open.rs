@@ -2,14 +2,12 @@
 //! found at the next opening.
 #![no_main]
 
-use diecut_catalog::fuzz::{
-    Part, apply_records, encode_frame, encode_oob, encode_records, encode_state,
-};
+use diecut_catalog::fuzz::{Part, apply_records, encode_frame, encode_oob, encode_records, encode_state};
 use diecut_catalog::{Catalog, State};
 use diecut_emulator::{Device, Options, Pacing, Profile};
 use diecut_fuzz::{Input, bounded, catalog_state};
-use diecut_spec::TenantSpec;
 use diecut_media::{Command, Completion, Media, MediaToken, Operation};
+use diecut_spec::TenantSpec;
 use diecut_units::{Buffer, ContentMode, EraseBlockAddress, Payload, Time};
 use diecut_vssd::SystemArea;
 
@@ -51,8 +49,11 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![
         vec![],
         frame(at(0, 0), 3, CLAIMS_ARE_RIGHT, STATE, &[]),
-        [frame(at(0, 0), 3, CLAIMS_ARE_RIGHT, STATE, &[]), frame(at(1, 0), 3, CLAIMS_ARE_RIGHT, RECORDS, &records)]
-            .concat(),
+        [
+            frame(at(0, 0), 3, CLAIMS_ARE_RIGHT, STATE, &[]),
+            frame(at(1, 0), 3, CLAIMS_ARE_RIGHT, RECORDS, &records),
+        ]
+        .concat(),
         [frame(at(0, 0), 3, CLAIMS_ARE_RIGHT, STATE, &[]), frame(at(0, 0), 4, CLAIMS_ARE_RIGHT, CHANGE, &[])]
             .concat(),
         [frame(at(0, 1), 4, [1, 9, 0], AS_IT_IS, &[7; 40]), frame(at(1, 1), 3, [2, 1, 1], STATE, &[])]

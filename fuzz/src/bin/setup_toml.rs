@@ -2,8 +2,8 @@
 #![no_main]
 
 use diecut_api::setup::Setup;
-use diecut_spec::Size;
 use diecut_fuzz::bounded;
+use diecut_spec::Size;
 
 diecut_fuzz::target!(seeds, check);
 
