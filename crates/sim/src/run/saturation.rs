@@ -62,6 +62,16 @@ impl Runner<'_> {
         .collect()
     }
 
+    /// Those in the volume that has most of them: connections to a volume take turns with each other. Spread over several volumes, what one
+    /// connection has under way would be too little to wait in all of them, and its depth would be measured.
+    fn places_of_one_volume(&self, lane: Lane) -> Vec<Place> {
+        let mut volumes: BTreeMap<VolumeNumber, Vec<Place>> = BTreeMap::new();
+        for place in self.places(lane) {
+            volumes.entry(place.0).or_default().push(place);
+        }
+        volumes.into_values().max_by_key(Vec::len).unwrap_or_default()
+    }
+
     /// Places by the die that reads them, learnt by reading each alone. Nothing if that was disturbed.
     fn by_die(&mut self, lane: Lane, places: &[Place]) -> Option<Vec<Vec<Place>>> {
         let mut before = self.system.reads_of_dies()?;
@@ -135,7 +145,10 @@ impl Runner<'_> {
                 lane: flow.lane,
                 connections: self.plan.tenants[usize::from(flow.lane.0)].io_queues,
                 depth: flow.depth,
-                places: vec![self.places(flow.lane)],
+                places: vec![match flow.connection {
+                    None => self.places(flow.lane),
+                    Some(_) => self.places_of_one_volume(flow.lane),
+                }],
                 next: 0,
                 in_flight: 0,
                 answered: 0,
