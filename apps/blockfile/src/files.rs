@@ -165,7 +165,7 @@ impl Files {
     ///
     /// # Errors
     /// [`FileError::Exists`], [`FileError::NotFolder`], [`FileError::NotFound`] for a folder that is gone,
-    /// [`FileError::NoSpace`], [`FileError::Name`] for a path of a symlink of more than [`TARGET_MAX_BYTES`].
+    /// [`FileError::NoSpace`], [`FileError::Name`] for a path of a symlink of more than [`crate::tree::TARGET_MAX_BYTES`].
     pub fn make(&self, folder: FileId, name: &Name, made: Made<'_>) -> Result<Metadata, FileError> {
         self.try_with(|state| {
             let file = state.make(folder.0, name, made)?;
@@ -244,7 +244,7 @@ impl Files {
         Ok(entries.iter().map(entry).collect())
     }
 
-    /// The folder that a folder is in; of [`ROOT`] itself.
+    /// The folder that a folder is in; of [`crate::inode::ROOT`] itself.
     ///
     /// # Errors
     /// [`FileError::NotFound`], [`FileError::NotFolder`].

@@ -27,7 +27,7 @@ const TARGET_PART_BYTES: usize = 2000;
 pub struct Made<'a> {
     /// What it is.
     pub kind: InodeKind,
-    /// See [`Files::create`].
+    /// See [`crate::Files::create`].
     pub hint: u8,
     /// Whose, and who may do what.
     pub attributes: Attributes,

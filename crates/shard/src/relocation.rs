@@ -4,12 +4,12 @@
 //! owns, so no ring for foreign erase blocks is needed, at the price of a delay for the group while what it has under way ends.
 //! The first shard orders it, between other requests of administrators:
 //!
-//! 1. [`Step::Leave`] at the old home. Stores first quiesce while hosts are served, and program little at once: what waits at dies for
+//! 1. [`crate::step::Step::Leave`] at the old home. Stores first quiesce while hosts are served, and program little at once: what waits at dies for
 //!    a program otherwise is tens of milliseconds. Then the group's hosts are not listened to any more (`diecut_nvmf`'s `freeze`),
 //!    nothing more is started for applications, and what is under way for both comes back. Then the stores are held: they see no answer and have no turn, so they start
 //!    nothing, and what they and the pool have under way ends. What is left is values: channels, stores, namespaces.
-//! 2. [`Step::Arrive`] at the new home puts them in. Nothing is recovered: a store goes on where it was.
-//! 3. [`Step::Release`] everywhere. The old home gives the connections away, Connects that waited, and applications' rings; all shards learn the new
+//! 2. [`crate::step::Step::Arrive`] at the new home puts them in. Nothing is recovered: a store goes on where it was.
+//! 3. [`crate::step::Step::Release`] everywhere. The old home gives the connections away, Connects that waited, and applications' rings; all shards learn the new
 //!    home, so a Connect that comes to any of them finds it, and waits there until the last connection has arrived. Then it is
 //!    over.
 //!

@@ -50,6 +50,16 @@ impl Flow {
     }
 }
 
+/// Those in the volume that has most of them: connections to a volume take turns with each other. Spread over several volumes, what one
+/// connection has under way would be too little to wait in all of them, and its depth would be measured.
+fn of_one_volume(places: Vec<Place>) -> Vec<Place> {
+    let mut volumes: BTreeMap<VolumeNumber, Vec<Place>> = BTreeMap::new();
+    for place in places {
+        volumes.entry(place.0).or_default().push(place);
+    }
+    volumes.into_values().max_by_key(Vec::len).unwrap_or_default()
+}
+
 impl Runner<'_> {
     /// Blocks that surely hold data, so that reads of them reach the dies.
     fn places(&self, lane: Lane) -> Vec<Place> {
@@ -60,16 +70,6 @@ impl Runner<'_> {
             self.oracle.certain(*volume, *iu).is_some_and(|certain| certain.tag.is_some())
         })
         .collect()
-    }
-
-    /// Those in the volume that has most of them: connections to a volume take turns with each other. Spread over several volumes, what one
-    /// connection has under way would be too little to wait in all of them, and its depth would be measured.
-    fn places_of_one_volume(&self, lane: Lane) -> Vec<Place> {
-        let mut volumes: BTreeMap<VolumeNumber, Vec<Place>> = BTreeMap::new();
-        for place in self.places(lane) {
-            volumes.entry(place.0).or_default().push(place);
-        }
-        volumes.into_values().max_by_key(Vec::len).unwrap_or_default()
     }
 
     /// Places by the die that reads them, learnt by reading each alone. Nothing if that was disturbed.
@@ -147,7 +147,7 @@ impl Runner<'_> {
                 depth: flow.depth,
                 places: vec![match flow.connection {
                     None => self.places(flow.lane),
-                    Some(_) => self.places_of_one_volume(flow.lane),
+                    Some(_) => of_one_volume(self.places(flow.lane)),
                 }],
                 next: 0,
                 in_flight: 0,
