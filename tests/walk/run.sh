@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A newcomer's walk: a clean clone of HEAD, the commands of README.md as they stand there, in the order of its sections "Run" and
-# "See isolation at work", and what it promises compared with what comes; then every command of docs/tutorial.md. The transcript is
-# target/walk/transcript.txt.
+# "See isolation at work", and what it promises compared with what comes; then every command of docs/tutorial.md and docs/api.md.
+# The transcript is target/walk/transcript.txt.
 #
 #   tests/walk/run.sh [README [TUTORIAL]]
 #
@@ -129,5 +129,11 @@ while IFS= read -r line <&3; do
   esac
 done 3< <(sed -n 's/^    //p' "$tutorial")
 [ -z "$(git status --porcelain --untracked-files=no)" ] || fail "the tutorial leaves changed files behind"
+if command -v curl > /dev/null; then
+  echo "walk: requests of docs/api.md"
+  while IFS= read -r line <&3; do run "$line"; done 3< <(sed -n 's/^    //p' docs/api.md)
+else
+  echo "walk: REQUESTS OF docs/api.md ARE LEFT OUT: there is no curl"
+fi
 stop INT "Ctrl-C"
 echo "walk: README and tutorial keep their word ($skipped commands need root and were left out); transcript in $transcript"

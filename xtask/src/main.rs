@@ -1,4 +1,4 @@
-//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask house`, `cargo xtask check`; the fuzz targets:
+//! Checks of the repository itself: `cargo xtask arrows`, `cargo xtask tidy`, `cargo xtask reference`, `cargo xtask house`, `cargo xtask check`; the fuzz targets:
 //! `cargo xtask fuzz`; the pages as a book: `cargo xtask book`; and the stages of `make test`, `cargo xtask ci`, and of `make night`, `cargo xtask night`.
 
 #![forbid(unsafe_code)]
@@ -10,15 +10,17 @@ mod fuzz;
 mod house;
 mod interleavings;
 mod pages;
+mod reference;
 mod stages;
 mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask arrows|tidy|house|check|book|fuzz|interleavings|ci|night
+const USAGE: &str = "usage: cargo xtask arrows|tidy|reference|house|check|book|fuzz|interleavings|ci|night
   arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
   tidy     text files are ASCII, links of pages resolve, what pages name exists, invariants are numbered alike on pages and in code
+  reference  parts of pages that are drawn from the code are as it is; [--write]: draws them again
   house    [--all]: how rooms are built inside, and whether one got worse; [--write]: takes today's figures as the worst allowed
   check    format, lints, documentation, arrows, tidy, house
   book     makes HTML of the pages in target/book/html and follows its links; needs scripts/setup.sh book
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["arrows"] => arrows::check(&root),
         ["tidy"] => tidy::check(&root),
+        ["reference", rest @ ..] => reference::run(&root, rest),
         ["house", rest @ ..] => house::run(&root, rest),
         ["check"] => check::all(&root),
         ["book"] => book::build(&root),

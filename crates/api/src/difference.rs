@@ -306,7 +306,7 @@ fn of_wear(declared: &WearSettings, exists: &Wear, found: &mut Vec<Difference>) 
 #[cfg(test)]
 mod test {
     use super::*;
-    use crate::status::{Device, SubsystemStatus, VolumeStatus, VssdStatus};
+    use crate::status::{DeviceStatus, SubsystemStatus, VolumeStatus, VssdStatus};
     use diecut_spec::Size;
 
     const FILE: &str = r#"
@@ -362,7 +362,7 @@ mod test {
             "name": "tiny", "channels": 1, "dies_per_channel": 1, "raw_capacity": 0, "free_channels": 0,
             "free_dies": 0, "bad_erase_blocks": 0, "erases_per_channel": []
         });
-        let mut device: Device = serde_json::from_value(device).unwrap();
+        let mut device: DeviceStatus = serde_json::from_value(device).unwrap();
         device.wear.rate = setup.wear.rate.unwrap_or_default();
         device.wear.channel_threshold_erases = setup.wear.channel_threshold_erases.unwrap_or_default();
         Status {

@@ -1,18 +1,24 @@
 //! Routes of the control interface. `{name}` stands for the percent-encoded name of an object.
 //!
-//! | method and path | body | answer |
-//! |---|---|---|
-//! | `GET /v1/status` | - | [`crate::status::Status`] |
-//! | `POST /v1/tenants`, `/v1/vssds`, `/v1/volumes`, `/v1/subsystems` | the object | 204 |
-//! | `DELETE /v1/tenants/{name}` and so on | - | 204 |
-//! | `POST /v1/tenants/{name}/home` | [`crate::object::Home`] | 204 |
-//! | `POST /v1/subsystems/{nqn}/hosts` | [`diecut_spec::HostSpec`] | 204 |
-//! | `DELETE /v1/subsystems/{nqn}/hosts/{host}` | - | 204 |
-//! | `POST /v1/subsystems/{nqn}/namespaces` | [`diecut_spec::NamespaceSpec`] | 204 |
-//! | `DELETE /v1/subsystems/{nqn}/namespaces/{nsid}` | - | 204 |
-//! | `POST /v1/vssds/{name}/repair` | [`crate::object::Repair`] | [`crate::status::RepairReport`] |
-//! | `POST /v1/wear` | [`diecut_spec::WearSettings`] | 204 |
-//! | `POST /v1/shutdown` | - | 204 |
+//! | method and path | what it does | body | answer |
+//! |---|---|---|---|
+//! | `GET /v1/status` | tells what exists, with figures | - | [`crate::status::Status`] |
+//! | `POST /v1/tenants` | makes a tenant | [`diecut_spec::TenantSpec`] | 204 |
+//! | `DELETE /v1/tenants/{name}` | deletes it | - | 204 |
+//! | `POST /v1/tenants/{name}/home` | moves it to another shard | [`crate::object::Home`] | 204 |
+//! | `POST /v1/vssds` | makes a vSSD | [`diecut_spec::VssdSpec`] | 204 |
+//! | `DELETE /v1/vssds/{name}` | deletes it | - | 204 |
+//! | `POST /v1/vssds/{name}/repair` | looks for what is missing, and gives it up if asked to | [`crate::object::Repair`] | [`crate::status::RepairReport`] |
+//! | `POST /v1/volumes` | makes a volume | [`diecut_spec::VolumeSpec`] | 204 |
+//! | `DELETE /v1/volumes/{name}` | deletes it | - | 204 |
+//! | `POST /v1/subsystems` | makes a subsystem | [`diecut_spec::SubsystemSpec`] | 204 |
+//! | `DELETE /v1/subsystems/{nqn}` | deletes it | - | 204 |
+//! | `POST /v1/subsystems/{nqn}/hosts` | lets a host in | [`diecut_spec::HostSpec`] | 204 |
+//! | `DELETE /v1/subsystems/{nqn}/hosts/{host}` | shuts it out | - | 204 |
+//! | `POST /v1/subsystems/{nqn}/namespaces` | shows a volume | [`diecut_spec::NamespaceSpec`] | 204 |
+//! | `DELETE /v1/subsystems/{nqn}/namespaces/{nsid}` | hides it | - | 204 |
+//! | `POST /v1/wear` | changes settings of even wear | [`diecut_spec::WearSettings`] | 204 |
+//! | `POST /v1/shutdown` | stops the server in order | - | 204 |
 //!
 //! A change answers 200 instead of 204 where what it asks for was so already.
 //!

@@ -40,29 +40,31 @@ pub struct Setup {
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
     /// Where NVMe/TCP hosts connect: one `ADDRESS:PORT` or `NAME:PORT`, or a list of them. `0.0.0.0` and `[::]` stand for all
-    /// addresses of the machine.
+    /// addresses of the machine. There is no authentication yet: whoever reaches the address can claim the NQN of any host.
     #[serde(deserialize_with = "one_or_many")]
     pub listen: Vec<String>,
-    /// What discovery tells hosts to dial instead, where the server lies behind address translation: one, or a list.
+    /// What discovery tells hosts to dial instead of the address they came to, where the server lies behind address translation: one
+    /// `ADDRESS:PORT`, or a list.
     #[serde(deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<String>,
-    /// Folder of device images and of the control socket.
+    /// Folder of the device's image and of the sockets. It is made with mode 0700 if it is not there.
     pub data: PathBuf,
-    /// Unix socket of the control interface; `control.sock` in the data folder if absent.
+    /// Unix socket of the control interface, mode 0600; `control.sock` in the data folder if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
-    /// Unix socket where applications attach to vSSDs that serve blocks; `blocks.sock` in the data folder if absent.
+    /// Unix socket where applications attach to erase blocks; `blocks.sock` in the data folder, with mode 0600, if absent. A socket that
+    /// is named here has mode 0666, for applications of other users, whose `uid` is checked. It differs from `socket`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks_socket: Option<PathBuf>,
-    /// Shards, one thread each.
+    /// Threads that serve, at most one for each channel. More than there are cores share these.
     pub shards: u16,
-    /// Anonymous memory that the server may hold: maps of volumes and the like first, hosts' connections what is left. If absent,
-    /// hosts' connections hold 1 GiB at most, and the rest what it needs.
+    /// Anonymous memory that the server may hold: maps of volumes come first, hosts' connections get what is left. If absent,
+    /// hosts' connections hold 1 GiB at most, and the rest takes what it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<Size>,
-    /// Keep each shard's thread on a core of its own.
+    /// Keep each shard's thread on a core of its own: the first thread on the first core that the process may use, and so on.
     pub pin_cores: bool,
-    /// How long a shard looks for work after its last before it sleeps, in microseconds.
+    /// How long a shard looks for work before it sleeps, in microseconds. It wakes up sooner, and takes all of its core meanwhile.
     pub busy_poll_us: u32,
 }
 
@@ -115,19 +117,19 @@ impl Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backing {
-    /// A sparse file; survives the process.
+    /// A sparse image in the data folder.
     File,
-    /// Memory; gone with the process.
+    /// Memory, gone with the process.
     Memory,
 }
 
-/// When the image file is synchronized with its disk.
+/// What an acknowledged write, or flush, of a device in a file survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Survives the death of the server, not of the machine.
+    /// The death of the server, not of the machine.
     Process,
-    /// Survives the death of the machine too: flushes reach the disk.
+    /// The death of the machine, too. The device has no protected memory then, and one shard.
     Machine,
 }
 
@@ -135,21 +137,25 @@ pub enum Durability {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Device {
-    /// Name of a built-in NAND profile, or path of a profile file (`.toml`).
+    /// Name of a built-in NAND profile (`cnex-1tb`, `westlake`, `slc`, `mlc`, `tlc`, `qlc`, `tiny`, `tiny-one-shot`), or path of a
+    /// profile file (`.toml`). `crates/emulator/profiles/` has the built-in ones as files, and `crates/emulator/src/profile.rs` explains
+    /// each key. Built-in ones with little protected memory are served with 64 MiB of it.
     pub profile: String,
     /// Where the content lives.
     pub backing: Backing,
-    /// What an acknowledged flush survives, for a file.
+    /// What an acknowledged write survives, for a device in a file, or with `volatile_cache` a flush (`docs/durability.md`). It is fixed
+    /// when the device is made.
     pub durability: Durability,
-    /// Take as long as the NAND would.
+    /// Flash takes as long as the NAND would; without it, no time.
     pub pacing: bool,
-    /// Seed of factory bad blocks and of everything else that is drawn.
+    /// Seed of factory bad blocks and of everything else that is drawn. An existing device has the one that it was made with, and
+    /// another one here is a warning.
     pub seed: u64,
-    /// Memory that survives a power cut (capacitors); absent for the profile's own.
+    /// Memory that survives a power cut, as capacitors make it; if absent, the profile says how much.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protected_memory: Option<Size>,
     /// Acknowledge writes before they are on flash, for a device without protected memory: hosts flush, as they do with a
-    /// drive that has such a cache.
+    /// drive that has such a cache. An existing device with protected memory has no such cache, and this is a warning.
     pub volatile_cache: bool,
 }
 
@@ -171,13 +177,13 @@ impl Default for Device {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pool {
-    /// Operations that may wait at a die, over all vSSDs on it; 256 if absent. Commands wait with their hosts beyond it.
+    /// Operations that may wait at a die, over all vSSDs on it; 256 if absent. Beyond it commands wait with their hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub die_queue_depth: Option<u16>,
-    /// Soft-planes a shared die is cut into, 1 to 16; 4 if absent. Fixed when the device is made.
+    /// Soft-planes that a shared die is cut into, 1 to 16; 4 if absent. It is fixed when the device is made: another value is refused then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soft_planes_per_die: Option<u16>,
-    /// Where dies of die-isolated vSSDs are taken.
+    /// Where dies of die-isolated vSSDs are taken from.
     pub die_placement: DiePlacement,
     /// What a throughput level means, for level 0, 1, and so on.
     pub levels: Levels,
@@ -187,10 +193,10 @@ pub struct Pool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiePlacement {
-    /// From channels that are broken up already: whole channels stay free.
+    /// Channels that are broken up already, so that whole channels stay free.
     #[default]
     Pack,
-    /// Over as many channels as there are: more bus bandwidth, more neighbours.
+    /// As many channels as there are: more bus bandwidth, more neighbours.
     Spread,
 }
 
@@ -199,11 +205,12 @@ pub enum DiePlacement {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Levels {
-    /// Channels of a channel-isolated vSSD.
+    /// Channels of a channel-isolated vSSD of throughput level 0, 1, and so on. An empty list follows the device: level `n` is worth `n` of
+    /// its channels.
     pub channels: Vec<u32>,
-    /// Dies of a die-isolated vSSD.
+    /// The same for dies of a die-isolated vSSD.
     pub dies: Vec<u32>,
-    /// Soft-planes of a software-isolated or un-isolated vSSD.
+    /// The same for soft-planes of a software-isolated or un-isolated vSSD.
     pub soft_planes: Vec<u32>,
 }
 

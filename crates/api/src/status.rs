@@ -19,7 +19,7 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volatile_cache: Option<bool>,
     /// Devices of the pool.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceStatus>,
     /// Tenants.
     pub tenants: Vec<TenantSpec>,
     /// vSSDs.
@@ -32,7 +32,7 @@ pub struct Status {
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Device {
+pub struct DeviceStatus {
     /// Profile or model.
     pub name: String,
     /// Channels.

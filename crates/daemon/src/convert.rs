@@ -85,8 +85,8 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
     }
 }
 
-fn device(device: control::DeviceStatus, file: Option<status::DeviceFile>) -> status::Device {
-    status::Device {
+fn device(device: control::DeviceStatus, file: Option<status::DeviceFile>) -> status::DeviceStatus {
+    status::DeviceStatus {
         name: device.name,
         channels: device.channels,
         dies_per_channel: device.dies_per_channel,

@@ -38,7 +38,7 @@ impl FromStr for NamespaceSpec {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct SubsystemSpec {
-    /// NVMe qualified name, as in `nqn.2026-11.org.example:db`.
+    /// NVMe qualified name, as in `nqn.2026-11.org.example:db`, not that of discovery.
     pub nqn: String,
     /// Tenant it serves.
     #[cfg_attr(feature = "clap", arg(long))]
@@ -55,11 +55,11 @@ pub struct SubsystemSpec {
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(default)]
     pub allow_any_host: bool,
-    /// NQN of a host that may connect; can be given several times.
+    /// NQNs of hosts that may connect.
     #[cfg_attr(feature = "clap", arg(long = "host", value_name = "HOSTS"))]
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
-    /// Volume to show, as `NSID=VOLUME`; can be given several times.
+    /// Volumes to show, each once: `{ nsid = 1, volume = "NAME" }` in a file, `NSID=VOLUME` on the command line.
     #[cfg_attr(feature = "clap", arg(long = "namespace"))]
     #[serde(default)]
     pub namespaces: Vec<NamespaceSpec>,

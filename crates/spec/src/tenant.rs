@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantSpec {
-    /// Its name.
+    /// Its name: 1 to 64 letters, digits, `-`, `_` or `.`, the first a letter, a digit or `_`.
     pub name: String,
 }
 

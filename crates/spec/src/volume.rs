@@ -11,12 +11,12 @@ use uuid::Uuid;
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSpec {
-    /// Its name.
+    /// Its name, as of a tenant.
     pub name: String,
     /// vSSD it lives on.
     #[cfg_attr(feature = "clap", arg(long))]
     pub vssd: String,
-    /// Size a host sees, as in `16 GiB`; a multiple of 4096 bytes.
+    /// Size that a host sees, as in `16 GiB`; a multiple of 4096 bytes.
     #[cfg_attr(feature = "clap", arg(long))]
     pub size: Size,
     /// UUID of the namespace; made by the server if absent, and kept.

@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct VssdSpec {
-    /// Its name.
+    /// Its name, as of a tenant.
     pub name: String,
     /// Tenant it belongs to.
     #[cfg_attr(feature = "clap", arg(long))]
     pub tenant: String,
-    /// How it is kept apart from its neighbours.
+    /// What it does not share with its neighbours.
     #[cfg_attr(feature = "clap", arg(long, value_enum))]
     pub isolation: Isolation,
-    /// Throughput level; the server's level table turns it into channels, dies or soft-planes.
+    /// Throughput level. The server's table of levels (`[pool]`) turns it into channels, dies or soft-planes.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = default_throughput_level()))]
     #[serde(default = "default_throughput_level")]
     pub throughput_level: u32,
-    /// Erase blocks it holds at least, as in `64 GiB`.
+    /// Erase blocks that it holds at least, as in `64 GiB`; 1 MiB or more.
     #[cfg_attr(feature = "clap", arg(long))]
     pub capacity: Size,
-    /// Over-provisioning in parts per thousand: (physical - exported) / exported.
+    /// Over-provisioning in thousandths, 1 to 10000: (physical - exported) / exported.
     #[cfg_attr(feature = "clap", arg(long, default_value_t = default_over_provisioning_permille()))]
     #[serde(default = "default_over_provisioning_permille")]
     pub over_provisioning_permille: u32,
@@ -34,19 +34,19 @@ pub struct VssdSpec {
     #[cfg_attr(feature = "clap", arg(long, default_value_t = default_weight()))]
     #[serde(default = "default_weight")]
     pub weight: u32,
-    /// Bytes read and programmed on flash per second, the cleaner's included, as in `200 MiB`; 0 for no limit.
+    /// Bytes read and programmed on flash per second, the cleaner's included, as in `200 MiB`; 1 MiB or more, or 0 for no limit.
     #[cfg_attr(feature = "clap", arg(long, default_value = "0"))]
     #[serde(default)]
     pub rate_limit: Size,
-    /// What happens beyond the rate limit.
+    /// What happens beyond the limit of its rate.
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Sharing::WorkConserving))]
     #[serde(default)]
     pub sharing: Sharing,
-    /// What it is for: volumes, or erase blocks for an application.
+    /// What it is for.
     #[cfg_attr(feature = "clap", arg(long = "use", value_enum, default_value_t = Serves::Volumes))]
     #[serde(default, rename = "use")]
     pub serves: Serves,
-    /// With `--use blocks`: the user that may attach, besides root and the server's own.
+    /// The user that may attach to its erase blocks, besides root and the server's own; only for a vSSD whose use is blocks.
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,

@@ -12,12 +12,12 @@ pub struct WearSettings {
     #[cfg_attr(feature = "clap", arg(skip))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Bytes that exchanges may copy per second, such as 80M; 0: no limit.
+    /// Bytes that exchanges may copy per second, such as 80M; 1 MiB or more, or 0 for no limit.
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Size>,
     /// How many erases a channel with hot content may be ahead of the least worn quiet one (with the
-    /// literal rule: what it erased since it moved); 0: none is ever swapped.
+    /// literal rule: what it erased since it moved); 0: no channel is ever swapped.
     #[cfg_attr(feature = "clap", arg(long = "channel-threshold", value_name = "ERASES"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel_threshold_erases: Option<u64>,
@@ -37,7 +37,7 @@ pub struct WearSettings {
     #[cfg_attr(feature = "clap", arg(long = "delta", value_name = "PERMILLE"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta_permille: Option<u32>,
-    /// Which channels are swapped: hot content to the least worn of the quiet ones, or the literal rule of the FlashBlox paper.
+    /// Swap by the words of the FlashBlox paper, instead of hot content with the least worn of the quiet places.
     #[cfg_attr(feature = "clap", arg(long = "rule", value_parser = rule()))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub literal_rule: Option<bool>,

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Whole channels of its own: a neighbour cannot be felt.
+    /// Whole channels of its own; it feels no neighbour on flash.
     Channel,
     /// Whole dies of its own; the channel bus is shared.
     Die,
-    /// Shares of dies, kept apart by token bucket and weighted fair sharing.
+    /// Shares of dies, kept apart by weight and rate.
     Software,
-    /// Shares of dies without fair sharing: what a conventional drive does.
+    /// Shares of dies, not kept apart: what a conventional drive does.
     None,
 }
 
@@ -34,10 +34,10 @@ impl Isolation {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// Beyond its limit a vSSD is served where nobody within theirs waits: idle dies are used.
+    /// It is served where nobody within theirs waits, so idle dies are used.
     #[default]
     WorkConserving,
-    /// Beyond its limit a vSSD waits, even beside idle dies.
+    /// It waits, even beside idle dies.
     Strict,
 }
 
@@ -59,7 +59,7 @@ pub enum Serves {
     /// Volumes live on it.
     #[default]
     Volumes,
-    /// An application uses its erase blocks, through the socket for blocks.
+    /// An application uses its erase blocks, through the socket for blocks (`blocks_socket`).
     Blocks,
 }
 

@@ -48,7 +48,7 @@ impl Wear {
     }
 }
 
-fn show(device: &status::Device) {
+fn show(device: &status::DeviceStatus) {
     let wear = &device.wear;
     let header = ["channel", "erases", "vSSDs", "exchanges", "inside", "journal", "since it moved", "a day"];
     let row = |(number, channel): (usize, &status::ChannelWear)| {
