@@ -163,7 +163,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The path of the module that a file is: `["store", "append"]` for `src/store/append.rs`.
+/// The path of the module that a file is: `["states", "table"]` for `src/states/table.rs`.
 fn module_of(source: &Path, file: &Path) -> Vec<String> {
     let inside = file.strip_prefix(source).unwrap_or(file).with_extension("");
     let mut parts: Vec<String> = inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();

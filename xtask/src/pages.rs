@@ -13,12 +13,27 @@ pub struct Code {
     words: BTreeMap<String, BTreeSet<usize>>,
     /// Names of functions.
     functions: BTreeSet<String>,
+    /// Paths of all files of the tree.
+    paths: BTreeSet<String>,
     /// Numbers of invariants that are cited, with the first file of each.
     cited: BTreeMap<String, String>,
     files: usize,
 }
 
 impl Code {
+    /// Takes up the path of a file.
+    pub fn add_path(&mut self, name: &str) {
+        self.paths.insert(name.to_owned());
+    }
+
+    /// Takes up a file whose words are names: a manifest, a script, a source in another language.
+    pub fn add_words(&mut self, text: &str) {
+        self.files += 1;
+        for word in text.lines().flat_map(words) {
+            self.words.entry(word.to_owned()).or_default().insert(self.files);
+        }
+    }
+
     /// Takes up a source file.
     pub fn add(&mut self, name: &str, text: &str) {
         self.files += 1;
@@ -30,7 +45,7 @@ impl Code {
                     self.cited.entry(number.to_owned()).or_insert_with(|| name.to_owned());
                 }
             }
-            if line.trim_start().starts_with("//") {
+            if line.trim_start().starts_with("//") || is_own && line.contains('"') {
                 continue;
             }
             for word in words(line) {
@@ -43,6 +58,13 @@ impl Code {
     /// Whether sources define a function of this name.
     pub fn has_function(&self, name: &str) -> bool {
         self.functions.contains(name)
+    }
+
+    /// Whether a file of the tree has this name, or a path that ends with it.
+    fn has_file(&self, name: &str) -> bool {
+        self.paths.iter().any(|path| {
+            path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        })
     }
 
     /// Whether all parts of a path stand in one file.
@@ -70,45 +92,110 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !is_of_a_name(c)).filter(|word| !word.is_empty())
 }
 
+/// Names that pages and comments give and that are of others: Linux, the C library, specifications, papers, other programs.
+const OF_OTHERS: &[&str] = &[
+    "AllocVirtualSSD",
+    "MakeRoomForWrite",
+    "SEEK_HOLE",
+    "chrt",
+    "db_impl.cc",
+    "default_permissions",
+    "drivers/nvme/host/fabrics.c",
+    "drivers/nvme/target/configfs.c",
+    "fdatasync",
+    "lib/nvmf/subsystem.c",
+    "nodev",
+    "nosuid",
+    "nvmf_nqn_is_valid",
+    "nvmf_parse_options",
+    "posix_fallocate",
+    "pread",
+    "pwrite",
+    "s_i",
+    "sensors",
+    "st_mode",
+    "syncfs",
+    "tputToChannel",
+    "tputToDie",
+    "tputToSoftPlane",
+    "tools/db_crashtest.py",
+    "writev",
+];
+
+/// Files that a command of the pages makes, and that are not in the tree.
+const MADE: &[&str] = &["diecut-repro/swap-period.svg", "set-up.toml"];
+
+/// Endings of files that pages and comments name.
+const FILES: &[&str] = &["rs", "toml", "md", "sh", "h", "hpp", "cc", "c", "svg", "py"];
+
 /// Names of a page in backticks that look like names of the code and are none.
 ///
 /// A path (`Media::discard`) needs a source file in which its last two parts stand; a call (`check()`) a function of that name; a
-/// word of several humps (`SwapRule`) a place where it is used.
+/// file (`table.rs`) one of that name in the tree; a word (`SwapRule`, `unsafe_units`) or the last part of a key (`device.pacing`) a place where
+/// it is used.
 pub fn unknown_names(page: &str, text: &str, code: &Code) -> Vec<String> {
+    unknown(page, text.lines().enumerate(), code)
+}
+
+/// The same of the comments of a source file. What stands between fences is code of its own.
+pub fn unknown_names_of_comments(name: &str, text: &str, code: &Code) -> Vec<String> {
+    let mut is_fenced = false;
+    let comments = text.lines().enumerate().filter(|(_, line)| {
+        let is_comment = line.trim_start().starts_with("//");
+        let is_fence = is_comment && line.contains("```");
+        is_fenced ^= is_fence;
+        is_comment && !is_fenced && !is_fence
+    });
+    unknown(name, comments.collect::<Vec<_>>().into_iter(), code)
+}
+
+fn unknown<'a>(name: &str, lines: impl Iterator<Item = (usize, &'a str)>, code: &Code) -> Vec<String> {
     let mut problems = Vec::new();
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in lines {
         for quoted in line.split('`').skip(1).step_by(2) {
-            let bare = quoted.strip_suffix("()").unwrap_or(quoted);
-            let parts: Vec<&str> = bare.split("::").collect();
-            let is_name = parts.iter().all(|part| !part.is_empty() && part.chars().all(is_of_a_name));
-            if !is_name || bare.starts_with(|c: char| c.is_ascii_digit()) {
-                continue;
-            }
-            let is_known = match parts.as_slice() {
-                // A room, named as who uses it names it: its folder is looked at as a path.
-                [room] if *room == bare && bare == quoted => !has_humps(room) || code.has_path(&[room]),
-                [call] => code.has_function(call),
-                [.., whole, part] => {
-                    code.has_path(&[whole, part]) || code.has_path(&[part]) && is_room(whole)
-                }
-                [] => true,
-            };
-            if !is_known {
-                problems.push(format!("{page}:{}: there is no `{quoted}` in the code", number + 1));
+            if !is_known(quoted, code) {
+                problems.push(format!("{name}:{}: there is no `{quoted}` in the code", number + 1));
             }
         }
     }
     problems
 }
 
-/// Whether a word is written as types are, of two words at least; `KiB` and such are none.
-fn has_humps(word: &str) -> bool {
-    let starts = word
-        .as_bytes()
-        .windows(2)
-        .filter(|pair| pair[0].is_ascii_uppercase() && pair[1].is_ascii_lowercase());
-    starts.count() >= 2
+/// Whether what stands in backticks is no name, or one that is there.
+fn is_known(quoted: &str, code: &Code) -> bool {
+    if OF_OTHERS.contains(&quoted) || MADE.contains(&quoted) {
+        return true;
+    }
+    let is_of_a_path = |c: char| is_of_a_name(c) || matches!(c, '.' | '/' | '-');
+    let ending = quoted.rsplit_once('.').map_or("", |(_, ending)| ending);
+    if FILES.contains(&ending) && quoted.chars().all(is_of_a_path) {
+        return quoted.starts_with('.') || code.has_file(quoted);
+    }
+    let is_name = |part: &&str| !part.is_empty() && part.chars().all(is_of_a_name);
+    if let Some((table, key)) = quoted.split_once('.') {
+        let keys: Vec<&str> = key.split('.').collect();
+        let is_key = TABLES.contains(&table) && keys.iter().all(is_name);
+        return !is_key || keys.last().is_some_and(|key| code.has_path(&[key]));
+    }
+    let bare = quoted.strip_suffix("()").unwrap_or(quoted);
+    let parts: Vec<&str> = bare.split("::").collect();
+    if !parts.iter().all(is_name) || bare.starts_with(|c: char| c.is_ascii_digit()) {
+        return true;
+    }
+    match parts.as_slice() {
+        // Letters that stand for a number, or for something of the reader's.
+        [word] if bare == quoted => {
+            word.len() == 1 || word.chars().all(|c| c.is_ascii_uppercase()) || code.has_path(&[word])
+        }
+        [call] => code.has_function(call),
+        [.., whole, part] => code.has_path(&[whole, part]) || code.has_path(&[part]) && is_room(whole),
+        [] => true,
+    }
 }
+
+/// Tables of the set-up file, as keys are named with them.
+const TABLES: &[&str] =
+    &["server", "device", "pool", "levels", "wear", "tenant", "vssd", "volume", "subsystem"];
 
 /// Whether the first part of a path is a module or a crate, which a file need not name itself.
 fn is_room(word: &str) -> bool {
@@ -300,15 +387,16 @@ mod test {
             "a.rs",
             "/// `Gone::away`\npub struct SwapRule;\nimpl SwapRule { pub fn pick(&self) {} } // I-L1\n",
         );
+        code.add_path("crates/x/src/a.rs");
         code.add("b.rs", "fn other() { assert!(true, \"I-L2: it holds\"); }\n");
         code
     }
 
     #[test]
     fn a_name_that_the_code_lacks_is_found() {
-        let page = "`SwapRule`, `SwapRule::pick`, `pick()`, `vssd::other`, `a.rs`, `GiB`, `diecut status`";
+        let page = "`SwapRule`, `SwapRule::pick`, `pick()`, `vssd::other`, `a.rs`, `NAME`, `diecut status`, `wear.other`, `src/a.rs`, `x + y`";
         assert_eq!(unknown_names("p.md", page, &code()), Vec::<String>::new());
-        let page = "`SwapRules`\n`SwapRule::other` and `picked()`, `Gone::away`";
+        let page = "`SwapRules`\n`SwapRule::other` and `picked()`, `Gone::away`\n`away`, `b_c`, `wear.others`, `c.rs`, `lib/a.rs`";
         assert_eq!(
             unknown_names("p.md", page, &code()),
             [
@@ -316,7 +404,21 @@ mod test {
                 "p.md:2: there is no `SwapRule::other` in the code",
                 "p.md:2: there is no `picked()` in the code",
                 "p.md:2: there is no `Gone::away` in the code",
+                "p.md:3: there is no `away` in the code",
+                "p.md:3: there is no `b_c` in the code",
+                "p.md:3: there is no `wear.others` in the code",
+                "p.md:3: there is no `c.rs` in the code",
+                "p.md:3: there is no `lib/a.rs` in the code",
             ]
+        );
+    }
+
+    #[test]
+    fn a_name_that_a_comment_has_and_the_code_lacks_is_found() {
+        let text = "//! `SwapRule`\nlet a = \"`Gone`\";\n/// ```\n/// `Gone`\n/// ```\n    // and `Gone`\n";
+        assert_eq!(
+            unknown_names_of_comments("x.rs", text, &code()),
+            ["x.rs:6: there is no `Gone` in the code"]
         );
     }
 

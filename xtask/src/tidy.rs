@@ -11,10 +11,10 @@ use crate::pages::{self, Code, Targets};
 const LINES_HINT: usize = 800;
 
 /// Endings of files that people read.
-const TEXT: &[&str] = &["rs", "toml", "md", "sh", "yml", "cpp", "hpp", "h", "c"];
+const TEXT: &[&str] = &["rs", "toml", "md", "sh", "yml", "cc", "cpp", "hpp", "h", "c"];
 
 /// Endings of sources, whose names pages may use.
-const SOURCES: &[&str] = &["rs", "cpp", "hpp", "h", "c"];
+const SOURCES: &[&str] = &["rs", "cc", "cpp", "hpp", "h", "c"];
 
 pub fn check(root: &Path) -> Result<String, Vec<String>> {
     let output = Command::new("git")
@@ -26,11 +26,12 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
     let mut problems = Vec::new();
     let mut count = 0;
     let mut code = Code::default();
-    let mut pages = Vec::new();
-    for name in files.lines() {
+    let (mut pages, mut sources) = (Vec::new(), Vec::new());
+    for name in files.lines().filter(|name| root.join(name).is_file()) {
+        code.add_path(name);
         let path = root.join(name);
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
-        if !TEXT.contains(&extension) || !path.is_file() {
+        if !TEXT.contains(&extension) {
             continue;
         }
         count += 1;
@@ -51,15 +52,25 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
         }
         if SOURCES.contains(&extension) {
             code.add(name, &text);
+        } else if extension != "md" {
+            code.add_words(&text);
         }
         problems.extend(dead_paths(name, &text, root));
         if extension == "md" {
             let folder = path.parent().expect("files lie in folders");
             problems.extend(broken_links(name, &text, folder));
             pages.push((name.to_owned(), text));
+        } else if SOURCES.contains(&extension) {
+            sources.push((name.to_owned(), text));
         }
     }
     problems.extend(untrue_pages(root, &pages, &code)?);
+    for (name, text) in &sources {
+        problems.extend(pages::unknown_names_of_comments(name, text, &code));
+    }
+    if let Err(stale) = crate::reference::check(root) {
+        problems.extend(stale);
+    }
     if problems.is_empty() { Ok(format!("tidy: {count} files")) } else { Err(problems) }
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// A number of bytes. Read from an integer or from text with a unit; written as an integer.
 ///
-/// `K`, `M`, `G`, `T`, `P` are powers of 1024, as fio, LVM and qemu have them, and so are `Ki` and `KiB` to `PiB`. `kB` to `PB` are
+/// `K`, `M`, `G`, `T`, `P` are powers of 1024, as fio, LVM and qemu have them, and so are the same with an `i` (as in 4Ki), or `KiB` to `PiB`. `kB` to `PB` are
 /// powers of 1000. Upper and lower case are alike; no unit, or `B`, is bytes. People are shown KiB to EiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);

@@ -108,7 +108,7 @@ impl Server {
         self.address().parse().unwrap()
     }
 
-    /// The server of `setup.toml`, with the device and the sockets in the folder itself.
+    /// The server of the folder's set-up file, with the device and the sockets in the folder itself.
     pub fn in_folder(folder: &Path, more: &[&str]) -> Server {
         Server::start(folder, &[&["--setup", "setup.toml", "--data", "."], more].concat())
     }
@@ -178,7 +178,7 @@ pub fn is_served(socket: &Path) -> bool {
     UnixStream::connect(socket).is_ok()
 }
 
-/// A small device with room for a cleaner: `small.toml` in the folder.
+/// A small device with room for a cleaner: a set-up file in the folder.
 pub fn write_profile(folder: &Path) {
     let tiny =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../emulator/profiles/tiny.toml"))
@@ -190,7 +190,7 @@ pub fn write_profile(folder: &Path) {
     std::fs::write(folder.join("small.toml"), own).unwrap();
 }
 
-/// `setup.toml` in the folder: tenant `a` with a volume `disk` of 1 MiB.
+/// A set-up file in the folder: tenant `a` with a volume `disk` of 1 MiB.
 pub const SETUP: &str = r#"
 [device]
 profile = "small.toml"
