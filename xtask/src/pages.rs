@@ -15,6 +15,8 @@ pub struct Code {
     functions: BTreeSet<String>,
     /// Paths of all files of the tree.
     paths: BTreeSet<String>,
+    /// Names of packages and of their programs.
+    packages: BTreeSet<String>,
     /// Numbers of invariants that are cited, with the first file of each.
     cited: BTreeMap<String, String>,
     files: usize,
@@ -24,6 +26,12 @@ impl Code {
     /// Takes up the path of a file.
     pub fn add_path(&mut self, name: &str) {
         self.paths.insert(name.to_owned());
+    }
+
+    /// Takes up the manifest of a package.
+    pub fn add_manifest(&mut self, text: &str) {
+        let names = text.lines().filter_map(|line| line.strip_prefix("name = \""));
+        self.packages.extend(names.map(|name| name.trim_end_matches('"').to_owned()));
     }
 
     /// Takes up a file whose words are names: a manifest, a script, a source in another language.
@@ -239,6 +247,51 @@ pub fn unknown_targets(page: &str, text: &str, targets: &Targets) -> Vec<String>
     problems
 }
 
+/// Programs that `scripts/plugin.sh` builds.
+const OF_SCRIPTS: &[&str] = &["leveldb-ledger", "rocksdb-ledger"];
+
+/// Commands of a page that run a package, an example, a test or a program that does not exist.
+pub fn unknown_programs(page: &str, text: &str, code: &Code) -> Vec<String> {
+    let prose: String =
+        text.lines().filter(|line| !line.starts_with("    ")).map(|line| format!("{line} ")).collect();
+    let indented = text.lines().filter_map(|line| line.strip_prefix("    "));
+    let mut problems = Vec::new();
+    for command in indented.chain(prose.split('`').skip(1).step_by(2)) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let is_cargo = words.contains(&"cargo");
+        // What stands behind `--` is the program's own.
+        let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+        for pair in words[..end].windows(2).filter(|_| is_cargo) {
+            let of_a_crate = |folder: &str| {
+                code.has_file(&format!("{folder}/{}.rs", pair[1]))
+                    || code.has_file(&format!("{folder}/{}/main.rs", pair[1]))
+            };
+            let is_there = match pair[0] {
+                "-p" | "--package" => code.packages.contains(pair[1]),
+                "--example" => of_a_crate("examples"),
+                "--test" => of_a_crate("tests"),
+                _ => true,
+            };
+            if !is_there && pair[1] != "X" {
+                problems.push(format!("{page}: {command}: there is no {}", pair[1]));
+            }
+        }
+        for program in words.iter().filter_map(|word| word.strip_prefix("target/release/")) {
+            let is_there = match program.strip_prefix("examples/") {
+                Some(example) => {
+                    code.has_file(&format!("examples/{example}.rs"))
+                        || code.has_file(&format!("examples/{example}/main.rs"))
+                }
+                None => code.packages.contains(program) || code.has_file(&format!("src/bin/{program}.rs")),
+            };
+            if !is_there && !OF_SCRIPTS.contains(&program) && !program.is_empty() && !program.contains('.') {
+                problems.push(format!("{page}: {command}: there is no program {program}"));
+            }
+        }
+    }
+    problems
+}
+
 /// What stands in backticks or is indented as commands are, with the number of its line.
 fn commands(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().flat_map(|(number, line)| {
@@ -437,6 +490,20 @@ mod test {
                 "p.md:2: cargo xtask arrow: there is no such target"
             ]
         );
+    }
+
+    #[test]
+    fn a_program_that_is_gone_is_found() {
+        let mut code = code();
+        code.add_manifest("[package]\nname = \"diecut-a\"\n[[bin]]\nname = \"a\"\n");
+        code.add_path("crates/a/examples/e/main.rs");
+        code.add_path("crates/a/tests/t.rs");
+        let page = "    cargo run -p diecut-a --example e -- -p none\n`cargo test -p diecut-a\n--test t`, `target/release/a b`, `target/release/examples/e`, `-p b`";
+        assert_eq!(unknown_programs("p.md", page, &code), Vec::<String>::new());
+        let page = "    cargo run -p diecut-b\n`cargo test -p diecut-a --test u`, `cargo run --example t`, `target/release/b`, `target/release/examples/t`";
+        let found = unknown_programs("p.md", page, &code);
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert_eq!(found[0], "p.md: cargo run -p diecut-b: there is no diecut-b");
     }
 
     #[test]

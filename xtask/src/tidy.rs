@@ -54,6 +54,9 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
             code.add(name, &text);
         } else if extension != "md" {
             code.add_words(&text);
+            if name.ends_with("Cargo.toml") {
+                code.add_manifest(&text);
+            }
         }
         problems.extend(dead_paths(name, &text, root));
         if extension == "md" {
@@ -87,6 +90,7 @@ fn untrue_pages(root: &Path, pages: &[(String, String)], code: &Code) -> Result<
         }
         problems.extend(pages::unknown_names(name, text, code));
         problems.extend(pages::unknown_targets(name, text, &targets));
+        problems.extend(pages::unknown_programs(name, text, code));
         problems.extend(pages::figures_without_command(name, text));
         if name.starts_with("docs/format/") && !name.ends_with("README.md") {
             let source = |path: &str| std::fs::read_to_string(root.join(path)).ok();
