@@ -22,7 +22,7 @@ pub fn catalog_state() -> State {
         },
         ..State::default()
     };
-    state.tenants.insert("alpha".to_owned(), TenantSpec { name: "alpha".to_owned() });
+    state.tenants.insert("alpha".to_owned(), TenantSpec::new("alpha"));
     let vssd = VssdRecord {
         spec: VssdSpec {
             capacity: Size(64 << 20),

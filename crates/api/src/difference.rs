@@ -94,10 +94,9 @@ pub fn differences(setup: &Setup, status: &Status, file: &str) -> Vec<Difference
     if let Some(device) = status.devices.first() {
         of_wear(&setup.wear, &device.wear, &mut found);
     }
-    for tenant in &setup.tenants {
-        if !status.tenants.contains(tenant) {
-            Object { kind: "tenant", name: &tenant.name, found: &mut found }.missing(file);
-        }
+    for declared in &setup.tenants {
+        let exists = status.tenants.iter().find(|tenant| tenant.name == declared.name);
+        of_tenant(declared, exists, file, &mut found);
     }
     for declared in &setup.vssds {
         let mut object = Object { kind: "vssd", name: &declared.name, found: &mut found };
@@ -194,8 +193,8 @@ pub fn lacking<'a>(setup: &'a Setup, status: &Status) -> Vec<Lacking<'a>> {
     if !wear.is_empty() {
         found.push(Lacking::Wear(&setup.wear));
     }
-    let tenants = setup.tenants.iter().filter(|one| !status.tenants.contains(one));
-    found.extend(tenants.map(Lacking::Tenant));
+    let has = |name: &str| status.tenants.iter().any(|tenant| tenant.name == name);
+    found.extend(setup.tenants.iter().filter(|one| !has(&one.name)).map(Lacking::Tenant));
     let has = |name: &str| status.vssds.iter().any(|vssd| vssd.vssd.name == name);
     found.extend(setup.vssds.iter().filter(|one| !has(&one.name)).map(Lacking::Vssd));
     let has = |name: &str| status.volumes.iter().any(|volume| volume.volume.name == name);
@@ -215,6 +214,19 @@ pub fn lacking<'a>(setup: &'a Setup, status: &Status) -> Vec<Lacking<'a>> {
         found.extend(namespaces.map(|namespace| Lacking::Namespace { subsystem, namespace }));
     }
     found
+}
+
+fn of_tenant(declared: &TenantSpec, exists: Option<&TenantSpec>, file: &str, found: &mut Vec<Difference>) {
+    let TenantSpec { name, weight } = declared;
+    let mut object = Object { kind: "tenant", name, found };
+    match exists {
+        None => object.missing(file),
+        Some(exists) if exists.weight != *weight => {
+            let remedy = format!("to set it: `diecut tenant set {name} --weight {weight}`");
+            object.push("weight", &weight.to_string(), Some(&exists.weight.to_string()), remedy);
+        }
+        Some(_) => {}
+    }
 }
 
 fn of_subsystem(declared: &SubsystemSpec, exists: &SubsystemSpec, object: &mut Object<'_>) {
@@ -388,7 +400,7 @@ mod test {
         // The server fills identities in, and others make what no file declares.
         status.volumes[0].volume.uuid = Some(uuid::Uuid::nil());
         status.subsystems[0].subsystem.serial = Some("0".to_owned());
-        status.tenants.push(diecut_spec::TenantSpec { name: "other".to_owned() });
+        status.tenants.push(diecut_spec::TenantSpec::new("other"));
         assert_eq!(texts(&setup, &status), [""; 0]);
     }
 
@@ -412,6 +424,7 @@ mod test {
     fn each_field_that_differs_is_named_with_both_values_and_what_to_do() {
         let setup = Setup::from_toml(FILE).unwrap();
         let mut status = exactly(&setup);
+        status.tenants[0].weight = 300;
         status.vssds[0].vssd.capacity = Size(2 << 30);
         status.vssds[0].vssd.weight = 7;
         status.volumes[0].volume.size = Size((512 << 20) + 4096);
@@ -427,6 +440,7 @@ mod test {
         assert_eq!(lacking, ["settings of even wear", "host nqn.x:one of subsystem nqn.x:a"]);
         let texts = texts(&setup, &status);
         for words in [
+            &["tenant \"a\": weight is 300", "says 100", "diecut tenant set a --weight 100"],
             &["wear: rate is 0 bytes", "says 20 MiB", "diecut wear set --rate 20971520"][..],
             &[
                 "vssd \"flash\": capacity is 2 GiB",
@@ -451,6 +465,6 @@ mod test {
                 "{words:?} in {texts:#?}"
             );
         }
-        assert_eq!(texts.len(), 8, "{texts:#?}");
+        assert_eq!(texts.len(), 9, "{texts:#?}");
     }
 }

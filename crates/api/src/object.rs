@@ -10,6 +10,14 @@ pub struct Home {
     pub shard: u16,
 }
 
+/// What is due to a tenant beside others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weight {
+    /// Its weight, 1 to 1000; 100 is usual.
+    pub weight: u32,
+}
+
 /// What a repair of a vSSD may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -6,6 +6,7 @@
 //! | `POST /v1/tenants` | makes a tenant | [`diecut_spec::TenantSpec`] | 204 |
 //! | `DELETE /v1/tenants/{name}` | deletes it | - | 204 |
 //! | `POST /v1/tenants/{name}/home` | moves it to another shard | [`crate::object::Home`] | 204 |
+//! | `POST /v1/tenants/{name}/weight` | sets what is due to it beside others | [`crate::object::Weight`] | 204 |
 //! | `POST /v1/vssds` | makes a vSSD | [`diecut_spec::VssdSpec`] | 204 |
 //! | `DELETE /v1/vssds/{name}` | deletes it | - | 204 |
 //! | `POST /v1/vssds/{name}/repair` | looks for what is missing, and gives it up if asked to | [`crate::object::Repair`] | [`crate::status::RepairReport`] |

@@ -273,6 +273,9 @@ impl Setup {
         let volumes = names("volume", self.volumes.iter().map(|volume| &volume.name))?;
         names("subsystem", self.subsystems.iter().map(|subsystem| &subsystem.nqn))?;
         self.wear.check_slips().map_err(SetupError::Value)?;
+        for tenant in &self.tenants {
+            tenant.check_slips().map_err(SetupError::Value)?;
+        }
         for vssd in &self.vssds {
             vssd.check_slips().map_err(SetupError::Value)?;
             declared("vssd", &vssd.name, "tenant", &vssd.tenant, &tenants)?;
@@ -452,7 +455,7 @@ mod test {
                 delta_permille: Some(1),
                 literal_rule: Some(true),
             },
-            tenants: vec![TenantSpec { name: String::new() }],
+            tenants: vec![TenantSpec::new("")],
             vssds: vec![VssdSpec {
                 name: String::new(),
                 tenant: String::new(),

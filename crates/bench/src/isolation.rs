@@ -121,7 +121,7 @@ fn start(settings: &IsolationSettings, isolation: Isolation) -> Outcome<Server> 
     let server = Server::start(settings.server_core, move |(_, now)| Shard::new(device, config, now));
     let server = server.map_err(|error| error.to_string())?;
     for name in NAMES.map(str::to_owned) {
-        server.ask(ControlRequest::CreateTenant(TenantSpec { name: name.clone() }))?;
+        server.ask(ControlRequest::CreateTenant(TenantSpec::new(&name)))?;
         let vssd = VssdSpec::new(&name, &name, isolation, OVER_PROVISIONING_PERMILLE);
         server.ask(ControlRequest::CreateVssd(vssd))?;
     }

@@ -25,6 +25,17 @@ pub struct Command {
     pub data: Option<BufferMut>,
 }
 
+impl Command {
+    /// IUs that it carries, or that it asks for.
+    pub fn ius(&self) -> u32 {
+        let carried = self.data.as_ref().map_or(0, |data| data.len().div_ceil(IU_SIZE_BYTES) as u32);
+        match &self.entry {
+            Ok(entry) if entry.opcode == Opcode::Read => entry.count.max(carried),
+            _ => carried,
+        }
+    }
+}
+
 /// An answer, and what goes to the data area before it.
 #[derive(Debug)]
 pub struct Answer {

@@ -4,8 +4,8 @@ use crate::record::{Kind, Record};
 use diecut_spec::older;
 use serde_json::{Map, Value, json};
 
-/// The value of a record of version 1, as version 2 has it: the specification in the words of today, under `spec` where the server adds
-/// something.
+/// The value of a record of an earlier version as today's has it: the specification in the words of today, under `spec` where the server
+/// adds something.
 pub(crate) fn upgraded(record: &Record<'_>, mut value: Value) -> Value {
     let mut named = |name: &str| {
         if let Some(object) = value.as_object_mut() {
@@ -20,6 +20,7 @@ pub(crate) fn upgraded(record: &Record<'_>, mut value: Value) -> Value {
             value
         }
         Kind::Tenant => {
+            // Version 1 has no name in it, and version 2 no weight, which is the usual one then.
             named("name");
             value
         }

@@ -34,7 +34,7 @@ fn everything() -> State {
         ..State::default()
     };
     for name in ["alpha", "beta", "idle"] {
-        state.tenants.insert(name.to_owned(), TenantSpec { name: name.to_owned() });
+        state.tenants.insert(name.to_owned(), TenantSpec::new(name));
     }
     let flash =
         VssdSpec { capacity: Size(64 << 20), ..VssdSpec::new("flash", "alpha", Isolation::Channel, 280) };
@@ -126,6 +126,22 @@ fn a_catalog_of_version_1_opens() {
     let (catalog, found) = open(&mut device, &mut now);
     assert_eq!((found, catalog.error()), (Some(everything()), None));
     assert_eq!(catalog.durable(), SEQUENCE_V1);
+}
+
+const FRAME_TENANTS_V2: &[u8] = include_bytes!("fixtures/tenants-v2.bin");
+
+/// Goal: a catalog whose tenants have no weight opens, and each has the usual one. Method: a frame of records that the code of 24 November
+/// 2026 wrote, with tenants of version 2; then one gets a weight, which stays.
+#[test]
+fn a_catalog_with_tenants_of_version_2_opens() {
+    let (mut device, mut now) = (device("tiny"), Time::ZERO);
+    write_frames(&mut device, &mut now, &[(SEQUENCE_V1, FRAME_TENANTS_V2.to_vec())]);
+    let (mut catalog, found) = open(&mut device, &mut now);
+    assert_eq!((found, catalog.error()), (Some(everything()), None));
+    let mut changed = everything();
+    changed.tenants.get_mut("beta").unwrap().weight = 7;
+    put(&mut device, &mut catalog, &mut now, &everything(), &changed);
+    assert_eq!(open(&mut device, &mut now).1, Some(changed));
 }
 
 /// Goal: the first change of such a catalog, which writes today's format, is there as a whole or not at all. Method: the power goes

@@ -13,7 +13,7 @@ fn state(step: u64) -> State {
     state.pool.starts = step;
     for tenant in 0..step % 7 {
         let name = format!("tenant-{tenant}");
-        state.tenants.insert(name.clone(), diecut_spec::TenantSpec { name });
+        state.tenants.insert(name.clone(), diecut_spec::TenantSpec::new(&name));
     }
     state
 }

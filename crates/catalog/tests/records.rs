@@ -23,7 +23,7 @@ fn volume(number: u32) -> VolumeRecord {
 }
 
 fn add_tenant(state: &mut State, name: &str) {
-    state.tenants.insert(name.to_owned(), TenantSpec { name: name.to_owned() });
+    state.tenants.insert(name.to_owned(), TenantSpec::new(name));
 }
 
 fn with_volumes(count: u32) -> State {

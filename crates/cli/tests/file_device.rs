@@ -48,7 +48,7 @@ fn what_hosts_write_is_in_the_file() {
     let make = move |now| Shard::new(FileMedium::new(geometry), config, now);
     let reactor = Reactor::start(&reactor_config, vec![make]).unwrap();
     let done = |request| assert_eq!(ask(&reactor, request), ControlResponse::Done);
-    done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    done(ControlRequest::CreateTenant(TenantSpec::new("a")));
     done(ControlRequest::CreateVssd(VssdSpec::new("a", "a", Isolation::Channel, 280)));
     let ControlResponse::Status(status) = ask(&reactor, ControlRequest::Status) else { panic!("a status") };
     let size_bytes = status.vssds[0].exported_bytes;

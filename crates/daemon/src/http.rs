@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use diecut_api::object::{Home, Repair};
+use diecut_api::object::{Home, Repair, Weight};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Durability;
@@ -58,6 +58,7 @@ fn routes(server: Server) -> Router {
         .route(route::TENANTS, post(create_tenant))
         .route("/v1/tenants/{name}", delete(delete_tenant))
         .route("/v1/tenants/{name}/home", post(move_tenant))
+        .route("/v1/tenants/{name}/weight", post(set_tenant_weight))
         .route(route::VSSDS, post(create_vssd))
         .route("/v1/vssds/{name}", delete(delete_vssd))
         .route("/v1/vssds/{name}/repair", post(repair_vssd))
@@ -246,6 +247,14 @@ async fn move_tenant(
     Body(home): Body<Home>,
 ) -> Result<StatusCode, Refusal> {
     server.change(ControlRequest::MoveTenant { tenant, shard: home.shard }).await
+}
+
+async fn set_tenant_weight(
+    State(server): State<Server>,
+    Path(tenant): Path<String>,
+    Body(Weight { weight }): Body<Weight>,
+) -> Result<StatusCode, Refusal> {
+    server.change(ControlRequest::SetTenantWeight { tenant, weight }).await
 }
 
 async fn delete_tenant(

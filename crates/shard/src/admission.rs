@@ -11,14 +11,19 @@
 //! those of its tenant, and others go between. So a command of another tenant waits for one piece at most, however
 //! large the commands are that came before it.
 //!
+//! An application at erase blocks takes turns like a volume: its entries wait with it ([`crate::blocks`]), and it says how many of them
+//! may begin ([`Admission::offer`]). It has its vSSD to itself.
+//!
 //! Commands of a namespace that was closed while they waited stay with their tenant until they are answered. A namespace that never
 //! was open has no tenant: what names it is nobody's, and nobody has one share.
 
+mod accounts;
 mod turns;
 
-pub(crate) use crate::admission::turns::Weight;
-use crate::admission::turns::{Place, Turns};
+use crate::admission::accounts::{Leaf, Queue, Tenant, Volume, Vssd};
+use crate::admission::turns::{Turns, Weight};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceId, NamespaceOperation, SourceId};
+use diecut_spec::TenantSpec;
 use diecut_units::{Slab, Span, Time, mutant};
 use diecut_volume::contract::{VolumeOperation, VolumeToken};
 use diecut_vssd::VssdId;
@@ -91,74 +96,21 @@ pub(crate) enum Work {
     Command(NamespaceCommand),
     /// The next piece of a command that is under way.
     Rest(VolumeToken),
-}
-
-/// Commands of a source to a volume that wait, in order. It stays when it is empty: the next one comes soon.
-struct Queue {
-    volume: u32,
-    commands: VecDeque<NamespaceCommand>,
-    /// What is left of the command that it was admitted last.
-    rest: Option<VolumeToken>,
-    deficit: i64,
-}
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.commands.is_empty() && self.rest.is_none()
-    }
+    /// The next entry of the application at a vSSD.
+    Entry(VssdId),
 }
 
 /// Queues of one source from which on those that are empty are forgotten before there is another one.
 const QUEUES_KEPT: usize = 16;
 
-#[derive(Default)]
-struct Tenant {
-    name: String,
-    weight: Weight,
-    place: Place,
-    /// Its vSSDs.
-    turns: Turns,
-    /// vSSDs that it has here.
-    vssds: u32,
-}
-
-#[derive(Default)]
-struct Vssd {
-    /// None for what is not open.
-    id: Option<VssdId>,
+/// What [`Admission::next`] gave, and to whom.
+#[derive(Clone, Copy)]
+struct Given {
     tenant: u32,
-    place: Place,
-    /// Its volumes.
-    turns: Turns,
-    /// Volumes that it has here.
-    volumes: u32,
-    /// Weights of the volumes in the round: its own weight.
-    weight: u32,
-    /// Nothing is admitted: what lies below has no room.
-    held: bool,
-}
-
-#[derive(Default)]
-struct Volume {
-    namespace: NamespaceId,
     vssd: u32,
-    weight: Weight,
-    place: Place,
-    /// Queues that are not empty, in the order of their turns.
-    turns: VecDeque<u32>,
-    under_way: u32,
-    /// Commands that wait.
-    waiting: u32,
-    /// Queues with the rest of a command.
-    rests: u32,
-    /// Its namespace is closed: it goes with the last answer.
-    is_closed: bool,
-}
-
-impl Volume {
-    fn may_go(&self, window_commands: u32) -> bool {
-        self.rests > 0 || (self.waiting > 0 && self.under_way < window_commands)
-    }
+    volume: u32,
+    /// None of erase blocks: their entries have one queue, which is elsewhere.
+    queue: Option<u32>,
 }
 
 /// The account of what names a namespace that is not open; it is there from the start.
@@ -181,8 +133,7 @@ pub(crate) struct Admission {
     sources: Vec<Vec<(u32, u32)>>,
     /// Tenants that may go on.
     turns: Turns,
-    /// What [`Admission::next`] gave: a tenant, its vSSD, its volume and a queue.
-    given: Option<[u32; 4]>,
+    given: Option<Given>,
     /// The tenant served last.
     served: Option<u32>,
     /// Until when it is in the company of another one, though that has nothing to do.
@@ -218,7 +169,7 @@ impl Admission {
 
     /// From now on commands of a namespace take turns of their tenant, unless its vSSD is held. `held` says whether it is, if
     /// admission does not know the vSSD yet.
-    pub fn open(&mut self, namespace: NamespaceId, tenant: &str, vssd: VssdId, held: bool) {
+    pub fn open(&mut self, namespace: NamespaceId, tenant: &TenantSpec, vssd: VssdId, held: bool) {
         let index = namespace.0 as usize;
         if index >= self.namespaces.len() {
             self.namespaces.resize(index + 1, NOBODY);
@@ -234,20 +185,56 @@ impl Admission {
             None => self.add_vssd(tenant, vssd, held),
         };
         self.vssds[vssd].volumes += 1;
-        let volume = Volume { namespace, vssd, ..Volume::default() };
-        self.namespaces[index] = self.volumes.insert(volume);
+        let leaf = Leaf::Namespace(namespace);
+        self.namespaces[index] = self.volumes.insert(Volume { leaf, vssd, ..Volume::default() });
     }
 
-    fn add_vssd(&mut self, tenant: &str, id: VssdId, held: bool) -> u32 {
-        let name = if mutant!("shard: a share of the core for each vSSD") {
-            format!("{tenant}/{}", id.0)
+    /// From now on entries of the application at a vSSD take turns of its tenant, unless the vSSD is `held`.
+    pub fn open_blocks(&mut self, tenant: &TenantSpec, id: VssdId, held: bool) {
+        assert!(!self.numbers.contains_key(&id.0), "I-S1: erase blocks are opened once, and alone: {id:?}");
+        let vssd = if mutant!("shard: an application is a tenant of its own") {
+            self.add_vssd(&TenantSpec::new(&format!("{} at {id:?}", tenant.name)), id, held)
         } else {
-            tenant.to_owned()
+            self.add_vssd(tenant, id, held)
         };
+        let blocks = self.volumes.insert(Volume { leaf: Leaf::Blocks(id), vssd, ..Volume::default() });
+        (self.vssds[vssd].volumes, self.vssds[vssd].blocks) = (1, blocks);
+    }
+
+    /// The erase blocks of a vSSD are given back, or move away: nothing of its application begins any more.
+    pub fn close_blocks(&mut self, vssd: VssdId) {
+        self.offer(vssd, 0);
+        if let Some(volume) = self.blocks_of(vssd) {
+            self.volumes[volume].is_closed = true;
+            self.forget_closed(volume);
+        }
+    }
+
+    fn blocks_of(&self, vssd: VssdId) -> Option<u32> {
+        let vssd = *self.numbers.get(&vssd.0)?;
+        Some(self.vssds[vssd].blocks).filter(|blocks| *blocks != NOBODY)
+    }
+
+    /// So many entries of the application at a vSSD wait and may begin.
+    pub fn offer(&mut self, vssd: VssdId, entries: u32) {
+        if let Some(volume) = self.blocks_of(vssd) {
+            self.volumes[volume].waiting = entries;
+            self.enter_round(volume);
+            self.leave_round(volume);
+        }
+    }
+
+    fn add_vssd(&mut self, tenant: &TenantSpec, id: VssdId, held: bool) -> u32 {
+        let name = if mutant!("shard: a share of the core for each vSSD") {
+            format!("{}/{}", tenant.name, id.0)
+        } else {
+            tenant.name.clone()
+        };
+        let weight = Weight::new(tenant.weight);
         let tenant = match self.names.get(&name) {
             Some(&known) => known,
             None => {
-                let tenant = self.tenants.insert(Tenant { name: name.clone(), ..Tenant::default() });
+                let tenant = self.tenants.insert(Tenant { name: name.clone(), weight, ..Tenant::default() });
                 self.names.insert(name, tenant);
                 tenant
             }
@@ -278,8 +265,12 @@ impl Admission {
             return;
         }
         assert!(own.turns.is_empty() && !own.place.is_in(), "I-S2: who has nothing to do has no turn");
-        let vssd = own.vssd;
-        self.namespaces[own.namespace.0 as usize] = NOBODY;
+        let (vssd, leaf) = (own.vssd, own.leaf);
+        match leaf {
+            Leaf::Nobody => unreachable!("I-S1: nobody's places stay"),
+            Leaf::Namespace(namespace) => self.namespaces[namespace.0 as usize] = NOBODY,
+            Leaf::Blocks(_) => self.vssds[vssd].blocks = NOBODY,
+        }
         self.volumes.remove(volume);
         for of_source in &mut self.sources {
             for (_, queue) in of_source.extract_if(.., |(of, _)| *of == volume) {
@@ -303,11 +294,10 @@ impl Admission {
         }
     }
 
-    /// Sets what is due to a tenant beside others, if it has a namespace here.
-    #[cfg(test)]
-    fn set_weight(&mut self, tenant: &str, weight: Weight) {
-        if let Some(&tenant) = self.names.get(tenant) {
-            self.tenants[tenant].weight = weight;
+    /// Sets what is due to a tenant beside others, if it has something here.
+    pub fn set_weight(&mut self, tenant: &TenantSpec) {
+        if let Some(&known) = self.names.get(&tenant.name) {
+            self.tenants[known].weight = Weight::new(tenant.weight);
         }
     }
 
@@ -488,6 +478,11 @@ impl Admission {
         let vssd = self.tenants[tenant].turns.first().expect("I-S2: a tenant in turn has a vSSD in turn");
         let volume = self.vssds[vssd].turns.first().expect("I-S2: a vSSD in turn has a volume in turn");
         let own = &mut self.volumes[volume];
+        if let Leaf::Blocks(id) = own.leaf {
+            own.waiting -= 1;
+            self.given = Some(Given { tenant, vssd, volume, queue: None });
+            return Some(Work::Entry(id));
+        }
         let window_is_full = own.under_way >= self.config.window_commands;
         loop {
             let number = *own.turns.front().expect("I-S2: a volume in turn has a connection in turn");
@@ -502,7 +497,7 @@ impl Admission {
                 own.turns.rotate_left(1);
                 continue;
             }
-            self.given = Some([tenant, vssd, volume, number]);
+            self.given = Some(Given { tenant, vssd, volume, queue: Some(number) });
             if let Some(rest) = queue.rest.take() {
                 own.rests -= 1;
                 return Some(Work::Rest(rest));
@@ -521,7 +516,7 @@ impl Admission {
     /// If it gave nothing.
     pub fn settle(&mut self, cost: u32, rest: Option<VolumeToken>, now: Time) {
         let given = self.given.take().expect("I-S2: what is settled was given");
-        let [tenant_number, vssd, volume, queue] = given;
+        let Given { tenant: tenant_number, vssd, volume, queue } = given;
         if self.served != Some(tenant_number) && self.served.replace(tenant_number).is_some() {
             self.company_until = now + self.config.company;
         }
@@ -529,13 +524,15 @@ impl Admission {
         let tenant = &mut self.tenants[tenant_number];
         let vssd = &mut self.vssds[vssd];
         let volume = &mut self.volumes[volume];
-        let queue = &mut self.queues[queue];
-        assert!(queue.rest.is_none(), "I-S3: a queue has one command that was begun");
-        queue.deficit -= i64::from(cost);
-        queue.rest = rest;
-        volume.rests += u32::from(rest.is_some());
-        if queue.is_empty() {
-            volume.turns.pop_front();
+        if let Some(queue) = queue {
+            let queue = &mut self.queues[queue];
+            assert!(queue.rest.is_none(), "I-S3: a queue has one command that was begun");
+            queue.deficit -= i64::from(cost);
+            queue.rest = rest;
+            volume.rests += u32::from(rest.is_some());
+            if queue.is_empty() {
+                volume.turns.pop_front();
+            }
         }
         // Before a volume leaves: the vSSD has turned on its account.
         let is_alone = vssd.weight == volume.weight.value;

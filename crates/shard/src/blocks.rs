@@ -1,12 +1,13 @@
 //! Applications at erase blocks: who may attach to which vSSD, and turns of what they ask.
 //!
 //! The driver has the shared memory and gives checked copies of entries (`diecut_blockspace::ring`); here each vSSD that
-//! serves blocks has at most one session. A session starts a bounded number of bytes per round, and nothing while the
-//! queues of its dies are full; no more wait here than its rings have entries.
+//! serves blocks has at most one session. Its entries wait here and begin when admission gives their tenant a turn
+//! ([`crate::admission`]), so not while the queues of its dies are full; no more wait than its rings have entries.
 //!
 //! When its vSSD changes its shard (`crate::relocation`) a session goes in two parts: what it knows of its blocks with the
 //! vSSD, and what waits with the rings, which stay where they are until the new home can answer them.
 
+use crate::admission::Admission;
 use crate::door::{Door, Luggage, Party};
 use crate::flash::Flash;
 use crate::seat::ShardIndex;
@@ -21,11 +22,6 @@ use std::collections::VecDeque;
 
 pub use crate::session::BlockSession;
 pub use diecut_blockspace::ring::Layout;
-
-/// Bytes a session may start in one round; one entry always may.
-const ROUND_BYTES: usize = 128 << 10;
-/// What an entry counts besides its data.
-const ENTRY_BYTES: usize = 4 << 10;
 
 /// What the driver tells of applications.
 #[derive(Debug)]
@@ -124,6 +120,8 @@ struct Open {
     vssd: VssdId,
     core: Session,
     waiting: VecDeque<Command>,
+    /// Entries that admission knows of.
+    offered: u32,
     passage: Passage,
 }
 
@@ -144,6 +142,8 @@ pub(crate) struct Blocks {
     open: Vec<Open>,
     /// What waits of sessions whose blocks have left.
     left: Vec<(BlockSession, VecDeque<Command>)>,
+    /// vSSDs whose application is gone, though admission knows of entries.
+    withdrawn: Vec<VssdId>,
     answers: Vec<Answer>,
     pub actions: Vec<BlockAction>,
 }
@@ -171,7 +171,7 @@ impl Blocks {
         }
         let core = Session::new(&space, layout.slot_size_bytes);
         let (waiting, passage) = (VecDeque::new(), Passage::None);
-        self.open.push(Open { session: Some(session), vssd, core, waiting, passage });
+        self.open.push(Open { session: Some(session), vssd, core, waiting, offered: 0, passage });
         BlockAction::Attached { session, shape, layout }
     }
 
@@ -199,7 +199,8 @@ impl Blocks {
     }
 
     fn forget_idle(&mut self) {
-        self.open.retain(|open| open.session.is_some() || !open.core.is_idle());
+        let gone = self.open.extract_if(.., |open| open.session.is_none() && open.core.is_idle());
+        self.withdrawn.extend(gone.filter(|open| open.offered > 0).map(|open| open.vssd));
     }
 
     /// Hangs up on whoever holds the vSSD, or on all. Says whether nothing of theirs is under way any more.
@@ -232,19 +233,32 @@ impl Blocks {
         }
     }
 
-    /// Starts what waits, a bounded part of it.
-    pub fn admit<M: Media>(&mut self, flash: &mut Flash<M>, now: Time) {
-        for at in 0..self.open.len() {
-            let mut started_bytes = 0;
-            while started_bytes < ROUND_BYTES && self.open[at].can_start(flash) {
-                let open = &mut self.open[at];
-                let Some(command) = open.waiting.pop_front() else { break };
-                started_bytes += ENTRY_BYTES + command.data.as_ref().map_or(0, |data| data.len());
-                let mut space = flash.pool.space(open.vssd, &mut flash.media, now);
-                open.core.submit(command, &mut space, &mut self.answers);
-                self.tell(at);
-            }
+    /// Tells admission which entries wait and may begin.
+    pub fn offer(&mut self, admission: &mut Admission) {
+        for vssd in self.withdrawn.drain(..) {
+            admission.offer(vssd, 0);
         }
+        for open in self.open.iter_mut().filter(|open| open.offered != open.may_begin()) {
+            open.offered = open.may_begin();
+            admission.offer(open.vssd, open.offered);
+        }
+    }
+
+    /// Begins the next entry at a vSSD. Gives the IUs that it carries or asks for.
+    ///
+    /// # Panics
+    /// If none was offered.
+    pub fn begin<M: Media>(&mut self, vssd: VssdId, flash: &mut Flash<M>, now: Time) -> u32 {
+        let at = self.open.iter().position(|open| open.vssd == vssd);
+        let at = at.expect("I-S2: who has a turn is attached");
+        let open = &mut self.open[at];
+        let command = open.waiting.pop_front().expect("I-S2: who has a turn has something to do");
+        open.offered -= 1;
+        let ius = command.ius();
+        let mut space = flash.pool.space(vssd, &mut flash.media, now);
+        open.core.submit(command, &mut space, &mut self.answers);
+        self.tell(at);
+        ius
     }
 
     /// Takes the answers of the pool.
@@ -257,16 +271,16 @@ impl Blocks {
         self.forget_idle();
     }
 
-    /// Whether [`Blocks::admit`] has something to do.
-    pub fn has_work<M: Media>(&self, flash: &Flash<M>) -> bool {
-        !self.actions.is_empty()
-            || self.open.iter().any(|open| !open.waiting.is_empty() && open.can_start(flash))
+    /// Whether there is something to tell, or to offer.
+    pub fn has_work(&self) -> bool {
+        !self.actions.is_empty() || self.open.iter().any(|open| open.offered != open.may_begin())
     }
 }
 
 impl Open {
-    fn can_start<M: Media>(&self, flash: &Flash<M>) -> bool {
-        self.passage == Passage::None && flash.pool.has_room(self.vssd)
+    /// Entries that may begin when it is their turn.
+    fn may_begin(&self) -> u32 {
+        if self.passage == Passage::None { self.waiting.len() as u32 } else { 0 }
     }
 }
 
@@ -285,7 +299,7 @@ impl Door for Blocks {
     /// Takes out who is attached. What waits stays, and what comes meanwhile, until [`Door::release`].
     fn take_out(&mut self, party: &Party) -> Luggage {
         let left = self.open.extract_if(.., |open| party.vssds.contains(&open.vssd.0));
-        let left = left.map(|Open { session, vssd, core, waiting, passage }| {
+        let left = left.map(|Open { session, vssd, core, waiting, passage, offered: _ }| {
             assert_eq!(passage, Passage::Leaves, "I-S16: who leaves was frozen");
             assert!(core.is_idle(), "I-S16: nothing is under way for who leaves");
             if let Some(session) = session {
@@ -308,7 +322,7 @@ impl Door for Blocks {
         for MovedSession { session, vssd, core } in sessions {
             assert!(!self.open.iter().any(|open| open.vssd == vssd), "I-S17: one application holds {vssd:?}");
             let (waiting, passage) = (VecDeque::new(), Passage::Arrives);
-            self.open.push(Open { session, vssd, core, waiting, passage });
+            self.open.push(Open { session, vssd, core, waiting, offered: 0, passage });
         }
     }
 

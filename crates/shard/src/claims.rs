@@ -50,6 +50,9 @@ impl Claims {
             ControlRequest::Within { request, .. } => return Claims::of(state, request),
             ControlRequest::CreateTenant(spec) => claims.alone.push(Object::Tenant(spec.name.clone())),
             ControlRequest::DeleteTenant(name) => claims.alone.push(Object::Tenant(name.clone())),
+            ControlRequest::SetTenantWeight { tenant, .. } => {
+                claims.alone.push(Object::Tenant(tenant.clone()));
+            }
             ControlRequest::CreateVssd(spec) => {
                 let (tenant, vssd) = (Object::Tenant(spec.tenant.clone()), Object::Vssd(spec.name.clone()));
                 claims.alone.extend([Object::Room, tenant, vssd]);
@@ -173,7 +176,7 @@ mod test {
             assert_eq!(claims(one).meet(&claims(other)), claims(other).meet(&claims(one)));
             claims(one).meet(&claims(other))
         };
-        let tenant = ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() });
+        let tenant = ControlRequest::CreateTenant(TenantSpec::new("a"));
         let gone = ControlRequest::DeleteTenant("a".to_owned());
         assert!(meet(&tenant, &gone) && !meet(&tenant, &ControlRequest::DeleteTenant("b".to_owned())));
         // Two volumes of one vSSD could get the same place in its store.
@@ -185,8 +188,7 @@ mod test {
     #[test]
     fn changes_of_several_are_kept() {
         let names = |names: &[&str]| {
-            let tenants =
-                names.iter().map(|name| ((*name).to_owned(), TenantSpec { name: (*name).to_owned() }));
+            let tenants = names.iter().map(|name| ((*name).to_owned(), TenantSpec::new(name)));
             State { tenants: tenants.collect(), ..State::default() }
         };
         let base = names(&["a", "b", "c"]);

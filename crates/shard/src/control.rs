@@ -59,6 +59,13 @@ pub enum ControlRequest {
     CreateTenant(TenantSpec),
     /// Deletes a tenant that owns nothing.
     DeleteTenant(String),
+    /// Changes what is due to a tenant beside others.
+    SetTenantWeight {
+        /// Name of the tenant.
+        tenant: String,
+        /// See [`TenantSpec::weight`].
+        weight: u32,
+    },
     /// Creates a vSSD.
     CreateVssd(#[serde(deserialize_with = "vssd")] VssdSpec),
     /// Deletes a vSSD without volumes; its blocks are erased before anyone else gets them.
@@ -140,6 +147,9 @@ impl ControlRequest {
         match self {
             ControlRequest::CreateTenant(spec) => format!("creation of tenant \"{}\"", Shown(&spec.name)),
             ControlRequest::DeleteTenant(name) => format!("deletion of tenant \"{}\"", Shown(name)),
+            ControlRequest::SetTenantWeight { tenant, weight } => {
+                format!("weight {weight} for tenant \"{}\"", Shown(tenant))
+            }
             ControlRequest::CreateVssd(spec) => format!("creation of vSSD \"{}\"", Shown(&spec.name)),
             ControlRequest::DeleteVssd(name) => format!("deletion of vSSD \"{}\"", Shown(name)),
             ControlRequest::CreateVolume(spec) => format!("creation of volume \"{}\"", Shown(&spec.name)),

@@ -156,6 +156,13 @@ impl CpuClock {
             self.free_at = self.free_at.max(now) + Span(model.command_ns);
         }
     }
+    /// The core spends time on an entry of an application, whose data it copies.
+    pub fn charge_entry(&mut self, ius: u32, now: Time) {
+        if let Some(model) = &self.model {
+            let copies = u64::from(ius) * model.read_block_ns;
+            self.free_at = self.free_at.max(now) + Span(model.command_ns + copies);
+        }
+    }
     /// The core spends time on an event of a connection.
     pub fn charge_event(&mut self, event: &drive::Event, now: Time) {
         if let Some(model) = &self.model {

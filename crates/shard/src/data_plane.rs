@@ -120,13 +120,13 @@ impl<M: Media> DataPlane<M> {
         }
     }
 
-    /// One round of what was admitted, down to the medium: as much as the budget allows of commands, a bounded part of what
-    /// applications at erase blocks ask, and what stores and pool have to do.
+    /// One round of what was admitted, down to the medium: as much as the budget allows of commands of hosts and entries of
+    /// applications, and what stores and pool have to do.
     pub fn round(&mut self, budget: &mut u32, now: Time) {
         self.send_answers(now);
+        self.blocks.offer(&mut self.admission);
         self.cpu.begin_round(now, &mut self.admission);
         self.admit(budget, now);
-        self.blocks.admit(&mut self.flash, now);
         self.flash.run(now);
     }
 
@@ -159,6 +159,7 @@ impl<M: Media> DataPlane<M> {
             let Some(work) = self.admission.next() else { return };
             // Of a deallocation that is cut; others are looked at as a whole.
             let mut looked_at = None;
+            let mut full = None;
             let flash = &self.flash;
             let mut map_piece = |range: MapRange| {
                 let MapRange { store, volume, first_iu, iu_count } = range;
@@ -178,6 +179,12 @@ impl<M: Media> DataPlane<M> {
                     let more = self.namespaces.go_on(token, now, &mut self.outputs, &mut map_piece);
                     (0, more.then_some(token))
                 }
+                Work::Entry(vssd) => {
+                    let ius = self.blocks.begin(vssd, &mut self.flash, now);
+                    self.cpu.charge_entry(ius, now);
+                    full = (!self.flash.pool.has_room(vssd)).then_some(vssd);
+                    (COMMAND_COST + ius, None)
+                }
             };
             for (store, piece) in self.outputs.volume_commands.drain(..) {
                 let looked_at = looked_at.unwrap_or_else(|| ius_of(&piece.operation));
@@ -188,6 +195,9 @@ impl<M: Media> DataPlane<M> {
             // A turn is never free, or a budget would not end.
             let cost = cost.max(1);
             self.admission.settle(cost, rest, now);
+            if let Some(vssd) = full {
+                self.admission.hold(vssd, true);
+            }
             self.cpu.spend(cost);
             *budget = budget.saturating_sub(cost);
         }
@@ -243,7 +253,7 @@ impl<M: Media> DataPlane<M> {
         if self.nvme.target.has_work() || !self.nvme.actions.is_empty() || !self.flash.foreign.is_empty() {
             return Time::ZERO;
         }
-        if self.blocks.has_work(&self.flash) || !self.taken_back.is_empty() {
+        if self.blocks.has_work() || !self.taken_back.is_empty() {
             return Time::ZERO;
         }
         let waits = self.admission.has_work() || self.cpu.has_arrivals() || !self.cpu.answers.is_empty();

@@ -104,7 +104,8 @@ fn scope(step: &Step, job: &Job) -> Scope {
         }
         Step::DeallocVssd { number } => Scope::Vssd(*number),
         Step::RepairVssd { name, .. } => Scope::Vssd(job.next.vssds[name].number),
-        Step::ApplySubsystem { .. }
+        Step::ApplyTenant { .. }
+        | Step::ApplySubsystem { .. }
         | Step::RemoveSubsystem { .. }
         | Step::FlushStores
         | Step::ApplyWear

@@ -228,6 +228,7 @@ pub(crate) fn serve<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now:
         subsystems::apply_subsystem(here, &nqn, now);
     }
     for record in &own {
+        here.seat_blocks(record);
         here.plane.flash.pool.set_share(VssdId(record.number), share_of(record), now);
     }
     wear::apply_wear(here);

@@ -14,6 +14,7 @@ use crate::seat::ShardIndex;
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
+use diecut_spec::Serves;
 use diecut_units::{Time, mutant};
 use diecut_volume::contract::VolumeCompletion;
 use diecut_vssd::{VssdId, WearNews};
@@ -52,6 +53,15 @@ impl<M: Divide> Owners<M> {
         let tenant = self.registry.tenant_of_vssd(vssd);
         let is_held = !self.plane.flash.pool.has_room(vssd);
         self.plane.admission.open(id, tenant, vssd, is_held);
+    }
+
+    /// Has the entries of an application at a vSSD take turns of its tenant, if the vSSD serves erase blocks.
+    pub fn seat_blocks(&mut self, vssd: &VssdRecord) {
+        if vssd.serves == Serves::Blocks {
+            let id = VssdId(vssd.number);
+            let is_held = !self.plane.flash.pool.has_room(id);
+            self.plane.admission.open_blocks(&self.registry.state.tenants[&vssd.tenant], id, is_held);
+        }
     }
 
     /// The first shard keeps account of exchanges on channels that it gives away.

@@ -83,13 +83,7 @@ pub(crate) fn plan(
 ) -> Result<Plan, ControlError> {
     let mut plan = Plan { next: state.clone(), steps: Vec::new() };
     match request {
-        ControlRequest::CreateTenant(spec) => {
-            sound(spec.check())?;
-            if !state.tenants.contains_key(&spec.name) {
-                plan.next.tenants.insert(spec.name.clone(), spec.clone());
-                plan.steps.push(Step::Persist);
-            }
-        }
+        ControlRequest::CreateTenant(spec) => create_tenant(spec, &mut plan)?,
         ControlRequest::DeleteTenant(name) => {
             if !state.tenants.contains_key(name) {
                 return missing("tenant", name);
@@ -106,6 +100,7 @@ pub(crate) fn plan(
             plan.next.tenants.remove(name);
             plan.steps.push(Step::Persist);
         }
+        ControlRequest::SetTenantWeight { tenant, weight } => set_weight(tenant, *weight, &mut plan)?,
         ControlRequest::MoveTenant { tenant, shard } => {
             if !state.tenants.contains_key(tenant) {
                 return missing("tenant", tenant);
@@ -215,6 +210,29 @@ pub(crate) fn plan(
         ControlRequest::Within { .. } => unreachable!("taken off when it came"),
     }
     Ok(plan)
+}
+
+fn create_tenant(spec: &TenantSpec, plan: &mut Plan) -> Result<(), ControlError> {
+    sound(spec.check())?;
+    match plan.next.tenants.get(&spec.name) {
+        Some(existing) if existing == spec => Ok(()),
+        Some(_) => differs("tenant", &spec.name),
+        None => {
+            plan.next.tenants.insert(spec.name.clone(), spec.clone());
+            plan.steps = vec![Step::Persist];
+            Ok(())
+        }
+    }
+}
+
+fn set_weight(name: &str, weight: u32, plan: &mut Plan) -> Result<(), ControlError> {
+    let Some(spec) = plan.next.tenants.get_mut(name) else { return missing("tenant", name) };
+    if spec.weight != weight {
+        spec.weight = weight;
+        sound(spec.check_slips())?;
+        plan.steps = vec![Step::Persist, Step::ApplyTenant { name: name.to_owned() }];
+    }
+    Ok(())
 }
 
 fn remove_subsystem(state: &State, nqn: &str) -> Step {

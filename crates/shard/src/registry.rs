@@ -5,6 +5,7 @@ use crate::ledger::Group;
 use diecut_catalog::{Catalog, State, VssdRecord};
 use diecut_media::Divide;
 use diecut_nvme::QualifiedName;
+use diecut_spec::TenantSpec;
 use diecut_units::{BlockIndex, ProtectedMemory, ProtectedRegion};
 use diecut_vssd::{Share, VssdId};
 use std::collections::BTreeMap;
@@ -83,9 +84,10 @@ impl Registry {
     ///
     /// # Panics
     /// If it does not exist.
-    pub fn tenant_of_vssd(&self, vssd: VssdId) -> &str {
+    pub fn tenant_of_vssd(&self, vssd: VssdId) -> &TenantSpec {
         let record = self.state.vssds.values().find(|record| record.number == vssd.0);
-        &record.expect("I-S6: what is on a vSSD exists while it does").tenant
+        let record = record.expect("I-S6: what is on a vSSD exists while it does");
+        &self.state.tenants[&record.tenant]
     }
 
     /// Whose each vSSD is, by number.

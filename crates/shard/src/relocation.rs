@@ -138,6 +138,9 @@ fn take_out<M: Divide>(
         (vssd, id, here.plane.namespaces.take_out(id))
     };
     let namespaces = namespaces.into_iter().map(take).collect();
+    for vssd in &group.vssds {
+        here.plane.admission.close_blocks(VssdId(*vssd));
+    }
     let stores = stores.into_iter().map(|store| here.plane.flash.take_store(store)).collect();
     let luggage = here.plane.doors().into_iter().map(|door| door.take_out(party)).collect();
     here.note_exchanges_elsewhere(&group.channels);
@@ -188,6 +191,7 @@ pub(crate) fn arrive<M: Divide>(here: &mut Owners<M>, moved: MovedGroup, group: 
     // Limits were lifted for the move.
     for record in here.own_vssds().iter().filter(|record| group.vssds.contains(&record.number)) {
         here.plane.flash.pool.set_share(VssdId(record.number), share_of(record), now);
+        here.seat_blocks(record);
     }
     for store in stores {
         here.plane.flash.put_store(store);

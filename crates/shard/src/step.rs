@@ -15,6 +15,8 @@ pub(crate) enum Step {
     Persist,
     /// Opens the namespace of a volume.
     OpenNamespace { name: String },
+    /// Everywhere: what is due to a tenant is as it is written down.
+    ApplyTenant { name: String },
     /// Tells the target what a subsystem looks like now.
     ApplySubsystem { nqn: String },
     /// Takes a subsystem from the target and waits until its commands, which these vSSDs serve, came back.

@@ -34,6 +34,10 @@ pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut 
         Step::Persist => catalog::persist(here, job, now),
         Step::CreateVolume { name } => volumes::create(here, name, job),
         Step::OpenNamespace { name } => volumes::open(here, name, job),
+        Step::ApplyTenant { name } => {
+            here.plane.admission.set_weight(&here.registry.state.tenants[name]);
+            Progress::Done
+        }
         Step::ApplySubsystem { nqn } => subsystems::apply(here, nqn, now),
         Step::RemoveSubsystem { nqn, .. } => subsystems::remove(here, nqn, now),
         Step::CloseNamespace { namespace, .. } => volumes::close(here, NamespaceId(*namespace)),

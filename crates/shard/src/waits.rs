@@ -22,6 +22,7 @@ pub(crate) fn waits_for(state: &State, job: &Job) -> String {
         Step::CreateVolume { name } => format!("volume \"{name}\" to be durable in its vSSD"),
         Step::Persist => "the catalog to be written".to_owned(),
         Step::OpenNamespace { name } => format!("the namespace of volume \"{name}\""),
+        Step::ApplyTenant { name } => format!("the weight of tenant \"{name}\" to be in force"),
         Step::ApplySubsystem { nqn } => format!("subsystem {nqn} to be shown"),
         Step::RemoveSubsystem { nqn, .. } => format!("commands of hosts of subsystem {nqn}"),
         Step::CloseNamespace { vssd: number, .. } => {

@@ -1,12 +1,15 @@
 //! The whole stack below the target: a device, administration, and commands through a door.
 
+use diecut_blockspace::LogicalBlock;
+use diecut_blockspace::session::Command;
+use diecut_blockspace::wire::{Opcode, Submission};
 use diecut_emulator::{Backing, Device, Fault, Options, Pacing, Profile};
 use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
-use diecut_shard::drive::{Action, Drive, Event};
+use diecut_shard::drive::{Action, BlockAction, BlockEvent, BlockSession, Drive, Event};
 use diecut_shard::{AdmissionConfig, CostModel, DOOR_SOURCE_BIT, Shard, ShardConfig};
-use diecut_spec::{Isolation, Sharing, Size};
+use diecut_spec::{Isolation, Serves, Sharing, Size};
 use diecut_units::{Buffer, BufferMut, Time};
 use diecut_vssd::PoolConfig;
 use std::collections::BTreeMap;
@@ -31,7 +34,11 @@ fn device(pacing: Pacing) -> Device {
 }
 
 fn device_with(pacing: Pacing, protected_memory_bytes: u64) -> Device {
-    let options = Options { backing: Backing::Tags, pacing, seed: 3, ..Options::default() };
+    backed_by(Backing::Tags, pacing, protected_memory_bytes)
+}
+
+fn backed_by(backing: Backing, pacing: Pacing, protected_memory_bytes: u64) -> Device {
+    let options = Options { backing, pacing, seed: 3, ..Options::default() };
     let mut profile = Profile::named("tiny").unwrap();
     profile.protected_memory_bytes = protected_memory_bytes;
     // A quarter of a die must hold enough segments for a cleaner.
@@ -126,7 +133,7 @@ impl Rig {
     }
     fn set_up(&mut self) {
         for (name, isolation, level) in [("a", Isolation::Channel, 1), ("b", Isolation::Software, 0)] {
-            self.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
+            self.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
             self.done(ControlRequest::CreateVssd(vssd(name, isolation, level)));
             self.done(ControlRequest::CreateVolume(volume(name, 2 << 20)));
             self.done(ControlRequest::CreateSubsystem(subsystem(name)));
@@ -191,7 +198,7 @@ fn refusals_name_the_object_and_change_nothing() {
     let mut rig = Rig::over(device(Pacing::Unpaced), Time::ZERO);
     rig.set_up();
     let before = rig.shard.state().clone();
-    let tenant = |name: &str| ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() });
+    let tenant = |name: &str| ControlRequest::CreateTenant(TenantSpec::new(name));
     for (request, says) in [
         (tenant("a b"), "letters"),
         (ControlRequest::DeleteTenant("c".to_owned()), "no tenant \"c\""),
@@ -302,7 +309,7 @@ fn a_strict_rate_is_kept_by_the_deadline() {
     let mut rig = Rig::over(device(Pacing::Unpaced), Time::ZERO);
     for name in ["a", "b"] {
         let limited = name == "b";
-        rig.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
+        rig.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
         rig.done(ControlRequest::CreateVssd(VssdSpec {
             rate_limit: Size(if limited { RATE } else { 0 }),
             sharing: if limited { Sharing::Strict } else { Sharing::WorkConserving },
@@ -390,7 +397,7 @@ fn with_a_rate_of_nearly_nothing(volatile_cache: bool) -> Rig {
     let mut rig = Rig::with(device, config, Time::ZERO);
     for name in ["a", "b"] {
         let limited = name == "b";
-        rig.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
+        rig.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
         rig.done(ControlRequest::CreateVssd(VssdSpec {
             rate_limit: Size(if limited { 200 } else { 0 }),
             sharing: if limited { Sharing::Strict } else { Sharing::WorkConserving },
@@ -416,7 +423,7 @@ fn with_a_rate_of_nearly_nothing(volatile_cache: bool) -> Rig {
 fn an_end_does_not_wait_for_a_rate_limit() {
     let mut rig = with_a_rate_of_nearly_nothing(false);
     let deletion = rig.begin(ControlRequest::DeleteVolume("volume-b".to_owned()));
-    let tenant = rig.begin(ControlRequest::CreateTenant(TenantSpec { name: "c".to_owned() }));
+    let tenant = rig.begin(ControlRequest::CreateTenant(TenantSpec::new("c")));
     let other =
         rig.begin(ControlRequest::CreateVolume(VolumeSpec { name: "a2".to_owned(), ..volume("a", 1 << 20) }));
     let mut answers = rig.answers_within(3, 1_000_000_000);
@@ -485,7 +492,7 @@ fn requests_for_different_objects_do_not_wait_for_each_other() {
     // Both are about room on the device.
     let another = VssdSpec { tenant: "b".to_owned(), ..vssd("z", Isolation::Software, 0) };
     let behind = rig.begin(within(130, ControlRequest::CreateVssd(another)));
-    let tenant = rig.begin(ControlRequest::CreateTenant(TenantSpec { name: "c".to_owned() }));
+    let tenant = rig.begin(ControlRequest::CreateTenant(TenantSpec::new("c")));
     let host = ControlRequest::AllowHost {
         subsystem: "nqn.2026-11.org.diecut:b".to_owned(),
         host: "nqn.2026-11.org.diecut:h".to_owned(),
@@ -1053,6 +1060,42 @@ fn the_core_is_shared_by_cost_and_in_short_turns() {
     assert!(long_ns > bound_ns, "long rounds are not seen: {long_ns} ns");
 }
 
+/// Commands answered of each of the first namespaces while a host of each asks for more than there is; `beside` is called between rounds
+/// of the core.
+fn verified(rig: &mut Rig, namespaces: usize, mut beside: impl FnMut(&mut Rig)) -> Vec<u32> {
+    let range = LbaRange { first_lba: 0, lba_count: 1 };
+    let (mut under_way, mut got) = (vec![0; namespaces], vec![0u32; namespaces]);
+    let (mut owners, mut completions) = (BTreeMap::<CommandToken, usize>::new(), Vec::new());
+    for _ in 0..20_000 {
+        for (at, under_way) in under_way.iter_mut().enumerate() {
+            while *under_way < 128 {
+                rig.next_token += 1;
+                let token = CommandToken(rig.next_token);
+                owners.insert(token, at);
+                *under_way += 1;
+                // A connection is heard again when all it asked was begun: several, so that one always has something to do.
+                let source = 4 * at as u32 + (rig.next_token / 32 % 4) as u32;
+                rig.shard.submit(NamespaceCommand {
+                    token,
+                    namespace: NamespaceId(at as u32 + 1),
+                    source: SourceId(DOOR_SOURCE_BIT | source),
+                    arrived: rig.now,
+                    operation: NamespaceOperation::Verify { range },
+                });
+            }
+        }
+        rig.step();
+        beside(rig);
+        rig.shard.take_completions(&mut completions);
+        for completion in completions.drain(..) {
+            let at = owners.remove(&completion.token).expect("it was given");
+            under_way[at] -= 1;
+            got[at] += 1;
+        }
+    }
+    got
+}
+
 /// What a tenant with one vSSD gets of the modelled core over what one with eight gets, while a host of each vSSD asks for more
 /// than there is. Nothing touches flash: only the core is short.
 fn share_beside_eight_vssds() -> f64 {
@@ -1060,7 +1103,7 @@ fn share_beside_eight_vssds() -> f64 {
     let config = ShardConfig { cost_model: Some(CostModel::default()), ..config(&device) };
     let mut rig = Rig::with(device, config, Time::ZERO);
     for tenant in ["many", "one"] {
-        rig.done(ControlRequest::CreateTenant(TenantSpec { name: tenant.to_owned() }));
+        rig.done(ControlRequest::CreateTenant(TenantSpec::new(tenant)));
     }
     for number in 0..9 {
         let (name, tenant) = (format!("v{number}"), if number < 8 { "many" } else { "one" });
@@ -1072,33 +1115,7 @@ fn share_beside_eight_vssds() -> f64 {
             ..subsystem(&name)
         }));
     }
-    let range = LbaRange { first_lba: 0, lba_count: 1 };
-    let (mut under_way, mut got, mut completions) = ([0; 9], [0u32; 9], Vec::new());
-    let mut owners: BTreeMap<CommandToken, usize> = BTreeMap::new();
-    for _ in 0..20_000 {
-        for (at, under_way) in under_way.iter_mut().enumerate() {
-            while *under_way < 32 {
-                rig.next_token += 1;
-                let token = CommandToken(rig.next_token);
-                owners.insert(token, at);
-                *under_way += 1;
-                rig.shard.submit(NamespaceCommand {
-                    token,
-                    namespace: NamespaceId(at as u32 + 1),
-                    source: SourceId(DOOR_SOURCE_BIT | at as u32),
-                    arrived: rig.now,
-                    operation: NamespaceOperation::Verify { range },
-                });
-            }
-        }
-        rig.step();
-        rig.shard.take_completions(&mut completions);
-        for completion in completions.drain(..) {
-            let at = owners.remove(&completion.token).expect("it was given");
-            under_way[at] -= 1;
-            got[at] += 1;
-        }
-    }
+    let got = verified(&mut rig, 9, |_| {});
     f64::from(got[8]) / f64::from(got[..8].iter().sum::<u32>())
 }
 
@@ -1112,6 +1129,114 @@ fn a_tenant_with_eight_vssds_gets_what_one_with_one_gets() {
     let share = share_beside_eight_vssds();
     diecut_units::marks::plant_mutant(None);
     assert!(share < 0.2, "{share}: the bug is not seen");
+}
+
+/// An application at erase blocks that always has 40 questions under way, and counts the answers.
+struct Asking {
+    session: BlockSession,
+    under_way: u32,
+    answered: u32,
+}
+
+impl Asking {
+    fn attach(rig: &mut Rig, vssd: &str) -> Asking {
+        let session = BlockSession(1);
+        let event = BlockEvent::Attach { session, vssd: vssd.to_owned(), uid: 0, is_privileged: true };
+        rig.shard.handle(Event::Blocks(event), rig.now, &mut rig.actions);
+        let is_attached = |action: &Action| matches!(action, Action::Blocks(BlockAction::Attached { .. }));
+        assert!(rig.actions.iter().any(is_attached), "{:?}", rig.actions);
+        Asking { session, under_way: 0, answered: 0 }
+    }
+
+    fn go_on(&mut self, rig: &mut Rig) {
+        for action in std::mem::take(&mut rig.actions) {
+            if let Action::Blocks(BlockAction::Answered { .. }) = action {
+                (self.under_way, self.answered) = (self.under_way - 1, self.answered + 1);
+            }
+        }
+        while self.under_way < 40 {
+            let entry = Ok(Submission::new(Opcode::Unit, LogicalBlock::default()));
+            let event =
+                BlockEvent::Submitted { session: self.session, command: Command { entry, data: None } };
+            rig.shard.handle(Event::Blocks(event), rig.now, &mut rig.actions);
+            self.under_way += 1;
+        }
+    }
+}
+
+/// What a tenant with a host and an application gets of the modelled core over what one with a host gets, and the application over its
+/// tenant's host. A command costs two, a question one.
+fn shares_of_an_application() -> (f64, f64) {
+    let device = backed_by(Backing::Memory, Pacing::Modelled, 16 << 20);
+    let config = ShardConfig { cost_model: Some(CostModel::default()), ..config(&device) };
+    let mut rig = Rig::with(device, config, Time::ZERO);
+    for (tenant, name) in [("both", "host"), ("rival", "rival")] {
+        rig.done(ControlRequest::CreateTenant(TenantSpec::new(tenant)));
+        let spec = VssdSpec { tenant: tenant.to_owned(), ..vssd(name, Isolation::Software, 0) };
+        rig.done(ControlRequest::CreateVssd(spec));
+        rig.done(ControlRequest::CreateVolume(volume(name, 64 * 4096)));
+        let spec = SubsystemSpec { tenant: tenant.to_owned(), ..subsystem(name) };
+        rig.done(ControlRequest::CreateSubsystem(spec));
+    }
+    let spec = vssd("application", Isolation::Software, 0);
+    let spec = VssdSpec { tenant: "both".to_owned(), serves: Serves::Blocks, ..spec };
+    rig.done(ControlRequest::CreateVssd(spec));
+    let mut application = Asking::attach(&mut rig, "vssd-application");
+    let got = verified(&mut rig, 2, |rig| application.go_on(rig));
+    let [host, rival] = [got[0], got[1]].map(|commands| 2.0 * f64::from(commands));
+    let application = f64::from(application.answered);
+    ((host + application) / rival, application / host)
+}
+
+/// Goal: an application at erase blocks is served from its tenant's share of the core, and gets half of it beside one host. Method: a
+/// tenant with both beside one with a host; where the application counts as a tenant, as it is planted here, they get twice as much.
+#[test]
+fn an_application_and_a_host_get_what_one_tenant_gets() {
+    let (of_tenants, within) = shares_of_an_application();
+    assert!((0.95..1.05).contains(&of_tenants) && (0.95..1.05).contains(&within), "{of_tenants} {within}");
+    assert!(diecut_units::marks::plant_mutant(Some("shard: an application is a tenant of its own")));
+    let (of_tenants, _) = shares_of_an_application();
+    diecut_units::marks::plant_mutant(None);
+    assert!(of_tenants > 1.8, "{of_tenants}: the bug is not seen");
+}
+
+/// Goal: a tenant's weight is in force when its change is answered, and after a restart; one that cannot be changes nothing. Method: two
+/// tenants with a host each ask for more than the modelled core can give.
+#[test]
+fn weights_of_tenants_are_changed_while_they_are_served() {
+    let device = device_with(Pacing::Modelled, 8 << 20);
+    let config = ShardConfig { cost_model: Some(CostModel::default()), ..config(&device) };
+    let mut rig = Rig::with(device, config.clone(), Time::ZERO);
+    rig.set_up();
+    let ratio = |rig: &mut Rig| {
+        let got = verified(rig, 2, |_| {});
+        // Until nothing is under way.
+        for _ in 0..1000 {
+            rig.step();
+        }
+        rig.shard.take_completions(&mut Vec::new());
+        f64::from(got[1]) / f64::from(got[0])
+    };
+    let is_about =
+        |found: f64, due: f64| assert!((0.95 * due..1.05 * due).contains(&found), "{found}, not {due}");
+    is_about(ratio(&mut rig), 1.0);
+    let set = |weight| ControlRequest::SetTenantWeight { tenant: "b".to_owned(), weight };
+    rig.done(set(300));
+    is_about(ratio(&mut rig), 3.0);
+    for weight in [0, 1001] {
+        let message = rig.refused(set(weight));
+        assert!(message.contains("tenant \"b\": a weight of") && message.contains("1 to 1000"), "{message}");
+    }
+    let again = rig.refused(ControlRequest::CreateTenant(TenantSpec::new("b")));
+    assert!(again.contains("tenant \"b\" exists with another definition"), "{again}");
+    let missing = ControlRequest::SetTenantWeight { tenant: "c".to_owned(), weight: 1 };
+    assert!(rig.refused(missing).contains("there is no tenant \"c\""));
+    assert_eq!(rig.ask(set(300)), ControlResponse::Unchanged);
+    let now = rig.now;
+    let mut device = rig.shard.into_media();
+    device.process_death(now);
+    let mut rig = Rig::with(device, config, now);
+    is_about(ratio(&mut rig), 3.0);
 }
 
 /// What a deallocation takes of the modelled core, in virtual time: ranges that each cover the whole of a thin volume.
@@ -1132,7 +1257,7 @@ fn a_deallocation_costs_what_is_mapped() {
     let config = ShardConfig { cost_model: Some(model), ..config(&device) };
     let mut rig = Rig::with(device, config, Time::ZERO);
     let lbas = 1 << 20;
-    rig.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    rig.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
     rig.done(ControlRequest::CreateVssd(vssd("a", Isolation::Channel, 1)));
     rig.done(ControlRequest::CreateVolume(volume("a", lbas * 4096)));
     rig.done(ControlRequest::CreateSubsystem(subsystem("a")));
@@ -1157,7 +1282,7 @@ fn a_deallocation_costs_what_is_mapped() {
 #[test]
 fn a_full_catalog_refuses_a_vssd_before_anything_changes() {
     let mut rig = Rig::over(device(Pacing::Unpaced), Time::ZERO);
-    rig.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    rig.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
     let many = |number: u32| {
         let nqn = format!("nqn.2026-11.example:many-{number}");
         let host = |of: u32| format!("nqn.2026-11.example:{:0100}", number * 1000 + of);
@@ -1178,7 +1303,7 @@ fn a_full_catalog_refuses_a_vssd_before_anything_changes() {
     assert!(refused.message.contains("the catalog is full"), "{}", refused.message);
     // What is left is less than a vSSD takes.
     for number in 0.. {
-        let tenant = TenantSpec { name: format!("{number:064}") };
+        let tenant = TenantSpec::new(&format!("{number:064}"));
         if matches!(rig.ask(ControlRequest::CreateTenant(tenant)), ControlResponse::Refused(_)) {
             break;
         }

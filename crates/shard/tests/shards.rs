@@ -134,7 +134,7 @@ fn tenants_have_homes() {
 fn a_subsystem_follows_its_tenant_home() {
     let mut herd = Herd::new(device(4), 2, 4, Time::ZERO);
     herd.add_tenant("a", Isolation::Channel, 0);
-    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "z".to_owned() }));
+    herd.done(ControlRequest::CreateTenant(TenantSpec::new("z")));
     let empty = SubsystemSpec { namespaces: Vec::new(), ..subsystem("z") };
     herd.done(ControlRequest::CreateSubsystem(empty));
     herd.done(ControlRequest::CreateVssd(vssd("z", "z", Isolation::Channel, 0)));
@@ -180,7 +180,7 @@ fn what_lies_between_shards_is_refused_and_fits_one() {
 fn a_vssd_that_another_shard_refuses_takes_nothing() {
     let mut herd = Herd::new(device(6), 2, 6, Time::ZERO);
     herd.add_tenant("a", Isolation::Channel, 0);
-    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "z".to_owned() }));
+    herd.done(ControlRequest::CreateTenant(TenantSpec::new("z")));
     let before = herd.status().devices.remove(0);
     for isolation in [Isolation::Channel, Isolation::Die, Isolation::Software] {
         let hollow = VssdSpec { over_provisioning_permille: u32::MAX, ..vssd("hollow", "z", isolation, 0) };
@@ -202,7 +202,7 @@ fn a_vssd_that_another_shard_refuses_takes_nothing() {
 #[test]
 fn a_rate_limit_moves_with_its_tenant() {
     let mut herd = Herd::new(device(8), 2, 8, Time::ZERO);
-    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    herd.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
     herd.done(ControlRequest::CreateVssd(VssdSpec {
         rate_limit: Size(2 << 20),
         sharing: Sharing::Strict,
@@ -305,7 +305,7 @@ fn a_tenant_moves_with_its_neighbours() {
     };
     assert_eq!(kind(&mut herd, move_to("a", 2)), ControlErrorKind::Invalid);
     assert_eq!(kind(&mut herd, move_to("e", 1)), ControlErrorKind::NotFound);
-    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "e".to_owned() }));
+    herd.done(ControlRequest::CreateTenant(TenantSpec::new("e")));
     assert_eq!(kind(&mut herd, move_to("e", 1)), ControlErrorKind::Invalid);
     // Beside "b", on its channel.
     herd.done(ControlRequest::CreateVssd(vssd("beside", "e", Isolation::Die, 0)));
@@ -427,7 +427,7 @@ impl Application {
 
 fn with_blocks(seed: u64) -> (Herd, String) {
     let mut herd = Herd::new(device_with(seed, Backing::Memory), 2, seed, Time::ZERO);
-    herd.done(ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    herd.done(ControlRequest::CreateTenant(TenantSpec::new("a")));
     let held = VssdSpec { serves: Serves::Blocks, ..vssd("a", "a", Isolation::Channel, 0) };
     let name = held.name.clone();
     herd.done(ControlRequest::CreateVssd(held));

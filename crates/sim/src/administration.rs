@@ -95,7 +95,7 @@ impl Change {
     pub fn request(self, plan: &Plan) -> ControlRequest {
         match self {
             Change::CreateTenant(lane) => {
-                ControlRequest::CreateTenant(TenantSpec { name: tenant_name(plan.tenant_of(lane)) })
+                ControlRequest::CreateTenant(TenantSpec::new(&tenant_name(plan.tenant_of(lane))))
             }
             Change::Move { lane, shard } => {
                 ControlRequest::MoveTenant { tenant: tenant_name(plan.tenant_of(lane)), shard }
@@ -164,14 +164,14 @@ impl Change {
 pub const APPLICATION_UID: u32 = 1000;
 
 /// Definition of the vSSD of an application.
-pub fn application_spec(lane: Lane, application: &ApplicationPlan) -> VssdSpec {
-    let (name, isolation) = (tenant_name(lane), application.isolation);
+pub fn application_spec(plan: &Plan, lane: Lane, application: &ApplicationPlan) -> VssdSpec {
+    let (name, owner) = (tenant_name(lane), tenant_name(plan.tenant_of(lane)));
     VssdSpec {
         throughput_level: 0,
         capacity: Size(application.capacity_bytes),
         serves: Serves::Blocks,
         uid: Some(APPLICATION_UID),
-        ..VssdSpec::new(&name, &name, isolation, OVER_PROVISIONING_PERMILLE)
+        ..VssdSpec::new(&name, &owner, application.isolation, OVER_PROVISIONING_PERMILLE)
     }
 }
 

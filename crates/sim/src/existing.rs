@@ -127,7 +127,9 @@ impl Existing {
                 let shown = next.subsystems.get_mut(subsystem).ok_or(NotFound)?;
                 found(shown.namespaces.remove(nsid).is_some())?;
             }
-            ControlRequest::MoveTenant { tenant, .. } => found(self.tenants.contains(tenant))?,
+            ControlRequest::MoveTenant { tenant, .. } | ControlRequest::SetTenantWeight { tenant, .. } => {
+                found(self.tenants.contains(tenant))?;
+            }
             ControlRequest::RepairVssd { vssd, .. } => found(self.vssds.contains_key(vssd))?,
             ControlRequest::SetWear(_) | ControlRequest::Status | ControlRequest::Shutdown => {}
             ControlRequest::Within { request, .. } => return self.after(request),
@@ -151,7 +153,7 @@ mod test {
     #[test]
     fn what_is_used_stays_and_what_is_not_there_is_not_found() {
         let mut existing = Existing::default();
-        let create = ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() });
+        let create = ControlRequest::CreateTenant(TenantSpec::new("a"));
         let delete = ControlRequest::DeleteTenant("a".to_owned());
         assert_eq!(existing.after(&delete), Err(ControlErrorKind::NotFound));
         existing = existing.after(&create).unwrap();

@@ -52,6 +52,11 @@ pub const MUTANTS: &[Mutant] = &[
         story: "a tenant with two vSSDs gets twice as much of the shard's core as one with one",
     },
     Mutant {
+        name: "shard: an application is a tenant of its own",
+        system: "stack",
+        story: "a tenant with an application at erase blocks beside its host gets twice as much of the shard's core as one without",
+    },
+    Mutant {
         name: "shard: members are not waited for",
         system: "stack",
         story: "an administrator is told that something is done while another shard still does it",
@@ -458,6 +463,7 @@ pub fn model_mutants() -> Vec<Mutant> {
 const TRIED_FIRST: &[(&str, u64)] = &[
     ("nvmf: ready falls too early", 9),
     ("shard: a share of the core for each vSSD", 286),
+    ("shard: an application is a tenant of its own", 35),
     ("shard: members are not waited for", 5),
     ("shard: answers of the medium stay behind", 39),
     ("shard: old home keeps its subsystem", 11),

@@ -21,6 +21,12 @@ impl Lane {
     pub fn of_application(index: usize) -> Lane {
         Lane(Lane::FIRST_APPLICATION + index as u8)
     }
+
+    /// Which application's it is, if it is one's.
+    pub fn application(self) -> Option<usize> {
+        let is_application = self != Lane::ADMINISTRATOR && self.0 >= Lane::FIRST_APPLICATION;
+        is_application.then(|| usize::from(self.0 - Lane::FIRST_APPLICATION))
+    }
 }
 
 /// What stands for content on the simulated medium.
@@ -174,7 +180,7 @@ pub struct Saturation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SaturatedFlow {
-    /// Whose host.
+    /// Whose host, or an application: that asks how many blocks are free.
     pub lane: Lane,
     /// On which of its I/O connections; absent: on all.
     pub connection: Option<u16>,
@@ -292,6 +298,9 @@ pub struct ApplicationPlan {
     pub capacity_bytes: u64,
     /// Operations it keeps under way at once.
     pub depth: u32,
+    /// The lane whose tenant it belongs to; absent: it has a tenant of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Lane>,
 }
 
 /// A volume.
@@ -615,7 +624,11 @@ impl FaultKind {
 impl Plan {
     /// The lane by which a lane's tenant is named.
     pub fn tenant_of(&self, lane: Lane) -> Lane {
-        self.tenants.get(usize::from(lane.0)).and_then(|tenant| tenant.of).unwrap_or(lane)
+        let of = match lane.application() {
+            Some(index) => self.applications.get(index).and_then(|application| application.of),
+            None => self.tenants.get(usize::from(lane.0)).and_then(|tenant| tenant.of),
+        };
+        of.unwrap_or(lane)
     }
     /// The lane that owns a volume.
     ///

@@ -168,7 +168,7 @@ impl Scene {
             answer: None,
         };
         let name = || TENANT.to_owned();
-        scene.ask(ControlRequest::CreateTenant(TenantSpec { name: name() }))?;
+        scene.ask(ControlRequest::CreateTenant(TenantSpec::new(&name())))?;
         let vssd = VssdSpec::new(TENANT, TENANT, Isolation::Channel, OVER_PROVISIONING_PERMILLE);
         scene.ask(ControlRequest::CreateVssd(vssd))?;
         scene.ask(ControlRequest::CreateVolume(VolumeSpec {

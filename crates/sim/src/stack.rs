@@ -285,8 +285,10 @@ impl Stack {
         }
         for (index, application) in plan.applications.iter().enumerate() {
             let lane = Lane::of_application(index);
-            stack.done(ControlRequest::CreateTenant(TenantSpec { name: tenant_name(lane) }))?;
-            stack.done(ControlRequest::CreateVssd(application_spec(lane, application)))?;
+            // If it is another's, that one exists.
+            let owner = TenantSpec::new(&tenant_name(plan.tenant_of(lane)));
+            stack.done(ControlRequest::CreateTenant(owner))?;
+            stack.done(ControlRequest::CreateVssd(application_spec(plan, lane, application)))?;
         }
         match stack.ask(ControlRequest::Status)? {
             ControlResponse::Status(status) => stack.told = Some(existing(&status)),
@@ -455,7 +457,7 @@ impl Stack {
         let request = if exists {
             ControlRequest::DeleteTenant(ASIDE_TENANT.to_owned())
         } else {
-            ControlRequest::CreateTenant(TenantSpec { name: ASIDE_TENANT.to_owned() })
+            ControlRequest::CreateTenant(TenantSpec::new(ASIDE_TENANT))
         };
         self.tell(0, Event::Control { token: ASIDE, request: Box::new(request) });
     }

@@ -69,7 +69,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
     let make = move |now| recorded(pacing, options, to, now);
     let listen = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
     let reactor = Reactor::start(&listen, vec![make]).unwrap();
-    done(&reactor, ControlRequest::CreateTenant(TenantSpec { name: "a".to_owned() }));
+    done(&reactor, ControlRequest::CreateTenant(TenantSpec::new("a")));
     done(&reactor, ControlRequest::CreateVssd(VssdSpec::new("a", "a", Isolation::Channel, 280)));
     let ControlResponse::Status(status) = ask(&reactor, ControlRequest::Status) else { panic!("a status") };
     done(
@@ -255,7 +255,7 @@ fn record_application() -> Vec<u8> {
     listener.set_nonblocking(true).unwrap();
     let config = ReactorConfig { blocks: Some(listener), ..ReactorConfig::default() };
     let reactor = Reactor::start(&config, vec![make]).unwrap();
-    done(&reactor, ControlRequest::CreateTenant(TenantSpec { name: "db".to_owned() }));
+    done(&reactor, ControlRequest::CreateTenant(TenantSpec::new("db")));
     done(
         &reactor,
         ControlRequest::CreateVssd(VssdSpec {

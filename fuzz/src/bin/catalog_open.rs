@@ -98,7 +98,7 @@ impl Bench {
             RECORDS => sealed(0, bytes),
             CHANGE if bytes.is_empty() => {
                 let mut next = catalog_state();
-                next.tenants.insert("zeta".to_owned(), TenantSpec { name: "zeta".to_owned() });
+                next.tenants.insert("zeta".to_owned(), TenantSpec::new("zeta"));
                 sealed(sequence.saturating_sub(1), &encode_records(&catalog_state().changes_to(&next)))
             }
             CHANGE => sealed(sequence.saturating_sub(1), bytes),

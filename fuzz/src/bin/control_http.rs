@@ -19,7 +19,7 @@ fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let tenant = serde_json::to_string(&TenantSpec { name: "alpha".to_owned() }).expect("plain data");
+    let tenant = serde_json::to_string(&TenantSpec::new("alpha")).expect("plain data");
     let vssd = VssdSpec {
         capacity: Size(64 << 20),
         ..VssdSpec::new("alpha-flash", "alpha", Isolation::Software, 280)

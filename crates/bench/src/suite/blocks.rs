@@ -146,7 +146,7 @@ pub(super) fn rows(settings: &SuiteSettings) -> Outcome<Vec<Row>> {
     let server =
         Server::start_at(Some(settings.server_core), Some(socket.clone()), move |(_, now)| shard(now))?;
     let name = || NAME.to_owned();
-    server.ask(ControlRequest::CreateTenant(TenantSpec { name: name() }))?;
+    server.ask(ControlRequest::CreateTenant(TenantSpec::new(&name())))?;
     server.ask(ControlRequest::CreateVssd(VssdSpec {
         serves: Serves::Blocks,
         ..VssdSpec::new(NAME, NAME, Isolation::Channel, 70)

@@ -200,7 +200,7 @@ pub(crate) fn stack_requests(part: u32) -> [ControlRequest; 4] {
         namespaces: vec![NamespaceSpec::new(1, &name())],
     };
     [
-        ControlRequest::CreateTenant(TenantSpec { name: name() }),
+        ControlRequest::CreateTenant(TenantSpec::new(&name())),
         ControlRequest::CreateVssd(vssd),
         ControlRequest::CreateVolume(volume),
         ControlRequest::CreateSubsystem(subsystem),

@@ -8,9 +8,14 @@ use diecut_spec::TenantSpec;
 #[derive(Subcommand)]
 pub enum Tenant {
     /// Create a tenant.
-    Create {
+    Create(TenantSpec),
+    /// Change what a tenant gets of its core beside others.
+    Set {
         /// Its name.
         name: String,
+        /// Weight among the tenants of a core, 1 to 1000; 200 gets twice the time of 100.
+        #[arg(long)]
+        weight: u32,
     },
     /// List all tenants.
     List,
@@ -41,8 +46,7 @@ pub enum Tenant {
 impl Tenant {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         match self {
-            Tenant::Create { name } => {
-                let tenant = TenantSpec { name };
+            Tenant::Create(tenant) => {
                 let changed = client.create(route::TENANTS, &tenant).await?;
                 print::made(json, changed, "created", "tenant", &tenant.name, "");
                 Ok(())
@@ -51,6 +55,12 @@ impl Tenant {
                 consent.ask(&format!("tenant \"{name}\""), "it must own nothing, so no data is lost")?;
                 client.delete(&route::of(route::TENANTS, &name)).await?;
                 print::done(json, "deleted", "tenant", &name, "");
+                Ok(())
+            }
+            Tenant::Set { name, weight } => {
+                let path = format!("{}/weight", route::of(route::TENANTS, &name));
+                client.create(&path, &object::Weight { weight }).await?;
+                print::done(json, "set", "tenant", &name, &format!("weight = {weight}"));
                 Ok(())
             }
             Tenant::Move { name, shard } => {
@@ -65,7 +75,7 @@ impl Tenant {
                     print::json(&status.tenants);
                 } else {
                     let rows = status.tenants.iter().map(|tenant| row(&status, tenant)).collect();
-                    print::table(&["tenant", "vssds", "subsystems"], rows);
+                    print::table(&HEADER, rows);
                 }
                 Ok(())
             }
@@ -79,13 +89,15 @@ impl Tenant {
                 if json {
                     print::json(tenant);
                 } else {
-                    print::table(&["tenant", "vssds", "subsystems"], vec![row(&status, tenant)]);
+                    print::table(&HEADER, vec![row(&status, tenant)]);
                 }
                 Ok(())
             }
         }
     }
 }
+
+const HEADER: [&str; 4] = ["tenant", "weight", "vssds", "subsystems"];
 
 fn row(status: &diecut_api::status::Status, tenant: &TenantSpec) -> Vec<String> {
     let vssds: Vec<&str> = status
@@ -100,5 +112,5 @@ fn row(status: &diecut_api::status::Status, tenant: &TenantSpec) -> Vec<String> 
         .filter(|subsystem| subsystem.subsystem.tenant == tenant.name)
         .map(|subsystem| subsystem.subsystem.nqn.as_str())
         .collect();
-    vec![tenant.name.clone(), vssds.join("\n"), subsystems.join("\n")]
+    vec![tenant.name.clone(), tenant.weight.to_string(), vssds.join("\n"), subsystems.join("\n")]
 }

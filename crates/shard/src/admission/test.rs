@@ -23,7 +23,7 @@ const ROUND: u32 = 64;
 fn served(config: AdmissionConfig) -> Admission {
     let mut admission = Admission::new(config);
     for number in 0..10 {
-        admission.open(NamespaceId(number), &number.to_string(), VssdId(number), false);
+        admission.open(NamespaceId(number), &TenantSpec::new(&number.to_string()), VssdId(number), false);
     }
     admission
 }
@@ -156,6 +156,7 @@ fn serve(
                 (command.token.0, 33)
             }
             Work::Rest(VolumeToken(token)) => (token, 32),
+            Work::Entry(_) => unreachable!("there is no application"),
         };
         order.push((0, token));
         let left = left.get_mut(&token).unwrap();
@@ -255,6 +256,7 @@ fn what_is_taken_back_is_not_admitted() {
         order.push(match work {
             Work::Command(command) => command.token.0,
             Work::Rest(token) => token.0 + 100,
+            Work::Entry(_) => unreachable!("there is no application"),
         });
         admission.settle(3, None, Time::ZERO);
     }
@@ -318,11 +320,11 @@ fn a_tenant_with_eight_vssds_gets_one_share() {
     for (weight, due) in [(100, 1.0), (200, 2.0)] {
         let mut admission = Admission::new(config(1000));
         for number in 0..16 {
-            admission.open(NamespaceId(number), "many", VssdId(number / 2), false);
+            admission.open(NamespaceId(number), &TenantSpec::new("many"), VssdId(number / 2), false);
         }
-        admission.open(NamespaceId(16), "many", VssdId(0), false);
-        admission.open(NamespaceId(20), "one", VssdId(20), false);
-        admission.set_weight("one", Weight::new(weight));
+        admission.open(NamespaceId(16), &TenantSpec::new("many"), VssdId(0), false);
+        admission.open(NamespaceId(20), &TenantSpec::new("one"), VssdId(20), false);
+        admission.set_weight(&TenantSpec { weight, ..TenantSpec::new("one") });
         let all: Vec<(u32, u32)> = (0..17).map(|number| (number, 1 + number % 4)).chain([(20, 1)]).collect();
         let got = flooded(&mut admission, &all);
         let many: u64 = got.range(..20).map(|(_, cost)| *cost).sum();
@@ -340,9 +342,9 @@ fn a_tenant_with_eight_vssds_gets_one_share() {
 #[test]
 fn a_held_vssd_leaves_its_turns_to_the_others() {
     let mut admission = Admission::new(config(1000));
-    admission.open(NamespaceId(0), "a", VssdId(1), false);
-    admission.open(NamespaceId(1), "a", VssdId(2), true);
-    admission.open(NamespaceId(2), "b", VssdId(3), false);
+    admission.open(NamespaceId(0), &TenantSpec::new("a"), VssdId(1), false);
+    admission.open(NamespaceId(1), &TenantSpec::new("a"), VssdId(2), true);
+    admission.open(NamespaceId(2), &TenantSpec::new("b"), VssdId(3), false);
     let got = flooded(&mut admission, &[(0, 1), (1, 1), (2, 1)]);
     assert!(!got.contains_key(&1), "{got:?}");
     assert!(got[&0].abs_diff(got[&2]) < 100, "{got:?}");
@@ -360,7 +362,7 @@ fn a_held_vssd_leaves_its_turns_to_the_others() {
 #[test]
 fn a_closed_namespace_goes_with_its_last_answer() {
     let mut admission = Admission::new(config(1));
-    admission.open(NamespaceId(5), "a", VssdId(1), false);
+    admission.open(NamespaceId(5), &TenantSpec::new("a"), VssdId(1), false);
     for token in 0..3 {
         admission.push(write(5, 7, token, 1));
     }
@@ -376,6 +378,59 @@ fn a_closed_namespace_goes_with_its_last_answer() {
     // What names it now has no tenant.
     admission.push(write(5, 7, 9, 1));
     assert_eq!(shares(&mut admission, 1).len(), 1);
-    admission.open(NamespaceId(6), "b", VssdId(2), false);
+    admission.open(NamespaceId(6), &TenantSpec::new("b"), VssdId(2), false);
     assert_eq!(admission.volumes[admission.volume_of(NamespaceId(6))].under_way, 0);
+}
+
+/// Goal: an application at erase blocks takes turns of its tenant, and what is held or withdrawn of it has none. Method: a tenant with
+/// a volume and an application beside a tenant with a volume; then the application's dies are full, then it is gone.
+#[test]
+fn an_application_and_a_host_of_a_tenant_share_what_is_due_to_it() {
+    let mut admission = Admission::new(config(1000));
+    let blocks = VssdId(7);
+    admission.open(NamespaceId(0), &TenantSpec::new("both"), VssdId(0), false);
+    admission.open_blocks(&TenantSpec::new("both"), blocks, false);
+    admission.open(NamespaceId(1), &TenantSpec::new("rival"), VssdId(1), false);
+    for number in 0..4000 {
+        admission.push(write(0, 0, number * 2, 1));
+        admission.push(write(1, 1, number * 2 + 1, 1));
+    }
+    let serve = |admission: &mut Admission, count: usize| {
+        let mut costs = [0u32; 3];
+        for _ in 0..count {
+            let (whose, cost) = match admission.next().expect("there is work") {
+                Work::Command(command) => {
+                    admission.settle(3, None, Time::ZERO);
+                    admission.finished(command.namespace);
+                    costs[command.namespace.0 as usize] += 3;
+                    continue;
+                }
+                Work::Entry(vssd) => {
+                    assert_eq!(vssd, blocks);
+                    (2, 17)
+                }
+                Work::Rest(_) => panic!("nothing was left over"),
+            };
+            admission.settle(cost, None, Time::ZERO);
+            costs[whose] += cost;
+        }
+        costs.map(f64::from)
+    };
+    admission.offer(blocks, 3000);
+    let [host, rival, application] = serve(&mut admission, 1000);
+    assert!((0.95..1.05).contains(&((host + application) / rival)), "{host} {application} {rival}");
+    assert!((0.95..1.05).contains(&(host / application)), "{host} {application}");
+    admission.hold(blocks, true);
+    let [host, rival, application] = serve(&mut admission, 500);
+    assert!(application == 0.0 && (0.95..1.05).contains(&(host / rival)), "{host} {application} {rival}");
+    admission.hold(blocks, false);
+    assert!(serve(&mut admission, 500)[2] > 0.0);
+    admission.offer(blocks, 0);
+    assert_eq!(serve(&mut admission, 500)[2], 0.0);
+    admission.offer(blocks, 10);
+    admission.close_blocks(blocks);
+    assert_eq!(serve(&mut admission, 500)[2], 0.0);
+    admission.open_blocks(&TenantSpec::new("both"), blocks, false);
+    admission.offer(blocks, 10);
+    assert!(serve(&mut admission, 500)[2] > 0.0);
 }

@@ -5,8 +5,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What one unit of cost counts for a weight of 1. Sums of it fit: 64 bits last for centuries of a core's work.
-const ONE: u64 = 1 << 16;
+/// What one unit of cost counts for a weight of 1. Sums of it fit: 64 bits last for three years of all that a core can do for a weight of
+/// 1, and for centuries with the usual one. The weights of a thousand volumes together still count.
+const ONE: u64 = 1 << 18;
 
 /// How much of what is shared somebody gets, relative to its neighbours: 100 is usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

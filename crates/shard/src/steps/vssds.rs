@@ -33,7 +33,9 @@ pub(crate) fn make_vssd<M: Divide>(
             );
             return Err(ControlError { kind: ControlErrorKind::Invalid, message });
         }
-        return Ok(VssdRecord { number: id.0, ..record });
+        let record = VssdRecord { number: id.0, ..record };
+        here.seat_blocks(&record);
+        return Ok(record);
     }
     let staging_size_bytes = here.registry.staging.size_bytes(&record);
     let over_provisioning = record.over_provisioning_permille;
@@ -63,6 +65,7 @@ pub(crate) fn dealloc<M: Divide>(here: &mut Owners<M>, id: VssdId) -> Progress {
     if !here.plane.blocks.evict(Some(id)) {
         return Progress::Waits;
     }
+    here.plane.admission.close_blocks(id);
     match here.plane.flash.pool.dealloc_vssd(id) {
         Ok(()) | Err(DeallocError::AlreadyFree(_) | DeallocError::Unknown(_)) => Progress::Done,
         Err(DeallocError::Busy { .. }) => Progress::Waits,

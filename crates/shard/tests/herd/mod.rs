@@ -362,7 +362,7 @@ impl Herd {
 
     /// A tenant with one vSSD, one volume and one subsystem.
     pub fn add_tenant(&mut self, name: &str, isolation: Isolation, level: u32) {
-        self.done(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }));
+        self.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
         self.done(ControlRequest::CreateVssd(vssd(name, name, isolation, level)));
         self.done(ControlRequest::CreateVolume(volume(name)));
         self.done(ControlRequest::CreateSubsystem(subsystem(name)));

@@ -33,7 +33,7 @@ pub(super) fn add(plan: &mut Plan, shape: &Shape) {
         let is_large = count < planes && random.random_ratio(1, 2);
         let capacity_bytes = APPLICATION_BYTES[usize::from(is_large)];
         let depth = *pick(&mut random, &[1, 3, 8, 16]);
-        plan.applications.push(ApplicationPlan { isolation, capacity_bytes, depth });
+        plan.applications.push(ApplicationPlan { isolation, capacity_bytes, depth, of: None });
         add_steps(plan, Lane::of_application(index), &mut random, shape);
     }
     // Sometimes the server goes again while it opens, and applications wait to attach.

@@ -35,6 +35,7 @@ pub(super) fn add(plan: &mut Plan, faults: bool) {
     add_thin_volume(plan, &mut random);
     saturate_with_writes(plan, &mut random);
     add_second_vssd(plan);
+    add_application_of_a_tenant(plan);
     if faults {
         add_restarts(plan, &mut random);
         add_cuts_after_flushes(plan, &mut random);
@@ -162,6 +163,30 @@ fn add_second_vssd(plan: &mut Plan) {
     plan.saturation.as_mut().expect("looked at").flows.push(flow);
 }
 
+/// Comparisons of two tenants that read on a slow core, each with one vSSD, are of one with an application at erase blocks beside its host
+/// and one without, where a tenant shares dies and leaves it a soft-plane.
+fn add_application_of_a_tenant(plan: &mut Plan) {
+    let Some(saturation) = &mut plan.saturation else { return };
+    let two = saturation.flows.len() == 2 && saturation.flows[0].lane != saturation.flows[1].lane;
+    let shares = |tenant: &TenantPlan| tenant.isolation == Isolation::Software && !tenant.guest;
+    let fits = plan.tenants.iter().any(shares) && plan.applications.is_empty();
+    if !two || !fits || !plan.system.slow_core || plan.system.slow_writes {
+        return;
+    }
+    for tenant in plan.tenants.iter_mut().filter(|tenant| shares(tenant)) {
+        tenant.capacity_bytes = Some(TENANT_BYTES);
+    }
+    plan.system.content = ContentKind::Bytes;
+    plan.applications.push(ApplicationPlan {
+        isolation: Isolation::Software,
+        capacity_bytes: SECOND_BYTES,
+        depth: 40,
+        of: Some(Lane(0)),
+    });
+    let lane = Lane::of_application(0);
+    saturation.flows.push(SaturatedFlow { lane, connection: None, depth: 40, write_ius: 0 });
+}
+
 /// A server that went goes again, up to four times, before anybody has written: in every plan.
 fn add_restarts(plan: &mut Plan, random: &mut Xoshiro256PlusPlus) {
     let is_cut =
@@ -240,6 +265,7 @@ mod test {
         assert!(of(|plan| plan.system.slow_writes) > 2);
         // Seldom: most of these plans have guests.
         assert!(generate(286, &shape).tenants.iter().any(|tenant| tenant.of.is_some()));
+        assert!(of(|plan| plan.applications.iter().any(|one| one.of.is_some())) > 0);
         assert!(of(|plan| plan.faults.iter().any(|f| matches!(f.when, When::Flush { .. }))) > 5);
     }
 }

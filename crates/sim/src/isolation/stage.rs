@@ -107,7 +107,7 @@ impl Stage {
         for (name, isolation, throughput_level) in
             [(IDLE, Isolation::Channel, idle_channels), (NAMES[0], isolation, 1), (NAMES[1], isolation, 1)]
         {
-            stage.ask(ControlRequest::CreateTenant(TenantSpec { name: name.to_owned() }))?;
+            stage.ask(ControlRequest::CreateTenant(TenantSpec::new(name)))?;
             stage.ask(ControlRequest::CreateVssd(VssdSpec {
                 throughput_level,
                 ..VssdSpec::new(name, name, isolation, OVER_PROVISIONING_PERMILLE)

@@ -151,7 +151,7 @@ impl Stage {
         };
         for (index, part) in parts.iter().enumerate() {
             let name = part_name(index);
-            stage.ask(ControlRequest::CreateTenant(TenantSpec { name: name.clone() }))?;
+            stage.ask(ControlRequest::CreateTenant(TenantSpec::new(&name)))?;
             let strict = part.strict_bytes_per_s > 0;
             stage.ask(ControlRequest::CreateVssd(VssdSpec {
                 throughput_level: part.level,

@@ -167,6 +167,18 @@ impl Applications {
         self.list.iter().map(|one| one.next_event(now)).min().unwrap_or(Time::NEVER)
     }
 
+    /// Whether one of them is attached and has nothing to do.
+    pub(super) fn can_ask(&self, index: usize) -> bool {
+        self.list.get(index).is_some_and(Application::is_done)
+    }
+
+    /// Has one of them ask how many blocks of its first unit are free, so that it has so many questions at once.
+    pub(super) fn ask_figures(&mut self, index: usize, depth: u32) {
+        let one = &mut self.list[index];
+        let asked = one.errands.len() + one.under_way.len();
+        one.errands.extend((asked..depth as usize).map(|_| Ask::Figures(UnitIndex(0))));
+    }
+
     /// Reads everything back, and asks how many blocks are free.
     pub(super) fn look_around(&mut self) {
         for one in &mut self.list {

@@ -7,7 +7,7 @@
 
 use super::{Pending, Purpose, Runner};
 use crate::oracle::Finding;
-use crate::plan::{Lane, Range};
+use crate::plan::{Lane, Range, SaturatedFlow};
 use crate::run::administrator::Sight;
 use crate::system::{HostCommand, HostToken};
 use crate::tag::{Tag, VolumeNumber};
@@ -37,6 +37,8 @@ struct Flow {
     answered: u64,
     /// IUs of each write; 0: it reads.
     write_ius: u32,
+    /// What a command costs at the core: one, each block that it reads one more, each that it writes two.
+    cost: u64,
     /// What is due to it of what they compete for, beside the others.
     weight: u64,
     /// Only this connection of the lane, or all in turn.
@@ -44,9 +46,46 @@ struct Flow {
 }
 
 impl Flow {
-    /// What it got, for comparison: a command counts one, each block that it writes two, as at the core.
+    fn new(runner: &Runner<'_>, flow: &SaturatedFlow) -> Flow {
+        let tenant = runner.plan.tenants.get(usize::from(flow.lane.0));
+        let places = match (tenant, flow.connection) {
+            (None, _) => Vec::new(),
+            (_, None) => runner.places(flow.lane),
+            (_, Some(_)) => of_one_volume(runner.places(flow.lane)),
+        };
+        Flow {
+            lane: flow.lane,
+            connections: tenant.map_or(0, |tenant| tenant.io_queues),
+            depth: flow.depth,
+            places: vec![places],
+            next: 0,
+            in_flight: 0,
+            answered: 0,
+            write_ius: flow.write_ius,
+            cost: match (tenant, flow.write_ius) {
+                (None, _) => 1,
+                (_, 0) => 2,
+                (_, write_ius) => 1 + 2 * u64::from(write_ius),
+            },
+            // Turns at the core are the same for all; a die's time goes by weight.
+            weight: match tenant {
+                Some(tenant) if !runner.plan.system.slow_core => tenant.weight().into(),
+                _ => 100,
+            },
+            connection: flow.connection,
+        }
+    }
+
+    fn can_saturate(&self, runner: &Runner<'_>) -> bool {
+        match self.lane.application() {
+            Some(index) => runner.applications.can_ask(index),
+            None => self.places[0].len() >= PLACES_MIN && runner.system.is_connected(self.lane),
+        }
+    }
+
+    /// What it got, for comparison.
     fn got(&self) -> u64 {
-        self.answered * (1 + 2 * u64::from(self.write_ius)) * 100 / self.weight
+        self.answered * self.cost * 100 / self.weight
     }
 }
 
@@ -58,6 +97,27 @@ fn of_one_volume(places: Vec<Place>) -> Vec<Place> {
         volumes.entry(place.0).or_default().push(place);
     }
     volumes.into_values().max_by_key(Vec::len).unwrap_or_default()
+}
+
+/// Has applications go on. Says whether they did.
+fn saturate_applications(
+    runner: &mut Runner<'_>,
+    flows: &mut [Flow],
+    is_measured: bool,
+    goes_on: bool,
+) -> bool {
+    let mut moved = false;
+    for flow in flows {
+        let Some(index) = flow.lane.application() else { continue };
+        if goes_on {
+            runner.applications.ask_figures(index, flow.depth);
+        }
+        let before = runner.outcome.block_operations;
+        moved |= runner.work_applications();
+        let answered = runner.outcome.block_operations - before;
+        flow.answered += if is_measured { answered } else { 0 };
+    }
+    moved
 }
 
 impl Runner<'_> {
@@ -138,31 +198,8 @@ impl Runner<'_> {
     /// Saturates what the plan names and compares what everyone got.
     pub(super) fn saturate(&mut self) {
         let Some(saturation) = self.plan.saturation.clone() else { return };
-        let mut flows: Vec<Flow> = saturation
-            .flows
-            .iter()
-            .map(|flow| Flow {
-                lane: flow.lane,
-                connections: self.plan.tenants[usize::from(flow.lane.0)].io_queues,
-                depth: flow.depth,
-                places: vec![match flow.connection {
-                    None => self.places(flow.lane),
-                    Some(_) => of_one_volume(self.places(flow.lane)),
-                }],
-                next: 0,
-                in_flight: 0,
-                answered: 0,
-                write_ius: flow.write_ius,
-                // Turns at the core are the same for all; a die's time goes by weight.
-                weight: match self.plan.system.slow_core {
-                    true => 100,
-                    false => self.plan.tenants[usize::from(flow.lane.0)].weight().into(),
-                },
-                connection: flow.connection,
-            })
-            .collect();
-        if flows.iter().any(|flow| flow.places[0].len() < PLACES_MIN || !self.system.is_connected(flow.lane))
-        {
+        let mut flows: Vec<Flow> = saturation.flows.iter().map(|flow| Flow::new(self, flow)).collect();
+        if !flows.iter().all(|flow| flow.can_saturate(self)) {
             return;
         }
         if !self.plan.system.slow_core && !self.share_dies(&mut flows) {
@@ -191,10 +228,15 @@ impl Runner<'_> {
                 mark!("run: saturation given up");
                 return;
             }
-            if self.now >= end && owners.is_empty() {
+            if self.now >= end && owners.is_empty() && self.applications.are_done() {
                 break;
             }
+            let is_measured = self.now >= start && self.now < end;
+            moved |= saturate_applications(self, &mut flows, is_measured, self.now < end);
             for (index, flow) in flows.iter_mut().enumerate() {
+                if flow.lane.application().is_some() {
+                    continue;
+                }
                 while self.now < end && flow.in_flight < flow.depth && self.system.is_connected(flow.lane) {
                     let token = if flow.write_ius > 0 { self.write_next(flow) } else { self.read_next(flow) };
                     owners.insert(token, index);
@@ -218,7 +260,9 @@ impl Runner<'_> {
         for flow in &flows {
             *got.entry((self.plan.tenant_of(flow.lane), flow.connection)).or_default() += flow.got();
         }
-        if got.len() < flows.len() {
+        if flows.iter().any(|flow| flow.lane.application().is_some()) {
+            mark!("run: shares of a tenant with an application compared");
+        } else if got.len() < flows.len() {
             mark!("run: shares of a tenant with two vSSDs compared");
         }
         let most = got.values().max().copied().expect("a saturation has flows");

@@ -1,0 +1,85 @@
+//! Who takes turns: tenants, their vSSDs, the volumes of these, and queues of connections to a volume.
+
+use super::turns::{Place, Turns, Weight};
+use diecut_namespace::contract::{NamespaceCommand, NamespaceId};
+use diecut_volume::contract::VolumeToken;
+use diecut_vssd::VssdId;
+use std::collections::VecDeque;
+
+/// Commands of a source to a volume that wait, in order. It stays when it is empty: the next one comes soon.
+pub(super) struct Queue {
+    pub volume: u32,
+    pub commands: VecDeque<NamespaceCommand>,
+    /// What is left of the command that it was admitted last.
+    pub rest: Option<VolumeToken>,
+    pub deficit: i64,
+}
+
+impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty() && self.rest.is_none()
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Tenant {
+    pub name: String,
+    pub weight: Weight,
+    pub place: Place,
+    /// Its vSSDs.
+    pub turns: Turns,
+    /// vSSDs that it has here.
+    pub vssds: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Vssd {
+    /// None for what is not open.
+    pub id: Option<VssdId>,
+    pub tenant: u32,
+    pub place: Place,
+    /// Its volumes.
+    pub turns: Turns,
+    /// Volumes that it has here.
+    pub volumes: u32,
+    /// The one that stands for its erase blocks; [`NOBODY`] where it serves volumes.
+    pub blocks: u32,
+    /// Weights of the volumes in the round: its own weight.
+    pub weight: u32,
+    /// Nothing is admitted: what lies below has no room.
+    pub held: bool,
+}
+
+/// What takes turns at a vSSD.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Leaf {
+    /// What is not open.
+    #[default]
+    Nobody,
+    Namespace(NamespaceId),
+    /// The erase blocks of a vSSD.
+    Blocks(VssdId),
+}
+
+#[derive(Default)]
+pub(super) struct Volume {
+    pub leaf: Leaf,
+    pub vssd: u32,
+    pub weight: Weight,
+    pub place: Place,
+    /// Queues that are not empty, in the order of their turns.
+    pub turns: VecDeque<u32>,
+    pub under_way: u32,
+    /// Commands that wait.
+    pub waiting: u32,
+    /// Queues with the rest of a command.
+    pub rests: u32,
+    /// Its namespace, or its vSSD, is closed: it goes with the last answer.
+    pub is_closed: bool,
+}
+
+impl Volume {
+    pub fn may_go(&self, window_commands: u32) -> bool {
+        self.rests > 0 || (self.waiting > 0 && self.under_way < window_commands)
+    }
+}
