@@ -132,7 +132,7 @@ impl Drop for Embedded {
 /// With its block states in the protected memory of the device, where it has some.
 fn open(device: &Device, config: &PoolConfig) -> Pool {
     let Some(memory) = device.protected_memory() else { return Pool::create(device, config.clone()) };
-    let size = Pool::journal_size_bytes(device.geometry(), config);
+    let size = Pool::block_states_size_bytes(device.geometry(), config);
     Pool::open(device, config.clone(), memory.region(0..size)).expect("what a pool wrote, a pool opens")
 }
 

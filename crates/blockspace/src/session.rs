@@ -4,10 +4,10 @@ use crate::ring::Layout;
 use crate::wire::{
     Completion, HELD_SIZE_BYTES, HeldRecord, NAME_SIZE_BYTES, Opcode, Shape, Status, Submission, decode_name,
 };
-use diecut_units::{BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, checksum, mutant};
+use diecut_units::{BufferMut, BufferPool, ContentMode, IU_SIZE_BYTES, Payload, Slab, checksum, mutant};
 use diecut_vssd::{
-    BlockShape, EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, PayloadParts, Purpose, SpaceCompletion,
-    SpaceToken, UnitIndex,
+    BlockRun, BlockShape, EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, PayloadParts, Purpose,
+    SpaceCompletion, SpaceToken, UnitIndex,
 };
 
 const CHECKSUM_SIZE_BYTES: usize = 4;
@@ -71,8 +71,7 @@ pub struct Session {
     /// Whether the application said what it keeps.
     is_named: bool,
     named: u32,
-    pending: Vec<Option<Pending>>,
-    free: Vec<usize>,
+    pending: Slab<Pending>,
     list: Vec<HeldBlock>,
     buffers: BufferPool,
 }
@@ -96,8 +95,7 @@ impl Session {
             blocks,
             is_named: false,
             named: 0,
-            pending: Vec::new(),
-            free: Vec::new(),
+            pending: Slab::new(),
             list: Vec::new(),
             buffers: BufferPool::new(),
         }
@@ -128,16 +126,11 @@ impl Session {
 
     /// Whether no operation is under way.
     pub fn is_idle(&self) -> bool {
-        self.free.len() == self.pending.len()
+        self.pending.is_empty()
     }
 
     fn begin(&mut self, pending: Pending) -> SpaceToken {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.pending.push(None);
-            self.pending.len() - 1
-        });
-        self.pending[at] = Some(pending);
-        SpaceToken(at as u64)
+        SpaceToken(self.pending.insert(pending).into())
     }
 
     fn block(&mut self, block: LogicalBlock) -> Option<&mut BlockState> {
@@ -245,8 +238,8 @@ impl Session {
                     count: entry.count,
                     data_offset,
                 });
-                let class = IoClass::HostRead;
-                space.read(token, entry.block, entry.first, entry.count, destination, Some(oob), class);
+                let run = BlockRun { block: entry.block, first_iu: entry.first, iu_count: entry.count };
+                space.read(token, run, destination, Some(oob), IoClass::HostRead);
                 Ok(true)
             }
             Opcode::Free => {
@@ -368,9 +361,8 @@ impl Session {
     /// # Panics
     /// If nothing of its token is under way.
     pub fn complete(&mut self, completed: SpaceCompletion, answers: &mut Vec<Answer>) {
-        let at = completed.token.0 as usize;
-        let pending = self.pending[at].take().expect("the space answers what is under way, once");
-        self.free.push(at);
+        // The space answers what is under way, once.
+        let pending = self.pending.remove(completed.token.0 as u32);
         let status = completed.result.as_ref().err().map_or(Status::Done, Status::from);
         let answer = match pending {
             Pending::Sync { token, value } => {

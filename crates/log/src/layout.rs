@@ -1,7 +1,6 @@
 use crate::divisor::Divisor;
-use crate::{Member, MemberBlock};
 use diecut_units::ContentMode;
-use diecut_vssd::space::BlockShape;
+use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
 use zerocopy::FromZeros;
 
 /// Place of one IU in the log: segment and offset within it. `LogAddress::NONE` means "nowhere".
@@ -152,12 +151,12 @@ impl Layout {
         self.by_unit.quotient(offset)
     }
     /// Unit of a member of a segment in `group`.
-    pub fn member(&self, group: u32, column: u32) -> Member {
-        Member((group * self.width + column) as u16)
+    pub fn member(&self, group: u32, column: u32) -> UnitIndex {
+        UnitIndex((group * self.width + column) as u16)
     }
     /// Group and member of a block.
-    pub fn column_of(&self, block: MemberBlock) -> (u32, u32) {
-        (u32::from(block.member.0) / self.width, u32::from(block.member.0) % self.width)
+    pub fn column_of(&self, block: LogicalBlock) -> (u32, u32) {
+        (u32::from(block.unit.0) / self.width, u32::from(block.unit.0) % self.width)
     }
     /// Content mode of user data.
     pub fn content_mode(&self) -> ContentMode {

@@ -4,9 +4,8 @@ use crate::anchors::Anchors;
 use crate::condition::{Condition, NO_GOOD_BLOCKS};
 use crate::segments::{Blocks, NO_BLOCK, Segments};
 use crate::{Layout, PerStream, Stream};
-use crate::{Member, Members};
 use diecut_units::mutant;
-use diecut_vssd::space::{Purpose, SpaceError};
+use diecut_vssd::space::{EraseBlockSpace, Purpose, SpaceError, UnitIndex};
 use smallvec::SmallVec;
 
 /// `Purpose` of the erase blocks of segments.
@@ -65,7 +64,7 @@ impl Supply {
     }
 
     /// Counts free segments.
-    pub fn count(&mut self, sequence: u64, layout: &Layout, anchors: &Anchors, space: &dyn Members) {
+    pub fn count(&mut self, sequence: u64, layout: &Layout, anchors: &Anchors, space: &dyn EraseBlockSpace) {
         self.counted_at = sequence;
         let (mut free, mut free_without_anchors) = (0, 0);
         for group in 0..layout.groups {
@@ -99,7 +98,7 @@ impl Supply {
     }
 
     /// Looks whether the medium has room again, if it had none.
-    pub fn look_for_room(&mut self, segments: &Segments, space: &mut dyn Members) {
+    pub fn look_for_room(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
         if self.has_no_room && !self.is_blind_to_room() {
             let (layout, group) = (&segments.layout, self.calm_group(Stream::User, segments));
             self.has_no_room = !(0..layout.width).all(|member| space.make_room(layout.member(group, member)));
@@ -112,7 +111,7 @@ impl Supply {
         stream: Stream,
         segments: &Segments,
         condition: &mut Condition,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
     ) -> Option<Blocks> {
         let layout = &segments.layout;
         let first_group = self.group_to_open(stream, segments);
@@ -152,13 +151,13 @@ impl Supply {
         group: u32,
         layout: &Layout,
         condition: &mut Condition,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
     ) {
         for member in blocks.len() as u32..layout.width {
             let unit = layout.member(group, member);
             match space.allocate(unit, PURPOSE_SEGMENT) {
                 Ok(block) => {
-                    assert_eq!(block.member, unit, "I-L3: a block lies on its member's unit");
+                    assert_eq!(block.unit, unit, "I-L3: a block lies on its member's unit");
                     blocks.push(block);
                 }
                 Err(error) => {
@@ -221,7 +220,7 @@ impl Supply {
         stream: Stream,
         group: u32,
         layout: &Layout,
-        space: &dyn Members,
+        space: &dyn EraseBlockSpace,
     ) -> Option<Stream> {
         let can_be_whole = |set: &Prepared| {
             let missing = set.blocks.len() as u32..layout.width;
@@ -238,7 +237,7 @@ impl Supply {
     /// Takes the next block of the segments that are opened next, when it is time for it: all of them, one after the other, while the
     /// ones before are filled. One die erases one of them at a time: programs behind several erases would wait longer than
     /// staging lasts.
-    pub fn prepare(&mut self, segments: &Segments, space: &mut dyn Members) {
+    pub fn prepare(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
         self.prepare_next(Stream::Map, Stream::Map, segments, space);
         let layout = &segments.layout;
         let filled =
@@ -264,7 +263,13 @@ impl Supply {
     }
 
     /// Takes the next block of a set, if it is time for a stream that fills its segment.
-    fn prepare_next(&mut self, stream: Stream, set: Stream, segments: &Segments, space: &mut dyn Members) {
+    fn prepare_next(
+        &mut self,
+        stream: Stream,
+        set: Stream,
+        segments: &Segments,
+        space: &mut dyn EraseBlockSpace,
+    ) {
         let layout = &segments.layout;
         let Some(open) = segments.open_of(stream) else { return };
         let member = self.prepared[set].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
@@ -279,16 +284,16 @@ impl Supply {
             && let Ok(block) = space.allocate(unit, PURPOSE_SEGMENT)
         {
             let blocks = SmallVec::new();
-            assert_eq!(block.member, unit, "I-L3: a block lies on its member's unit");
+            assert_eq!(block.unit, unit, "I-L3: a block lies on its member's unit");
             self.prepared[set].get_or_insert_with(|| Prepared { group, blocks }).blocks.push(block);
         }
     }
 
     /// Whether a block on this unit that some stream has, or will program next, is still to be erased.
-    fn is_erasing(&self, unit: Member, segments: &Segments, space: &dyn Members) -> bool {
+    fn is_erasing(&self, unit: UnitIndex, segments: &Segments, space: &dyn EraseBlockSpace) -> bool {
         let open = segments.open_ones().map(|segment| &segment.blocks);
         let blocks = self.prepared.0.iter().flatten().map(|prepared| &prepared.blocks).chain(open).flatten();
-        blocks.into_iter().any(|block| *block != NO_BLOCK && block.member == unit && !space.is_erased(*block))
+        blocks.into_iter().any(|block| *block != NO_BLOCK && block.unit == unit && !space.is_erased(*block))
     }
 }
 

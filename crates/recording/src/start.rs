@@ -71,6 +71,7 @@ struct PoolStart {
     bad_block_reserve_permille: u32,
     spare_blocks_per_die: u32,
     catalog_blocks_per_die: u32,
+    /// [`PoolConfig::state_log_blocks_per_die`], by the name that recordings have.
     journal_blocks_per_die: u32,
     usable_die_percent: u32,
     level_channels: Vec<u32>,
@@ -143,7 +144,7 @@ impl Start {
             bad_block_reserve_permille,
             spare_blocks_per_die,
             catalog_blocks_per_die,
-            journal_blocks_per_die,
+            state_log_blocks_per_die,
             usable_die_percent,
             levels,
             die_placement,
@@ -214,7 +215,7 @@ impl Start {
                 bad_block_reserve_permille,
                 spare_blocks_per_die,
                 catalog_blocks_per_die,
-                journal_blocks_per_die,
+                journal_blocks_per_die: state_log_blocks_per_die,
                 usable_die_percent,
                 level_channels: levels.channels,
                 level_dies: levels.dies,
@@ -317,7 +318,7 @@ impl Start {
         pool.bad_block_reserve_permille = from.bad_block_reserve_permille;
         pool.spare_blocks_per_die = from.spare_blocks_per_die;
         pool.catalog_blocks_per_die = from.catalog_blocks_per_die;
-        pool.journal_blocks_per_die = from.journal_blocks_per_die;
+        pool.state_log_blocks_per_die = from.journal_blocks_per_die;
         pool.usable_die_percent = from.usable_die_percent;
         pool.levels.channels.clone_from(&from.level_channels);
         pool.levels.dies.clone_from(&from.level_dies);

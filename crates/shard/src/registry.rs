@@ -28,7 +28,7 @@ pub(crate) struct Staging {
     /// None on media without.
     pub memory: Option<ProtectedMemory>,
     /// Bytes that block states take.
-    pub journal_size_bytes: usize,
+    pub block_states_size_bytes: usize,
     pub slot_size_bytes: usize,
 }
 
@@ -36,7 +36,7 @@ impl Staging {
     /// Slots that there is room for.
     fn slots(&self) -> u32 {
         let Some(memory) = &self.memory else { return 0 };
-        let room = memory.size_bytes().saturating_sub(self.journal_size_bytes);
+        let room = memory.size_bytes().saturating_sub(self.block_states_size_bytes);
         (room / self.slot_size_bytes) as u32
     }
 
@@ -52,7 +52,7 @@ impl Staging {
         let first = record.staging_slot?;
         let end = first + record.staging_slot_count;
         assert!(end <= self.slots(), "I-S7: a vSSD stages in slots that there are");
-        let start = self.journal_size_bytes + first as usize * self.slot_size_bytes;
+        let start = self.block_states_size_bytes + first as usize * self.slot_size_bytes;
         Some(memory.region(start..start + size))
     }
 }

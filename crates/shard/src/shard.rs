@@ -82,7 +82,7 @@ fn open_pool<M: Divide>(
     now: Time,
 ) -> (Pool, Option<String>) {
     let new = |media: &M| Pool::create(media, config.pool.clone());
-    let journal_size_bytes = Pool::journal_size_bytes(media.geometry(), &config.pool);
+    let block_states_size_bytes = Pool::block_states_size_bytes(media.geometry(), &config.pool);
     match protected {
         _ if seat.index.0 > 0 => (Pool::empty_part(media, config.pool.clone()), None),
         None if seat.shards > 1 => {
@@ -94,9 +94,9 @@ fn open_pool<M: Divide>(
             (new(media), Some(failure))
         }
         None => (Pool::open_from_flash(media, config.pool.clone(), now), None),
-        Some(memory) if memory.size_bytes() < journal_size_bytes + config.staging_bytes_per_vssd => {
+        Some(memory) if memory.size_bytes() < block_states_size_bytes + config.staging_bytes_per_vssd => {
             let failure = format!(
-                "the device has {} bytes of protected memory, but block states need {journal_size_bytes} and each \
+                "the device has {} bytes of protected memory, but block states need {block_states_size_bytes} and each \
                  vSSD {}; give the device more, or none",
                 memory.size_bytes(),
                 config.staging_bytes_per_vssd
@@ -104,7 +104,7 @@ fn open_pool<M: Divide>(
             (new(media), Some(failure))
         }
         Some(memory) => {
-            let journal = memory.region(0..journal_size_bytes);
+            let journal = memory.region(0..block_states_size_bytes);
             match Pool::open(media, config.pool.clone(), journal) {
                 Ok(pool) => (pool, None),
                 Err(error) => (new(media), Some(error.to_string())),
@@ -147,7 +147,7 @@ impl<M: Divide> Shard<M> {
             state: State::default(),
             staging: Staging {
                 memory,
-                journal_size_bytes: Pool::journal_size_bytes(&geometry, &config.pool),
+                block_states_size_bytes: Pool::block_states_size_bytes(&geometry, &config.pool),
                 slot_size_bytes: config.staging_bytes_per_vssd,
             },
             is_taken: false,
@@ -205,7 +205,7 @@ impl<M: Divide> Shard<M> {
     /// IUs that the catalog and the journal of block states programmed, and their erases, since the shard was opened.
     pub fn system_work(&self) -> (u64, u64) {
         let (catalog, journal) =
-            (self.here.registry.catalog.work(), self.here.plane.flash.pool.journal_work());
+            (self.here.registry.catalog.work(), self.here.plane.flash.pool.state_log_work());
         (catalog.0 + journal.0, catalog.1 + journal.1)
     }
 

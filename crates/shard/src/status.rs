@@ -85,7 +85,7 @@ fn wear_status<M: Divide>(here: &Owners<M>) -> WearStatus {
     let by_cause = |channel: u32| {
         let mut sum = DieWear::default();
         dies_of(channel).for_each(|die| sum += wear(die));
-        [sum.host, sum.migration, sum.inside, sum.journal]
+        [sum.host, sum.migration, sum.inside, sum.state_log]
     };
     let content = |channel: u32| {
         let heats = dies_of(channel).map(|die| pool.die_heat(die));

@@ -567,7 +567,7 @@ fn without_block_states(rig: Rig) -> Rig {
     let blocks = rig.shard.media().geometry().erase_blocks() as usize;
     let staging = {
         let geometry = *rig.shard.media().geometry();
-        diecut_vssd::Pool::journal_size_bytes(&geometry, &PoolConfig::suited_to(&geometry))
+        diecut_vssd::Pool::block_states_size_bytes(&geometry, &PoolConfig::suited_to(&geometry))
     };
     let mut device = rig.shard.into_media();
     device.process_death(now);

@@ -199,7 +199,8 @@ fn forget_store(device: &Device, pool: &PoolConfig, number: u32, staging_slot: O
         }
     }
     if let Some(slot) = staging_slot {
-        let at = Pool::journal_size_bytes(device.geometry(), pool) + slot as usize * STAGING_BYTES_PER_VSSD;
+        let at =
+            Pool::block_states_size_bytes(device.geometry(), pool) + slot as usize * STAGING_BYTES_PER_VSSD;
         memory.region(at..at + STAGING_BYTES_PER_VSSD).fill(0);
     }
 }
@@ -811,15 +812,15 @@ impl System for Stack {
             let blocks = (0..).map(BlockIndex).zip(&counts[number * per_die..][..per_die]);
             let of_pool = blocks.filter(|(at, _)| !system.contains(number as u32, die.erase_block(*at)));
             let seen: u64 = of_pool.map(|(_, count)| u64::from(*count)).sum();
-            let (one, journal) = (wear[number], wear[number].journal);
-            if one.total() - journal < seen {
+            let (one, state_log) = (wear[number], wear[number].state_log);
+            if one.total() - state_log < seen {
                 wrong.push(format!("die {number} was erased {seen} times, but {one:?} are known"));
             }
         }
         if self.is_at_rest() {
             wrong.extend(self.shards().check_account());
         }
-        // In a journal on flash the causes are as old as its last generation.
+        // In a log of block states on flash the causes are as old as its last generation.
         let done = self.exchanged();
         let of_moves = wear.iter().map(|die| die.migration).sum::<u64>();
         let of_inside = wear.iter().map(|die| die.inside).sum::<u64>();

@@ -6,7 +6,7 @@
 //!
 //! | space | who asks whom | bits 63..60 | below |
 //! |---|---|---|---|
-//! | [`media`] | rooms of a shard, the medium | pool, or catalog | of the pool: check, journal, or the place of an operation |
+//! | [`media`] | rooms of a shard, the medium | pool, or catalog | of the pool: check, log of block states, or the place of an operation |
 //! | [`space`] | a store, its vSSD | - | bits 63..56 say who in the store; the rest is his |
 //! | [`volume`] | namespaces and the administration, a store | the administration | [`stamped`] tokens of namespaces |
 //! | [`command`] | doors, namespaces | a controller that shuts down | connection and slot of the NVMe target |
@@ -35,8 +35,8 @@ pub mod media {
     pub const POOL: u64 = 1 << 63;
     /// Beside [`POOL`]: a read of the check at opening.
     pub const POOL_CHECK: u64 = 1 << 62;
-    /// Beside [`POOL`]: an operation of the journal of block states.
-    pub const POOL_JOURNAL: u64 = 1 << 61;
+    /// Beside [`POOL`]: an operation of the log of block states.
+    pub const POOL_STATE_LOG: u64 = 1 << 61;
     /// The catalog asked.
     pub const CATALOG: u64 = 1 << 60;
 }
@@ -85,7 +85,7 @@ pub mod source {
 
 // I-U4: owners in one space have different bits, and no bit of a stamped token or of another field.
 const _: () = {
-    let pool = [media::POOL, media::POOL_CHECK, media::POOL_JOURNAL, media::CATALOG];
+    let pool = [media::POOL, media::POOL_CHECK, media::POOL_STATE_LOG, media::CATALOG];
     assert!(pool[0] | pool[1] | pool[2] | pool[3] == OWNER_BITS, "four bits, each once");
     assert!(volume::CONTROL & OWNER_BITS == volume::CONTROL);
     assert!(command::SHUTDOWN & OWNER_BITS == command::SHUTDOWN);

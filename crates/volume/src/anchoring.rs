@@ -22,14 +22,13 @@
 //! |      8 |    8 | ius     | IUs whose reads failed when loss was last accepted                                |
 //! |     16 |    8 | records | lost records that were accepted since the store was made                          |
 
-use crate::Store;
+use crate::lent::Lent;
 use crate::loss::AcceptedLoss;
-use crate::map::{self, GROUP_LEAVES, LEAF_VOLUME, OpenGroup};
+use crate::map::{self, GROUP_LEAVES, LEAF_VOLUME, Maps, OpenGroup};
 use diecut_log::anchor::Anchor;
-use diecut_log::{LogAddress, StoredAddress, Stream};
-use diecut_log::{MemberBlock, Members};
+use diecut_log::{Log, LogAddress, StoredAddress, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::SpaceToken;
+use diecut_vssd::space::{LogicalBlock, SpaceToken};
 
 /// Leaves written at a time, so that a long pause of the writer does not become a burst.
 const BURST_LEAVES: u64 = 128;
@@ -74,39 +73,47 @@ pub(crate) struct Anchoring {
     mending: Option<Mending>,
 }
 
+/// What leaves and anchors are paced by, and what an anchor keeps for the store.
+pub(crate) struct Asked {
+    pub pace: AnchorPace,
+    /// IUs that hosts wrote.
+    pub host_written_ius: u64,
+    pub accepted: AcceptedLoss,
+}
+
 /// A repair that no anchor holds yet.
 struct Mending {
     /// An anchor from here on ends it.
     sequence: u64,
     /// Erase blocks that nothing is known of, given back then.
-    unneeded: Vec<MemberBlock>,
+    unneeded: Vec<LogicalBlock>,
     /// There are more leaves to write, and no event will say so.
     has_more_leaves: bool,
     /// Free segments when an anchor found no erase block: without more of them the next one finds none either.
     failed_with_free: Option<u32>,
 }
 
-impl Store {
+impl Anchoring {
     /// Writes what is due.
-    pub(crate) fn write_due(&mut self, space: &mut dyn Members) {
-        if self.log.read_only().is_none() {
-            let goes_on = self.log.may_anchor() && self.write_leaves(space);
-            let was_taken = self.anchoring.taken.is_some();
-            self.write_anchor(space);
-            self.look_at_mending(goes_on, was_taken, space);
+    pub fn write_due(&mut self, asked: &Asked, lent: &mut Lent) {
+        if lent.log.read_only().is_none() {
+            let goes_on = lent.log.may_anchor() && self.write_leaves(asked, lent);
+            let was_taken = self.taken.is_some();
+            self.write_anchor(asked, lent);
+            self.look_at_mending(goes_on, was_taken, lent);
         }
     }
 
     /// What recovery did about what is missing is to be durable: everything goes into leaves and an anchor at once.
-    pub(crate) fn begin_mending(&mut self, unneeded: Vec<MemberBlock>) {
-        self.log.skip_sequence();
-        self.log.want_anchor(true);
+    pub fn begin_mending(&mut self, unneeded: Vec<LogicalBlock>, log: &mut Log) {
+        log.skip_sequence();
+        log.want_anchor(true);
         // One that was taken before does not know of it.
-        self.anchoring.taken = None;
+        self.taken = None;
         let mut unneeded = unneeded;
-        unneeded.extend(self.anchoring.mending.take().map(|before| before.unneeded).unwrap_or_default());
-        self.anchoring.mending = Some(Mending {
-            sequence: self.log.next_sequence(),
+        unneeded.extend(self.mending.take().map(|before| before.unneeded).unwrap_or_default());
+        self.mending = Some(Mending {
+            sequence: log.next_sequence(),
             unneeded,
             has_more_leaves: true,
             failed_with_free: None,
@@ -114,116 +121,100 @@ impl Store {
     }
 
     /// Whether a repair is still to be written down. Until then a restart meets what this one met.
-    pub fn is_mending(&self) -> bool {
-        self.anchoring.mending.is_some() && self.log.read_only().is_none()
+    pub fn is_mending(&self, log: &Log) -> bool {
+        self.mending.is_some() && log.read_only().is_none()
     }
 
     /// Whether a repair goes on without an event.
-    pub(crate) fn is_mending_unfinished(&self) -> bool {
-        let Some(mending) = self.anchoring.mending.as_ref().filter(|_| self.is_mending()) else {
+    pub fn is_mending_unfinished(&self, log: &Log, maps: &Maps) -> bool {
+        let Some(mending) = self.mending.as_ref().filter(|_| self.is_mending(log)) else {
             return false;
         };
-        let log = &self.log;
         if mending.has_more_leaves || !log.is_anchor_idle() {
             return mending.has_more_leaves;
         }
-        match &self.anchoring.taken {
+        match &self.taken {
             Some((anchor, _)) => log.durable_before() >= anchor.taken_at,
             None => {
                 mending.failed_with_free != Some(log.free_segments())
                     && log.may_anchor()
                     && log.settled_before() >= mending.sequence
-                    && self.maps.visited_before(log.next_sequence()) >= mending.sequence
+                    && maps.visited_before(log.next_sequence()) >= mending.sequence
             }
         }
     }
 
-    fn look_at_mending(&mut self, goes_on: bool, was_taken: bool, space: &mut dyn Members) {
-        let Some(mending) = &mut self.anchoring.mending else { return };
-        if self.log.anchored() >= mending.sequence || mutant!("volume: repair done before its anchor") {
+    fn look_at_mending(&mut self, goes_on: bool, was_taken: bool, lent: &mut Lent) {
+        let Some(mending) = &mut self.mending else { return };
+        if lent.log.anchored() >= mending.sequence || mutant!("volume: repair done before its anchor") {
             diecut_units::mark!("volume: repair holds");
             for block in std::mem::take(&mut mending.unneeded) {
-                space.free(block).expect("held since before the repair");
+                lent.space.free(block).expect("held since before the repair");
             }
-            space.sync(SpaceToken(diecut_log::TOKEN_NOBODY));
-            self.anchoring.mending = None;
-            self.log.want_anchor(false);
+            lent.space.sync(SpaceToken(diecut_log::TOKEN_NOBODY));
+            self.mending = None;
+            lent.log.want_anchor(false);
             return;
         }
-        if was_taken && self.anchoring.taken.is_none() && self.log.is_anchor_idle() {
-            mending.failed_with_free = Some(self.log.free_segments());
+        if was_taken && self.taken.is_none() && lent.log.is_anchor_idle() {
+            mending.failed_with_free = Some(lent.log.free_segments());
         }
-        let visited_before = self.maps.visited_before(self.log.next_sequence());
+        let visited_before = lent.maps.visited_before(lent.log.next_sequence());
         mending.has_more_leaves = goes_on && visited_before < mending.sequence;
     }
 
-    /// Notes that recovery may have to replay.
-    fn notes_max(&self) -> u64 {
-        let leaves: usize =
-            self.maps.volumes.iter().filter(|map| map.exists).map(|map| map.leaves.len()).sum();
-        NOTES_MAX.max(leaves as u64 / LEAVES_PER_NOTE)
-    }
-
-    /// Whether recovery would have to replay more notes than it should.
-    fn has_many_notes(&self) -> bool {
-        self.log.replayed_notes() > NOTES_MAX
-            && self.log.replayed_notes() > self.notes_max()
-            && !mutant!("volume: notes without an end")
-    }
-
     /// Says whether it stopped although it could go on.
-    fn write_leaves(&mut self, space: &mut dyn Members) -> bool {
-        let mut due = self.changes.host_written_ius / self.config.anchor_pace.ius_per_leaf;
-        if self.log.needs_anchor() || self.has_many_notes() {
-            due = due.max(self.anchoring.leaves_written + BURST_LEAVES);
+    fn write_leaves(&mut self, asked: &Asked, lent: &mut Lent) -> bool {
+        let mut due = asked.host_written_ius / asked.pace.ius_per_leaf;
+        if lent.log.needs_anchor() || has_many_notes(lent) {
+            due = due.max(self.leaves_written + BURST_LEAVES);
         }
         let mut passed = 0;
         // What was not written in time is not made up for beyond a few bursts.
-        self.anchoring.leaves_written =
-            self.anchoring.leaves_written.max(due.saturating_sub(4 * BURST_LEAVES));
+        self.leaves_written = self.leaves_written.max(due.saturating_sub(4 * BURST_LEAVES));
         for _ in 0..BURST_LEAVES {
-            if self.anchoring.leaves_written >= due {
+            if self.leaves_written >= due {
                 return true;
             }
             let leaf = loop {
-                match &mut self.maps.open_group {
+                match &mut lent.maps.open_group {
                     Some(open) if open.left > 0 => break open.left.trailing_zeros() as usize,
                     _ if passed == GROUPS_PASSED => {
-                        self.anchoring.leaves_written = due;
+                        self.leaves_written = due;
                         return true;
                     }
                     _ => passed += 1,
                 }
-                if let Some(open) = self.maps.open_group.take() {
-                    let map = self.maps.volume(open.volume);
+                if let Some(open) = lent.maps.open_group.take() {
+                    let map = lent.maps.volume(open.volume);
                     map.visited[open.group] = map.visited[open.group].max(open.entered);
                 }
-                if !self.enter_group() {
+                if !self.enter_group(lent) {
                     return false;
                 }
             };
-            if !self.write_leaf(leaf, space) {
+            if !self.write_leaf(leaf, lent) {
                 return false;
             }
-            self.anchoring.leaves_written += 1;
+            self.leaves_written += 1;
         }
         true
     }
 
     /// Enters the next group of an existing volume. `false` if there is none.
-    fn enter_group(&mut self) -> bool {
-        let Some((volume, group)) = self.maps.next_group(&mut self.anchoring.cursor) else { return false };
-        let left = self.maps.volumes[usize::from(volume)].dirty[group];
-        self.maps.open_group = Some(OpenGroup { volume, group, left, entered: self.log.next_sequence() });
+    fn enter_group(&mut self, lent: &mut Lent) -> bool {
+        let Some((volume, group)) = lent.maps.next_group(&mut self.cursor) else { return false };
+        let left = lent.maps.volumes[usize::from(volume)].dirty[group];
+        lent.maps.open_group = Some(OpenGroup { volume, group, left, entered: lent.log.next_sequence() });
         true
     }
 
-    fn write_leaf(&mut self, bit: usize, space: &mut dyn Members) -> bool {
-        let open = self.maps.open_group.expect("I-M17: a group is open");
+    fn write_leaf(&mut self, bit: usize, lent: &mut Lent) -> bool {
+        let open = lent.maps.open_group.expect("I-M17: a group is open");
         let leaf = open.group * GROUP_LEAVES + bit;
         assert!(open.left >> bit & 1 != 0, "I-M17: a leaf is written while it is left in its group");
-        let map = &self.maps.volumes[usize::from(open.volume)];
-        let scratch = &mut self.anchoring.scratch;
+        let map = &lent.maps.volumes[usize::from(open.volume)];
+        let scratch = &mut self.scratch;
         let entries = map.leaf(leaf);
         let empty = entries.iter().all(|entry| *entry == StoredAddress::NONE);
         scratch.resize(IU_SIZE_BYTES, 0xff);
@@ -235,84 +226,97 @@ impl Store {
         // A leaf that became empty is written, too: only its record tells recovery that the anchor's is not needed any more.
         let is_named = map.leaves[leaf].get().is_place();
         if !empty || is_named && !mutant!("volume: empty leaf not recorded") {
-            match self.log.append(Stream::Map, map::leaf_tag(open.volume, leaf), scratch, space) {
+            match lent.log.append(Stream::Map, map::leaf_tag(open.volume, leaf), scratch, lent.space) {
                 Some(address) => place = address,
                 None => return false,
             }
         }
-        let map = &mut self.maps.volumes[usize::from(open.volume)];
+        let map = &mut lent.maps.volumes[usize::from(open.volume)];
         let old = std::mem::replace(&mut map.leaves[leaf], place.into()).get();
         map.dirty[open.group] &= !(1 << bit);
         if old.is_place() {
-            self.log.invalidate(old);
+            lent.log.invalidate(old);
         }
-        if let Some(open) = &mut self.maps.open_group {
+        if let Some(open) = &mut lent.maps.open_group {
             open.left &= !(1 << bit);
         }
         true
     }
 
-    fn write_anchor(&mut self, space: &mut dyn Members) {
-        if let Some((anchor, moves)) = &self.anchoring.taken {
-            if *moves != self.log.map_moves() {
+    fn write_anchor(&mut self, asked: &Asked, lent: &mut Lent) {
+        if let Some((anchor, moves)) = &self.taken {
+            if *moves != lent.log.map_moves() {
                 // A leaf that it names has another place by now.
-                self.anchoring.taken = None;
-            } else if self.log.durable_before() < anchor.taken_at
+                self.taken = None;
+            } else if lent.log.durable_before() < anchor.taken_at
                 && !mutant!("volume: anchor before its leaves")
             {
-                self.log.want_durable(anchor.taken_at);
+                lent.log.want_durable(anchor.taken_at);
             } else {
-                self.log.write_anchor(anchor, space);
-                self.anchoring.taken = None;
+                lent.log.write_anchor(anchor, lent.space);
+                self.taken = None;
             }
             return;
         }
-        let existing = self.maps.volumes.iter().filter(|map| map.exists);
+        let existing = lent.maps.volumes.iter().filter(|map| map.exists);
         let leaves: usize = existing.map(|map| map.leaves.len()).sum();
-        let owner_bytes = 4 + 12 * self.maps.volumes.len() + 4 * leaves + HABITS_SIZE_BYTES;
-        let pace = self.config.anchor_pace;
+        let owner_bytes = 4 + 12 * lent.maps.volumes.len() + 4 * leaves + HABITS_SIZE_BYTES;
+        let pace = asked.pace;
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
-            .max(self.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
-        let since = self.changes.host_written_ius - self.anchoring.anchored_at_ius;
-        let has_many_notes = self.has_many_notes();
-        let pressed = self.log.needs_anchor() || has_many_notes;
-        if since < apart && !pressed || !self.log.is_anchor_idle() || !self.log.may_anchor() {
+            .max(lent.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
+        let since = asked.host_written_ius - self.anchored_at_ius;
+        let has_many_notes = has_many_notes(lent);
+        let pressed = lent.log.needs_anchor() || has_many_notes;
+        if since < apart && !pressed || !lent.log.is_anchor_idle() || !lent.log.may_anchor() {
             return;
         }
-        let sequence = self.maps.visited_before(self.log.next_sequence()).min(self.log.settled_before());
-        if since < apart && !self.log.needs_anchor() && self.log.coverable_notes(sequence) < NOTES_MAX / 2 {
+        let sequence = lent.maps.visited_before(lent.log.next_sequence()).min(lent.log.settled_before());
+        if since < apart && !lent.log.needs_anchor() && lent.log.coverable_notes(sequence) < NOTES_MAX / 2 {
             // Only the notes ask for one, and it would cover few of them: the leaves come first.
             return;
         }
-        if sequence <= self.log.anchored() {
+        if sequence <= lent.log.anchored() {
             // The round is not done: soon again.
-            let again_at_ius = self.anchoring.anchored_at_ius + apart / 4;
-            self.anchoring.anchored_at_ius = again_at_ius.min(self.changes.host_written_ius);
+            let again_at_ius = self.anchored_at_ius + apart / 4;
+            self.anchored_at_ius = again_at_ius.min(asked.host_written_ius);
             return;
         }
-        self.anchoring.anchored_at_ius = self.changes.host_written_ius;
-        let anchor = self.log.take_anchor(sequence, self.encode_volumes(owner_bytes));
+        self.anchored_at_ius = asked.host_written_ius;
+        let anchor = lent.log.take_anchor(sequence, encode_volumes(owner_bytes, asked.accepted, lent.maps));
         assert!(anchor.sequence <= anchor.taken_at, "I-M16: an anchor begins before it was taken");
-        self.anchoring.taken = Some((anchor, self.log.map_moves()));
-        self.write_anchor(space);
+        self.taken = Some((anchor, lent.log.map_moves()));
+        self.write_anchor(asked, lent);
     }
+}
 
-    fn encode_volumes(&self, capacity_bytes: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(capacity_bytes);
-        let existing = || self.maps.volumes.iter().enumerate().filter(|(_, map)| map.exists);
-        bytes.extend((existing().count() as u32).to_le_bytes());
-        for (volume, map) in existing() {
-            bytes.extend((volume as u16).to_le_bytes());
-            bytes.extend([0; 2]);
-            bytes.extend(map.size_ius.to_le_bytes());
-            map.leaves.iter().for_each(|leaf| bytes.extend(leaf.get().0.to_le_bytes()));
-        }
-        bytes.extend(HABITS_MAGIC.to_le_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend(self.accepted.ius.to_le_bytes());
-        bytes.extend(self.accepted.records.to_le_bytes());
-        bytes
+/// Notes that recovery may have to replay.
+fn notes_max(maps: &Maps) -> u64 {
+    let leaves: usize = maps.volumes.iter().filter(|map| map.exists).map(|map| map.leaves.len()).sum();
+    NOTES_MAX.max(leaves as u64 / LEAVES_PER_NOTE)
+}
+
+/// Whether recovery would have to replay more notes than it should.
+fn has_many_notes(lent: &Lent) -> bool {
+    lent.log.replayed_notes() > NOTES_MAX
+        && lent.log.replayed_notes() > notes_max(lent.maps)
+        && !mutant!("volume: notes without an end")
+}
+
+fn encode_volumes(capacity_bytes: usize, accepted: AcceptedLoss, maps: &Maps) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(capacity_bytes);
+    let existing = || maps.volumes.iter().enumerate().filter(|(_, map)| map.exists);
+    bytes.extend((existing().count() as u32).to_le_bytes());
+    for (volume, map) in existing() {
+        bytes.extend((volume as u16).to_le_bytes());
+        bytes.extend([0; 2]);
+        bytes.extend(map.size_ius.to_le_bytes());
+        map.leaves.iter().for_each(|leaf| bytes.extend(leaf.get().0.to_le_bytes()));
     }
+    bytes.extend(HABITS_MAGIC.to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(accepted.ius.to_le_bytes());
+    bytes.extend(accepted.records.to_le_bytes());
+    bytes
 }
 
 /// Volumes of an anchor: number, size, leaves.
@@ -356,7 +360,6 @@ pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<(AnchoredVolumes, Option<Ac
 #[cfg(test)]
 mod test {
     use super::*;
-    use crate::map::Maps;
 
     /// With one volume too, the round begins again at its first group.
     #[test]

@@ -8,8 +8,8 @@
 
 use crate::contract::VolumeIndex;
 use crate::map::LEAF_ENTRIES;
-use diecut_log::MemberBlock;
 use diecut_units::IU_SIZE_BYTES;
+use diecut_vssd::space::LogicalBlock;
 
 /// What an opening does about what is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Missing {
     /// A program unit of an anchor cannot be read.
     Anchor {
         /// Its erase block.
-        block: MemberBlock,
+        block: LogicalBlock,
         /// The program unit.
         unit: u32,
     },
@@ -38,7 +38,7 @@ pub enum Missing {
     /// No page of an erase block says which segment it belongs to.
     Mark {
         /// The erase block.
-        block: MemberBlock,
+        block: LogicalBlock,
     },
     /// A chunk head cannot be read, and something was written behind it.
     Head {
@@ -110,7 +110,7 @@ impl Missing {
 
     /// For people; `name` tells how a volume is called.
     pub fn describe(&self, name: impl Fn(VolumeIndex) -> String) -> String {
-        let at = |block: &MemberBlock| format!("erase block {} of unit {}", block.index, block.member.0);
+        let at = |block: &LogicalBlock| format!("erase block {} of unit {}", block.index, block.unit.0);
         match self {
             Missing::Anchor { block, unit } => {
                 format!("anchor: program unit {unit} of {} cannot be read", at(block))

@@ -1,33 +1,35 @@
-use crate::anchoring::Anchoring;
+mod recovered;
+
+use crate::anchoring::{Anchoring, Asked};
 use crate::changes::{Change, Changes, Queued};
 use crate::config::{StoreConfig, StoreStatistics};
 use crate::contract::{
     VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
 };
 use crate::lent::Lent;
-use crate::loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
-use crate::map::{self, LEAF_ENTRIES, Maps};
+use crate::loss::{AcceptedLoss, Findings};
+use crate::map::Maps;
 use crate::opening::Opening;
 use crate::reads::{ReadRequest, Reads};
 use crate::waiting::Waiting;
-use diecut_log::{Log, LogAddress, LogConfig, MemberBlock, Members, Stream};
+use diecut_log::{Log, LogConfig, Stream};
 use diecut_units::{ProtectedRegion, Time, mutant};
-use diecut_vssd::space::SpaceCompletion;
+use diecut_vssd::space::{EraseBlockSpace, SpaceCompletion};
 
 /// One vSSD's log and all volumes on it.
 pub struct Store {
-    pub(crate) config: StoreConfig,
-    pub(crate) log: Log,
-    pub(crate) maps: Maps,
+    config: StoreConfig,
+    log: Log,
+    maps: Maps,
     opening: Option<Box<Opening>>,
     /// Commands that came while it opened, or winds down.
     early: Vec<VolumeCommand>,
-    pub(crate) changes: Changes,
+    changes: Changes,
     waiting: Waiting,
     reads: Reads,
-    pub(crate) anchoring: Anchoring,
-    pub(crate) findings: Findings,
-    pub(crate) accepted: AcceptedLoss,
+    anchoring: Anchoring,
+    findings: Findings,
+    accepted: AcceptedLoss,
     /// See [`Store::wind_down`].
     is_winding_down: bool,
 }
@@ -42,7 +44,11 @@ impl Store {
     /// served when recovery is done.
     ///
     /// `staging` is the store's part of protected memory, the same at each opening.
-    pub fn open(config: StoreConfig, space: &mut dyn Members, staging: Option<ProtectedRegion>) -> Store {
+    pub fn open(
+        config: StoreConfig,
+        space: &mut dyn EraseBlockSpace,
+        staging: Option<ProtectedRegion>,
+    ) -> Store {
         let log = Log::new(&LogConfig { user_slots: config.user_slots }, space, staging);
         let mut store = Store {
             config,
@@ -67,41 +73,6 @@ impl Store {
         store
     }
 
-    /// Takes over what recovery found, when it is done. Whether it is.
-    fn end_opening(&mut self) -> bool {
-        let Some(opening) = self.opening.take_if(|opening| opening.is_done()) else { return false };
-        let found = opening.into_found();
-        (self.findings, self.accepted) = (found.findings, found.accepted);
-        self.conclude(found.unmarked);
-        true
-    }
-
-    /// What is missing is accepted, or ends all writing.
-    fn conclude(&mut self, unmarked: Vec<MemberBlock>) {
-        let Some(first) = self.findings.missing.first() else {
-            if self.findings.emptied_leaves > 0 {
-                self.begin_mending(Vec::new());
-            }
-            return;
-        };
-        if self.config.recovery == Recovery::Accept && !self.findings.is_of_other_version() {
-            diecut_units::mark!("volume: loss accepted");
-            self.log.drop_damaged_staging();
-            self.accepted.records += self.findings.records;
-            self.accepted.ius = self.lost_ranges(0).1;
-            for volume in self.maps.volumes.iter_mut().filter(|volume| volume.exists) {
-                for part in volume.written_parts() {
-                    part.step_by(LEAF_ENTRIES).for_each(|iu| volume.mark_dirty(iu));
-                }
-            }
-            return self.begin_mending(unmarked);
-        }
-        // The worst first: what the lost records said cannot be known, and no write may build on that.
-        let records = self.findings.missing.iter().find(|missing| missing.is_record());
-        let reason = records.unwrap_or(first).reason();
-        self.log.keep_all(reason);
-    }
-
     /// Whether recovery is done.
     pub fn is_ready(&self) -> bool {
         self.opening.is_none()
@@ -122,7 +93,7 @@ impl Store {
     /// exported. It depends on nothing that changes while the vSSD lives: a store opened with the same staging always
     /// has them.
     pub fn exportable_ius(
-        space: &dyn Members,
+        space: &dyn EraseBlockSpace,
         staging_size_bytes: Option<usize>,
         over_provisioning_permille: u32,
     ) -> u64 {
@@ -150,31 +121,6 @@ impl Store {
         self.maps.volumes.get(usize::from(volume.0)).filter(|v| v.exists).map(|v| v.size_ius)
     }
 
-    /// A volume that was made, and of which recovery found nothing: the medium lost it. Reads of it fail, and the store takes
-    /// no writes unless loss is accepted.
-    ///
-    /// # Panics
-    /// If recovery is not done, or the volume exists.
-    pub fn volume_lost(&mut self, volume: VolumeIndex, size_ius: u64) {
-        assert!(self.opening.is_none(), "I-M2: recovery tells what there is");
-        let missing = Missing::Volume { volume };
-        self.findings.miss(missing);
-        let map = self.maps.volume(volume.0);
-        assert!(!map.exists, "I-M11: what was found is not lost");
-        map.exists = true;
-        // No leaf says so yet: an anchor waits for all of them.
-        map.resize(size_ius, 0);
-        map.entries.fill(LogAddress::LOST.into());
-        (0..map.leaves.len()).for_each(|leaf| map.mark_dirty(leaf * map::LEAF_ENTRIES));
-        self.maps.open_group = None;
-        if self.config.recovery == Recovery::Accept && !self.findings.is_of_other_version() {
-            self.accepted.ius = self.lost_ranges(0).1;
-            self.begin_mending(Vec::new());
-        } else {
-            self.log.keep_all(missing.reason());
-        }
-    }
-
     /// Whether it takes no writes because something is missing, and has changed nothing on the medium since: it can be opened again.
     pub fn is_kept(&self) -> bool {
         self.log.is_kept()
@@ -185,33 +131,14 @@ impl Store {
         &self.findings
     }
 
+    /// Whether a repair is still to be written down. Until then a restart meets what this one met.
+    pub fn is_mending(&self) -> bool {
+        self.anchoring.is_mending(&self.log)
+    }
+
     /// What was accepted as lost since the store was made.
     pub fn accepted_loss(&self) -> AcceptedLoss {
         self.accepted
-    }
-
-    /// Ranges whose reads fail because what lay there is lost, the first `ranges_max` of them, and how many IUs there are in all.
-    /// It looks at the whole map.
-    pub fn lost_ranges(&self, ranges_max: usize) -> (Vec<LostRange>, u64) {
-        let mut ranges: Vec<LostRange> = Vec::new();
-        let mut lost_ius = 0;
-        for (number, volume) in self.maps.volumes.iter().enumerate().filter(|(_, volume)| volume.exists) {
-            let number = VolumeIndex(number as u16);
-            let lost = volume.written_parts().into_iter().flatten();
-            for iu in lost.filter(|iu| volume.entries[*iu].get() == LogAddress::LOST) {
-                let iu = iu as u64;
-                lost_ius += 1;
-                let is_full = ranges.len() == ranges_max;
-                match ranges.last_mut() {
-                    Some(last) if last.volume == number && last.first_iu + last.iu_count == iu => {
-                        last.iu_count += 1;
-                    }
-                    _ if is_full => {}
-                    _ => ranges.push(LostRange { volume: number, first_iu: iu, iu_count: 1 }),
-                }
-            }
-        }
-        (ranges, lost_ius)
     }
 
     /// From now on commands only wait: the store is to be opened again. Those that were begun end.
@@ -298,7 +225,7 @@ impl Store {
     pub fn submit(
         &mut self,
         command: VolumeCommand,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) {
         if self.log.is_gone() {
@@ -360,7 +287,7 @@ impl Store {
     pub fn complete(
         &mut self,
         completion: SpaceCompletion,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) {
         let Some(completion) = self.log.complete(completion) else { return };
@@ -377,7 +304,12 @@ impl Store {
 
     /// Lets the store go on: programs, cleans, answers. Call after batches of commands and completions, and at
     /// [`Store::deadline`].
-    pub fn work(&mut self, now: Time, space: &mut dyn Members, completions: &mut Vec<VolumeCompletion>) {
+    pub fn work(
+        &mut self,
+        now: Time,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
         if self.log.is_gone() {
             return self.fail_all(completions);
         }
@@ -396,7 +328,12 @@ impl Store {
         {
             self.log.want_durable(last);
         }
-        self.write_due(space);
+        let asked = Asked {
+            pace: self.config.anchor_pace,
+            host_written_ius: self.changes.host_written_ius,
+            accepted: self.accepted,
+        };
+        self.anchoring.write_due(&asked, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
         self.log.work(now, space, &mut self.maps);
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
         while !self.changes.is_empty()
@@ -456,7 +393,12 @@ impl Store {
         self.log.host_durable_before() + u64::from(mutant!("volume: flush answered one sequence early"))
     }
 
-    fn make_changes(&mut self, now: Time, space: &mut dyn Members, completions: &mut Vec<VolumeCompletion>) {
+    fn make_changes(
+        &mut self,
+        now: Time,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
         let mut lent = Lent { log: &mut self.log, maps: &mut self.maps, space };
         self.changes.make(now, &self.config, &mut lent, &mut self.waiting, completions);
     }
@@ -465,7 +407,7 @@ impl Store {
     pub fn deadline(&self) -> Time {
         if self.opening.is_none()
             && (self.log.is_unfinished()
-                || self.is_mending_unfinished() && !self.log.is_gone()
+                || self.anchoring.is_mending_unfinished(&self.log, &self.maps) && !self.log.is_gone()
                 || self.maps.has_ending() && !self.log.is_gone())
         {
             return Time::ZERO;

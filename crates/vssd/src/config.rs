@@ -87,8 +87,8 @@ pub struct PoolConfig {
     pub spare_blocks_per_die: u32,
     /// Erase blocks per die for the catalog.
     pub catalog_blocks_per_die: u32,
-    /// Erase blocks per die for the journal of block states.
-    pub journal_blocks_per_die: u32,
+    /// Erase blocks per die for the log of block states.
+    pub state_log_blocks_per_die: u32,
     /// A die with fewer good blocks than this share is not used at all, in percent.
     pub usable_die_percent: u32,
     /// Throughput levels.
@@ -134,7 +134,7 @@ impl Default for PoolConfig {
             bad_block_reserve_permille: 10,
             spare_blocks_per_die: 2,
             catalog_blocks_per_die: 2,
-            journal_blocks_per_die: 2,
+            state_log_blocks_per_die: 2,
             usable_die_percent: 75,
             levels: LevelTable::proportional(16, 4, 4),
             die_placement: DiePlacement::Pack,

@@ -2,7 +2,7 @@
 //!
 //! Erases are counted when they are intended, so that no crash makes a count smaller than what the silicon saw. The erases of
 //! a die survive exactly: they are the sum of its blocks' counts. How they divide among causes survives in protected memory,
-//! off by at most the one erase that a crash came between; in a journal on flash it is as old as the last generation
+//! off by at most the one erase that a crash came between; in a log of block states on flash it is as old as the last generation
 //! (the host's part is what is left of the sum). The average of a unit loses at most one window.
 
 use crate::wear::policy::SwapRule;
@@ -16,8 +16,8 @@ pub enum EraseCause {
     Migration,
     /// For the copy of a block that changes places within its die.
     Inside,
-    /// By the journal of block states.
-    Journal,
+    /// By the log of block states.
+    StateLog,
 }
 
 /// Erases of one die by cause; of a channel, the sum of its dies.
@@ -29,26 +29,26 @@ pub struct DieWear {
     pub migration: u64,
     /// See [`EraseCause::Inside`].
     pub inside: u64,
-    /// See [`EraseCause::Journal`].
-    pub journal: u64,
+    /// See [`EraseCause::StateLog`].
+    pub state_log: u64,
 }
 
 impl DieWear {
     /// All erases.
     pub const fn total(&self) -> u64 {
-        self.host + self.migration + self.inside + self.journal
+        self.host + self.migration + self.inside + self.state_log
     }
     pub(crate) fn of(&mut self, cause: EraseCause) -> &mut u64 {
         match cause {
             EraseCause::Host => &mut self.host,
             EraseCause::Migration => &mut self.migration,
             EraseCause::Inside => &mut self.inside,
-            EraseCause::Journal => &mut self.journal,
+            EraseCause::StateLog => &mut self.state_log,
         }
     }
     /// The words of the table: all but the host's part.
     pub(crate) fn words(&self) -> [u64; 3] {
-        [self.migration, self.inside, self.journal]
+        [self.migration, self.inside, self.state_log]
     }
 }
 
@@ -57,7 +57,7 @@ impl std::ops::AddAssign for DieWear {
         self.host += other.host;
         self.migration += other.migration;
         self.inside += other.inside;
-        self.journal += other.journal;
+        self.state_log += other.state_log;
     }
 }
 

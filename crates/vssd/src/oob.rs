@@ -3,10 +3,10 @@
 //! ```text
 //! 0  u32 CRC-32C of bytes 4..32
 //! 4  u8  version, 1; a reader refuses others
-//! 5  u8  kind: 1 data, 2 copy (migration), 3 journal
+//! 5  u8  kind: 1 data, 2 copy (migration), 3 log of block states
 //! 6  u8  purpose, as the holder said
 //! 7  u8  bit 0: the page could not be read when its block was moved here; what it holds means nothing
-//! 8  u32 owner generation: the vSSD's id; for kind 3 the journal's rotation
+//! 8  u32 owner generation: the vSSD's id; for kind 3 the log's rotation
 //! 12 u16 unit
 //! 14 u24 logical block index within the unit
 //! 17 u24 kind 1, 3: page within the block; kind 2: pages the copy has when it is complete
@@ -30,8 +30,8 @@ pub enum OobKind {
     Data,
     /// Copied by an exchange of blocks; only complete copies count.
     Copy,
-    /// Journal of block states.
-    Journal,
+    /// The log of block states.
+    StateLog,
 }
 
 /// One page's record.
@@ -69,7 +69,7 @@ impl OobRecord {
         bytes[5] = match self.kind {
             OobKind::Data => 1,
             OobKind::Copy => 2,
-            OobKind::Journal => 3,
+            OobKind::StateLog => 3,
         };
         bytes[6] = self.purpose.0;
         bytes[7] = u8::from(self.is_lost);
@@ -93,7 +93,7 @@ impl OobRecord {
         let kind = match bytes[5] {
             1 => OobKind::Data,
             2 => OobKind::Copy,
-            3 => OobKind::Journal,
+            3 => OobKind::StateLog,
             _ => return None,
         };
         Some(OobRecord {

@@ -265,10 +265,13 @@ impl Pool {
     /// Takes channels out, with the vSSDs on them.
     ///
     /// # Panics
-    /// If something is under way there, a vSSD lies partly elsewhere, or block states are in a journal on flash: such a device
+    /// If something is under way there, a vSSD lies partly elsewhere, or block states are in a log of block states on flash: such a device
     /// has one pool.
     pub fn detach(&mut self, channels: &[u16]) -> PoolPart {
-        assert!(!self.core.states.is_late() && self.replay.is_none(), "a journal on flash has one pool");
+        assert!(
+            !self.core.states.is_late() && self.replay.is_none(),
+            "a log of block states on flash has one pool"
+        );
         let lies = |unit: &Unit| channels.contains(&self.core.geometry.die_at(unit.place.die).channel.0);
         let leaving = self.core.vssds.iter().filter(|vssd| vssd.units.iter().any(lies));
         let leaving: Vec<VssdId> = leaving.map(|vssd| vssd.id).collect();

@@ -44,8 +44,8 @@ impl Pool {
         let geometry = *media.geometry();
         let capabilities = media.capabilities();
         let per_die = geometry.erase_blocks_per_die();
-        let system = SystemArea::probe(media, config.catalog_blocks_per_die, config.journal_blocks_per_die);
-        let system_blocks = config.catalog_blocks_per_die + config.journal_blocks_per_die;
+        let system = SystemArea::probe(media, config.catalog_blocks_per_die, config.state_log_blocks_per_die);
+        let system_blocks = config.catalog_blocks_per_die + config.state_log_blocks_per_die;
         let reserve_blocks = (per_die * config.bad_block_reserve_permille).div_ceil(1000);
         let (mut blocks, mut uses) = (Blocks::new(per_die, reserve_blocks), Vec::new());
         let mut worst = per_die;
@@ -103,7 +103,7 @@ impl Pool {
     }
 
     /// Bytes of protected memory that the table of block states takes.
-    pub fn journal_size_bytes(geometry: &Geometry, config: &PoolConfig) -> usize {
+    pub fn block_states_size_bytes(geometry: &Geometry, config: &PoolConfig) -> usize {
         StateTable::size_bytes(geometry, config.soft_planes_per_die)
     }
 
@@ -258,7 +258,7 @@ impl Pool {
             return self.replayed(completion, now, media);
         }
         if is_of_log(completion.token) {
-            let copies = self.core.journal_completed(completion.result, now, media);
+            let copies = self.core.state_log_completed(completion.result, now, media);
             self.wear.erases_failed(copies);
         } else if is_of_check(completion.token) {
             return self.check.completed(&mut self.core, completion, now, media);
@@ -320,20 +320,20 @@ impl Pool {
         self.core.states.is_durable()
     }
 
-    /// Whether the journal has no place left that takes writes: nothing that is changed now survives a restart.
-    pub fn is_journal_lost(&self) -> bool {
+    /// Whether the state log has no place left that takes writes: nothing that is changed now survives a restart.
+    pub fn is_state_log_lost(&self) -> bool {
         self.core.states.is_lost()
     }
 
-    /// IUs that the journal programmed and erases it asked for, since the pool was opened.
-    pub fn journal_work(&self) -> (u64, u64) {
+    /// IUs that the state log programmed and erases it asked for, since the pool was opened.
+    pub fn state_log_work(&self) -> (u64, u64) {
         self.core.states.log_work()
     }
 
     /// Begins to make everything durable that was changed so far; done when [`Pool::is_durable`].
     pub fn make_durable<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
         self.core.states.want();
-        self.core.kick_journal(media, now);
+        self.core.kick_state_log(media, now);
     }
 
     /// Sets a vSSD's share of the dies it lies on. Un-isolated vSSDs are served first come first served; theirs means

@@ -23,6 +23,17 @@ pub struct LogicalBlock {
     pub index: u32,
 }
 
+/// IUs of an erase block that lie one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRun {
+    /// The erase block.
+    pub block: LogicalBlock,
+    /// The first of them.
+    pub first_iu: u32,
+    /// How many.
+    pub iu_count: u32,
+}
+
 /// What the holder keeps in a block; stored with the block and given back by [`EraseBlockSpace::held_blocks`],
 /// so that the holder finds its own records after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,6 +213,9 @@ pub struct SpaceCompletion {
 /// Erase blocks of one vSSD, lent to its holder for the length of a call. Completions of the asynchronous
 /// operations reach the holder through whoever drives it.
 ///
+/// Whoever needs more than one vSSD has, on several devices, implements this over several spaces: their units are its units. Holders
+/// never ask which space a unit belongs to.
+///
 /// Durability: an append is durable, as far as [`BlockShape::unsafe_units`] allows, when it completes. An
 /// allocation is durable when the first append to it completes, or at the next [`EraseBlockSpace::sync`]. A
 /// free is never undone by a crash once a sync that followed it completed; before that the block may come
@@ -250,15 +264,12 @@ pub trait EraseBlockSpace {
     /// # Panics
     /// If [`EraseBlockSpace::begun_pages`] are more, or an append holds pages before and behind that one.
     fn withdraw(&mut self, block: LogicalBlock, first_page: u32);
-    /// Reads consecutive IUs into `destination` (see `Operation::Read` of the media contract for its length)
+    /// Reads IUs into `destination` (see `Operation::Read` of the media contract for its length)
     /// and the OOB of the pages touched into `oob`.
-    #[expect(clippy::too_many_arguments, reason = "one argument per field of the command; all are needed")]
     fn read(
         &mut self,
         token: SpaceToken,
-        block: LogicalBlock,
-        first_iu: u32,
-        iu_count: u32,
+        run: BlockRun,
         destination: BufferMut,
         oob: Option<BufferMut>,
         class: IoClass,

@@ -11,7 +11,7 @@ pub const POOL_TOKEN_BIT: u64 = media::POOL;
 /// Set in tokens of the check's reads.
 pub(crate) const CHECK_TOKEN_BIT: u64 = media::POOL_CHECK;
 /// Set in tokens of the commands of the log of block states.
-pub(crate) const JOURNAL_TOKEN_BIT: u64 = media::POOL_JOURNAL;
+pub(crate) const STATE_LOG_TOKEN_BIT: u64 = media::POOL_STATE_LOG;
 
 /// Whether an answer is the check's.
 pub(crate) fn is_of_check(token: MediaToken) -> bool {
@@ -20,5 +20,5 @@ pub(crate) fn is_of_check(token: MediaToken) -> bool {
 
 /// Whether an answer is the log's.
 pub(crate) fn is_of_log(token: MediaToken) -> bool {
-    token.0 & JOURNAL_TOKEN_BIT != 0
+    token.0 & STATE_LOG_TOKEN_BIT != 0
 }

@@ -176,13 +176,12 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     fn read(
         &mut self,
         token: SpaceToken,
-        block: LogicalBlock,
-        first_iu: u32,
-        iu_count: u32,
+        run: BlockRun,
         destination: BufferMut,
         oob: Option<BufferMut>,
         class: IoClass,
     ) {
+        let BlockRun { block, first_iu, iu_count } = run;
         let per_page = self.pool.core.shape.ius_per_page();
         let end_page = (first_iu + iu_count).div_ceil(per_page);
         let lost_pages = |number: u32| self.pool.core.blocks[number].lost_pages;
@@ -233,7 +232,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         }
         match self.pool.core.states.sync(id, token) {
             Synced::Never => self.reply(token, Err(SpaceError::ReadOnly)),
-            Synced::Waits => self.pool.core.kick_journal(self.media, self.now),
+            Synced::Waits => self.pool.core.kick_state_log(self.media, self.now),
             Synced::Done => self.reply(token, Ok(())),
         }
     }

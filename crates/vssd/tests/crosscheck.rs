@@ -90,7 +90,7 @@ impl Rig {
     /// As after the death of the process: nothing of the pool before is left.
     fn open(&mut self) -> Pool {
         let memory = self.media.protected_memory().unwrap();
-        let size = Pool::journal_size_bytes(self.media.geometry(), &self.config);
+        let size = Pool::block_states_size_bytes(self.media.geometry(), &self.config);
         let mut pool = Pool::open(&self.media, self.config.clone(), memory.region(0..size)).unwrap();
         self.media.oob_reads = 0;
         pool.begin_check(&mut self.media, Time::ZERO);
@@ -123,7 +123,13 @@ impl Rig {
     }
     fn read(&mut self, pool: &mut Pool, id: VssdId, block: LogicalBlock) -> Result<u8, SpaceError> {
         let mut space = pool.space(id, &mut self.media, Time::ZERO);
-        space.read(SpaceToken(2), block, 0, 1, BufferMut::copy_from(&[0; 4096]), None, IoClass::HostRead);
+        space.read(
+            SpaceToken(2),
+            BlockRun { block, first_iu: 0, iu_count: 1 },
+            BufferMut::copy_from(&[0; 4096]),
+            None,
+            IoClass::HostRead,
+        );
         let answer = self.settle(pool).pop().unwrap();
         answer.result.map(|()| answer.destination.unwrap()[0])
     }

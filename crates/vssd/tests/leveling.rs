@@ -19,7 +19,7 @@ impl World {
         profile.bad_blocks.factory_percent = 0.0;
         let device = Device::create(&profile, Options::default()).unwrap();
         let config = PoolConfig { wear, ..PoolConfig::suited_to(device.geometry()) };
-        let size = Pool::journal_size_bytes(device.geometry(), &config);
+        let size = Pool::block_states_size_bytes(device.geometry(), &config);
         let memory = device.protected_memory().expect("tiny has it");
         let mut pool = Pool::open(&device, config, memory.region(0..size)).unwrap();
         pool.begin_migration();
@@ -63,7 +63,13 @@ impl World {
         for iu in 0..ius {
             let destination = BufferMut::copy_from(&[0; 4096]);
             let mut space = self.pool.space(id, &mut self.device, self.now);
-            space.read(SpaceToken(1), block, iu, 1, destination, None, IoClass::HostRead);
+            space.read(
+                SpaceToken(1),
+                BlockRun { block, first_iu: iu, iu_count: 1 },
+                destination,
+                None,
+                IoClass::HostRead,
+            );
             self.run();
             let (_, answer) = self.answers.pop().expect("one read, one answer");
             answer.result.unwrap();
@@ -225,7 +231,13 @@ fn reads(world: &mut World, id: VssdId, block: LogicalBlock, mark: u8) -> [u32; 
     for iu in 0..world.pool.shape().ius() {
         let destination = BufferMut::copy_from(&[0; 4096]);
         let mut space = world.pool.space(id, &mut world.device, world.now);
-        space.read(SpaceToken(1), block, iu, 1, destination, None, IoClass::HostRead);
+        space.read(
+            SpaceToken(1),
+            BlockRun { block, first_iu: iu, iu_count: 1 },
+            destination,
+            None,
+            IoClass::HostRead,
+        );
         world.run();
         let (_, answer) = world.answers.pop().expect("one read, one answer");
         let is_right = answer.destination.is_some_and(|bytes| bytes.iter().all(|&byte| byte == mark));
@@ -320,7 +332,7 @@ fn blocks_that_fail_bring_the_threshold_down() {
     let World { device, pool, .. } = world;
     drop(pool);
     let config = PoolConfig::suited_to(device.geometry());
-    let size = Pool::journal_size_bytes(device.geometry(), &config);
+    let size = Pool::block_states_size_bytes(device.geometry(), &config);
     let again = Pool::open(&device, config, device.protected_memory().unwrap().region(0..size)).unwrap();
     assert_eq!(of_a_block(&again), 54);
 }

@@ -138,7 +138,13 @@ fn append(pool: &mut Pool, medium: &mut Medium, id: VssdId, token: u64, block: L
 fn read(pool: &mut Pool, medium: &mut Medium, id: VssdId, token: u64, block: LogicalBlock, page: u32) {
     let destination = BufferMut::copy_from(&[0; 4096]);
     let mut space = pool.space(id, medium, Time::ZERO);
-    space.read(SpaceToken(token), block, page, 1, destination, None, IoClass::HostRead);
+    space.read(
+        SpaceToken(token),
+        BlockRun { block, first_iu: page, iu_count: 1 },
+        destination,
+        None,
+        IoClass::HostRead,
+    );
 }
 
 #[test]

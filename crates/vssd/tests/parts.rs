@@ -46,7 +46,13 @@ impl Half {
     fn read(&mut self, id: VssdId, block: LogicalBlock) -> u8 {
         let destination = BufferMut::copy_from(&[0; 8]);
         let mut space = self.pool.space(id, &mut self.device, Time::ZERO);
-        space.read(SpaceToken(2), block, 1, 1, destination, None, IoClass::HostRead);
+        space.read(
+            SpaceToken(2),
+            BlockRun { block, first_iu: 1, iu_count: 1 },
+            destination,
+            None,
+            IoClass::HostRead,
+        );
         let (_, done) = self.settle().pop().unwrap();
         done.result.unwrap();
         done.destination.unwrap()[3]
@@ -70,7 +76,7 @@ fn config(geometry: &Geometry) -> PoolConfig {
 fn open(device: Device) -> Half {
     let memory = device.protected_memory().unwrap();
     let config = config(device.geometry());
-    let size = Pool::journal_size_bytes(device.geometry(), &config);
+    let size = Pool::block_states_size_bytes(device.geometry(), &config);
     let pool = Pool::open(&device, config, memory.region(0..size)).unwrap();
     Half { pool, device }
 }

@@ -105,7 +105,13 @@ impl World {
                 let iu = *reads * 4;
                 let token = SpaceToken((at as u64) << 32 | (unit as u64) << 8);
                 let mut space = self.pool.space(*id, &mut self.device, self.now);
-                space.read(token, block, iu, 1, BufferMut::copy_from(&[0; 8]), None, IoClass::HostRead);
+                space.read(
+                    token,
+                    BlockRun { block, first_iu: iu, iu_count: 1 },
+                    BufferMut::copy_from(&[0; 8]),
+                    None,
+                    IoClass::HostRead,
+                );
             }
         }
     }

@@ -16,7 +16,7 @@ struct Rig {
 
 fn open(device: &Device, config: &PoolConfig) -> Pool {
     let memory = device.protected_memory().unwrap();
-    let size = Pool::journal_size_bytes(device.geometry(), config);
+    let size = Pool::block_states_size_bytes(device.geometry(), config);
     Pool::open(device, config.clone(), memory.region(0..size)).unwrap()
 }
 
@@ -58,7 +58,13 @@ impl Rig {
         for (number, extent) in extents.iter().enumerate() {
             let destination = BufferMut::copy_from(&vec![0; extent.iu_count as usize * 4096]);
             let (token, Extent { block, first_iu, iu_count }) = (SpaceToken(number as u64), *extent);
-            self.space().read(token, block, first_iu, iu_count, destination, None, IoClass::HostRead);
+            self.space().read(
+                token,
+                BlockRun { block, first_iu, iu_count },
+                destination,
+                None,
+                IoClass::HostRead,
+            );
         }
         let mut answers = self.run(Time(u64::MAX - 1));
         answers.sort_by_key(|answer| answer.token);

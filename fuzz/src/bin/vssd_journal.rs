@@ -113,7 +113,7 @@ fn check_on(mut input: Input<'_>) {
         run(&mut pool, &mut device);
         make_durable(&mut pool, &mut device);
     }
-    let blocks: Vec<EraseBlockAddress> = pool.system_area().all_journal_blocks().collect();
+    let blocks: Vec<EraseBlockAddress> = pool.system_area().all_state_log_blocks().collect();
     drop(pool);
     let mut images: Vec<Vec<Vec<u8>>> = blocks.iter().map(|block| units_of(&mut device, *block)).collect();
     while !input.is_empty() {

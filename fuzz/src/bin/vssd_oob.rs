@@ -8,7 +8,7 @@ use diecut_vssd::{LogicalBlock, OOB_RECORD_SIZE_BYTES, OobKind, OobRecord, Purpo
 diecut_fuzz::target!(seeds, check);
 
 fn seeds() -> Vec<Vec<u8>> {
-    [OobKind::Data, OobKind::Copy, OobKind::Journal]
+    [OobKind::Data, OobKind::Copy, OobKind::StateLog]
         .into_iter()
         .enumerate()
         .map(|(number, kind)| {

@@ -129,7 +129,7 @@ fn check(bytes: &[u8]) {
 
 fn check_on(device: &Device, mut input: Input<'_>) {
     let config = config(device);
-    let size = Pool::journal_size_bytes(&device.profile().geometry, &config);
+    let size = Pool::block_states_size_bytes(&device.profile().geometry, &config);
     assert!(VSSDS_AT + UNITS * 2 * VSSD_SLOT_SIZE_BYTES <= size, "the layout is the one described");
     let memory = ProtectedMemory::in_memory(size);
     let open = || Pool::open(device, config.clone(), memory.region(0..size));

@@ -292,13 +292,12 @@ impl EraseBlockSpace for CompactSpace {
     fn read(
         &mut self,
         token: SpaceToken,
-        block: LogicalBlock,
-        first_iu: u32,
-        iu_count: u32,
+        run: BlockRun,
         mut destination: BufferMut,
         mut oob: Option<BufferMut>,
         _: IoClass,
     ) {
+        let BlockRun { block, first_iu, iu_count } = run;
         let _inside = Inside::enter();
         let (unit_ius, page_ius) = (self.shape.program_unit_ius(), self.shape.ius_per_page());
         let (unit, first) = (first_iu / unit_ius, first_iu % unit_ius);

@@ -8,8 +8,8 @@ use diecut_media::{Command, Completion, Media, MediaToken, Operation};
 use diecut_spec::Isolation;
 use diecut_units::{BlockIndex, Buffer, BufferMut, ContentMode, Payload, Time};
 use diecut_vssd::{
-    EraseBlockSpace, IoClass, LogicalBlock, Pool, PoolConfig, Purpose, SpaceToken, UnitIndex, VssdId,
-    WearConfig,
+    BlockRun, EraseBlockSpace, IoClass, LogicalBlock, Pool, PoolConfig, Purpose, SpaceToken, UnitIndex,
+    VssdId, WearConfig,
 };
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -198,7 +198,13 @@ fn vssd_reads() -> Outcome<f64> {
         let block = blocks[token as usize % blocks.len()];
         let first_iu = random.below(shape.program_unit_ius());
         let mut space = pool.space(id, &mut rig.device, rig.now);
-        space.read(SpaceToken(token), block, first_iu, 1, destination, None, IoClass::HostRead);
+        space.read(
+            SpaceToken(token),
+            BlockRun { block, first_iu, iu_count: 1 },
+            destination,
+            None,
+            IoClass::HostRead,
+        );
     };
     for token in 0..DEPTH {
         read(&mut rig, &mut pool, token, BufferMut::copy_from(&[0; 8]));

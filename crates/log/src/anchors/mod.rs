@@ -4,9 +4,8 @@ mod writer;
 
 use crate::anchor::Anchor;
 use crate::{Layout, reserve};
-use crate::{Member, MemberBlock, Members};
 use diecut_units::BufferPool;
-use diecut_vssd::space::SpaceError;
+use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceError, UnitIndex};
 use std::collections::VecDeque;
 use writer::AnchorWriter;
 
@@ -137,7 +136,7 @@ impl Anchors {
     }
 
     /// Writes one. Everything that was appended before it was taken must be durable. IUs that were programmed.
-    pub fn write(&mut self, anchor: &Anchor, pool: &mut BufferPool, space: &mut dyn Members) -> u64 {
+    pub fn write(&mut self, anchor: &Anchor, pool: &mut BufferPool, space: &mut dyn EraseBlockSpace) -> u64 {
         let before = self.writer.programmed_ius;
         let keep = if self.are_needed() { 1 + reserve::DISPLACED_LEAVE } else { reserve::RESERVE_SEGMENTS };
         self.writer.write(anchor, keep, pool, space);
@@ -157,18 +156,18 @@ impl Anchors {
     }
 
     /// Takes over the anchor found after a restart, and the number of the next one.
-    pub fn adopt(&mut self, anchor: &Anchor, blocks: &[MemberBlock], next_number: u64) {
+    pub fn adopt(&mut self, anchor: &Anchor, blocks: &[LogicalBlock], next_number: u64) {
         self.writer.adopt(blocks, next_number);
         self.held = self.held.max(anchor.sequence);
     }
 
     /// Blocks that anchors hold on a unit.
-    pub fn blocks_on(&self, unit: Member) -> u32 {
+    pub fn blocks_on(&self, unit: UnitIndex) -> u32 {
         self.writer.blocks_on(unit)
     }
 
     /// Frees the blocks that only older anchors have something in. Whether there are any.
-    pub fn free_superseded(&mut self, space: &mut dyn Members) -> bool {
+    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
         self.writer.free_superseded(space)
     }
 }

@@ -2,18 +2,19 @@
 
 use crate::anchor::{Anchor, HEADER_SIZE_BYTES, PURPOSE_ANCHOR, Piece};
 use crate::token::TOKEN_ANCHOR;
-use crate::{Member, MemberBlock, Members};
 use diecut_units::{Buffer, BufferPool, ContentMode, IU_SIZE_BYTES, Payload};
-use diecut_vssd::space::{BlockShape, IoClass, PayloadParts, SpaceError, SpaceToken};
+use diecut_vssd::space::{
+    BlockShape, EraseBlockSpace, IoClass, LogicalBlock, PayloadParts, SpaceError, SpaceToken, UnitIndex,
+};
 
 /// Writes anchors, one at a time.
 #[derive(Debug)]
 pub(super) struct AnchorWriter {
     next_number: u64,
     /// Blocks held, each with the number of the newest anchor that has something in it.
-    blocks: Vec<(MemberBlock, u64)>,
+    blocks: Vec<(LogicalBlock, u64)>,
     /// The block that is appended to, and units appended.
-    open: Option<(MemberBlock, u32)>,
+    open: Option<(LogicalBlock, u32)>,
     next_unit: u16,
     writing: Option<Writing>,
     /// Blocks of older anchors may go.
@@ -43,7 +44,7 @@ impl AnchorWriter {
     }
 
     /// Goes on after a restart.
-    pub fn adopt(&mut self, blocks: &[MemberBlock], next_number: u64) {
+    pub fn adopt(&mut self, blocks: &[LogicalBlock], next_number: u64) {
         self.blocks = blocks.iter().map(|block| (*block, next_number - 1)).collect();
         self.next_number = next_number;
     }
@@ -53,8 +54,8 @@ impl AnchorWriter {
     }
 
     /// Blocks held on a unit.
-    pub fn blocks_on(&self, unit: Member) -> u32 {
-        self.blocks.iter().filter(|(block, _)| block.member == unit).count() as u32
+    pub fn blocks_on(&self, unit: UnitIndex) -> u32 {
+        self.blocks.iter().filter(|(block, _)| block.unit == unit).count() as u32
     }
 
     /// Whether no number is left for another anchor.
@@ -71,7 +72,13 @@ impl AnchorWriter {
 
     /// Starts to write an anchor. Without a block for it nothing of it will count, and the next one tries again.
     /// `keep` blocks of each unit are not taken: the cleaner could else never make room again.
-    pub fn write(&mut self, anchor: &Anchor, keep: u32, pool: &mut BufferPool, space: &mut dyn Members) {
+    pub fn write(
+        &mut self,
+        anchor: &Anchor,
+        keep: u32,
+        pool: &mut BufferPool,
+        space: &mut dyn EraseBlockSpace,
+    ) {
         assert!(self.is_idle(), "I-L32: one anchor at a time");
         let shape = *space.shape();
         let bytes = anchor.encode();
@@ -100,15 +107,21 @@ impl AnchorWriter {
         }
     }
 
-    fn append(&mut self, unit: Buffer, keep: u32, pool: &mut BufferPool, space: &mut dyn Members) -> bool {
+    fn append(
+        &mut self,
+        unit: Buffer,
+        keep: u32,
+        pool: &mut BufferPool,
+        space: &mut dyn EraseBlockSpace,
+    ) -> bool {
         let shape = *space.shape();
         if self.open.is_none_or(|(_, units)| units == shape.program_units()) {
-            let allocated = (0..space.member_count()).find_map(|step| {
-                let unit = Member((self.next_unit + step) % space.member_count());
+            let allocated = (0..space.unit_count()).find_map(|step| {
+                let unit = UnitIndex((self.next_unit + step) % space.unit_count());
                 (space.free_blocks(unit) > keep).then(|| space.allocate(unit, PURPOSE_ANCHOR).ok()).flatten()
             });
             let Some(block) = allocated else { return false };
-            self.next_unit = block.member.0 + 1;
+            self.next_unit = block.unit.0 + 1;
             self.blocks.push((block, 0));
             self.open = Some((block, 0));
         }
@@ -148,7 +161,7 @@ impl AnchorWriter {
     }
 
     /// Frees the blocks that only older anchors have something in. Whether there are any.
-    pub fn free_superseded(&mut self, space: &mut dyn Members) -> bool {
+    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
         let held = self.blocks.len();
         let before = std::mem::take(&mut self.superseded_before);
         let open = self.open.map(|(block, _)| block);

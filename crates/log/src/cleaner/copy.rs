@@ -2,13 +2,12 @@
 
 use super::Cleaner;
 use super::copies::CopyRead;
-use crate::Members;
 use crate::head::Origin;
 use crate::token::TOKEN_COPY;
 use crate::writer::Writer;
 use crate::{Owner, Stream};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceToken};
+use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
 
 impl Cleaner {
     pub(super) fn want_copy(&mut self, read: CopyRead, writer: &Writer) {
@@ -17,7 +16,7 @@ impl Cleaner {
     }
 
     /// Reads what is wanted.
-    pub(super) fn read_copies(&mut self, writer: &mut Writer, space: &mut dyn Members) {
+    pub(super) fn read_copies(&mut self, writer: &mut Writer, space: &mut dyn EraseBlockSpace) {
         while let Some((slot, run)) = self.copies.next_unread() {
             let segments = &writer.segments;
             let stream = segments[segments.index_of(run.first)].stream;
@@ -63,7 +62,7 @@ impl Cleaner {
     pub(super) fn place_copies(
         &mut self,
         writer: &mut Writer,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
         owner: &mut impl Owner,
     ) {
         while let Some((of, words)) = self.renewed.pop() {
@@ -101,7 +100,7 @@ fn place(
     read: &mut CopyRead,
     buffer: &BufferMut,
     writer: &mut Writer,
-    space: &mut dyn Members,
+    space: &mut dyn EraseBlockSpace,
     owner: &mut impl Owner,
 ) -> bool {
     let segments = &writer.segments;

@@ -7,12 +7,12 @@ mod copy;
 mod victim;
 mod walk;
 
-use crate::Members;
 use crate::reserve::{BURST_SEGMENTS, DISPLACED_LEAVE, RESERVE_SEGMENTS, SMALL_SEGMENTS};
 use crate::writer::Writer;
 use crate::{LogAddress, Owner, Stream};
 use copies::Copies;
 use diecut_units::{Time, mutant};
+use diecut_vssd::space::EraseBlockSpace;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use victim::Victim;
@@ -43,7 +43,13 @@ impl Cleaner {
     }
 
     /// Lets the cleaner go on.
-    pub fn work(&mut self, now: Time, writer: &mut Writer, space: &mut dyn Members, owner: &mut impl Owner) {
+    pub fn work(
+        &mut self,
+        now: Time,
+        writer: &mut Writer,
+        space: &mut dyn EraseBlockSpace,
+        owner: &mut impl Owner,
+    ) {
         self.is_unfinished = false;
         writer.segments.retire_dead(writer.anchors.held(), writer.next_sequence);
         writer.recount_free(space);

@@ -2,14 +2,13 @@
 
 use super::Cleaner;
 use super::victim::NextHead;
-use crate::Members;
 use crate::head::{self, Head};
 use crate::segments::NO_BLOCK;
 use crate::token::TOKEN_HEAD;
 use crate::writer::Writer;
-use crate::{BlockRun, LogAddress, Owner};
+use crate::{LogAddress, Owner};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceToken};
+use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion, SpaceToken};
 
 /// Heads of a victim that are read at a time.
 const HEADS_AHEAD: u32 = 32;
@@ -20,7 +19,12 @@ const COPY_READS_MAX: u32 = 256;
 
 impl Cleaner {
     /// Looks at the heads of victims that were not walked through, and reads more of them.
-    pub(super) fn walk(&mut self, writer: &mut Writer, space: &mut dyn Members, owner: &mut impl Owner) {
+    pub(super) fn walk(
+        &mut self,
+        writer: &mut Writer,
+        space: &mut dyn EraseBlockSpace,
+        owner: &mut impl Owner,
+    ) {
         for at in 0..self.victims.len() {
             if !self.victims[at].is_walked && self.look_at_heads(at, writer, owner) {
                 self.read_heads(at, writer, space);
@@ -43,7 +47,7 @@ impl Cleaner {
     }
 
     /// Reads the next head, and those that follow if chunks are full.
-    fn read_heads(&mut self, at: usize, writer: &mut Writer, space: &mut dyn Members) {
+    fn read_heads(&mut self, at: usize, writer: &mut Writer, space: &mut dyn EraseBlockSpace) {
         let victim = &mut self.victims[at];
         let (segment, layout) = (&writer.segments[victim.segment], &writer.segments.layout);
         let end = segment.next_unit * layout.unit_ius;

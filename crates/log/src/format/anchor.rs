@@ -29,10 +29,9 @@
 //! A torn piece fails its check, and so does an anchor without it: the one before holds. Its blocks are freed only when the
 //! next one is whole and cannot be taken by a cut: units that a cut could destroy are followed by filler, units of zeros.
 
-use crate::MemberBlock;
 use crate::SegmentIndex;
 use diecut_units::checksum;
-use diecut_vssd::space::Purpose;
+use diecut_vssd::space::{LogicalBlock, Purpose};
 use std::collections::BTreeMap;
 
 /// `Purpose` of the erase blocks of anchors.
@@ -144,7 +143,7 @@ impl<'a> Piece<'a> {
 }
 
 /// Pieces of their anchor, the block and program unit where each lay, and its content.
-type PiecesByIndex = BTreeMap<u32, (u32, (MemberBlock, u32), Vec<u8>)>;
+type PiecesByIndex = BTreeMap<u32, (u32, (LogicalBlock, u32), Vec<u8>)>;
 
 /// The newest anchor of which all pieces were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +151,7 @@ pub struct FoundAnchor {
     /// What it says.
     pub anchor: Anchor,
     /// Its blocks.
-    pub blocks: Vec<MemberBlock>,
+    pub blocks: Vec<LogicalBlock>,
     /// Program unit of its first piece, in the first of its blocks.
     pub first_unit: u32,
 }
@@ -166,7 +165,7 @@ pub struct FoundPieces {
 
 impl FoundPieces {
     /// Takes the content of a program unit of a block of anchors.
-    pub fn add(&mut self, block: MemberBlock, unit: u32, bytes: &[u8]) {
+    pub fn add(&mut self, block: LogicalBlock, unit: u32, bytes: &[u8]) {
         if let Some(piece) = Piece::decode(bytes) {
             let pieces = self.anchors.entry(piece.number).or_default();
             pieces.insert(piece.index, (piece.count, (block, unit), piece.content.to_vec()));
@@ -181,7 +180,7 @@ impl FoundPieces {
             let joined: Vec<u8> = pieces.values().flat_map(|(_, _, content)| content).copied().collect();
             let anchor = (pieces.len() == count).then(|| Anchor::decode(&joined)).flatten()?;
             let first_unit = pieces.values().next()?.1.1;
-            let mut blocks: Vec<MemberBlock> = pieces.values().map(|(_, (block, _), _)| *block).collect();
+            let mut blocks: Vec<LogicalBlock> = pieces.values().map(|(_, (block, _), _)| *block).collect();
             blocks.dedup();
             Some(FoundAnchor { anchor, blocks, first_unit })
         });
@@ -207,7 +206,7 @@ mod test {
         assert_eq!(Anchor::decode(&bytes[..30]), None);
         let mut found = FoundPieces::default();
         let mut older = FoundPieces::default();
-        let block = MemberBlock::default();
+        let block = LogicalBlock::default();
         let contents: Vec<&[u8]> = bytes.chunks(4096 - HEADER_SIZE_BYTES).collect();
         for (index, content) in contents.iter().enumerate() {
             let mut unit = vec![0xff; 4096];

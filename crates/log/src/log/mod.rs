@@ -2,7 +2,6 @@
 
 mod recover;
 
-use crate::Members;
 use crate::anchor::Anchor;
 use crate::anchors::Anchors;
 use crate::cleaner::Cleaner;
@@ -15,7 +14,7 @@ use crate::writer::Writer;
 use crate::{Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream};
 use diecut_units::token::space::KIND_MASK;
 use diecut_units::{BufferMut, BufferPool, ProtectedRegion, Span, Time, mutant};
-use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceError, SpaceToken};
+use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, SpaceToken};
 
 /// How long after it was last called a log that found no room on the medium wants to look again.
 const LOOK_AGAIN: Span = Span::from_secs(1);
@@ -37,7 +36,7 @@ pub struct Log {
 
 impl Log {
     /// A log over an empty or recovered space; `staging` is its part of protected memory, if the medium has some.
-    pub fn new(config: &LogConfig, space: &dyn Members, staging: Option<ProtectedRegion>) -> Log {
+    pub fn new(config: &LogConfig, space: &dyn EraseBlockSpace, staging: Option<ProtectedRegion>) -> Log {
         let layout = staging::layout_for(space, staging.as_ref().map(|region| region.len()));
         let staging = Staging::new(&layout, config.user_slots, staging);
         let segments = Segments::new(layout, space, staging.user_slot_count());
@@ -67,7 +66,7 @@ impl Log {
     }
 
     /// Looks whether the medium has room again, if it had none.
-    pub fn look_for_room(&mut self, space: &mut dyn Members) {
+    pub fn look_for_room(&mut self, space: &mut dyn EraseBlockSpace) {
         self.writer.supply.look_for_room(&self.writer.segments, space);
     }
 
@@ -145,7 +144,7 @@ impl Log {
     }
 
     /// Whether one more IU can be appended to the stream without waiting.
-    pub fn has_room(&mut self, stream: Stream, space: &mut dyn Members) -> bool {
+    pub fn has_room(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> bool {
         self.writer.has_room(stream, space)
     }
 
@@ -157,13 +156,13 @@ impl Log {
         stream: Stream,
         tag: u64,
         content: &[u8],
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
         self.writer.append(stream, tag, content, space)
     }
 
     /// Appends a note to the user stream; durable like a write. `None` as for [`Log::append`].
-    pub fn note(&mut self, words: [u64; 3], space: &mut dyn Members) -> Option<u64> {
+    pub fn note(&mut self, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
         self.writer.note(Stream::User, words, space)
     }
 
@@ -185,7 +184,7 @@ impl Log {
     ///
     /// Only in protected memory: there the note that makes them dead, published before, is durable. Elsewhere a cut could bring back the
     /// time before it, when they were needed.
-    pub fn withdraw_dead(&mut self, space: &mut dyn Members, owner: &mut impl Owner) {
+    pub fn withdraw_dead(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         self.writer.withdraw_dead(space, owner);
     }
 
@@ -244,7 +243,7 @@ impl Log {
     }
 
     /// Lets the log go on: programs, releases, frees, cleans. Call after appends and completions.
-    pub fn work(&mut self, now: Time, space: &mut dyn Members, owner: &mut impl Owner) {
+    pub fn work(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         self.worked_at = now;
         let writer = &mut self.writer;
         if writer.condition.is_gone()
@@ -307,7 +306,7 @@ impl Log {
     }
 
     /// As [`Log::usable_ius`], of a log with so much protected memory that is yet to be made.
-    pub fn usable_ius_of(space: &dyn Members, staging_size_bytes: Option<usize>) -> u64 {
+    pub fn usable_ius_of(space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> u64 {
         let layout = staging::layout_for(space, staging_size_bytes);
         reserve::usable_ius(&layout, segments::count_for(&layout, space))
     }
@@ -340,7 +339,7 @@ impl Log {
         count: u32,
         destination: BufferMut,
         class: IoClass,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
     ) {
         let writer = &mut self.writer;
         writer.segments.pin(first);
@@ -432,7 +431,7 @@ impl Log {
     }
 
     /// Writes an anchor. Everything that was appended before it was taken must be durable.
-    pub fn write_anchor(&mut self, anchor: &Anchor, space: &mut dyn Members) {
+    pub fn write_anchor(&mut self, anchor: &Anchor, space: &mut dyn EraseBlockSpace) {
         let writer = &mut self.writer;
         if writer.anchors.are_used_up() {
             writer.condition.end_writes(COUNTERS_USED_UP);

@@ -4,13 +4,12 @@ use super::Log;
 use crate::anchor::Anchor;
 use crate::head::{Head, Origin};
 use crate::{LogAddress, RecoveredChunk, SegmentIndex, StoredAddress, Stream, TOKEN_NOBODY};
-use crate::{MemberBlock, Members};
-use diecut_vssd::space::SpaceToken;
+use diecut_vssd::space::{EraseBlockSpace, LogicalBlock, SpaceToken};
 use std::ops::Range;
 
 impl Log {
     /// Takes over the anchor found after a restart, and the number of the next one.
-    pub fn adopt_anchor(&mut self, anchor: &Anchor, blocks: &[MemberBlock], next_number: u64) {
+    pub fn adopt_anchor(&mut self, anchor: &Anchor, blocks: &[LogicalBlock], next_number: u64) {
         let writer = &mut self.writer;
         writer.anchors.adopt(anchor, blocks, next_number);
         writer.segments.adopt_anchor(anchor);
@@ -26,7 +25,7 @@ impl Log {
     ///
     /// # Panics
     /// If a segment of that number was taken already.
-    pub fn adopt_segment(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[MemberBlock]) {
+    pub fn adopt_segment(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[LogicalBlock]) {
         self.writer.segments.adopt(index, generation, stream, blocks);
     }
 
@@ -70,7 +69,7 @@ impl Log {
     }
 
     /// The erase block and IU of a place.
-    pub fn block_of(&self, address: LogAddress) -> (MemberBlock, u32) {
+    pub fn block_of(&self, address: LogAddress) -> (LogicalBlock, u32) {
         self.writer.segments.block_of(address)
     }
 
@@ -81,13 +80,13 @@ impl Log {
 
     /// Gives up an adopted segment: all that lives in it has an original elsewhere. What comes gets later sequences than
     /// `last_sequence`, because the segment may be found again.
-    pub fn undo_segment(&mut self, index: u32, last_sequence: u64, space: &mut dyn Members) {
+    pub fn undo_segment(&mut self, index: u32, last_sequence: u64, space: &mut dyn EraseBlockSpace) {
         self.writer.pass_sequence(last_sequence);
         self.writer.segments.undo(index, space);
     }
 
     /// What recovery freed is free from now on, and not only after something else is freed: there may be nothing else.
-    pub fn sync_frees(&self, space: &mut dyn Members) {
+    pub fn sync_frees(&self, space: &mut dyn EraseBlockSpace) {
         space.sync(SpaceToken(TOKEN_NOBODY));
     }
 

@@ -4,7 +4,7 @@ use super::{Blocks, NO_BLOCK, Segment, SegmentState, Segments};
 use crate::anchor::Anchor;
 use crate::head::{Head, Origin};
 use crate::{LogAddress, StoredAddress, Stream};
-use crate::{MemberBlock, Members};
+use diecut_vssd::space::{EraseBlockSpace, LogicalBlock};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ impl Segments {
     }
 
     /// Takes a segment found after a restart.
-    pub fn adopt(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[MemberBlock]) {
+    pub fn adopt(&mut self, index: u32, generation: u32, stream: Stream, blocks: &[LogicalBlock]) {
         assert!(index < self.flash_count, "I-L10: what lies on flash has a number of those");
         let rows = self.layout.shape.program_units();
         assert_eq!(blocks.len(), self.layout.width as usize, "I-L3: a segment has a place for each block");
@@ -76,7 +76,7 @@ impl Segments {
     }
 
     /// Gives up an adopted segment: all that lives in it has an original elsewhere.
-    pub fn undo(&mut self, index: u32, space: &mut dyn Members) {
+    pub fn undo(&mut self, index: u32, space: &mut dyn EraseBlockSpace) {
         assert_eq!(self.valid(index), 0, "I-L6: nothing of it is counted yet");
         self[index].enter(SegmentState::Absent);
         let segment = std::mem::replace(&mut self[index], Segment::absent());

@@ -10,8 +10,8 @@ pub(crate) use segment::{Blocks, Segment, SegmentState};
 
 use crate::reserve;
 use crate::{Layout, LogAddress, PerStream, SegmentIndex, Stream};
-use crate::{Member, Members};
 use diecut_units::mutant;
+use diecut_vssd::space::{EraseBlockSpace, UnitIndex};
 
 /// Notes that cost as much as a copy when a victim is chosen. Beside data they go along for nothing, alone they take a
 /// program unit, and a deallocation can come apart into many.
@@ -52,8 +52,8 @@ impl std::ops::IndexMut<u32> for Segments {
 }
 
 /// Segments that blocks and addresses suffice for.
-pub(crate) fn count_for(layout: &Layout, space: &dyn Members) -> u32 {
-    let blocks = (0..space.member_count()).map(|unit| space.blocks_of(Member(unit)));
+pub(crate) fn count_for(layout: &Layout, space: &dyn EraseBlockSpace) -> u32 {
+    let blocks = (0..space.unit_count()).map(|unit| space.blocks_of_unit(UnitIndex(unit)));
     // The last numbers are those of staged chunks, and of the addresses that are no places.
     let numbers = (u32::MAX >> layout.segment_shift) - 1 - STAGED_MAX;
     (blocks.min().unwrap_or(0) * layout.groups).min(numbers)
@@ -61,7 +61,7 @@ pub(crate) fn count_for(layout: &Layout, space: &dyn Members) -> u32 {
 
 impl Segments {
     /// None yet; `staged_count` chunks can be found in staging.
-    pub fn new(layout: Layout, space: &dyn Members, staged_count: usize) -> Segments {
+    pub fn new(layout: Layout, space: &dyn EraseBlockSpace, staged_count: usize) -> Segments {
         let flash_count = count_for(&layout, space);
         let count = flash_count as usize + staged_count;
         Segments {
@@ -292,7 +292,7 @@ impl Segments {
 
     /// Frees what nothing needs: everything before `data_floor` is durable, or, for segments of leaves, before `map_floor`. What a
     /// segment of data held is dead by entries of writers and cleaner; leaves are dead by leaves. How many went.
-    pub fn free(&mut self, data_floor: u64, map_floor: u64, space: &mut dyn Members) -> u64 {
+    pub fn free(&mut self, data_floor: u64, map_floor: u64, space: &mut dyn EraseBlockSpace) -> u64 {
         let mut freeing = std::mem::take(&mut self.freeing);
         let before = freeing.len();
         freeing.retain(|index| {

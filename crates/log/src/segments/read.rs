@@ -2,10 +2,9 @@
 
 use super::Segments;
 use crate::mark::{self, Mark};
-use crate::{BlockRun, Layout, LogAddress};
-use crate::{MemberBlock, Members};
+use crate::{Layout, LogAddress};
 use diecut_units::{BufferMut, BufferPool, checksum, mutant};
-use diecut_vssd::space::{IoClass, SpaceToken};
+use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, LogicalBlock, SpaceToken};
 
 /// IUs that lie one behind the other in a program unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +60,7 @@ impl Segments {
         destination: BufferMut,
         class: IoClass,
         pool: &mut BufferPool,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
     ) {
         let (block, iu) = self.block_of(run.first);
         let page_ius = self.layout.shape.ius_per_page();
@@ -72,7 +71,7 @@ impl Segments {
     }
 
     /// The erase block and IU of a place.
-    pub fn block_of(&self, address: LogAddress) -> (MemberBlock, u32) {
+    pub fn block_of(&self, address: LogAddress) -> (LogicalBlock, u32) {
         let (member, iu) = self.layout.place(self.layout.offset_of(address));
         (self[self.index_of(address)].blocks[member], iu)
     }

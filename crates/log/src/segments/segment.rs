@@ -1,15 +1,15 @@
 //! One segment, and the states it goes through.
 
 use crate::Stream;
-use crate::{Member, MemberBlock};
 use diecut_units::mutant;
+use diecut_vssd::space::{LogicalBlock, UnitIndex};
 use smallvec::SmallVec;
 
 /// Stands for a member of a segment found after a restart on which nothing was programmed.
-pub const NO_BLOCK: MemberBlock = MemberBlock { member: Member(u16::MAX), index: u32::MAX };
+pub const NO_BLOCK: LogicalBlock = LogicalBlock { unit: UnitIndex(u16::MAX), index: u32::MAX };
 
 /// Blocks of a segment, by member.
-pub(crate) type Blocks = SmallVec<[MemberBlock; 16]>;
+pub(crate) type Blocks = SmallVec<[LogicalBlock; 16]>;
 
 /// Where a segment stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,12 @@ pub(crate) use chunk::{Chunk, ChunkState, Place};
 pub use slot::SLOT_HEADER_SIZE_BYTES;
 pub(crate) use slot::Slot;
 
-use crate::Members;
 use crate::mark::Mark;
 use crate::segments::{STAGED_MAX, Segments};
 use crate::token::TOKEN_APPEND;
 use crate::{Layout, LogAddress, Owner, PerStream, Stream};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, ProtectedRegion, mutant};
-use diecut_vssd::space::SpaceToken;
+use diecut_vssd::space::{EraseBlockSpace, SpaceToken};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -36,8 +35,8 @@ pub(crate) struct Staging {
 }
 
 /// Segments' addresses and staging of a log with so much protected memory.
-pub(crate) fn layout_for(space: &dyn Members, staging_size_bytes: Option<usize>) -> Layout {
-    let mut layout = Layout::new(*space.shape(), space.member_count());
+pub(crate) fn layout_for(space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> Layout {
+    let mut layout = Layout::new(*space.shape(), space.unit_count());
     if let Some(staging_size_bytes) = staging_size_bytes {
         // At least four slots, or programs and appends would wait for each other.
         while layout.chunk_units > 1
@@ -239,7 +238,7 @@ impl Staging {
         index: usize,
         segments: &Segments,
         pool: &mut BufferPool,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
     ) {
         let layout = &segments.layout;
         let slot = &mut self.slots[index];

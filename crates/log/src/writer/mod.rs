@@ -7,7 +7,6 @@ mod moves;
 mod pace;
 mod program;
 
-use crate::Members;
 use crate::anchors::Anchors;
 use crate::condition::{COUNTERS_USED_UP, Condition, NO_GOOD_BLOCKS};
 use crate::head::{self, Origin};
@@ -17,6 +16,7 @@ use crate::staging::{Place, Staging};
 use crate::supply::Supply;
 use crate::{LogAddress, LogStatistics, Stream, walk};
 use diecut_units::{BufferPool, checksum};
+use diecut_vssd::space::EraseBlockSpace;
 use pace::Pace;
 
 /// What appends.
@@ -82,7 +82,7 @@ impl Writer {
 
     /// Counts free segments again where they may have changed. What others do to blocks (one that failed, a die that went) matters to whoever
     /// opens a segment, and that counts for itself; while writers may, and nothing is written, nothing here depends on the exact number.
-    pub fn recount_free(&mut self, space: &dyn Members) {
+    pub fn recount_free(&mut self, space: &dyn EraseBlockSpace) {
         let is_settled = self.supply.is_counted_at(self.next_sequence)
             && self.supply.free_segments() > RESERVE_SEGMENTS + 1;
         if !is_settled || space.is_read_only() {
@@ -91,7 +91,7 @@ impl Writer {
     }
 
     /// Counts free segments.
-    pub fn count_free(&mut self, space: &dyn Members) {
+    pub fn count_free(&mut self, space: &dyn EraseBlockSpace) {
         if space.is_read_only() {
             self.condition.end_writes(NO_GOOD_BLOCKS);
         }
@@ -116,7 +116,7 @@ impl Writer {
     }
 
     /// Opens a segment for a stream, if more than `keep` are free.
-    fn open_segment(&mut self, stream: Stream, keep: u32, space: &mut dyn Members) -> Option<u32> {
+    fn open_segment(&mut self, stream: Stream, keep: u32, space: &mut dyn EraseBlockSpace) -> Option<u32> {
         self.count_free(space);
         if self.segments.next_generation() == u32::MAX {
             self.condition.end_writes(COUNTERS_USED_UP);
@@ -137,7 +137,7 @@ impl Writer {
     }
 
     /// A place for a chunk of at least `units_min` units.
-    fn place(&mut self, stream: Stream, units_min: u32, space: &mut dyn Members) -> Option<Place> {
+    fn place(&mut self, stream: Stream, units_min: u32, space: &mut dyn EraseBlockSpace) -> Option<Place> {
         if let Some(segment) = self.segments.open_of(stream) {
             let (unit_ius, chunk_units) = (self.segments.layout.unit_ius, self.segments.layout.chunk_units);
             let left = self.segments.units_left(segment);
@@ -155,13 +155,18 @@ impl Writer {
 
     /// The slot of the stream's open chunk; opens one if there is none.
     #[inline]
-    fn open_chunk(&mut self, stream: Stream, space: &mut dyn Members) -> Option<usize> {
+    fn open_chunk(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> Option<usize> {
         self.staging.open_of(stream).or_else(|| self.open_new_chunk(stream, false, space))
     }
 
     /// Opens a chunk; one for filler may take the last slot.
     #[inline(never)]
-    fn open_new_chunk(&mut self, stream: Stream, is_filler: bool, space: &mut dyn Members) -> Option<usize> {
+    fn open_new_chunk(
+        &mut self,
+        stream: Stream,
+        is_filler: bool,
+        space: &mut dyn EraseBlockSpace,
+    ) -> Option<usize> {
         if self.condition.is_gone() || self.condition.read_only().is_some() {
             return None;
         }
@@ -200,7 +205,7 @@ impl Writer {
     }
 
     /// Whether one more IU can be appended to the stream without waiting.
-    pub fn has_room(&mut self, stream: Stream, space: &mut dyn Members) -> bool {
+    pub fn has_room(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> bool {
         (!stream.policy().is_paced || self.pace.allows()) && self.open_chunk(stream, space).is_some()
     }
 
@@ -211,7 +216,7 @@ impl Writer {
         stream: Stream,
         tag: u64,
         content: &[u8],
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
         if !stream.policy().is_paced {
             return self.append_checked(stream, tag, content, checksum(content), space);
@@ -233,7 +238,7 @@ impl Writer {
         tag: u64,
         content: &[u8],
         content_checksum: u32,
-        space: &mut dyn Members,
+        space: &mut dyn EraseBlockSpace,
     ) -> Option<LogAddress> {
         let sequence = self.next_sequence;
         loop {
@@ -276,7 +281,7 @@ impl Writer {
     }
 
     /// Appends a note; durable like a write. `None` as for [`Writer::append`].
-    pub fn note(&mut self, stream: Stream, words: [u64; 3], space: &mut dyn Members) -> Option<u64> {
+    pub fn note(&mut self, stream: Stream, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
         assert_ne!(words[0], head::SKIP, "I-L19: that word is taken");
         let sequence = self.next_sequence;
         loop {
@@ -309,7 +314,7 @@ impl Writer {
     }
 
     /// Frees what nobody needs any more, once what replaced it is durable.
-    pub fn release(&mut self, space: &mut dyn Members) {
+    pub fn release(&mut self, space: &mut dyn EraseBlockSpace) {
         self.staging.release_safe(&mut self.segments);
         let freed_anchor = self.anchors.free_superseded(space);
         let floors = (self.staging.data_floor(self.next_sequence), self.durable_before());

@@ -1,10 +1,10 @@
 //! Chunks that lost their place get another one, and what is staged and nobody needs any more is taken back before it is programmed.
 
 use super::Writer;
-use crate::Members;
 use crate::reserve::{DISPLACED_LEAVE, FOUND_LEAVE};
 use crate::staging::{ChunkState, Place};
 use crate::{LogAddress, Owner, PerStream, Stream, head};
+use diecut_vssd::space::EraseBlockSpace;
 use smallvec::SmallVec;
 
 /// What becomes of a chunk that was taken back.
@@ -19,7 +19,7 @@ enum Fate {
 
 impl Writer {
     /// Gives displaced chunks another place.
-    pub fn place_displaced(&mut self, space: &mut dyn Members, owner: &mut impl Owner) {
+    pub fn place_displaced(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         // Chunks of one stream that wait for room must not hold up those whose copies make it.
         let mut stuck = PerStream([false; Stream::COUNT]);
         let mut next = 0;
@@ -39,7 +39,7 @@ impl Writer {
     }
 
     /// A chunk that moves may use the reserve: its data was accepted.
-    fn place_in_reserve(&mut self, stream: Stream, space: &mut dyn Members) -> Option<Place> {
+    fn place_in_reserve(&mut self, stream: Stream, space: &mut dyn EraseBlockSpace) -> Option<Place> {
         if self.segments.open_of(stream).is_some() {
             return None;
         }
@@ -72,7 +72,7 @@ impl Writer {
     }
 
     /// Takes back chunks of the open segment in which nothing lives: see [`crate::Log::withdraw_dead`].
-    pub fn withdraw_dead(&mut self, space: &mut dyn Members, owner: &mut impl Owner) {
+    pub fn withdraw_dead(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         if !self.staging.is_protected() || self.condition.is_gone() || self.condition.keeps_all() {
             return;
         }
@@ -109,7 +109,7 @@ impl Writer {
     }
 
     /// Chunks at the end of a segment, in their order, that no program has begun for.
-    fn waiting_chunks(&self, segment: u32, space: &dyn Members) -> Vec<usize> {
+    fn waiting_chunks(&self, segment: u32, space: &dyn EraseBlockSpace) -> Vec<usize> {
         let staged = self.staging.chunks().filter(|(_, chunk)| chunk.segment == segment);
         let mut chunks: Vec<usize> = staged.map(|(slot, _)| slot).collect();
         chunks.sort_unstable_by_key(|slot| self.staging.slot(*slot).chunk().first_unit);
@@ -141,7 +141,7 @@ impl Writer {
     }
 
     /// These chunks, the last ones of a segment, have no place any more, and the stream goes on where they began.
-    fn take_back(&mut self, segment: u32, fates: &[(usize, Fate)], space: &mut dyn Members) {
+    fn take_back(&mut self, segment: u32, fates: &[(usize, Fate)], space: &mut dyn EraseBlockSpace) {
         let layout = &self.segments.layout;
         let first_unit = self.staging.slot(fates[0].0).chunk().first_unit;
         for member in 0..layout.width {
@@ -161,7 +161,7 @@ impl Writer {
     }
 
     /// Writes the notes of chunks in which nothing lives into a new chunk, with their sequences. Whether there was room for that.
-    fn copy_notes(&mut self, fates: &[(usize, Fate)], segment: u32, space: &mut dyn Members) -> bool {
+    fn copy_notes(&mut self, fates: &[(usize, Fate)], segment: u32, space: &mut dyn EraseBlockSpace) -> bool {
         let with_notes = || fates.iter().filter(|(_, fate)| matches!(fate, Fate::Notes(_)));
         // Chunks that found other places before do not lie in the order of their sequences.
         let sequences = with_notes().map(|(slot, _)| self.staging.slot(*slot).chunk().sequence);

@@ -1,9 +1,9 @@
 //! Chunks go to flash, and filler where durability or staging waits for it.
 
 use super::Writer;
-use crate::Members;
 use crate::Stream;
 use diecut_units::mutant;
+use diecut_vssd::space::EraseBlockSpace;
 
 impl Writer {
     /// Chunks that are programmed at once while the store quiesces: as many as keep all units at work.
@@ -11,7 +11,7 @@ impl Writer {
         self.segments.layout.width.div_ceil(self.segments.layout.chunk_units)
     }
 
-    fn program(&mut self, index: usize, space: &mut dyn Members) {
+    fn program(&mut self, index: usize, space: &mut dyn EraseBlockSpace) {
         self.staging.program(index, &self.segments, &mut self.pool, space);
         let chunk = self.staging.slot(index).chunk();
         let room = chunk.units * self.segments.layout.unit_ius;
@@ -19,7 +19,7 @@ impl Writer {
     }
 
     /// Programs sealed chunks, and pads where durability is waited for.
-    pub fn push(&mut self, space: &mut dyn Members) {
+    pub fn push(&mut self, space: &mut dyn EraseBlockSpace) {
         self.push_sealed(space);
         self.fill_when_starved(space);
         // Entries of the user stream that wait in protected memory can still move: an anchor begins before them.
@@ -45,7 +45,7 @@ impl Writer {
     }
 
     /// Programs what is sealed, as far as it may.
-    fn push_sealed(&mut self, space: &mut dyn Members) {
+    fn push_sealed(&mut self, space: &mut dyn EraseBlockSpace) {
         let mut room = if self.is_quiescing {
             self.quiet_chunks().saturating_sub(self.staging.programming_count())
         } else {
@@ -75,7 +75,7 @@ impl Writer {
 
     /// All slots of a stream may hold chunks that are programmed but not yet safe from a power cut, and nothing can come
     /// any more that would make them so: filler does, from the slot that is kept for it.
-    fn fill_when_starved(&mut self, space: &mut dyn Members) {
+    fn fill_when_starved(&mut self, space: &mut dyn EraseBlockSpace) {
         if mutant!("log: starved staging waits") {
             return;
         }

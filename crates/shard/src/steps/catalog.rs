@@ -13,7 +13,7 @@ use diecut_units::{Time, mutant};
 /// Waits until the pool's block states are durable.
 pub(crate) fn sync_pool<M: Divide>(here: &mut Owners<M>, now: Time) -> Progress {
     let flash = &mut here.plane.flash;
-    if flash.pool.is_journal_lost() {
+    if flash.pool.is_state_log_lost() {
         let message = "the journal of block states takes no writes: its erase blocks failed".to_owned();
         return Progress::Refused(ControlError { kind: ControlErrorKind::Media, message });
     }

@@ -7,18 +7,18 @@ use crate::lent::Lent;
 use crate::loss::Missing;
 use diecut_log::anchor::{Anchor, FoundAnchor, FoundPieces, PURPOSE_ANCHOR};
 use diecut_log::walk::SEQUENCE_MAX;
-use diecut_log::{BlockRun, HeldMemberBlock, LogAddress, MemberBlock, PURPOSE_SEGMENT};
+use diecut_log::{LogAddress, PURPOSE_SEGMENT};
 use diecut_units::IU_SIZE_BYTES;
-use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceError};
+use diecut_vssd::space::{BlockRun, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError};
 
 pub(super) struct AnchorSearch {
     /// Blocks of anchors.
-    held: Vec<HeldMemberBlock>,
+    held: Vec<HeldBlock>,
     /// Blocks of segments, in the order of their allocation.
-    of_segments: Vec<HeldMemberBlock>,
+    of_segments: Vec<HeldBlock>,
     pieces: FoundPieces,
     /// Program units that cannot be read.
-    unread: Vec<(HeldMemberBlock, u32)>,
+    unread: Vec<(HeldBlock, u32)>,
 }
 
 impl AnchorSearch {
@@ -94,7 +94,7 @@ impl AnchorSearch {
 
     /// What was written before the newest anchor is needed no more. Without one, anything may have been it.
     fn miss_newer_than(&mut self, newest: Option<&FoundAnchor>, found: &mut Found) {
-        let sequence_of = |block: MemberBlock| {
+        let sequence_of = |block: LogicalBlock| {
             let held = self.held.iter().find(|held| held.block == block);
             held.map_or(0, |held| held.allocation_sequence)
         };

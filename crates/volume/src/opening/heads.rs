@@ -7,9 +7,9 @@ use super::{AGAIN, DATA, Found, is_again, numbers, token};
 use crate::lent::Lent;
 use crate::loss::Missing;
 use diecut_log::head::Head;
-use diecut_log::{BlockRun, NO_BLOCK, RecoveredChunk, SegmentIndex, Stream};
+use diecut_log::{NO_BLOCK, RecoveredChunk, SegmentIndex, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
-use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceError};
+use diecut_vssd::space::{BlockRun, IoClass, SpaceCompletion, SpaceError};
 use std::collections::BTreeMap;
 
 /// A chunk whose data is being checked.

@@ -6,9 +6,9 @@ use super::{Found, numbers, token};
 use crate::lent::Lent;
 use crate::loss::Missing;
 use diecut_log::mark::{self, Mark};
-use diecut_log::{HeldMemberBlock, MemberBlock, NO_BLOCK, Stream};
+use diecut_log::{NO_BLOCK, Stream};
 use diecut_units::mutant;
-use diecut_vssd::space::{IoClass, SpaceCompletion};
+use diecut_vssd::space::{HeldBlock, IoClass, LogicalBlock, SpaceCompletion};
 use std::collections::BTreeMap;
 
 /// Pages of an erase block whose OOB is looked at for its mark.
@@ -18,18 +18,18 @@ const MARK_PAGES_TRIED: u32 = 32;
 struct FoundSegment {
     generation: u32,
     stream: Stream,
-    blocks: Vec<MemberBlock>,
+    blocks: Vec<LogicalBlock>,
 }
 
 pub(super) struct MarkSearch {
-    blocks: Vec<HeldMemberBlock>,
+    blocks: Vec<HeldBlock>,
     marks: Vec<Option<Mark>>,
     written: Written,
 }
 
 impl MarkSearch {
     /// Reads the first page of each block.
-    pub fn start(blocks: Vec<HeldMemberBlock>, found: &mut Found, lent: &mut Lent) -> MarkSearch {
+    pub fn start(blocks: Vec<HeldBlock>, found: &mut Found, lent: &mut Lent) -> MarkSearch {
         let marks = vec![None; blocks.len()];
         let search = MarkSearch { written: Written::new(&blocks, lent.space), blocks, marks };
         for (index, held) in search.blocks.iter().enumerate() {

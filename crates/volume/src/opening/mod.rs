@@ -17,10 +17,10 @@ mod written;
 use crate::lent::Lent;
 use crate::loss::{AcceptedLoss, Findings, Recovery};
 use anchors::AnchorSearch;
+use diecut_log::TOKEN_USER;
 use diecut_log::anchor::Anchor;
-use diecut_log::{MemberBlock, TOKEN_USER};
 use diecut_units::token::space;
-use diecut_vssd::space::{SpaceCompletion, SpaceToken};
+use diecut_vssd::space::{LogicalBlock, SpaceCompletion, SpaceToken};
 use heads::HeadWalk;
 use leaves::LeafReads;
 use marks::MarkSearch;
@@ -35,7 +35,7 @@ pub(crate) struct Found {
     /// The anchor is of a version that records leaves also when they become empty.
     records_empty_leaves: bool,
     /// Erase blocks whose marks are lost.
-    pub unmarked: Vec<MemberBlock>,
+    pub unmarked: Vec<LogicalBlock>,
     pub accepted: AcceptedLoss,
     pub findings: Findings,
 }

@@ -398,13 +398,12 @@ impl EraseBlockSpace for FakeSpace {
     fn read(
         &mut self,
         token: SpaceToken,
-        block: LogicalBlock,
-        first_iu: u32,
-        iu_count: u32,
+        run: BlockRun,
         mut destination: BufferMut,
         oob: Option<BufferMut>,
         _: IoClass,
     ) {
+        let BlockRun { block, first_iu, iu_count } = run;
         self.operations += 1;
         let size = destination.len() / iu_count as usize;
         assert!(size == IU_SIZE_BYTES || size == 8);

@@ -136,11 +136,11 @@ impl Core {
         self.states.set_die_wear(die, self.blocks.die(die).wear.words());
     }
 
-    /// Counts what the journal erased.
-    pub(crate) fn count_journal_erases(&mut self) {
+    /// Counts what the state log erased.
+    pub(crate) fn count_state_log_erases(&mut self) {
         for block in self.states.take_log_erases() {
             let die = self.geometry.die_number(block.die_address());
-            self.blocks.die_mut(die).wear.journal += 1;
+            self.blocks.die_mut(die).wear.state_log += 1;
             self.record_die_wear(die);
         }
     }
@@ -179,12 +179,12 @@ impl Core {
             let Some(words) = self.states.die_wear(number) else { return };
             let die = self.blocks.die_mut(number);
             let sound = |word: u64| if word < COUNT_MAX { word } else { 0 };
-            let [migration, inside, journal, _] = words.map(sound);
+            let [migration, inside, state_log, _] = words.map(sound);
             // No part is more than the sum, whatever the table says.
             let migration = migration.min(die.erases);
             let inside = inside.min(die.erases - migration);
             let host = die.erases - migration - inside;
-            die.wear = DieWear { host, migration, inside, journal };
+            die.wear = DieWear { host, migration, inside, state_log };
         }
         for unit in self.vssds.iter_mut().flat_map(|vssd| &mut vssd.units) {
             unit.heat = self.states.heat(unit.place).map_or(unit.heat, Heat::from_words);

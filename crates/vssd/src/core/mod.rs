@@ -62,7 +62,7 @@ impl Core {
         Sizes {
             soft_planes_per_die: self.config.soft_planes_per_die,
             catalog_blocks_per_die: self.config.catalog_blocks_per_die,
-            journal_blocks_per_die: self.config.journal_blocks_per_die,
+            state_log_blocks_per_die: self.config.state_log_blocks_per_die,
             die_blocks: self.resources.die_blocks,
         }
     }
@@ -147,15 +147,15 @@ impl Core {
 
     /// Lets the log of block states write if somebody waits for it, and counts what it erased.
     #[inline]
-    pub fn kick_journal<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
+    pub fn kick_state_log<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
         if self.states.kick(media, now) {
-            self.count_journal_erases();
+            self.count_state_log_erases();
         }
     }
 
     /// A command of the log of block states came back: what waited for it goes on. Gives the copies whose erases will not be done: the log
     /// took its last block.
-    pub fn journal_completed<M: Media + ?Sized>(
+    pub fn state_log_completed<M: Media + ?Sized>(
         &mut self,
         result: Result<(), MediaError>,
         now: Time,
@@ -171,9 +171,9 @@ impl Core {
                 }
                 self.discard_freed(media, now);
             }
-            LogEvent::Lost => return self.journal_failed(now, media),
+            LogEvent::Lost => return self.state_log_failed(now, media),
         }
-        self.kick_journal(media, now);
+        self.kick_state_log(media, now);
         Vec::new()
     }
 
@@ -184,7 +184,7 @@ impl Core {
     }
 
     /// No block takes the log any more: what is on flash still reads, nothing new is promised.
-    fn journal_failed<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) -> Vec<SpaceToken> {
+    fn state_log_failed<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) -> Vec<SpaceToken> {
         for vssd in self.vssds.iter_mut() {
             vssd.read_only = true;
         }

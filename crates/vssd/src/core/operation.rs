@@ -10,7 +10,7 @@ use diecut_units::{IU_SIZE_BYTES, Time, mark, mutant};
 
 impl Core {
     /// Stores an operation and gives it to its die's queue, or lets it wait for what it needs first: an erase, a program, the
-    /// journal. `op.bytes` is filled in here.
+    /// state log. `op.bytes` is filled in here.
     pub(crate) fn start<M: Media + ?Sized>(
         &mut self,
         mut op: Op,
@@ -46,7 +46,7 @@ impl Core {
             && self.states.hold_erase(at)
         {
             self.queues.ops.store(at, operation);
-            self.kick_journal(media, now);
+            self.kick_state_log(media, now);
         } else if waits {
             let is_first = state.waiting.is_empty();
             state.waiting.push_back(at);
@@ -153,7 +153,7 @@ impl Core {
         self.release_waiting(op.block, media, now);
         self.settle(op.block);
         self.queues.dispatch(number, media, now);
-        self.kick_journal(media, now);
+        self.kick_state_log(media, now);
         self.discard_freed(media, now);
         None
     }

@@ -215,7 +215,7 @@ impl DieQueues {
     /// A command came back. Its operation is over.
     #[inline]
     pub fn completed(&mut self, at: u32) -> Op {
-        let op = self.ops.remove(at);
+        let op = self.ops.end(at);
         let die = &mut self.dies[(op.block / self.settings.blocks_per_die) as usize];
         die.in_flight -= 1;
         die.programs -= u16::from(!op.kind.only_reads());

@@ -2,6 +2,7 @@
 
 use crate::{IoClass, SpaceToken, VssdId};
 use diecut_media::Operation;
+use diecut_units::Slab;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -45,52 +46,56 @@ impl Op {
     }
 }
 
-/// A slab of operations. What waits keeps beside it what the medium will be asked; most never wait, so that is apart.
+/// Operations that are not over. What waits keeps beside it what the medium will be asked; most never wait, so that is apart.
 #[derive(Default)]
 pub(crate) struct Ops {
-    places: Vec<Option<Op>>,
+    ops: Slab<Op>,
+    /// By operation: one at most.
     asked: Vec<Option<Operation>>,
-    free: Vec<u32>,
 }
 
 impl Ops {
     /// Gives an operation a place.
+    #[inline]
     pub fn add(&mut self, op: Op) -> u32 {
-        match self.free.pop() {
-            Some(at) => {
-                self.places[at as usize] = Some(op);
-                at
-            }
-            None => {
-                self.places.push(Some(op));
-                self.asked.push(None);
-                self.places.len() as u32 - 1
-            }
+        let at = self.ops.insert(op);
+        if at as usize == self.asked.len() {
+            self.asked.push(None);
         }
+        at
     }
 
     /// An operation that is not over.
     ///
     /// # Panics
     /// If nothing has this place.
+    #[inline]
     pub fn get(&self, at: u32) -> &Op {
-        self.places[at as usize].as_ref().expect("the operation is not over")
+        &self.ops[at]
     }
 
     /// As [`Ops::get`], to change it.
     pub fn get_mut(&mut self, at: u32) -> &mut Op {
-        self.places[at as usize].as_mut().expect("the operation is not over")
+        &mut self.ops[at]
     }
 
-    /// Ends an operation: its place may be given again, what it would have asked is dropped.
+    /// Ends an operation that the medium answered: its place may be given again.
     ///
     /// # Panics
-    /// If nothing has this place: a completion comes once.
+    /// If nothing has this place: a completion comes once (I-V1).
+    #[inline]
+    pub fn end(&mut self, at: u32) -> Op {
+        debug_assert!(self.asked[at as usize].is_none(), "what waits was not answered (I-V1)");
+        self.ops.remove(at)
+    }
+
+    /// Takes out an operation that waits: what it would have asked is dropped.
+    ///
+    /// # Panics
+    /// If nothing has this place (I-V1).
     pub fn remove(&mut self, at: u32) -> Op {
-        let op = self.places[at as usize].take().expect("an operation ends once (I-V1)");
         self.asked[at as usize] = None;
-        self.free.push(at);
-        op
+        self.ops.remove(at)
     }
 
     /// Keeps what the medium will be asked until the operation's turn comes.

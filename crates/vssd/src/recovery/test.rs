@@ -29,7 +29,7 @@ impl Rig {
     fn new() -> Rig {
         let device = device();
         let config = config(&device);
-        let memory = ProtectedMemory::in_memory(Pool::journal_size_bytes(device.geometry(), &config));
+        let memory = ProtectedMemory::in_memory(Pool::block_states_size_bytes(device.geometry(), &config));
         Rig { device, memory, config }
     }
     fn open(&self) -> Result<Pool, OpenError> {
@@ -61,7 +61,13 @@ impl Rig {
     }
     fn read(&mut self, pool: &mut Pool, id: VssdId, block: LogicalBlock) -> Result<(), SpaceError> {
         let mut space = pool.space(id, &mut self.device, Time::ZERO);
-        space.read(SpaceToken(2), block, 0, 1, BufferMut::copy_from(&[0; 4096]), None, IoClass::HostRead);
+        space.read(
+            SpaceToken(2),
+            BlockRun { block, first_iu: 0, iu_count: 1 },
+            BufferMut::copy_from(&[0; 4096]),
+            None,
+            IoClass::HostRead,
+        );
         self.settle(pool).pop().expect("answered").1.result
     }
     fn flip(&self, at: usize) {
@@ -253,7 +259,7 @@ fn held_blocks_that_contradict_the_rest_are_refused() {
     }
 }
 
-/// Other numbers of catalog or journal blocks would give tenants' blocks to the catalog, or the other way round.
+/// Other numbers of catalog or state log blocks would give tenants' blocks to the catalog, or the other way round.
 #[test]
 fn another_division_of_dies_is_refused() {
     let mut rig = Rig::new();
@@ -261,7 +267,7 @@ fn another_division_of_dies_is_refused() {
     let was = rig.config.clone();
     for config in [
         PoolConfig { catalog_blocks_per_die: 3, ..was.clone() },
-        PoolConfig { journal_blocks_per_die: 1, ..was.clone() },
+        PoolConfig { state_log_blocks_per_die: 1, ..was.clone() },
         PoolConfig { spare_blocks_per_die: 4, ..was.clone() },
         PoolConfig { bad_block_reserve_permille: 50, ..was.clone() },
     ] {

@@ -28,7 +28,7 @@
 //!
 //! Pages of open blocks are not logged; they are found by their OOB records at opening.
 
-use crate::token::{JOURNAL_TOKEN_BIT, POOL_TOKEN_BIT};
+use crate::token::{POOL_TOKEN_BIT, STATE_LOG_TOKEN_BIT};
 use crate::{LogicalBlock, OobKind, OobRecord, Purpose, SpaceToken, SystemArea, UnitIndex, VssdId};
 use diecut_media::{Capabilities, Command, Media, MediaToken, Operation};
 use diecut_units::{
@@ -152,7 +152,7 @@ impl StateLog {
             let before = copies[0].len() + copies[1].len();
             for (number, die) in geometry.all_dies().enumerate() {
                 let by = if geometry.channels > 1 { u32::from(die.channel.0) } else { number as u32 };
-                let block = system.journal_blocks(number as u32).get(round);
+                let block = system.state_log_blocks(number as u32).get(round);
                 copies[by as usize % 2].extend(block);
             }
             if copies[0].len() + copies[1].len() == before {
@@ -289,7 +289,7 @@ impl StateLog {
             let mut oob = vec![0; (self.shape.pages * self.shape.oob_size_bytes) as usize];
             for page in 0..self.shape.pages {
                 let record = OobRecord {
-                    kind: OobKind::Journal,
+                    kind: OobKind::StateLog,
                     purpose: Purpose(0),
                     owner: VssdId(self.generation as u32),
                     block: LogicalBlock { unit: UnitIndex(write.copy as u16), index: 0 },
@@ -305,7 +305,7 @@ impl StateLog {
             let (first_page, oob) = (index * self.shape.pages, BufferMut::copy_from(&oob).freeze());
             Operation::Program { block, first_page, parts, oob }
         };
-        media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | JOURNAL_TOKEN_BIT), operation }, now);
+        media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | STATE_LOG_TOKEN_BIT), operation }, now);
     }
 
     /// A command of the log came back. Says whether more became durable.

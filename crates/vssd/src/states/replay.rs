@@ -1,4 +1,4 @@
-//! Opening a pool from the journal on flash: the newest generation that is whole, its changes in order, then the OOB
+//! Opening a pool from the log of block states on flash: the newest generation that is whole, its changes in order, then the OOB
 //! records of blocks that were open. One read at a time; cold.
 
 use crate::states::entry::{BlockEntry, BlockState};
@@ -11,7 +11,7 @@ use diecut_units::{BlockIndex, BufferMut, EraseBlockAddress, Geometry, Protected
 
 /// Where opening is.
 enum Phase {
-    /// The first unit of every block of the journal.
+    /// The first unit of every block of the state log.
     Probe(usize),
     /// Units of one generation: first one copy, then the other if it does not check out.
     Load { unit: u32, copy: usize },
@@ -63,7 +63,7 @@ impl Replay {
             gap: false,
             image: None,
             open_blocks: Vec::new(),
-            error: (!fits).then_some(OpenError::NoJournal),
+            error: (!fits).then_some(OpenError::NoStateLog),
         }
     }
 
@@ -189,7 +189,7 @@ impl Replay {
                     && head.generation > 0
                 {
                     if head.generation >= u64::MAX / 2 {
-                        let what = format!("the journal's generation {} cannot be", head.generation);
+                        let what = format!("the state log's generation {} cannot be", head.generation);
                         return Err(OpenError::Entry(what));
                     }
                     self.found.push((head.generation, copy, place));

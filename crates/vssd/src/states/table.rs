@@ -7,10 +7,10 @@
 //!
 //! | part   | size                        | content                                                          |
 //! |--------|-----------------------------|------------------------------------------------------------------|
-//! | header | 64                          | `DIECUTBT`, version 4 (4), CRC-32C of bytes 16..64 (4), then words of 4: the device's geometry (7), soft-planes per die, catalog and journal blocks per die, erase blocks of a unit that is a whole die; zeros |
+//! | header | 64                          | `DIECUTBT`, version 4 (4), CRC-32C of bytes 16..64 (4), then words of 4: the device's geometry (7), soft-planes per die, catalog and state log blocks per die, erase blocks of a unit that is a whole die; zeros |
 //! | blocks | 2 x 32 per erase block      | see below, die by die                                            |
 //! | pages  | 8 per erase block           | pages programmed (3), check (1), low half of the allocation sequence they belong to (4) |
-//! | wear   | 64 + 4 x 8 and 2 x 8 per soft-plane, per die | exchange (2 x 32), erases by migration (8), by movement inside the die (8), by the journal (8), zeros (8), then for each soft-plane (the first, where the die is whole) erases since its content moved (8), average of erases per window in 1/256 (8) |
+//! | wear   | 64 + 4 x 8 and 2 x 8 per soft-plane, per die | exchange (2 x 32), erases by migration (8), by movement inside the die (8), by the state log (8), zeros (8), then for each soft-plane (the first, where the die is whole) erases since its content moved (8), average of erases per window in 1/256 (8) |
 //! | vSSDs  | 2 x (32 + 8 per unit) each  | see below                                                        |
 //!
 //! Slot of a block: counter (4) and CRC-32C of the counter and bytes 8..32 (4), published as one word; owner (4), unit (2),
@@ -95,12 +95,12 @@ pub enum OpenError {
         /// As set now.
         set: u32,
     },
-    /// The journal has no place on a medium without protected memory.
+    /// The state log has no place on a medium without protected memory.
     #[error(
-        "without protected memory block states need two good journal blocks on each of two dies, each larger than the states of \
+        "without protected memory block states need two good blocks of the state log on each of two dies, each larger than the states of \
          the device; use a device with protected memory, or one with larger erase blocks"
     )]
-    NoJournal,
+    NoStateLog,
     /// An entry names what does not exist, or contradicts another.
     #[error("block states are damaged: {0}")]
     Entry(String),
@@ -121,7 +121,7 @@ pub(crate) enum Found<T> {
 pub(crate) struct Sizes {
     pub soft_planes_per_die: u16,
     pub catalog_blocks_per_die: u32,
-    pub journal_blocks_per_die: u32,
+    pub state_log_blocks_per_die: u32,
     /// Erase blocks of a unit that is a whole die.
     pub die_blocks: u32,
 }
@@ -172,7 +172,7 @@ impl StateTable {
             geometry.oob_size_bytes,
             sizes.soft_planes_per_die.into(),
             sizes.catalog_blocks_per_die,
-            sizes.journal_blocks_per_die,
+            sizes.state_log_blocks_per_die,
             sizes.die_blocks,
         ];
         for (index, word) in words.iter().enumerate() {
@@ -211,7 +211,7 @@ impl StateTable {
         StateTable::check_soft_planes(&region, sizes)?;
         let names = [
             "catalog blocks per die",
-            "journal blocks per die",
+            "state log blocks per die",
             "erase blocks of a unit (bad-block reserve, spares)",
         ];
         for (index, what) in names.into_iter().enumerate() {
@@ -639,7 +639,7 @@ mod test {
     const SIZES: Sizes = Sizes {
         soft_planes_per_die: 4,
         catalog_blocks_per_die: 2,
-        journal_blocks_per_die: 2,
+        state_log_blocks_per_die: 2,
         die_blocks: 16,
     };
 
@@ -774,7 +774,7 @@ mod test {
         }
     }
 
-    /// Changes as a journal would hand them over, then the same with bytes changed: they are carried out or refused.
+    /// Changes as the state log would hand them over, then the same with bytes changed: they are carried out or refused.
     #[test]
     fn changes_are_carried_out_or_refused() {
         let memory = ProtectedMemory::in_memory(StateTable::size_bytes(&GEOMETRY, 4));
@@ -828,7 +828,7 @@ mod test {
         );
         for other in [
             Sizes { catalog_blocks_per_die: 3, ..SIZES },
-            Sizes { journal_blocks_per_die: 0, ..SIZES },
+            Sizes { state_log_blocks_per_die: 0, ..SIZES },
             Sizes { die_blocks: 15, ..SIZES },
         ] {
             assert!(matches!(open(&other), Some(OpenError::Sizes { .. })), "{other:?}");

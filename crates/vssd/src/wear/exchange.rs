@@ -11,7 +11,7 @@ pub(crate) struct Exchange {
     pub trouble: Option<MediaError>,
     /// Copies of a block of the first die, and of one of the second.
     pub pair: [Option<Copy>; 2],
-    /// Copies that are the blocks now, but not durably so: the change of the journal.
+    /// Copies that are the blocks now, but not durably so: the change of the state log.
     pub settling: Option<(u64, [u32; 2])>,
     /// Nothing could move; it is looked at again then.
     pub rests_until: Time,

@@ -79,7 +79,7 @@ impl Migration {
         }
     }
 
-    /// The journal took its last block: what waited for it is given up.
+    /// The state log took its last block: what waited for it is given up.
     pub fn erase_failed(&mut self, token: SpaceToken) {
         if let Some(copy) = self.copy(token) {
             (copy.under_way, copy.is_void) = (false, true);

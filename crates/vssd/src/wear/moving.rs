@@ -110,7 +110,7 @@ impl Wear {
                     Step::Waits => at += 1,
                     Step::Finished => {
                         self.finish_exchange(core, at);
-                        core.kick_journal(media, now);
+                        core.kick_state_log(media, now);
                     }
                 }
             }
@@ -567,33 +567,33 @@ impl Wear {
         if !mutant!("vssd: pair changed without a record") {
             core.states.set_exchange(dies, Some(ExchangePhase::Pair(moves)));
         }
-        let journaled = core.states.is_late();
+        let is_late = core.states.is_late();
         for one in moves.into_iter().flatten() {
-            self.change_places(core, one, journaled);
+            self.change_places(core, one, is_late);
         }
         let is_inside = self.migration.exchanges[at].is_inside();
         core.states.set_exchange(dies, (!is_inside).then_some(ExchangePhase::UnderWay));
         let copies = moves.map(|one| one.map_or(NO_BLOCK, |one| one.copy));
         let sources = moves.map(|one| one.map_or(NO_BLOCK, |one| one.source));
-        if journaled {
+        if is_late {
             core.states.want();
             self.migration.exchanges[at].settling = Some((core.states.change(), copies));
         }
         for source in sources.into_iter().filter(|source| *source != NO_BLOCK) {
             core.settle(source);
         }
-        if !journaled {
+        if !is_late {
             for copy in copies.into_iter().filter(|copy| *copy != NO_BLOCK) {
                 core.release_waiting(copy, media, now);
             }
         }
-        core.kick_journal(media, now);
+        core.kick_state_log(media, now);
     }
 
     /// The copy is the block from now on, for its holder and in the table.
-    fn change_places(&mut self, core: &mut Core, one: MoveEntry, journaled: bool) {
+    fn change_places(&mut self, core: &mut Core, one: MoveEntry, is_late: bool) {
         let address = core.address(one.copy);
-        core.blocks.depart(one.source, one.copy, journaled);
+        core.blocks.depart(one.source, one.copy, is_late);
         let copy = &mut core.blocks[one.copy];
         copy.lost_pages |= one.lost_pages;
         let (owner, logical, erase_count) = (copy.owner, copy.logical, copy.erase_count);

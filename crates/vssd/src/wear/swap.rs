@@ -4,7 +4,7 @@
 //! Steps, each durable as a whole:
 //! 1. The exchange is written down, then each vSSD that takes part, with its target. From here on new blocks are opened on
 //!    the target where there is room.
-//! 2. Pair by pair the blocks change places (`moving.rs`): one word of protected memory, or one program unit of the journal.
+//! 2. Pair by pair the blocks change places (`moving.rs`): one word of protected memory, or one program unit of the state log.
 //! 3. When nothing is left to move, the exchange is written down as finishing, then each vSSD with its new places, then
 //!    that there is no exchange. A crash in between carries out again what was not done: each step can be repeated.
 //!
@@ -160,7 +160,7 @@ impl Wear {
             }
         }
         if begun {
-            core.kick_journal(media, now);
+            core.kick_state_log(media, now);
         }
         begun
     }

@@ -116,7 +116,7 @@ impl World {
         world.open()?;
         world.oracle.pages_per_unit = world.shape().program_unit_pages;
         let system = world.pool().system_area().clone();
-        world.media.journal = (0..4).map(|die| system.journal_blocks(die).to_vec()).collect();
+        world.media.journal = (0..4).map(|die| system.state_log_blocks(die).to_vec()).collect();
         // A die of its own, and two neighbours on one die.
         for isolation in [Isolation::Die, Isolation::Software, Isolation::None] {
             let id = world.pool().alloc_vssd(isolation, 0, 1).unwrap();
@@ -157,7 +157,7 @@ impl World {
     fn open(&mut self) -> Found {
         let pool = match self.media.protected_memory() {
             Some(memory) => {
-                let size = Pool::journal_size_bytes(self.media.geometry(), &self.config);
+                let size = Pool::block_states_size_bytes(self.media.geometry(), &self.config);
                 let pool = Pool::open(&self.media, self.config.clone(), memory.region(0..size));
                 pool.map_err(|error| format!("refused: {error}"))?
             }
@@ -336,7 +336,7 @@ impl World {
         let geometry = *self.media.geometry();
         let system = self.pool().system_area().clone();
         let of_pool = |block: &EraseBlockAddress| {
-            !system.catalog_blocks(die).contains(block) && !system.journal_blocks(die).contains(block)
+            !system.catalog_blocks(die).contains(block) && !system.state_log_blocks(die).contains(block)
         };
         let blocks =
             (0..geometry.erase_blocks_per_die()).map(|at| geometry.die_at(die).erase_block(BlockIndex(at)));
@@ -364,7 +364,13 @@ impl World {
         let ius = self.shape().program_unit_ius();
         let token = self.token(Waits::Read(sequence, unit, again));
         let destination = BufferMut::copy_from(&vec![0; ius as usize * 4096]);
-        self.space(id).read(token, block, unit * ius, ius, destination, None, IoClass::HostRead);
+        self.space(id).read(
+            token,
+            BlockRun { block, first_iu: unit * ius, iu_count: ius },
+            destination,
+            None,
+            IoClass::HostRead,
+        );
     }
 
     /// Appends the next unit of an allocation.

@@ -34,7 +34,7 @@ impl Media for Watched {
             }
             Operation::Program { block, first_page, oob, .. } => {
                 let record = OobRecord::decode(oob).expect("every page carries a record");
-                if record.kind == OobKind::Journal {
+                if record.kind == OobKind::StateLog {
                     assert!(
                         self.journal.iter().any(|of_die| of_die.contains(block)),
                         "the journal keeps to its blocks"

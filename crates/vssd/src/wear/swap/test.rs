@@ -53,7 +53,7 @@ impl Rig {
         let device = Mortal(Device::create(&profile, options).unwrap());
         let wear = WearConfig { rate_bytes_per_second: 0, ..WearConfig::default() };
         let config = PoolConfig { wear, ..PoolConfig::suited_to(device.geometry()) };
-        let memory = ProtectedMemory::in_memory(Pool::journal_size_bytes(device.geometry(), &config));
+        let memory = ProtectedMemory::in_memory(Pool::block_states_size_bytes(device.geometry(), &config));
         Rig { device, memory, config, now: Time::ZERO, answers: Vec::new() }
     }
     fn open(&self) -> Result<Pool, OpenError> {
@@ -106,7 +106,13 @@ impl Rig {
     }
     fn reads(&mut self, pool: &mut Pool, id: VssdId, block: LogicalBlock, iu: u32) -> Result<u8, SpaceError> {
         let mut space = pool.space(id, &mut self.device, self.now);
-        space.read(SpaceToken(2), block, iu, 1, BufferMut::copy_from(&[0; 4096]), None, IoClass::HostRead);
+        space.read(
+            SpaceToken(2),
+            BlockRun { block, first_iu: iu, iu_count: 1 },
+            BufferMut::copy_from(&[0; 4096]),
+            None,
+            IoClass::HostRead,
+        );
         self.run(pool);
         let (_, answer) = self.answers.pop().expect("one read, one answer");
         answer.result.map(|()| answer.destination.expect("reads give content")[9])

@@ -1,0 +1,94 @@
+//! What recovery found, taken over by its store: what is missing is accepted, or ends all writing.
+
+use super::Store;
+use crate::contract::VolumeIndex;
+use crate::loss::{LostRange, Missing, Recovery};
+use crate::map::{self, LEAF_ENTRIES};
+use diecut_log::LogAddress;
+use diecut_vssd::space::LogicalBlock;
+
+impl Store {
+    /// Takes over what recovery found, when it is done. Whether it is.
+    pub(super) fn end_opening(&mut self) -> bool {
+        let Some(opening) = self.opening.take_if(|opening| opening.is_done()) else { return false };
+        let found = opening.into_found();
+        (self.findings, self.accepted) = (found.findings, found.accepted);
+        self.conclude(found.unmarked);
+        true
+    }
+
+    /// What is missing is accepted, or ends all writing.
+    fn conclude(&mut self, unmarked: Vec<LogicalBlock>) {
+        let Some(first) = self.findings.missing.first() else {
+            if self.findings.emptied_leaves > 0 {
+                self.anchoring.begin_mending(Vec::new(), &mut self.log);
+            }
+            return;
+        };
+        if self.config.recovery == Recovery::Accept && !self.findings.is_of_other_version() {
+            diecut_units::mark!("volume: loss accepted");
+            self.log.drop_damaged_staging();
+            self.accepted.records += self.findings.records;
+            self.accepted.ius = self.lost_ranges(0).1;
+            for volume in self.maps.volumes.iter_mut().filter(|volume| volume.exists) {
+                for part in volume.written_parts() {
+                    part.step_by(LEAF_ENTRIES).for_each(|iu| volume.mark_dirty(iu));
+                }
+            }
+            return self.anchoring.begin_mending(unmarked, &mut self.log);
+        }
+        // The worst first: what the lost records said cannot be known, and no write may build on that.
+        let records = self.findings.missing.iter().find(|missing| missing.is_record());
+        let reason = records.unwrap_or(first).reason();
+        self.log.keep_all(reason);
+    }
+
+    /// A volume that was made, and of which recovery found nothing: the medium lost it. Reads of it fail, and the store takes
+    /// no writes unless loss is accepted.
+    ///
+    /// # Panics
+    /// If recovery is not done, or the volume exists.
+    pub fn volume_lost(&mut self, volume: VolumeIndex, size_ius: u64) {
+        assert!(self.opening.is_none(), "I-M2: recovery tells what there is");
+        let missing = Missing::Volume { volume };
+        self.findings.miss(missing);
+        let map = self.maps.volume(volume.0);
+        assert!(!map.exists, "I-M11: what was found is not lost");
+        map.exists = true;
+        // No leaf says so yet: an anchor waits for all of them.
+        map.resize(size_ius, 0);
+        map.entries.fill(LogAddress::LOST.into());
+        (0..map.leaves.len()).for_each(|leaf| map.mark_dirty(leaf * map::LEAF_ENTRIES));
+        self.maps.open_group = None;
+        if self.config.recovery == Recovery::Accept && !self.findings.is_of_other_version() {
+            self.accepted.ius = self.lost_ranges(0).1;
+            self.anchoring.begin_mending(Vec::new(), &mut self.log);
+        } else {
+            self.log.keep_all(missing.reason());
+        }
+    }
+
+    /// Ranges whose reads fail because what lay there is lost, the first `ranges_max` of them, and how many IUs there are in all.
+    /// It looks at the whole map.
+    pub fn lost_ranges(&self, ranges_max: usize) -> (Vec<LostRange>, u64) {
+        let mut ranges: Vec<LostRange> = Vec::new();
+        let mut lost_ius = 0;
+        for (number, volume) in self.maps.volumes.iter().enumerate().filter(|(_, volume)| volume.exists) {
+            let number = VolumeIndex(number as u16);
+            let lost = volume.written_parts().into_iter().flatten();
+            for iu in lost.filter(|iu| volume.entries[*iu].get() == LogAddress::LOST) {
+                let iu = iu as u64;
+                lost_ius += 1;
+                let is_full = ranges.len() == ranges_max;
+                match ranges.last_mut() {
+                    Some(last) if last.volume == number && last.first_iu + last.iu_count == iu => {
+                        last.iu_count += 1;
+                    }
+                    _ if is_full => {}
+                    _ => ranges.push(LostRange { volume: number, first_iu: iu, iu_count: 1 }),
+                }
+            }
+        }
+        (ranges, lost_ius)
+    }
+}
