@@ -48,6 +48,9 @@ impl Session<'_> {
             .plan(connection, &entry)
             .and_then(|plan| check_sgl(&entry, plan, data_length).map(|()| plan));
         let queue = connection.queue.as_mut().expect("still there");
+        if queue.id == 0 {
+            self.shared.charge_admin(planned.map_or(0, |plan| plan.to_host_bytes));
+        }
         let plan = match planned {
             Ok(plan) => plan,
             Err(status) => {

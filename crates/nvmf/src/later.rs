@@ -8,6 +8,11 @@ use std::collections::VecDeque;
 pub(crate) struct Later {
     /// Connections whose round was over before their bytes were.
     pub(crate) runnable: VecDeque<u32>,
+    /// The same of admin queues, which share a part of each round.
+    pub(crate) runnable_admins: VecDeque<u32>,
+    /// How many of the two have not had their turn in this round.
+    turns_left: usize,
+    admin_turns_left: usize,
     /// Connections whose Connect waits for quiet. They are taken out when they close.
     pub(crate) parked: Vec<u32>,
     /// Associations to end.
@@ -19,6 +24,34 @@ pub(crate) struct Later {
 }
 
 impl Later {
+    /// A connection has its turn in the next round.
+    #[inline]
+    pub(crate) fn list_turn(&mut self, index: u32, is_admin: bool) {
+        let list = if is_admin { &mut self.runnable_admins } else { &mut self.runnable };
+        list.push_back(index);
+    }
+
+    /// Whether somebody waits for a turn.
+    pub(crate) fn has_turns(&self) -> bool {
+        !(self.runnable.is_empty() && self.runnable_admins.is_empty())
+    }
+
+    /// Who is listed now has a turn in this round, who comes later in the next.
+    pub(crate) fn begin_round(&mut self) {
+        self.turns_left = self.runnable.len();
+        self.admin_turns_left = self.runnable_admins.len();
+    }
+
+    /// Whose turn it is, admin queues first if they have one.
+    pub(crate) fn next_turn(&mut self, admins_have_one: bool) -> Option<u32> {
+        if admins_have_one && self.admin_turns_left > 0 {
+            self.admin_turns_left -= 1;
+            return self.runnable_admins.pop_front();
+        }
+        self.turns_left = self.turns_left.checked_sub(1)?;
+        self.runnable.pop_front()
+    }
+
     /// Whether something of it can be done as soon as no connection is lent.
     #[inline]
     pub(crate) fn has_any(&self) -> bool {

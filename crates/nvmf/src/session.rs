@@ -5,7 +5,7 @@ use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
 use crate::event::Action;
 use crate::inbound::Current;
-use crate::shared::Shared;
+use crate::shared::{ADMIN_COMMANDS_PER_TURN, Shared};
 use crate::tcp::{Destination, Step};
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData, fctype};
 use diecut_nvme::tcp::{
@@ -26,6 +26,9 @@ impl Session<'_> {
     pub(crate) fn run(&mut self, connection: &mut Connection) {
         self.shared.hear(connection.association);
         let mut budget = self.shared.config.commands_per_round;
+        if connection.is_admin() {
+            budget = budget.min(ADMIN_COMMANDS_PER_TURN).min(self.shared.admin_left);
+        }
         if self.shared.memory.must_wait(connection) {
             budget = 0;
             self.shared.memory.wait(connection, self.shared.now);
@@ -59,6 +62,9 @@ impl Session<'_> {
                         budget -= 1;
                         if let Err(error) = self.on_header(connection) {
                             self.fail(connection, error);
+                        }
+                        if connection.is_admin() {
+                            budget = budget.min(self.shared.admin_left);
                         }
                     }
                     Step::Data(data, true) if let Current::Command(slot) = connection.inbound.current => {

@@ -12,6 +12,12 @@ use diecut_namespace::contract::NamespaceCommand;
 use diecut_nvme::{Status, SubmissionEntry};
 use diecut_units::Time;
 
+/// What commands of all admin queues together may cost in a round: one for each, or for each 4 KiB of a longer answer. They are
+/// served at once and pass no admission, so many admin queues would hold up the I/O of every tenant otherwise.
+const ADMIN_COST_PER_ROUND: u32 = 16;
+/// Commands of an admin queue before the next admin queue gets its turn.
+pub(crate) const ADMIN_COMMANDS_PER_TURN: u32 = 4;
+
 /// Everything of a target but its connections: while one of them is handled it is lent beside these.
 pub(crate) struct Shared {
     pub(crate) config: TargetConfig,
@@ -19,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) associations: Associations,
     pub(crate) memory: Memory,
     pub(crate) later: Later,
+    /// What is left of this round for commands of admin queues, see [`ADMIN_COST_PER_ROUND`].
+    pub(crate) admin_left: u32,
     /// Time of the current event.
     pub(crate) now: Time,
     /// No patience ends before this. Traffic moves keep-alives on without touching it, so a tick may find nothing.
@@ -35,6 +43,7 @@ impl Shared {
             subsystems: Subsystems::default(),
             associations: Associations::default(),
             later: Later::default(),
+            admin_left: ADMIN_COST_PER_ROUND,
             now: Time::ZERO,
             tick_at: Time::NEVER,
             watched: None,
@@ -52,6 +61,22 @@ impl Shared {
         let subsystem = association.subsystem.map(|index| self.subsystems.get(index).config.nqn.clone());
         let (host, controller_id) = (association.host.clone(), association.controller_id);
         Some(HostAt { subsystem, host, controller_id })
+    }
+
+    /// The part of admin queues is whole again.
+    pub(crate) fn begin_round(&mut self) {
+        self.admin_left = ADMIN_COST_PER_ROUND;
+        self.later.begin_round();
+    }
+
+    /// Who goes on in this round. Admin queues for which nothing is left keep their places.
+    pub(crate) fn next_turn(&mut self) -> Option<u32> {
+        self.later.next_turn(self.admin_left > 0)
+    }
+
+    /// A command of an admin queue costs as much of the round as its answer is long.
+    pub(crate) fn charge_admin(&mut self, answer_bytes: u32) {
+        self.admin_left = self.admin_left.saturating_sub(answer_bytes.div_ceil(4096).max(1));
     }
 
     /// The host of an association was heard.

@@ -90,8 +90,8 @@ impl Target {
             Event::Completed(completion) => self.complete(completion, actions),
             Event::Round => {
                 self.relieve(actions);
-                for _ in 0..self.shared.later.runnable.len() {
-                    let Some(index) = self.shared.later.runnable.pop_front() else { break };
+                self.shared.begin_round();
+                while let Some(index) = self.shared.next_turn() {
                     if let Some(connection) = self.connections.get_mut(index) {
                         connection.inbound.runnable = false;
                         self.run(index, actions);
@@ -108,7 +108,7 @@ impl Target {
 
     /// Whether an [`Event::Round`] would do something.
     pub fn has_work(&self) -> bool {
-        !self.shared.later.runnable.is_empty() || self.shared.memory.has_turns()
+        self.shared.later.has_turns() || self.shared.memory.has_turns()
     }
 
     /// Sets the memory for connections. What they hold beyond it stays until it is done with.
@@ -408,7 +408,7 @@ impl Target {
         let waits = connection.holding.short && !connection.awaits_data();
         if !connection.inbound.runnable && !waits && connection.can_run(output_bytes_max) {
             connection.inbound.runnable = true;
-            self.shared.later.runnable.push_back(index);
+            self.shared.later.list_turn(index, connection.is_admin());
         }
     }
 

@@ -3,9 +3,10 @@
 mod world;
 use diecut_namespace::contract::NamespaceError;
 use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, IndependentNamespace, cns};
-use diecut_nvme::tcp::Digests;
+use diecut_nvme::tcp::{Digests, pdu_type};
 use diecut_nvme::*;
 use diecut_nvmf::{Event, TargetConfig};
+use diecut_units::Buffer;
 use world::*;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -371,6 +372,61 @@ fn a_host_that_does_not_listen_is_paused() {
         assert_eq!(world.reply(deaf, command_id).unwrap().data.len(), 64 * LBA);
     }
     assert!(!world.links[&deaf].paused);
+}
+
+/// Commands of admin queues are served without admission. So many as come in a round share a bounded part of it, whoever sends them, and
+/// a host that sends one is not behind all of those who send many.
+#[test]
+fn admin_commands_have_a_bounded_part_of_each_round() {
+    const HOSTS: usize = 40;
+    const EACH: u16 = 30;
+    /// Commands of 4 KiB that are served in a round.
+    const SERVED_MAX: usize = 16;
+    let mut world = World::new(9);
+    let greedy: Vec<_> = (0..HOSTS).map(|_| world.admin(SUBSYSTEM, Digests::NONE).0).collect();
+    let (modest, _) = world.admin(SUBSYSTEM, Digests::NONE);
+    let identify = SubmissionEntry {
+        opcode: opcode::admin::IDENTIFY,
+        flags: 0x40,
+        cdw10: 1.into(),
+        sgl: SglDescriptor::transport(4096),
+        ..SubmissionEntry::default()
+    };
+    let received = |world: &mut World, id, commands: std::ops::Range<u16>| {
+        let capsule = |command_id: u16| SubmissionEntry { command_id: command_id.into(), ..identify };
+        let bytes: Vec<u8> = commands.flat_map(|id_| world.capsule(id, capsule(id_), &[])).collect();
+        let mut actions = Vec::new();
+        world.target.handle(Event::Received(id, Buffer::copy_from(&bytes)), world.now, &mut actions);
+        world.act(actions);
+    };
+    let answers = |world: &World| -> usize {
+        let all = world.links.values().flat_map(|link| &link.pdus);
+        all.filter(|pdu| pdu.kind == pdu_type::CAPSULE_RESPONSE).count()
+    };
+    let before = answers(&world);
+    for &id in &greedy {
+        received(&mut world, id, 100..100 + EACH);
+    }
+    received(&mut world, modest, 100..101);
+    assert!(answers(&world) - before <= SERVED_MAX, "what comes counts to the round before");
+    let mut modest_waited = 0;
+    let mut rounds = 0;
+    while world.target.has_work() {
+        let before = answers(&world);
+        let mut actions = Vec::new();
+        world.target.handle(Event::Round, world.now, &mut actions);
+        world.act(actions);
+        assert!(answers(&world) - before <= SERVED_MAX, "in round {rounds}");
+        rounds += 1;
+        if world.links[&modest].pdus.iter().all(|pdu| pdu.kind != pdu_type::CAPSULE_RESPONSE) {
+            modest_waited = rounds;
+        }
+    }
+    assert_eq!(answers(&world) - before, HOSTS * usize::from(EACH) + 1, "all are answered");
+    assert!(
+        modest_waited < HOSTS / 2,
+        "others have one turn each before it: {modest_waited} of {rounds} rounds"
+    );
 }
 
 /// A wrong data digest fails its command only, in a way that hosts try again; nothing lands.
