@@ -97,14 +97,36 @@ fn command_line() -> clap::Command {
             })
         });
     }
-    command.mut_subcommand("serve", |command| {
-        let socket = Arg::new("socket").long("socket").value_name("SOCKET");
-        command.arg(
-            socket.value_parser(clap::value_parser!(PathBuf)).help(
+    let command =
+        command.mut_subcommand("serve", |command| {
+            let socket = Arg::new("socket").long("socket").value_name("SOCKET");
+            command.arg(socket.value_parser(clap::value_parser!(PathBuf)).help(
                 "Control socket, instead of the set-up's; without either, control.sock in the data folder",
-            ),
-        )
-    })
+            ))
+        });
+    take_negative_numbers(command)
+}
+
+/// Has `-1` be a value, which is refused as such, and no unknown option.
+fn take_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let takes_value = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+        arg.allow_negative_numbers(takes_value)
+    });
+    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, take_negative_numbers))
+}
+
+/// Ends the process with what is wrong with the command line, as JSON where `--json` asks for that.
+fn end_with(error: &clap::Error) -> ! {
+    let is_json = std::env::args_os().any(|argument| argument == "--json");
+    if is_json && error.use_stderr() {
+        let text = error.to_string();
+        let problem = client::ClientError::Usage(text.trim().trim_start_matches("error: ").to_owned());
+        eprintln!("{}", problem.to_json());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// Refuses options that would do nothing.
@@ -121,15 +143,15 @@ fn refuse_in_vain(matches: &ArgMatches) {
                 ""
             };
             let message = format!("--{option} does nothing for `diecut {name}`; leave it out{hint}");
-            command_line().error(ErrorKind::ArgumentConflict, message).exit();
+            end_with(&command_line().error(ErrorKind::ArgumentConflict, message));
         }
     }
 }
 
 fn main() -> ExitCode {
-    let matches = command_line().get_matches();
+    let matches = command_line().try_get_matches().unwrap_or_else(|error| end_with(&error));
     refuse_in_vain(&matches);
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| end_with(&error));
     // A server must not take the socket that a variable names to those who ask another server.
     let is_socket_named = matches.value_source("socket") == Some(ValueSource::CommandLine);
     if matches!(arguments.command, Command::Sim(_) | Command::Demo(_) | Command::Repro(_)) {

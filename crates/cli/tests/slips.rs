@@ -430,3 +430,41 @@ fn names_do_not_begin_as_options_or_folders_do_and_forge_no_lines() {
     assert!(log.lines().all(|line| line.len() < 2000 && !line.contains(['\u{202e}', '\u{1b}'])), "{log}");
     assert!(!log.lines().any(|line| line.starts_with("2026-11-23T00:00:00Z")), "{log}");
 }
+
+/// A number below zero is a value that is refused, with what to write, and no option that nobody knows.
+#[test]
+fn numbers_below_zero_are_refused_as_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for arguments in [
+        &["volume", "create", "x", "--vssd", "flash", "--size", "-1"][..],
+        &["vssd", "create", "x", "--tenant", "a", "--isolation", "die", "--capacity", "-1"],
+        &["tenant", "move", "a", "--shard", "-1"],
+        &["serve", "--shards", "-1"],
+    ] {
+        let said = refused(folder, arguments);
+        assert_says(&said, &["invalid value '-1'", arguments[arguments.len() - 2]]);
+    }
+}
+
+/// Programs that ask for JSON get it, also where the command line itself is wrong.
+#[test]
+fn a_wrong_command_line_is_json_where_json_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, word) in [
+        (&["--json", "tenant", "create"][..], "<NAME>"),
+        (&["volume", "create", "x", "--vssd", "flash", "--size", "1e9", "--json"], "1e9"),
+        (&["statsu", "--json"], "statsu"),
+        (&["repro", "list", "--json", "--timeout", "3"], "--timeout"),
+    ] {
+        let output = command(folder.path()).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        let problem: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(problem["kind"], "invalid", "{problem}");
+        assert_says(problem["message"].as_str().unwrap(), &[word]);
+    }
+    // What asks for help is no mistake.
+    let help = command(folder.path()).args(["tenant", "--help", "--json"]).output().unwrap();
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Usage"));
+}

@@ -28,8 +28,8 @@ pub struct Serve {
     /// NAND profile of a new device (name, or path of a .toml file), instead of the set-up's.
     #[arg(long)]
     profile: Option<String>,
-    /// Threads that serve, instead of the set-up's: at most one for each core. Tenants live on one each; the same device opens
-    /// with any number.
+    /// Threads that serve, instead of the set-up's: at most one for each channel. Tenants live on one each; the same device
+    /// opens with any number.
     #[arg(long, value_name = "N")]
     shards: Option<u16>,
     /// Write down all that enters the server into this new file, without the content of writes, so that `diecut sim --replay
