@@ -10,70 +10,11 @@ use crate::store::file::Image;
 use crate::store::room::RoomSupport;
 use crate::store::room_queue::RoomWorker;
 use crate::store::{FileStore, MemoryStore, Store, SyncedStore, TagStore};
-use crate::{Backing, Fault, Options, Pacing, Profile, ProfileError};
+use crate::{Backing, DeviceError, Fault, Options, Pacing, Profile};
 use diecut_media::{Capabilities, Command, Completion, Intent, IntentDone, IntentToken, IntentWork, Media};
 use diecut_units::{ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, ProtectedMemory, Time, mark};
 use rand::RngExt;
 use std::path::{Path, PathBuf};
-
-/// Why a device cannot be made or opened.
-#[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
-    /// The profile is wrong.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// Memory for the content cannot be had.
-    #[error("{size_bytes} bytes of memory for an emulated device cannot be had: {source}")]
-    Memory {
-        /// How much.
-        size_bytes: u64,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The operating system refuses.
-    #[error("emulated device {path}: {what}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        what: &'static str,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The file is no device, or a damaged one.
-    #[error("emulated device {path}: {what}")]
-    Image {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: String,
-    },
-    /// Its file system has no room for what must not be without.
-    #[error(
-        "emulated device {path}: its block states and protected memory take {wanted_bytes} bytes, and its file system is full \
-         ({free_bytes} bytes free): make room there"
-    )]
-    NoRoom {
-        /// The file.
-        path: PathBuf,
-        /// Bytes that are to be allocated.
-        wanted_bytes: u64,
-        /// Bytes that the file system has.
-        free_bytes: u64,
-    },
-    /// Another process has it open.
-    #[error("emulated device {path} is open in another process; stop that one first")]
-    InUse {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The profile's text does not fit into the file's header.
-    #[error("the profile has {len_bytes} bytes as text; a device file has room for 12160")]
-    ProfileTooLong {
-        /// Its bytes.
-        len_bytes: usize,
-    },
-}
 
 /// An emulated NAND device.
 pub struct Device {
@@ -450,7 +391,38 @@ impl Device {
     }
 
     /// Without pacing: the command takes effect now.
+    #[inline(always)]
     fn execute(&mut self, index: u32, now: Time) {
+        let Engine { commands, nand, statistics, .. } = &mut self.engine;
+        let command = commands.get_mut(index);
+        if command.kind != Kind::Read || !self.roomless.is_empty() {
+            return self.execute_other(index, now);
+        }
+        let cut = nand.begin(command, now);
+        let count = &mut statistics[command.die as usize];
+        count.reads += 1;
+        count.read_bytes += u64::from(command.iu_count) * IU_SIZE_BYTES as u64;
+        // Many reads come in a row and each waits for memory: their bytes are fetched while the next ones are
+        // submitted, and copied in `finish_reads`.
+        nand.prefetch(command);
+        if cut {
+            return self.cut_while_executing(index, now);
+        }
+        self.reading.push(index);
+    }
+
+    /// The power goes while a command takes effect.
+    #[cold]
+    #[inline(never)]
+    fn cut_while_executing(&mut self, index: u32, now: Time) {
+        self.tear(index, now);
+        // It is torn once; `power_cut` finds nothing at work without pacing.
+        self.power_cut(now);
+    }
+
+    /// As [`Device::execute`], of a command that is no read, or finds erases that are not done.
+    #[inline(never)]
+    fn execute_other(&mut self, index: u32, now: Time) {
         if !self.roomless.is_empty() {
             self.finish_erases_before(index, now);
         }
@@ -470,21 +442,16 @@ impl Device {
             Kind::Erase => count.erases += 1,
         }
         if cut {
-            self.tear(index, now);
-            // It is torn once; `power_cut` finds nothing at work without pacing.
-            return self.power_cut(now);
+            return self.cut_while_executing(index, now);
         }
         if command.kind == Kind::Read {
-            // Many reads come in a row and each waits for memory: their bytes are fetched while the next ones are
-            // submitted, and copied in `finish_reads`.
-            self.engine.nand.prefetch(command);
             self.reading.push(index);
             return;
         }
         if command.kind == Kind::Erase && self.engine.nand.awaits_room(command.block, now) {
             return self.roomless.push(index);
         }
-        self.finish_reads(now);
+        self.finish_reads();
         let (command, payload) = self.engine.commands.loaded(index);
         let steps = if command.kind.is_read() { 1 } else { command.steps.total };
         for _ in 0..steps {
@@ -495,11 +462,12 @@ impl Device {
 
     /// Copies what reads submitted without pacing ask for, in their order: before anything else takes effect, and at the
     /// latest when completions are taken.
-    fn finish_reads(&mut self, now: Time) {
+    fn finish_reads(&mut self) {
         let mut reading = std::mem::take(&mut self.reading);
         for index in reading.drain(..) {
-            let (command, payload) = self.engine.commands.loaded(index);
-            apply_step(&mut self.engine.nand, command, payload, now);
+            let command = self.engine.commands.get_mut(index);
+            self.engine.nand.read(command);
+            command.steps.done += 1;
             self.engine.complete(index);
         }
         self.reading = reading;
@@ -538,7 +506,7 @@ impl Device {
     }
 
     fn finish_erase(&mut self, index: u32, now: Time) {
-        self.finish_reads(now);
+        self.finish_reads();
         let (command, payload) = self.engine.commands.loaded(index);
         apply_step(&mut self.engine.nand, command, payload, now);
         self.engine.complete(index);
@@ -633,7 +601,7 @@ impl Media for Device {
         if self.powered {
             self.now = self.now.max(now);
             self.run(self.now);
-            self.finish_reads(self.now);
+            self.finish_reads();
             if !self.roomless.is_empty() {
                 self.finish_erases(self.now);
             }
@@ -658,7 +626,7 @@ impl Media for Device {
         if self.powered {
             self.now = self.now.max(now);
             self.run(self.now);
-            self.finish_reads(self.now);
+            self.finish_reads();
         }
         if self.powered {
             self.engine.nand.discard(self.engine.nand.geometry.erase_block_number(block));

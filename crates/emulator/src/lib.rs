@@ -24,6 +24,7 @@ mod device;
 mod die;
 mod divide;
 mod engine;
+mod error;
 mod failures;
 mod fault;
 mod frontend;
@@ -37,7 +38,8 @@ mod store;
 mod syncs;
 mod timing;
 
-pub use device::{Device, DeviceError};
+pub use device::Device;
+pub use error::DeviceError;
 pub use fault::*;
 pub use mapping::tell_of_bus_errors;
 pub use options::*;

@@ -421,6 +421,7 @@ impl Nand {
     }
 
     /// Brings what a read will copy closer.
+    #[inline]
     pub(crate) fn prefetch(&self, command: &CommandState) {
         let place = self.blocks[command.block as usize].place;
         if place != NO_PLACE {
