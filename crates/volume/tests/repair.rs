@@ -504,10 +504,7 @@ fn a_block_without_marks(seed: u64) {
                 assert_eq!(world.store().read_only_reason(), None);
                 break;
             }
-            assert!(
-                world.store().findings().missing.contains(&Missing::Mark { block: block.into() }),
-                "seed {seed}"
-            );
+            assert!(world.store().findings().missing.contains(&Missing::Mark { block }), "seed {seed}");
             assert!(world.store().read_only_reason().is_some());
             (0..100).for_each(|_| drop(world.step()));
             assert!(is_held(&world), "seed {seed}: what cannot be read is not given back");
@@ -548,7 +545,7 @@ fn a_lost_volume_beside_a_block_without_marks_leaves_nothing_behind() {
             let mut world = world.copy();
             lose_marks(&mut world, &units, *block);
             world.open(Recovery::Strict);
-            world.store().findings().missing.contains(&Missing::Mark { block: (*block).into() })
+            world.store().findings().missing.contains(&Missing::Mark { block: *block })
         });
         let block = first.expect("a block of a segment");
         lose_marks(&mut world, &units, block);
