@@ -2,7 +2,7 @@
 //!
 //! The driver has the shared memory and gives checked copies of entries (`diecut_blockspace::ring`); here each vSSD that
 //! serves blocks has at most one session. Its entries wait here and begin when admission gives their tenant a turn
-//! ([`crate::admission`]), so not while the queues of its dies are full; no more wait than its rings have entries.
+//! (`crate::admission`), so not while the queues of its dies are full; no more wait than its rings have entries.
 //!
 //! When its vSSD changes its shard (`crate::relocation`) a session goes in two parts: what it knows of its blocks with the
 //! vSSD, and what waits with the rings, which stay where they are until the new home can answer them.

@@ -42,7 +42,7 @@ pub(super) struct Vssd {
     pub turns: Turns,
     /// Volumes that it has here.
     pub volumes: u32,
-    /// The one that stands for its erase blocks; [`NOBODY`] where it serves volumes.
+    /// The one that stands for its erase blocks; `NOBODY` where it serves volumes.
     pub blocks: u32,
     /// Weights of the volumes in the round: its own weight.
     pub weight: u32,
