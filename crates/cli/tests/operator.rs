@@ -459,7 +459,7 @@ fn changes_say_what_they_did_and_destruction_asks() {
     let server = Server::start(folder, &SERVE);
     assert_eq!(done(folder, &["tenant", "create", "b"]), "created tenant \"b\"\n");
     assert_eq!(done(folder, &["tenant", "set", "b", "--weight", "300"]), "set tenant \"b\" (weight = 300)\n");
-    assert_says(&done(folder, &["tenant", "list"]), &["weight", "300"]);
+    assert_says(&done(folder, &["tenant", "list"]), &["b", "300"]);
     assert_eq!(status(folder)["tenants"][1]["weight"], 300);
     assert_says(&refused(folder, &["tenant", "set", "b", "--weight", "0"]), &["would starve", "1 to 1000"]);
     assert_says(
