@@ -47,4 +47,4 @@ pub use staging::SLOT_HEADER_SIZE_BYTES;
 pub use statistics::LogStatistics;
 pub use stream::{PerStream, Stream};
 pub use supply::PURPOSE_SEGMENT;
-pub use token::{TOKEN_NOBODY, TOKEN_USER};
+pub use token::{TOKEN_NOBODY, TOKEN_USER, is_for_user};

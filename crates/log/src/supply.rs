@@ -32,6 +32,8 @@ pub(crate) struct Supply {
     free_without_anchors: u32,
     /// The next sequence when they were counted.
     counted_at: u64,
+    /// What [`EraseBlockSpace::free_changes`] said then. Blocks of anchors and prepared ones come and go with allocations and frees.
+    counted_changes: Option<u64>,
     /// The medium had no room for a segment when one was last to be opened.
     has_no_room: bool,
 }
@@ -44,6 +46,7 @@ impl Supply {
             free_segments: 0,
             free_without_anchors: 0,
             counted_at: 0,
+            counted_changes: None,
             has_no_room: false,
         }
     }
@@ -63,9 +66,40 @@ impl Supply {
         self.counted_at == sequence
     }
 
+    /// Counts free segments again, if something that is counted has changed.
+    pub fn recount(
+        &mut self,
+        sequence: u64,
+        layout: &Layout,
+        anchors: &Anchors,
+        space: &dyn EraseBlockSpace,
+    ) {
+        let changes = space.free_changes();
+        if changes.is_none() || changes != self.counted_changes {
+            return self.count(sequence, layout, anchors, space);
+        }
+        self.counted_at = sequence;
+        debug_assert_eq!(
+            self.counted(layout, anchors, space),
+            (self.free_segments, self.free_without_anchors),
+            "I-L17: whatever changes what is counted is an allocation or a free"
+        );
+    }
+
+    /// What was counted says nothing any more.
+    pub fn forget_count(&mut self) {
+        self.counted_changes = None;
+    }
+
     /// Counts free segments.
     pub fn count(&mut self, sequence: u64, layout: &Layout, anchors: &Anchors, space: &dyn EraseBlockSpace) {
-        self.counted_at = sequence;
+        (self.counted_at, self.counted_changes) = (sequence, space.free_changes());
+        (self.free_segments, self.free_without_anchors) = self.counted(layout, anchors, space);
+        assert!(self.free_segments <= self.free_without_anchors, "I-L17: what anchors hold is not free");
+    }
+
+    /// Segments that could be opened now, without what anchors hold and with it.
+    fn counted(&self, layout: &Layout, anchors: &Anchors, space: &dyn EraseBlockSpace) -> (u32, u32) {
         let (mut free, mut free_without_anchors) = (0, 0);
         for group in 0..layout.groups {
             // Members that were prepared have more.
@@ -83,8 +117,7 @@ impl Supply {
             free += least;
             free_without_anchors += least_without_anchors;
         }
-        assert!(free <= free_without_anchors, "I-L17: what anchors hold is not free");
-        (self.free_segments, self.free_without_anchors) = (free, free_without_anchors);
+        (free, free_without_anchors)
     }
 
     /// Whether the medium had no room.

@@ -1,6 +1,7 @@
 //! Tokens of what the log asks of the space below: the highest byte says who waits for the answer.
 
 use diecut_units::token::space;
+use diecut_vssd::space::SpaceToken;
 
 /// A program of a chunk: member above, slot below.
 pub(crate) const TOKEN_APPEND: u64 = space::APPEND;
@@ -14,3 +15,9 @@ pub const TOKEN_NOBODY: u64 = space::NOBODY;
 pub(crate) const TOKEN_ANCHOR: u64 = space::ANCHOR;
 /// Tokens from here on belong to the log's user.
 pub const TOKEN_USER: u64 = space::USER;
+
+/// Whether an answer is for the log's user. If not, the log waits for it itself.
+#[inline]
+pub fn is_for_user(token: SpaceToken) -> bool {
+    token.0 & space::KIND_MASK >= TOKEN_USER
+}

@@ -52,8 +52,6 @@ enum Progress {
 #[derive(Default)]
 pub(crate) struct Changes {
     queue: VecDeque<Queued>,
-    /// Changes of the queue that were made, until all are: giving a payload back waits for the copies of it that were made just before.
-    made: Vec<Queued>,
     /// IUs that writes which were begun still fill.
     promised_ius: u64,
     /// IUs that hosts wrote.
@@ -85,7 +83,8 @@ impl Changes {
         completions: &mut Vec<VolumeCompletion>,
     ) {
         let mut queue = std::mem::take(&mut self.queue);
-        while let Some(queued) = queue.front_mut() {
+        let mut over = 0;
+        for queued in &mut queue {
             match self.try_change(queued, config, lent) {
                 Progress::Made => answer_made(queued, now, config, lent, waiting, completions),
                 Progress::Waits => break,
@@ -95,10 +94,11 @@ impl Changes {
                     destination: None,
                 }),
             }
-            self.made.extend(queue.pop_front());
+            over += 1;
         }
+        // All together: giving a payload back waits for the copies of it that were made just before.
+        queue.drain(..over);
         self.queue = queue;
-        self.made.clear();
         // Before anyone sees the completions.
         lent.log.publish();
     }

@@ -15,16 +15,15 @@ pub(crate) struct ReadRequest {
     pub destination: Option<BufferMut>,
 }
 
-/// What the parts of a read fill.
+/// What the pieces of a read fill.
 enum Target {
-    /// The part has all of it, and brings it back.
-    Whole,
     /// Each part has a piece that was lent.
     Pieces(BufferLoan),
     /// Nobody wants the content.
     Nothing,
 }
 
+/// A read of which the log reads several pieces, or not all.
 struct ReadOperation {
     token: VolumeToken,
     target: Target,
@@ -33,11 +32,12 @@ struct ReadOperation {
     gone: bool,
 }
 
-#[derive(Clone, Copy)]
-struct Part {
-    operation: u32,
-    address: LogAddress,
-    first_iu: u64,
+/// What one request to the log is for.
+enum Part {
+    /// All of a read: what is wanted comes back with the part.
+    Whole { token: VolumeToken, is_wanted: bool, address: LogAddress, first_iu: u64 },
+    /// A piece of a read.
+    Piece { operation: u32, address: LogAddress, first_iu: u64 },
 }
 
 /// Reads that are under way.
@@ -50,31 +50,39 @@ pub(crate) struct Reads {
 impl Reads {
     /// Whether none is under way.
     pub fn are_done(&self) -> bool {
-        self.operations.is_empty()
+        self.operations.is_empty() && self.parts.is_empty()
     }
 
     /// Begins a read; one that needs no flash ends at once.
+    #[inline(always)]
     pub fn read(&mut self, request: ReadRequest, lent: &mut Lent, completions: &mut Vec<VolumeCompletion>) {
-        let ReadRequest { token, volume, first_iu, iu_count, destination } = request;
-        let iu_bytes = lent.log.layout().content_mode().bytes_per_iu();
-        let verify = destination.is_none();
-        let destination = destination.unwrap_or_else(|| lent.log.pool().take(iu_count as usize * iu_bytes));
-        assert_eq!(
-            destination.len(),
-            iu_count as usize * iu_bytes,
-            "I-M5: the destination is as long as the range"
-        );
-        let operation = self.operations.next_index();
-        let first = lent.maps.get(volume, first_iu);
-        if first.is_place()
-            && lent.log.staged(first).is_none()
-            && run_len(volume, first_iu, first, iu_count, lent) == iu_count
+        let ReadRequest { token, volume, first_iu, iu_count, .. } = request;
+        let address = lent.maps.get(volume, first_iu);
+        if address.is_place()
+            && lent.log.staged(address).is_none()
+            && (iu_count == 1 || run_len(volume, first_iu, address, iu_count, lent) == iu_count)
         {
-            self.read_part(Part { operation, address: first, first_iu }, iu_count, destination, lent);
-            let target = if verify { Target::Nothing } else { Target::Whole };
-            self.operations.insert(ReadOperation { token, target, pending: 1, lost: None, gone: false });
-            return;
+            let is_wanted = request.destination.is_some();
+            let destination = request.into_destination(lent);
+            let part = Part::Whole { token, is_wanted, address, first_iu };
+            return self.read_part(part, address, iu_count, destination, lent);
         }
+        self.read_in_pieces(request, lent, completions);
+    }
+
+    /// Begins a read of which not all lies on flash in one run.
+    #[inline(never)]
+    fn read_in_pieces(
+        &mut self,
+        request: ReadRequest,
+        lent: &mut Lent,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        let ReadRequest { token, volume, first_iu, iu_count, .. } = request;
+        let verify = request.destination.is_none();
+        let iu_bytes = lent.log.layout().content_mode().bytes_per_iu();
+        let destination = request.into_destination(lent);
+        let operation = self.operations.next_index();
         let (loan, mut rest) = destination.lend();
         let mut pending = 0;
         let mut lost = None;
@@ -97,7 +105,7 @@ impl Reads {
             }
             let count = run_len(volume, iu, address, iu_count - done, lent);
             let buffer = rest.split_to(count as usize * iu_bytes);
-            self.read_part(Part { operation, address, first_iu: iu }, count, buffer, lent);
+            self.read_part(Part::Piece { operation, address, first_iu: iu }, address, count, buffer, lent);
             pending += 1;
             done += count;
         }
@@ -113,38 +121,101 @@ impl Reads {
         assert_eq!(index, operation, "I-M6: parts name their read");
     }
 
-    fn read_part(&mut self, part: Part, iu_count: u32, destination: BufferMut, lent: &mut Lent) {
-        let index = self.parts.insert(part);
-        let token = SpaceToken(TOKEN_USER | u64::from(index));
-        lent.log.read(token, part.address, iu_count, destination, IoClass::HostRead, lent.space);
+    // In place: parts and requests are large, and a call in between moves them once more.
+    #[inline(always)]
+    fn read_part(
+        &mut self,
+        part: Part,
+        address: LogAddress,
+        iu_count: u32,
+        destination: BufferMut,
+        lent: &mut Lent,
+    ) {
+        let token = SpaceToken(TOKEN_USER | u64::from(self.parts.insert(part)));
+        lent.log.read(token, address, iu_count, destination, IoClass::HostRead, lent.space);
     }
 
-    /// A part was read, or cannot be.
-    pub fn arrived(
+    /// A part cannot be read.
+    #[cold]
+    pub fn failed(
         &mut self,
-        mut completion: SpaceCompletion,
+        completion: SpaceCompletion,
         log: &mut Log,
         completions: &mut Vec<VolumeCompletion>,
     ) {
-        let part = self.parts.remove((completion.token.0 & 0xffff_ffff) as u32);
-        log.unpin(part.address);
-        let operation = self.operations.get_mut(part.operation).expect("I-M6: parts belong to a read");
-        operation.pending -= 1;
-        let iu_bytes = log.layout().content_mode().bytes_per_iu();
-        match (&completion.result, &completion.destination, &completion.oob) {
-            (Ok(()), Some(data), Some(oob)) => {
-                if let Err(iu) = log.verify(part.address, iu_bytes, data, oob) {
-                    operation.lose(part.first_iu + u64::from(iu));
-                }
+        self.arrived(completion, log, completions);
+    }
+
+    /// A part was read, or cannot be.
+    #[inline(always)]
+    pub fn arrived(
+        &mut self,
+        completion: SpaceCompletion,
+        log: &mut Log,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        match self.parts.remove((completion.token.0 & 0xffff_ffff) as u32) {
+            Part::Whole { token, is_wanted, address, first_iu } => {
+                let result = outcome(address, first_iu, &completion, log);
+                log.unpin(address, completion.oob);
+                let destination = completion.destination.filter(|_| is_wanted && result.is_ok());
+                completions.push(VolumeCompletion { token, result, destination });
             }
-            (Err(SpaceError::PowerLost), ..) => operation.gone = true,
-            _ => operation.lose(part.first_iu),
+            Part::Piece { operation, address, first_iu } => {
+                let result = outcome(address, first_iu, &completion, log);
+                log.unpin(address, completion.oob);
+                drop(completion.destination);
+                self.piece_arrived(operation, result, completions);
+            }
         }
-        let whole = completion.destination.take_if(|_| matches!(operation.target, Target::Whole));
-        drop(completion);
+    }
+
+    #[inline(never)]
+    fn piece_arrived(
+        &mut self,
+        index: u32,
+        result: Result<(), VolumeError>,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        let operation = self.operations.get_mut(index).expect("I-M6: parts belong to a read");
+        operation.pending -= 1;
+        match result {
+            Ok(()) => {}
+            Err(VolumeError::Unrecovered { iu }) => operation.lose(iu),
+            Err(_) => operation.gone = true,
+        }
         if operation.pending == 0 {
-            completions.push(self.operations.remove(part.operation).end(whole));
+            completions.push(self.operations.remove(index).end());
         }
+    }
+}
+
+impl ReadRequest {
+    /// Where the content goes; a place for it where nobody wants it.
+    #[inline]
+    fn into_destination(self, lent: &mut Lent) -> BufferMut {
+        let len = self.iu_count as usize * lent.log.layout().content_mode().bytes_per_iu();
+        let Some(destination) = self.destination else { return lent.log.pool().take(len) };
+        assert_eq!(destination.len(), len, "I-M5: the destination is as long as the range");
+        destination
+    }
+}
+
+/// What became of a part that begins at an IU of its volume.
+#[inline(always)]
+fn outcome(
+    address: LogAddress,
+    first_iu: u64,
+    completion: &SpaceCompletion,
+    log: &Log,
+) -> Result<(), VolumeError> {
+    let lost = |iu: u32| VolumeError::Unrecovered { iu: first_iu + u64::from(iu) };
+    match (&completion.result, &completion.destination, &completion.oob) {
+        (Ok(()), Some(data), Some(oob)) => {
+            log.verify(address, log.layout().content_mode().bytes_per_iu(), data, oob).map_err(lost)
+        }
+        (Err(SpaceError::PowerLost), ..) => Err(VolumeError::Gone),
+        _ => Err(lost(0)),
     }
 }
 
@@ -154,15 +225,14 @@ impl ReadOperation {
         self.lost = Some(self.lost.unwrap_or(u64::MAX).min(iu));
     }
 
-    /// All parts are here.
-    fn end(self, whole: Option<BufferMut>) -> VolumeCompletion {
+    /// All pieces are here.
+    fn end(self) -> VolumeCompletion {
         let result = match (self.gone, self.lost) {
             (true, _) => Err(VolumeError::Gone),
             (_, Some(iu)) => Err(VolumeError::Unrecovered { iu }),
             _ => Ok(()),
         };
         let destination = match self.target {
-            Target::Whole => whole,
             Target::Pieces(loan) => loan.try_reclaim().ok(),
             Target::Nothing => None,
         };

@@ -242,17 +242,30 @@ impl Store {
         }
         let VolumeCommand { token, volume, operation } = command;
         let volume = volume.0;
-        let (force, change) = match operation {
+        let (first_iu, iu_count, destination) = match operation {
             VolumeOperation::Read { first_iu, iu_count, destination } => {
-                let destination = Some(destination);
-                let request = ReadRequest { token, volume, first_iu, iu_count, destination };
-                let mut lent = Lent { log: &mut self.log, maps: &mut self.maps, space };
-                return self.reads.read(request, &mut lent, completions);
+                (first_iu, iu_count, Some(destination))
             }
-            VolumeOperation::Verify { first_iu, iu_count } => {
-                let request = ReadRequest { token, volume, first_iu, iu_count, destination: None };
-                let mut lent = Lent { log: &mut self.log, maps: &mut self.maps, space };
-                return self.reads.read(request, &mut lent, completions);
+            VolumeOperation::Verify { first_iu, iu_count } => (first_iu, iu_count, None),
+            other => return self.submit_other(token, volume, other, completions),
+        };
+        let request = ReadRequest { token, volume, first_iu, iu_count, destination };
+        let mut lent = Lent { log: &mut self.log, maps: &mut self.maps, space };
+        self.reads.read(request, &mut lent, completions);
+    }
+
+    /// Takes a command that is no read.
+    #[inline]
+    fn submit_other(
+        &mut self,
+        token: VolumeToken,
+        volume: u16,
+        operation: VolumeOperation,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        let (force, change) = match operation {
+            VolumeOperation::Read { .. } | VolumeOperation::Verify { .. } => {
+                unreachable!("reads were taken before")
             }
             VolumeOperation::Flush => return self.flush(token, completions),
             VolumeOperation::Write { first_iu, payload, force_unit_access } => {
@@ -290,10 +303,26 @@ impl Store {
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<VolumeCompletion>,
     ) {
-        let Some(completion) = self.log.complete(completion) else { return };
-        let Some(opening) = &mut self.opening else {
+        let is_plain = diecut_log::is_for_user(completion.token) && completion.result.is_ok();
+        if is_plain && self.opening.is_none() {
             return self.reads.arrived(completion, &mut self.log, completions);
-        };
+        }
+        let Some(completion) = self.log.complete(completion) else { return };
+        if self.opening.is_none() {
+            return self.reads.failed(completion, &mut self.log, completions);
+        }
+        self.go_on_opening(completion, space, completions);
+    }
+
+    /// Recovery goes on.
+    #[cold]
+    fn go_on_opening(
+        &mut self,
+        completion: SpaceCompletion,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        let opening = self.opening.as_mut().expect("asked by whoever opens");
         opening.step(completion, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
         if self.end_opening() {
             for command in std::mem::take(&mut self.early) {

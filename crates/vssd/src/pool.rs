@@ -257,6 +257,9 @@ impl Pool {
         if self.replay.is_some() {
             return self.replayed(completion, now, media);
         }
+        if let Some(at) = self.core.plain_read_of(&completion) {
+            return self.core.complete_plain_read(at, completion, now, media, completions);
+        }
         if is_of_log(completion.token) {
             let copies = self.core.state_log_completed(completion.result, now, media);
             self.wear.erases_failed(copies);

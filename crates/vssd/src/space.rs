@@ -232,6 +232,11 @@ pub trait EraseBlockSpace {
     fn is_read_only(&self) -> bool;
     /// Erase blocks that [`EraseBlockSpace::allocate`] can still give on this unit.
     fn free_blocks(&self, unit: UnitIndex) -> u32;
+    /// A number that rises with each allocation and each free, and whenever [`EraseBlockSpace::free_blocks`] of a unit changed: with the same
+    /// number nobody needs to count again. Nothing if that is not known.
+    fn free_changes(&self) -> Option<u64> {
+        None
+    }
     /// Whether the medium has room for the erase block that [`EraseBlockSpace::allocate`] gives next on this unit. Some keep their
     /// content on a file system that others fill, too. Asking keeps the room.
     fn make_room(&mut self, _unit: UnitIndex) -> bool {

@@ -1,13 +1,14 @@
 //! The holder's view of one vSSD.
 
 use crate::blocks::Fill;
+use crate::core::Core;
 use crate::dies::{Kind, Op};
 use crate::pool::Pool;
 use crate::space::*;
 use crate::states::Synced;
 use crate::{OobKind, OobRecord};
 use diecut_media::{Media, Operation};
-use diecut_units::{BufferMut, Time, mutant};
+use diecut_units::{BlockIndex, BufferMut, IU_SIZE_BYTES, Time, mutant};
 
 /// Erase blocks of one vSSD, lent for a call; see [`Pool::space`].
 pub struct Space<'a, M: Media + ?Sized> {
@@ -28,6 +29,39 @@ struct ReadRange {
 }
 
 impl<M: Media + ?Sized> Space<'_, M> {
+    /// A read that has to wait, or finds something else than what was programmed: each reason is looked at.
+    #[cold]
+    #[inline(never)]
+    fn read_with_care(
+        &mut self,
+        token: SpaceToken,
+        run: BlockRun,
+        destination: BufferMut,
+        oob: Option<BufferMut>,
+        class: IoClass,
+    ) {
+        let BlockRun { block, first_iu, iu_count } = run;
+        let per_page = self.pool.core.shape.ius_per_page();
+        let end_page = (first_iu + iu_count).div_ceil(per_page);
+        let lost_pages = |number: u32| self.pool.core.blocks[number].lost_pages;
+        let mut oob = oob;
+        let mut own_oob = false;
+        if oob.is_none() && self.physical(block).is_some_and(lost_pages) {
+            // The records say which pages hold nothing.
+            let pages = end_page - first_iu / per_page;
+            oob =
+                Some(BufferMut::copy_from(&vec![0; (pages * self.pool.core.shape.oob_size_bytes) as usize]));
+            own_oob = true;
+        }
+        let range = ReadRange { token, class, first_iu, end_page, own_oob };
+        self.start_read(block, range, |block| Operation::Read {
+            block,
+            first_iu,
+            iu_count,
+            destination,
+            oob,
+        });
+    }
     fn physical(&self, block: LogicalBlock) -> Option<u32> {
         let unit = &self.pool.core.vssds[self.at].units[usize::from(block.unit.0)];
         let number = *unit.map.get(block.index as usize)?;
@@ -88,6 +122,9 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let vssd = &self.pool.core.vssds[self.at];
         if vssd.read_only { 0 } else { vssd.units[usize::from(unit.0)].free_indices.len() as u32 }
     }
+    fn free_changes(&self) -> Option<u64> {
+        Some(self.pool.core.vssds[self.at].free_changes)
+    }
     fn make_room(&mut self, unit: UnitIndex) -> bool {
         let die = self.pool.wear.die_for(&self.pool.core, self.at, unit);
         self.pool.core.make_room(die, self.media, self.now)
@@ -107,7 +144,9 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
             return Err(SpaceError::NoRoom);
         }
         let number = self.pool.core.open_block(id, block, purpose, die, self.media, self.now).ok_or(none)?;
-        let own = &mut self.pool.core.vssds[self.at].units[usize::from(unit.0)];
+        let vssd = &mut self.pool.core.vssds[self.at];
+        vssd.free_changes += 1;
+        let own = &mut vssd.units[usize::from(unit.0)];
         own.free_indices.pop();
         own.map[index as usize] = number;
         Ok(block)
@@ -181,27 +220,26 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         oob: Option<BufferMut>,
         class: IoClass,
     ) {
-        let BlockRun { block, first_iu, iu_count } = run;
-        let per_page = self.pool.core.shape.ius_per_page();
-        let end_page = (first_iu + iu_count).div_ceil(per_page);
-        let lost_pages = |number: u32| self.pool.core.blocks[number].lost_pages;
-        let mut oob = oob;
-        let mut own_oob = false;
-        if oob.is_none() && self.physical(block).is_some_and(lost_pages) {
-            // The records say which pages hold nothing.
-            let pages = end_page - first_iu / per_page;
-            oob =
-                Some(BufferMut::copy_from(&vec![0; (pages * self.pool.core.shape.oob_size_bytes) as usize]));
-            own_oob = true;
+        let BlockRun { block: logical, first_iu, iu_count } = run;
+        let Core { geometry, shape, vssds, blocks, queues, .. } = &mut self.pool.core;
+        let vssd = &mut vssds[self.at];
+        let unit = &vssd.units[usize::from(logical.unit.0)];
+        let end_page = (first_iu + iu_count).div_ceil(shape.ius_per_page());
+        if let Some(&number) = unit.map.get(logical.index as usize)
+            && number != u32::MAX
+            && blocks[number].reads_plainly(end_page)
+        {
+            let die = blocks.die_of(number);
+            let flow = unit.flow_at(die);
+            let block = geometry.die_at(die).erase_block(BlockIndex(blocks.index_in_die(number)));
+            blocks[number].in_flight += 1;
+            vssd.operations += 1;
+            let bytes = u64::from(iu_count) * IU_SIZE_BYTES as u64;
+            let op = Op { token, first_iu, end_page, bytes, ..Op::new(Kind::Read, vssd.id, class, number) };
+            let operation = Operation::Read { block, first_iu, iu_count, destination, oob };
+            return queues.enqueue_new(op, operation, flow, self.media, self.now);
         }
-        let range = ReadRange { token, class, first_iu, end_page, own_oob };
-        self.start_read(block, range, |block| Operation::Read {
-            block,
-            first_iu,
-            iu_count,
-            destination,
-            oob,
-        });
+        self.read_with_care(token, run, destination, oob, class);
     }
     fn read_oob(
         &mut self,
@@ -219,6 +257,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
     fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
         let error = SpaceError::NotAllocated { unit: block.unit.0, index: block.index };
         let number = self.physical(block).ok_or(error)?;
+        self.pool.core.vssds[self.at].free_changes += 1;
         if self.pool.core.free_block(number) {
             self.pool.wear.void_copy(number);
         }

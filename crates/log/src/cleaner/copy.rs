@@ -27,7 +27,7 @@ impl Cleaner {
             };
             let destination = writer.pool.take(run.count as usize * iu_bytes);
             let token = SpaceToken(TOKEN_COPY | u64::from(slot));
-            segments.read(token, run, destination, IoClass::Cleaner, &mut writer.pool, space);
+            writer.segments.read(token, run, destination, IoClass::Cleaner, &mut writer.pool, space);
         }
     }
 

@@ -72,6 +72,19 @@ pub fn decode(oob: &[u8], ius: u32) -> Option<Mark> {
     })
 }
 
+/// Whether a page of `ius` IUs has this mark, or the same one of a version that did not say where pages lie.
+#[inline]
+pub(crate) fn is_of(oob: &[u8], expected: &Mark, ius: u32) -> bool {
+    let Some((mark, _)) = oob.split_at_checked(size_bytes(ius)) else { return false };
+    let Some((fixed, _)) = mark.split_first_chunk::<16>() else { return false };
+    let [check, segment, generation, place] =
+        [0, 4, 8, 12].map(|at| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]));
+    let unplaced = u32::from(expected.member) | u32::from(expected.stream) << 16;
+    (segment, generation) == (expected.segment, expected.generation)
+        && (place == unplaced | u32::from(expected.place) << 18 || place == unplaced)
+        && check == checksum(&mark[4..])
+}
+
 /// The checksum a mark holds for IU `iu` of its page.
 pub fn checksum_of(oob: &[u8], iu: u32) -> u32 {
     let at = 16 + 4 * iu as usize;
@@ -89,8 +102,35 @@ mod test {
         encode(&mark, &[1, 2, 3, 4], &mut oob);
         assert_eq!(decode(&oob, 4), Some(mark));
         assert_eq!(checksum_of(&oob, 2), 3);
+        assert!(is_of(&oob, &mark, 4) && !is_of(&oob[..31], &mark, 4));
         oob[20] ^= 1;
         assert_eq!(decode(&oob, 4), None);
+        assert!(!is_of(&oob, &mark, 4));
         assert_eq!(decode(&[0; 32], 4), None);
+    }
+
+    /// Goal: a mark is told from others as a whole, and one that says no place is of its page. Method: each field of what is expected is
+    /// another one, against what decoding says.
+    #[test]
+    fn a_mark_is_of_one_page() {
+        let mark = Mark { segment: 7, generation: 9, member: 3, stream: 1, place: place_of(100) };
+        let others = [
+            mark,
+            Mark { segment: 8, ..mark },
+            Mark { generation: 8, ..mark },
+            Mark { member: 2, ..mark },
+            Mark { stream: 2, ..mark },
+            Mark { place: place_of(101), ..mark },
+            Mark { place: 0, ..mark },
+        ];
+        for written in others {
+            let mut oob = [0; 32];
+            encode(&written, &[1, 2, 3, 4], &mut oob);
+            for expected in others {
+                let found = decode(&oob, 4).expect("it was just written");
+                let is_ours = found == expected || found == Mark { place: 0, ..expected };
+                assert_eq!(is_of(&oob, &expected, 4), is_ours, "{written:?} for {expected:?}");
+            }
+        }
     }
 }

@@ -260,7 +260,7 @@ impl Log {
         writer.push(space);
     }
 
-    /// Whether the log waits for this completion itself. If not, it belongs to the log's user.
+    /// Whether the log waits for this completion itself. If not, it belongs to the log's user ([`crate::is_for_user`]).
     pub fn complete(&mut self, completion: SpaceCompletion) -> Option<SpaceCompletion> {
         let writer = &mut self.writer;
         if completion.result == Err(SpaceError::PowerLost) {
@@ -315,6 +315,7 @@ impl Log {
     ///
     /// # Errors
     /// The number of the first IU, counted from `first`, that is not what was written there.
+    #[inline]
     pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
         self.writer.segments.verify(first, iu_bytes, data, oob)
     }
@@ -332,6 +333,7 @@ impl Log {
     }
 
     /// Reads programmed IUs for a host, at most [`Log::run_limit`]. The segment stays until [`Log::unpin`].
+    #[inline]
     pub fn read(
         &mut self,
         token: SpaceToken,
@@ -346,12 +348,16 @@ impl Log {
         writer.segments.read(token, Run { first, count }, destination, class, &mut writer.pool, space);
     }
 
-    /// A read is done.
+    /// A read is done: the next one uses again what it brought of OOB areas.
     ///
     /// # Panics
     /// If none is under way.
-    pub fn unpin(&mut self, address: LogAddress) {
+    #[inline]
+    pub fn unpin(&mut self, address: LogAddress, oob: Option<BufferMut>) {
         self.writer.segments.unpin(address);
+        if let Some(oob) = oob {
+            self.writer.segments.give_back(oob);
+        }
     }
 
     /// Sequence of the newest anchor that holds; 1 without one.

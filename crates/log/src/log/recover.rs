@@ -12,6 +12,7 @@ impl Log {
     pub fn adopt_anchor(&mut self, anchor: &Anchor, blocks: &[LogicalBlock], next_number: u64) {
         let writer = &mut self.writer;
         writer.anchors.adopt(anchor, blocks, next_number);
+        writer.supply.forget_count();
         writer.segments.adopt_anchor(anchor);
         writer.next_sequence = writer.next_sequence.max(anchor.taken_at);
     }

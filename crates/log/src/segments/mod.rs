@@ -1,6 +1,7 @@
 //! Segments: their states, what lives in them, and which one each stream has open.
 
 mod adopt;
+mod areas;
 mod read;
 mod segment;
 
@@ -10,6 +11,7 @@ pub(crate) use segment::{Blocks, Segment, SegmentState};
 
 use crate::reserve;
 use crate::{Layout, LogAddress, PerStream, SegmentIndex, Stream};
+use areas::PageAreas;
 use diecut_units::mutant;
 use diecut_vssd::space::{EraseBlockSpace, UnitIndex};
 
@@ -32,6 +34,8 @@ pub(crate) struct Segments {
     freeing: Vec<u32>,
     open: PerStream<Option<u32>>,
     next_generation: u32,
+    /// What reads of one page put its OOB area in.
+    page_areas: PageAreas,
     /// Numbers that lie on flash. Those behind them stand for chunks that recovery found in staging.
     flash_count: u32,
 }
@@ -71,6 +75,7 @@ impl Segments {
             freeing: Vec::new(),
             open: PerStream::default(),
             next_generation: 1,
+            page_areas: PageAreas::new(layout.shape.oob_size_bytes),
             flash_count,
             layout,
         }

@@ -16,7 +16,37 @@ pub(crate) struct Run {
 impl Segments {
     /// Checks IUs of one program unit, read from `first` on, against the OOB of their pages. `Err` is the number of the first IU,
     /// counted from `first`, that is not what was written there.
+    #[inline]
     pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
+        if data.len() == iu_bytes {
+            // Most reads are of one IU: of one page.
+            return if self.is_as_written(first, data, oob) { Ok(()) } else { Err(0) };
+        }
+        self.verify_pages(first, iu_bytes, data, oob)
+    }
+
+    /// Whether one IU is what was written at a place, and for it: see [`PageCheck::is_as_written`].
+    #[inline]
+    fn is_as_written(&self, place: LogAddress, data: &[u8], oob: &[u8]) -> bool {
+        let (index, offset) = (self.index_of(place), self.layout.offset_of(place));
+        let Layout { shape, .. } = &self.layout;
+        let segment = &self[index];
+        let (member, iu) = self.layout.place(offset);
+        let expected = Mark {
+            segment: index,
+            generation: segment.generation,
+            member: member as u16,
+            stream: segment.stream.number(),
+            place: mark::place_of(self.layout.page(iu).0),
+        };
+        let Some(mark) = oob.get(shape.holder_oob_offset as usize..) else { return false };
+        let page_ius = shape.ius_per_page();
+        let is_ours = mark::is_of(mark, &expected, page_ius)
+            || mutant!("log: identity of a page not compared") && mark::decode(mark, page_ius).is_some();
+        is_ours && mark::checksum_of(mark, self.layout.page(offset).1) == checksum(data)
+    }
+
+    fn verify_pages(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
         let mut pages = self.page_check(first, oob);
         let offset = self.layout.offset_of(first);
         for (index, iu) in data.chunks_exact(iu_bytes).enumerate() {
@@ -53,8 +83,9 @@ impl Segments {
     }
 
     /// Reads IUs with the OOB of their pages.
+    #[inline]
     pub fn read(
-        &self,
+        &mut self,
         token: SpaceToken,
         run: Run,
         destination: BufferMut,
@@ -64,25 +95,34 @@ impl Segments {
     ) {
         let (block, iu) = self.block_of(run.first);
         let page_ius = self.layout.shape.ius_per_page();
-        let pages = (iu + run.count - 1) / page_ius - iu / page_ius + 1;
-        let oob = pool.take(pages as usize * self.layout.shape.oob_size_bytes as usize);
+        let pages = if run.count == 1 { 1 } else { (iu + run.count - 1) / page_ius - iu / page_ius + 1 };
+        let oob = self.page_areas.take(pages, pool);
         let run = BlockRun { block, first_iu: iu, iu_count: run.count };
         space.read(token, run, destination, Some(oob), class);
     }
 
+    /// Nobody reads an OOB area any more that a read was given.
+    #[inline]
+    pub fn give_back(&mut self, oob: BufferMut) {
+        self.page_areas.give_back(oob);
+    }
+
     /// The erase block and IU of a place.
+    #[inline]
     pub fn block_of(&self, address: LogAddress) -> (LogicalBlock, u32) {
         let (member, iu) = self.layout.place(self.layout.offset_of(address));
         (self[self.index_of(address)].blocks[member], iu)
     }
 
     /// A read of a host is under way: the segment stays.
+    #[inline]
     pub fn pin(&mut self, address: LogAddress) {
         let index = self.index_of(address);
         self[index].reads += 1;
     }
 
     /// It ended.
+    #[inline]
     pub fn unpin(&mut self, address: LogAddress) {
         let index = self.index_of(address);
         assert!(self[index].reads > 0, "I-L9: a read ends once");

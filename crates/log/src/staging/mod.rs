@@ -1,6 +1,7 @@
 //! Staging: the slots in which chunks gather, wait, are programmed and become safe.
 
 mod chunk;
+mod describe;
 mod recover;
 mod slot;
 
@@ -32,6 +33,8 @@ pub(crate) struct Staging {
     open: PerStream<Option<usize>>,
     /// Chunks that are to be programmed, in this order.
     sealed: VecDeque<usize>,
+    /// A program ended, or chunks changed their places, since [`Staging::release_safe`]: nothing else makes chunks safe.
+    may_release: bool,
 }
 
 /// Segments' addresses and staging of a log with so much protected memory.
@@ -79,6 +82,7 @@ impl Staging {
             is_protected,
             open: PerStream::default(),
             sealed: VecDeque::new(),
+            may_release: true,
         }
     }
 
@@ -279,6 +283,7 @@ impl Staging {
         worked: bool,
         segments: &mut Segments,
     ) -> Option<u32> {
+        self.may_release = true;
         let chunk = self.slots[slot].chunk_mut();
         assert!(chunk.pending > 0, "I-L15: each program of a chunk ends once");
         chunk.pending -= 1;
@@ -294,6 +299,7 @@ impl Staging {
 
     /// Chunks of a segment need another place: it takes no more programs.
     pub fn displace(&mut self, index: u32, segments: &mut Segments) {
+        self.may_release = true;
         for slot in &mut self.slots {
             if slot.held().is_some_and(|chunk| chunk.segment == index) {
                 let chunk = slot.chunk_mut();
@@ -316,6 +322,7 @@ impl Staging {
 
     /// Gives a displaced chunk the place that is next in a segment.
     pub fn settle(&mut self, index: usize, place: Place, segments: &mut Segments, owner: &mut impl Owner) {
+        self.may_release = true;
         let slot = &mut self.slots[index];
         let old = slot.chunk();
         let (from, data, sequence) = (old.address(0, &segments.layout), old.data_count, old.sequence);
@@ -350,6 +357,9 @@ impl Staging {
 
     /// Empties slots whose chunks are programmed and safe from a power cut.
     pub fn release_safe(&mut self, segments: &mut Segments) {
+        if !std::mem::take(&mut self.may_release) {
+            return;
+        }
         // A chunk may wait for one in a later slot: again until nothing changes.
         let mut again = true;
         while std::mem::take(&mut again) {
@@ -402,12 +412,14 @@ impl Staging {
 
     /// Empties a slot of which nothing is needed.
     pub fn drop_chunk(&mut self, index: usize, segments: &mut Segments) {
+        self.may_release = true;
         self.occupied.retain(|occupied| *occupied != index);
         self.empty(index, segments);
     }
 
     /// A chunk that no program has begun for is taken back: it has no place any more. Whether it was handed to the space.
     pub fn take_back(&mut self, index: usize, segments: &mut Segments) -> bool {
+        self.may_release = true;
         self.sealed.retain(|sealed| *sealed != index);
         let chunk = self.slots[index].chunk_mut();
         let of_segment = &mut segments[chunk.segment].notes;
@@ -499,6 +511,12 @@ impl Staging {
         if segments[index].chunks == 0 {
             return None;
         }
+        self.content_of_chunk(index, address, segments)
+    }
+
+    /// The content of a place in a segment that has chunks in staging.
+    #[inline(never)]
+    fn content_of_chunk(&self, index: u32, address: LogAddress, segments: &Segments) -> Option<&[u8]> {
         let offset = segments.layout.offset_of(address);
         self.chunks().filter(|(_, chunk)| chunk.segment == index).find_map(|(slot, chunk)| {
             let data = offset.checked_sub(chunk.first_unit * segments.layout.unit_ius + 1)?;
@@ -515,6 +533,11 @@ impl Staging {
             let chunks = self.chunks().filter(|(_, chunk)| chunk.segment == index).count();
             assert_eq!(chunks, segment.chunks as usize, "I-L8: staged chunks of segment {index}");
         }
+        for (slot, chunk) in self.chunks().filter(|_| !self.may_release) {
+            let is_over = chunk.state() == ChunkState::Programming && chunk.pending == 0;
+            let is_late = is_over || chunk.state() == ChunkState::Unsafe && self.is_safe(slot, segments);
+            assert!(!is_late, "I-L33: slot {slot} could be emptied, and nobody looks");
+        }
         let occupied = (0..self.slots.len()).filter(|slot| self.slots[*slot].held().is_some());
         assert!(occupied.eq(self.occupied.iter().copied()), "I-L13: occupied slots {:?}", self.occupied);
         for (stream, slot) in Stream::ALL.into_iter().filter_map(|stream| Some((stream, self.open[stream]?)))
@@ -525,27 +548,5 @@ impl Staging {
         for slot in &self.sealed {
             assert_eq!(self.slots[*slot].chunk().state(), ChunkState::Sealed, "I-L16: slot {slot}");
         }
-    }
-}
-
-impl std::fmt::Display for Staging {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        writeln!(f, "sealed {:?} open {:?}", self.sealed, self.open.0)?;
-        for (i, c) in self.chunks() {
-            writeln!(
-                f,
-                "slot {i}: {:?} stream {:?} segment {} first {} units {} seq {} data {} notes {} pending {}",
-                c.state(),
-                c.stream,
-                c.segment,
-                c.first_unit,
-                c.units,
-                c.sequence,
-                c.data_count,
-                c.note_count,
-                c.pending
-            )?;
-        }
-        Ok(())
     }
 }

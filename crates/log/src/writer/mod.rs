@@ -85,8 +85,10 @@ impl Writer {
     pub fn recount_free(&mut self, space: &dyn EraseBlockSpace) {
         let is_settled = self.supply.is_counted_at(self.next_sequence)
             && self.supply.free_segments() > RESERVE_SEGMENTS + 1;
-        if !is_settled || space.is_read_only() {
+        if space.is_read_only() {
             self.count_free(space);
+        } else if !is_settled {
+            self.supply.recount(self.next_sequence, &self.segments.layout, &self.anchors, space);
         }
     }
 
@@ -317,9 +319,12 @@ impl Writer {
     pub fn release(&mut self, space: &mut dyn EraseBlockSpace) {
         self.staging.release_safe(&mut self.segments);
         let freed_anchor = self.anchors.free_superseded(space);
-        let floors = (self.staging.data_floor(self.next_sequence), self.durable_before());
-        let freed = self.segments.free(floors.0, floors.1, space);
-        self.statistics.segments_freed += freed;
+        let mut freed = 0;
+        if self.segments.freeing_count() > 0 {
+            let floors = (self.staging.data_floor(self.next_sequence), self.durable_before());
+            freed = self.segments.free(floors.0, floors.1, space);
+            self.statistics.segments_freed += freed;
+        }
         if freed > 0 || freed_anchor {
             space.sync(diecut_vssd::space::SpaceToken(crate::TOKEN_NOBODY));
             self.count_free(space);

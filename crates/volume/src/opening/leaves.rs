@@ -116,7 +116,7 @@ impl LeafReads {
     /// Leaves were read, or cannot be.
     pub fn arrived(&mut self, completion: SpaceCompletion, found: &mut Found, lent: &mut Lent) {
         let run = self.runs[numbers(completion.token).1 as usize];
-        lent.log.unpin(run.place);
+        lent.log.unpin(run.place, None);
         let is_right = match (&completion.result, &completion.destination, &completion.oob) {
             (Ok(()), Some(data), Some(oob)) => lent.log.verify(run.place, IU_SIZE_BYTES, data, oob).is_ok(),
             _ => false,

@@ -139,6 +139,17 @@ impl Block {
     pub fn is_ready_for_appends(&self) -> bool {
         self.fill == Fill::Open && self.motion == Motion::Still
     }
+    /// Whether reads up to this page wait for nothing and find what was programmed: it is a holder's and certain, and no page is lost.
+    /// Of a block that does not read plainly the reasons are looked at one by one.
+    #[inline]
+    pub fn reads_plainly(&self, end_page: u32) -> bool {
+        end_page <= self.done_pages && self.ends_plainly() && self.fill != Fill::Suspect
+    }
+    /// Whether the end of a read changes nothing but counts: it is a holder's, nothing waits here, and no page is lost.
+    #[inline]
+    pub fn ends_plainly(&self) -> bool {
+        self.use_of == Use::Held && !self.lost_pages && self.waiting.is_empty()
+    }
     /// Whether it is retired when it is given back.
     pub fn is_bad(&self) -> bool {
         matches!(self.fill, Fill::Failed | Fill::Suspect)

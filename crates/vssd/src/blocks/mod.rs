@@ -103,6 +103,11 @@ impl Blocks {
     pub fn die_of(&self, number: u32) -> u32 {
         number / self.per_die
     }
+    /// Its number within its die.
+    #[inline]
+    pub fn index_in_die(&self, number: u32) -> u32 {
+        number % self.per_die
+    }
     pub fn die(&self, die: u32) -> &DieBlocks {
         &self.dies[die as usize]
     }

@@ -87,6 +87,7 @@ impl Core {
         let lost = block.is_bad() && die.retired >= self.blocks.reserve();
         let at = self.at_of(owner).expect("holds the block");
         let vssd = &mut self.vssds[at];
+        vssd.free_changes += 1;
         let unit = &mut vssd.units[usize::from(logical.unit.0)];
         unit.map[logical.index as usize] = u32::MAX;
         if lost {

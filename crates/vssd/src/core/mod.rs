@@ -97,7 +97,16 @@ impl Core {
         });
         let units: Vec<Unit> = units.collect();
         units.iter().for_each(|unit| self.states.set_heat(unit.place, [0, 0]));
-        let vssd = Vssd { id, isolation, units, operations: 0, appended_ius: 0, read_only: false, erases: 0 };
+        let vssd = Vssd {
+            id,
+            isolation,
+            units,
+            operations: 0,
+            appended_ius: 0,
+            read_only: false,
+            free_changes: 0,
+            erases: 0,
+        };
         self.vssds.insert(id, vssd);
         self.queues.admit(id, Sharer::default());
     }
@@ -187,6 +196,7 @@ impl Core {
     fn state_log_failed<M: Media + ?Sized>(&mut self, now: Time, media: &mut M) -> Vec<SpaceToken> {
         for vssd in self.vssds.iter_mut() {
             vssd.read_only = true;
+            vssd.free_changes += 1;
         }
         self.answer_syncs(Err(SpaceError::ReadOnly));
         let mut copies = Vec::new();

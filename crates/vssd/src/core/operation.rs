@@ -93,6 +93,43 @@ impl Core {
         }
     }
 
+    /// The place of the operation that a completion ends, if that is a read that worked and nothing else follows from its end. A place has 32
+    /// bits: the log of block states and the check set others.
+    #[inline]
+    pub(crate) fn plain_read_of(&self, completion: &Completion) -> Option<u32> {
+        let at = u32::try_from(completion.token.0 & !POOL_TOKEN_BIT).ok()?;
+        let op = self.queues.ops.get(at);
+        let is_plain = op.kind == Kind::Read && !op.own_oob && self.blocks[op.block].ends_plainly();
+        (is_plain && completion.result.is_ok()).then_some(at)
+    }
+
+    /// As [`Core::complete`], of a read that [`Core::plain_read_of`] found: its answer is among `completions` at once.
+    #[inline]
+    pub(crate) fn complete_plain_read<M: Media + ?Sized>(
+        &mut self,
+        at: u32,
+        completion: Completion,
+        now: Time,
+        media: &mut M,
+        completions: &mut Vec<(VssdId, SpaceCompletion)>,
+    ) {
+        let Completion { destination, oob, .. } = completion;
+        let op = self.queues.completed(at);
+        self.blocks[op.block].in_flight -= 1;
+        self.vssds.of(op.owner).operations -= 1;
+        // Answers come in their order.
+        if !self.ready.is_empty() {
+            completions.append(&mut self.ready);
+        }
+        completions.push((op.owner, SpaceCompletion { token: op.token, result: Ok(()), destination, oob }));
+        self.queues.go_on(op.block, media, now);
+        self.kick_state_log(media, now);
+        self.discard_freed(media, now);
+        if !self.ready.is_empty() {
+            completions.append(&mut self.ready);
+        }
+    }
+
     /// An operation came back from the medium. What it means to a holder is put among the answers; of a copy it is given back, with what came
     /// of it.
     ///

@@ -65,6 +65,18 @@ impl QueueSettings {
             program_unit_pages: media.capabilities().program_unit_pages,
         }
     }
+
+    /// Pages that an operation is about.
+    #[inline]
+    fn pages_of(&self, op: &Op) -> u64 {
+        u64::from(op.end_page.saturating_sub(op.first_iu / self.ius_per_page))
+    }
+}
+
+/// The token of an operation at the medium.
+#[inline]
+fn token_of(at: u32) -> MediaToken {
+    MediaToken(POOL_TOKEN_BIT | u64::from(at))
 }
 
 /// See the module.
@@ -208,18 +220,30 @@ impl DieQueues {
         }
     }
 
+    #[inline]
     fn die_of(&self, block: u32) -> usize {
         (block / self.settings.blocks_per_die) as usize
     }
 
     /// A command came back. Its operation is over.
-    #[inline]
+    #[inline(always)]
     pub fn completed(&mut self, at: u32) -> Op {
         let op = self.ops.end(at);
-        let die = &mut self.dies[(op.block / self.settings.blocks_per_die) as usize];
+        let number = self.die_of(op.block);
+        let die = &mut self.dies[number];
         die.in_flight -= 1;
         die.programs -= u16::from(!op.kind.only_reads());
         op
+    }
+
+    /// Hands operations to a die on which a command has just ended; most of the time none waits.
+    #[inline]
+    pub fn go_on<M: Media + ?Sized>(&mut self, block: u32, media: &mut M, now: Time) {
+        let number = self.die_of(block);
+        let die = &self.dies[number];
+        if die.queued > 0 || !die.background.is_empty() {
+            self.dispatch(number, media, now);
+        }
     }
 
     /// Queues an operation that waited for something else, with what it asks of the medium.
@@ -242,6 +266,46 @@ impl DieQueues {
         self.dispatch(die, media, now);
     }
 
+    /// Whether an operation that comes now would be the only one that waits at a die, and goes on at once.
+    #[inline]
+    fn passes(&self, die: usize, flow: usize, kind: Kind) -> bool {
+        let die = &self.dies[die];
+        die.queued == 0
+            && die.in_flight < self.settings.die_window
+            && (kind == Kind::Read || die.programs < self.settings.program_window)
+            && !die.flows[flow].is_limited
+    }
+
+    /// The turn of the only operation that waits: what `choose` would find.
+    #[inline]
+    fn only_turn(&mut self, number: usize, flow: usize) -> Turn {
+        let die = &mut self.dies[number];
+        let own = &mut die.flows[flow];
+        own.skipped = [0; 5];
+        Turn { die: number, flow, start: own.used.max(die.virtual_time) }
+    }
+
+    /// Queues an operation that has not begun and waited for nothing; one that finds nobody waiting at its die, and room, goes on at once.
+    #[inline]
+    pub fn enqueue_new<M: Media + ?Sized>(
+        &mut self,
+        op: Op,
+        operation: Operation,
+        flow: u16,
+        media: &mut M,
+        now: Time,
+    ) {
+        let (die, place) = (self.die_of(op.block), usize::from(flow));
+        if self.passes(die, place, op.kind) {
+            let turn = self.only_turn(die, place);
+            self.charge(&turn, op.kind, self.settings.pages_of(&op));
+            let at = self.ops.add(op);
+            return media.submit(Command { token: token_of(at), operation }, now);
+        }
+        let at = self.ops.add(op);
+        self.enqueue_behind(at, operation, flow, media, now);
+    }
+
     /// Queues an operation at its die in a flow; one that finds nobody waiting there, and room, goes on at once.
     pub fn enqueue<M: Media + ?Sized>(
         &mut self,
@@ -252,21 +316,27 @@ impl DieQueues {
         now: Time,
     ) {
         let op = self.ops.get(at);
-        let (id, class, kind) = (op.owner, op.class as usize, op.kind);
-        let number = (op.block / self.settings.blocks_per_die) as usize;
-        let place = usize::from(flow);
-        let die = &mut self.dies[number];
-        let flow = &mut die.flows[place];
-        if die.queued == 0
-            && die.in_flight < self.settings.die_window
-            && (kind == Kind::Read || die.programs < self.settings.program_window)
-            && !flow.is_limited
-        {
-            // What `choose` would find: the only one that waits.
-            flow.skipped = [0; 5];
-            let start = flow.used.max(die.virtual_time);
-            return self.hand_over(Turn { die: number, flow: place, start }, at, operation, media, now);
+        let (kind, die, place) = (op.kind, self.die_of(op.block), usize::from(flow));
+        if self.passes(die, place, kind) {
+            let turn = self.only_turn(die, place);
+            return self.hand_over(turn, at, operation, media, now);
         }
+        self.enqueue_behind(at, operation, flow, media, now);
+    }
+
+    /// Queues an operation behind others.
+    #[inline(never)]
+    fn enqueue_behind<M: Media + ?Sized>(
+        &mut self,
+        at: u32,
+        operation: Operation,
+        flow: u16,
+        media: &mut M,
+        now: Time,
+    ) {
+        let op = self.ops.get(at);
+        let (id, class, number, place) =
+            (op.owner, op.class as usize, self.die_of(op.block), usize::from(flow));
         self.ops.store(at, operation);
         let limit = self.queue_limit(number);
         let die = &mut self.dies[number];
@@ -427,28 +497,19 @@ impl DieQueues {
         }
     }
 
-    /// Charges a flow, which stands at `start` in virtual time, for the die's time, and gives the medium the operation.
-    #[inline]
-    fn hand_over<M: Media + ?Sized>(
-        &mut self,
-        turn: Turn,
-        at: u32,
-        operation: Operation,
-        media: &mut M,
-        now: Time,
-    ) {
-        let Turn { die: number, flow, start } = turn;
-        let op = self.ops.get(at);
+    /// Charges a flow whose turn it is for the die's time, for a command on so many pages that the medium gets now.
+    #[inline(always)]
+    fn charge(&mut self, turn: &Turn, kind: Kind, pages: u64) {
+        let &Turn { die: number, flow, start } = turn;
         let die = &mut self.dies[number];
         let own = &mut die.flows[flow];
-        let QueueSettings { costs, ius_per_page, program_unit_pages, .. } = &self.settings;
-        let pages = || u64::from(op.end_page.saturating_sub(op.first_iu / ius_per_page));
-        let cost_ns = match op.kind {
-            Kind::Read => pages() * costs.read_page_ns,
+        let QueueSettings { costs, program_unit_pages, .. } = &self.settings;
+        let cost_ns = match kind {
+            Kind::Read => pages * costs.read_page_ns,
             Kind::Append if mutant!("vssd: writes cost the same whatever their size") => {
                 costs.program_unit_ns
             }
-            Kind::Append => (pages() / u64::from(*program_unit_pages)).max(1) * costs.program_unit_ns,
+            Kind::Append => (pages / u64::from(*program_unit_pages)).max(1) * costs.program_unit_ns,
             _ => costs.erase_ns,
         };
         die.virtual_time = start;
@@ -460,9 +521,24 @@ impl DieQueues {
         };
         die.in_flight += 1;
         assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
-        die.programs += u16::from(op.kind != Kind::Read);
+        die.programs += u16::from(kind != Kind::Read);
         die.passed += u32::from(!die.background.is_empty());
-        media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
+    }
+
+    /// Charges a flow whose turn it is, and gives the medium the operation.
+    #[inline]
+    fn hand_over<M: Media + ?Sized>(
+        &mut self,
+        turn: Turn,
+        at: u32,
+        operation: Operation,
+        media: &mut M,
+        now: Time,
+    ) {
+        let op = self.ops.get(at);
+        let (kind, pages) = (op.kind, self.settings.pages_of(op));
+        self.charge(&turn, kind, pages);
+        media.submit(Command { token: token_of(at), operation }, now);
     }
 
     /// Whether a copy for wear waited for so many others that it is its turn.
@@ -481,7 +557,7 @@ impl DieQueues {
         assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
         die.programs += u16::from(!self.ops.get(at).kind.only_reads());
         let operation = self.ops.take(at);
-        media.submit(Command { token: MediaToken(POOL_TOKEN_BIT | u64::from(at)), operation }, now);
+        media.submit(Command { token: token_of(at), operation }, now);
     }
 
     /// The flow and class a die serves next, and where the flow stands in virtual time.

@@ -56,7 +56,7 @@ pub(crate) struct Ops {
 
 impl Ops {
     /// Gives an operation a place.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, op: Op) -> u32 {
         let at = self.ops.insert(op);
         if at as usize == self.asked.len() {
@@ -83,7 +83,7 @@ impl Ops {
     ///
     /// # Panics
     /// If nothing has this place: a completion comes once (I-V1).
-    #[inline]
+    #[inline(always)]
     pub fn end(&mut self, at: u32) -> Op {
         debug_assert!(self.asked[at as usize].is_none(), "what waits was not answered (I-V1)");
         self.ops.remove(at)

@@ -48,6 +48,8 @@ pub(crate) struct Vssd {
     /// IUs handed over for its appends, since the pool was opened.
     pub appended_ius: u64,
     pub read_only: bool,
+    /// Rises whenever erase blocks that its holder may take became more or fewer.
+    pub free_changes: u64,
     pub erases: u64,
 }
 

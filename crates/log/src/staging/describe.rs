@@ -1,0 +1,25 @@
+//! Staging in words, for debugging.
+
+use super::Staging;
+
+impl std::fmt::Display for Staging {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        writeln!(f, "sealed {:?} open {:?}", self.sealed, self.open.0)?;
+        for (i, c) in self.chunks() {
+            writeln!(
+                f,
+                "slot {i}: {:?} stream {:?} segment {} first {} units {} seq {} data {} notes {} pending {}",
+                c.state(),
+                c.stream,
+                c.segment,
+                c.first_unit,
+                c.units,
+                c.sequence,
+                c.data_count,
+                c.note_count,
+                c.pending
+            )?;
+        }
+        Ok(())
+    }
+}
