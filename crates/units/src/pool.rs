@@ -34,16 +34,22 @@ pub(crate) struct Returns {
 /// In place of the first slab of a stack: its pool is gone.
 const CLOSED: *mut Slab = ptr::without_provenance_mut(align_of::<Slab>());
 
+/// Slabs of a class that are the pool's alone.
+#[derive(Clone, Copy)]
+struct FreeSlabs {
+    first: *mut Slab,
+    count: u32,
+    /// The fewest there were since the pool last shrank: so many were not needed.
+    unneeded: u32,
+}
+
 /// A pool of buffers for one owner (a shard). Buffers may travel to other threads and come back by themselves.
 ///
 /// Bytes of a buffer that was used before are *not* cleared: whoever takes one fills all of it before anyone
 /// else sees it ([`BufferPool::take_zeroed`] otherwise).
 pub struct BufferPool {
     returns: NonNull<Returns>,
-    free: [*mut Slab; CLASSES],
-    /// Slabs of each free list, and the fewest there were since the pool last shrank: so many were not needed.
-    free_count: [u32; CLASSES],
-    unneeded: [u32; CLASSES],
+    free: [FreeSlabs; CLASSES],
     /// Slabs of this pool, wherever they are.
     slabs: isize,
     /// Bytes of them.
@@ -66,9 +72,7 @@ impl BufferPool {
         });
         BufferPool {
             returns: NonNull::from(Box::leak(returns)),
-            free: [ptr::null_mut(); CLASSES],
-            free_count: [0; CLASSES],
-            unneeded: [0; CLASSES],
+            free: [FreeSlabs { first: ptr::null_mut(), count: 0, unneeded: 0 }; CLASSES],
             slabs: 0,
             size_bytes: 0,
             limit_bytes: usize::MAX,
@@ -98,10 +102,10 @@ impl BufferPool {
         let (before, mut left) = (self.size_bytes, slabs_max);
         for class in (0..CLASSES).rev() {
             self.gather(class);
-            let surplus = self.unneeded[class].div_ceil(2).min(left);
+            let surplus = self.free[class].unneeded.div_ceil(2).min(left);
             left -= surplus;
             self.give_up(class, surplus);
-            self.unneeded[class] = self.free_count[class];
+            self.free[class].unneeded = self.free[class].count;
         }
         before - self.size_bytes
     }
@@ -109,13 +113,14 @@ impl BufferPool {
     /// Frees slabs of a free list.
     fn give_up(&mut self, class: usize, slabs: u32) {
         for _ in 0..slabs {
-            let Some(slab) = NonNull::new(self.free[class]) else { return };
+            let free = &mut self.free[class];
+            let Some(slab) = NonNull::new(free.first) else { return };
             // SAFETY: slabs on the free list are alive and ours alone.
             unsafe {
-                self.free[class] = slab.as_ref().next.get();
+                free.first = slab.as_ref().next.get();
                 deallocate(slab);
             }
-            self.free_count[class] -= 1;
+            free.count -= 1;
             self.slabs -= 1;
             self.size_bytes -= 1 << (class as u32 + CLASS_MIN_LOG2);
         }
@@ -133,7 +138,7 @@ impl BufferPool {
             if other != class {
                 self.gather(other);
                 let slabs = over.div_ceil(1 << (other as u32 + CLASS_MIN_LOG2));
-                self.give_up(other, slabs.min(self.free_count[other] as usize) as u32);
+                self.give_up(other, slabs.min(self.free[other].count as usize) as u32);
             }
         }
         self.slabs += 1;
@@ -146,37 +151,46 @@ impl BufferPool {
     /// # Panics
     /// If `len` is 4 GiB or more.
     pub fn take(&mut self, len: usize) -> BufferMut {
-        let len32 = u32::try_from(len).expect("buffers are smaller than 4 GiB");
-        let log2 = usize::BITS - len.max(1).saturating_sub(1).leading_zeros();
-        let log2 = log2.max(CLASS_MIN_LOG2);
-        if log2 > CLASS_MAX_LOG2 {
-            return hand_out(allocate(CLASS_NONE, len32, Home::Own), len32);
+        if len > 1 << CLASS_MAX_LOG2 {
+            let len = u32::try_from(len).expect("buffers are smaller than 4 GiB");
+            return hand_out(allocate(CLASS_NONE, len, Home::Own), len);
         }
-        let class = (log2 - CLASS_MIN_LOG2) as usize;
+        // The next power of two, and no less than the smallest slab.
+        let len_log2 = usize::BITS - len.saturating_sub(1).leading_zeros();
+        let class = len_log2.saturating_sub(CLASS_MIN_LOG2) as usize;
         self.gather(class);
-        let slab = match NonNull::new(self.free[class]) {
+        let free = &mut self.free[class];
+        let slab = match NonNull::new(free.first) {
             Some(slab) => {
                 // SAFETY: slabs on the free list are alive and ours.
                 let next = unsafe { slab.as_ref().next.get() };
                 // Slabs that were out together come back together: the next one is wanted soon, and far away.
                 prefetch_pointer(next);
-                self.free[class] = next;
-                self.free_count[class] -= 1;
-                self.unneeded[class] = self.unneeded[class].min(self.free_count[class]);
+                free.first = next;
+                free.count -= 1;
+                free.unneeded = free.unneeded.min(free.count);
                 slab
             }
             None => self.grow(class),
         };
-        hand_out(slab, len32)
+        hand_out(slab, len as u32)
     }
 
     /// Puts slabs that came back before those that were free: what was used last is used next, while it is in a cache.
+    #[inline(always)]
     fn gather(&mut self, class: usize) {
         // SAFETY: the place lives as long as the pool.
         let stack = unsafe { &self.returns.as_ref().stacks[class] };
-        if stack.load(Ordering::Relaxed).is_null() {
-            return;
+        if !stack.load(Ordering::Relaxed).is_null() {
+            self.gather_returned(class);
         }
+    }
+
+    #[inline(never)]
+    fn gather_returned(&mut self, class: usize) {
+        // SAFETY: the place lives as long as the pool.
+        let stack = unsafe { &self.returns.as_ref().stacks[class] };
+        let free = &mut self.free[class];
         let first = stack.swap(ptr::null_mut(), Ordering::Acquire);
         let mut last = first;
         let mut count = 1;
@@ -190,10 +204,10 @@ impl BufferPool {
                 last = next;
                 count += 1;
             }
-            (*last).next.set(self.free[class]);
+            (*last).next.set(free.first);
         }
-        self.free[class] = first;
-        self.free_count[class] += count;
+        free.first = first;
+        free.count += count;
     }
 
     /// A buffer of `len` zeros.
@@ -228,9 +242,9 @@ impl Drop for BufferPool {
         // SAFETY: the place lives as long as the pool, and while slabs are out.
         let returns = unsafe { self.returns.as_ref() };
         let mut back = 0;
-        for (list, stack) in self.free.iter().zip(&returns.stacks) {
+        for (free, stack) in self.free.iter().zip(&returns.stacks) {
             // SAFETY: the free list is the pool's alone, and so is what was in the stack.
-            back += unsafe { free_list(*list) + free_list(stack.swap(CLOSED, Ordering::Acquire)) };
+            back += unsafe { free_list(free.first) + free_list(stack.swap(CLOSED, Ordering::Acquire)) };
         }
         let missing = self.slabs - back;
         if returns.missing.fetch_add(missing, Ordering::AcqRel) + missing == 0 {

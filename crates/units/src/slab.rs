@@ -195,10 +195,24 @@ impl<T> StampedSlab<T> {
     /// If it has none: the token came back twice, or was made up.
     #[inline]
     pub fn remove(&mut self, token: u64) -> T {
-        self.get_mut(token);
+        self.remove_if(token, |_| true).expect("I-U3: a token comes back once")
+    }
+
+    /// Changes the value of a token, and takes it out if `is_over` says so: one look-up for an answer that is usually the last one.
+    ///
+    /// # Panics
+    /// If it has none: the token came back twice, or was made up.
+    #[inline]
+    pub fn remove_if(&mut self, token: u64, is_over: impl FnOnce(&mut T) -> bool) -> Option<T> {
         let index = token::index_of(token);
+        let entry = &mut self.entries[index as usize];
+        assert_eq!(u64::from(entry.stamp), token >> 32, "I-U3: {token:#x} comes back once");
+        let value = entry.value.as_mut().expect("I-U3: a token comes back once");
+        if !is_over(value) {
+            return None;
+        }
         self.free.push(index);
-        self.entries[index as usize].value.take().expect("checked above")
+        entry.value.take()
     }
 
     /// All values, in the order of their indexes.
@@ -244,6 +258,20 @@ mod test {
         slab.remove(first);
         slab.insert('b');
         slab.remove(first);
+    }
+
+    /// Goal: a value stays under its token until it is over. Method: a count goes down, one look-up at a time.
+    #[test]
+    fn a_value_is_taken_out_when_it_is_over() {
+        let mut slab = StampedSlab::new();
+        let token = slab.insert(2);
+        let count_down = |left: &mut i32| {
+            *left -= 1;
+            *left == 0
+        };
+        assert_eq!((slab.remove_if(token, count_down), slab.len()), (None, 1));
+        assert_eq!((slab.remove_if(token, count_down), slab.len()), (Some(0), 0));
+        assert_ne!(slab.insert(7), token, "its index is given again, with another stamp");
     }
 
     /// Goal: however often an index is used, its tokens leave the bits of owners alone: an answer with one of them would go to
