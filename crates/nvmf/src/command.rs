@@ -126,24 +126,24 @@ impl Session<'_> {
         data: Option<Buffer>,
     ) {
         let queue = connection.queue.as_mut().expect("live connections have a queue");
-        let entry = queue.slots[usize::from(slot_index)].entry;
-        if queue.id == 0 || entry.opcode == opcode::FABRICS {
+        let slot = &mut queue.slots[usize::from(slot_index)];
+        if queue.id == 0 || slot.entry.opcode == opcode::FABRICS {
+            let entry = slot.entry;
             admin::execute(self, connection, slot_index, &entry, data);
             return;
         }
         let index = connection.subsystem.expect("only subsystems have I/O queues");
         let subsystem = self.shared.subsystems.get_mut(index);
-        let slot = &mut queue.slots[usize::from(slot_index)];
         // A namespace may have gone while data came in.
-        let operation = match subsystem.config.namespaces.get(&entry.nsid.get()) {
+        let operation = match subsystem.config.namespaces.get(&slot.entry.nsid.get()) {
             None => Err(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
-            Some(namespace) => io::operation(namespace, &entry, data, &mut self.shared.memory.pool)
+            Some(namespace) => io::operation(namespace, &slot.entry, data, &mut self.shared.memory.pool)
                 .map(|operation| operation.map(|operation| (namespace.namespace, operation))),
         };
         match operation {
             Ok(Some((namespace, operation))) => {
                 let bytes = u64::from(slot.data_bytes);
-                match entry.opcode {
+                match slot.entry.opcode {
                     io_opcode::READ => {
                         slot.read_held = slot.data_bytes;
                         queue.read_bytes += slot.data_bytes as usize;
@@ -170,10 +170,12 @@ impl Session<'_> {
                 self.actions.push(Action::Submit(command));
             }
             Ok(None) => {
+                let entry = slot.entry;
                 queue.release(slot_index);
                 connection.answer(entry.command_id.get(), Status::SUCCESS, 0);
             }
             Err(status) => {
+                let entry = slot.entry;
                 queue.release(slot_index);
                 self.shared.record_error(connection, &entry, status);
                 connection.answer(entry.command_id.get(), status, 0);

@@ -254,7 +254,7 @@ impl Connection {
 
     /// Brings the account to what is held: what commands gave back, unread bytes, unsent headers. `pins` are receive buffers that
     /// commands keep.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn balance(&mut self, budget: &mut Budget, pins: &mut usize) {
         let has_released = self.queue.as_ref().is_some_and(|queue| queue.released_bytes > 0);
         let holds_other = self.holding.has_unread
@@ -280,6 +280,7 @@ impl Connection {
         }
     }
 
+    #[inline(never)]
     fn balance_all(&mut self, budget: &mut Budget, pins: &mut usize) {
         let before = self.holding.account.held_bytes();
         self.balance_released(budget, pins);

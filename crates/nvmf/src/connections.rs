@@ -3,12 +3,15 @@
 use crate::connection::{Connection, Phase};
 use crate::event::ConnectionId;
 use diecut_units::Slab;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     slab: Slab<Box<Connection>>,
     by_id: BTreeMap<ConnectionId, u32>,
+    /// Whom the driver spoke of last: it mostly speaks of one several times.
+    spoken_of: Cell<Option<(ConnectionId, u32)>>,
     /// In the order in which they came; those in front may have become queues, or be gone.
     newcomers: VecDeque<ConnectionId>,
 }
@@ -37,6 +40,7 @@ impl Connections {
     pub(crate) fn remove(&mut self, index: u32) -> Box<Connection> {
         let connection = self.slab.remove(index);
         let known = self.by_id.remove(&connection.id);
+        self.spoken_of.set(None);
         assert_eq!(known, Some(index), "I-T1: a connection is known by its id as long as it is there");
         connection
     }
@@ -44,7 +48,14 @@ impl Connections {
     /// Index of a connection that the driver speaks of; nothing if it is forgotten.
     #[inline]
     pub(crate) fn index_of(&self, id: ConnectionId) -> Option<u32> {
-        self.by_id.get(&id).copied()
+        match self.spoken_of.get() {
+            Some((known, index)) if known == id => Some(index),
+            _ => {
+                let index = *self.by_id.get(&id)?;
+                self.spoken_of.set(Some((id, index)));
+                Some(index)
+            }
+        }
     }
 
     #[inline]

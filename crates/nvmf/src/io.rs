@@ -19,6 +19,7 @@ pub(crate) struct Plan {
     pub(crate) to_host_bytes: u32,
 }
 
+#[inline]
 fn namespace_of<'a>(
     subsystem: &'a SubsystemConfig,
     entry: &SubmissionEntry,

@@ -14,6 +14,8 @@ const NEWCOMER_BYTES: usize = 8 << 10;
 /// Memory of a queue besides its slots, and of a controller besides its queues.
 const QUEUE_BYTES: usize = 16 << 10;
 const CONTROLLER_BYTES: usize = 16 << 10;
+/// While newcomers hold most of what they may, they have one in so many parts of the time until Connect.
+const PRESSED_SHARE: u64 = 5;
 /// Connections that wait for memory looked at in one round.
 const SHORT_TURNS_PER_ROUND: usize = 32;
 /// How long it is not told again that memory is short.
@@ -323,9 +325,11 @@ impl Memory {
         connection.holding.has_unread = true; // they are counted anew
     }
 
-    /// Whether newcomers hold most of what they may.
-    pub(crate) fn is_pressed_by_newcomers(&self) -> bool {
-        self.budget.has_many_newcomers() && !mutant!("nvmf: silent connections keep all places")
+    /// How long a new connection may take until Connect, of this `whole` time: less while newcomers hold most of what they may.
+    pub(crate) fn connect_patience(&self, whole: Span) -> Span {
+        let is_pressed =
+            self.budget.has_many_newcomers() && !mutant!("nvmf: silent connections keep all places");
+        if is_pressed { Span(whole.0 / PRESSED_SHARE) } else { whole }
     }
 }
 

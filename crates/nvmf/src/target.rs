@@ -19,10 +19,7 @@ use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{QualifiedName, Status};
-use diecut_units::{Span, Time, mark, mutant};
-
-/// While newcomers hold most of what they may, they have one in so many parts of the time until Connect.
-const PRESSED_SHARE: u64 = 5;
+use diecut_units::{Time, mark, mutant};
 
 /// The target of one shard. See the crate's documentation.
 pub struct Target {
@@ -44,15 +41,27 @@ impl Target {
     ///
     /// # Panics
     /// If the driver breaks a promise (a completion nobody waits for, more bytes than the window).
+    #[inline(always)]
     pub fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
         self.shared.now = now;
+        // Inlined for the event that comes once for each command; the others come once for many.
+        match event {
+            Event::Completed(completion) => self.complete(completion, actions),
+            event => self.handle_other(event, now, actions),
+        }
+        if self.shared.memory.waiting.take_news() {
+            actions.push(Action::Notice(Box::new(HostNotice::WaitsForMemory)));
+        }
+        self.sweep(actions);
+    }
+
+    fn handle_other(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
         match event {
             Event::Accepted(id, local) => {
-                let connection = Connection::new(id, now + self.connect_patience());
+                let patience = self.shared.memory.connect_patience(self.shared.config.connect_time);
+                let connection = Connection::new(id, now + patience);
                 match self.open_newcomer(actions) {
-                    Some(account) => {
-                        self.add_connection(connection.with(account, local));
-                    }
+                    Some(account) => _ = self.add_connection(connection.with(account, local)),
                     None => {
                         mark!("nvmf: no memory for another connection");
                         self.shared.memory.waiting.notice(now);
@@ -87,7 +96,7 @@ impl Target {
                     self.lose_connection(index, actions);
                 }
             }
-            Event::Completed(completion) => self.complete(completion, actions),
+            Event::Completed(_) => unreachable!("handled by itself"),
             Event::Round => {
                 self.relieve(actions);
                 self.shared.begin_round();
@@ -100,10 +109,6 @@ impl Target {
             }
             Event::Tick => self.tick(actions),
         }
-        if self.shared.memory.waiting.take_news() {
-            actions.push(Action::Notice(Box::new(HostNotice::WaitsForMemory)));
-        }
-        self.sweep(actions);
     }
 
     /// Whether an [`Event::Round`] would do something.
@@ -294,12 +299,6 @@ impl Target {
         }
     }
 
-    /// How long a new connection may take until Connect: less while many others have not come so far.
-    fn connect_patience(&self) -> Span {
-        let whole = self.shared.config.connect_time;
-        if self.shared.memory.is_pressed_by_newcomers() { Span(whole.0 / PRESSED_SHARE) } else { whole }
-    }
-
     /// The account of a new connection. Where newcomers have all they may, the oldest of those that have not sent Connect makes room:
     /// who only holds a place must not keep out who wants to work. Nothing if there is none, or it does not help.
     fn open_newcomer(&mut self, actions: &mut Vec<Action>) -> Option<Account> {
@@ -435,8 +434,7 @@ impl Target {
         let slot = &mut queue.slots[usize::from(slot_index)];
         assert!(slot.state() == SlotState::Submitted, "I-T8: {:?} is answered once", completion.token);
         let is_answer = completion.result.is_ok() && completion.data.is_some();
-        let (entry, is_read) = (slot.entry, slot.entry.opcode == opcode::READ);
-        let command_id = entry.command_id.get();
+        let (command_id, is_read) = (slot.entry.command_id.get(), slot.entry.opcode == opcode::READ);
         // The data of a read are held until they are sent.
         let held_bytes =
             if is_answer && !is_closing && is_read { std::mem::take(&mut slot.account_held) } else { 0 };
@@ -456,6 +454,8 @@ impl Target {
             (Ok(()), _) => connection.answer(command_id, Status::SUCCESS, 0),
             (Err(error), _) => {
                 let status = status_of(error);
+                // The slot keeps the entry until it is taken again.
+                let entry = queue.slots[usize::from(slot_index)].entry;
                 connection.answer(command_id, status, 0);
                 self.shared.record_error(connection, &entry, status);
             }

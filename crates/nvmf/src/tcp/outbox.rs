@@ -19,6 +19,8 @@ pub struct Outbox {
 
 /// Scratch that an empty outbox keeps.
 const SCRATCH_KEPT_BYTES: usize = 4096;
+/// Segments for which it keeps room.
+const SEGMENTS_KEPT: usize = SCRATCH_KEPT_BYTES / size_of::<Segment>();
 
 #[derive(Debug)]
 enum Segment {
@@ -112,8 +114,10 @@ impl Outbox {
         if self.segments.is_empty() {
             self.scratch.clear();
             self.scratch_start = 0;
-            self.scratch.shrink_to(SCRATCH_KEPT_BYTES);
-            self.segments.shrink_to(SCRATCH_KEPT_BYTES / size_of::<Segment>());
+            if self.scratch.capacity() > SCRATCH_KEPT_BYTES || self.segments.capacity() > SEGMENTS_KEPT {
+                self.scratch.shrink_to(SCRATCH_KEPT_BYTES);
+                self.segments.shrink_to(SEGMENTS_KEPT);
+            }
         } else if self.scratch_start > self.scratch.len() / 2 && self.scratch_start > SCRATCH_KEPT_BYTES {
             // A host that always has something under way never empties it. What is moved is less than what was sent since.
             self.scratch.drain(..self.scratch_start);

@@ -1,9 +1,12 @@
 use diecut_nvme::tcp::{
-    CommonHeader, DIGEST_SIZE_BYTES, Digests, FatalError, Frame, HEADER_SIZE_MAX_BYTES, PduError,
-    Receiver as Side, digest_matches,
+    CapsuleCommand, CommonHeader, DIGEST_SIZE_BYTES, Digests, FatalError, Frame, HEADER_SIZE_MAX_BYTES,
+    PduError, Receiver as Side, digest_matches,
 };
 use diecut_units::{Buffer, BufferMut, BufferPool};
 use zerocopy::FromBytes;
+
+/// The header that comes most: of a command, without a digest.
+const COMMAND_SIZE_BYTES: usize = size_of::<CapsuleCommand>();
 
 /// Finds PDUs in a stream that may be cut anywhere.
 ///
@@ -236,8 +239,21 @@ impl Receiver {
         Some(done(buffer, start, true))
     }
 
+    /// Takes the next `N` bytes of the header if `before` of it have come and those lie whole in what was received, as they mostly do: a
+    /// copy of a length that is known.
+    #[inline(always)]
+    fn gather_whole<const N: usize>(&mut self, bytes: &[u8], at: &mut usize, before: usize) {
+        if self.header_received == before
+            && let Some(whole) = bytes.get(*at..).and_then(|rest| rest.first_chunk::<N>())
+            && let Some(place) = self.header[before..].first_chunk_mut::<N>()
+        {
+            *place = *whole;
+            self.header_received += N;
+            *at += N;
+        }
+    }
+
     /// Takes bytes of the header until there are so many; `false` if more have to come.
-    #[inline]
     fn gather(&mut self, bytes: &[u8], at: &mut usize, needed: usize) -> bool {
         let part = (needed - self.header_received).min(bytes.len() - *at);
         self.header[self.header_received..self.header_received + part]
@@ -258,7 +274,10 @@ impl Receiver {
         let frame = match self.frame {
             Some(frame) => frame,
             None => {
-                if !self.gather(bytes, at, CommonHeader::SIZE_BYTES) {
+                self.gather_whole::<{ CommonHeader::SIZE_BYTES }>(bytes, at, 0);
+                if self.header_received < CommonHeader::SIZE_BYTES
+                    && !self.gather(bytes, at, CommonHeader::SIZE_BYTES)
+                {
                     return Step::More;
                 }
                 let common = CommonHeader::read_from_prefix(&self.header).expect("eight bytes").0;
@@ -268,7 +287,11 @@ impl Receiver {
                 }
             }
         };
-        if !self.gather(bytes, at, frame.header_end()) {
+        if frame.header_end() == COMMAND_SIZE_BYTES {
+            const REST: usize = COMMAND_SIZE_BYTES - CommonHeader::SIZE_BYTES;
+            self.gather_whole::<REST>(bytes, at, CommonHeader::SIZE_BYTES);
+        }
+        if self.header_received < frame.header_end() && !self.gather(bytes, at, frame.header_end()) {
             return Step::More;
         }
         if frame.header_digest() {
