@@ -8,7 +8,7 @@
 //! A large command goes to its volume in pieces (`piece.rs`), each when the caller asks for it, so that admission can
 //! let others go between; it is answered when all are.
 //!
-//! Start with [`Namespaces::submit`] (`namespaces.rs`), then `pending.rs`.
+//! Start with [`Namespaces::submit`] (`namespaces.rs`), then `first.rs` and `pending.rs`.
 //!
 //! Invariants
 //! - Every command is answered exactly once, with its token, whatever its volume says.
@@ -29,6 +29,7 @@
 
 pub mod contract;
 mod definition;
+mod first;
 mod namespaces;
 mod pending;
 mod piece;

@@ -3,14 +3,12 @@ use crate::contract::{
     NamespaceOperation, NamespaceProperties, SourceId,
 };
 use crate::definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
-use crate::pending::{Pending, Rest};
-use crate::piece::{self, Cutting, MapRange, READ_PIECE_LBAS, is_one_piece};
+use crate::first::{first_piece, whole_piece};
+use crate::pending::{Extra, Pending, Rest};
+use crate::piece::{Cutting, MapRange};
 use crate::statistics::{Kind, NamespaceStatistics};
-use diecut_units::{Buffer, BufferMut, BufferPool, Payload, StampedSlab, Time, mark};
-use diecut_volume::contract::{
-    VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
-};
-use smallvec::SmallVec;
+use diecut_units::{Buffer, BufferMut, BufferPool, Slab, StampedSlab, Time, mark};
+use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeToken};
 
 /// Size of the shared buffer of zeros that null namespaces answer reads with, in bytes.
 const SHARED_ZEROS_BYTES: usize = 1 << 20;
@@ -40,6 +38,8 @@ pub struct Namespaces {
     /// By identifier. Identifiers are given once and count up, so there is a place for every volume that ever was.
     namespaces: Vec<Option<Namespace>>,
     pending: StampedSlab<Pending>,
+    /// What pending commands have besides that are cut in pieces, compare, or failed.
+    extras: Slab<Extra>,
     pool: BufferPool,
     zeros: Option<Buffer>,
 }
@@ -63,6 +63,7 @@ impl Namespaces {
         Namespaces {
             namespaces: Vec::new(),
             pending: StampedSlab::new(),
+            extras: Slab::new(),
             pool: BufferPool::new(),
             zeros: None,
         }
@@ -239,75 +240,30 @@ impl Namespaces {
                 return answer(result, data);
             }
         };
-        let mut pending = Pending {
-            token,
-            namespace: id,
-            source,
-            arrived,
-            kind,
-            lbas,
-            remaining: 0,
-            rest: None,
-            loan: None,
-            error: None,
-            expected: None,
-        };
-        let mut ranges_left = SmallVec::new();
-        let operation = match operation {
-            NamespaceOperation::Read { range, destination } => {
-                VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
-            }
-            NamespaceOperation::Write { range, data, force_unit_access } => VolumeOperation::Write {
-                first_iu: range.first_lba,
-                payload: Payload::new(namespace.definition.content_mode, data),
-                force_unit_access,
-            },
-            NamespaceOperation::Flush => VolumeOperation::Flush,
-            NamespaceOperation::WriteZeroes { range, may_deallocate: _, force_unit_access } => {
-                // Zeros need no space whether or not the host allows it: a volume stores none.
-                VolumeOperation::WriteZeroes {
-                    first_iu: range.first_lba,
-                    iu_count: range.lba_count.into(),
-                    force_unit_access,
-                }
-            }
-            NamespaceOperation::Verify { range } => {
-                VolumeOperation::Verify { first_iu: range.first_lba, iu_count: range.lba_count }
-            }
-            NamespaceOperation::Compare { range, data } => {
-                let destination = self.pool.take(data.len());
-                pending.expected = Some(data);
-                VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
-            }
-            NamespaceOperation::Deallocate { mut ranges } => {
-                piece::merge(&mut ranges);
-                ranges.reverse();
-                let Some(range) = ranges.pop() else {
+        let (piece, extra) = match whole_piece(operation, namespace.cutting()) {
+            Ok(piece) => (piece, None),
+            Err(operation) => {
+                let (place, cutting) = ((store, volume), namespace.cutting());
+                let first = first_piece(operation, place, cutting, &mut self.pool, map_piece);
+                let Some((piece, extra)) = first else {
                     namespace.statistics.record(kind, 0, now.since(arrived), true);
                     return answer(Ok(()), None);
                 };
-                ranges_left = ranges;
-                VolumeOperation::Deallocate { first_iu: range.first_lba, iu_count: range.lba_count.into() }
+                (piece, extra)
             }
-        };
-        let operation = match operation {
-            VolumeOperation::Read { first_iu, iu_count, destination } if iu_count > READ_PIECE_LBAS => {
-                let (loan, destination) = destination.lend();
-                pending.loan = Some(loan);
-                VolumeOperation::Read { first_iu, iu_count, destination }
-            }
-            other => other,
         };
         namespace.under_way += 1;
-        let (piece, rest) = if ranges_left.is_empty() && is_one_piece(&operation, namespace.whole_writes) {
-            (operation, None)
-        } else {
-            let all = Rest { store, volume, operation, ranges: ranges_left };
-            all.cut(namespace.cutting(), map_piece)
+        let more = extra.as_ref().is_some_and(|extra| extra.rest.is_some());
+        let pending = Pending {
+            token,
+            arrived,
+            lbas,
+            namespace: id,
+            source,
+            remaining: 1,
+            kind,
+            extra: extra.map(|extra| self.extras.insert(extra)),
         };
-        let more = rest.is_some();
-        pending.remaining = 1;
-        pending.rest = rest;
         let token = VolumeToken(self.pending.insert(pending));
         outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
         more.then_some(token)
@@ -316,12 +272,15 @@ impl Namespaces {
     /// Gives up commands of a source, all or the one of a token: nothing more of them goes to their volumes than is there. They are
     /// answered as ever.
     pub fn give_up(&mut self, source: SourceId, token: Option<CommandToken>) {
-        let wanted = |pending: &&mut Pending| {
-            pending.source == source && pending.rest.is_some() && token.is_none_or(|one| pending.token == one)
-        };
-        for pending in self.pending.iter_mut().filter(wanted) {
-            mark!("namespace: command given up between its pieces");
-            pending.error.get_or_insert(NamespaceError::Aborted);
+        for pending in self.pending.iter_mut() {
+            let is_wanted = pending.source == source && token.is_none_or(|one| pending.token == one);
+            let Some(extra) = pending.extra.filter(|_| is_wanted).map(|index| &mut self.extras[index]) else {
+                continue;
+            };
+            if extra.rest.is_some() {
+                mark!("namespace: command given up between its pieces");
+                extra.error.get_or_insert(NamespaceError::Aborted);
+            }
         }
     }
 
@@ -338,10 +297,14 @@ impl Namespaces {
         map_piece: &mut dyn FnMut(MapRange) -> u64,
     ) -> bool {
         let pending = self.pending.get_mut(token.0);
-        let rest = pending.rest.take().unwrap_or_else(|| panic!("nothing of {token:?} is left"));
-        if pending.error.is_some() {
+        let extra = pending.extra.map(|index| &mut self.extras[index]);
+        let extra = extra.unwrap_or_else(|| panic!("nothing of {token:?} is left"));
+        let rest = extra.rest.take().unwrap_or_else(|| panic!("nothing of {token:?} is left"));
+        if extra.error.is_some() {
             if pending.remaining == 0 {
-                self.finish(token, None, now, outputs);
+                let pending = self.pending.remove(token.0);
+                let finished = self.finish(pending, None, now);
+                outputs.finished.push(finished);
             }
             return false;
         }
@@ -352,54 +315,41 @@ impl Namespaces {
         let (piece, rest) = rest.cut(namespace.cutting(), map_piece);
         let more = rest.is_some();
         pending.remaining += 1;
-        pending.rest = rest;
+        extra.rest = rest;
         outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
         more
     }
 
-    /// Takes the answer of a volume.
+    /// Takes the answer of a volume. Gives that of the command, if it was the last one.
     ///
     /// # Panics
     /// If the token is not under way.
-    pub fn complete(&mut self, completion: VolumeCompletion, now: Time, outputs: &mut Outputs) {
+    #[inline]
+    pub fn complete(&mut self, completion: VolumeCompletion, now: Time) -> Option<Finished> {
         let VolumeCompletion { token, result, destination } = completion;
-        let pending = self.pending.get_mut(token.0);
-        assert!(pending.remaining > 0, "I-N1: a volume answers each piece once");
-        pending.remaining -= 1;
-        if let Err(error) = result {
-            pending.error.get_or_insert(translate(error));
-        }
-        if pending.remaining > 0 || pending.rest.is_some() {
-            return;
-        }
-        let data = match pending.loan.take() {
-            None => destination.map(BufferMut::freeze),
-            Some(_) if pending.error.is_some() => None,
-            Some(loan) => {
-                drop(destination);
-                Some(loan.reclaim().freeze())
+        let extras = &mut self.extras;
+        let ended = self.pending.remove_if(token.0, |pending| {
+            assert!(pending.remaining > 0, "I-N1: a volume answers each piece once");
+            pending.remaining -= 1;
+            if let Err(error) = result {
+                let index = *pending.extra.get_or_insert_with(|| extras.insert(Extra::default()));
+                extras[index].error.get_or_insert(translate(error));
             }
-        };
-        self.finish(token, data, now, outputs);
+            pending.remaining == 0 && pending.extra.is_none_or(|index| extras[index].rest.is_none())
+        });
+        Some(self.finish(ended?, destination, now))
     }
 
-    fn finish(&mut self, token: VolumeToken, data: Option<Buffer>, now: Time, outputs: &mut Outputs) {
-        let pending = self.pending.remove(token.0);
-        assert!(pending.remaining == 0 && pending.rest.is_none(), "I-N1: no piece of {token:?} is left");
-        let (result, data) = match (pending.error, pending.expected) {
-            (Some(error), _) => (Err(error), None),
-            (None, None) if pending.kind == Kind::Read => {
-                (Ok(()), Some(data.expect("a read that succeeded carries its buffer")))
+    /// Answers a command of which no piece is left. `destination` is what its last piece was read into.
+    #[inline]
+    fn finish(&mut self, pending: Pending, destination: Option<BufferMut>, now: Time) -> Finished {
+        let is_read = pending.kind == Kind::Read;
+        let (result, data) = match pending.extra {
+            None if is_read => {
+                (Ok(()), Some(destination.expect("a read that succeeded carries its buffer").freeze()))
             }
-            (None, None) => (Ok(()), None),
-            (None, Some(expected)) => {
-                let content = data.expect("a read that succeeded carries its buffer");
-                if content[..] == expected[..] || diecut_units::mutant!("namespace: compare always right") {
-                    (Ok(()), None)
-                } else {
-                    (Err(NamespaceError::CompareFailure), None)
-                }
-            }
+            None => (Ok(()), None),
+            Some(index) => self.extras.remove(index).result(is_read, destination),
         };
         let namespace = self.get_mut(pending.namespace).expect("I-N2: it has commands under way");
         assert!(namespace.under_way > 0, "I-N2: a namespace counts its commands");
@@ -408,11 +358,11 @@ impl Namespaces {
         if matches!(result, Err(NamespaceError::Unrecovered { .. })) {
             namespace.statistics.media_errors += 1;
         }
-        outputs.finished.push(Finished {
+        Finished {
             source: pending.source,
             namespace: pending.namespace,
             completion: NamespaceCompletion { token: pending.token, result, data },
-        });
+        }
     }
 }
 

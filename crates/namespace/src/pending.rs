@@ -2,7 +2,7 @@ use crate::contract::{CommandToken, LbaRange, NamespaceError, NamespaceId, Sourc
 use crate::definition::StoreIndex;
 use crate::piece::{self, Cutting, MapRange};
 use crate::statistics::Kind;
-use diecut_units::{Buffer, BufferLoan, Time};
+use diecut_units::{Buffer, BufferLoan, BufferMut, Time};
 use diecut_volume::contract::{VolumeIndex, VolumeOperation};
 use smallvec::SmallVec;
 
@@ -37,18 +37,26 @@ impl Rest {
     }
 }
 
-/// A command that waits for its volume.
+/// A command that waits for its volume. Small, as each command is written down and taken out once; what few of them have stands
+/// apart, in [`Extra`].
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) token: CommandToken,
+    pub(crate) arrived: Time,
+    pub(crate) lbas: u64,
     pub(crate) namespace: NamespaceId,
     pub(crate) source: SourceId,
-    pub(crate) arrived: Time,
-    pub(crate) kind: Kind,
-    pub(crate) lbas: u64,
     /// Volume commands still to be answered.
     pub(crate) remaining: u32,
-    /// What comes after them. The command is not answered before this is gone.
+    pub(crate) kind: Kind,
+    /// Index of its [`Extra`], if it has one.
+    pub(crate) extra: Option<u32>,
+}
+
+/// What a command has besides that is cut in pieces, compares, or failed.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    /// What comes after the pieces that its volume has. The command is not answered before this is gone.
     pub(crate) rest: Option<Rest>,
     /// The whole buffer of a read that was cut in pieces.
     pub(crate) loan: Option<BufferLoan>,
@@ -56,4 +64,42 @@ pub(crate) struct Pending {
     pub(crate) error: Option<NamespaceError>,
     /// What a compare expects.
     pub(crate) expected: Option<Buffer>,
+}
+
+impl Extra {
+    /// The answer to its command. `destination` is what the last piece was read into.
+    ///
+    /// # Panics
+    /// If a piece is left.
+    #[cold]
+    pub(crate) fn result(
+        self,
+        is_read: bool,
+        destination: Option<BufferMut>,
+    ) -> (Result<(), NamespaceError>, Option<Buffer>) {
+        let Extra { rest, loan, error, expected } = self;
+        assert!(rest.is_none(), "I-N1: no piece of a command that is answered is left");
+        if let Some(error) = error {
+            return (Err(error), None);
+        }
+        let content = match loan {
+            None => destination.map(BufferMut::freeze),
+            Some(loan) => {
+                drop(destination);
+                Some(loan.reclaim().freeze())
+            }
+        };
+        let content = || content.expect("a read that succeeded carries its buffer");
+        match expected {
+            None if is_read => (Ok(()), Some(content())),
+            None => (Ok(()), None),
+            Some(expected) => {
+                if content()[..] == expected[..] || diecut_units::mutant!("namespace: compare always right") {
+                    (Ok(()), None)
+                } else {
+                    (Err(NamespaceError::CompareFailure), None)
+                }
+            }
+        }
+    }
 }

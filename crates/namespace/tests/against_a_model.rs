@@ -155,12 +155,12 @@ fn run(seed: u64) {
             outputs.volume_commands.drain(..).for_each(|(_, command)| volume.take(command));
         } else if !volume.answers.is_empty() {
             let answer = volume.answers.swap_remove(rng.random_range(0..volume.answers.len()));
-            namespaces.complete(answer, Time(step), &mut outputs);
+            outputs.finished.extend(namespaces.complete(answer, Time(step)));
         }
         answered += check(&mut outputs, &mut expected, seed);
     }
     while let Some(answer) = volume.answers.pop() {
-        namespaces.complete(answer, Time(1000), &mut outputs);
+        outputs.finished.extend(namespaces.complete(answer, Time(1000)));
     }
     answered += check(&mut outputs, &mut expected, seed);
     assert_eq!(submitted, answered, "seed {seed}");

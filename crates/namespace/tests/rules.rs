@@ -115,9 +115,9 @@ fn a_deallocation_is_answered_when_its_last_range_is_with_the_first_error() {
         .collect();
     assert_eq!(shapes, [(0, 4), (50, 2)], "in the host's order, without the empty one");
     let answer = |result| VolumeCompletion { token: commands[0].token, result, destination: None };
-    namespaces.complete(answer(Err(VolumeError::Full)), Time(300), &mut outputs);
+    outputs.finished.extend(namespaces.complete(answer(Err(VolumeError::Full)), Time(300)));
     assert!(outputs.finished.is_empty() && !namespaces.is_idle(ID));
-    namespaces.complete(answer(Ok(())), Time(300), &mut outputs);
+    outputs.finished.extend(namespaces.complete(answer(Ok(())), Time(300)));
     assert_eq!(outputs.finished[0].completion.result, Err(NamespaceError::CapacityExceeded));
     assert_eq!(outputs.finished[0].source, SourceId(5));
     assert!(namespaces.is_idle(ID));
@@ -152,10 +152,8 @@ fn a_large_write_goes_in_pieces_and_is_answered_after_the_last() {
         assert!(force_unit_access, "each piece is as durable as the whole");
         shapes.push((first_iu, payload.iu_count()));
         let token = piece.token;
-        namespaces.complete(
-            VolumeCompletion { token, result: Ok(()), destination: None },
-            Time(300),
-            outputs,
+        outputs.finished.extend(
+            namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(300)),
         );
     };
     answer(&mut namespaces, &mut outputs);
@@ -183,7 +181,9 @@ fn a_command_whose_piece_failed_does_not_go_on() {
         let token = piece.token;
         drop(piece);
         let result = Err(VolumeError::Unrecovered { iu: 3 });
-        namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300), &mut outputs);
+        outputs
+            .finished
+            .extend(namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300)));
         assert!(outputs.finished.is_empty(), "it is answered where it would have gone on");
         assert!(!namespaces.go_on(rest, Time(300), &mut outputs, &mut whole_pieces));
         assert!(outputs.volume_commands.is_empty());
@@ -247,11 +247,10 @@ fn a_closing_namespace_finishes_what_is_under_way_and_takes_nothing_new() {
     assert_eq!(refused(&mut namespaces, read(1, 1)), NamespaceError::NoSuchNamespace);
     let (_, volume_command) = outputs.volume_commands.remove(0);
     let VolumeOperation::Read { destination, .. } = volume_command.operation else { panic!() };
-    namespaces.complete(
+    outputs.finished.extend(namespaces.complete(
         VolumeCompletion { token: volume_command.token, result: Ok(()), destination: Some(destination) },
         Time(350),
-        &mut outputs,
-    );
+    ));
     assert_eq!(outputs.finished[0].completion.data.as_ref().unwrap().len(), 4096);
     let latency = namespaces.statistics(ID).unwrap().read_latency();
     assert!((248..=252).contains(&latency.p50_ns), "from arrival at 100 to 350: {latency:?}");
@@ -280,11 +279,10 @@ fn compare_reads_and_compares() {
         };
         destination.fill(1);
         destination[8191] = content;
-        namespaces.complete(
+        outputs.finished.extend(namespaces.complete(
             VolumeCompletion { token: volume_command.token, result: Ok(()), destination: Some(destination) },
             Time(300),
-            &mut outputs,
-        );
+        ));
         assert_eq!(outputs.finished[0].completion.result, expected);
         assert!(outputs.finished[0].completion.data.is_none(), "a compare gives no content away");
     }
@@ -297,7 +295,9 @@ fn a_lost_block_is_named_and_counted() {
     namespaces.submit(command(read(40, 8)), Time(200), &mut outputs, &mut whole_pieces);
     let token = outputs.volume_commands[0].1.token;
     let result = Err(VolumeError::Unrecovered { iu: 43 });
-    namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300), &mut outputs);
+    outputs
+        .finished
+        .extend(namespaces.complete(VolumeCompletion { token, result, destination: None }, Time(300)));
     assert_eq!(outputs.finished[0].completion.result, Err(NamespaceError::Unrecovered { lba: 43 }));
     assert_eq!(namespaces.statistics(ID).unwrap().media_errors, 1);
 }
@@ -335,9 +335,13 @@ fn a_volume_that_answers_twice_is_our_bug() {
         namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, &mut whole_pieces);
     }
     let token = outputs.volume_commands[0].1.token;
-    namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1), &mut outputs);
+    outputs
+        .finished
+        .extend(namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1)));
     namespaces.submit(command(NamespaceOperation::Flush), Time(200), &mut outputs, &mut whole_pieces);
-    namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1), &mut outputs);
+    outputs
+        .finished
+        .extend(namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(1)));
 }
 
 /// The pieces that a command is cut into; `map_piece` says how long those of the map are.
@@ -359,10 +363,8 @@ fn pieces_of(
             | VolumeOperation::WriteZeroes { first_iu, iu_count, .. } => (first_iu, iu_count),
             _ => panic!("{operation:?}"),
         });
-        namespaces.complete(
-            VolumeCompletion { token, result: Ok(()), destination: None },
-            Time(300),
-            &mut outputs,
+        outputs.finished.extend(
+            namespaces.complete(VolumeCompletion { token, result: Ok(()), destination: None }, Time(300)),
         );
     }
     assert_eq!(outputs.finished.len(), 1);
@@ -449,7 +451,7 @@ fn what_is_given_up_ends_after_its_piece() {
         assert!(namespaces.go_on(wanted, Time(200), &mut outputs, &mut whole_pieces));
         assert_eq!(outputs.volume_commands.len(), 3);
         let answer = VolumeCompletion { token: unwanted, result: Ok(()), destination: None };
-        namespaces.complete(answer, Time(300), &mut outputs);
+        outputs.finished.extend(namespaces.complete(answer, Time(300)));
         assert_eq!(outputs.finished.len(), 1);
         assert_eq!(outputs.finished[0].completion.result, Err(NamespaceError::Aborted));
         assert_eq!(outputs.finished[0].source, SourceId(5));

@@ -21,7 +21,7 @@ mod accounts;
 mod turns;
 
 use crate::admission::accounts::{Leaf, Queue, Tenant, Volume, Vssd};
-use crate::admission::turns::{Turns, Weight};
+use crate::admission::turns::{Turns, Used, Weight};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceId, NamespaceOperation, SourceId};
 use diecut_spec::TenantSpec;
 use diecut_units::{Slab, Span, Time, mutant};
@@ -103,14 +103,16 @@ pub(crate) enum Work {
 /// Queues of one source from which on those that are empty are forgotten before there is another one.
 const QUEUES_KEPT: usize = 16;
 
-/// What [`Admission::next`] gave, and to whom.
-#[derive(Clone, Copy)]
-struct Given {
-    tenant: u32,
-    vssd: u32,
-    volume: u32,
-    /// None of erase blocks: their entries have one queue, which is elsewhere.
-    queue: Option<u32>,
+/// What became of work that was taken up.
+pub(crate) struct Begun {
+    /// What it has cost.
+    pub cost: u32,
+    /// What is left of its command.
+    pub rest: Option<VolumeToken>,
+    /// Whether its vSSD came to have no room: it is held.
+    pub holds: bool,
+    /// Whether there is time for more.
+    pub goes_on: bool,
 }
 
 /// The account of what names a namespace that is not open; it is there from the start.
@@ -133,7 +135,6 @@ pub(crate) struct Admission {
     sources: Vec<Vec<(u32, u32)>>,
     /// Tenants that may go on.
     turns: Turns,
-    given: Option<Given>,
     /// The tenant served last.
     served: Option<u32>,
     /// Until when it is in the company of another one, though that has nothing to do.
@@ -154,7 +155,6 @@ impl Admission {
             namespaces: Vec::new(),
             sources: Vec::new(),
             turns: Turns::default(),
-            given: None,
             served: None,
             company_until: Time::ZERO,
         };
@@ -313,7 +313,9 @@ impl Admission {
         }
         queue.commands.push_back(command);
         own.waiting += 1;
-        self.enter_round(volume);
+        if !own.place.is_in() {
+            self.enter_round(volume);
+        }
     }
 
     /// The queue of a source to a volume.
@@ -348,6 +350,7 @@ impl Admission {
         queue
     }
 
+    /// Takes a volume into the round, if it may go on and is not there.
     fn enter_round(&mut self, volume: u32) {
         let own = &mut self.volumes[volume];
         if own.place.is_in() || !own.may_go(self.config.window_commands) {
@@ -448,8 +451,13 @@ impl Admission {
         let own = &mut self.volumes[volume];
         assert!(own.under_way > 0, "I-S2: an answer belongs to a command under way");
         own.under_way -= 1;
-        self.enter_round(volume);
-        self.forget_closed(volume);
+        let (has_turn, is_closed) = (own.place.is_in(), own.is_closed);
+        if !has_turn && own.waiting > 0 {
+            self.enter_round(volume);
+        }
+        if is_closed {
+            self.forget_closed(volume);
+        }
     }
 
     /// What a round may cost that begins now.
@@ -458,12 +466,12 @@ impl Admission {
         if in_company { self.config.round_cost } else { self.config.lone_round_cost }
     }
 
-    /// Whether [`Admission::next`] would give something.
+    /// Whether [`Admission::serve`] would begin something.
     pub fn has_work(&self) -> bool {
         !self.turns.is_empty()
     }
 
-    /// Whether [`Admission::next`] would give something of a source sooner or later, if nothing else happened.
+    /// Whether [`Admission::serve`] would begin something of a source sooner or later, if nothing else happened.
     pub fn goes_on(&self, source: SourceId) -> bool {
         let of_source = self.sources.get(slot_of(source)).map_or(&[][..], |queues| queues);
         of_source.iter().any(|(volume, queue)| {
@@ -472,81 +480,61 @@ impl Admission {
         })
     }
 
-    /// What may go on next. [`Admission::settle`] must follow before anything else is asked.
-    pub fn next(&mut self) -> Option<Work> {
-        let tenant = self.turns.first()?;
-        let vssd = self.tenants[tenant].turns.first().expect("I-S2: a tenant in turn has a vSSD in turn");
-        let volume = self.vssds[vssd].turns.first().expect("I-S2: a vSSD in turn has a volume in turn");
-        let own = &mut self.volumes[volume];
-        if let Leaf::Blocks(id) = own.leaf {
-            own.waiting -= 1;
-            self.given = Some(Given { tenant, vssd, volume, queue: None });
-            return Some(Work::Entry(id));
-        }
-        let window_is_full = own.under_way >= self.config.window_commands;
-        loop {
-            let number = *own.turns.front().expect("I-S2: a volume in turn has a connection in turn");
-            let queue = &mut self.queues[number];
-            // With a full window only rests go on, and there is one, or the volume would have no turn.
-            if window_is_full && queue.rest.is_none() {
-                own.turns.rotate_left(1);
-                continue;
+    /// Admits work while there is some and `budget` is left: `begin` takes each up `now`, and says what it has cost and what is left of
+    /// its command. Who has no rival among tenants, vSSDs and volumes is served in one go, as nobody comes into a round meanwhile: the
+    /// rounds hear once what all of it has cost, and stand where they would if each command had been told.
+    pub fn serve(&mut self, budget: &mut u32, now: Time, mut begin: impl FnMut(Work) -> Begun) {
+        while *budget > 0
+            && let Some(number) = self.turns.first()
+        {
+            let tenant = &mut self.tenants[number];
+            let vssd_number = tenant.turns.first().expect("I-S2: a tenant in turn has a vSSD in turn");
+            let vssd = &mut self.vssds[vssd_number];
+            let volume = vssd.turns.first().expect("I-S2: a vSSD in turn has a volume in turn");
+            let volume = &mut self.volumes[volume];
+            let has_rival = self.turns.has_rival() || tenant.turns.has_rival() || vssd.turns.has_rival();
+            let mut used = Used::default();
+            let (volume_stays, goes_on, holds) = loop {
+                let due = |cost| if mutant!("shard: turns cost nothing") { 0 } else { cost };
+                let Begun { cost, holds, goes_on, .. } = if let Leaf::Blocks(id) = volume.leaf {
+                    volume.waiting -= 1;
+                    begin(Work::Entry(id))
+                } else {
+                    let queue = volume.choose(&mut self.queues, &self.config);
+                    let begun = begin(volume.take(queue));
+                    volume.settle(queue, due(begun.cost), begun.rest);
+                    begun
+                };
+                *budget = budget.saturating_sub(cost);
+                used.add(due(cost));
+                let stays = volume.may_go(self.config.window_commands);
+                if has_rival || !stays || holds || !goes_on || *budget == 0 {
+                    break (stays, goes_on, holds);
+                }
+            };
+            if self.served != Some(number) && self.served.replace(number).is_some() {
+                self.company_until = now + self.config.company;
             }
-            if queue.deficit <= 0 {
-                queue.deficit += i64::from(self.config.source_quantum);
-                own.turns.rotate_left(1);
-                continue;
+            // Before a volume leaves: the vSSD has turned on its account.
+            let is_alone = vssd.weight == volume.weight.value;
+            let of_volumes = if is_alone { volume.weight } else { Weight::new(vssd.weight) };
+            vssd.turns.served(&mut volume.place, used, volume.weight, volume_stays);
+            if !volume_stays {
+                vssd.weight -= volume.weight.value;
             }
-            self.given = Some(Given { tenant, vssd, volume, queue: Some(number) });
-            if let Some(rest) = queue.rest.take() {
-                own.rests -= 1;
-                return Some(Work::Rest(rest));
+            assert_eq!(vssd.weight == 0, vssd.turns.is_empty(), "I-S2: a vSSD weighs what has turns in it");
+            let stays = !vssd.turns.is_empty();
+            tenant.turns.served(&mut vssd.place, used, of_volumes, stays);
+            let stays = !tenant.turns.is_empty();
+            self.turns.served(&mut tenant.place, used, tenant.weight, stays);
+            if holds {
+                self.vssds[vssd_number].held = true;
+                self.leave_vssd(vssd_number);
             }
-            let command = queue.commands.pop_front().expect("I-S3: a queue in turn holds something");
-            assert!(own.waiting > 0, "I-S2: a command that waits is counted");
-            own.waiting -= 1;
-            own.under_way += 1;
-            return Some(Work::Command(command));
-        }
-    }
-
-    /// Says what the work that [`Admission::next`] gave `now` has cost, and what is left of its command.
-    ///
-    /// # Panics
-    /// If it gave nothing.
-    pub fn settle(&mut self, cost: u32, rest: Option<VolumeToken>, now: Time) {
-        let given = self.given.take().expect("I-S2: what is settled was given");
-        let Given { tenant: tenant_number, vssd, volume, queue } = given;
-        if self.served != Some(tenant_number) && self.served.replace(tenant_number).is_some() {
-            self.company_until = now + self.config.company;
-        }
-        let cost = if mutant!("shard: turns cost nothing") { 0 } else { cost };
-        let tenant = &mut self.tenants[tenant_number];
-        let vssd = &mut self.vssds[vssd];
-        let volume = &mut self.volumes[volume];
-        if let Some(queue) = queue {
-            let queue = &mut self.queues[queue];
-            assert!(queue.rest.is_none(), "I-S3: a queue has one command that was begun");
-            queue.deficit -= i64::from(cost);
-            queue.rest = rest;
-            volume.rests += u32::from(rest.is_some());
-            if queue.is_empty() {
-                volume.turns.pop_front();
+            if !goes_on {
+                return;
             }
         }
-        // Before a volume leaves: the vSSD has turned on its account.
-        let is_alone = vssd.weight == volume.weight.value;
-        let of_volumes = if is_alone { volume.weight } else { Weight::new(vssd.weight) };
-        let stays = volume.may_go(self.config.window_commands);
-        vssd.turns.served(&mut volume.place, cost, volume.weight, stays);
-        if !stays {
-            vssd.weight -= volume.weight.value;
-        }
-        assert_eq!(vssd.weight == 0, vssd.turns.is_empty(), "I-S2: a vSSD weighs what has turns in it");
-        let stays = !vssd.turns.is_empty();
-        tenant.turns.served(&mut vssd.place, cost, of_volumes, stays);
-        let stays = !tenant.turns.is_empty();
-        self.turns.served(&mut tenant.place, cost, tenant.weight, stays);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The path of commands through one shard: target, admission, namespaces, then stores, pool and medium ([`Flash`]), and back.
 //! Nothing here knows what exists, or what other shards do.
 
-use crate::admission::{Admission, AdmissionConfig, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
+use crate::admission::{Admission, AdmissionConfig, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
 use crate::blocks::Blocks;
 use crate::cost::{CostModel, CpuClock, Moment};
 use crate::door::Door;
@@ -11,7 +11,7 @@ use crate::notice::Notice;
 use crate::nvme_door::NvmeDoor;
 use diecut_media::Media;
 use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceError};
-use diecut_namespace::{MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex};
+use diecut_namespace::{Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex};
 use diecut_nvmf::{self as target, TargetConfig};
 use diecut_units::{Time, mark};
 use diecut_volume::contract::{VolumeCompletion, VolumeError, VolumeOperation};
@@ -133,17 +133,19 @@ impl<M: Media> DataPlane<M> {
     /// Takes what came back from below: of applications, of rooms in the queues of dies, of stores. `of_jobs` gets what stores answer
     /// others than namespaces, which it knows by itself.
     pub fn take_results(&mut self, mut of_jobs: impl FnMut(&VolumeCompletion) -> bool, now: Time) {
-        let mut completions = std::mem::take(&mut self.flash.completions);
-        for (store, completion) in completions.drain(..) {
-            if matches!(completion.result, Err(VolumeError::Full)) {
-                self.flash.note_full(store, now);
-            }
-            if !of_jobs(&completion) {
-                self.namespaces.complete(completion, now, &mut self.outputs);
-            }
-        }
-        self.flash.completions = completions;
         self.finish(now);
+        let mut answers = std::mem::take(&mut self.flash.answers);
+        answers.take_all(|answer, whose| {
+            if matches!(answer.result, Err(VolumeError::Full)) {
+                self.flash.note_full(whose.store(), now);
+            }
+            if !of_jobs(&answer)
+                && let Some(finished) = self.namespaces.complete(answer, now)
+            {
+                self.answer(finished, now);
+            }
+        });
+        self.flash.answers = answers;
     }
 
     /// Takes what came back from below for applications, and which vSSDs have room.
@@ -155,52 +157,52 @@ impl<M: Media> DataPlane<M> {
 
     /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece.
     fn admit(&mut self, budget: &mut u32, now: Time) {
-        while *budget > 0 && !self.cpu.is_busy(now) {
-            let Some(work) = self.admission.next() else { return };
+        let DataPlane { admission, namespaces, outputs, flash, blocks, cpu, .. } = self;
+        if cpu.is_busy(now) {
+            return;
+        }
+        admission.serve(budget, now, |work| {
             // Of a deallocation that is cut; others are looked at as a whole.
             let mut looked_at = None;
-            let mut full = None;
-            let flash = &self.flash;
+            let mut holds = false;
+            let of_flash = &*flash;
             let mut map_piece = |range: MapRange| {
                 let MapRange { store, volume, first_iu, iu_count } = range;
-                let store = flash.store(store);
+                let store = of_flash.store(store);
                 let (piece, ius) = store.deallocation_piece(volume, first_iu, iu_count, MAP_PIECE_LBAS);
                 looked_at = Some(ius);
                 piece
             };
             let (mut cost, rest) = match work {
                 Work::Command(command) => {
-                    self.cpu.note(Moment::Admitted, command.token, command.source, now);
-                    self.cpu.charge_command(now);
-                    (COMMAND_COST, self.namespaces.submit(command, now, &mut self.outputs, &mut map_piece))
+                    cpu.note(Moment::Admitted, command.token, command.source, now);
+                    cpu.charge_command(now);
+                    (COMMAND_COST, namespaces.submit(command, now, outputs, &mut map_piece))
                 }
                 Work::Rest(token) => {
-                    self.cpu.charge_turn(now);
-                    let more = self.namespaces.go_on(token, now, &mut self.outputs, &mut map_piece);
+                    cpu.charge_turn(now);
+                    let more = namespaces.go_on(token, now, outputs, &mut map_piece);
                     (0, more.then_some(token))
                 }
                 Work::Entry(vssd) => {
-                    let ius = self.blocks.begin(vssd, &mut self.flash, now);
-                    self.cpu.charge_entry(ius, now);
-                    full = (!self.flash.pool.has_room(vssd)).then_some(vssd);
+                    let ius = blocks.begin(vssd, flash, now);
+                    cpu.charge_entry(ius, now);
+                    holds = !flash.pool.has_room(vssd);
                     (COMMAND_COST + ius, None)
                 }
             };
-            for (store, piece) in self.outputs.volume_commands.drain(..) {
+            // There is one at most.
+            while let Some((store, piece)) = outputs.volume_commands.pop() {
                 let looked_at = looked_at.unwrap_or_else(|| ius_of(&piece.operation));
                 cost += cost_of(&piece.operation, looked_at);
-                self.cpu.charge(&piece.operation, looked_at, now);
-                self.flash.submit(store, piece, now);
+                cpu.charge(&piece.operation, looked_at, now);
+                flash.submit(store, piece, now);
             }
             // A turn is never free, or a budget would not end.
             let cost = cost.max(1);
-            self.admission.settle(cost, rest, now);
-            if let Some(vssd) = full {
-                self.admission.hold(vssd, true);
-            }
-            self.cpu.spend(cost);
-            *budget = budget.saturating_sub(cost);
-        }
+            cpu.spend(cost);
+            Begun { cost, rest, holds, goes_on: !cpu.is_busy(now) }
+        });
     }
 
     /// Answers of doors go out when a round is over; on the real clock that is now.
@@ -215,6 +217,7 @@ impl<M: Media> DataPlane<M> {
         self.cpu.is_between_rounds(now, self.admission.has_work())
     }
 
+    /// Answers what was given up before it began, and what was answered without a store.
     fn finish(&mut self, now: Time) {
         for command in self.taken_back.drain(..) {
             mark!("shard: command given up before it began");
@@ -222,15 +225,21 @@ impl<M: Media> DataPlane<M> {
             let completion = NamespaceCompletion { token: command.token, result, data: None };
             self.nvme.handle(target::Event::Completed(completion), now);
         }
-        for finished in self.outputs.finished.drain(..) {
-            self.admission.finished(finished.namespace);
-            if finished.source.0 & DOOR_SOURCE_BIT != 0 {
-                self.cpu.note(Moment::Done, finished.completion.token, finished.source, now);
-                self.cpu.answers.push(finished.completion);
-                continue;
-            }
-            let event = target::Event::Completed(finished.completion);
-            self.nvme.handle(event, now);
+        let mut finished = std::mem::take(&mut self.outputs.finished);
+        finished.drain(..).for_each(|finished| self.answer(finished, now));
+        self.outputs.finished = finished;
+    }
+
+    /// A command is answered.
+    #[inline]
+    fn answer(&mut self, finished: Finished, now: Time) {
+        let Finished { source, namespace, completion } = finished;
+        self.admission.finished(namespace);
+        if source.0 & DOOR_SOURCE_BIT != 0 {
+            self.cpu.note(Moment::Done, completion.token, source, now);
+            self.cpu.answers.push(completion);
+        } else {
+            self.nvme.handle(target::Event::Completed(completion), now);
         }
     }
 

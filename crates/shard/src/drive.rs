@@ -193,6 +193,7 @@ pub trait Drive {
 ///
 /// # Panics
 /// On [`target::Action::Submit`] and [`target::Action::GiveUp`], which stay inside a shard.
+#[inline]
 pub(crate) fn translate(action: target::Action) -> Action {
     match action {
         target::Action::Submit(_) | target::Action::GiveUp(..) => {

@@ -63,6 +63,60 @@ impl StoreSlot {
     fn deadline(&self) -> Time {
         if self.held.is_some() { Time::NEVER } else { self.store.deadline() }
     }
+
+    /// It gets a turn, unless it is held.
+    #[inline]
+    fn mark_busy(&mut self, index: StoreIndex, busy: &mut Vec<u16>) {
+        if !self.has_work && self.held.is_none() {
+            self.has_work = true;
+            busy.push(index.0);
+        }
+    }
+}
+
+/// Answers of stores, in order.
+#[derive(Default)]
+pub(crate) struct StoreAnswers {
+    answers: Vec<VolumeCompletion>,
+    /// Whose they are: of each store up to where, from where those of the one before end.
+    ends: Vec<(StoreIndex, usize)>,
+}
+
+impl StoreAnswers {
+    /// What came since the last call is of this store.
+    #[inline]
+    fn are_of(&mut self, store: StoreIndex) {
+        let end = self.answers.len();
+        match self.ends.last_mut() {
+            Some((last, before)) if *last == store => *before = end,
+            Some((_, before)) if *before == end => {}
+            None if end == 0 => {}
+            _ => self.ends.push((store, end)),
+        }
+    }
+
+    /// Takes them out; each with a way to ask whose it is.
+    #[inline]
+    pub fn take_all(&mut self, mut take: impl FnMut(VolumeCompletion, Whose<'_>)) {
+        for (at, answer) in self.answers.drain(..).enumerate() {
+            take(answer, Whose { ends: &self.ends, at });
+        }
+        self.ends.clear();
+    }
+}
+
+/// Whose an answer of a store is.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose<'a> {
+    ends: &'a [(StoreIndex, usize)],
+    at: usize,
+}
+
+impl Whose<'_> {
+    /// The store.
+    pub fn store(self) -> StoreIndex {
+        self.ends[self.ends.partition_point(|(_, end)| *end <= self.at)].0
+    }
 }
 
 /// See the module.
@@ -77,7 +131,6 @@ pub(crate) struct Flash<M: Media> {
     spare_busy: Vec<u16>,
     media_completions: Vec<Completion>,
     space_completions: Vec<(VssdId, SpaceCompletion)>,
-    volume_completions: Vec<VolumeCompletion>,
     room_changes: Vec<VssdId>,
     /// vSSDs whose stores came to stand to writes in another way.
     pub standings: Vec<(VssdId, Standing)>,
@@ -88,7 +141,7 @@ pub(crate) struct Flash<M: Media> {
     /// Answers of the pool for vSSDs without a store: applications at erase blocks.
     pub block_completions: Vec<(VssdId, SpaceCompletion)>,
     /// Answers of the stores, in order; the shard takes them.
-    pub completions: Vec<(StoreIndex, VolumeCompletion)>,
+    pub answers: StoreAnswers,
 }
 
 impl<M: Media> Flash<M> {
@@ -102,13 +155,12 @@ impl<M: Media> Flash<M> {
             spare_busy: Vec::new(),
             media_completions: Vec::new(),
             space_completions: Vec::new(),
-            volume_completions: Vec::new(),
             room_changes: Vec::new(),
             standings: Vec::new(),
             intents: Vec::new(),
             foreign: Vec::new(),
             block_completions: Vec::new(),
-            completions: Vec::new(),
+            answers: StoreAnswers::default(),
         }
     }
 
@@ -299,10 +351,7 @@ impl<M: Media> Flash<M> {
 
     fn mark_busy(&mut self, index: StoreIndex) {
         let slot = self.stores[usize::from(index.0)].as_mut().expect("the store is open");
-        if !slot.has_work && slot.held.is_none() {
-            slot.has_work = true;
-            self.busy.push(index.0);
-        }
+        slot.mark_busy(index, &mut self.busy);
     }
 
     /// A read of a store will follow soon: advice only.
@@ -315,11 +364,11 @@ impl<M: Media> Flash<M> {
 
     /// Gives a command to a store. [`Flash::run`] follows after a batch.
     pub fn submit(&mut self, index: StoreIndex, command: VolumeCommand, now: Time) {
-        self.mark_busy(index);
         let slot = self.stores[usize::from(index.0)].as_mut().expect("the store is open");
+        slot.mark_busy(index, &mut self.busy);
         let mut space = self.pool.space(slot.vssd, &mut self.media, now);
-        slot.store.submit(command, &mut space, &mut self.volume_completions);
-        self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
+        slot.store.submit(command, &mut space, &mut self.answers.answers);
+        self.answers.are_of(index);
     }
 
     /// Lets time pass until `now`; a bounded number of rounds.
@@ -371,15 +420,15 @@ impl<M: Media> Flash<M> {
                 self.block_completions.push((vssd, completion));
                 continue;
             };
-            self.mark_busy(index);
             let slot = self.stores[usize::from(index.0)].as_mut().expect("found by its vSSD");
+            slot.mark_busy(index, &mut self.busy);
             if let Some(unseen) = &mut slot.held {
                 unseen.push(completion);
                 continue;
             }
             let mut space = self.pool.space(vssd, &mut self.media, now);
-            slot.store.complete(completion, &mut space, &mut self.volume_completions);
-            self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
+            slot.store.complete(completion, &mut space, &mut self.answers.answers);
+            self.answers.are_of(index);
         }
         self.space_completions = batch;
     }
@@ -393,7 +442,7 @@ impl<M: Media> Flash<M> {
                 continue;
             }
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
-            slot.store.work(now, &mut space, &mut self.volume_completions);
+            slot.store.work(now, &mut space, &mut self.answers.answers);
             let standing = match slot.store.read_only_reason() {
                 None => Standing::TakesWrites,
                 Some(reason) if slot.store.lacks_room() => Standing::NoRoom(reason),
@@ -404,7 +453,7 @@ impl<M: Media> Flash<M> {
                 self.standings.push((slot.vssd, standing));
             }
             let index = StoreIndex(number);
-            self.completions.extend(self.volume_completions.drain(..).map(|completion| (index, completion)));
+            self.answers.are_of(index);
         }
         self.spare_busy = batch;
     }

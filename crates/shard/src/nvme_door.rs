@@ -23,6 +23,7 @@ impl NvmeDoor {
     }
 
     /// Tells the target something.
+    #[inline(always)]
     pub fn handle(&mut self, event: Event, now: Time) {
         self.target.handle(event, now, &mut self.actions);
     }

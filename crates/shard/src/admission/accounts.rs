@@ -1,7 +1,9 @@
 //! Who takes turns: tenants, their vSSDs, the volumes of these, and queues of connections to a volume.
 
 use super::turns::{Place, Turns, Weight};
+use super::{AdmissionConfig, Work};
 use diecut_namespace::contract::{NamespaceCommand, NamespaceId};
+use diecut_units::Slab;
 use diecut_volume::contract::VolumeToken;
 use diecut_vssd::VssdId;
 use std::collections::VecDeque;
@@ -79,7 +81,54 @@ pub(super) struct Volume {
 }
 
 impl Volume {
+    /// Whether something of it may go on.
+    #[inline]
     pub fn may_go(&self, window_commands: u32) -> bool {
         self.rests > 0 || (self.waiting > 0 && self.under_way < window_commands)
+    }
+
+    /// The connection in turn that has something that may go on.
+    #[inline]
+    pub fn choose<'a>(&mut self, queues: &'a mut Slab<Queue>, config: &AdmissionConfig) -> &'a mut Queue {
+        let window_is_full = self.under_way >= config.window_commands;
+        loop {
+            let number = *self.turns.front().expect("I-S2: a volume in turn has a connection in turn");
+            let queue = &mut queues[number];
+            // With a full window only rests go on, and there is one, or the volume would have no turn.
+            if !(window_is_full && queue.rest.is_none()) {
+                if queue.deficit > 0 {
+                    // Looked up again: the borrow of a loop would last too long.
+                    return &mut queues[number];
+                }
+                queue.deficit += i64::from(config.source_quantum);
+            }
+            self.turns.rotate_left(1);
+        }
+    }
+
+    /// Takes what goes on next out of a queue.
+    #[inline]
+    pub fn take(&mut self, queue: &mut Queue) -> Work {
+        if let Some(rest) = queue.rest.take() {
+            self.rests -= 1;
+            return Work::Rest(rest);
+        }
+        let command = queue.commands.pop_front().expect("I-S3: a queue in turn holds something");
+        assert!(self.waiting > 0, "I-S2: a command that waits is counted");
+        self.waiting -= 1;
+        self.under_way += 1;
+        Work::Command(command)
+    }
+
+    /// The queue in turn has used something, and this is left of its command.
+    #[inline]
+    pub fn settle(&mut self, queue: &mut Queue, cost: u32, rest: Option<VolumeToken>) {
+        assert!(queue.rest.is_none(), "I-S3: a queue has one command that was begun");
+        queue.deficit -= i64::from(cost);
+        queue.rest = rest;
+        self.rests += u32::from(rest.is_some());
+        if queue.is_empty() {
+            self.turns.pop_front();
+        }
     }
 }

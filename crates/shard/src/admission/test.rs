@@ -46,14 +46,22 @@ fn cost(command: &NamespaceCommand) -> u32 {
 
 /// Admits commands, each as a whole, worth about a round.
 fn admit(admission: &mut Admission, admitted: &mut Vec<NamespaceCommand>) {
-    let mut budget = i64::from(ROUND);
-    while budget > 0 {
-        let Some(work) = admission.next() else { return };
+    admission.serve(&mut { ROUND }, Time::ZERO, |work| {
         let Work::Command(command) = work else { panic!("nothing was left over") };
-        budget -= i64::from(cost(&command));
-        admission.settle(cost(&command), None, Time::ZERO);
+        let cost = cost(&command);
         admitted.push(command);
-    }
+        Begun { cost, rest: None, holds: false, goes_on: true }
+    });
+}
+
+/// Admits one command or piece, if there is one, that costs so much and leaves this of its command.
+fn serve_one(admission: &mut Admission, cost: u32, rest: Option<VolumeToken>, now: Time) -> Option<Work> {
+    let mut served = None;
+    admission.serve(&mut { u32::MAX }, now, |work| {
+        assert!(served.replace(work).is_none(), "there was time for one only");
+        Begun { cost, rest, holds: false, goes_on: false }
+    });
+    served
 }
 
 /// Cost admitted for each command over `rounds`, every command answered at once.
@@ -143,27 +151,29 @@ fn serve(
 ) -> Vec<(u16, u64)> {
     let mut order = Vec::new();
     for _ in 0..count {
-        let Some(work) = admission.next() else { break };
-        let (token, cost) = match work {
-            Work::Command(command) if command.source == SourceId(9) => {
-                admission.settle(3, None, Time::ZERO);
-                admission.finished(NamespaceId(1));
-                order.push((1, command.token.0));
-                continue;
-            }
-            Work::Command(command) => {
-                left.insert(command.token.0, pieces);
-                (command.token.0, 33)
-            }
-            Work::Rest(VolumeToken(token)) => (token, 32),
-            Work::Entry(_) => unreachable!("there is no application"),
-        };
-        order.push((0, token));
-        let left = left.get_mut(&token).unwrap();
-        *left -= 1;
-        admission.settle(cost, (*left > 0).then_some(VolumeToken(token)), Time::ZERO);
-        if *left == 0 {
-            admission.finished(NamespaceId(0));
+        let mut answered = None;
+        admission.serve(&mut { u32::MAX }, Time::ZERO, |work| {
+            let (token, cost) = match work {
+                Work::Command(command) if command.source == SourceId(9) => {
+                    answered = Some(NamespaceId(1));
+                    order.push((1, command.token.0));
+                    return Begun { cost: 3, rest: None, holds: false, goes_on: false };
+                }
+                Work::Command(command) => {
+                    left.insert(command.token.0, pieces);
+                    (command.token.0, 33)
+                }
+                Work::Rest(VolumeToken(token)) => (token, 32),
+                Work::Entry(_) => unreachable!("there is no application"),
+            };
+            order.push((0, token));
+            let left = left.get_mut(&token).unwrap();
+            *left -= 1;
+            answered = (*left == 0).then_some(NamespaceId(0));
+            Begun { cost, rest: (*left > 0).then_some(VolumeToken(token)), holds: false, goes_on: false }
+        });
+        if let Some(namespace) = answered {
+            admission.finished(namespace);
         }
     }
     order
@@ -200,8 +210,10 @@ fn who_asks_for_little_waits_for_one_command() {
             }
         }
         let serve = |admission: &mut Admission| {
-            let Some(Work::Command(command)) = admission.next() else { panic!("there are commands") };
-            admission.settle(cost(&command), None, Time::ZERO);
+            let Some(Work::Command(command)) = serve_one(admission, 3, None, Time::ZERO) else {
+                panic!("there are commands")
+            };
+            assert_eq!(cost(&command), 3);
             admission.finished(command.namespace);
             command.source.0
         };
@@ -242,8 +254,8 @@ fn what_is_taken_back_is_not_admitted() {
     for token in 0..5 {
         admission.push(write(2, 1, token, 8));
     }
-    assert!(matches!(admission.next(), Some(Work::Command(_))));
-    admission.settle(3, Some(VolumeToken(9)), Time::ZERO);
+    let begun = serve_one(&mut admission, 3, Some(VolumeToken(9)), Time::ZERO);
+    assert!(matches!(begun, Some(Work::Command(_))));
     admission.push(write(2, 3, 50, 1));
     let mut taken = Vec::new();
     let tokens = |taken: &[NamespaceCommand]| taken.iter().map(|one| one.token.0).collect::<Vec<_>>();
@@ -252,13 +264,12 @@ fn what_is_taken_back_is_not_admitted() {
     admission.take_back(SourceId(1), None, &mut taken);
     assert_eq!(tokens(&taken), [2, 1, 3, 4]);
     let mut order = Vec::new();
-    while let Some(work) = admission.next() {
+    while let Some(work) = serve_one(&mut admission, 3, None, Time::ZERO) {
         order.push(match work {
             Work::Command(command) => command.token.0,
             Work::Rest(token) => token.0 + 100,
             Work::Entry(_) => unreachable!("there is no application"),
         });
-        admission.settle(3, None, Time::ZERO);
     }
     order.sort_unstable();
     assert_eq!(order, [50, 109]);
@@ -267,7 +278,8 @@ fn what_is_taken_back_is_not_admitted() {
     admission.take_back(SourceId(1), None, &mut taken);
     assert!(!admission.has_work());
     admission.push(write(4, 1, 71, 1));
-    assert!(matches!(admission.next(), Some(Work::Command(command)) if command.token == CommandToken(71)));
+    let last = serve_one(&mut admission, 3, None, Time::ZERO);
+    assert!(matches!(last, Some(Work::Command(command)) if command.token == CommandToken(71)));
 }
 
 /// A round is long for a tenant that is alone, and short from the moment that another one has something to do until a
@@ -277,8 +289,7 @@ fn rounds_are_short_in_company_only() {
     let mut admission = served(AdmissionConfig::default());
     let (config, mut now) = (AdmissionConfig::default(), Time(1 << 40));
     let serve = |admission: &mut Admission, now: Time| {
-        assert!(admission.next().is_some());
-        admission.settle(3, None, now);
+        assert!(serve_one(admission, 3, None, now).is_some());
     };
     for token in 0..100 {
         admission.push(write(0, 1, token, 1));
@@ -366,8 +377,7 @@ fn a_closed_namespace_goes_with_its_last_answer() {
     for token in 0..3 {
         admission.push(write(5, 7, token, 1));
     }
-    assert!(matches!(admission.next(), Some(Work::Command(_))));
-    admission.settle(3, None, Time::ZERO);
+    assert!(matches!(serve_one(&mut admission, 3, None, Time::ZERO), Some(Work::Command(_))));
     admission.close(NamespaceId(5));
     assert_eq!((waiting(&admission, 5), admission.names.len()), (2, 1), "it still waits on its own account");
     admission.finished(NamespaceId(5));
@@ -398,21 +408,24 @@ fn an_application_and_a_host_of_a_tenant_share_what_is_due_to_it() {
     let serve = |admission: &mut Admission, count: usize| {
         let mut costs = [0u32; 3];
         for _ in 0..count {
-            let (whose, cost) = match admission.next().expect("there is work") {
-                Work::Command(command) => {
-                    admission.settle(3, None, Time::ZERO);
-                    admission.finished(command.namespace);
-                    costs[command.namespace.0 as usize] += 3;
-                    continue;
-                }
-                Work::Entry(vssd) => {
-                    assert_eq!(vssd, blocks);
-                    (2, 17)
-                }
-                Work::Rest(_) => panic!("nothing was left over"),
-            };
-            admission.settle(cost, None, Time::ZERO);
-            costs[whose] += cost;
+            assert!(admission.has_work());
+            let mut answered = None;
+            admission.serve(&mut { u32::MAX }, Time::ZERO, |work| {
+                let (whose, cost) = match work {
+                    Work::Command(command) => {
+                        answered = Some(command.namespace);
+                        (command.namespace.0 as usize, 3)
+                    }
+                    Work::Entry(vssd) => {
+                        assert_eq!(vssd, blocks);
+                        (2, 17)
+                    }
+                    Work::Rest(_) => panic!("nothing was left over"),
+                };
+                costs[whose] += cost;
+                Begun { cost, rest: None, holds: false, goes_on: false }
+            });
+            answered.into_iter().for_each(|namespace| admission.finished(namespace));
         }
         costs.map(f64::from)
     };
@@ -433,4 +446,57 @@ fn an_application_and_a_host_of_a_tenant_share_what_is_due_to_it() {
     admission.open_blocks(&TenantSpec::new("both"), blocks, false);
     admission.offer(blocks, 10);
     assert!(serve(&mut admission, 500)[2] > 0.0);
+}
+
+/// Goal: who has no rival is served in one go, and everybody gets what he would get if each command had been told by itself. Method: the
+/// same commands come to two schedulers in many random rounds, of one volume, one tenant or several, some in pieces; one serves a
+/// round in one go, the other one a piece at a time.
+#[test]
+fn what_is_served_in_one_go_is_served_in_the_same_order() {
+    let served = |in_one_go: bool| {
+        let mut admission = Admission::new(config(12));
+        for number in 0..8 {
+            let tenant = TenantSpec::new(&(number / 4).to_string());
+            admission.open(NamespaceId(number), &tenant, VssdId(number / 2), false);
+        }
+        let mut state = 7u64;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let (mut order, mut left, mut under_way) = (Vec::new(), BTreeMap::new(), Vec::new());
+        for round in 0..3000 {
+            let among = [1, 4, 8][round as usize / 100 % 3];
+            for number in 0..random(8) {
+                let (namespace, source) = (random(among), random(3) as u32);
+                let token = round << 16 | number << 8 | namespace;
+                admission.push(write(namespace as u32, source, token, 1 + random(5) as u32));
+            }
+            let mut budget = 40;
+            while budget > 0 && admission.has_work() {
+                admission.serve(&mut budget, Time::ZERO, |work| {
+                    let (token, cost) = match work {
+                        Work::Command(command) => (command.token.0, cost(&command)),
+                        Work::Rest(VolumeToken(token)) => (token, 9),
+                        Work::Entry(_) => unreachable!("there is no application"),
+                    };
+                    order.push(token);
+                    let pieces = left.entry(token).or_insert(1 + token % 7 / 4);
+                    *pieces -= 1;
+                    let rest = (*pieces > 0).then_some(VolumeToken(token));
+                    under_way.extend(rest.is_none().then_some(NamespaceId(token as u32 & 0xff)));
+                    Begun { cost, rest, holds: false, goes_on: in_one_go }
+                });
+            }
+            for _ in 0..random(1 + under_way.len() as u64) {
+                admission.finished(under_way.remove(0));
+            }
+        }
+        order
+    };
+    let in_one_go = served(true);
+    assert!(in_one_go.len() > 3000);
+    assert_eq!(in_one_go, served(false));
 }

@@ -48,6 +48,23 @@ impl Place {
     }
 }
 
+/// What somebody has used in a turn: in one go, but as if in parts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    all: u64,
+    /// The last part of it.
+    last: u64,
+}
+
+impl Used {
+    /// One part more.
+    #[inline]
+    pub fn add(&mut self, cost: u32) {
+        self.last = u64::from(cost);
+        self.all += self.last;
+    }
+}
+
 /// A member that may go on: what it used, whether it went before, and who it is. Least used first; of equals those first that only just
 /// came.
 type Turn = (u64, bool, u32);
@@ -68,6 +85,12 @@ impl Turns {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.front.is_none()
+    }
+
+    /// Whether more than one is in the round.
+    #[inline]
+    pub fn has_rival(&self) -> bool {
+        !self.behind.is_empty()
     }
 
     /// How many are in the round.
@@ -112,15 +135,16 @@ impl Turns {
         self.front.map(|(.., member)| member)
     }
 
-    /// The one in front has used `cost`; it stays in the round or leaves it.
+    /// The one in front has used something, in one part if others are in the round; it stays in the round or leaves it.
     ///
     /// # Panics
     /// If nobody is in the round.
     #[inline]
-    pub fn served(&mut self, place: &mut Place, cost: u32, weight: Weight, stays: bool) {
+    pub fn served(&mut self, place: &mut Place, used: Used, weight: Weight, stays: bool) {
         let (start, _, member) = self.front.expect("I-S2: who is served is in the round");
-        self.now = start;
-        place.used = start + u64::from(cost) * weight.per_cost;
+        // Where it stood before the last part.
+        self.now = start + (used.all - used.last) * weight.per_cost;
+        place.used = start + used.all * weight.per_cost;
         if !stays {
             place.in_round = false;
             self.front = self.behind.pop().map(|Reverse(turn)| turn);
