@@ -41,10 +41,12 @@ pub enum ModelBug {
     CannotRecover,
     /// Panics in an assert of its own.
     Panics,
+    /// The core serves whoever came first: a larger queue depth buys a larger share.
+    ServesByDepth,
 }
 
 /// All bugs, for tests.
-pub const ALL_BUGS: [ModelBug; 13] = [
+pub const ALL_BUGS: [ModelBug; 14] = [
     ModelBug::LosesTailAtPowerCut,
     ModelBug::LosesTailAtDeath,
     ModelBug::ForgetsDeallocations,
@@ -58,6 +60,7 @@ pub const ALL_BUGS: [ModelBug; 13] = [
     ModelBug::NeverRests,
     ModelBug::CannotRecover,
     ModelBug::Panics,
+    ModelBug::ServesByDepth,
 ];
 
 impl ModelBug {
@@ -78,6 +81,7 @@ impl ModelBug {
             ModelBug::NeverRests => "model: never at rest",
             ModelBug::CannotRecover => "model: recovery refuses",
             ModelBug::Panics => "model: assert fires",
+            ModelBug::ServesByDepth => "model: shares by depth",
         }
     }
 
@@ -93,6 +97,70 @@ type Key = (VolumeNumber, u64);
 struct Waiting {
     lane: Lane,
     command: HostCommand,
+}
+
+/// Time of the core for one command, and for each IU of a write where writes are slow.
+const COMMAND_TIME: Span = Span::from_micros(60);
+const WRITTEN_IU_TIME: Span = Span::from_micros(120);
+
+/// What each of those that take turns got while they had something to wait for.
+struct Turns<K>(BTreeMap<K, Span>);
+
+impl<K: Ord + Copy> Turns<K> {
+    /// Whoever begins to wait has no claim to what it did not ask for before; where nobody waits, nobody owes anything.
+    fn join(&mut self, who: K, waiting: &[K]) {
+        let least = waiting.iter().map(|one| self.of(*one)).min();
+        let least = least.or_else(|| self.0.values().max().copied()).unwrap_or(Span::ZERO);
+        let own = self.0.entry(who).or_insert(Span::ZERO);
+        *own = (*own).max(least);
+    }
+    fn of(&self, who: K) -> Span {
+        self.0.get(&who).copied().unwrap_or(Span::ZERO)
+    }
+    fn take(&mut self, who: K, time: Span) {
+        *self.0.entry(who).or_insert(Span::ZERO) += time;
+    }
+}
+
+/// The core of a plan that has a slow one: it serves one command after another. Tenants take turns, and connections of a tenant.
+/// Commands that wait for it have [`Time::NEVER`] as their end.
+struct Core {
+    /// The tenant of each lane, and the number of its connections.
+    lanes: Vec<(Lane, u64)>,
+    slow_writes: bool,
+    free_at: Time,
+    tenants: Turns<Lane>,
+    connections: Turns<(Lane, u64)>,
+}
+
+impl Core {
+    fn of(plan: &Plan) -> Core {
+        let lane = |index: usize| {
+            (plan.tenant_of(Lane(index as u8)), u64::from(plan.tenants[index].io_queues.max(1)))
+        };
+        Core {
+            lanes: (0..plan.tenants.len()).map(lane).collect(),
+            slow_writes: plan.system.slow_writes,
+            free_at: Time::ZERO,
+            tenants: Turns(BTreeMap::new()),
+            connections: Turns(BTreeMap::new()),
+        }
+    }
+    fn tenant(&self, lane: Lane) -> Lane {
+        self.lanes[usize::from(lane.0)].0
+    }
+    /// The number of a command chooses its connection.
+    fn connection(&self, lane: Lane, token: HostToken) -> (Lane, u64) {
+        (lane, token.0 % self.lanes[usize::from(lane.0)].1)
+    }
+    fn time_of(&self, command: &HostCommand) -> Span {
+        match command {
+            HostCommand::Write(range, ..) if self.slow_writes => {
+                COMMAND_TIME + Span(WRITTEN_IU_TIME.0 * u64::from(range.count))
+            }
+            _ => COMMAND_TIME,
+        }
+    }
 }
 
 /// The model system.
@@ -113,6 +181,7 @@ pub struct Model {
     powered: bool,
     writes: u64,
     host_ius: u64,
+    core: Option<Core>,
 }
 
 impl Model {
@@ -137,7 +206,49 @@ impl Model {
             powered: true,
             writes: 0,
             host_ius: 0,
+            core: plan.system.slow_core.then(|| Core::of(plan)),
         }
+    }
+
+    /// Commands that wait for the core, oldest first.
+    fn queued(&self) -> impl Iterator<Item = (HostToken, &Waiting)> {
+        self.waiting.range((Time::NEVER, HostToken(0))..).map(|((_, token), waiting)| (*token, waiting))
+    }
+
+    /// A command comes to the core.
+    fn queue(&mut self, lane: Lane, token: HostToken, command: HostCommand) {
+        let Some(mut core) = self.core.take() else { panic!("this plan has no core") };
+        let (tenant, connection) = (core.tenant(lane), core.connection(lane, token));
+        let tenants: Vec<_> = self.queued().map(|(_, one)| core.tenant(one.lane)).collect();
+        core.tenants.join(tenant, &tenants);
+        let own = self.queued().filter(|(_, one)| core.tenant(one.lane) == tenant);
+        let own: Vec<_> = own.map(|(token, one)| core.connection(one.lane, token)).collect();
+        core.connections.join(connection, &own);
+        self.waiting.insert((Time::NEVER, token), Waiting { lane, command });
+        self.core = Some(core);
+    }
+
+    /// The core takes the next command if it is free.
+    fn serve_next(&mut self) {
+        let Some(mut core) = self.core.take() else { return };
+        let next = match self.bug {
+            ModelBug::ServesByDepth => self.queued().next(),
+            _ => self.queued().min_by_key(|(token, one)| {
+                let connection = core.connection(one.lane, *token);
+                (core.tenants.of(core.tenant(one.lane)), core.connections.of(connection), *token)
+            }),
+        };
+        if let Some((token, waiting)) = next
+            && core.free_at <= self.now
+        {
+            let (time, lane) = (core.time_of(&waiting.command), waiting.lane);
+            core.tenants.take(core.tenant(lane), time);
+            core.connections.take(core.connection(lane, token), time);
+            core.free_at = self.now + time;
+            let waiting = self.waiting.remove(&(Time::NEVER, token)).expect("it was queued");
+            self.waiting.insert((core.free_at, token), waiting);
+        }
+        self.core = Some(core);
     }
 
     fn key(&self, volume: VolumeNumber, iu: u64) -> Key {
@@ -235,6 +346,10 @@ impl System for Model {
         if self.bug == ModelBug::ForgetsCommand && token.0 == 100 {
             return;
         }
+        if self.core.is_some() {
+            self.queue(lane, token, command);
+            return self.serve_next();
+        }
         let at = now + Span::from_micros(self.random.random_range(5..500));
         self.waiting.insert((at, token), Waiting { lane, command });
     }
@@ -253,6 +368,7 @@ impl System for Model {
             let result = self.execute(&waiting.command);
             answers.push(HostAnswer { lane: waiting.lane, token, result });
         }
+        self.serve_next();
         let (due, later) = std::mem::take(&mut self.late).into_iter().partition(|(at, _)| *at <= now);
         self.late = later;
         let due: Vec<(Time, HostCommand)> = due;
@@ -264,7 +380,9 @@ impl System for Model {
         let waiting = self.waiting.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
         let connect = self.connected_at.values().filter(|at| **at > self.now).min().copied();
         let late = self.late.iter().map(|(at, _)| *at).min();
-        waiting.min(connect.unwrap_or(Time::NEVER)).min(late.unwrap_or(Time::NEVER))
+        let core = self.core.as_ref().filter(|_| self.queued().next().is_some()).map(|core| core.free_at);
+        let others = [connect, late, core].into_iter().flatten();
+        others.fold(waiting, Time::min)
     }
     fn disconnect(&mut self, lane: Lane, now: Time) {
         if self.waiting.values().any(|w| w.lane == lane) {

@@ -8,6 +8,7 @@ use diecut_sim::oracle::Finding;
 use diecut_sim::plan::Plan;
 use diecut_sim::shrink::shrink;
 use diecut_sim::system::System;
+use diecut_sim::systems;
 use std::collections::BTreeSet;
 
 fn shape() -> Shape {
@@ -27,11 +28,29 @@ fn an_honest_system_passes_and_runs_the_same_twice() {
     }
 }
 
+/// What `diecut sim --system model` runs: larger than the plans above, so that shares are compared, too.
+#[test]
+fn the_seeds_of_the_command_line_pass() {
+    let factory = systems::factory("model").expect("there is a model");
+    let mut compared = 0;
+    for seed in 0..30 {
+        let outcome = run_guarded(&generate(seed, &systems::shape("model")), &*factory);
+        assert_eq!(outcome.violations, [], "seed {seed}");
+        compared += u32::from(outcome.least_share_permille.is_some());
+    }
+    assert!(compared >= 4, "shares were compared {compared} times");
+}
+
 #[test]
 fn every_broken_promise_is_found() {
     for bug in ALL_BUGS {
+        let shape = match bug {
+            // Shares are compared where a tenant has many blocks.
+            ModelBug::ServesByDepth => systems::shape("model"),
+            _ => shape(),
+        };
         let found: BTreeSet<Finding> = (0..40)
-            .map(|seed| run_guarded(&generate(seed, &shape()), &factory(bug)))
+            .map(|seed| run_guarded(&generate(seed, &shape), &factory(bug)))
             .find(|outcome| !outcome.violations.is_empty())
             .map(|outcome| outcome.violations.iter().map(|violation| violation.finding).collect())
             .unwrap_or_default();
@@ -53,6 +72,7 @@ fn every_broken_promise_is_found() {
             ModelBug::HidesPrograms => &[Finding::Conservation],
             ModelBug::CannotRecover => &[Finding::RecoveryFailed],
             ModelBug::Panics => &[Finding::Panic],
+            ModelBug::ServesByDepth => &[Finding::Fairness],
             ModelBug::None => &[],
         };
         assert!(allowed.iter().any(|finding| found.contains(finding)), "{bug:?}: {found:?}");
