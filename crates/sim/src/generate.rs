@@ -129,7 +129,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         applications::add(&mut plan, shape);
     }
     if shape.hosts && shape.wide {
-        wide::add(&mut plan, shape.faults);
+        wide::add(&mut plan, shape.faults, shape.exchanges);
         if shape.faults {
             loss::add(&mut plan);
             siege::add(&mut plan);
@@ -182,16 +182,38 @@ fn add_saturation(plan: &mut Plan, random: &mut impl Rng) {
     if !plan.system.smooth_network || !(share_dies || random.random_ratio(1, 2)) {
         return;
     }
-    let flow = |lane, connection, depth| SaturatedFlow { lane: Lane(lane), connection, depth, write_ius: 0 };
     plan.system.slow_core = !share_dies || random.random_ratio(1, 2);
-    let flows = if plan.system.slow_core && random.random_ratio(1, 2) {
+    if plan.system.slow_core && random.random_ratio(1, 2) {
         plan.tenants[0].io_queues = 2;
-        vec![flow(0, Some(0), 14), flow(0, Some(1), 30)]
+        saturate(plan, vec![flow(0, Some(0), 14), flow(0, Some(1), 30)]);
     } else {
-        (plan.tenants[0].io_queues, plan.tenants[1].io_queues) = (1, 2);
-        vec![flow(0, None, 28), flow(1, None, 60)]
-    };
+        saturate_with_two(plan);
+    }
+}
+
+fn flow(lane: u8, connection: Option<u16>, depth: u32) -> SaturatedFlow {
+    SaturatedFlow { lane: Lane(lane), connection, depth, write_ius: 0 }
+}
+
+fn saturate(plan: &mut Plan, flows: Vec<SaturatedFlow>) {
     plan.saturation = Some(Saturation { span_ns: 60_000_000, flows });
+}
+
+/// The first two tenants read, the second one with more connections and a larger depth.
+fn saturate_with_two(plan: &mut Plan) {
+    (plan.tenants[0].io_queues, plan.tenants[1].io_queues) = (1, 2);
+    saturate(plan, vec![flow(0, None, 28), flow(1, None, 60)]);
+}
+
+/// The same in a plan that compared nothing so far: on a slow core that does nothing else, over a network that holds nobody back, with
+/// one path to each host.
+fn saturate_core_with_two(plan: &mut Plan) {
+    (plan.system.smooth_network, plan.system.slow_core) = (true, true);
+    plan.system.leveling_erases = 0;
+    for tenant in &mut plan.tenants {
+        tenant.paths = 1;
+    }
+    saturate_with_two(plan);
 }
 
 /// What only hosts on a network have. From a generator of its own: the rest of the plan is the same without.

@@ -462,7 +462,7 @@ pub fn model_mutants() -> Vec<Mutant> {
 #[rustfmt::skip]
 const TRIED_FIRST: &[(&str, u64)] = &[
     ("nvmf: ready falls too early", 9),
-    ("shard: a share of the core for each vSSD", 286),
+    ("shard: a share of the core for each vSSD", 32),
     ("shard: an application is a tenant of its own", 35),
     ("shard: members are not waited for", 5),
     ("shard: answers of the medium stay behind", 39),
