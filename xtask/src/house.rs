@@ -149,7 +149,7 @@ fn rooms(root: &Path) -> Result<Vec<Room>, Vec<String>> {
 }
 
 /// Rust files below a folder, tests of the unit in files of their own left out.
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+pub fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();

@@ -10,6 +10,7 @@ mod fuzz;
 mod house;
 mod interleavings;
 mod pages;
+mod planted;
 mod reference;
 mod stages;
 mod tidy;
@@ -17,10 +18,11 @@ mod tidy;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask arrows|tidy|reference|house|check|book|fuzz|interleavings|ci|night
+const USAGE: &str = "usage: cargo xtask arrows|tidy|planted|reference|house|check|book|fuzz|interleavings|ci|night
   arrows   direct dependencies between rooms follow the table of ARCHITECTURE.md
   tidy     text files are ASCII, links of pages resolve, what pages name exists, invariants are numbered alike on pages and in code
   reference  parts of pages that are drawn from the code are as it is; [--write]: draws them again
+  planted  a planted bug wraps one call or one value, at one place; a part of tidy
   house    [--all]: how rooms are built inside, and whether one got worse; [--write]: takes today's figures as the worst allowed
   check    format, lints, documentation, arrows, tidy, house
   book     makes HTML of the pages in target/book/html and follows its links; needs scripts/setup.sh book
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         ["arrows"] => arrows::check(&root),
         ["tidy"] => tidy::check(&root),
         ["reference", rest @ ..] => reference::run(&root, rest),
+        ["planted"] => planted::check(&root),
         ["house", rest @ ..] => house::run(&root, rest),
         ["check"] => check::all(&root),
         ["book"] => book::build(&root),

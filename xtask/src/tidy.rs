@@ -58,6 +58,9 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
                 code.add_manifest(&text);
             }
         }
+        if extension == "rs" {
+            problems.extend(sleeps_of_tests(name, &text));
+        }
         problems.extend(dead_paths(name, &text, root));
         if extension == "md" {
             let folder = path.parent().expect("files lie in folders");
@@ -73,6 +76,10 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
     }
     if let Err(stale) = crate::reference::check(root) {
         problems.extend(stale);
+    }
+    match crate::planted::check(root) {
+        Ok(summary) => println!("{summary}"),
+        Err(more) => problems.extend(more),
     }
     if problems.is_empty() { Ok(format!("tidy: {count} files")) } else { Err(problems) }
 }
@@ -127,6 +134,29 @@ fn line_problems(line: &str, extension: &str) -> Vec<&'static str> {
         rules.push("a page that is not in the tree; cite docs/sources.md");
     }
     rules
+}
+
+/// Where tests may sleep: what they wait for is said to it.
+const WAITS: &str = "crates/testing/src/wait.rs";
+
+/// Sleeps in tests. A fixed time is too short on a busy machine, and proves nothing on an idle one.
+fn sleeps_of_tests(name: &str, text: &str) -> Vec<String> {
+    let is_of_room = name.starts_with("crates/") || name.starts_with("apps/");
+    let is_test = name.contains("/tests/") || name.ends_with("/test.rs");
+    if !is_of_room || name == WAITS {
+        return Vec::new();
+    }
+    let tests_from = match is_test {
+        true => 0,
+        false => text.lines().position(|line| line.trim() == "#[cfg(test)]").unwrap_or(usize::MAX),
+    };
+    // Spelled in two parts, so that this file does not object to itself.
+    let calls = [concat!("thread::sle", "ep("), concat!("time::sle", "ep("), concat!("park_", "timeout(")];
+    let found = text.lines().enumerate().skip(tests_from);
+    let found = found.filter(|(_, line)| calls.iter().any(|call| line.contains(call)));
+    found
+        .map(|(at, _)| format!("{name}:{}: a test sleeps; let it wait for what is to come ({WAITS})", at + 1))
+        .collect()
 }
 
 /// The page that names the test of each promise.
@@ -229,6 +259,16 @@ mod test {
         assert_eq!(line_problems(concat!("// TO", "DO later"), "rs").len(), 1);
         assert_eq!(line_problems(concat!("// (FAC", "TS 1.6)"), "rs").len(), 1);
         assert!(line_problems("plain text", "md").is_empty());
+    }
+
+    #[test]
+    fn a_test_that_sleeps_is_found() {
+        let line = concat!("    std::thread::sle", "ep(span);\n");
+        assert_eq!(sleeps_of_tests("crates/cli/tests/a.rs", line).len(), 1);
+        assert_eq!(sleeps_of_tests("apps/vlfs/src/b/test.rs", line).len(), 1);
+        assert_eq!(sleeps_of_tests("crates/cli/src/a.rs", &format!("{line}#[cfg(test)]\n{line}")).len(), 1);
+        assert!(sleeps_of_tests("crates/cli/src/a.rs", line).is_empty());
+        assert!(sleeps_of_tests(WAITS, line).is_empty());
     }
 
     #[test]

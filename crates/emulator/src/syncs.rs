@@ -103,8 +103,7 @@ impl Syncs {
         if mutant!("emulator: completion before its sync")
             || (is_erase && mutant!("emulator: block written before its erase is synced"))
         {
-            self.erasing.remove(&block);
-            return;
+            return self.erasing.retain(|erasing| *erasing != block);
         }
         let mut completion = done.pop().expect("just given");
         if self.has_failed {

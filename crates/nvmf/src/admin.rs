@@ -228,9 +228,7 @@ fn abort(
             _ => return not_aborted,
         }
         if !mutant!("nvmf: aborted command goes on") {
-            queue.waiting_for_space.retain(|&waiting| waiting != slot);
-            queue.waiting_reads.retain(|&waiting| waiting != slot);
-            queue.release(slot);
+            queue.give_up(slot);
         }
         mark!("nvmf: command aborted");
         other.answer(abort.command_id, Status::ABORT_REQUESTED, 0);

@@ -178,6 +178,13 @@ impl Queue {
         Ok(index)
     }
 
+    /// A command that waits is not carried out.
+    pub(crate) fn give_up(&mut self, index: SlotIndex) {
+        self.waiting_for_space.retain(|&waiting| waiting != index);
+        self.waiting_reads.retain(|&waiting| waiting != index);
+        self.release(index);
+    }
+
     /// Frees a slot; answers go out right after.
     #[inline]
     pub(crate) fn release(&mut self, index: SlotIndex) {

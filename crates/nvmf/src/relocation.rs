@@ -159,8 +159,7 @@ impl Target {
                 }
                 let mut moved = connection.take_moved(Arriving::Live(Box::new(moved)));
                 if mutant!("nvmf: unread bytes stay behind") {
-                    moved.unread.clear();
-                    moved.unread_at = 0;
+                    moved.unread_at = moved.unread.len();
                 }
                 actions.push(Action::HandOver(connection.id, to, Box::new(moved)));
             }

@@ -162,8 +162,7 @@ impl Blocks {
         let (shape, layout) = (Session::shape_of(&space), Session::layout_for(&space));
         if let Some(open) = self.open.iter_mut().find(|open| open.vssd == vssd) {
             if mutant!("shard: dead application's answers go to the next") {
-                open.session = Some(session);
-                return BlockAction::Attached { session, shape, layout };
+                return BlockAction::Attached { session: *open.session.insert(session), shape, layout };
             }
             let message =
                 format!("vSSD \"{name}\" is held by another application; try again when that is gone");

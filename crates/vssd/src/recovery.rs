@@ -153,12 +153,12 @@ fn hold_again(
 ) -> Result<bool, OpenError> {
     let die = core.die_of(number) as u32;
     let LogicalBlock { unit, index } = entry.logical;
-    let mut at = core.at_of(entry.owner);
-    if mutant!("vssd: owner not checked") {
-        let there =
-            |vssd: &Vssd| vssd.units.get(usize::from(unit.0)).is_some_and(|unit| unit.place.die == die);
-        at = core.vssds.iter().position(there);
-    }
+    let is_there =
+        |vssd: &Vssd| vssd.units.get(usize::from(unit.0)).is_some_and(|unit| unit.place.die == die);
+    let at = match mutant!("vssd: owner not checked") {
+        true => core.vssds.iter().position(is_there),
+        false => core.at_of(entry.owner),
+    };
     let Some(at) = at else { return Ok(false) };
     let vssd = &mut core.vssds[at];
     let owner = vssd.id;

@@ -15,7 +15,7 @@ impl Core {
     pub(crate) fn free_block(&mut self, number: u32) -> bool {
         self.blocks[number].give_back();
         let was_moving = self.blocks[number].is_moving();
-        if self.blocks[number].in_flight > 0 && !mutant!("vssd: free forgotten") {
+        if self.blocks[number].in_flight > 0 {
             let bad = self.blocks[number].is_bad();
             self.record(number, if bad { BlockState::Retired } else { BlockState::Free });
         }

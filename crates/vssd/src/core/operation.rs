@@ -204,7 +204,7 @@ impl Core {
             block.fail();
             return;
         }
-        if result.is_err() && block.is_held() && !mutant!("vssd: allocation not recorded") {
+        if result.is_err() && block.is_held() {
             self.record(op.block, BlockState::HeldFailed);
         }
         if mutant!("vssd: erase before free durable") {

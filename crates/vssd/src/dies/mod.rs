@@ -513,12 +513,9 @@ impl DieQueues {
             _ => costs.erase_ns,
         };
         die.virtual_time = start;
-        own.used = if mutant!("vssd: time of a die costs nothing") {
-            start
-        } else {
-            let weight = if mutant!("vssd: weights inverted") { 10_000 / own.weight } else { own.weight };
-            start + cost_ns * 100 / weight
-        };
+        let cost_ns = if mutant!("vssd: time of a die costs nothing") { 0 } else { cost_ns };
+        let weight = if mutant!("vssd: weights inverted") { 10_000 / own.weight } else { own.weight };
+        own.used = start + cost_ns * 100 / weight;
         die.in_flight += 1;
         assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
         die.programs += u16::from(kind != Kind::Read);
