@@ -30,7 +30,7 @@ if wants bench && ! command -v valgrind >/dev/null; then
     echo "setup: VALGRIND CANNOT BE INSTALLED; instructions per operation will be missing" >&2
 fi
 
-# Only the tests of apps/rocksdb and `make rocksdb` need it; they fail without, and say so.
+# Only the tests of apps/rocksdb and `make rocksdb` need it; without they are left out, and in `make test` they fail.
 if wants rocksdb &&
   ! { command -v db_bench >/dev/null && echo '#include <rocksdb/version.h>' | c++ -E -x c++ - >/dev/null 2>&1; }; then
   { timeout 300 apt-get update -qq &&
@@ -38,7 +38,7 @@ if wants rocksdb &&
     echo "setup: ROCKSDB CANNOT BE INSTALLED (apt-get install librocksdb-dev rocksdb-tools); the tests of apps/rocksdb will fail" >&2
 fi
 
-# Only the tests of apps/leveldb and `make leveldb` need it; they fail without, and say so. The binding is that of Debian's Python,
+# Only the tests of apps/leveldb and `make leveldb` need it; without they are left out, and in `make test` they fail. The binding is that of Debian's Python,
 # whichever other one is first in the PATH.
 if wants leveldb &&
   ! { /usr/bin/python3 -c 'import plyvel' && echo '#include <leveldb/db.h>' | c++ -E -x c++ -; } >/dev/null 2>&1; then
@@ -47,7 +47,7 @@ if wants leveldb &&
     echo "setup: LEVELDB CANNOT BE INSTALLED (apt-get install libleveldb-dev python3-plyvel); the tests of apps/leveldb will fail" >&2
 fi
 
-# Only the tests of apps/vlfs need it; they fail without, and say so. Who is root mounts without fusermount3.
+# Only the tests of apps/vlfs need it; without they are left out, and in `make test` they fail. Who is root mounts without fusermount3.
 if wants vlfs && ! { command -v fusermount3 && command -v umount; } >/dev/null; then
   { timeout 300 apt-get update -qq && timeout 900 apt-get install -y -qq --no-install-recommends fuse3 mount >/dev/null; } ||
     echo "setup: FUSE CANNOT BE INSTALLED (apt-get install fuse3 mount); the tests of apps/vlfs may fail" >&2

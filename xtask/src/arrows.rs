@@ -19,6 +19,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("initiator", &["nvme"]),
     ("nvmf", &["namespace", "nvme"]),
     ("catalog", &["media", "spec"]),
+    (FOR_TESTS, &["media", "emulator", "vssd", "namespace", "nvmf", "nvme"]),
     ("blockspace", &["media", "spec", "devices", "vssd"]),
     ("abi", &["blockspace"]),
     ("blockfile", &["blockspace"]),
@@ -76,6 +77,9 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ),
     ("hosts", &[]),
 ];
+
+/// The room that only tests know.
+const FOR_TESTS: &str = "testing";
 
 /// Rooms that stand outside and may know more than they do.
 const MAY_KNOW_MORE: &[&str] = &["sim", "bench"];
@@ -164,7 +168,10 @@ pub fn check(root: &Path) -> Result<String, Vec<String>> {
             let Some(other) = other.strip_prefix("diecut-") else { continue };
             arrows += 1;
             found.push(other);
-            if other != "units" && !allowed.unwrap_or_default().contains(&other) {
+            if other == FOR_TESTS {
+                problems
+                    .push(format!("{room} -> {other}: only tests know it; [dev-dependencies] is its place"));
+            } else if other != "units" && !allowed.unwrap_or_default().contains(&other) {
                 problems.push(format!("{room} -> {other}: this arrow is not in the table of rooms"));
             }
         }

@@ -6,6 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+/// The variable by which tests know that none may be left out (`diecut_testing::needs`).
+const NONE_LEFT_OUT: &str = "DIECUT_TEST_ALL";
+
 /// What a stage does.
 enum Work {
     /// Everything that `cargo xtask check` checks.
@@ -16,6 +19,8 @@ enum Work {
     Book,
     /// A command line, words separated by blanks.
     Run(&'static str),
+    /// As `Run`, for tests of which none may be left out: what the machine lacks makes its tests fail.
+    RunTests(&'static str),
     /// All fuzz targets, so many seconds each; from a seed, or from another place each time.
     Fuzz(u32, Option<u32>),
     /// As `Run`, for a line that is put together.
@@ -26,7 +31,7 @@ enum Work {
 static STAGES: [(&str, Work); 13] = [
     ("check", Work::Check),
     ("book", Work::Book),
-    ("unit and model tests", Work::Run("cargo test --workspace --no-fail-fast")),
+    ("unit and model tests", Work::RunTests("cargo test --workspace --no-fail-fast")),
     ("interleavings", Work::Interleavings),
     (
         "whole stack",
@@ -134,8 +139,9 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
             Work::Check => crate::check::all(root),
             Work::Interleavings => crate::interleavings::run(root),
             Work::Book => crate::book::build(root),
-            Work::Run(line) => run(root, line),
-            Work::RunOwned(line) => run(root, line),
+            Work::Run(line) => run(root, line, &[]),
+            Work::RunTests(line) => run(root, line, &[(NONE_LEFT_OUT, "1")]),
+            Work::RunOwned(line) => run(root, line, &[]),
             Work::Fuzz(seconds, seed) => crate::fuzz::run(root, &crate::fuzz::Wish::all(*seconds, *seed)),
         };
         if let Err(problems) = &outcome {
@@ -160,12 +166,14 @@ fn run_all(root: &Path, stages: &[(&str, Work)]) -> Result<String, Vec<String>> 
     }
 }
 
-fn run(root: &Path, line: &str) -> Result<String, Vec<String>> {
+fn run(root: &Path, line: &str, environment: &[(&str, &str)]) -> Result<String, Vec<String>> {
+    environment.iter().for_each(|(name, value)| print!("{name}={value} "));
     println!("{line}");
     let mut words = line.split(' ');
     let program = words.next().expect("a command line has a first word");
     let status = Command::new(program)
         .args(words)
+        .envs(environment.iter().copied())
         .current_dir(root)
         .status()
         .map_err(|error| vec![format!("{program} cannot run: {error}")])?;

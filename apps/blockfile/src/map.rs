@@ -94,11 +94,8 @@ mod test {
     #[test]
     fn extents_are_cut_and_joined_as_single_ius_would_be() {
         let block = |index| LogicalBlock { unit: UnitIndex(0), index };
-        let mut state = 7u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) % below
-        };
+        let mut random = diecut_testing::Random::of(7);
+        let mut random = |below: u64| random.below(below);
         let (mut map, mut model) = (Map::default(), BTreeMap::new());
         let mut live = 0i64;
         for step in 0..5000u64 {

@@ -5,10 +5,11 @@
 
 use diecut_blockfile::{FileError, FileId, Files};
 use diecut_blockspace::embedded::Embedded;
+use diecut_testing::wait::wait_until;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const IUS: u64 = 24;
 const FILES: u64 = 2;
@@ -26,10 +27,9 @@ fn meaning(bytes: &[u8]) -> (u64, u64, u64) {
     found
 }
 
-fn read_on(files: &Files, known: &[FileId], seed: u64, is_over: &AtomicBool) -> u64 {
+fn read_on(files: &Files, known: &[FileId], seed: u64, is_over: &AtomicBool, reads: &AtomicU64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut seen = [[0; IUS as usize]; FILES as usize];
-    let mut reads = 0;
     while !is_over.load(Ordering::Relaxed) {
         let number = random.random_range(0..FILES);
         // All of a file lies in many places, one after the other is read: long enough for a block to go.
@@ -49,9 +49,8 @@ fn read_on(files: &Files, known: &[FileId], seed: u64, is_over: &AtomicBool) -> 
         let mut across = [0xee; 16];
         assert_eq!(files.read(file, first * 4096 + 24, &mut across).unwrap(), 16);
         assert_eq!(across[..8], number.to_le_bytes());
-        reads += 1;
+        reads.fetch_add(1, Ordering::Relaxed);
     }
-    reads
 }
 
 #[test]
@@ -66,11 +65,12 @@ fn readers_beside_a_writer_see_what_was_written() {
     }
     files.sync().unwrap();
     let is_over = AtomicBool::new(false);
+    let reads = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3)
             .map(|seed| {
-                let (files, known, is_over) = (&files, &known[..], &is_over);
-                scope.spawn(move || read_on(files, known, seed, is_over))
+                let (files, known, is_over, reads) = (&files, &known[..], &is_over, &reads);
+                scope.spawn(move || read_on(files, known, seed, is_over, reads))
             })
             .collect();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(9);
@@ -78,8 +78,11 @@ fn readers_beside_a_writer_see_what_was_written() {
             let (number, iu) = (random.random_range(0..FILES), random.random_range(0..IUS));
             files.write(known[number as usize], iu * 4096, &page(number, iu, version)).unwrap();
             if version % 10 == 0 {
-                // Time for readers to see what waits in memory, which then leaves.
-                std::thread::sleep(std::time::Duration::from_micros(300));
+                // Readers see what waits in memory, which then leaves.
+                let before = reads.load(Ordering::Relaxed);
+                let have_read = || reads.load(Ordering::Relaxed) > before;
+                let ended = || readers.iter().any(|reader| reader.is_finished());
+                wait_until(|| "readers read", || have_read() || ended());
                 files.sync().unwrap();
             }
             if version % 50 == 0 {
@@ -98,9 +101,8 @@ fn readers_beside_a_writer_see_what_was_written() {
             }
         }
         is_over.store(true, Ordering::Relaxed);
-        for reader in readers {
-            assert!(reader.join().unwrap() > 100, "readers read");
-        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert!(reads.load(Ordering::Relaxed) > 300, "readers read");
     });
     let statistics = files.statistics().unwrap();
     assert!(statistics.freed_blocks > 200, "blocks were used again: {statistics:?}");

@@ -1,7 +1,7 @@
 //! Goal: LevelDB on erase blocks has every write that was synced, and is whole, after `kill -9` of the application and of the server;
 //! a distribution's program that knows nothing of it runs on it. Method: the plug-in and a load (`ledger.cc`) are built as
 //! `make leveldb` does it; after each kill the load's check compares all content with what so many writes leave, under LevelDB's
-//! checksums. The program is Debian's Python binding. Where LevelDB or the binding cannot be had, these tests fail.
+//! checksums. The program is Debian's Python binding. Where LevelDB or the binding cannot be had, they are left out.
 #![allow(clippy::disallowed_methods, reason = "drives real processes")]
 
 #[path = "../../../crates/daemon/tests/block_server/mod.rs"]
@@ -10,9 +10,12 @@ mod block_server;
 mod ledger;
 
 use block_server::{Server, write_setup_of};
+use diecut_testing::needs::{self, Need};
 use ledger::{Load, kill_in_turn, limited, plug_in, run, uri};
 use std::path::Path;
 use std::process::Command;
+
+const NEEDS: [Need; 2] = [Need::Header("leveldb/db.h"), Need::PythonModule("plyvel")];
 
 /// Linked with the plug-in.
 fn ledger_of(server: &Server, what: &str) -> Command {
@@ -34,6 +37,9 @@ fn python(folder: &Path, uri: Option<&str>, script: &str) -> Command {
 
 #[test]
 fn synced_writes_survive_kills_of_the_application_and_of_the_server() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     write_setup_of(folder.path(), 200);
     let acked = kill_in_turn(
@@ -53,6 +59,9 @@ fn synced_writes_survive_kills_of_the_application_and_of_the_server() {
 
 #[test]
 fn files_folders_and_locks_are_what_the_env_promises() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     write_setup_of(folder.path(), 200);
     let server = Server::start(folder.path(), 1);
@@ -64,6 +73,9 @@ fn files_folders_and_locks_are_what_the_env_promises() {
 /// One process holds a vSSD; the next one is told so, and may have it afterwards.
 #[test]
 fn a_second_process_is_refused_while_one_holds_the_vssd() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     write_setup_of(folder.path(), 200);
     let server = Server::start(folder.path(), 1);
@@ -122,6 +134,9 @@ print('as expected')
 /// Debian's Python binding, which is linked with Debian's LevelDB, writes, ends, reads, repairs and destroys.
 #[test]
 fn a_program_that_knows_nothing_of_it_runs() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     write_setup_of(folder.path(), 400);
     let server = Server::start(folder.path(), 1);
@@ -138,6 +153,9 @@ const OPEN: &str = "import plyvel; plyvel.DB('db', create_if_missing=True).put(b
 
 #[test]
 fn without_the_variable_all_is_as_without_the_plug_in() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
     let work = tempfile::tempdir().unwrap();
     run(&mut python(work.path(), None, OPEN));
     assert!(work.path().join("db/CURRENT").exists());
@@ -145,6 +163,9 @@ fn without_the_variable_all_is_as_without_the_plug_in() {
 
 #[test]
 fn a_vssd_that_cannot_be_attached_to_is_an_error_that_says_why() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     write_setup_of(folder.path(), 100);
     let server = Server::start(folder.path(), 1);
@@ -189,6 +210,9 @@ print('as expected')
 /// A program may close its database after an error and open it again, when the server is back.
 #[test]
 fn a_database_opens_again_when_the_server_is_back() {
+    if !needs::are_there(&NEEDS) {
+        return;
+    }
     use std::io::{BufRead, BufReader, Write};
     use std::process::Stdio;
     let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@
     reason = "drives real sockets and processes, and bounds of time are what is tested"
 )]
 
+use diecut_testing::wait;
 use host::Host;
 use served::{BINARY, Server, command, write_profile};
 use std::io::Read;
@@ -71,7 +72,7 @@ impl Silence {
                         again.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                std::thread::sleep(Duration::from_millis(20));
+                wait::look_again_later();
             }
         });
         Silence { is_over, renewed, thread: Some(thread) }
@@ -82,11 +83,7 @@ impl Silence {
     }
 
     fn wait_for_renewal(&self) {
-        let since = Instant::now();
-        while self.renewed() == 0 {
-            assert!(since.elapsed() < Duration::from_secs(30), "nobody was hung up on");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait::wait_until(|| "nobody was hung up on", || self.renewed() > 0);
     }
 }
 
@@ -128,7 +125,8 @@ fn hosts_come(to: SocketAddr, count: usize) -> Duration {
         let since = Instant::now();
         Host::connect(to, "a").unwrap_or_else(|error| panic!("host {number} is kept out: {error}"));
         longest = longest.max(since.elapsed());
-        std::thread::sleep(Duration::from_millis(100));
+        // They come over a time in which others are hung up on.
+        wait::let_time_pass(Duration::from_millis(100));
     }
     longest
 }
@@ -142,7 +140,8 @@ fn administrators_ask(folder: &Path, count: usize) -> Duration {
         let output = output.unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         longest = longest.max(since.elapsed());
-        std::thread::sleep(Duration::from_millis(100));
+        // They come over a time in which others are hung up on.
+        wait::let_time_pass(Duration::from_millis(100));
     }
     longest
 }

@@ -5,11 +5,12 @@
 
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
+use diecut_testing::mounted::in_small_file_system;
+use diecut_testing::wait::wait_until;
 use diecut_units::Buffer;
 use host::Host;
 use served::{Server, done, write_profile};
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
 
 mod host;
 mod served;
@@ -56,21 +57,7 @@ fn check(host: &mut Host, first: u64, version: u64) {
 #[test]
 fn a_full_file_system_is_a_write_error() {
     let folder = tempfile::tempdir().unwrap();
-    let at = folder.path().display();
-    let own = std::env::current_exe().unwrap();
-    let script = format!(
-        "mount --make-rprivate / && mount -t tmpfs -o size=64m none '{at}' || exit 77
-         exec '{}' --exact inside_a_small_file_system --ignored --nocapture",
-        own.display()
-    );
-    let output =
-        Process::new("unshare").args(["--mount", "sh", "-c", &script]).env(MOUNTED, folder.path()).output();
-    let Ok(output) = output else { return eprintln!("SKIPPED: there is no unshare(1)") };
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(77) || said.contains("Operation not permitted") {
-        return eprintln!("SKIPPED: a file system of limited size can be mounted by root only: {said}");
-    }
-    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
+    in_small_file_system("inside_a_small_file_system", "64m", folder.path(), MOUNTED);
 }
 
 /// A device of 400 MiB with a volume of 48 MiB, on 64 MiB of which somebody else and protected memory take 16 each.
@@ -123,11 +110,10 @@ fn inside_a_small_file_system() {
     assert!(refused.is_some_and(|status| status.same_code(Status::CAPACITY_EXCEEDED)), "{refused:?}");
     std::fs::remove_file(folder.join("other")).unwrap();
     // The file system is not asked at every write.
-    let since = std::time::Instant::now();
-    while write(&mut host, 0, 3) != Status::SUCCESS {
-        assert!(since.elapsed().as_secs() < 20, "there is room again: {}", status(&folder));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until(
+        || format!("there is room again: {}", status(&folder)),
+        || write(&mut host, 0, 3) == Status::SUCCESS,
+    );
     (8..800)
         .step_by(8)
         .for_each(|first| assert_eq!(write(&mut host, first, 3), Status::SUCCESS, "LBA {first}"));

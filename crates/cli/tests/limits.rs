@@ -7,6 +7,7 @@
 )]
 
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
+use diecut_testing::wait::{wait_until, within};
 use diecut_units::Buffer;
 use host::Host;
 use served::{BINARY, Server, command, diecut, done, write_profile};
@@ -55,35 +56,32 @@ fn write_much(address: SocketAddr) {
         host.queue.submit(Token(next), Command::Write { span, data, force_unit_access: false });
     };
     (0..31).for_each(|_| submit(&mut host));
+    let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         loop {
             let mut sink = Collect::default();
             if host.exchange(&mut sink).is_err() {
                 return;
             }
-            sink.completions.iter().for_each(|_| submit(&mut host));
+            sink.completions.iter().for_each(|_| {
+                submit(&mut host);
+                _ = tell.send(());
+            });
         }
     });
+    told.recv().expect("a first write is answered, with others under way");
 }
 
 /// When a server has ended, and its code; it must within `bound`.
 fn wait_for_end(server: &mut Server, bound: Duration) -> (Duration, i32) {
-    let since = Instant::now();
-    loop {
-        if let Some(code) = server.ended() {
-            return (since.elapsed(), code);
-        }
-        assert!(since.elapsed() < bound, "it goes on after {bound:?}: {}", server.log());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let log = server.errors().to_owned();
+    let said = || format!("it goes on: {}", std::fs::read_to_string(&log).unwrap());
+    let (code, took) = within(bound, said, || server.ended());
+    (took, code)
 }
 
 fn wait_for_log(server: &Server, words: &str) {
-    let since = Instant::now();
-    while !server.log().contains(words) {
-        assert!(since.elapsed() < Duration::from_secs(30), "{words} is missing in\n{}", server.log());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(|| format!("{words} is missing in\n{}", server.log()), || server.log().contains(words));
 }
 
 /// A tenant with a deep queue behind a megabyte a second: that it waits is in the log, and the end of the server does not wait for it.
@@ -143,7 +141,6 @@ fn a_second_interrupt_ends_a_server_at_once() {
     write_slow_setup(folder);
     let mut server = Server::in_folder(folder, &[]);
     write_much(server.socket_address());
-    std::thread::sleep(Duration::from_millis(300));
     server.interrupt();
     wait_for_log(&server, "stopping");
     assert_eq!(server.ended(), None, "{}", server.log());

@@ -5,6 +5,7 @@
 
 use diecut_initiator::{Collect, Command, LbaSpan, Token};
 use diecut_nvme::Status;
+use diecut_testing::wait;
 use diecut_units::Buffer;
 use host::Host;
 use served::{Server, command, refused, write_profile};
@@ -116,10 +117,9 @@ fn what_was_acknowledged_survives_kill_9_with_other_numbers_of_shards() {
                 .zip(next)
                 .map(|(tenant, from)| scope.spawn(move || write_until_gone(address, tenant, from, written)))
                 .collect();
-            while done.load(Ordering::Relaxed) < 6000 {
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            let written = wait::comes(|| (done.load(Ordering::Relaxed) >= 6000).then_some(()));
             server.kill();
+            assert!(written.is_some(), "{done:?} LBAs were written");
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
         let server = serve(folder.path(), 5 - shards.min(4));
@@ -163,21 +163,20 @@ fn tenants_move_under_load() {
                     move_to(TENANTS[turn % 3], (turn + turn / 3 + life) % 3).wait_with_output().unwrap();
                 assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
                 // All go on; one whose host was forgotten would never.
-                while written
-                    .iter()
-                    .zip(&before)
-                    .any(|(one, before)| one.load(Ordering::Relaxed) < before + 100)
-                {
-                    assert!(
-                        writers.iter().all(|writer| !writer.is_finished()),
-                        "turn {turn}: hosts stay connected"
-                    );
-                    std::thread::sleep(Duration::from_millis(1));
-                }
+                let go_on = || {
+                    let mut both = written.iter().zip(&before);
+                    both.all(|(one, before)| one.load(Ordering::Relaxed) >= before + 100)
+                };
+                let ended = || writers.iter().any(|writer| writer.is_finished());
+                assert!(
+                    wait::comes(|| (go_on() || ended()).then(go_on)) == Some(true),
+                    "turn {turn}: hosts stay connected and go on"
+                );
             }
             // The death of the server meets this one somewhere on its way.
+            let before = written[1].load(Ordering::Relaxed);
             let mut last = move_to("a", (life + 1) % 3);
-            std::thread::sleep(Duration::from_millis(2 * life as u64));
+            wait::comes(|| (written[1].load(Ordering::Relaxed) >= before + 20 * life as u64).then_some(()));
             server.kill();
             last.wait().unwrap();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
@@ -198,12 +197,13 @@ fn idle_shards_sleep_with_connected_hosts() {
     let server = serve(folder.path(), 2);
     let hosts: Vec<Host> =
         TENANTS.iter().map(|tenant| Host::connect(server.socket_address(), tenant).unwrap()).collect();
-    std::thread::sleep(Duration::from_millis(300));
-    let before = ticks(&server);
-    std::thread::sleep(Duration::from_secs(2));
-    let took = ticks(&server) - before;
-    // One thread that never sleeps takes 200 ticks of a hundredth of a second.
-    assert!(took <= 4, "{took} ticks of processor time in two idle seconds");
+    let took_in_two_seconds = || {
+        let before = ticks(&server);
+        wait::let_time_pass(Duration::from_secs(2));
+        ticks(&server) - before
+    };
+    // What the hosts asked for is done soon. One thread that never sleeps takes 200 ticks of a hundredth of a second.
+    wait::wait_until(|| "the shards never sleep for two seconds", || took_in_two_seconds() <= 4);
     drop(hosts);
 }
 

@@ -355,12 +355,8 @@ fn a_hangup_stops_a_server_and_leaves_one_alone_that_ignores_it() {
     // Whoever runs the tests may ignore it, too.
     let mut server = serve("env", &["--default-signal=HUP"]);
     hang_up(server.pid());
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while server.ended().is_none() {
-        assert!(std::time::Instant::now() < deadline, "the server goes on");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    assert_eq!(server.ended(), Some(0), "{}", server.log());
+    let code = diecut_testing::wait::wait_for(|| "the server goes on", || server.ended());
+    assert_eq!(code, 0, "{}", server.log());
     assert_says(&server.log(), &["stopped_ms"]);
     assert!(!folder.join("diecut-data/control.sock").exists());
     let mut server = serve("nohup", &[]);

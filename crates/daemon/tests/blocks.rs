@@ -11,13 +11,13 @@ use diecut_blockspace::ring::{Layout, private_words};
 use diecut_blockspace::system;
 use diecut_blockspace::wire::{HELLO_SIZE_BYTES, Hello, Status, VERSION, WELCOME_SIZE_BYTES, Welcome};
 use diecut_blockspace::{Attach, AttachError, BlockError, Client, LogicalBlock, Purpose, UnitIndex};
+use diecut_testing::wait::{comes, wait_for, wait_until};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 fn content(block: LogicalBlock, purpose: u8, page: u64, len: usize) -> Vec<u8> {
     let seed = u64::from(block.index) << 32 | u64::from(block.unit.0) << 16 | u64::from(purpose) | page << 48;
@@ -93,14 +93,19 @@ fn blocks_survive_kills_of_the_server_with_any_number_of_shards() {
             client.keep(&kept).unwrap();
             assert_eq!(client.held_blocks().unwrap().len(), kept.len(), "the others are freed");
         }
-        std::thread::scope(|scope| {
-            for (client, acked) in clients.iter().zip(&mut acked) {
-                scope.spawn(move || work(client, acked, u32::MAX, |_, _, _| {}));
+        let done = [AtomicU64::new(0), AtomicU64::new(0)];
+        let worked = std::thread::scope(|scope| {
+            for ((client, acked), done) in clients.iter().zip(&mut acked).zip(&done) {
+                let count = move |_, _, _| _ = done.fetch_add(1, Ordering::Relaxed);
+                scope.spawn(move || work(client, acked, u32::MAX, count));
             }
-            std::thread::sleep(Duration::from_millis(300 + 100 * round as u64));
+            // Some units of each are full, and blocks are freed.
+            let enough = 300 + 100 * round as u64;
+            let worked = comes(|| done.iter().all(|one| one.load(Ordering::Relaxed) >= enough).then_some(()));
             server.child.kill().unwrap();
+            worked
         });
-        assert!(acked.iter().all(|acked| !acked.is_empty()), "both applications came to something");
+        assert!(worked.is_some(), "both applications go on: {done:?}");
         assert_eq!(clients[0].sync(), Err(BlockError::ServerGone));
     }
 }
@@ -137,16 +142,15 @@ fn applications_stay_attached_while_their_tenants_move() {
                 return Err(format!("turn {turn}: {answer}"));
             }
             // One whose rings were forgotten would never go on.
-            for _ in 0..30_000 {
+            let outcome = comes(|| {
                 if workers.iter().any(|worker| worker.is_finished()) {
-                    return Err(format!("turn {turn}: an application was hung up on"));
+                    return Some(Err(format!("turn {turn}: an application was hung up on")));
                 }
-                if done.iter().zip(before).all(|(one, before)| one.load(Ordering::Relaxed) >= before + 10) {
-                    return Ok(());
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Err(format!("turn {turn}: an application is not answered any more"))
+                let go_on =
+                    done.iter().zip(before).all(|(one, before)| one.load(Ordering::Relaxed) >= before + 10);
+                go_on.then_some(Ok(()))
+            });
+            outcome.unwrap_or_else(|| Err(format!("turn {turn}: an application is not answered any more")))
         });
         let outcome = turns.try_for_each(|turn| turn);
         // First of all: applications work until the server is gone.
@@ -244,13 +248,10 @@ fn who_misuses_socket_and_rings_is_hung_up_on_and_not_felt() {
     assert_eq!(Welcome::decode(&bytes).unwrap().status, Status::Version);
     // Counters and entries full of rubbish, of which a few make sense by chance.
     for seed in 0..40u64 {
-        let (mut socket, welcome, descriptors) = loop {
-            let attached = attach_raw(&server, "blocks-a");
-            if attached.1.status != Status::Held {
-                break attached;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let (mut socket, welcome, descriptors) = wait_for(
+            || "the one before holds it",
+            || Some(attach_raw(&server, "blocks-a")).filter(|attached| attached.1.status != Status::Held),
+        );
         assert_eq!((welcome.status, descriptors.len()), (Status::Done, 2));
         let (entries, slots, slot_size_bytes) = (welcome.entries, welcome.slots, welcome.slot_size_bytes);
         let layout = Layout { entries, slots, slot_size_bytes };
@@ -278,13 +279,8 @@ fn who_misuses_socket_and_rings_is_hung_up_on_and_not_felt() {
             assert_eq!(socket.read(&mut [0; 1]).unwrap_or(0), 0, "hung up on");
         } else {
             let answered = || words[320 / 8].load(Ordering::Acquire);
-            for _ in 0..1000 {
-                if answered() == u64::from(entries) {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            assert_eq!(answered(), u64::from(entries), "each entry has an answer");
+            let each = u64::from(entries);
+            wait_until(|| format!("{} of {each} entries have an answer", answered()), || answered() == each);
             words[384 / 8].store(u64::MAX, Ordering::SeqCst);
             system::ring(&descriptors[1]);
             assert_eq!(socket.read(&mut [0; 1]).unwrap_or(0), 0, "hung up on");

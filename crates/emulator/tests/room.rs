@@ -2,10 +2,11 @@
 
 use diecut_emulator::*;
 use diecut_media::*;
+use diecut_testing::mounted::in_small_file_system;
+use diecut_testing::needs::left_out;
 use diecut_units::*;
 use rig::*;
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
 
 mod rig;
 
@@ -51,8 +52,7 @@ fn overwrite(on_file: fn(&Path) -> Options) {
     profile = Profile::from_toml(&text).unwrap();
     let mut rig = Rig::over(Device::create(&profile, on_file(&path)).unwrap());
     if !rig.device.room_support().unwrap().punches {
-        eprintln!("SKIPPED: the file system of {} cannot punch holes", folder.path().display());
-        return;
+        return left_out(&format!("the file system of {} cannot punch holes", folder.path().display()));
     }
     let all = blocks(&rig);
     let fixed_bytes = Room::of(&path).unwrap().taken_bytes;
@@ -132,29 +132,9 @@ fn a_program_without_room_fails_and_the_block_stays_good() {
     }
 }
 
-/// Runs a test of this program in a mount namespace of its own, where a small tmpfs is mounted. Says so and does nothing if it may not.
-fn in_small_file_system(test: &str, size: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path().display();
-    let own = std::env::current_exe().unwrap();
-    let script = format!(
-        "mount --make-rprivate / && mount -t tmpfs -o size={size} none '{at}' || exit 77
-         exec '{}' --exact {test} --ignored --nocapture",
-        own.display()
-    );
-    let output =
-        Process::new("unshare").args(["--mount", "sh", "-c", &script]).env(MOUNTED, folder.path()).output();
-    let Ok(output) = output else { return eprintln!("SKIPPED: there is no unshare(1)") };
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(77) || said.contains("Operation not permitted") {
-        return eprintln!("SKIPPED: a file system of limited size can be mounted by root only: {said}");
-    }
-    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
-}
-
 #[test]
 fn a_full_file_system_is_survived() {
-    in_small_file_system("inside_a_small_file_system", "24m");
+    in_small_file_system("inside_a_small_file_system", "24m", tempfile::tempdir().unwrap().path(), MOUNTED);
 }
 
 /// A device of 40 MiB on 24 MiB: what was programmed reads, also after a restart on the full file system, and as soon as there is
@@ -243,7 +223,7 @@ fn room_is_taken_by_a_thread_of_its_own() {
         let (mut rig, worker) = with_worker(&path, pacing, on_file);
         let worker = worker.expect("a device in a file has one");
         if Room::of(&path).unwrap().free_bytes < 1 << 30 || !rig.device.room_support().unwrap().reserves {
-            return eprintln!("SKIPPED: {} has little room, or cannot allocate", folder.path().display());
+            return left_out(&format!("{} has little room, or cannot allocate", folder.path().display()));
         }
         let taken = || Room::of(&path).unwrap().taken_bytes;
         let before = taken();
@@ -284,7 +264,7 @@ fn room_is_given_back_by_a_thread_of_its_own() {
     let worker = worker.unwrap();
     let support = rig.device.room_support().unwrap();
     if Room::of(&path).unwrap().free_bytes < 1 << 30 || !support.reserves || !support.punches {
-        return eprintln!("SKIPPED: {} has little room, or cannot allocate", folder.path().display());
+        return left_out(&format!("{} has little room, or cannot allocate", folder.path().display()));
     }
     let taken = || Room::of(&path).unwrap().taken_bytes;
     let all = blocks(&rig);
@@ -361,7 +341,12 @@ fn a_program_does_not_rely_on_the_thread() {
 
 #[test]
 fn a_promise_of_room_that_others_break_is_survived() {
-    in_small_file_system("inside_a_file_system_that_others_fill", "300m");
+    in_small_file_system(
+        "inside_a_file_system_that_others_fill",
+        "300m",
+        tempfile::tempdir().unwrap().path(),
+        MOUNTED,
+    );
 }
 
 /// There is plenty of room when a block is opened, and none when it is taken: the erase ends, its program fails with the word for that and

@@ -4,28 +4,23 @@
 
 use diecut_initiator::*;
 use diecut_namespace::contract::*;
+use diecut_nvme::Status;
 use diecut_nvme::tcp::Digests;
-use diecut_nvme::{QualifiedName, Status};
-use diecut_nvmf::{
-    self as target, ConnectionId, Home, NamespaceConfig, SubsystemConfig, Target, TargetConfig,
-};
-use diecut_units::{Buffer, ContentMode, Time};
+use diecut_nvmf::{self as target, ConnectionId, Target, TargetConfig};
+use diecut_testing::Random;
+use diecut_testing::target::{LBA_SIZE_BYTES as LBA, execute, name, namespace, subsystem};
+use diecut_units::{Buffer, Time};
 
-const LBA: usize = 4096;
 const LBAS: u64 = 512;
 const SUBSYSTEM: &str = "nqn.2026-11.example:tenant-a";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:host-1";
 const ADMIN: ConnectionId = ConnectionId(1);
 const IO: ConnectionId = ConnectionId(2);
 
-fn name(text: &str) -> QualifiedName {
-    QualifiedName::new(text).unwrap()
-}
-
 struct World {
     target: Target,
     memory: Vec<u8>,
-    state: u64,
+    random: Random,
     now: Time,
     /// Largest piece of a stream.
     piece: u64,
@@ -35,41 +30,14 @@ impl World {
     fn new(seed: u64, piece: u64) -> World {
         let config = TargetConfig { h2c_data_bytes_max: 16384, ..TargetConfig::default() };
         let mut target = Target::new(config);
-        let properties = NamespaceProperties {
-            size_lbas: LBAS,
-            capacity_lbas: LBAS,
-            used_lbas: 0,
-            lba_size_log2: 12,
-            transfer_max_lbas: 256,
-            volatile_cache: false,
-            preferred_write_lbas: 1,
-            read_only: false,
-        };
-        let namespace = NamespaceConfig {
-            namespace: NamespaceId(7),
-            uuid: [1; 16],
-            nguid: [2; 16],
-            properties,
-            content: ContentMode::Bytes,
-        };
-        let subsystem = SubsystemConfig {
-            nqn: name(SUBSYSTEM),
-            serial: "S1".into(),
-            model: "memory".into(),
-            allow_any_host: false,
-            allowed_hosts: [name(HOST)].into(),
-            namespaces: [(1, namespace.clone()), (9, namespace)].into(),
-            home: Home::Here,
-        };
+        let namespace = namespace(7, LBAS);
+        let subsystem = subsystem(SUBSYSTEM, &[HOST], [(1, namespace.clone()), (9, namespace)]);
         target.set_subsystem(subsystem, Time(1), &mut Vec::new());
-        World { target, memory: vec![0; LBA * LBAS as usize], state: seed | 1, now: Time(1), piece }
+        World { target, memory: vec![0; LBA * LBAS as usize], random: Random::of(seed), now: Time(1), piece }
     }
 
     fn below(&mut self, limit: u64) -> usize {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        (self.state % limit) as usize
+        self.random.below(limit) as usize
     }
 
     fn tell(&mut self, event: target::Event) {
@@ -86,27 +54,8 @@ impl World {
     }
 
     fn execute(&mut self, command: NamespaceCommand) {
-        let bytes = |range: LbaRange| {
-            let first = range.first_lba as usize * LBA;
-            first..first + range.lba_count as usize * LBA
-        };
-        let (mut data, mut result) = (None, Ok(()));
-        match command.operation {
-            NamespaceOperation::Read { range, mut destination } => {
-                destination.copy_from_slice(&self.memory[bytes(range)]);
-                data = Some(destination.freeze());
-            }
-            NamespaceOperation::Write { range, data, .. } => self.memory[bytes(range)].copy_from_slice(&data),
-            NamespaceOperation::WriteZeroes { range, .. } => self.memory[bytes(range)].fill(0),
-            NamespaceOperation::Deallocate { ranges } => {
-                ranges.iter().for_each(|range| self.memory[bytes(*range)].fill(0));
-            }
-            NamespaceOperation::Compare { range, data } if self.memory[bytes(range)] != data[..] => {
-                result = Err(NamespaceError::CompareFailure);
-            }
-            _ => {}
-        }
-        self.tell(target::Event::Completed(NamespaceCompletion { token: command.token, result, data }));
+        let completion = execute(&mut self.memory, command);
+        self.tell(target::Event::Completed(completion));
     }
 
     fn send_to_target(&mut self, id: ConnectionId, bytes: &[u8]) {
@@ -187,7 +136,7 @@ fn every_command_does_what_it_says(seed: u64, piece: u64, digests: Digests, flow
     };
     let admin = world.bring_up(parameters).unwrap();
     let facts = admin.facts().expect("ready").clone();
-    assert_eq!((facts.model.as_str(), facts.serial.as_str()), ("memory", "S1"));
+    assert_eq!((facts.model.as_str(), facts.serial.as_str()), ("diecut", "A1"));
     assert_eq!(
         (facts.in_capsule_bytes, facts.transfer_bytes_max, facts.queue_entries_max),
         (8192, 1 << 20, 256)

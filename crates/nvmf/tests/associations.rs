@@ -1,5 +1,5 @@
-//! The life of associations: who may connect, what ends them, and that nothing of one that is gone lands behind what its host
-//! sends afterwards.
+//! Goal: the life of associations: who may connect, what ends them, and that nothing of one that is gone lands behind what its host
+//! sends afterwards. Method: a target with a namespace in memory, whose commands are held back, and hosts that come, go and come again.
 
 mod world;
 use diecut_namespace::contract::{NamespaceCompletion, NamespaceError};
@@ -194,19 +194,12 @@ fn other_paths_wait_for_a_lost_one() {
 /// The canary of tests above and below: planted bugs must be noticed.
 #[test]
 fn planted_bugs_are_noticed() {
-    let scenarios: [(&str, fn()); 4] = [
+    diecut_testing::planted::all_are_noticed(&[
         ("nvmf: shutdown flushes no cache", a_shutdown_makes_caches_durable),
         ("nvmf: late write of an old association", || late_write(false)),
         ("nvmf: other paths overtake a lost one", other_paths_wait_for_a_lost_one),
         ("nvmf: ready falls too early", a_reset_waits_for_commands_in_namespaces),
-    ];
-    for (name, scenario) in scenarios {
-        assert!(diecut_units::marks::plant_mutant(Some(name)));
-        let noticed = std::panic::catch_unwind(scenario).is_err();
-        assert!(diecut_units::marks::mutant_reached_count() > 0, "{name} was reached");
-        diecut_units::marks::plant_mutant(None);
-        assert!(noticed, "{name}");
-    }
+    ]);
 }
 
 /// Hosts that differ in their host id do not disturb each other.

@@ -1,4 +1,5 @@
-//! Hosts that take what they can: what a target holds stays within its budget, others get their part, and all is given back.
+//! Goal: what a target holds stays within its budget, others get their part, and all is given back. Method: hosts that take what they can:
+//! that read nothing, send halves, open connections, beside hosts at work; the budget is counted after each step.
 
 mod world;
 
@@ -421,7 +422,7 @@ fn silent_connections_make_room_for_new_ones() {
 /// The canary of the tests above: planted bugs must be noticed.
 #[test]
 fn planted_bugs_are_noticed() {
-    let scenarios: [(&str, fn()); 6] = [
+    diecut_testing::planted::all_are_noticed(&[
         (
             "nvmf: a queue that is held loses its turn for memory",
             a_turn_for_memory_is_kept_while_a_lost_path_is_waited_for,
@@ -434,12 +435,5 @@ fn planted_bugs_are_noticed() {
             data_that_were_asked_for_are_read_while_their_queue_waits,
         ),
         ("nvmf: places of subsystems not kept", subsystems_have_places_that_are_kept_for_them),
-    ];
-    for (name, scenario) in scenarios {
-        assert!(diecut_units::marks::plant_mutant(Some(name)));
-        let noticed = std::panic::catch_unwind(scenario).is_err();
-        assert!(diecut_units::marks::mutant_reached_count() > 0, "{name} was reached");
-        diecut_units::marks::plant_mutant(None);
-        assert!(noticed, "{name}");
-    }
+    ]);
 }

@@ -6,6 +6,7 @@ use diecut_reactor::{Reactor, ReactorConfig};
 use diecut_shard::control::{ControlRequest, ControlResponse};
 use diecut_shard::drive::{Action, ConnectionId, Drive, Event, Outbox};
 use diecut_shard::null::NullShard;
+use diecut_testing::wait::wait_until;
 use diecut_units::Time;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -291,17 +292,6 @@ impl Drive for GoingOn {
     }
 }
 
-/// Waits until `condition` holds, or panics with what `what` says.
-fn wait_until(condition: impl Fn() -> bool, what: impl Fn() -> String) {
-    for _ in 0..20_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("waited for twenty seconds: {}", what());
-}
-
 /// Rounds in which something could have been done and was not: what is put off for so many is put off.
 const ROUNDS: usize = 100;
 
@@ -329,7 +319,7 @@ fn answers_of_commands_that_go_on_go_together() {
     let (reactor, goes_on, _, put_off) = start_going_on();
     let mut stream = connect(reactor.addresses()[0]);
     stream.write_all(&icreq()).unwrap();
-    wait_until(|| put_off.load(Ordering::Relaxed) >= ROUNDS, || "there is no answer to be sent".to_owned());
+    wait_until(|| "there is no answer to be sent", || put_off.load(Ordering::Relaxed) >= ROUNDS);
     stream.set_nonblocking(true).unwrap();
     let mut answer = [0; 128];
     let early = stream.read(&mut answer).expect_err("more is to come");
@@ -352,7 +342,7 @@ fn a_host_whose_commands_go_on_is_heard_later() {
     handshake(&mut stream);
     let wait_for = |bytes: usize| {
         let received = || received_bytes.load(Ordering::Relaxed);
-        wait_until(|| received() >= bytes, || format!("{bytes} bytes were sent, {} received", received()));
+        wait_until(|| format!("{bytes} bytes were sent, {} received", received()), || received() >= bytes);
     };
     // The beginning of a command, byte by byte, until the host is no newcomer.
     let mut sent = 128;
@@ -365,10 +355,7 @@ fn a_host_whose_commands_go_on_is_heard_later() {
     stream.write_all(&[0; 8]).unwrap();
     // It is asked of a connection that can be read, and of no other here.
     let before = put_off.load(Ordering::Relaxed);
-    wait_until(
-        || put_off.load(Ordering::Relaxed) >= before + ROUNDS,
-        || "nothing came to be read".to_owned(),
-    );
+    wait_until(|| "nothing came to be read", || put_off.load(Ordering::Relaxed) >= before + ROUNDS);
     assert_eq!(received_bytes.load(Ordering::Relaxed), sent, "its commands go on");
     goes_on.store(false, Ordering::Relaxed);
     wait_for(sent + 8);

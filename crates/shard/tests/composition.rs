@@ -1,4 +1,6 @@
-//! The whole stack below the target: a device, administration, and commands through a door.
+//! Goal: what one shard promises below the target: administration that changes all or nothing and waits for nothing it need not, commands
+//! that reach their volume and no other, and restarts that lose nothing. Method: the whole stack on an emulated device in virtual time, requests
+//! of administrators, and commands through a door without hosts.
 
 use diecut_blockspace::LogicalBlock;
 use diecut_blockspace::session::Command;
@@ -534,19 +536,12 @@ fn requests_for_different_objects_do_not_wait_for_each_other() {
 /// The canary of the tests above: planted bugs must be noticed.
 #[test]
 fn planted_bugs_of_administration_are_noticed() {
-    let scenarios: [(&str, fn()); 4] = [
+    diecut_testing::planted::all_are_noticed(&[
         ("shard: an end waits for the rate limit", an_end_does_not_wait_for_a_rate_limit),
         ("shard: an end waits for the rate limit", a_stop_does_not_wait_for_a_rate_limit),
         ("shard: a limit stays lifted", a_rate_limit_holds_again_after_an_end),
         ("shard: one request after the other", requests_for_different_objects_do_not_wait_for_each_other),
-    ];
-    for (name, scenario) in scenarios {
-        assert!(diecut_units::marks::plant_mutant(Some(name)));
-        let noticed = std::panic::catch_unwind(scenario).is_err();
-        assert!(diecut_units::marks::mutant_reached_count() > 0, "{name} was reached");
-        diecut_units::marks::plant_mutant(None);
-        assert!(noticed, "{name}");
-    }
+    ]);
 }
 
 /// What the first vSSD says of itself.
@@ -647,10 +642,10 @@ fn a_volume_that_its_store_does_not_know_is_lost() {
 
 #[test]
 fn a_lost_volume_that_counts_as_new_is_noticed() {
-    assert!(diecut_units::marks::plant_mutant(Some("shard: a lost volume counts as new")));
-    let noticed = std::panic::catch_unwind(a_volume_without_its_store_is_lost).is_err();
-    diecut_units::marks::plant_mutant(None);
-    assert!(noticed);
+    diecut_testing::planted::is_noticed(
+        "shard: a lost volume counts as new",
+        a_volume_without_its_store_is_lost,
+    );
 }
 
 /// Goal: a volume that cannot be deleted, because the medium has no room to write that down, is still there; and whatever became
@@ -804,13 +799,8 @@ fn full_queues_hold_their_tenant_back_and_nobody_else() {
 #[test]
 fn restarts_lose_nothing_that_was_acknowledged() {
     for seed in 1..13u64 {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = |below: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) % below
-        };
+        let mut random = diecut_testing::Random::of(seed);
+        let mut random = |below: u64| random.below(below);
         let pacing = if seed % 2 == 0 { Pacing::Unpaced } else { Pacing::Modelled };
         // Every third one has its block states in the journal on flash.
         let protected_memory_bytes = if seed % 3 == 0 { 0 } else { 8 << 20 };

@@ -1,4 +1,6 @@
-//! Several shards over one device, in virtual time.
+//! Goal: what several shards promise together: one device, one account of who owns what, tenants that change their home while they are
+//! served. Method: shards over one device in virtual time (`herd`), with hosts that know what they were promised, messages in an order that
+//! a seed chooses, deaths of the process, and other numbers of shards after them.
 
 mod herd;
 

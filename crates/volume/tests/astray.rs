@@ -47,7 +47,7 @@ fn written() -> World {
     let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
     let mut store = Store::open(StoreConfig::default(), &mut space, None);
     store.create_volume(VolumeToken(1), VolumeIndex(0), SIZE_IUS);
-    let mut world = World { space, store, random: Random(3), now: Time::ZERO };
+    let mut world = World { space, store, random: Random::of(3), now: Time::ZERO };
     for first_iu in (0..SIZE_IUS).step_by(8) {
         let bytes: Vec<u8> = (first_iu..first_iu + 8).flat_map(content).collect();
         let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());

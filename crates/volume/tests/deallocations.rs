@@ -33,7 +33,7 @@ impl World {
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 18);
         let protected = ProtectedMemory::in_memory(6 * 5248);
         let store = Some(open(&mut space, &protected));
-        let (random, out) = (Random(7), Vec::new());
+        let (random, out) = (Random::of(7), Vec::new());
         let mut world = World { space, store, protected, random, now: Time::ZERO, next: 0, out };
         world.until(|world| world.store().is_ready());
         world.store().create_volume(VolumeToken(0), VOLUME, SIZE_IUS);
@@ -147,7 +147,7 @@ fn unmapped_stretches_are_passed_over() {
 fn deallocations_hold_after_restarts() {
     for seed in 0..20 {
         let mut world = World::new();
-        world.random = Random(seed * 77 + 5);
+        world.random = Random::of(seed * 77 + 5);
         let mut there = BTreeSet::new();
         for round in 0..400 {
             let base = [0, 1000, 4090, 100_000, SIZE_IUS - 40][world.random.below(5) as usize];

@@ -56,7 +56,7 @@ impl World {
     fn on(space: FakeSpace, seed: u64, protected: bool, volatile: bool, size_ius: u64) -> World {
         let mut world = World {
             seed,
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: Random::of(seed),
             space,
             size_ius,
             store: None,

@@ -52,7 +52,7 @@ impl World {
     fn new() -> World {
         let space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 18);
         let log = Log::new(&LogConfig { user_slots: 6 }, &space, None);
-        World { log, space, random: Random(5), owner: Places::default(), now: Time::ZERO }
+        World { log, space, random: Random::of(5), owner: Places::default(), now: Time::ZERO }
     }
 
     fn step(&mut self) {
@@ -141,9 +141,8 @@ fn a_note_that_no_anchor_covers_is_written_again() {
 
 #[test]
 fn a_note_that_is_forgotten_at_an_anchor_is_noticed() {
-    assert!(diecut_units::marks::plant_mutant(Some("log: note at the anchor's sequence not renewed")));
-    let noticed = std::panic::catch_unwind(the_note_at_an_anchor_is_renewed).is_err();
-    assert!(diecut_units::marks::mutant_reached_count() > 0);
-    diecut_units::marks::plant_mutant(None);
-    assert!(noticed);
+    diecut_testing::planted::is_noticed(
+        "log: note at the anchor's sequence not renewed",
+        the_note_at_an_anchor_is_renewed,
+    );
 }

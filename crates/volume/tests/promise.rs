@@ -41,7 +41,7 @@ fn a_store_exports_what_was_promised_whatever_its_staging() {
 #[test]
 fn a_medium_without_room_refuses_writes_until_it_has_some() {
     for protected in [true, false] {
-        let mut random = Random(7);
+        let mut random = Random::of(7);
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = protected.then(|| memory.region(0..memory.size_bytes()));
@@ -94,7 +94,7 @@ fn a_medium_without_room_refuses_writes_until_it_has_some() {
 /// Seen to fail while only writes and deletions made it look: it wanted to be called at no time.
 fn room_comes_back_without_a_write() {
     for protected in [true, false] {
-        let mut random = Random(12);
+        let mut random = Random::of(12);
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = protected.then(|| memory.region(0..memory.size_bytes()));
@@ -141,10 +141,10 @@ fn a_store_sees_by_itself_that_there_is_room_again() {
 
 #[test]
 fn a_store_that_does_not_look_for_room_is_noticed() {
-    assert!(diecut_units::marks::plant_mutant(Some("log: nobody looks for room that came back")));
-    let noticed = std::panic::catch_unwind(room_comes_back_without_a_write).is_err();
-    diecut_units::marks::plant_mutant(None);
-    assert!(noticed);
+    diecut_testing::planted::is_noticed(
+        "log: nobody looks for room that came back",
+        room_comes_back_without_a_write,
+    );
 }
 
 /// Goal: what writes were refused for lack of room on the medium takes no capacity. Method: far more is refused than the store exports;
@@ -153,7 +153,7 @@ fn a_store_that_does_not_look_for_room_is_noticed() {
 fn what_was_refused_takes_no_capacity() {
     const EXPORTED_IUS: u64 = 800;
     for protected in [true, false] {
-        let mut random = Random(11);
+        let mut random = Random::of(11);
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = protected.then(|| memory.region(0..memory.size_bytes()));
@@ -210,7 +210,7 @@ fn what_was_refused_takes_no_capacity() {
 #[test]
 fn a_vssd_without_good_blocks_answers_everything_and_still_reads() {
     for protected in [true, false] {
-        let mut random = Random(99);
+        let mut random = Random::of(99);
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 30);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = protected.then(|| memory.region(0..memory.size_bytes()));
@@ -267,7 +267,7 @@ fn a_bent_staging_slot_is_noticed() {
     let memory = ProtectedMemory::in_memory(6 * 5248);
     let region = || Some(memory.region(0..memory.size_bytes()));
     let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
-    let mut random = Random(5);
+    let mut random = Random::of(5);
     let mut out = Vec::new();
     let mut store = Store::open(StoreConfig::default(), &mut space, region());
     store.create_volume(VolumeToken(1), VolumeIndex(0), 100);
@@ -305,7 +305,7 @@ fn counters_at_their_end_are_refused_clearly() {
         let anchor_pace = AnchorPace { ius_per_leaf: 4, ius_per_anchor_iu: 2 };
         let config = || StoreConfig { anchor_pace, ..StoreConfig::default() };
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
-        let mut random = Random(5);
+        let mut random = Random::of(5);
         let mut out = Vec::new();
         let mut now = Time::ZERO;
         let mut run = |store: &mut Store, space: &mut FakeSpace, out: &mut Vec<VolumeCompletion>| {
@@ -325,7 +325,7 @@ fn counters_at_their_end_are_refused_clearly() {
         }
         assert!(out.drain(..).all(|completion| completion.result.is_ok()));
         drop(store);
-        space.process_death(&mut Random(6));
+        space.process_death(&mut Random::of(6));
         let mut bent = 0;
         for nth in 0..space.unit_sum() {
             space.bend(nth, |ius, oob| {
@@ -390,7 +390,7 @@ fn volumes_as_large_as_can_be_come_and_go() {
     const SMALL_IUS: u64 = 600;
     const LARGE_IUS: u64 = (1 << 20) - SMALL_IUS;
     for seed in 1..13 {
-        let mut random = Random(seed * 0x9e37_79b9);
+        let mut random = Random::of(seed * 0x9e37_79b9);
         let mut space = FakeSpace::new(shape(ContentMode::Tags, 1), 3, 24);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = || Some(memory.region(0..memory.size_bytes()));
@@ -477,7 +477,7 @@ fn volumes_as_large_as_can_be_come_and_go() {
 fn a_store_that_lost_all_its_segments_refuses() {
     for seed in 0..4 {
         let mut space = FakeSpace::new(shape(ContentMode::Tags, (seed % 3) as u32), 3, 30);
-        let mut random = Random(seed + 5);
+        let mut random = Random::of(seed + 5);
         let memory = ProtectedMemory::in_memory(6 * 5248);
         let region = || Some(memory.region(0..memory.size_bytes()));
         let mut out = Vec::new();
@@ -545,7 +545,7 @@ fn what_is_staged_of_a_deleted_volume_is_dropped() {
         VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(volume), operation }
     };
     for is_cut in [false, true] {
-        let mut random = Random(5);
+        let mut random = Random::of(5);
         // Segments of more than all that is written: what lies in one that is full is not taken back.
         let shape = BlockShape { pages: 64, ..shape(ContentMode::Tags, 1) };
         let mut space = FakeSpace::new(shape, 3, 30);

@@ -41,7 +41,7 @@ impl World {
         let slot_size_bytes = if mode == ContentMode::Bytes { 70 * IU_SIZE_BYTES } else { 5248 };
         World {
             seed,
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: Random::of(seed),
             space: FakeSpace::new(shape(mode, (seed % 3) as u32), 3, 26),
             memory: seed.is_multiple_of(2).then(|| ProtectedMemory::in_memory(6 * slot_size_bytes)),
             mode,
@@ -177,7 +177,7 @@ impl World {
             copy
         });
         World {
-            random: Random(self.random.0),
+            random: self.random.clone(),
             space: self.space.copy(),
             memory,
             store: None,

@@ -1,9 +1,10 @@
-//! Programs that go astray, on a device that otherwise works: the cross-check at opening sets their blocks aside before
-//! anybody can read another's bytes.
+//! Goal: the cross-check at opening sets blocks aside whose programs went astray before anybody can read another's bytes. Method: a device
+//! that otherwise works, and programs of two tenants that change places, or land where nobody is.
 
 use diecut_emulator::{Device, Options, Pacing, Profile};
 use diecut_media::*;
 use diecut_spec::Isolation;
+use diecut_testing::tapped::{Tap, Tapped};
 use diecut_units::marks::plant_mutant;
 use diecut_units::*;
 use diecut_vssd::*;
@@ -18,55 +19,44 @@ enum Fault {
 }
 
 struct Astray {
-    device: Device,
     fault: Fault,
     waiting: Option<Command>,
     elsewhere: EraseBlockAddress,
     oob_reads: u32,
 }
 
-impl Media for Astray {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
-    }
-    fn capabilities(&self) -> &Capabilities {
-        self.device.capabilities()
-    }
-    fn is_factory_bad(&self, block: EraseBlockAddress) -> bool {
-        self.device.is_factory_bad(block)
-    }
-    fn protected_memory(&self) -> Option<ProtectedMemory> {
-        self.device.protected_memory()
-    }
-    fn submit(&mut self, mut command: Command, now: Time) {
+impl Tap for Astray {
+    fn pass(
+        &mut self,
+        mut command: Command,
+        _device: &Device,
+    ) -> Vec<Result<Command, (Command, MediaError)>> {
         self.oob_reads += u32::from(matches!(command.operation, Operation::ReadOob { .. }));
-        if let (Fault::Swap, Operation::Program { block, .. }) = (self.fault, &mut command.operation) {
-            let Some(mut first) = self.waiting.take() else {
-                self.waiting = Some(command);
-                return;
-            };
-            if let Operation::Program { block: other, .. } = &mut first.operation {
-                std::mem::swap(block, other);
+        let Operation::Program { block, .. } = &mut command.operation else { return vec![Ok(command)] };
+        match self.fault {
+            Fault::None => {}
+            Fault::Elsewhere => {
+                *block = self.elsewhere;
+                self.fault = Fault::None;
             }
-            self.fault = Fault::None;
-            self.device.submit(first, now);
+            Fault::Swap => {
+                let Some(mut first) = self.waiting.take() else {
+                    self.waiting = Some(command);
+                    return Vec::new();
+                };
+                if let Operation::Program { block: other, .. } = &mut first.operation {
+                    std::mem::swap(block, other);
+                }
+                self.fault = Fault::None;
+                return vec![Ok(first), Ok(command)];
+            }
         }
-        if let (Fault::Elsewhere, Operation::Program { block, .. }) = (self.fault, &mut command.operation) {
-            *block = self.elsewhere;
-            self.fault = Fault::None;
-        }
-        self.device.submit(command, now);
-    }
-    fn advance(&mut self, now: Time, completions: &mut Vec<Completion>) {
-        self.device.advance(now, completions);
-    }
-    fn next_event(&self) -> Time {
-        self.device.next_event()
+        vec![Ok(command)]
     }
 }
 
 struct Rig {
-    media: Astray,
+    media: Tapped<Astray>,
     config: PoolConfig,
 }
 
@@ -81,7 +71,8 @@ impl Rig {
         let last = device.geometry().erase_blocks_per_die() - 1;
         let blocks = (0..=last).rev().map(|block| DieAddress::new(1, 1).erase_block(BlockIndex(block)));
         let elsewhere = blocks.into_iter().find(|block| !device.is_factory_bad(*block)).unwrap();
-        let mut media = Astray { device, fault: Fault::None, waiting: None, elsewhere, oob_reads: 0 };
+        let astray = Astray { fault: Fault::None, waiting: None, elsewhere, oob_reads: 0 };
+        let mut media = Tapped::new(device, astray);
         let operation = Operation::Erase { block: elsewhere };
         media.device.submit(Command { token: MediaToken(0), operation }, Time::ZERO);
         media.device.advance(Time::ZERO, &mut Vec::new());
@@ -92,7 +83,7 @@ impl Rig {
         let memory = self.media.protected_memory().unwrap();
         let size = Pool::block_states_size_bytes(self.media.geometry(), &self.config);
         let mut pool = Pool::open(&self.media, self.config.clone(), memory.region(0..size)).unwrap();
-        self.media.oob_reads = 0;
+        self.media.tap.oob_reads = 0;
         pool.begin_check(&mut self.media, Time::ZERO);
         assert!(self.settle(&mut pool).is_empty(), "holders hear nothing of the check");
         assert!(pool.is_checked());
@@ -149,12 +140,12 @@ fn astray(fault: Fault) -> (Rig, Vec<(VssdId, LogicalBlock)>) {
     }
     let last: Vec<(VssdId, LogicalBlock)> = ids.iter().map(|&id| (id, rig.allocate(&mut pool, id))).collect();
     rig.settle(&mut pool);
-    rig.media.fault = fault;
+    rig.media.tap.fault = fault;
     for (at, (id, block)) in last.iter().enumerate() {
         rig.append(&mut pool, *id, *block, 1 + at as u8);
     }
     assert!(rig.settle(&mut pool).iter().all(|answer| answer.result.is_ok()), "nobody notices at the time");
-    assert_eq!(rig.media.fault, Fault::None);
+    assert_eq!(rig.media.tap.fault, Fault::None);
     (rig, last)
 }
 
@@ -200,10 +191,13 @@ fn the_check_is_cheap_and_finds_nothing_where_nothing_is() {
     let (mut rig, _) = astray(Fault::None);
     assert!(rig.open().quarantined().is_empty());
     // First and last page of 4 latest and about 4 other blocks of 2 units.
-    assert!((20..=36).contains(&rig.media.oob_reads), "{} pages were looked at", rig.media.oob_reads);
+    assert!((20..=36).contains(&rig.media.tap.oob_reads), "{} pages were looked at", rig.media.tap.oob_reads);
     let (mut rig, _) = astray(Fault::Swap);
     rig.open();
-    assert!(rig.media.oob_reads > 2 * 12 * 16, "where one contradicts, all pages of its unit are looked at");
+    assert!(
+        rig.media.tap.oob_reads > 2 * 12 * 16,
+        "where one contradicts, all pages of its unit are looked at"
+    );
 }
 
 /// Without the check a tenant reads its neighbour's bytes.

@@ -3,6 +3,7 @@
 
 use diecut_media::*;
 use diecut_spec::Isolation;
+use diecut_testing::Random;
 use diecut_units::*;
 use diecut_vssd::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -123,11 +124,6 @@ fn run(pool: &mut Pool, medium: &mut Medium, steps: u32, answers: &mut Answers) 
     pool.take_ready(answers);
 }
 
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    *state >> 33
-}
-
 fn append(pool: &mut Pool, medium: &mut Medium, id: VssdId, token: u64, block: LogicalBlock, stamp: u64) {
     let payload = Payload::new(ContentMode::Bytes, Buffer::copy_from(&stamp.to_le_bytes().repeat(512)));
     let oob = BufferMut::copy_from(&[0; 64]);
@@ -150,7 +146,7 @@ fn read(pool: &mut Pool, medium: &mut Medium, id: VssdId, token: u64, block: Log
 #[test]
 fn every_page_holds_what_its_tenant_wrote_and_nothing_else() {
     for seed in 0..20 {
-        let mut state = seed;
+        let mut random = Random::of(seed);
         let mut medium = Medium::new();
         medium.fail_program = 500 + seed;
         let mut pool = Pool::create(&medium, PoolConfig::default());
@@ -163,24 +159,24 @@ fn every_page_holds_what_its_tenant_wrote_and_nothing_else() {
         let (mut token, mut failures, mut checked) = (0, 0, 0);
         for _ in 0..4000 {
             token += 1;
-            let choice = random(&mut state) % 100;
+            let choice = random.below(100);
             if vssds.len() < 2 || (choice == 0 && vssds.len() < 4) {
                 let isolation = [Isolation::Channel, Isolation::Die, Isolation::Software, Isolation::None];
-                let isolation = isolation[random(&mut state) as usize % 4];
+                let isolation = isolation[random.below(4) as usize];
                 vssds.extend(pool.alloc_vssd(isolation, 0, 1));
             } else if choice == 1 {
                 run(&mut pool, &mut medium, 10_000, &mut answers);
-                let id = vssds.swap_remove(random(&mut state) as usize % vssds.len());
+                let id = vssds.swap_remove(random.below(vssds.len() as u64) as usize);
                 pool.dealloc_vssd(id).unwrap();
                 assert_eq!(pool.dealloc_vssd(id), Err(DeallocError::AlreadyFree(id.0)));
                 oracle.retain(|(owner, _), _| *owner != id);
             } else {
-                let id = vssds[random(&mut state) as usize % vssds.len()];
+                let id = vssds[random.below(vssds.len() as u64) as usize];
                 let held: Vec<LogicalBlock> =
                     oracle.keys().filter(|(owner, _)| *owner == id).map(|(_, block)| *block).collect();
                 if held.is_empty() || choice < 15 {
                     let mut space = pool.space(id, &mut medium, Time::ZERO);
-                    let unit = UnitIndex(random(&mut state) as u16 % space.unit_count());
+                    let unit = UnitIndex(random.below(space.unit_count().into()) as u16);
                     let free = space.free_blocks(unit);
                     match space.allocate(unit, Purpose(1)) {
                         Ok(block) => assert!(oracle.insert((id, block), Vec::new()).is_none()),
@@ -189,10 +185,10 @@ fn every_page_holds_what_its_tenant_wrote_and_nothing_else() {
                     }
                     continue;
                 }
-                let block = held[random(&mut state) as usize % held.len()];
+                let block = held[random.below(held.len() as u64) as usize];
                 let pages = oracle.get_mut(&(id, block)).unwrap();
                 if choice < 50 && pages.len() < 4 {
-                    let stamp = random(&mut state);
+                    let stamp = random.next();
                     pages.push(stamp);
                     appended.insert(token, (id, block));
                     append(&mut pool, &mut medium, id, token, block, stamp);
@@ -202,12 +198,12 @@ fn every_page_holds_what_its_tenant_wrote_and_nothing_else() {
                     space.free(block).unwrap();
                     assert!(matches!(space.free(block), Err(SpaceError::NotAllocated { .. })));
                 } else {
-                    let page = random(&mut state) as u32 % 4;
+                    let page = random.below(4) as u32;
                     expected.insert(token, pages.get(page as usize).copied());
                     read(&mut pool, &mut medium, id, token, block, page);
                 }
             }
-            run(&mut pool, &mut medium, random(&mut state) as u32 % 4, &mut answers);
+            run(&mut pool, &mut medium, random.below(4) as u32, &mut answers);
             for (owner, answer) in answers.drain(..) {
                 if let Some((id, block)) = appended.remove(&answer.token.0) {
                     assert_eq!(id, owner);

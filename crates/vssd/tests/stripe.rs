@@ -1,5 +1,5 @@
-//! The striping helper on a vSSD of several dies: content comes back from every range, all dies work at a time, and a
-//! striped block is found again after the death of the process.
+//! Goal: the striping helper on a vSSD of several dies: content comes back from every range, all dies work at a time, and a
+//! striped block is found again after the death of the process. Method: IUs that say their number, on a device with its exact timing.
 
 use diecut_emulator::{Device, Options, Profile};
 use diecut_media::Media;

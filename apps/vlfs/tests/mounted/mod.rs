@@ -1,10 +1,11 @@
 //! A file system process with its mount, to be unmounted or killed; and tools that tests need.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use diecut_testing::needs::{self, Need};
+use diecut_testing::wait;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// A program that must end well; what it said.
 pub fn run(command: &mut Command) -> String {
@@ -15,13 +16,14 @@ pub fn run(command: &mut Command) -> String {
     format!("{said}{problems}")
 }
 
+/// Whether a test with a mount, and with what else it needs, can run here; says so if not.
+pub fn is_possible(more: &[Need]) -> bool {
+    needs::are_there(&[&needs::fuse()[..], more].concat())
+}
+
 /// A test suite that scripts/setup.sh built.
 pub fn tool(name: &str) -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    // target/debug/deps/this; the tools are in the same target.
-    let path = program.ancestors().nth(3).unwrap().join("tools/bin").join(name);
-    assert!(path.exists(), "{}: is missing; run scripts/setup.sh vlfs", path.display());
-    path
+    needs::path_of_tool(name)
 }
 
 pub struct Mount {
@@ -58,15 +60,16 @@ impl Mount {
     /// As Ctrl-C does it, until nobody has a file of it open: programs that other tests start have all, for a moment.
     pub fn unmount(mut self) {
         let id = self.child.id().to_string();
-        let status = (0..300).find_map(|_| {
-            let ended = self.child.try_wait().unwrap();
-            if ended.is_none() {
-                run(Command::new("kill").args(["-INT", &id]));
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            ended
-        });
-        let status = status.expect("it ends in 30 s");
+        let status = wait::wait_for(
+            || "the file system goes on",
+            || {
+                let ended = self.child.try_wait().unwrap();
+                if ended.is_none() {
+                    run(Command::new("kill").args(["-INT", &id]));
+                }
+                ended
+            },
+        );
         let mut said = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(status.success(), "{status}: {said}");
@@ -96,8 +99,7 @@ impl Drop for Mount {
 /// For somebody else's mount, as soon as nobody has a file of it open.
 pub fn unmount(path: &Path) {
     let is_done = || Command::new("umount").arg(path).output().unwrap().status.success();
-    let is_done = (0..500).any(|_| is_done() || (std::thread::sleep(Duration::from_millis(20)), false).1);
-    assert!(is_done, "{} stays busy", path.display());
+    wait::wait_until(|| format!("{} stays busy", path.display()), is_done);
 }
 
 pub fn is_mounted(path: &Path) -> bool {

@@ -1,13 +1,13 @@
 //! A real server for tests of the command line: the shipped binary over a small device in a file.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use diecut_testing::wait::{comes, wait_for};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_diecut");
 pub const NQN: &str = "nqn.2026-11.org.diecut:a";
@@ -49,13 +49,9 @@ pub fn done(folder: &Path, arguments: &[&str]) -> String {
 pub fn refused(folder: &Path, arguments: &[&str]) -> String {
     let mut child =
         command(folder).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            panic!("{arguments:?} goes on");
-        }
-        std::thread::sleep(Duration::from_millis(5));
+    if comes(|| child.try_wait().unwrap()).is_none() {
+        child.kill().unwrap();
+        panic!("{arguments:?} goes on");
     }
     let output = child.wait_with_output().unwrap();
     assert!(!output.status.success(), "{arguments:?} succeeds: {}", String::from_utf8_lossy(&output.stdout));
@@ -92,15 +88,8 @@ impl Server {
 
     /// What it said on stderr until it was there for administrators. The log is written by a thread of its own.
     pub fn said(&self) -> String {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            let said = std::fs::read_to_string(&self.errors).unwrap();
-            if said.contains("listening, administrators") {
-                return said;
-            }
-            assert!(Instant::now() < deadline, "the log does not go on: {said}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let is_there = |said: &String| said.contains("listening, administrators");
+        wait_for(|| format!("the log does not go on: {}", self.log()), || Some(self.log()).filter(is_there))
     }
 
     /// The same for hosts of the tests.
@@ -134,6 +123,11 @@ impl Server {
         self.child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
     }
 
+    /// Where it writes what it says on stderr.
+    pub fn errors(&self) -> &Path {
+        &self.errors
+    }
+
     /// What it said on stderr so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.errors).unwrap()
@@ -157,14 +151,7 @@ impl Server {
 
 /// Waits for the end; whether it was a success.
 pub fn wait(child: &mut Child) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
-        }
-        assert!(Instant::now() < deadline, "the process goes on");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for(|| "the process goes on", || child.try_wait().unwrap()).success()
 }
 
 impl Drop for Server {

@@ -5,11 +5,11 @@
 use diecut_api::setup::Setup;
 use diecut_blockspace::wire::Status;
 use diecut_blockspace::{Attach, AttachError, Client};
+use diecut_testing::wait::wait_for;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// A server process; killed when it is dropped.
 pub struct Server {
@@ -43,15 +43,13 @@ impl Server {
 
     /// Attaches as soon as whoever was there before is gone.
     pub fn attach(&self, vssd: &str) -> Client {
-        for _ in 0..500 {
-            match self.try_attach(vssd) {
-                Err(AttachError::Refused { status: Status::Held, .. }) => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                other => return other.unwrap(),
-            }
-        }
-        panic!("a dead client holds {vssd}");
+        wait_for(
+            || format!("a dead client holds {vssd}"),
+            || match self.try_attach(vssd) {
+                Err(AttachError::Refused { status: Status::Held, .. }) => None,
+                other => Some(other.unwrap()),
+            },
+        )
     }
 
     /// A request of an administrator: status line, headers and body of the answer.

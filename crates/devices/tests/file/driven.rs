@@ -1,6 +1,7 @@
 //! A medium together with who does its I/O, as a driver does it: for tests.
 
 use diecut_media::{Capabilities, Command, Completion, Intent, IntentDone, Media};
+use diecut_testing::Random;
 use diecut_units::{EraseBlockAddress, Geometry, ProtectedMemory, Time};
 
 /// Takes what the medium asks for, carries it out and answers, some of it later and in another order, as the seed says.
@@ -10,20 +11,17 @@ pub struct Driven<M, E> {
     /// Carried out and not answered yet.
     done: Vec<IntentDone>,
     intents: Vec<Intent>,
-    random: u64,
+    random: Random,
 }
 
 impl<M: Media, E: FnMut(Intent) -> IntentDone> Driven<M, E> {
     /// With what carries out one intent.
     pub fn new(medium: M, execute: E, seed: u64) -> Driven<M, E> {
-        Driven { medium, execute, done: Vec::new(), intents: Vec::new(), random: seed | 1 }
+        Driven { medium, execute, done: Vec::new(), intents: Vec::new(), random: Random::of(seed) }
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % end
+        self.random.below(end)
     }
 }
 

@@ -7,24 +7,16 @@ use diecut_nvme::property::{Configuration, offset};
 use diecut_nvme::tcp::*;
 use diecut_nvme::*;
 use diecut_nvmf::*;
-use diecut_units::{Buffer, ContentMode, Time};
+use diecut_testing::Random;
+pub use diecut_testing::target::{name, namespace};
+use diecut_units::{Buffer, Time};
 use std::collections::BTreeMap;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub const SUBSYSTEM: &str = "nqn.2026-11.example:tenant-a";
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:host-1";
-pub const LBA: usize = 4096;
+pub const LBA: usize = diecut_testing::target::LBA_SIZE_BYTES;
 pub const LBAS: u64 = 256;
-
-pub struct Rng(pub u64);
-impl Rng {
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
 
 /// A PDU as the host got it.
 #[derive(Debug)]
@@ -69,7 +61,7 @@ pub struct World {
     pub memory: Vec<u8>,
     pub links: BTreeMap<ConnectionId, Link>,
     pub next_link: u64,
-    pub rng: Rng,
+    pub random: Random,
     /// Bytes per delivery at most; 0 = everything at once.
     pub cut: u64,
     /// Commands are kept instead of executed.
@@ -93,36 +85,8 @@ pub struct World {
     pub use_window: bool,
 }
 
-pub fn name(text: &str) -> QualifiedName {
-    QualifiedName::new(text).unwrap()
-}
-
 pub fn subsystem() -> SubsystemConfig {
-    let namespace = NamespaceConfig {
-        namespace: NamespaceId(7),
-        uuid: [0xAB; 16],
-        nguid: [0xCD; 16],
-        properties: NamespaceProperties {
-            size_lbas: LBAS,
-            capacity_lbas: LBAS,
-            used_lbas: 0,
-            lba_size_log2: 12,
-            transfer_max_lbas: 256,
-            volatile_cache: false,
-            preferred_write_lbas: 4,
-            read_only: false,
-        },
-        content: ContentMode::Bytes,
-    };
-    SubsystemConfig {
-        nqn: name(SUBSYSTEM),
-        serial: "A1".into(),
-        model: "diecut".into(),
-        allow_any_host: false,
-        allowed_hosts: [name(HOST)].into(),
-        namespaces: [(1, namespace)].into(),
-        home: Home::Here,
-    }
+    diecut_testing::target::subsystem(SUBSYSTEM, &[HOST], [(1, namespace(7, LBAS))])
 }
 
 impl World {
@@ -143,7 +107,7 @@ impl World {
             memory: vec![0; LBA * LBAS as usize],
             links: BTreeMap::new(),
             next_link: 1,
-            rng: Rng(seed | 1),
+            random: Random::of(seed),
             cut: 0,
             hold: false,
             held: Vec::new(),
@@ -203,31 +167,8 @@ impl World {
 
     pub fn execute(&mut self, command: NamespaceCommand) {
         assert_eq!(command.namespace, NamespaceId(7));
-        let at = |range: LbaRange| {
-            range.first_lba as usize * LBA..(range.first_lba as usize + range.lba_count as usize) * LBA
-        };
-        let mut data = None;
-        let mut result = Ok(());
-        match command.operation {
-            NamespaceOperation::Read { range, mut destination } => {
-                destination.copy_from_slice(&self.memory[at(range)]);
-                data = Some(destination.freeze());
-            }
-            NamespaceOperation::Write { range, data, .. } => self.memory[at(range)].copy_from_slice(&data),
-            NamespaceOperation::WriteZeroes { range, .. } => self.memory[at(range)].fill(0),
-            NamespaceOperation::Deallocate { ranges } => {
-                for range in ranges {
-                    self.memory[at(range)].fill(0);
-                }
-            }
-            NamespaceOperation::Compare { range, data } => {
-                if self.memory[at(range)] != data[..] {
-                    result = Err(NamespaceError::CompareFailure);
-                }
-            }
-            NamespaceOperation::Flush | NamespaceOperation::Verify { .. } => {}
-        }
-        self.handle(Event::Completed(NamespaceCompletion { token: command.token, result, data }));
+        let completion = diecut_testing::target::execute(&mut self.memory, command);
+        self.handle(Event::Completed(completion));
     }
 
     pub fn release_held(&mut self) {
@@ -242,7 +183,7 @@ impl World {
             return;
         }
         while let Some(outbox) = self.target.outbox(id).filter(|outbox| !outbox.is_empty()) {
-            let mut bytes = vec![0; (1 + self.rng.below(5000) as usize).min(outbox.len_bytes())];
+            let mut bytes = vec![0; (1 + self.random.below(5000) as usize).min(outbox.len_bytes())];
             let copied = outbox.copy_to(&mut bytes);
             assert_eq!(copied, bytes.len());
             self.links.get_mut(&id).unwrap().received.extend_from_slice(&bytes);
@@ -294,7 +235,7 @@ impl World {
     pub fn send(&mut self, id: ConnectionId, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() && !self.links[&id].closed {
-            let cut = if self.cut == 0 { rest.len() } else { 1 + self.rng.below(self.cut) as usize };
+            let cut = if self.cut == 0 { rest.len() } else { 1 + self.random.below(self.cut) as usize };
             let mut part = cut.min(rest.len());
             if self.use_window
                 && let Some(window) = self.target.receive_window(id)

@@ -8,20 +8,13 @@ use diecut_shard::control::*;
 use diecut_shard::drive::*;
 use diecut_shard::{PoolConfig, Seat, Shard, ShardConfig, divide, gather};
 use diecut_spec::{Isolation, Size};
+use diecut_testing::Random;
 use diecut_units::{Buffer, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// LBAs that a host writes.
 const LBAS: u64 = 96;
 const DEPTH: u16 = 6;
-
-pub struct Random(pub u64);
-impl Random {
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % limit
-    }
-}
 
 /// A stream between a host and whichever shard has it.
 struct Stream {
@@ -85,7 +78,7 @@ impl Herd {
             streams: BTreeMap::new(),
             next_stream: 0,
             now,
-            random: Random(seed),
+            random: Random::of(seed),
             answers: BTreeMap::new(),
             next_token: 0,
             handed_over: 0,

@@ -1,22 +1,10 @@
 //! A space in memory with power cuts: torn and lost trailing units, frees that come back, completions in any order.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub use diecut_testing::Random;
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, checksum, checksum_append};
 use diecut_vssd::space::*;
 use std::collections::BTreeMap;
-
-pub struct Random(pub u64);
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    pub fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 11) % limit
-    }
-}
 
 #[derive(Clone)]
 struct Unit {

@@ -792,7 +792,7 @@ mod test {
         push(2, body.len() as u32, &body);
         push(1, 9, &encode_block(&entry(2)));
         push(3, 9, &[&3u32.to_le_bytes()[..], &[0; 4], &entry(2).sequence.to_le_bytes()].concat());
-        let mut random = 1u64;
+        let mut random = diecut_testing::Random::of(1);
         for round in 0..4000 {
             memory.region(0..memory.size_bytes()).fill(0);
             let (mut table, _) =
@@ -806,11 +806,10 @@ mod test {
             }
             let mut bent = changes.clone();
             for _ in 0..=round % 3 {
-                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                let at = (random >> 33) as usize % bent.len();
-                bent[at] = (random >> 20) as u8;
+                let at = random.below(bent.len() as u64) as usize;
+                bent[at] = random.below(256) as u8;
             }
-            bent.truncate(bent.len() - (random >> 50) as usize % 2 * 5);
+            bent.truncate(bent.len() - 5 * random.below(2) as usize);
             // Twice: what was carried out is there already.
             let _ = table.replay(&bent).and_then(|()| table.replay(&bent));
         }

@@ -9,6 +9,8 @@ mod watched;
 use diecut_emulator::*;
 use diecut_media::Media;
 use diecut_spec::Isolation;
+use diecut_testing::Random;
+use diecut_testing::tapped::Tapped;
 use diecut_units::marks::plant_mutant;
 use diecut_units::*;
 use diecut_vssd::*;
@@ -49,14 +51,14 @@ enum Waits {
 }
 
 struct World {
-    media: Watched,
+    media: Tapped<Watched>,
     pool: Option<Pool>,
     config: PoolConfig,
     now: Time,
     oracle: Oracle,
     waits: BTreeMap<u64, Waits>,
     next_token: u64,
-    random: u64,
+    random: Random,
     die_at: u64,
     crashes: u32,
     replaced: u32,
@@ -94,14 +96,14 @@ impl World {
         let wear = WearConfig { rate_bytes_per_second: 0, ..WearConfig::default() };
         let config = PoolConfig { soft_planes_per_die: 2, levels, wear, ..PoolConfig::default() };
         let mut world = World {
-            media: Watched { device, journal: Vec::new(), events: Vec::new() },
+            media: Tapped::new(device, Watched::default()),
             pool: None,
             config,
             now: Time::ZERO,
             oracle: Oracle::default(),
             waits: BTreeMap::new(),
             next_token: 0,
-            random: seed,
+            random: Random::of(seed),
             die_at: NEVER,
             crashes: 0,
             replaced: 0,
@@ -116,7 +118,7 @@ impl World {
         world.open()?;
         world.oracle.pages_per_unit = world.shape().program_unit_pages;
         let system = world.pool().system_area().clone();
-        world.media.journal = (0..4).map(|die| system.state_log_blocks(die).to_vec()).collect();
+        world.media.tap.journal = (0..4).map(|die| system.state_log_blocks(die).to_vec()).collect();
         // A die of its own, and two neighbours on one die.
         for isolation in [Isolation::Die, Isolation::Software, Isolation::None] {
             let id = world.pool().alloc_vssd(isolation, 0, 1).unwrap();
@@ -144,10 +146,9 @@ impl World {
         self.pool.as_mut().expect("open")
     }
     fn random(&mut self, below: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.random >> 33) % below
+        self.random.below(below)
     }
-    fn space(&mut self, id: VssdId) -> Space<'_, Watched> {
+    fn space(&mut self, id: VssdId) -> Space<'_, Tapped<Watched>> {
         self.pool.as_mut().expect("open").space(id, &mut self.media, self.now)
     }
     fn shape(&self) -> BlockShape {
@@ -195,7 +196,7 @@ impl World {
     }
 
     fn watch(&mut self) -> Found {
-        self.media.events.drain(..).try_for_each(|event| self.oracle.watch(event))
+        self.media.tap.events.drain(..).try_for_each(|event| self.oracle.watch(event))
     }
 
     /// Lets the device do up to `turns` things; opens anew if something went.
@@ -545,9 +546,11 @@ fn short_trace(
             Crash::Death(nth) => Crash::Death(first + nth),
         });
     }
-    for _ in 0..120 {
+    let mut steps = 0;
+    while steps < 120 || world.media.device.operations() - first <= 30 {
         let step = world.random_step();
         world.step(step)?;
+        steps += 1;
     }
     world.run(u32::MAX)?;
     let operations = world.media.device.operations() - first;
