@@ -300,6 +300,10 @@ impl Namespaces {
         let extra = pending.extra.map(|index| &mut self.extras[index]);
         let extra = extra.unwrap_or_else(|| panic!("nothing of {token:?} is left"));
         let rest = extra.rest.take().unwrap_or_else(|| panic!("nothing of {token:?} is left"));
+        assert!(
+            rest.ranges.is_empty() || pending.kind == Kind::Deallocate,
+            "I-N1: only a deallocation has ranges left"
+        );
         if extra.error.is_some() {
             if pending.remaining == 0 {
                 let pending = self.pending.remove(token.0);

@@ -18,67 +18,20 @@
 //! was open has no tenant: what names it is nobody's, and nobody has one share.
 
 mod accounts;
+mod config;
 mod turns;
+mod work;
 
-use crate::admission::accounts::{Leaf, Queue, Tenant, Volume, Vssd};
+pub use config::AdmissionConfig;
+pub(crate) use work::{Begun, COMMAND_COST, Work, cost_of};
+
+use crate::admission::accounts::{Leaf, NOBODY, Queue, Tenant, Volume, Vssd};
 use crate::admission::turns::{Turns, Used, Weight};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceId, NamespaceOperation, SourceId};
 use diecut_spec::TenantSpec;
-use diecut_units::{Slab, Span, Time, mutant};
-use diecut_volume::contract::{VolumeOperation, VolumeToken};
+use diecut_units::{Slab, Time, mutant};
 use diecut_vssd::VssdId;
 use std::collections::{BTreeMap, VecDeque};
-
-/// Limits of admission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdmissionConfig {
-    /// Cost one connection may use before another one to its volume gets its turn: one for a command and one or two for each
-    /// block. A piece of a large command costs more, so that others' turns come after each.
-    pub source_quantum: u32,
-    /// Commands of one volume that may be under way below admission.
-    pub window_commands: u32,
-    /// Cost admitted in one round of the shard before new events are looked at, while tenants are in each other's company: what
-    /// a host sends meanwhile waits for all of it. The default is one piece of a large write, 16 reads or 10 writes: about 40 us
-    /// with the costs of [`crate::CostModel`]. Sixteen times as much is half a millisecond beside large writes.
-    pub round_cost: u32,
-    /// The same for a tenant that is alone. Each round goes through receiving and sending, which is less work for many commands
-    /// at once (`diecut-bench all --only b`), and nobody waits for them. A tenant that comes waits for such a round once.
-    pub lone_round_cost: u32,
-    /// How long tenants are in company after something of another one was admitted last.
-    pub company: Span,
-}
-
-impl Default for AdmissionConfig {
-    fn default() -> AdmissionConfig {
-        AdmissionConfig {
-            source_quantum: 16,
-            window_commands: 1024,
-            round_cost: 32,
-            lone_round_cost: 128,
-            company: Span::from_millis(10),
-        }
-    }
-}
-
-/// What each command costs the shard's core, besides its pieces.
-pub(crate) const COMMAND_COST: u32 = 1;
-
-/// What a piece of a command costs the shard's core: one for each logical block that is copied (two per block for a
-/// write, which is staged and cleaned).
-///
-/// Of a deallocation or of zeroes `looked_at_ius` entries of the map have to be looked at.
-pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: u64) -> u32 {
-    match operation {
-        VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => *iu_count,
-        VolumeOperation::Write { .. } if mutant!("shard: writes cost the same whatever their size") => 2,
-        VolumeOperation::Write { payload, .. } => 2 * payload.iu_count(),
-        VolumeOperation::Flush => 0,
-        // Cost lies in the map: no byte is touched.
-        VolumeOperation::Deallocate { .. } | VolumeOperation::WriteZeroes { .. } => {
-            u32::try_from(looked_at_ius / 16).unwrap_or(u32::MAX)
-        }
-    }
-}
 
 /// Set in the [`SourceId`] of commands that do not come from the target (see [`crate::Shard::submit`]).
 pub const DOOR_SOURCE_BIT: u32 = diecut_units::token::source::DOOR;
@@ -89,34 +42,8 @@ fn slot_of(source: SourceId) -> usize {
     ((source.0 & !DOOR_SOURCE_BIT) * 2 + u32::from(door != 0)) as usize
 }
 
-/// What may go on now.
-#[derive(Debug)]
-pub(crate) enum Work {
-    /// A command, from the start.
-    Command(NamespaceCommand),
-    /// The next piece of a command that is under way.
-    Rest(VolumeToken),
-    /// The next entry of the application at a vSSD.
-    Entry(VssdId),
-}
-
 /// Queues of one source from which on those that are empty are forgotten before there is another one.
 const QUEUES_KEPT: usize = 16;
-
-/// What became of work that was taken up.
-pub(crate) struct Begun {
-    /// What it has cost.
-    pub cost: u32,
-    /// What is left of its command.
-    pub rest: Option<VolumeToken>,
-    /// Whether its vSSD came to have no room: it is held.
-    pub holds: bool,
-    /// Whether there is time for more.
-    pub goes_on: bool,
-}
-
-/// The account of what names a namespace that is not open; it is there from the start.
-const NOBODY: u32 = 0;
 
 /// See the module.
 pub(crate) struct Admission {

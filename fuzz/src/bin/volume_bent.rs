@@ -139,11 +139,11 @@ fn check(bytes: &[u8]) {
 
 fn check_all(mut input: Input<'_>) {
     let mode = input.byte();
-    let mut random = Random(u64::from(input.byte()) << 1 | 1);
+    let mut random = Random::of(u64::from(input.byte()));
     let memory = (mode & 1 != 0).then(|| ProtectedMemory::in_memory(SLOTS * SLOT_SIZE_BYTES));
     let mut space = FakeSpace::new(shape(ContentMode::Tags, u32::from(mode >> 1 & 1)), 3, 20);
     let store = open(&mut space, &memory);
-    let mut world = World { space, random: Random(1), store, now: Time(0), out: Vec::new() };
+    let mut world = World { space, random: Random::of(1), store, now: Time(0), out: Vec::new() };
     world.wait("an opening", |world| world.store.is_ready());
     for volume in 0..2 {
         world.store.create_volume(VolumeToken(1), VolumeIndex(volume), SIZE_IUS);

@@ -1,12 +1,16 @@
 //! Who takes turns: tenants, their vSSDs, the volumes of these, and queues of connections to a volume.
 
+use super::config::AdmissionConfig;
 use super::turns::{Place, Turns, Weight};
-use super::{AdmissionConfig, Work};
+use super::work::Work;
 use diecut_namespace::contract::{NamespaceCommand, NamespaceId};
 use diecut_units::Slab;
 use diecut_volume::contract::VolumeToken;
 use diecut_vssd::VssdId;
 use std::collections::VecDeque;
+
+/// The account of what names a namespace that is not open; it is there from the start.
+pub(super) const NOBODY: u32 = 0;
 
 /// Commands of a source to a volume that wait, in order. It stays when it is empty: the next one comes soon.
 pub(super) struct Queue {

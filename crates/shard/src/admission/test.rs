@@ -1,6 +1,7 @@
 use super::*;
 use diecut_namespace::contract::{CommandToken, LbaRange, NamespaceId, NamespaceOperation};
-use diecut_units::{Buffer, Time};
+use diecut_units::{Buffer, Span, Time};
+use diecut_volume::contract::VolumeToken;
 use std::collections::BTreeMap;
 
 fn write(namespace: u32, source: u32, token: u64, lba_count: u32) -> NamespaceCommand {
