@@ -18,6 +18,7 @@ pub mod folder;
 pub mod http;
 pub mod log;
 pub mod null;
+mod profile;
 mod resources;
 pub mod serve;
 mod signals;

@@ -322,7 +322,7 @@ fn open_device(setup: &Setup, file: Option<&Path>, is_profile_named: bool) -> Re
 const PROTECTED_MEMORY_MIN_BYTES: u64 = 64 << 20;
 
 fn wanted_profile(wanted: &diecut_api::setup::Device) -> Result<Profile, DeviceError> {
-    let mut profile = Profile::named_or_file(&wanted.profile).map_err(DeviceError::from)?;
+    let mut profile = crate::profile::named_or_file(&wanted.profile)?;
     match wanted.protected_memory {
         _ if wanted.durability == Durability::Machine => profile.protected_memory_bytes = 0,
         Some(size) => profile.protected_memory_bytes = size.bytes(),

@@ -6,7 +6,7 @@ use diecut_media::Capabilities;
 use diecut_units::{ContentMode, Geometry, GeometryError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The profiles that come with diecut; the source of every value stands in the file.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -188,7 +188,7 @@ pub enum ProfileError {
         /// The names there are.
         known: String,
     },
-    /// The file cannot be read.
+    /// The file cannot be read; who reads it says so.
     #[error("NAND profile {path}: {source}")]
     Unreadable {
         /// The file.
@@ -259,24 +259,6 @@ impl Profile {
         Profile::parse(text, "given as text")
     }
 
-    /// Reads a profile from a file.
-    ///
-    /// # Errors
-    /// Names the file, the line and the field.
-    pub fn from_file(path: &Path) -> Result<Profile, ProfileError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ProfileError::Unreadable { path: path.to_owned(), source })?;
-        Profile::parse(&text, &path.display().to_string())
-    }
-
-    /// A built-in profile by its name, or else the profile in the file of that path.
-    ///
-    /// # Errors
-    /// As [`Profile::named`] and [`Profile::from_file`].
-    pub fn named_or_file(name: &str) -> Result<Profile, ProfileError> {
-        if name.ends_with(".toml") { Profile::from_file(Path::new(name)) } else { Profile::named(name) }
-    }
-
     /// Fields in which another profile is not as this one, as `table.field` with both values (this one's first; `absent` where there is
     /// none). The name and the protected memory are not looked at.
     pub fn differences(&self, other: &Profile) -> Vec<(String, String, String)> {
@@ -323,7 +305,11 @@ impl Profile {
         toml::to_string(&file).expect("a profile has nothing that TOML cannot say")
     }
 
-    fn parse(text: &str, origin: &str) -> Result<Profile, ProfileError> {
+    /// As [`Profile::from_toml`]; messages name `origin`, where the text is from.
+    ///
+    /// # Errors
+    /// Names the origin, the line and the field.
+    pub fn parse(text: &str, origin: &str) -> Result<Profile, ProfileError> {
         let file: ProfileFile = toml::from_str(text).map_err(|error| ProfileError::Syntax {
             origin: origin.to_owned(),
             message: error.to_string(),
@@ -500,8 +486,8 @@ mod test {
     }
 
     #[test]
-    fn an_unreadable_file_is_named() {
-        let error = Profile::named_or_file("/nonexistent/my.toml").unwrap_err().to_string();
-        assert!(error.contains("/nonexistent/my.toml"), "{error}");
+    fn messages_name_the_file() {
+        let error = Profile::parse("name = 1", "/somewhere/my.toml").unwrap_err().to_string();
+        assert!(error.contains("/somewhere/my.toml"), "{error}");
     }
 }
