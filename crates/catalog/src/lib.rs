@@ -21,6 +21,7 @@ mod copy;
 mod document;
 mod error;
 mod frame;
+mod numbers;
 mod older;
 mod opening;
 mod record;

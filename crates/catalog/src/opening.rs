@@ -4,6 +4,7 @@ use crate::State;
 use crate::copy::{Shape, token};
 use crate::error::CatalogError;
 use crate::frame::{FrameError, decode_oob};
+use crate::numbers;
 use crate::replay::{Replay, ReplayError, SEQUENCE_END};
 use diecut_media::{Command, Completion, Media, MediaError, Operation};
 use diecut_units::{BufferMut, EraseBlockAddress, IU_SIZE_BYTES, Time};
@@ -268,7 +269,7 @@ impl Opening {
         match self.best.take() {
             Some((sequence, state, copy, block)) => {
                 // I-C7
-                state.check().map_err(CatalogError::Damaged)?;
+                state.check().and_then(|()| numbers::check(&state)).map_err(CatalogError::Damaged)?;
                 opened.newest_blocks[copy] = block;
                 opened.state = Some((sequence, state));
             }
