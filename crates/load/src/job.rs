@@ -1,6 +1,6 @@
 //! When a job issues which command.
 
-use crate::report::DirectionCounts;
+use crate::counts::DirectionCounts;
 use crate::spec::{Arrival, LoadSpec, Pattern, Region, SpecError};
 use crate::zipf::Zipf;
 use diecut_nvme::Status;

@@ -18,6 +18,7 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod counts;
 pub mod drive;
 mod job;
 mod report;
