@@ -303,18 +303,29 @@ fn commands(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Rows of tables in which a page of docs/format/ and the source files that it names differ.
 ///
-/// `source` gives the text of a file of the tree. All tables in comments of these files must stand on the page; a table of the page whose
-/// heading row is in none of them is the page's own.
+/// `source` gives the text of a file of the tree. All tables in comments of these files must stand on the page, and each file that a
+/// page is written by has one; a table of the page whose heading row is in none of them is the page's own.
 pub fn drifted_tables(page: &str, text: &str, source: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let paths =
         text.split('`').skip(1).step_by(2).filter(|quoted| quoted.ends_with(".rs") && quoted.contains('/'));
-    let texts: Vec<String> = paths.filter_map(source).collect();
-    let comments = texts.iter().flat_map(|text| text.lines()).filter_map(|line| {
-        let line = line.trim_start();
-        line.strip_prefix("//!").or_else(|| line.strip_prefix("///"))
-    });
-    let rows: BTreeSet<String> = comments.filter(|line| is_row(line)).map(bare_row).collect();
+    let texts: Vec<(&str, String)> = paths.filter_map(|path| source(path).map(|text| (path, text))).collect();
+    let rows_of = |text: &str| -> BTreeSet<String> {
+        let comments = text.lines().filter_map(|line| {
+            let line = line.trim_start();
+            line.strip_prefix("//!").or_else(|| line.strip_prefix("///"))
+        });
+        comments.filter(|line| is_row(line)).map(bare_row).collect()
+    };
+    let writers = text.lines().find(|line| line.starts_with("Written by ")).unwrap_or_default();
     let mut problems = Vec::new();
+    let mut rows = BTreeSet::new();
+    for (path, text) in &texts {
+        let of_source = rows_of(text);
+        if of_source.is_empty() && writers.contains(path) {
+            problems.push(format!("{page}: {path} has no table to compare with"));
+        }
+        rows.extend(of_source);
+    }
     let (mut shown, mut is_compared, mut is_inside) = (BTreeSet::new(), false, false);
     for (number, line) in text.lines().enumerate() {
         let is_table = line.starts_with('|');
@@ -537,7 +548,13 @@ mod test {
                 "p.md: the source has a row that is not here: | 0 | magic `M` |"
             ]
         );
-        assert_eq!(drifted_tables("p.md", &drifted, |_| Some("//! words".to_owned())), Vec::<String>::new());
+        assert_eq!(
+            drifted_tables("p.md", &drifted, |_| Some("//! words".to_owned())),
+            ["p.md: crates/a/src/a.rs has no table to compare with"]
+        );
+        let mentioned = drifted.replace("Written by", "See");
+        let words = |_: &str| Some("//! words".to_owned());
+        assert_eq!(drifted_tables("p.md", &mentioned, words), Vec::<String>::new());
     }
 
     #[test]

@@ -1,104 +1,79 @@
-//! The bytes on erase blocks; docs/format/files.md has the same tables. Little endian, reserved bytes are zero.
+//! The bytes on erase blocks. Little endian, reserved bytes are zero.
+//!
+//! | batch | type | meaning |
+//! |---|---|---|
+//! | 0 | 4 bytes | `DCFB` |
+//! | 4 | u16 | version, 2; a store with others is refused and kept |
+//! | 6 | u16 | 1 log, 2 filling, 3 part of a checkpoint |
+//! | 8 | u64 | number of the batch; of the checkpoint; of filling 0 |
+//! | 16 | u32 | IUs of the batch in all |
+//! | 20 | u32 | IUs of data |
+//! | 24 | u32 | bytes of records; bytes of this part of the checkpoint |
+//! | 28 | u16 | which part, of a checkpoint |
+//! | 30 | u16 | of how many |
+//! | 32 | u32 | CRC-32C |
+//! | 40 | | records of the log |
+//!
+//! A record is a byte and a u64 number of an inode, then what is listed. A name is a byte with its length, 1 to 255, and its bytes.
+//! Attributes have 52 bytes: u32 permissions, u32 uid, u32 gid, u32 device number, and the times of access, content and change, each
+//! i64 seconds, u32 nanoseconds. Records with names have no fixed layout: they are read one value after the other.
+//!
+//! | record | of | then |
+//! |---|---|---|
+//! | 1 extent | file | u64 first IU in the file, u32 IUs: the next ones of the data |
+//! | 2 create | new inode | u8 kind (1 file, 2 folder, 3 symlink, 4 FIFO, 5 socket, 6 character device, 7 block device), u8 hint, attributes |
+//! | 3 target | symlink | u16 bytes, these: more of its path |
+//! | 4 link | folder | name, u64 inode that it stands for |
+//! | 5 unlink | folder | name; an inode that loses its last name is no more |
+//! | 6 rename | folder | name, u64 folder, name in that one, u8: 1 if both exchange their names, 0 if a second one is replaced |
+//! | 7 size | file | u64 bytes; what the file has beyond is no more |
+//! | 8 attributes | inode | attributes |
 //!
 //! A batch is one append of whole program units: a header of one IU, the data, filling. A reader that finds a header it cannot
 //! make sense of, or data that cannot be read, takes the block to end there.
 
+pub use crate::batch::{Header, Kind, RECORDS_MAX_BYTES, VERSION};
 use crate::inode::{Attributes, InodeKind, Name, Time};
 use crate::map::Place;
 pub use crate::types::NAME_MAX_BYTES;
 use diecut_blockspace::{LogicalBlock, UnitIndex};
-use diecut_units::{IU_SIZE_BYTES, checksum};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Version of batches and checkpoints.
-pub const VERSION: u16 = 2;
-const MAGIC: [u8; 4] = *b"DCFB";
-const HEADER_SIZE_BYTES: usize = 40;
-/// Bytes of a header that records may take.
-pub const RECORDS_MAX_BYTES: usize = IU_SIZE_BYTES - HEADER_SIZE_BYTES;
-
-/// What a batch is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Records and data.
-    Log = 1,
-    /// Nothing; it keeps a power cut away from what is before it.
-    Filling = 2,
-    /// A part of a checkpoint.
-    Checkpoint = 3,
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredAttributes {
+    mode: U32,
+    uid: U32,
+    gid: U32,
+    device: U32,
+    accessed: StoredTime,
+    modified: StoredTime,
+    changed: StoredTime,
 }
 
-/// First IU of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// What it is.
-    pub kind: Kind,
-    /// Number of the batch, or of the checkpoint.
-    pub sequence: u64,
-    /// Length of the batch with header and filling.
-    pub ius: u32,
-    /// IUs of data behind the header.
-    pub data_ius: u32,
-    /// Bytes of records; of a checkpoint, bytes of this part.
-    pub length_bytes: u32,
-    /// Of a checkpoint: which part of how many.
-    pub part: u16,
-    /// Of a checkpoint.
-    pub parts: u16,
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredTime {
+    seconds: I64,
+    nanoseconds: U32,
 }
 
-impl Header {
-    /// The first IU of a batch, with records.
-    pub fn encode(&self, records: &[u8]) -> [u8; IU_SIZE_BYTES] {
-        assert!(records.len() <= RECORDS_MAX_BYTES, "counted by whoever gathered them");
-        let mut bytes = [0; IU_SIZE_BYTES];
-        bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[6] = self.kind as u8;
-        bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.ius.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.data_ius.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.length_bytes.to_le_bytes());
-        bytes[28..30].copy_from_slice(&self.part.to_le_bytes());
-        bytes[30..32].copy_from_slice(&self.parts.to_le_bytes());
-        bytes[HEADER_SIZE_BYTES..HEADER_SIZE_BYTES + records.len()].copy_from_slice(records);
-        let sum = checksum(&bytes);
-        bytes[32..36].copy_from_slice(&sum.to_le_bytes());
-        bytes
-    }
-
-    /// The version of a batch, of this program or another one; `None` for what is none.
-    pub fn version_of(bytes: &[u8; IU_SIZE_BYTES]) -> Option<u16> {
-        let sum = u32::from_le_bytes(bytes[32..36].try_into().expect("4 bytes"));
-        let mut unsummed = *bytes;
-        unsummed[32..36].fill(0);
-        let is_batch = bytes[..4] == MAGIC && sum == checksum(&unsummed);
-        is_batch.then(|| u16::from_le_bytes([bytes[4], bytes[5]]))
-    }
-
-    /// Header and records of an IU; `None` for what is none.
-    pub fn decode(bytes: &[u8; IU_SIZE_BYTES]) -> Option<(Header, &[u8])> {
-        let mut reader = Reader(&bytes[4..HEADER_SIZE_BYTES]);
-        let version = reader.u16()?;
-        let kind = match reader.u16()? {
-            1 => Kind::Log,
-            2 => Kind::Filling,
-            3 => Kind::Checkpoint,
-            _ => return None,
-        };
-        let (sequence, ius, data_ius) = (reader.u64()?, reader.u32()?, reader.u32()?);
-        let (length_bytes, part, parts) = (reader.u32()?, reader.u16()?, reader.u16()?);
-        let is_sound = version == VERSION
-            && Header::version_of(bytes).is_some()
-            && u64::from(data_ius) < u64::from(ius)
-            && (kind == Kind::Checkpoint || length_bytes as usize <= RECORDS_MAX_BYTES);
-        let records = match kind {
-            Kind::Log => &bytes[HEADER_SIZE_BYTES..][..(length_bytes as usize).min(RECORDS_MAX_BYTES)],
-            _ => &[],
-        };
-        let header = Header { kind, sequence, ius, data_ius, length_bytes, part, parts };
-        is_sound.then_some((header, records))
-    }
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredBlock {
+    unit: U16,
+    index: U32,
 }
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredPlace {
+    block: StoredBlock,
+    iu: U32,
+}
+
+const _: () = assert!(size_of::<StoredAttributes>() == 52 && size_of::<StoredPlace>() == 10);
 
 /// One change, in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,25 +200,29 @@ pub fn put_bytes(bytes: &mut Vec<u8>, part: &[u8]) {
 
 /// Attributes of an inode.
 pub fn put_attributes(bytes: &mut Vec<u8>, attributes: &Attributes) {
-    for word in [attributes.mode, attributes.uid, attributes.gid, attributes.device] {
-        bytes.extend(word.to_le_bytes());
-    }
-    for time in [attributes.accessed, attributes.modified, attributes.changed] {
-        bytes.extend(time.seconds.to_le_bytes());
-        bytes.extend(time.nanoseconds.to_le_bytes());
-    }
+    let time = |time: Time| StoredTime { seconds: time.seconds.into(), nanoseconds: time.nanoseconds.into() };
+    let stored = StoredAttributes {
+        mode: attributes.mode.into(),
+        uid: attributes.uid.into(),
+        gid: attributes.gid.into(),
+        device: attributes.device.into(),
+        accessed: time(attributes.accessed),
+        modified: time(attributes.modified),
+        changed: time(attributes.changed),
+    };
+    bytes.extend(stored.as_bytes());
 }
 
 /// A place on flash.
 pub fn put_place(bytes: &mut Vec<u8>, place: Place) {
     put_block(bytes, place.block);
-    bytes.extend(place.iu.to_le_bytes());
+    bytes.extend(U32::from(place.iu).as_bytes());
 }
 
 /// An erase block.
 pub fn put_block(bytes: &mut Vec<u8>, block: LogicalBlock) {
-    bytes.extend(block.unit.0.to_le_bytes());
-    bytes.extend(block.index.to_le_bytes());
+    let (unit, index) = (block.unit.0.into(), block.index.into());
+    bytes.extend(StoredBlock { unit, index }.as_bytes());
 }
 
 /// Reads values one after another; `None` past the end.
@@ -251,26 +230,26 @@ pub fn put_block(bytes: &mut Vec<u8>, block: LogicalBlock) {
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (front, rest) = self.0.split_first_chunk::<N>()?;
+    fn take<T: FromBytes>(&mut self) -> Option<T> {
+        let (front, rest) = T::read_from_prefix(self.0).ok()?;
         self.0 = rest;
-        Some(*front)
+        Some(front)
     }
     /// The next byte.
     pub fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
+        self.take()
     }
     /// The next two.
     pub fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
+        self.take().map(U16::get)
     }
     /// The next four.
     pub fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
+        self.take().map(U32::get)
     }
     /// The next eight.
     pub fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
+        self.take().map(U64::get)
     }
     fn some(&mut self, len: usize) -> Option<&[u8]> {
         let (front, rest) = self.0.split_at_checked(len)?;
@@ -287,34 +266,39 @@ impl Reader<'_> {
         let len = usize::from(self.u16()?);
         Some(self.some(len)?.to_vec())
     }
-    fn time(&mut self) -> Option<Time> {
-        Some(Time { seconds: self.u64()?.cast_signed(), nanoseconds: self.u32()? })
-    }
     /// See [`put_attributes`].
     pub fn attributes(&mut self) -> Option<Attributes> {
+        let stored: StoredAttributes = self.take()?;
+        let time =
+            |time: StoredTime| Time { seconds: time.seconds.get(), nanoseconds: time.nanoseconds.get() };
         Some(Attributes {
-            mode: self.u32()?,
-            uid: self.u32()?,
-            gid: self.u32()?,
-            device: self.u32()?,
-            accessed: self.time()?,
-            modified: self.time()?,
-            changed: self.time()?,
+            mode: stored.mode.get(),
+            uid: stored.uid.get(),
+            gid: stored.gid.get(),
+            device: stored.device.get(),
+            accessed: time(stored.accessed),
+            modified: time(stored.modified),
+            changed: time(stored.changed),
         })
     }
     /// See [`put_block`].
     pub fn block(&mut self) -> Option<LogicalBlock> {
-        Some(LogicalBlock { unit: UnitIndex(self.u16()?), index: self.u32()? })
+        self.take().map(block_of)
     }
     /// See [`put_place`].
     pub fn place(&mut self) -> Option<Place> {
-        Some(Place { block: self.block()?, iu: self.u32()? })
+        self.take().map(|place: StoredPlace| Place { block: block_of(place.block), iu: place.iu.get() })
     }
+}
+
+fn block_of(stored: StoredBlock) -> LogicalBlock {
+    LogicalBlock { unit: UnitIndex(stored.unit.get()), index: stored.index.get() }
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
+    use diecut_units::IU_SIZE_BYTES;
 
     #[test]
     fn batches_have_these_bytes() {

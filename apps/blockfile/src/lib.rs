@@ -33,6 +33,7 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod batch;
 mod blocks;
 mod clean;
 mod content;

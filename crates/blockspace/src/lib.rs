@@ -31,6 +31,7 @@
 pub mod client;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod layout;
 pub mod ring;
 pub mod session;
 pub mod system;

@@ -1,5 +1,18 @@
 //! Two rings and a data area in memory that another process may change at any time.
 //!
+//! | shared memory | written by | content |
+//! |---|---|---|
+//! | 0 | server | `dcblocks` |
+//! | 128 | application | u64: submissions written |
+//! | 192 | server | u64: submissions taken |
+//! | 256 | server | u64: not 0 while the server sleeps and wants the doorbell |
+//! | 320 | server | u64: completions written; its low half is the application's futex |
+//! | 384 | application | u64: completions read |
+//! | 448 | application | u64: threads that wait on the futex |
+//! | 4096 | application | submissions, 64 bytes each; number n is in place n modulo entries |
+//! | then | server | completions, 32 bytes each, likewise |
+//! | next multiple of 4096 | both | data area: slots |
+//!
 //! Every access is atomic: whatever the other side does is no data race here. Counters run from 0 and never wrap in practice (64 bits); an
 //! entry's place is its number modulo the ring's length. Whoever writes an entry writes its bytes first and its counter after.
 //!
@@ -7,6 +20,7 @@
 //! writes its entry, then looks at that word, and rings the doorbell (an eventfd). Clients that wait do the same the
 //! other way round, on the low half of the counter of completions, which is their futex.
 
+pub use crate::layout::{ENTRIES_MAX, Layout};
 use crate::session::{Answer, Command};
 use crate::wire::{
     COMPLETION_SIZE_BYTES, Completion, HELD_SIZE_BYTES, NAME_SIZE_BYTES, Opcode, SUBMISSION_SIZE_BYTES,
@@ -17,68 +31,17 @@ use diecut_units::{BufferPool, IU_SIZE_BYTES};
 use std::sync::Arc;
 
 const WORD_SIZE_BYTES: usize = 8;
-const PAGE_SIZE_BYTES: usize = 4096;
 /// In front of everything: "dcblocks".
 const MAGIC: u64 = u64::from_le_bytes(*b"dcblocks");
 
-/// Places in the header, in bytes; each on a cache line of its own.
+/// Places in the header, in bytes; each on a cache line of its own. No struct shows them: the other side may change them at any
+/// time, so they are read and written as atomic words only.
 const SUBMISSION_TAIL: usize = 128;
 const SUBMISSION_HEAD: usize = 192;
 const SERVER_SLEEPS: usize = 256;
 const COMPLETION_TAIL: usize = 320;
 const COMPLETION_HEAD: usize = 384;
 const CLIENT_WAITS: usize = 448;
-
-/// Most entries of a ring.
-pub const ENTRIES_MAX: u32 = 1024;
-/// Most bytes of a data area.
-const DATA_MAX_BYTES: u64 = 1 << 30;
-
-/// Sizes of the parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Entries of each ring, a power of two.
-    pub entries: u32,
-    /// Slots of the data area.
-    pub slots: u32,
-    /// Bytes of each, a multiple of 4096: the largest transfer of one entry.
-    pub slot_size_bytes: u32,
-}
-
-impl Layout {
-    /// Whether both sides can work with it.
-    pub fn is_sound(&self) -> bool {
-        self.entries.is_power_of_two()
-            && self.entries <= ENTRIES_MAX
-            && self.slots > 0
-            && self.slot_size_bytes > 0
-            && self.slot_size_bytes.is_multiple_of(PAGE_SIZE_BYTES as u32)
-            && self.data_size_bytes() <= DATA_MAX_BYTES
-    }
-    /// Bytes of the data area.
-    pub fn data_size_bytes(&self) -> u64 {
-        u64::from(self.slots) * u64::from(self.slot_size_bytes)
-    }
-    fn submission(&self, number: u64) -> usize {
-        PAGE_SIZE_BYTES + self.place(number) * SUBMISSION_SIZE_BYTES
-    }
-    fn completion(&self, number: u64) -> usize {
-        PAGE_SIZE_BYTES
-            + self.entries as usize * SUBMISSION_SIZE_BYTES
-            + self.place(number) * COMPLETION_SIZE_BYTES
-    }
-    fn place(&self, number: u64) -> usize {
-        (number % u64::from(self.entries)) as usize
-    }
-    fn data(&self) -> usize {
-        let rings = self.entries as usize * (SUBMISSION_SIZE_BYTES + COMPLETION_SIZE_BYTES);
-        (PAGE_SIZE_BYTES + rings).next_multiple_of(PAGE_SIZE_BYTES)
-    }
-    /// Bytes of all.
-    pub fn size_bytes(&self) -> usize {
-        self.data() + self.data_size_bytes() as usize
-    }
-}
 
 /// Memory that two processes have mapped, as words.
 pub type Words = Arc<dyn AsRef<[AtomicU64]> + Send + Sync>;

@@ -1,6 +1,6 @@
 //! One application at one vSSD: checks what it asks and calls the erase-block space. No I/O, no shared memory.
 
-use crate::ring::Layout;
+use crate::layout::Layout;
 use crate::wire::{
     Completion, HELD_SIZE_BYTES, HeldRecord, NAME_SIZE_BYTES, Opcode, Shape, Status, Submission, decode_name,
 };

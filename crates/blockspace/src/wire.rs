@@ -1,41 +1,124 @@
-//! The bytes that the two sides exchange; docs/format/erase-block-rings.md has the same tables. Little endian, reserved bytes are zero.
+//! The bytes that the two sides exchange. Little endian, reserved bytes are zero.
+//!
+//! | hello | type | meaning |
+//! |---|---|---|
+//! | 0 | 4 bytes | `DCBH` |
+//! | 4 | u16 | version |
+//! | 6 | u16 | length of the name, at most 64 |
+//! | 8 | 64 bytes | name of the vSSD, UTF-8 |
+//!
+//! | welcome | type | meaning |
+//! |---|---|---|
+//! | 0 | 4 bytes | `DCBW` |
+//! | 4 | u16 | version |
+//! | 6 | u16 | status |
+//! | 8 | u32 | pages of an erase block |
+//! | 12 | u32 | bytes of a page |
+//! | 16 | u32 | pages of a program unit |
+//! | 20 | u32 | trailing program units of an open block that a power cut can destroy |
+//! | 24 | u16 | independent units |
+//! | 28 | u32 | entries of each ring, a power of two |
+//! | 32 | u32 | slots of the data area, as many as entries or more |
+//! | 36 | u32 | bytes of a slot, a multiple of 4096 |
+//! | 40 | u16 | length of the message |
+//! | 64 | 448 bytes | message for people, UTF-8 |
+//!
+//! | submission | type | meaning |
+//! |---|---|---|
+//! | 0 | u8 | 1 held, 2 keep, 3 allocate, 4 append, 5 read, 6 free, 7 sync, 8 unit |
+//! | 1 | u8 | purpose (allocate); 1 with the last names (keep) |
+//! | 2 | u16 | unit |
+//! | 4 | u32 | erase block of the unit |
+//! | 8 | u64 | token |
+//! | 16 | u32 | first IU (read), first record (held) |
+//! | 20 | u32 | IUs (append, read), records (held), names (keep) |
+//! | 24 | u32 | place in the data area, a multiple of 8; no transfer is longer than a slot |
+//!
+//! | completion | type | meaning |
+//! |---|---|---|
+//! | 0 | u64 | token |
+//! | 8 | u16 | status, see [`Status`] |
+//! | 10 | u16 | unit |
+//! | 12 | u32 | erase block: the new one (allocate), the first that cannot be kept (keep) |
+//! | 16 | u32 | first IU (append), records (held), freed blocks (keep), free blocks (unit) |
+//! | 20 | u32 | records in all (held), erase blocks in all (unit) |
+//!
+//! A held record has 24 bytes: u16 unit, u8 purpose, u8 reserved, u32 erase block, u32 pages written, u32 reserved, u64 sequence of
+//! its allocation. A name has 8: u16 unit, u16 reserved, u32 erase block.
 //!
 //! A version is the whole protocol's: a server answers a version it does not speak with [`Status::Version`].
 
+mod messages;
+
 use diecut_vssd::{LogicalBlock, SpaceError, UnitIndex};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+
+pub use messages::{HELLO_SIZE_BYTES, Hello, Shape, WELCOME_SIZE_BYTES, Welcome};
 
 /// Version of messages, rings and entries.
 pub const VERSION: u16 = 1;
-/// Length of [`Hello`].
-pub const HELLO_SIZE_BYTES: usize = 128;
-/// Length of [`Welcome`].
-pub const WELCOME_SIZE_BYTES: usize = 512;
 /// Length of [`Submission`].
-pub const SUBMISSION_SIZE_BYTES: usize = 64;
+pub const SUBMISSION_SIZE_BYTES: usize = size_of::<StoredSubmission>();
 /// Length of [`Completion`].
-pub const COMPLETION_SIZE_BYTES: usize = 32;
+pub const COMPLETION_SIZE_BYTES: usize = size_of::<StoredCompletion>();
 /// Length of a [`HeldRecord`].
-pub const HELD_SIZE_BYTES: usize = 24;
+pub const HELD_SIZE_BYTES: usize = size_of::<StoredHeld>();
 /// Length of a block's name in a list of blocks to keep.
-pub const NAME_SIZE_BYTES: usize = 8;
+pub const NAME_SIZE_BYTES: usize = size_of::<StoredName>();
+const _: () = {
+    assert!(SUBMISSION_SIZE_BYTES == 64 && COMPLETION_SIZE_BYTES == 32);
+    assert!(HELD_SIZE_BYTES == 24 && NAME_SIZE_BYTES == 8);
+};
 
-const HELLO_MAGIC: [u8; 4] = *b"DCBH";
-const WELCOME_MAGIC: [u8; 4] = *b"DCBW";
-const VSSD_NAME_MAX_BYTES: usize = 64;
-const MESSAGE_OFFSET: usize = 64;
-const MESSAGE_MAX_BYTES: usize = WELCOME_SIZE_BYTES - MESSAGE_OFFSET;
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredSubmission {
+    opcode: u8,
+    flag: u8,
+    unit: U16,
+    index: U32,
+    token: U64,
+    first: U32,
+    count: U32,
+    data_offset: U32,
+    reserved: [u8; 36],
+}
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredCompletion {
+    token: U64,
+    status: U16,
+    unit: U16,
+    index: U32,
+    value: U32,
+    total: U32,
+    reserved: [u8; 8],
 }
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredHeld {
+    unit: U16,
+    purpose: u8,
+    reserved: u8,
+    index: U32,
+    written_pages: U32,
+    reserved_too: U32,
+    allocation_sequence: U64,
 }
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredName {
+    unit: U16,
+    reserved: U16,
+    index: U32,
 }
-fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
-    bytes[at..at + value.len()].copy_from_slice(value);
+
+fn block_of(unit: U16, index: U32) -> LogicalBlock {
+    LogicalBlock { unit: UnitIndex(unit.get()), index: index.get() }
 }
 
 /// How an operation or an attach ended.
@@ -201,16 +284,17 @@ impl Submission {
 
     /// To bytes.
     pub fn encode(&self) -> [u8; SUBMISSION_SIZE_BYTES] {
-        let mut bytes = [0; SUBMISSION_SIZE_BYTES];
-        bytes[0] = self.opcode as u8;
-        bytes[1] = self.flag;
-        put(&mut bytes, 2, &self.block.unit.0.to_le_bytes());
-        put(&mut bytes, 4, &self.block.index.to_le_bytes());
-        put(&mut bytes, 8, &self.token.to_le_bytes());
-        put(&mut bytes, 16, &self.first.to_le_bytes());
-        put(&mut bytes, 20, &self.count.to_le_bytes());
-        put(&mut bytes, 24, &self.data_offset.to_le_bytes());
-        bytes
+        transmute!(StoredSubmission {
+            opcode: self.opcode as u8,
+            flag: self.flag,
+            unit: self.block.unit.0.into(),
+            index: self.block.index.into(),
+            token: self.token.into(),
+            first: self.first.into(),
+            count: self.count.into(),
+            data_offset: self.data_offset.into(),
+            reserved: [0; 36],
+        })
     }
 
     /// From bytes.
@@ -218,14 +302,21 @@ impl Submission {
     /// # Errors
     /// The token of an entry with an unknown operation or reserved bytes that are not zero.
     pub fn decode(bytes: &[u8; SUBMISSION_SIZE_BYTES]) -> Result<Submission, u64> {
-        let token = u64_at(bytes, 8);
-        let opcode = Opcode::from_code(bytes[0]).ok_or(token)?;
-        if bytes[28..].iter().any(|byte| *byte != 0) {
+        let stored: &StoredSubmission = transmute_ref!(bytes);
+        let token = stored.token.get();
+        let opcode = Opcode::from_code(stored.opcode).ok_or(token)?;
+        if stored.reserved.iter().any(|byte| *byte != 0) {
             return Err(token);
         }
-        let block = LogicalBlock { unit: UnitIndex(u16_at(bytes, 2)), index: u32_at(bytes, 4) };
-        let (first, count) = (u32_at(bytes, 16), u32_at(bytes, 20));
-        Ok(Submission { opcode, flag: bytes[1], block, token, first, count, data_offset: u32_at(bytes, 24) })
+        Ok(Submission {
+            opcode,
+            flag: stored.flag,
+            block: block_of(stored.unit, stored.index),
+            token,
+            first: stored.first.get(),
+            count: stored.count.get(),
+            data_offset: stored.data_offset.get(),
+        })
     }
 }
 
@@ -252,24 +343,26 @@ impl Completion {
 
     /// To bytes.
     pub fn encode(&self) -> [u8; COMPLETION_SIZE_BYTES] {
-        let mut bytes = [0; COMPLETION_SIZE_BYTES];
-        put(&mut bytes, 0, &self.token.to_le_bytes());
-        put(&mut bytes, 8, &(self.status as u16).to_le_bytes());
-        put(&mut bytes, 10, &self.block.unit.0.to_le_bytes());
-        put(&mut bytes, 12, &self.block.index.to_le_bytes());
-        put(&mut bytes, 16, &self.value.to_le_bytes());
-        put(&mut bytes, 20, &self.total.to_le_bytes());
-        bytes
+        transmute!(StoredCompletion {
+            token: self.token.into(),
+            status: (self.status as u16).into(),
+            unit: self.block.unit.0.into(),
+            index: self.block.index.into(),
+            value: self.value.into(),
+            total: self.total.into(),
+            reserved: [0; 8],
+        })
     }
 
     /// From bytes; `None` with an unknown status.
     pub fn decode(bytes: &[u8; COMPLETION_SIZE_BYTES]) -> Option<Completion> {
+        let stored: &StoredCompletion = transmute_ref!(bytes);
         Some(Completion {
-            token: u64_at(bytes, 0),
-            status: Status::from_code(u16_at(bytes, 8))?,
-            block: LogicalBlock { unit: UnitIndex(u16_at(bytes, 10)), index: u32_at(bytes, 12) },
-            value: u32_at(bytes, 16),
-            total: u32_at(bytes, 20),
+            token: stored.token.get(),
+            status: Status::from_code(stored.status.get())?,
+            block: block_of(stored.unit, stored.index),
+            value: stored.value.get(),
+            total: stored.total.get(),
         })
     }
 }
@@ -290,164 +383,39 @@ pub struct HeldRecord {
 impl HeldRecord {
     /// To bytes.
     pub fn encode(&self) -> [u8; HELD_SIZE_BYTES] {
-        let mut bytes = [0; HELD_SIZE_BYTES];
-        put(&mut bytes, 0, &self.block.unit.0.to_le_bytes());
-        bytes[2] = self.purpose;
-        put(&mut bytes, 4, &self.block.index.to_le_bytes());
-        put(&mut bytes, 8, &self.written_pages.to_le_bytes());
-        put(&mut bytes, 16, &self.allocation_sequence.to_le_bytes());
-        bytes
+        transmute!(StoredHeld {
+            unit: self.block.unit.0.into(),
+            purpose: self.purpose,
+            reserved: 0,
+            index: self.block.index.into(),
+            written_pages: self.written_pages.into(),
+            reserved_too: 0.into(),
+            allocation_sequence: self.allocation_sequence.into(),
+        })
     }
 
     /// From bytes.
     pub fn decode(bytes: &[u8; HELD_SIZE_BYTES]) -> HeldRecord {
+        let stored: &StoredHeld = transmute_ref!(bytes);
         HeldRecord {
-            block: LogicalBlock { unit: UnitIndex(u16_at(bytes, 0)), index: u32_at(bytes, 4) },
-            purpose: bytes[2],
-            written_pages: u32_at(bytes, 8),
-            allocation_sequence: u64_at(bytes, 16),
+            block: block_of(stored.unit, stored.index),
+            purpose: stored.purpose,
+            written_pages: stored.written_pages.get(),
+            allocation_sequence: stored.allocation_sequence.get(),
         }
     }
 }
 
 /// A block's name in a list of blocks to keep.
 pub fn encode_name(block: LogicalBlock) -> [u8; NAME_SIZE_BYTES] {
-    let mut bytes = [0; NAME_SIZE_BYTES];
-    put(&mut bytes, 0, &block.unit.0.to_le_bytes());
-    put(&mut bytes, 4, &block.index.to_le_bytes());
-    bytes
+    let (unit, index) = (block.unit.0.into(), block.index.into());
+    transmute!(StoredName { unit, reserved: 0.into(), index })
 }
 
 /// From bytes; `None` if reserved bytes are not zero.
 pub fn decode_name(bytes: &[u8; NAME_SIZE_BYTES]) -> Option<LogicalBlock> {
-    (u16_at(bytes, 2) == 0)
-        .then(|| LogicalBlock { unit: UnitIndex(u16_at(bytes, 0)), index: u32_at(bytes, 4) })
-}
-
-/// First message on the socket, of the application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
-    /// Version the application speaks.
-    pub version: u16,
-    /// Name of the vSSD.
-    pub vssd: String,
-}
-
-impl Hello {
-    /// To bytes; `None` if the name is too long for one of a vSSD.
-    pub fn encode(&self) -> Option<[u8; HELLO_SIZE_BYTES]> {
-        let name = self.vssd.as_bytes();
-        if name.len() > VSSD_NAME_MAX_BYTES {
-            return None;
-        }
-        let mut bytes = [0; HELLO_SIZE_BYTES];
-        put(&mut bytes, 0, &HELLO_MAGIC);
-        put(&mut bytes, 4, &self.version.to_le_bytes());
-        put(&mut bytes, 6, &(name.len() as u16).to_le_bytes());
-        put(&mut bytes, 8, name);
-        Some(bytes)
-    }
-
-    /// From bytes; `None` for what is no hello.
-    pub fn decode(bytes: &[u8; HELLO_SIZE_BYTES]) -> Option<Hello> {
-        let len = usize::from(u16_at(bytes, 6));
-        if bytes[..4] != HELLO_MAGIC || len > VSSD_NAME_MAX_BYTES {
-            return None;
-        }
-        let vssd = std::str::from_utf8(&bytes[8..8 + len]).ok()?.to_owned();
-        Some(Hello { version: u16_at(bytes, 4), vssd })
-    }
-}
-
-/// Shape of a vSSD's erase blocks, as applications are told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Pages of an erase block.
-    pub pages: u32,
-    /// Bytes of a page.
-    pub page_size_bytes: u32,
-    /// Pages of a program unit; appends are whole units.
-    pub program_unit_pages: u32,
-    /// How many trailing units of an open block a power cut can destroy.
-    pub unsafe_units: u32,
-    /// Independent units.
-    pub units: u16,
-}
-
-impl Shape {
-    /// Bytes of an erase block.
-    pub fn block_size_bytes(&self) -> u64 {
-        u64::from(self.pages) * u64::from(self.page_size_bytes)
-    }
-    /// Bytes of a program unit.
-    pub fn unit_of_append_bytes(&self) -> u32 {
-        self.program_unit_pages * self.page_size_bytes
-    }
-}
-
-/// The server's answer on the socket; with [`Status::Done`] the shared memory and the doorbell (an eventfd) come along.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Welcome {
-    /// Whether the application is attached.
-    pub status: Status,
-    /// Of the vSSD.
-    pub shape: Shape,
-    /// Entries of each ring.
-    pub entries: u32,
-    /// Slots of the data area.
-    pub slots: u32,
-    /// Bytes of each.
-    pub slot_size_bytes: u32,
-    /// Why not, and what to do.
-    pub message: String,
-}
-
-impl Welcome {
-    /// To bytes. A message that is too long is cut.
-    pub fn encode(&self) -> [u8; WELCOME_SIZE_BYTES] {
-        let mut bytes = [0; WELCOME_SIZE_BYTES];
-        let mut len = self.message.len().min(MESSAGE_MAX_BYTES);
-        while !self.message.is_char_boundary(len) {
-            len -= 1;
-        }
-        put(&mut bytes, 0, &WELCOME_MAGIC);
-        put(&mut bytes, 4, &VERSION.to_le_bytes());
-        put(&mut bytes, 6, &(self.status as u16).to_le_bytes());
-        put(&mut bytes, 8, &self.shape.pages.to_le_bytes());
-        put(&mut bytes, 12, &self.shape.page_size_bytes.to_le_bytes());
-        put(&mut bytes, 16, &self.shape.program_unit_pages.to_le_bytes());
-        put(&mut bytes, 20, &self.shape.unsafe_units.to_le_bytes());
-        put(&mut bytes, 24, &self.shape.units.to_le_bytes());
-        put(&mut bytes, 28, &self.entries.to_le_bytes());
-        put(&mut bytes, 32, &self.slots.to_le_bytes());
-        put(&mut bytes, 36, &self.slot_size_bytes.to_le_bytes());
-        put(&mut bytes, 40, &(len as u16).to_le_bytes());
-        put(&mut bytes, MESSAGE_OFFSET, &self.message.as_bytes()[..len]);
-        bytes
-    }
-
-    /// From bytes; `None` for what is no welcome of this version.
-    pub fn decode(bytes: &[u8; WELCOME_SIZE_BYTES]) -> Option<Welcome> {
-        let len = usize::from(u16_at(bytes, 40));
-        if bytes[..4] != WELCOME_MAGIC || u16_at(bytes, 4) != VERSION || len > MESSAGE_MAX_BYTES {
-            return None;
-        }
-        let message = std::str::from_utf8(&bytes[MESSAGE_OFFSET..MESSAGE_OFFSET + len]).ok()?;
-        Some(Welcome {
-            status: Status::from_code(u16_at(bytes, 6))?,
-            shape: Shape {
-                pages: u32_at(bytes, 8),
-                page_size_bytes: u32_at(bytes, 12),
-                program_unit_pages: u32_at(bytes, 16),
-                unsafe_units: u32_at(bytes, 20),
-                units: u16_at(bytes, 24),
-            },
-            entries: u32_at(bytes, 28),
-            slots: u32_at(bytes, 32),
-            slot_size_bytes: u32_at(bytes, 36),
-            message: message.to_owned(),
-        })
-    }
+    let stored: &StoredName = transmute_ref!(bytes);
+    (stored.reserved == 0).then(|| block_of(stored.unit, stored.index))
 }
 
 #[cfg(test)]

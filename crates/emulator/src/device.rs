@@ -6,7 +6,7 @@ use crate::engine::{Engine, ROOM_LOOK};
 use crate::nand::Nand;
 use crate::statistics::DieStatistics;
 use crate::store::disk::SyncFile;
-use crate::store::file::Image;
+use crate::store::image::Image;
 use crate::store::room::RoomSupport;
 use crate::store::room_queue::RoomWorker;
 use crate::store::{FileStore, MemoryStore, Store, SyncedStore, TagStore};

@@ -1,6 +1,6 @@
 //! What an application at erase blocks did, as it entered a shard.
 
-use crate::entry::Content;
+use crate::content::Content;
 use diecut_blockspace::session::Command;
 use diecut_blockspace::wire::Submission;
 use diecut_shard::drive::{BlockEvent, BlockSession};

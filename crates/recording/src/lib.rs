@@ -58,7 +58,9 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod content;
 mod entry;
+mod head;
 mod reader;
 mod recorder;
 mod scan;
@@ -67,12 +69,15 @@ mod summary;
 mod writer;
 
 pub use application::Application;
-pub use entry::{Content, Entry, Piece};
+pub use content::{Content, Piece};
+pub use entry::Entry;
 pub use reader::{ReadError, RecordingReader};
 pub use recorder::{RecordOptions, Recorded};
 pub use start::{Start, StartError};
 pub use summary::{DeviceSummary, Summary, VolumeSummary, VssdSummary};
 pub use writer::RecordingWriter;
+
+pub(crate) use head::{ChunkHead, Head};
 
 /// First bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"diecutrc";

@@ -2,9 +2,10 @@
 
 use crate::entry::Entry;
 use crate::start::Start;
-use crate::{CHUNK_MAX_BYTES, MAGIC, VERSION};
+use crate::{CHUNK_MAX_BYTES, ChunkHead, Head, MAGIC, VERSION};
 use diecut_units::checksum;
 use std::io::{self, ErrorKind, Read};
+use zerocopy::{FromZeros, IntoBytes};
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -54,19 +55,19 @@ impl<R: Read> RecordingReader<R> {
     /// # Errors
     /// Why it is none.
     pub fn new(mut from: R) -> Result<RecordingReader<R>, ReadError> {
-        let mut head = [0; 20];
-        if fill(&mut from, &mut head)? < head.len() || head[..8] != MAGIC {
+        let mut head = Head::new_zeroed();
+        if fill(&mut from, head.as_mut_bytes())? < size_of::<Head>() || head.magic != MAGIC {
             return Err(ReadError::NoRecording);
         }
-        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        if word(8) != VERSION {
-            return Err(ReadError::Version(word(8)));
+        if head.version != VERSION {
+            return Err(ReadError::Version(head.version.get()));
         }
-        if word(12) > CHUNK_MAX_BYTES {
-            return Err(ReadError::Damaged(format!("its start has {} bytes", word(12))));
+        let length = head.start_length.get();
+        if length > CHUNK_MAX_BYTES {
+            return Err(ReadError::Damaged(format!("its start has {length} bytes")));
         }
-        let mut start = vec![0; word(12) as usize];
-        if fill(&mut from, &mut start)? < start.len() || checksum(&start) != word(16) {
+        let mut start = vec![0; length as usize];
+        if fill(&mut from, &mut start)? < start.len() || head.start_check != checksum(&start) {
             return Err(ReadError::Damaged("its start fails its checksum".to_owned()));
         }
         let start = serde_json::from_slice(&start)
@@ -108,14 +109,13 @@ impl<R: Read> RecordingReader<R> {
     }
 
     fn next_chunk(&mut self) -> Result<bool, ReadError> {
-        let mut head = [0; 8];
-        let filled = fill(&mut self.from, &mut head)?;
-        if self.torn || filled < head.len() {
+        let mut head = ChunkHead::new_zeroed();
+        let filled = fill(&mut self.from, head.as_mut_bytes())?;
+        if self.torn || filled < size_of::<ChunkHead>() {
             self.torn |= filled > 0;
             return Ok(false);
         }
-        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-        let check = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        let length = head.length.get();
         self.taken = 0;
         self.chunk.clear();
         if length == 0 || length > CHUNK_MAX_BYTES {
@@ -124,7 +124,7 @@ impl<R: Read> RecordingReader<R> {
         }
         // As long as there are bytes: a length that lies costs no memory.
         (&mut self.from).take(length.into()).read_to_end(&mut self.chunk)?;
-        if self.chunk.len() < length as usize || checksum(&self.chunk) != check {
+        if self.chunk.len() < length as usize || head.check != checksum(&self.chunk) {
             self.chunk.clear();
             self.torn = true;
             return Ok(false);

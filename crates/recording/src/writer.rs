@@ -2,9 +2,9 @@
 
 use crate::entry::Entry;
 use crate::start::Start;
-use crate::{CHUNK_MAX_BYTES, MAGIC, VERSION};
-use diecut_units::checksum;
+use crate::{CHUNK_MAX_BYTES, ChunkHead, Head};
 use std::io::{self, Write};
+use zerocopy::IntoBytes;
 
 /// A chunk is written when it has so many bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -17,7 +17,7 @@ pub struct RecordingWriter<W: Write> {
     written_bytes: u64,
 }
 
-const CHUNK_HEAD_BYTES: usize = 8;
+const CHUNK_HEAD_BYTES: usize = size_of::<ChunkHead>();
 
 impl<W: Write> RecordingWriter<W> {
     /// Begins a recording.
@@ -26,11 +26,7 @@ impl<W: Write> RecordingWriter<W> {
     /// What the destination says.
     pub fn new(mut to: W, start: &Start) -> io::Result<RecordingWriter<W>> {
         let start = serde_json::to_vec(start).expect("a start is plain data");
-        let mut head = MAGIC.to_vec();
-        head.extend_from_slice(&VERSION.to_le_bytes());
-        head.extend_from_slice(&(start.len() as u32).to_le_bytes());
-        head.extend_from_slice(&checksum(&start).to_le_bytes());
-        head.extend_from_slice(&start);
+        let head = [Head::new(&start).as_bytes(), &start].concat();
         to.write_all(&head)?;
         let chunk = vec![0; CHUNK_HEAD_BYTES];
         Ok(RecordingWriter { to, chunk, written_bytes: head.len() as u64 })
@@ -75,9 +71,8 @@ impl<W: Write> RecordingWriter<W> {
         if length > CHUNK_MAX_BYTES as usize {
             return Err(io::Error::other(format!("an entry of {length} bytes is too long for a recording")));
         }
-        let check = checksum(&self.chunk[CHUNK_HEAD_BYTES..]);
-        self.chunk[..4].copy_from_slice(&(length as u32).to_le_bytes());
-        self.chunk[4..8].copy_from_slice(&check.to_le_bytes());
+        let (head, content) = self.chunk.split_at_mut(CHUNK_HEAD_BYTES);
+        head.copy_from_slice(ChunkHead::new(content).as_bytes());
         self.to.write_all(&self.chunk)?;
         self.written_bytes += self.chunk.len() as u64;
         self.chunk.truncate(CHUNK_HEAD_BYTES);

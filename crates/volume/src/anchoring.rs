@@ -29,6 +29,8 @@ use diecut_log::anchor::Anchor;
 use diecut_log::{Log, LogAddress, StoredAddress, Stream};
 use diecut_units::{IU_SIZE_BYTES, mutant};
 use diecut_vssd::space::{LogicalBlock, SpaceToken};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Leaves written at a time, so that a long pause of the writer does not become a burst.
 const BURST_LEAVES: u64 = 128;
@@ -42,8 +44,28 @@ const NOTES_MAX: u64 = 16 * 1024;
 /// Of a store with large maps they may be more: one for so many leaves.
 const LEAVES_PER_NOTE: u64 = 16;
 /// What follows the volumes in an anchor.
-const HABITS_MAGIC: u32 = u32::from_le_bytes(*b"dhab");
-const HABITS_SIZE_BYTES: usize = 24;
+const HABITS_MAGIC: [u8; 4] = *b"dhab";
+
+/// What stands in front of the leaves of each volume.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct VolumeHeader {
+    volume: U16,
+    reserved: U16,
+    size_ius: U64,
+}
+
+/// What stands behind the last volume.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Habits {
+    magic: [u8; 4],
+    reserved: U32,
+    ius: U64,
+    records: U64,
+}
+
+const _: () = assert!(size_of::<VolumeHeader>() == 12 && size_of::<Habits>() == 24);
 
 /// How much leaves and anchors may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,8 +240,9 @@ impl Anchoring {
         let entries = map.leaf(leaf);
         let empty = entries.iter().all(|entry| *entry == StoredAddress::NONE);
         scratch.resize(IU_SIZE_BYTES, 0xff);
-        for (bytes, entry) in scratch.as_chunks_mut().0.iter_mut().zip(entries) {
-            *bytes = entry.get().0.to_le_bytes();
+        let words = <[U32]>::mut_from_bytes(scratch).expect("whole words");
+        for (word, entry) in words.iter_mut().zip(entries) {
+            *word = entry.get().0.into();
         }
         scratch[entries.len() * 4..].fill(0xff);
         let mut place = LogAddress::NONE;
@@ -260,7 +283,8 @@ impl Anchoring {
         }
         let existing = lent.maps.volumes.iter().filter(|map| map.exists);
         let leaves: usize = existing.map(|map| map.leaves.len()).sum();
-        let owner_bytes = 4 + 12 * lent.maps.volumes.len() + 4 * leaves + HABITS_SIZE_BYTES;
+        let headers = size_of::<VolumeHeader>() * lent.maps.volumes.len();
+        let owner_bytes = size_of::<U32>() * (1 + leaves) + headers + size_of::<Habits>();
         let pace = asked.pace;
         let apart = (leaves as u64 * pace.ius_per_leaf / ANCHORS_PER_ROUND)
             .max(lent.log.anchor_size_ius(owner_bytes) * pace.ius_per_anchor_iu);
@@ -305,17 +329,14 @@ fn has_many_notes(lent: &Lent) -> bool {
 fn encode_volumes(capacity_bytes: usize, accepted: AcceptedLoss, maps: &Maps) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(capacity_bytes);
     let existing = || maps.volumes.iter().enumerate().filter(|(_, map)| map.exists);
-    bytes.extend((existing().count() as u32).to_le_bytes());
+    bytes.extend(U32::from(existing().count() as u32).as_bytes());
     for (volume, map) in existing() {
-        bytes.extend((volume as u16).to_le_bytes());
-        bytes.extend([0; 2]);
-        bytes.extend(map.size_ius.to_le_bytes());
-        map.leaves.iter().for_each(|leaf| bytes.extend(leaf.get().0.to_le_bytes()));
+        let (volume, size_ius) = ((volume as u16).into(), map.size_ius.into());
+        bytes.extend(VolumeHeader { volume, reserved: 0.into(), size_ius }.as_bytes());
+        map.leaves.iter().for_each(|leaf| bytes.extend(U32::from(leaf.get().0).as_bytes()));
     }
-    bytes.extend(HABITS_MAGIC.to_le_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend(accepted.ius.to_le_bytes());
-    bytes.extend(accepted.records.to_le_bytes());
+    let (ius, records) = (accepted.ius.into(), accepted.records.into());
+    bytes.extend(Habits { magic: HABITS_MAGIC, reserved: 0.into(), ius, records }.as_bytes());
     bytes
 }
 
@@ -325,41 +346,45 @@ pub(crate) type AnchoredVolumes = Vec<(u16, u64, Vec<u32>)>;
 /// Volumes of an anchor, and what was accepted as lost; absent in one of a version that gave empty leaves back without a record.
 /// `None` if the bytes are none of these.
 pub(crate) fn decode_volumes(bytes: &[u8]) -> Option<(AnchoredVolumes, Option<AcceptedLoss>)> {
-    fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-        let (first, others) = rest.split_first_chunk()?;
-        *rest = others;
-        Some(*first)
-    }
-    let mut rest = bytes;
-    let count = u32::from_le_bytes(take(&mut rest)?);
+    let (count, mut rest) = U32::ref_from_prefix(bytes).ok()?;
     let mut volumes = Vec::new();
-    for _ in 0..count {
-        let volume = u16::from_le_bytes(take(&mut rest)?);
-        take::<2>(&mut rest)?;
-        let size_ius = u64::from_le_bytes(take(&mut rest)?);
+    for _ in 0..count.get() {
+        let (header, behind) = VolumeHeader::ref_from_prefix(rest).ok()?;
+        let (volume, size_ius) = (header.volume.get(), header.size_ius.get());
         let leaves = usize::try_from(size_ius.div_ceil(map::LEAF_ENTRIES as u64)).ok()?;
-        let table = rest.split_at_checked(leaves.checked_mul(4)?)?;
-        rest = table.1;
-        let leaves =
-            table.0.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes")));
+        let (leaves, behind) = <[U32]>::ref_from_prefix_with_elems(behind, leaves).ok()?;
+        rest = behind;
         if volume == LEAF_VOLUME {
             return None;
         }
-        volumes.push((volume, size_ius, leaves.collect()));
+        volumes.push((volume, size_ius, leaves.iter().map(|leaf| leaf.get()).collect()));
     }
-    let mut habits = || {
-        let magic = u32::from_le_bytes(take(&mut rest)?);
-        take::<4>(&mut rest)?;
-        let (ius, records) = (u64::from_le_bytes(take(&mut rest)?), u64::from_le_bytes(take(&mut rest)?));
-        (magic == HABITS_MAGIC).then_some(AcceptedLoss { ius, records })
-    };
-    let habits = habits();
-    Some((volumes, habits))
+    let habits = Habits::ref_from_prefix(rest).ok().filter(|(habits, _)| habits.magic == HABITS_MAGIC);
+    let accepted =
+        habits.map(|(habits, _)| AcceptedLoss { ius: habits.ius.get(), records: habits.records.get() });
+    Some((volumes, accepted))
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
+
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_volumes() {
+        let volumes = [
+            &[2, 0, 0, 0][..],
+            &[3, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4],
+            &[5, 0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
+        ]
+        .concat();
+        let found = vec![(0x0103, 1024, vec![0x0403_0201]), (5, 1025, vec![7, u32::MAX])];
+        assert_eq!(decode_volumes(&volumes), Some((found.clone(), None)));
+        let habits = *b"dhab\0\0\0\0\x01\x02\0\0\0\0\0\0\x03\0\0\0\0\0\0\0";
+        let accepted = Some(AcceptedLoss { ius: 0x0201, records: 3 });
+        assert_eq!(decode_volumes(&[&volumes[..], &habits].concat()), Some((found, accepted)));
+        assert_eq!(decode_volumes(&volumes[..volumes.len() - 1]), None, "cut short");
+    }
 
     /// With one volume too, the round begins again at its first group.
     #[test]

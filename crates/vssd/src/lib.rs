@@ -50,6 +50,7 @@ mod states;
 mod stripe;
 mod system;
 mod token;
+mod u24;
 mod view;
 mod wear;
 

@@ -3,7 +3,7 @@
 //! Layout, little endian; every region starts at a multiple of 4096:
 //!
 //! Version 1 is the same without places: they are 0 there. Who opens one makes it a version 3. Version 2 has the same header, without
-//! offsets, and another layout: see `synced.rs`.
+//! offsets, and another layout: see `synced.rs`. The header's struct is in `image.rs`.
 //!
 //! | offset | size  | field            | meaning                                                          |
 //! |-------:|------:|------------------|------------------------------------------------------------------|
@@ -27,32 +27,41 @@
 //! number lower by one. Page mark: 0 as programmed, 1 garbage, 2 erased. Content is stored before the table entry that says it is there,
 //! so a process that dies in between leaves pages that read as not programmed. An entry's place changes while it says that no page is.
 
+use super::image::{
+    HEADER_SIZE_BYTES, Image, KEPT_BYTES, Offsets, PIECE_BYTES, VERSION_MAPPED, VERSION_WITHOUT_PLACES,
+    ZEROS_OFFSET, set_version,
+};
 use super::memory::MemoryStore;
 use super::places::{FreePlaces, NO_PLACE};
 use super::room::{self, Allocator, Room};
 use super::room_queue::RoomQueue;
-use super::synced;
 use crate::block::{Block, PageMark};
 use crate::mapping::Mapping;
 use crate::{DeviceError, Profile};
-use diecut_units::{Geometry, ProtectedMemory, Time, checksum};
+use diecut_units::{Geometry, ProtectedMemory, Time};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: &[u8; 8] = b"DIECUTEM";
-const VERSION: u32 = 3;
-/// The content of each block lies at its number.
-const VERSION_WITHOUT_PLACES: u32 = 1;
-pub(crate) const HEADER_SIZE_BYTES: usize = 16384;
-const ENTRY_SIZE_BYTES: usize = 16;
+/// Entry of the block table.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct TableEntry {
+    programmed_page: U32,
+    erase_count: U32,
+    /// Flags, and the place above them.
+    flags_and_place: U32,
+    programmed_at_s: U32,
+}
+
+const ENTRY_SIZE_BYTES: usize = size_of::<TableEntry>();
+const _: () = assert!(ENTRY_SIZE_BYTES == 16);
 /// Place of a table entry: none.
 const STORED_NO_PLACE: u32 = (1 << 24) - 1;
-const PROFILE_OFFSET: usize = 128;
-/// From here to its end the header is zeros: the profile ends before.
-pub(crate) const ZEROS_OFFSET: u64 = 12288;
 
 pub(crate) struct FileStore {
     pub(crate) content: MemoryStore,
@@ -69,13 +78,6 @@ pub(crate) struct FileStore {
     /// `None` if there are more erase blocks than a table entry can name.
     free_places: Option<Arc<FreePlaces>>,
 }
-
-/// Most bytes of discarded erase blocks whose room a device keeps for those that are opened next, and never more than an eighth
-/// of the device: to give room back and to ask for it again costs the file system twice, and the processor a page fault for each page.
-pub(crate) const KEPT_BYTES: u64 = 512 << 20;
-
-/// What is given back in one step.
-pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 
 struct Places {
     table: u64,
@@ -112,111 +114,20 @@ pub(crate) struct Opened {
     pub(crate) protected: Option<ProtectedMemory>,
 }
 
-/// A device's file and what its header says.
-pub(crate) struct Image {
-    pub(crate) file: File,
-    pub(crate) profile: Profile,
-    pub(crate) seed: u64,
-    /// Its content is laid out as in [`super::synced`].
-    pub(crate) is_synced: bool,
-    version: u32,
-    size_bytes: u64,
-}
-
-impl Image {
-    /// Makes a new file of a size, which is a hole but for its header; it is locked.
-    pub(crate) fn create(
-        path: &Path,
-        version: u32,
-        profile: &Profile,
-        seed: u64,
-        words: &[u64],
-        size_bytes: u64,
-    ) -> Result<File, DeviceError> {
-        let failed = |what: &'static str| {
-            let path = path.to_owned();
-            move |source| DeviceError::File { path, what, source }
-        };
-        let text = profile.to_toml();
-        if PROFILE_OFFSET + text.len() > ZEROS_OFFSET as usize {
-            return Err(DeviceError::ProfileTooLong { len_bytes: text.len() });
-        }
-        let mut header = vec![0; HEADER_SIZE_BYTES];
-        header[..8].copy_from_slice(MAGIC);
-        header[8..12].copy_from_slice(&version.to_le_bytes());
-        header[16..24].copy_from_slice(&seed.to_le_bytes());
-        for (index, word) in words.iter().enumerate() {
-            header[24 + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
-        }
-        header[80..84].copy_from_slice(&(text.len() as u32).to_le_bytes());
-        header[PROFILE_OFFSET..PROFILE_OFFSET + text.len()].copy_from_slice(text.as_bytes());
-        let checksum = checksum(&header);
-        header[12..16].copy_from_slice(&checksum.to_le_bytes());
-        // The owner's alone from the start: it holds what tenants write.
-        use std::os::unix::fs::{FileExt, OpenOptionsExt};
-        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(failed("cannot be created"))?;
-        let made = lock(&file, path)
-            .and_then(|()| file.set_len(size_bytes).map_err(failed("cannot be made that large")))
-            .and_then(|()| file.write_all_at(&header, 0).map_err(failed("cannot be written")));
-        match made {
-            Ok(()) => Ok(file),
-            Err(error) => {
-                let _ = std::fs::remove_file(path);
-                Err(error)
-            }
-        }
-    }
-
-    /// Opens and locks a device's file.
-    pub(crate) fn open(path: &Path) -> Result<Image, DeviceError> {
-        let failed = |what: &'static str| {
-            let path = path.to_owned();
-            move |source| DeviceError::File { path, what, source }
-        };
-        let damaged = |what: String| DeviceError::Image { path: path.to_owned(), what };
-        let file = File::options().read(true).write(true).open(path).map_err(failed("cannot be opened"))?;
-        lock(&file, path)?;
-        let size_bytes = file.metadata().map_err(failed("cannot be examined"))?.len();
-        let mut header = vec![0; HEADER_SIZE_BYTES];
-        if size_bytes < HEADER_SIZE_BYTES as u64 {
-            return Err(damaged(format!(
-                "it has {size_bytes} bytes; a device has more than {HEADER_SIZE_BYTES}"
-            )));
-        }
-        use std::os::unix::fs::FileExt;
-        file.read_exact_at(&mut header, 0).map_err(failed("cannot be read"))?;
-        let (profile, seed, version) = decode_header(&header).map_err(damaged)?;
-        Ok(Image { file, profile, seed, is_synced: version == synced::VERSION, version, size_bytes })
-    }
-
-    /// Whether the file is as long as its layout.
-    pub(crate) fn check_size(&self, path: &Path, wanted_bytes: u64) -> Result<(), DeviceError> {
-        let len = self.size_bytes;
-        if len == wanted_bytes {
-            return Ok(());
-        }
-        let what = format!(
-            "it has {len} bytes but a device of its profile has {wanted_bytes}; it was truncated or grown"
-        );
-        Err(DeviceError::Image { path: path.to_owned(), what })
-    }
-}
-
 impl FileStore {
     /// Makes a new file; its blocks are written by whoever made them up.
     pub(crate) fn create(path: &Path, profile: &Profile, seed: u64) -> Result<Opened, DeviceError> {
         let places = Places::of(profile);
-        let words = [
-            places.table,
-            places.marks,
-            places.protected,
-            places.protected_size,
-            places.oob,
-            places.data,
-            places.file_size,
-        ];
-        let file = Image::create(path, VERSION, profile, seed, &words, places.file_size)?;
+        let offsets = Offsets {
+            table: places.table.into(),
+            marks: places.marks.into(),
+            protected: places.protected.into(),
+            protected_size: places.protected_size.into(),
+            oob: places.oob.into(),
+            data: places.data.into(),
+            file_size: places.file_size.into(),
+        };
+        let file = Image::create(path, VERSION_MAPPED, profile, seed, offsets, places.file_size)?;
         let made = FileStore::map(path, file, profile.clone(), seed, &places);
         if made.is_err() {
             // Made just now, and nothing is in it: the next try finds the place as this one did.
@@ -231,7 +142,7 @@ impl FileStore {
         image.check_size(path, places.file_size)?;
         if image.version == VERSION_WITHOUT_PLACES {
             // From here on older programs would look for content in the wrong places.
-            let become_newer = set_version(&image.file, VERSION);
+            let become_newer = set_version(&image.file, VERSION_MAPPED);
             become_newer.map_err(|source| DeviceError::File {
                 path: path.to_owned(),
                 what: "its version cannot be written",
@@ -316,14 +227,15 @@ impl FileStore {
         let mut owners = vec![None; if self.free_places.is_some() { blocks.len() } else { 0 }];
         for (number, block) in blocks.iter_mut().enumerate() {
             let entry = self.table.bytes(number * ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES);
-            let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes"));
-            block.programmed_page = word(0).min(geometry.pages_per_erase_block());
-            block.erase_count = word(4);
+            let entry = TableEntry::ref_from_bytes(entry).expect("as long as an entry");
+            block.programmed_page = entry.programmed_page.get().min(geometry.pages_per_erase_block());
+            block.erase_count = entry.erase_count.get();
+            let flags_and_place = entry.flags_and_place.get();
             // Factory bad blocks follow from the seed too: a process may die before it has written them all.
-            block.flags = block.flags & crate::block::FACTORY_BAD | word(8) as u8;
-            block.programmed_at_s = word(12);
+            block.flags = block.flags & crate::block::FACTORY_BAD | flags_and_place as u8;
+            block.programmed_at_s = entry.programmed_at_s.get();
             if self.free_places.is_some() {
-                let stored = word(8) >> 8;
+                let stored = flags_and_place >> 8;
                 (block.place, block.has_room) = match stored {
                     _ if block.programmed_page == 0 => (NO_PLACE, false),
                     STORED_NO_PLACE => (NO_PLACE, false),
@@ -438,7 +350,8 @@ impl FileStore {
     pub(crate) fn set_block(&mut self, number: u64, block: &Block) {
         compiler_fence(Ordering::SeqCst);
         let entry = self.table.bytes_mut(number as usize * ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES);
-        entry[4..8].copy_from_slice(&block.erase_count.to_le_bytes());
+        let entry = TableEntry::mut_from_bytes(entry).expect("as long as an entry");
+        entry.erase_count = block.erase_count.into();
         let place = match block.place {
             _ if self.free_places.is_none() => 0,
             NO_PLACE => STORED_NO_PLACE,
@@ -446,10 +359,10 @@ impl FileStore {
             place if u64::from(place) == number && !block.has_room => 0,
             place => place + 1,
         };
-        entry[8..12].copy_from_slice(&(u32::from(block.flags) | place << 8).to_le_bytes());
-        entry[12..16].copy_from_slice(&block.programmed_at_s.to_le_bytes());
+        entry.flags_and_place = (u32::from(block.flags) | place << 8).into();
+        entry.programmed_at_s = block.programmed_at_s.into();
         compiler_fence(Ordering::SeqCst);
-        entry[..4].copy_from_slice(&block.programmed_page.to_le_bytes());
+        entry.programmed_page = block.programmed_page.into();
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -472,51 +385,53 @@ impl FileStore {
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), DeviceError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(std::fs::TryLockError::WouldBlock) => Err(DeviceError::InUse { path: path.to_owned() }),
-        Err(std::fs::TryLockError::Error(source)) => {
-            Err(DeviceError::File { path: path.to_owned(), what: "cannot be locked", source })
-        }
-    }
-}
-
-/// Changes the version of a header, at once with its checksum.
-fn set_version(file: &File, version: u32) -> std::io::Result<()> {
+#[cfg(test)]
+mod test {
+    use super::*;
+    use diecut_units::checksum;
     use std::os::unix::fs::FileExt;
-    let mut header = vec![0; HEADER_SIZE_BYTES];
-    file.read_exact_at(&mut header, 0)?;
-    header[8..12].copy_from_slice(&version.to_le_bytes());
-    header[12..16].fill(0);
-    let checksum = checksum(&header);
-    header[12..16].copy_from_slice(&checksum.to_le_bytes());
-    file.write_all_at(&header[8..16], 8)
-}
 
-/// Reads a header; any bytes may come.
-fn decode_header(header: &[u8]) -> Result<(Profile, u64, u32), String> {
-    let bytes = |at: usize, len: usize| header.get(at..at + len).ok_or("the header is cut off".to_owned());
-    let word = |at: usize| -> Result<u32, String> {
-        Ok(u32::from_le_bytes(bytes(at, 4)?.try_into().expect("four bytes")))
-    };
-    if bytes(0, 8)? != MAGIC {
-        return Err("it does not begin as an emulated device does; is it another file?".to_owned());
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_a_header_and_an_entry() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("image");
+        let profile = Profile::named("tiny").expect("a profile");
+        let text = profile.to_toml();
+        let places = Places::of(&profile);
+        let mut opened = FileStore::create(&path, &profile, 0x1817_1615_1413_1211).expect("a file");
+        let flags = 0x21;
+        let block = Block {
+            programmed_page: 3,
+            erase_count: 0x0403_0201,
+            flags,
+            place: 0x0605,
+            programmed_at_s: 0x0a09_0807,
+            has_room: true,
+            ..Block::default()
+        };
+        opened.store.set_block(1, &block);
+        let offsets = [
+            places.table,
+            places.marks,
+            places.protected,
+            places.protected_size,
+            places.oob,
+            places.data,
+            places.file_size,
+        ];
+        let mut golden = b"DIECUTEM\x03\0\0\0\0\0\0\0\x11\x12\x13\x14\x15\x16\x17\x18".to_vec();
+        golden.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
+        golden.extend((text.len() as u32).to_le_bytes());
+        golden.resize(128, 0);
+        golden.extend(text.as_bytes());
+        golden.resize(HEADER_SIZE_BYTES, 0);
+        let check = checksum(&golden).to_le_bytes();
+        golden[12..16].copy_from_slice(&check);
+        golden.extend([0; 16]);
+        golden.extend([3, 0, 0, 0, 1, 2, 3, 4, 0x21, 6, 6, 0, 7, 8, 9, 10]);
+        let mut bytes = vec![0; golden.len()];
+        opened.store.file.read_exact_at(&mut bytes, 0).expect("it is that long");
+        assert!(bytes == golden, "{:?} {:?}", &bytes[..128], &bytes[HEADER_SIZE_BYTES..]);
     }
-    let version = word(8)?;
-    if ![VERSION_WITHOUT_PLACES, synced::VERSION, VERSION].contains(&version) {
-        return Err(format!(
-            "it has version {version}; this program knows versions {VERSION_WITHOUT_PLACES} to {VERSION}"
-        ));
-    }
-    let mut zeroed = bytes(0, HEADER_SIZE_BYTES)?.to_vec();
-    zeroed[12..16].fill(0);
-    if checksum(&zeroed) != word(12)? {
-        return Err("its header is damaged (checksum)".to_owned());
-    }
-    let seed = u64::from_le_bytes(bytes(16, 8)?.try_into().expect("eight bytes"));
-    let text = bytes(PROFILE_OFFSET, word(80)? as usize)?;
-    let text = std::str::from_utf8(text).map_err(|error| format!("its profile is no text: {error}"))?;
-    let profile = Profile::from_toml(text).map_err(|error| error.to_string())?;
-    Ok((profile, seed, version))
 }

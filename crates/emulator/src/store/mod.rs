@@ -3,9 +3,11 @@
 
 pub(crate) mod disk;
 pub(crate) mod file;
+pub(crate) mod image;
 mod memory;
 mod oob;
 pub(crate) mod places;
+mod record;
 pub(crate) mod room;
 pub(crate) mod room_queue;
 pub(crate) mod synced;

@@ -29,7 +29,10 @@
 //! `file.rs` (4), seconds of the first program (4), life (4), zeros.
 
 use super::disk::{Disk, FileChanges, ModelDisk, SyncFile};
-use super::file::{HEADER_SIZE_BYTES, Image, KEPT_BYTES, PIECE_BYTES};
+use super::image::{
+    HEADER_SIZE_BYTES, Image, KEPT_BYTES, Offsets, PIECE_BYTES, VERSION_SYNCED, ZEROS_OFFSET,
+};
+use super::record::{RECORD_SIZE_BYTES, Record, StoredLife, StoredRecord};
 use super::room::{self, Allocator, RoomSupport};
 use super::room_queue::RoomQueue;
 use super::{PageAt, ReadFault};
@@ -40,14 +43,29 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// In the header of such a file.
-pub(crate) const VERSION: u32 = 2;
-const LIFE_MAGIC: &[u8; 4] = b"LIFE";
-const RECORD_MAGIC: &[u8; 4] = b"BLKR";
+/// What stands behind the OOB area of a page.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredSeal {
+    life: U32,
+    seal: U32,
+}
+
+/// What a seal is made of, in front of the OOB area.
+#[derive(Clone, Copy, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct Sealed {
+    block: U64,
+    /// Page, erase count, life, check of the content.
+    words: [U32; 4],
+}
+
 const LIFE_PLACE_BYTES: u64 = 2048;
-const RECORD_SIZE_BYTES: usize = 64;
-const SEAL_SIZE_BYTES: usize = 8;
+const SEAL_SIZE_BYTES: usize = size_of::<StoredSeal>();
+const _: () = assert!(SEAL_SIZE_BYTES == 8);
 
 /// Where everything lies.
 #[derive(Clone, Copy)]
@@ -105,57 +123,6 @@ impl Places {
             self.area(blocks.start, 0)..self.area(blocks.end, 0),
             self.page(blocks.start, 0)..self.page(blocks.end, 0),
         ]
-    }
-}
-
-/// What a record says, or will say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Record {
-    generation: u32,
-    erase_count: u32,
-    programmed_page: u32,
-    confirmed_page: u32,
-    flags: u32,
-    programmed_at_s: u32,
-    life: u32,
-}
-
-impl Record {
-    fn encode(&self, number: u64) -> [u8; RECORD_SIZE_BYTES] {
-        let mut bytes = [0; RECORD_SIZE_BYTES];
-        bytes[4..8].copy_from_slice(RECORD_MAGIC);
-        bytes[8..16].copy_from_slice(&number.to_le_bytes());
-        let words = [
-            self.generation,
-            self.erase_count,
-            self.programmed_page,
-            self.confirmed_page,
-            self.flags,
-            self.programmed_at_s,
-            self.life,
-        ];
-        for (at, word) in words.iter().enumerate() {
-            bytes[16 + at * 4..][..4].copy_from_slice(&word.to_le_bytes());
-        }
-        let check = checksum(&bytes[4..]);
-        bytes[..4].copy_from_slice(&check.to_le_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8], number: u64) -> Option<Record> {
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let is_right = bytes[4..8] == *RECORD_MAGIC
-            && bytes[8..16] == number.to_le_bytes()
-            && word(0) == checksum(&bytes[4..]);
-        is_right.then(|| Record {
-            generation: word(16),
-            erase_count: word(20),
-            programmed_page: word(24),
-            confirmed_page: word(28),
-            flags: word(32),
-            programmed_at_s: word(36),
-            life: word(40),
-        })
     }
 }
 
@@ -231,8 +198,7 @@ impl SyncedStore {
             what: "no room can be taken for its block states",
             source,
         };
-        let allocator =
-            Allocator::probe(&file, super::file::ZEROS_OFFSET..HEADER_SIZE_BYTES as u64).map_err(refused)?;
+        let allocator = Allocator::probe(&file, ZEROS_OFFSET..HEADER_SIZE_BYTES as u64).map_err(refused)?;
         let store = SyncedStore::over(Disk::over(file, allocator, changes), geometry);
         let Disk::File(disk) = &store.disk else { unreachable!("just made") };
         if disk.allocator.support.reserves
@@ -253,7 +219,7 @@ impl SyncedStore {
     /// Makes the file of a new device as large as it will be, with its header.
     pub(crate) fn create_file(path: &Path, profile: &Profile, seed: u64) -> Result<File, DeviceError> {
         let file_size = Places::of(&profile.geometry).file_size;
-        let file = Image::create(path, VERSION, profile, seed, &[], file_size)?;
+        let file = Image::create(path, VERSION_SYNCED, profile, seed, Offsets::default(), file_size)?;
         let made = file.sync_all().and_then(|()| match path.parent() {
             // Its name, too, must survive the death of the machine.
             Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
@@ -305,12 +271,8 @@ impl SyncedStore {
 
     /// The seal of a page.
     fn seal(block: u64, page: u32, erase_count: u32, life: u32, content: u32, oob: &[u8]) -> u32 {
-        let mut head = [0; 24];
-        head[..8].copy_from_slice(&block.to_le_bytes());
-        for (at, word) in [page, erase_count, life, content].iter().enumerate() {
-            head[8 + at * 4..][..4].copy_from_slice(&word.to_le_bytes());
-        }
-        checksum_append(checksum(&head), oob)
+        let words = [page, erase_count, life, content].map(U32::from);
+        checksum_append(checksum(Sealed { block: block.into(), words }.as_bytes()), oob)
     }
 
     /// Writes the OOB areas of pages whose content was programmed just before, with their seals.
@@ -323,8 +285,8 @@ impl SyncedStore {
         for (page, (area, content)) in (first_page..).zip(areas) {
             let seal = SyncedStore::seal(block, page, erase_count, self.life, content, area);
             self.scratch.extend_from_slice(area);
-            self.scratch.extend_from_slice(&self.life.to_le_bytes());
-            self.scratch.extend_from_slice(&seal.to_le_bytes());
+            let stored = StoredSeal { life: self.life.into(), seal: seal.into() };
+            self.scratch.extend_from_slice(stored.as_bytes());
         }
         self.disk.write(self.places.area(block, first_page), &self.scratch)
     }
@@ -396,7 +358,7 @@ impl SyncedStore {
                 life: self.life,
             };
             let place = self.places.records[kept.generation as usize % 2] + number * RECORD_SIZE_BYTES as u64;
-            written = written.and(self.disk.write(place, &record.encode(number)));
+            written = written.and(self.disk.write(place, record.encode(number).as_bytes()));
             let (erase_count, programmed_page) = (block.erase_count, block.programmed_page);
             self.covered.push(Covered { block: number, erase_count, programmed_page });
         }
@@ -452,12 +414,8 @@ impl SyncedStore {
         self.page_checksums.clear();
         let life = self.read_life()?;
         self.life = life + 1;
-        let mut bytes = [0; 12];
-        bytes[4..8].copy_from_slice(LIFE_MAGIC);
-        bytes[8..].copy_from_slice(&self.life.to_le_bytes());
-        let check = checksum(&bytes[4..]);
-        bytes[..4].copy_from_slice(&check.to_le_bytes());
-        self.disk.write(self.places.lives + u64::from(self.life % 2) * LIFE_PLACE_BYTES, &bytes)?;
+        let place = self.places.lives + u64::from(self.life % 2) * LIFE_PLACE_BYTES;
+        self.disk.write(place, StoredLife::new(self.life).as_bytes())?;
         if !mutant!("emulator: found content trusted before a sync") {
             self.disk.sync()?;
         }
@@ -466,9 +424,10 @@ impl SyncedStore {
         for (place, bytes) in self.places.records.iter().zip(&mut records) {
             self.disk.read(*place, bytes)?;
         }
+        let [first, second] =
+            [0, 1].map(|copy| <[StoredRecord]>::ref_from_bytes(&records[copy]).expect("whole records"));
         for (number, block) in blocks.iter_mut().enumerate() {
-            let at = number * RECORD_SIZE_BYTES..(number + 1) * RECORD_SIZE_BYTES;
-            let pair = [&records[0][at.clone()], &records[1][at]];
+            let pair = [&first[number], &second[number]];
             self.recover_block(number as u64, block, pair, unit_pages, &mut mark_page)?;
         }
         self.begin_sync(blocks)?;
@@ -481,11 +440,11 @@ impl SyncedStore {
         let mut life = None;
         let mut is_new = true;
         for place in 0..2 {
-            let mut bytes = [0; 12];
-            self.disk.read(self.places.lives + place * LIFE_PLACE_BYTES, &mut bytes)?;
-            is_new &= bytes == [0; 12];
-            if bytes[4..8] == *LIFE_MAGIC && bytes[..4] == checksum(&bytes[4..]).to_le_bytes() {
-                life = life.max(Some(u32::from_le_bytes(bytes[8..].try_into().expect("four bytes"))));
+            let mut stored = StoredLife::default();
+            self.disk.read(self.places.lives + place * LIFE_PLACE_BYTES, stored.as_mut_bytes())?;
+            is_new &= stored == StoredLife::default();
+            if stored.is_right() {
+                life = life.max(Some(stored.life.get()));
             }
         }
         match life {
@@ -499,16 +458,16 @@ impl SyncedStore {
         &mut self,
         number: u64,
         block: &mut Block,
-        pair: [&[u8]; 2],
+        pair: [&StoredRecord; 2],
         unit_pages: u32,
         mark_page: &mut impl FnMut(u64, u32, PageMark),
     ) -> io::Result<()> {
         *block = Block { flags: block.flags & FACTORY_BAD, place: block.place, ..Block::default() };
         self.kept[number as usize] = Kept { is_empty_on_disk: true, ..Kept::default() };
-        let whole = pair.iter().filter_map(|bytes| Record::decode(bytes, number));
+        let whole = pair.iter().filter_map(|stored| Record::decode(stored, number));
         let pages = self.places.pages_per_erase_block;
         let Some(found) = whole.max_by_key(|record| record.generation) else {
-            if pair.iter().all(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+            if pair.iter().all(|stored| stored.as_bytes().iter().all(|byte| *byte == 0)) {
                 return Ok(());
             }
             // Damage, not a cut: one of two is whole after any of these. Nothing of the block can be told any more.
@@ -566,9 +525,9 @@ impl SyncedStore {
     fn is_sealed(&self, block: u64, page: u32, record: &Record, same_life: bool) -> io::Result<bool> {
         let mut area = vec![0; self.places.area_size_bytes()];
         self.disk.read(self.places.area(block, page), &mut area)?;
-        let (oob, seal) = area.split_at(self.places.oob_size_bytes);
-        let word = |at: usize| u32::from_le_bytes(seal[at..at + 4].try_into().expect("four bytes"));
-        let (life, wanted) = (word(0), word(4));
+        let (oob, stored) = area.split_at(self.places.oob_size_bytes);
+        let stored = StoredSeal::ref_from_bytes(stored).expect("as long as a seal");
+        let (life, wanted) = (stored.life.get(), stored.seal.get());
         if life == 0 || (same_life && life != record.life) {
             return Ok(false);
         }
@@ -662,5 +621,22 @@ impl SyncedStore {
             // Its room goes at once: the next tenant of the block finds zeros.
             Disk::Model(_) => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: what a seal covers is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_a_seal() {
+        let number = 0x0807_0605_0403_0201;
+        let golden = [
+            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0][..],
+            b"the OOB area",
+        ];
+        let seal = SyncedStore::seal(number, 9, 10, 11, 12, b"the OOB area");
+        assert_eq!(seal, checksum(&golden.concat()));
     }
 }

@@ -33,12 +33,54 @@ use crate::SegmentIndex;
 use diecut_units::checksum;
 use diecut_vssd::space::{LogicalBlock, Purpose};
 use std::collections::BTreeMap;
+use std::mem::offset_of;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `Purpose` of the erase blocks of anchors.
 pub const PURPOSE_ANCHOR: Purpose = Purpose(2);
-const MAGIC: u32 = u32::from_le_bytes(*b"danc");
+const MAGIC: [u8; 4] = *b"danc";
 const VERSION: u16 = 1;
-pub(crate) const HEADER_SIZE_BYTES: usize = 64;
+pub(crate) const HEADER_SIZE_BYTES: usize = size_of::<PieceHeader>();
+
+/// What stands in front of the content of a piece.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct PieceHeader {
+    magic: [u8; 4],
+    check: U32,
+    version: U16,
+    reserved: U16,
+    index: U32,
+    count: U32,
+    length: U32,
+    number: U64,
+    reserved_too: [u8; 32],
+}
+
+/// What stands in front of the segments of an anchor.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ContentHeader {
+    sequence: U64,
+    taken_at: U64,
+    next_generation: U32,
+    segment_count: U32,
+}
+
+/// A segment of an anchor.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredSegment {
+    index: U32,
+    generation: U32,
+    units: U32,
+}
+
+const _: () = {
+    assert!(HEADER_SIZE_BYTES == 64 && offset_of!(PieceHeader, reserved_too) == 32);
+    assert!(size_of::<ContentHeader>() == 24 && size_of::<StoredSegment>() == 12);
+};
 
 /// What an anchor says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,17 +98,24 @@ pub struct Anchor {
 }
 
 impl Anchor {
+    /// Bytes of the joined content of one that names so many segments, with so many bytes of the owner.
+    pub fn size_bytes(segments: usize, owner_bytes: usize) -> usize {
+        size_of::<ContentHeader>() + size_of::<StoredSegment>() * segments + owner_bytes
+    }
+
     /// The joined content.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(24 + 12 * self.segments.len() + self.owner.len());
-        bytes.extend(self.sequence.to_le_bytes());
-        bytes.extend(self.taken_at.to_le_bytes());
-        bytes.extend(self.next_generation.to_le_bytes());
-        bytes.extend((self.segments.len() as u32).to_le_bytes());
+        let header = ContentHeader {
+            sequence: self.sequence.into(),
+            taken_at: self.taken_at.into(),
+            next_generation: self.next_generation.into(),
+            segment_count: (self.segments.len() as u32).into(),
+        };
+        let mut bytes = Vec::with_capacity(Anchor::size_bytes(self.segments.len(), self.owner.len()));
+        bytes.extend(header.as_bytes());
         for (index, (generation, units)) in &self.segments {
-            for word in [index.0, *generation, *units] {
-                bytes.extend(word.to_le_bytes());
-            }
+            let (index, generation, units) = (index.0.into(), (*generation).into(), (*units).into());
+            bytes.extend(StoredSegment { index, generation, units }.as_bytes());
         }
         bytes.extend(&self.owner);
         bytes
@@ -74,16 +123,19 @@ impl Anchor {
 
     /// Reads the joined content; `None` if it is cut short.
     pub fn decode(bytes: &[u8]) -> Option<Anchor> {
-        let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-        let count = word(20)? as usize;
-        let end = count.checked_mul(12)?.checked_add(24)?;
-        let owner = bytes.get(end..)?.to_vec();
-        let mut segments = BTreeMap::new();
-        for at in (24..end).step_by(12) {
-            segments.insert(SegmentIndex(word(at)?), (word(at + 4)?, word(at + 8)?));
-        }
-        Some(Anchor { sequence: long(0)?, taken_at: long(8)?, next_generation: word(16)?, segments, owner })
+        let (header, rest) = ContentHeader::ref_from_prefix(bytes).ok()?;
+        let count = header.segment_count.get() as usize;
+        let (segments, owner) = <[StoredSegment]>::ref_from_prefix_with_elems(rest, count).ok()?;
+        let segments = segments.iter().map(|segment| {
+            (SegmentIndex(segment.index.get()), (segment.generation.get(), segment.units.get()))
+        });
+        Some(Anchor {
+            sequence: header.sequence.get(),
+            taken_at: header.taken_at.get(),
+            next_generation: header.next_generation.get(),
+            segments: segments.collect(),
+            owner: owner.to_vec(),
+        })
     }
 }
 
@@ -114,30 +166,34 @@ impl<'a> Piece<'a> {
     /// If the content does not fit.
     pub fn encode(&self, unit: &mut [u8]) {
         assert!(self.index < self.count, "I-L32: a piece is one of its anchor");
+        let header = PieceHeader {
+            magic: MAGIC,
+            check: 0.into(),
+            version: VERSION.into(),
+            reserved: 0.into(),
+            index: self.index.into(),
+            count: self.count.into(),
+            length: (self.content.len() as u32).into(),
+            number: self.number.into(),
+            reserved_too: [0; 32],
+        };
         let end = HEADER_SIZE_BYTES + self.content.len();
-        unit[..HEADER_SIZE_BYTES].fill(0);
+        unit[..HEADER_SIZE_BYTES].copy_from_slice(header.as_bytes());
         unit[HEADER_SIZE_BYTES..end].copy_from_slice(self.content);
         unit[end..].fill(0);
-        unit[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        unit[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        unit[12..16].copy_from_slice(&self.index.to_le_bytes());
-        unit[16..20].copy_from_slice(&self.count.to_le_bytes());
-        unit[20..24].copy_from_slice(&(self.content.len() as u32).to_le_bytes());
-        unit[24..32].copy_from_slice(&self.number.to_le_bytes());
         let check = checksum(&unit[8..]);
-        unit[4..8].copy_from_slice(&check.to_le_bytes());
+        unit[4..8].copy_from_slice(U32::from(check).as_bytes());
     }
 
     /// Reads a program unit; `None` if it is no piece or does not check out.
     pub fn decode(unit: &'a [u8]) -> Option<Piece<'a>> {
-        let word = |at: usize| Some(u32::from_le_bytes(unit.get(at..at + 4)?.try_into().ok()?));
-        if word(0)? != MAGIC || unit.get(8..10)? != VERSION.to_le_bytes() || word(4)? != checksum(&unit[8..])
-        {
+        let (header, content) = PieceHeader::ref_from_prefix(unit).ok()?;
+        let is_whole = header.magic == MAGIC && header.version == VERSION;
+        if !is_whole || header.check != checksum(&unit[8..]) {
             return None;
         }
-        let number = u64::from_le_bytes(unit.get(24..32)?.try_into().ok()?);
-        let content = unit.get(HEADER_SIZE_BYTES..)?.get(..word(20)? as usize)?;
-        let (index, count) = (word(12)?, word(16)?);
+        let content = content.get(..header.length.get() as usize)?;
+        let (number, index, count) = (header.number.get(), header.index.get(), header.count.get());
         (index < count).then_some(Piece { number, index, count, content })
     }
 }
@@ -191,6 +247,33 @@ impl FoundPieces {
 #[cfg(test)]
 mod test {
     use super::*;
+
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_an_anchor() {
+        let anchor = Anchor {
+            sequence: 0x0807_0605_0403_0201,
+            taken_at: 0x0e0d_0c0b_0a09_0807,
+            next_generation: 0x11,
+            segments: [(SegmentIndex(0x0204), (0x31, 0x32)), (SegmentIndex(0x0203), (0x21, 0x22))].into(),
+            owner: b"owner".to_vec(),
+        };
+        let golden = [
+            &[1, 2, 3, 4, 5, 6, 7, 8, 7, 8, 9, 10, 11, 12, 13, 14, 0x11, 0, 0, 0, 2, 0, 0, 0][..],
+            &[3, 2, 0, 0, 0x21, 0, 0, 0, 0x22, 0, 0, 0, 4, 2, 0, 0, 0x31, 0, 0, 0, 0x32, 0, 0, 0],
+            b"owner",
+        ];
+        assert_eq!(anchor.encode(), golden.concat());
+        let mut unit = [0xee; 128];
+        Piece { number: 0x0102, index: 3, count: 5, content: b"part" }.encode(&mut unit);
+        let mut golden = [0; 128];
+        golden[..4].copy_from_slice(b"danc");
+        golden[8..26].copy_from_slice(&[1, 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0, 4, 0, 0, 0, 2, 1]);
+        golden[64..68].copy_from_slice(b"part");
+        let check = checksum(&golden[8..]).to_le_bytes();
+        golden[4..8].copy_from_slice(&check);
+        assert_eq!(unit, golden);
+    }
 
     #[test]
     fn an_anchor_reads_back_from_its_pieces_and_not_without_one() {

@@ -29,15 +29,52 @@
 
 use crate::Stream;
 use diecut_units::{IU_SIZE_BYTES, checksum, checksum_append};
+use std::mem::offset_of;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"dchk");
+const MAGIC: [u8; 4] = *b"dchk";
 const VERSION: u16 = 2;
 /// Where records start.
-pub const RECORDS_OFFSET: usize = 64;
+pub const RECORDS_OFFSET: usize = size_of::<Fields>();
 /// Bytes of a note.
-pub const NOTE_SIZE_BYTES: usize = 32;
+pub const NOTE_SIZE_BYTES: usize = size_of::<Note>();
 /// First word of a skip.
 pub const SKIP: u64 = u64::MAX;
+
+/// The fixed fields as they are stored.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Fields {
+    magic: [u8; 4],
+    check: U32,
+    version: U16,
+    stream: U16,
+    segment: U32,
+    generation: U32,
+    offset: U32,
+    data_count: U16,
+    unit_count: U16,
+    note_count: U32,
+    sequence: U64,
+    origin_segment: U32,
+    origin_generation: U32,
+    origin_units: U32,
+    reserved: [u8; 12],
+}
+
+/// A note as it is stored.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Note {
+    sequence: U64,
+    words: [U64; 3],
+}
+
+const _: () = {
+    assert!(RECORDS_OFFSET == 64 && NOTE_SIZE_BYTES == 32);
+    assert!(offset_of!(Fields, check) == 4 && offset_of!(Fields, reserved) == 52);
+};
 
 /// Where the cleaner copied from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,14 +118,20 @@ pub fn fits(records: usize, notes: usize, extra: usize) -> bool {
 /// Puts a record in its place.
 pub fn put_record(bytes: &mut [u8], index: usize, tag: u64) {
     let at = RECORDS_OFFSET + 8 * index;
-    bytes[at..at + 8].copy_from_slice(&tag.to_le_bytes());
+    *U64::mut_from_bytes(&mut bytes[at..at + 8]).expect("8 bytes") = tag.into();
 }
 
 /// A record.
 #[inline]
 pub fn record(bytes: &[u8], index: usize) -> u64 {
     let at = RECORDS_OFFSET + 8 * index;
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+    U64::ref_from_bytes(&bytes[at..at + 8]).expect("8 bytes").get()
+}
+
+/// A record of bytes that begin with the first one.
+#[inline]
+pub(crate) fn record_at(bytes: &[u8], index: usize) -> u64 {
+    U64::ref_from_bytes(&bytes[8 * index..8 * index + 8]).expect("8 bytes").get()
 }
 
 /// The first records of a head.
@@ -96,17 +139,15 @@ pub fn record(bytes: &[u8], index: usize) -> u64 {
 /// # Panics
 /// If the head has no room for so many.
 pub fn records(bytes: &[u8], count: usize) -> impl ExactSizeIterator<Item = u64> {
-    let records = bytes[RECORDS_OFFSET..RECORDS_OFFSET + 8 * count].chunks_exact(8);
-    records.map(|record| u64::from_le_bytes(record.try_into().expect("8 bytes")))
+    let records = &bytes[RECORDS_OFFSET..RECORDS_OFFSET + 8 * count];
+    <[U64]>::ref_from_bytes(records).expect("whole records").iter().map(|record| record.get())
 }
 
 /// Puts a note in its place.
 pub fn put_note(bytes: &mut [u8], index: usize, sequence: u64, words: [u64; 3]) {
     let at = IU_SIZE_BYTES - NOTE_SIZE_BYTES * (index + 1);
-    bytes[at..at + 8].copy_from_slice(&sequence.to_le_bytes());
-    for (i, word) in words.iter().enumerate() {
-        bytes[at + 8 + 8 * i..at + 16 + 8 * i].copy_from_slice(&word.to_le_bytes());
-    }
+    let note = Note { sequence: sequence.into(), words: words.map(U64::from) };
+    bytes[at..at + NOTE_SIZE_BYTES].copy_from_slice(note.as_bytes());
 }
 
 /// A note: its sequence and words.
@@ -116,9 +157,9 @@ pub fn note(bytes: &[u8], index: usize) -> (u64, [u64; 3]) {
 
 /// A note of bytes that end where the head ends.
 pub(crate) fn note_before_end(bytes: &[u8], index: usize) -> (u64, [u64; 3]) {
-    let at = bytes.len() - NOTE_SIZE_BYTES * (index + 1);
-    let word = |i: usize| u64::from_le_bytes(bytes[at + 8 * i..at + 8 * i + 8].try_into().expect("8 bytes"));
-    (word(0), [word(1), word(2), word(3)])
+    let end = bytes.len() - NOTE_SIZE_BYTES * index;
+    let (_, note) = Note::ref_from_suffix(&bytes[..end]).expect("32 bytes");
+    (note.sequence.get(), note.words.map(U64::get))
 }
 
 fn check(bytes: &[u8]) -> u32 {
@@ -133,64 +174,100 @@ impl Head {
     pub fn encode(&self, bytes: &mut [u8]) {
         let fit = fits(self.data_count.into(), self.note_count as usize, 0);
         assert!(fit && self.unit_count > 0, "I-L30: a head has room for what it records");
-        bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[10..12].copy_from_slice(&self.stream.number().to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.segment.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.generation.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[24..26].copy_from_slice(&self.data_count.to_le_bytes());
-        bytes[26..28].copy_from_slice(&self.unit_count.to_le_bytes());
-        bytes[28..32].copy_from_slice(&self.note_count.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.sequence.to_le_bytes());
         let origin = self.origin.unwrap_or_default();
-        bytes[40..44].copy_from_slice(&origin.segment.to_le_bytes());
-        bytes[44..48].copy_from_slice(&origin.generation.to_le_bytes());
-        bytes[48..52].copy_from_slice(&origin.units.to_le_bytes());
+        let fields = Fields {
+            magic: MAGIC,
+            check: 0.into(),
+            version: VERSION.into(),
+            stream: self.stream.number().into(),
+            segment: self.segment.into(),
+            generation: self.generation.into(),
+            offset: self.offset.into(),
+            data_count: self.data_count.into(),
+            unit_count: self.unit_count.into(),
+            note_count: self.note_count.into(),
+            sequence: self.sequence.into(),
+            origin_segment: origin.segment.into(),
+            origin_generation: origin.generation.into(),
+            origin_units: origin.units.into(),
+            reserved: [0; 12],
+        };
+        bytes[..RECORDS_OFFSET].copy_from_slice(fields.as_bytes());
         let check = check(bytes);
-        bytes[4..8].copy_from_slice(&check.to_le_bytes());
+        bytes[4..8].copy_from_slice(U32::from(check).as_bytes());
     }
 
     /// Whether these bytes are a head of another version, which says nothing to this one.
     pub fn is_other_version(bytes: &[u8]) -> bool {
-        bytes.get(..IU_SIZE_BYTES).is_some_and(|bytes| {
-            bytes[..4] == MAGIC.to_le_bytes()
-                && bytes[4..8] == check(bytes).to_le_bytes()
-                && bytes[8..10] != VERSION.to_le_bytes()
-        })
+        checked(bytes).is_some_and(|fields| fields.version != VERSION)
     }
 
     /// Reads a head; `None` if it does not check out.
     pub fn decode(bytes: &[u8]) -> Option<Head> {
-        let bytes = bytes.get(..IU_SIZE_BYTES)?;
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-        let half = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().expect("2 bytes"));
-        if word(0) != MAGIC || half(8) != VERSION || word(4) != check(bytes) {
-            return None;
-        }
+        let fields = checked(bytes).filter(|fields| fields.version == VERSION)?;
+        let generation = fields.origin_generation.get();
+        let origin =
+            Origin { segment: fields.origin_segment.get(), generation, units: fields.origin_units.get() };
         let head = Head {
-            stream: Stream::from_number(half(10))?,
-            segment: word(12),
-            generation: word(16),
-            offset: word(20),
-            data_count: half(24),
-            unit_count: half(26),
-            note_count: word(28),
-            sequence: u64::from_le_bytes(bytes[32..40].try_into().expect("8 bytes")),
-            origin: (word(44) > 0).then(|| Origin {
-                segment: word(40),
-                generation: word(44),
-                units: word(48),
-            }),
+            stream: Stream::from_number(fields.stream.get())?,
+            segment: fields.segment.get(),
+            generation: fields.generation.get(),
+            offset: fields.offset.get(),
+            data_count: fields.data_count.get(),
+            unit_count: fields.unit_count.get(),
+            note_count: fields.note_count.get(),
+            sequence: fields.sequence.get(),
+            origin: (generation > 0).then_some(origin),
         };
         let fit = fits(head.data_count.into(), (head.note_count as usize).min(IU_SIZE_BYTES), 0);
         (fit && head.unit_count > 0).then_some(head)
     }
 }
 
+/// The fields of a head of any version whose bytes check out.
+fn checked(bytes: &[u8]) -> Option<&Fields> {
+    let bytes = bytes.get(..IU_SIZE_BYTES)?;
+    let (fields, _) = Fields::ref_from_prefix(bytes).ok()?;
+    (fields.magic == MAGIC && fields.check == check(bytes)).then_some(fields)
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
+
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_a_head() {
+        let origin = Some(Origin { segment: 0x51, generation: 0x52, units: 0x53 });
+        let head = Head {
+            stream: Stream::Cleaner,
+            segment: 0x0403_0201,
+            generation: 0x0807_0605,
+            offset: 0x0c0b_0a09,
+            data_count: 0x0102,
+            unit_count: 0x0304,
+            note_count: 3,
+            sequence: 0x1817_1615_1413_1211,
+            origin,
+        };
+        let mut bytes = vec![0; IU_SIZE_BYTES];
+        put_record(&mut bytes, 1, 0x2827_2625_2423_2221);
+        put_note(&mut bytes, 1, 0x31, [0x32, SKIP, 0x34]);
+        head.encode(&mut bytes);
+        let mut golden = vec![0; IU_SIZE_BYTES];
+        golden[..4].copy_from_slice(b"dchk");
+        golden[8..64].copy_from_slice(&[
+            2, 0, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 1, 4, 3, 3, 0, 0, 0, 0x11, 0x12, 0x13,
+            0x14, 0x15, 0x16, 0x17, 0x18, 0x51, 0, 0, 0, 0x52, 0, 0, 0, 0x53, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0,
+        ]);
+        golden[72..80].copy_from_slice(&[0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28]);
+        (golden[4032], golden[4040], golden[4056]) = (0x31, 0x32, 0x34);
+        golden[4048..4056].fill(0xff);
+        let check = checksum(&golden).to_le_bytes();
+        golden[4..8].copy_from_slice(&check);
+        assert!(bytes == golden, "{:?}", &bytes[..80]);
+    }
 
     #[test]
     fn a_head_reads_back_and_a_damaged_one_does_not() {

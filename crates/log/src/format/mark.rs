@@ -13,10 +13,26 @@
 //! version is that of the chunk heads and the anchor, which are read first or together with it.
 
 use diecut_units::checksum;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// A mark as it is stored, in front of the checksums.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Fields {
+    check: U32,
+    segment: U32,
+    generation: U32,
+    member: U16,
+    stream_and_place: U16,
+}
+
+const FIELDS_SIZE_BYTES: usize = size_of::<Fields>();
+const _: () = assert!(FIELDS_SIZE_BYTES == 16);
 
 /// Bytes of a mark for pages of `ius` IUs.
 pub const fn size_bytes(ius: u32) -> usize {
-    16 + 4 * ius as usize
+    FIELDS_SIZE_BYTES + 4 * ius as usize
 }
 
 /// What a mark says apart from checksums.
@@ -46,29 +62,35 @@ pub const fn place_of(page: u32) -> u16 {
 /// If the stream or the place is none.
 pub fn encode(mark: &Mark, checksums: &[u32], oob: &mut [u8]) {
     assert!(mark.stream < 4 && mark.place < 1 << 14, "I-L31: a mark has room for what it says");
-    let size = size_bytes(checksums.len() as u32);
-    oob[4..8].copy_from_slice(&mark.segment.to_le_bytes());
-    oob[8..12].copy_from_slice(&mark.generation.to_le_bytes());
-    oob[12..14].copy_from_slice(&mark.member.to_le_bytes());
-    oob[14..16].copy_from_slice(&(mark.stream | mark.place << 2).to_le_bytes());
-    for (place, value) in oob[16..size].chunks_exact_mut(4).zip(checksums) {
-        place.copy_from_slice(&value.to_le_bytes());
+    let (oob, _) = oob.split_at_mut(size_bytes(checksums.len() as u32));
+    let fields = Fields {
+        check: 0.into(),
+        segment: mark.segment.into(),
+        generation: mark.generation.into(),
+        member: mark.member.into(),
+        stream_and_place: (mark.stream | mark.place << 2).into(),
+    };
+    let (place, rest) = oob.split_at_mut(FIELDS_SIZE_BYTES);
+    place.copy_from_slice(fields.as_bytes());
+    let places = <[U32]>::mut_from_bytes(rest).expect("4 bytes for each checksum");
+    for (place, value) in places.iter_mut().zip(checksums) {
+        *place = (*value).into();
     }
-    let check = checksum(&oob[4..size]);
-    oob[0..4].copy_from_slice(&check.to_le_bytes());
+    let check = checksum(&oob[4..]);
+    oob[..4].copy_from_slice(U32::from(check).as_bytes());
 }
 
 /// Reads a mark of a page of `ius` IUs; `None` if it does not check out.
 pub fn decode(oob: &[u8], ius: u32) -> Option<Mark> {
     let oob = oob.get(..size_bytes(ius))?;
-    let word = |at: usize| u32::from_le_bytes(oob[at..at + 4].try_into().expect("4 bytes"));
-    let half = |at: usize| u16::from_le_bytes(oob[at..at + 2].try_into().expect("2 bytes"));
-    (word(0) == checksum(&oob[4..])).then(|| Mark {
-        segment: word(4),
-        generation: word(8),
-        member: half(12),
-        stream: half(14) & 3,
-        place: half(14) >> 2,
+    let (fields, _) = Fields::ref_from_prefix(oob).ok()?;
+    let stream_and_place = fields.stream_and_place.get();
+    (fields.check == checksum(&oob[4..])).then(|| Mark {
+        segment: fields.segment.get(),
+        generation: fields.generation.get(),
+        member: fields.member.get(),
+        stream: stream_and_place & 3,
+        place: stream_and_place >> 2,
     })
 }
 
@@ -87,13 +109,29 @@ pub(crate) fn is_of(oob: &[u8], expected: &Mark, ius: u32) -> bool {
 
 /// The checksum a mark holds for IU `iu` of its page.
 pub fn checksum_of(oob: &[u8], iu: u32) -> u32 {
-    let at = 16 + 4 * iu as usize;
-    u32::from_le_bytes(oob[at..at + 4].try_into().expect("4 bytes"))
+    let at = FIELDS_SIZE_BYTES + 4 * iu as usize;
+    U32::ref_from_bytes(&oob[at..at + 4]).expect("4 bytes").get()
 }
 
 #[cfg(test)]
 mod test {
     use super::*;
+
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_a_mark() {
+        let mark =
+            Mark { segment: 0x0403_0201, generation: 0x0807_0605, member: 0x0a09, stream: 2, place: 0x2001 };
+        let mut oob = [0xee; 32];
+        encode(&mark, &[0x1413_1211, 0x18], &mut oob);
+        let mut golden = [0xee; 32];
+        golden[4..24].copy_from_slice(&[
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 6, 0x80, 0x11, 0x12, 0x13, 0x14, 0x18, 0, 0, 0,
+        ]);
+        let check = checksum(&golden[4..24]).to_le_bytes();
+        golden[..4].copy_from_slice(&check);
+        assert_eq!(oob, golden);
+    }
 
     #[test]
     fn a_mark_reads_back_and_a_damaged_one_does_not() {

@@ -31,8 +31,7 @@ impl RecoveredChunk {
     /// Owner tag of a data IU.
     #[inline]
     pub fn record(&self, index: u32) -> u64 {
-        let at = index as usize * 8;
-        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("8 bytes"))
+        head::record_at(&self.bytes, index as usize)
     }
 
     /// Runs of records, and notes that are not skips: see [`walk::runs`].

@@ -27,10 +27,41 @@ use diecut_units::{
     checksum_append,
 };
 use diecut_vssd::space::PayloadParts;
+use std::mem::offset_of;
 use std::sync::atomic::{Ordering, compiler_fence};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What stands in front of a slot's head, in protected memory.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct SlotHeader {
+    word: U64,
+    sequence: U64,
+    segment: U32,
+    generation: U32,
+    offset: U32,
+    version: U32,
+    /// Not written: whatever was there.
+    reserved: [u8; 32],
+}
+
+/// What the check of a slot's word is made of.
+#[derive(Clone, Copy, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct Checked {
+    sequence: U64,
+    tags_check: U32,
+    sums_check: U32,
+    notes_check: U32,
+}
 
 /// Bytes before a slot's head.
-pub const SLOT_HEADER_SIZE_BYTES: usize = 64;
+pub const SLOT_HEADER_SIZE_BYTES: usize = size_of::<SlotHeader>();
+const _: () = {
+    assert!(SLOT_HEADER_SIZE_BYTES == 64 && offset_of!(SlotHeader, reserved) == 32);
+    assert!(size_of::<Checked>() == 20);
+};
 const MAGIC: u64 = 0xd5c8;
 const VERSION: u32 = 2;
 
@@ -57,9 +88,11 @@ impl Published {
     /// Takes in the entries up to `data_count` and `note_count`.
     fn extend(&mut self, head: &[u8], sums: &[u32], data_count: u32, note_count: u32) {
         let tags = |count: u32| head::RECORDS_OFFSET + 8 * count as usize;
+        let is_more = data_count >= self.data_count && note_count >= self.note_count;
+        debug_assert!(is_more, "I-L35: what is published stays so");
         self.tags_check = checksum_append(self.tags_check, &head[tags(self.data_count)..tags(data_count)]);
         for sum in &sums[self.data_count as usize..data_count as usize] {
-            self.sums_check = checksum_append(self.sums_check, &sum.to_le_bytes());
+            self.sums_check = checksum_append(self.sums_check, U32::from(*sum).as_bytes());
         }
         for note in self.note_count as usize..note_count as usize {
             let at = IU_SIZE_BYTES - head::NOTE_SIZE_BYTES * (note + 1);
@@ -68,15 +101,16 @@ impl Published {
         (self.data_count, self.note_count) = (data_count, note_count);
     }
     fn word(&self, sequence: u64) -> u64 {
-        let mut all = [0; 20];
-        all[..8].copy_from_slice(&sequence.to_le_bytes());
-        all[8..12].copy_from_slice(&self.tags_check.to_le_bytes());
-        all[12..16].copy_from_slice(&self.sums_check.to_le_bytes());
-        all[16..].copy_from_slice(&self.notes_check.to_le_bytes());
+        let checked = Checked {
+            sequence: sequence.into(),
+            tags_check: self.tags_check.into(),
+            sums_check: self.sums_check.into(),
+            notes_check: self.notes_check.into(),
+        };
         MAGIC << 48
             | u64::from(self.data_count) << 39
             | u64::from(self.note_count) << 32
-            | u64::from(checksum(&all))
+            | u64::from(checksum(checked.as_bytes()))
     }
 }
 
@@ -86,6 +120,11 @@ pub(crate) enum FoundSlot {
     Empty,
     Damaged,
     Chunk { sequence: u64, segment: u32, generation: u32, offset: u32, data_count: u32, note_count: u32 },
+}
+
+#[inline]
+fn header_of(bytes: &mut BufferMut) -> &mut SlotHeader {
+    SlotHeader::mut_from_bytes(bytes).expect("as long as a header")
 }
 
 pub(crate) struct Slot {
@@ -173,7 +212,7 @@ impl Slot {
         if chunk.data_count == 0 && chunk.note_count == 0 {
             (chunk.sequence, chunk.expected) = (sequence, sequence);
             if let Some(header) = &mut self.header {
-                header[8..16].copy_from_slice(&sequence.to_le_bytes());
+                header_of(header).sequence = sequence.into();
             }
         }
     }
@@ -190,6 +229,7 @@ impl Slot {
         self.begin_entry(sequence);
         let iu_bytes = self.iu_bytes;
         let chunk = self.chunk.as_mut().expect("I-L13: the slot holds a chunk");
+        debug_assert!(sequence >= chunk.expected, "I-L33: sequences rise within a chunk");
         let skip = chunk.expected != sequence;
         if !head::fits(chunk.data_count as usize + 1, chunk.note_count as usize + usize::from(skip), 0) {
             return None;
@@ -331,18 +371,19 @@ impl Slot {
     fn word(&mut self, word: u64) {
         if let Some(header) = &mut self.header {
             compiler_fence(Ordering::SeqCst);
-            header[0..8].copy_from_slice(&word.to_le_bytes());
+            header_of(header).word = word.into();
             compiler_fence(Ordering::SeqCst);
         }
     }
     /// Names the chunk of a protected slot; it is empty until published.
     pub fn name(&mut self, sequence: u64, segment: u32, generation: u32, offset: u32) {
         if let Some(header) = &mut self.header {
-            header[8..16].copy_from_slice(&sequence.to_le_bytes());
-            header[16..20].copy_from_slice(&segment.to_le_bytes());
-            header[20..24].copy_from_slice(&generation.to_le_bytes());
-            header[24..28].copy_from_slice(&offset.to_le_bytes());
-            header[28..32].copy_from_slice(&VERSION.to_le_bytes());
+            let header = header_of(header);
+            header.sequence = sequence.into();
+            header.segment = segment.into();
+            header.generation = generation.into();
+            header.offset = offset.into();
+            header.version = VERSION.into();
         }
     }
     /// Makes all entries so far survive the process, in protected memory.
@@ -369,17 +410,16 @@ impl Slot {
     /// What a slot holds after a restart.
     pub fn found(&self) -> FoundSlot {
         let Some(header) = self.header.as_ref() else { return FoundSlot::Empty };
-        let long = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
-        let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
-        let publish = long(0);
+        let header = SlotHeader::ref_from_bytes(header).expect("as long as a header");
+        let publish = header.word.get();
         if publish == 0 {
             return FoundSlot::Empty;
         }
         let (data_count, note_count) = ((publish >> 39) as u32 & 0x1ff, (publish >> 32) as u32 & 0x7f);
         let room = (self.bytes().len() - IU_SIZE_BYTES) / self.iu_bytes;
-        let sequence = long(8);
+        let sequence = header.sequence.get();
         if publish >> 48 != MAGIC
-            || word(28) != VERSION
+            || header.version != VERSION
             || data_count as usize > room
             || !head::fits(data_count as usize, note_count as usize, 0)
         {
@@ -393,9 +433,9 @@ impl Slot {
         }
         FoundSlot::Chunk {
             sequence,
-            segment: word(16),
-            generation: word(20),
-            offset: word(24),
+            segment: header.segment.get(),
+            generation: header.generation.get(),
+            offset: header.offset.get(),
             data_count,
             note_count,
         }
@@ -439,5 +479,43 @@ impl Slot {
             };
         }
         matches!(self.body, Body::Open(_))
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use diecut_units::ProtectedMemory;
+
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_a_slot() {
+        let memory = ProtectedMemory::in_memory(SLOT_HEADER_SIZE_BYTES + 2 * IU_SIZE_BYTES);
+        let mut slot = Slot::protected(memory.region(0..memory.size_bytes()), 8);
+        slot.name(0x0807_0605_0403_0201, 0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
+        slot.open_bytes()[64] = 7;
+        let iu = checksum(&[0; 8]);
+        let body = slot.bytes().to_vec();
+        slot.published.extend(&body, &[iu], 1, 1);
+        let word = slot.published.word(0x0807_0605_0403_0201);
+        slot.word(word);
+        let sequence = [1, 2, 3, 4, 5, 6, 7, 8];
+        let tags = checksum(&[7, 0, 0, 0, 0, 0, 0, 0]).to_le_bytes();
+        let sums = checksum(&iu.to_le_bytes()).to_le_bytes();
+        let notes = checksum(&[0; 32]).to_le_bytes();
+        let check = checksum(&[&sequence[..], &tags, &sums, &notes].concat()).to_le_bytes();
+        // D5C8h, 1 in 9 bits, 1 in 7 bits.
+        let golden = [
+            &check[..],
+            &[0x81, 0x00, 0xc8, 0xd5],
+            &sequence,
+            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 0, 0],
+            &[0; 32],
+        ];
+        assert_eq!(slot.header.as_deref(), Some(&golden.concat()[..]));
+        let place = (0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
+        let (sequence, (segment, generation, offset)) = (0x0807_0605_0403_0201, place);
+        let found = FoundSlot::Chunk { sequence, segment, generation, offset, data_count: 1, note_count: 1 };
+        assert_eq!(slot.found(), found);
     }
 }

@@ -10,6 +10,8 @@ use diecut_log::{Log, LogAddress, RecoveredChunk, StoredAddress};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_vssd::space::{IoClass, SpaceCompletion};
 use std::collections::BTreeSet;
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
 
 /// Reads of leaves under way at once.
 const LEAF_READS: usize = 64;
@@ -141,8 +143,9 @@ impl LeafReads {
         let end = lent.log.places_end();
         let entries = &mut lent.maps.volume(run.volume).entries;
         let mut names_nothing = false;
-        for (entry, word) in entries[run.leaf * LEAF_ENTRIES..].iter_mut().zip(data.as_chunks().0) {
-            let place = LogAddress(u32::from_le_bytes(*word));
+        let words = <[U32]>::ref_from_bytes(data).expect("leaves are whole IUs");
+        for (entry, word) in entries[run.leaf * LEAF_ENTRIES..].iter_mut().zip(words) {
+            let place = LogAddress(word.get());
             let is_lost = place.0 >= end && place != LogAddress::NONE;
             // What is lost and was accepted as that says so, and nothing else does.
             names_nothing |= is_lost && place != LogAddress::LOST;

@@ -182,7 +182,7 @@ impl Cells {
     }
 
     pub fn take_channel(&mut self, channel: u16) -> ChannelCells {
-        self.divided().channels[usize::from(channel)].take().expect("the pool holds the channel")
+        self.divided().channels[usize::from(channel)].take().expect("the pool holds the channel (I-V3)")
     }
 
     pub fn put_channel(&mut self, channel: u16, cells: ChannelCells) {
@@ -198,7 +198,7 @@ impl Cells {
     }
 
     pub fn take_slot(&mut self, slot: usize) -> ProtectedRegion {
-        self.divided().slots[slot].take().expect("the pool holds the entry")
+        self.divided().slots[slot].take().expect("the pool holds the entry (I-V3)")
     }
 
     pub fn put_slot(&mut self, slot: usize, region: ProtectedRegion) {

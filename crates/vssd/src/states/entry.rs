@@ -1,11 +1,81 @@
 //! Entries of block states, and the bytes of their slots behind counter and check (`table` draws them).
 
 use crate::owners::resources::UnitPlace;
+use crate::u24::U24;
 use crate::{LogicalBlock, Purpose, UnitIndex, VssdId};
 use diecut_spec::Isolation;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
+
+/// What a slot begins with, published as one word.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct SlotHead {
+    pub counter: U32,
+    pub check: U32,
+}
+
+/// Behind the head of a slot of a block.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct BlockBody {
+    owner: U32,
+    unit: U16,
+    purpose: u8,
+    state: u8,
+    index: U32,
+    erase_count: U32,
+    sequence: U64,
+}
+
+/// Behind the head of a slot of an exchange.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ExchangeBody {
+    phase: u8,
+    flags: u8,
+    dies: [U24; 2],
+    moves: [MoveBody; 2],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct MoveBody {
+    source: U32,
+    copy: U32,
+}
+
+/// Behind the head of a slot of a vSSD; units follow, up to as many as the device has.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct VssdBody {
+    id: U32,
+    state: u8,
+    isolation: u8,
+    units: U16,
+    flags: u8,
+    reserved: [u8; 15],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct UnitBody {
+    die: U32,
+    soft_plane: U16,
+    lost_blocks: U16,
+}
 
 /// Of a slot of a block, or of an exchange.
-pub(crate) const SLOT_SIZE_BYTES: usize = 32;
+pub(crate) const SLOT_SIZE_BYTES: usize = size_of::<SlotHead>() + BODY_SIZE_BYTES;
+/// Without its head.
+pub(crate) const BODY_SIZE_BYTES: usize = size_of::<BlockBody>();
+/// Of a vSSD without units, without its head.
+pub(crate) const VSSD_BODY_SIZE_BYTES: usize = size_of::<VssdBody>();
+pub(crate) const UNIT_SIZE_BYTES: usize = size_of::<UnitBody>();
+const _: () = {
+    assert!(SLOT_SIZE_BYTES == 32 && size_of::<ExchangeBody>() == BODY_SIZE_BYTES);
+    assert!(VSSD_BODY_SIZE_BYTES == 24 && UNIT_SIZE_BYTES == 8);
+};
 const PLACED: u8 = 1;
 const READ_ONLY: u8 = 1;
 const MOVES: u32 = 1 << 31;
@@ -76,81 +146,68 @@ pub(crate) struct ExchangeEntry {
     pub phase: ExchangePhase,
 }
 
-pub(crate) fn word_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-pub(crate) fn long_at(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
-}
-
-fn three_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0])
-}
-
-pub(crate) fn encode_exchange(entry: Option<&ExchangeEntry>) -> [u8; SLOT_SIZE_BYTES - 8] {
-    let mut body = [0; SLOT_SIZE_BYTES - 8];
-    let Some(entry) = entry else { return body };
-    for (die, at) in entry.dies.into_iter().zip([2, 5]) {
-        assert!(die < 1 << 24, "24-bit number of a die");
-        body[at..at + 3].copy_from_slice(&die.to_le_bytes()[..3]);
-    }
-    body[8..24].fill(0xff);
-    body[0] = match entry.phase {
-        ExchangePhase::UnderWay => 1,
-        ExchangePhase::Pair(moves) => {
-            for (at, one) in moves.iter().enumerate() {
-                let Some(one) = one else { continue };
-                body[8 + at * 8..][..4].copy_from_slice(&one.source.to_le_bytes());
-                body[12 + at * 8..][..4].copy_from_slice(&one.copy.to_le_bytes());
-                body[1] |= u8::from(one.lost_pages) << at;
-            }
-            2
-        }
-        ExchangePhase::Finishing => 3,
+pub(crate) fn encode_exchange(entry: Option<&ExchangeEntry>) -> [u8; BODY_SIZE_BYTES] {
+    let Some(entry) = entry else { return [0; BODY_SIZE_BYTES] };
+    let (phase, moves) = match entry.phase {
+        ExchangePhase::UnderWay => (1, [None, None]),
+        ExchangePhase::Pair(moves) => (2, moves),
+        ExchangePhase::Finishing => (3, [None, None]),
     };
-    body
+    let has_lost = moves.map(|one| one.is_some_and(|one| one.lost_pages));
+    transmute!(ExchangeBody {
+        phase,
+        flags: u8::from(has_lost[0]) | u8::from(has_lost[1]) << 1,
+        dies: entry.dies.map(U24::new),
+        moves: moves.map(|one| {
+            let (source, copy) = one.map_or((NO_BLOCK, NO_BLOCK), |one| (one.source, one.copy));
+            MoveBody { source: source.into(), copy: copy.into() }
+        }),
+    })
 }
 
 /// `None`: it makes no sense.
 pub(crate) fn decode_exchange(body: &[u8]) -> Option<Option<ExchangeEntry>> {
-    let dies = [three_at(body, 2), three_at(body, 5)];
+    let (body, _) = ExchangeBody::ref_from_prefix(body).ok()?;
     let one = |at: usize| {
-        let (source, copy) = (word_at(body, 8 + at * 8), word_at(body, 12 + at * 8));
-        (source != NO_BLOCK).then_some(MoveEntry { source, copy, lost_pages: body[1] >> at & 1 == 1 })
+        let (source, copy) = (body.moves[at].source.get(), body.moves[at].copy.get());
+        (source != NO_BLOCK).then_some(MoveEntry { source, copy, lost_pages: body.flags >> at & 1 == 1 })
     };
-    let phase = match body[0] {
+    let phase = match body.phase {
         0 => return Some(None),
         1 => ExchangePhase::UnderWay,
         2 => ExchangePhase::Pair([one(0), one(1)]),
         3 => ExchangePhase::Finishing,
         _ => return None,
     };
+    let dies = body.dies.map(U24::get);
     // Within a die nothing but a block changes places.
     let makes_sense = dies[0] != dies[1] || matches!(phase, ExchangePhase::Pair(_));
     makes_sense.then_some(Some(ExchangeEntry { dies, phase }))
 }
 
-pub(crate) fn encode_block(entry: &BlockEntry) -> [u8; SLOT_SIZE_BYTES - 8] {
-    let mut body = [0; SLOT_SIZE_BYTES - 8];
-    body[..4].copy_from_slice(&entry.owner.0.to_le_bytes());
-    body[4..6].copy_from_slice(&entry.logical.unit.0.to_le_bytes());
-    body[6] = entry.purpose.0;
-    body[7] = match entry.state {
+pub(crate) fn encode_block(entry: &BlockEntry) -> [u8; BODY_SIZE_BYTES] {
+    let state = match entry.state {
         BlockState::Free => 0,
         BlockState::Held => 1,
         BlockState::HeldFailed => 2,
         BlockState::Retired => 3,
         BlockState::HeldSuspect => 4,
-    } | if entry.lost_pages { LOST_PAGES } else { 0 };
-    body[8..12].copy_from_slice(&entry.logical.index.to_le_bytes());
-    body[12..16].copy_from_slice(&entry.erase_count.to_le_bytes());
-    body[16..24].copy_from_slice(&entry.sequence.to_le_bytes());
-    body
+    };
+    transmute!(BlockBody {
+        owner: entry.owner.0.into(),
+        unit: entry.logical.unit.0.into(),
+        purpose: entry.purpose.0,
+        state: state | if entry.lost_pages { LOST_PAGES } else { 0 },
+        index: entry.logical.index.into(),
+        erase_count: entry.erase_count.into(),
+        sequence: entry.sequence.into(),
+    })
 }
 
+/// `None`: it makes no sense.
 pub(crate) fn decode_block(body: &[u8]) -> Option<BlockEntry> {
-    let state = match body[7] & !LOST_PAGES {
+    let (body, _) = BlockBody::ref_from_prefix(body).ok()?;
+    let state = match body.state & !LOST_PAGES {
         0 => BlockState::Free,
         1 => BlockState::Held,
         2 => BlockState::HeldFailed,
@@ -160,63 +217,120 @@ pub(crate) fn decode_block(body: &[u8]) -> Option<BlockEntry> {
     };
     Some(BlockEntry {
         state,
-        lost_pages: body[7] & LOST_PAGES != 0,
-        owner: VssdId(word_at(body, 0)),
-        logical: LogicalBlock {
-            unit: UnitIndex(u16::from_le_bytes([body[4], body[5]])),
-            index: word_at(body, 8),
-        },
-        purpose: Purpose(body[6]),
-        erase_count: word_at(body, 12),
-        sequence: u64::from_le_bytes(body[16..24].try_into().expect("eight bytes")),
+        lost_pages: body.state & LOST_PAGES != 0,
+        owner: VssdId(body.owner.get()),
+        logical: LogicalBlock { unit: UnitIndex(body.unit.get()), index: body.index.get() },
+        purpose: Purpose(body.purpose),
+        erase_count: body.erase_count.get(),
+        sequence: body.sequence.get(),
     })
 }
 
 /// Without unused units.
 pub(crate) fn encode_vssd(entry: &VssdEntry) -> Vec<u8> {
-    let mut body = vec![0; 24 + 8 * entry.units.len()];
-    body[..4].copy_from_slice(&entry.id.0.to_le_bytes());
-    body[4] = if entry.placed { PLACED } else { 0 };
-    body[5] = match entry.isolation {
-        Isolation::Channel => 0,
-        Isolation::Die => 1,
-        Isolation::Software => 2,
-        Isolation::None => 3,
+    let body = VssdBody {
+        id: entry.id.0.into(),
+        state: if entry.placed { PLACED } else { 0 },
+        isolation: match entry.isolation {
+            Isolation::Channel => 0,
+            Isolation::Die => 1,
+            Isolation::Software => 2,
+            Isolation::None => 3,
+        },
+        units: (entry.units.len() as u16).into(),
+        flags: if entry.read_only { READ_ONLY } else { 0 },
+        reserved: [0; 15],
     };
-    body[6..8].copy_from_slice(&(entry.units.len() as u16).to_le_bytes());
-    body[8] = if entry.read_only { READ_ONLY } else { 0 };
-    for (index, unit) in entry.units.iter().enumerate() {
-        let at = 24 + index * 8;
-        let die = unit.place.die | if unit.moves { MOVES } else { 0 };
-        body[at..at + 4].copy_from_slice(&die.to_le_bytes());
-        body[at + 4..at + 6].copy_from_slice(&unit.place.soft_plane.unwrap_or(u16::MAX).to_le_bytes());
-        body[at + 6..at + 8].copy_from_slice(&unit.lost_blocks.to_le_bytes());
+    let mut bytes = Vec::with_capacity(VSSD_BODY_SIZE_BYTES + UNIT_SIZE_BYTES * entry.units.len());
+    bytes.extend(body.as_bytes());
+    for unit in &entry.units {
+        let unit = UnitBody {
+            die: (unit.place.die | if unit.moves { MOVES } else { 0 }).into(),
+            soft_plane: unit.place.soft_plane.unwrap_or(u16::MAX).into(),
+            lost_blocks: unit.lost_blocks.into(),
+        };
+        bytes.extend(unit.as_bytes());
     }
-    body
+    bytes
 }
 
+/// `None`: it is cut short, or makes no sense.
 pub(crate) fn decode_vssd(body: &[u8]) -> Option<VssdEntry> {
-    let isolation = match body[5] {
+    let (body, units) = VssdBody::ref_from_prefix(body).ok()?;
+    let isolation = match body.isolation {
         0 => Isolation::Channel,
         1 => Isolation::Die,
         2 => Isolation::Software,
         3 => Isolation::None,
         _ => return None,
     };
-    let count = usize::from(u16::from_le_bytes([body[6], body[7]]));
-    let units = body.get(24..24 + count * 8)?.chunks_exact(8).map(|unit| {
-        let soft_plane = u16::from_le_bytes([unit[4], unit[5]]);
+    let (units, _) = <[UnitBody]>::ref_from_prefix_with_elems(units, body.units.get().into()).ok()?;
+    let units = units.iter().map(|unit| {
+        let (die, soft_plane) = (unit.die.get(), unit.soft_plane.get());
         let soft_plane = (soft_plane != u16::MAX).then_some(soft_plane);
-        let lost_blocks = u16::from_le_bytes([unit[6], unit[7]]);
-        let die = word_at(unit, 0);
-        UnitEntry { place: UnitPlace { die: die & !MOVES, soft_plane }, moves: die & MOVES != 0, lost_blocks }
+        let place = UnitPlace { die: die & !MOVES, soft_plane };
+        UnitEntry { place, moves: die & MOVES != 0, lost_blocks: unit.lost_blocks.get() }
     });
-    let units = units.collect();
     Some(VssdEntry {
-        id: VssdId(word_at(body, 0)),
-        placed: body[4] == PLACED,
+        id: VssdId(body.id.get()),
+        placed: body.state == PLACED,
         isolation,
-        read_only: body[8] & READ_ONLY != 0,
-        units,
+        read_only: body.flags & READ_ONLY != 0,
+        units: units.collect(),
     })
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_entries() {
+        let block = BlockEntry {
+            state: BlockState::HeldSuspect,
+            lost_pages: true,
+            owner: VssdId(0x0403_0201),
+            logical: LogicalBlock { unit: UnitIndex(0x0605), index: 0x0c0b_0a09 },
+            purpose: Purpose(7),
+            erase_count: 0x1413_1211,
+            sequence: 0x2827_2625_2423_2221,
+        };
+        let golden = [
+            1, 2, 3, 4, 5, 6, 7, 0x84, 9, 10, 11, 12, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x25,
+            0x26, 0x27, 0x28,
+        ];
+        assert_eq!((encode_block(&block), decode_block(&golden)), (golden, Some(block)));
+        let one = MoveEntry { source: 0x0403_0201, copy: 0x0807_0605, lost_pages: true };
+        let exchange =
+            ExchangeEntry { dies: [0x03_0201, 0x06_0504], phase: ExchangePhase::Pair([None, Some(one)]) };
+        let none = [0xff; 8];
+        let golden = [&[2, 2, 1, 2, 3, 4, 5, 6][..], &none, &[1, 2, 3, 4, 5, 6, 7, 8]].concat();
+        assert_eq!(encode_exchange(Some(&exchange))[..], golden);
+        assert_eq!(decode_exchange(&golden), Some(Some(exchange)));
+        let exchange = ExchangeEntry { dies: [1, 2], phase: ExchangePhase::UnderWay };
+        let golden = [&[1, 0, 1, 0, 0, 2, 0, 0][..], &none, &none].concat();
+        assert_eq!(encode_exchange(Some(&exchange))[..], golden);
+        assert_eq!(encode_exchange(None), [0; 24]);
+        let place = UnitPlace { die: 0x0003_0201, soft_plane: Some(0x0605) };
+        let whole = UnitPlace { die: 7, soft_plane: None };
+        let vssd = VssdEntry {
+            id: VssdId(0x0403_0201),
+            placed: true,
+            isolation: Isolation::Software,
+            read_only: true,
+            units: vec![
+                UnitEntry { place, moves: true, lost_blocks: 0x0807 },
+                UnitEntry { place: whole, moves: false, lost_blocks: 0 },
+            ],
+        };
+        let golden = [
+            &[1, 2, 3, 4, 1, 2, 2, 0, 1][..],
+            &[0; 15],
+            &[1, 2, 3, 0x80, 5, 6, 7, 8, 7, 0, 0, 0, 0xff, 0xff, 0, 0],
+        ]
+        .concat();
+        assert_eq!((encode_vssd(&vssd), decode_vssd(&golden)), (golden.clone(), Some(vssd)));
+        assert_eq!(decode_vssd(&golden[..39]), None, "cut short");
+    }
 }

@@ -28,6 +28,7 @@
 //!
 //! Pages of open blocks are not logged; they are found by their OOB records at opening.
 
+use super::change::Change;
 use crate::token::{POOL_TOKEN_BIT, STATE_LOG_TOKEN_BIT};
 use crate::{LogicalBlock, OobKind, OobRecord, Purpose, SpaceToken, SystemArea, UnitIndex, VssdId};
 use diecut_media::{Capabilities, Command, Media, MediaToken, Operation};
@@ -35,10 +36,31 @@ use diecut_units::{
     Buffer, BufferMut, ContentMode, EraseBlockAddress, Geometry, IU_SIZE_BYTES, Payload, Time, checksum,
 };
 use std::collections::VecDeque;
+use std::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: &[u8; 8] = b"DIECUTJN";
+/// What a program unit begins with.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct StoredHead {
+    magic: [u8; 8],
+    version: U32,
+    check: U32,
+    generation: U64,
+    index: U32,
+    table_units: U32,
+    length: U32,
+    reserved: [u8; 28],
+}
+
+const MAGIC: [u8; 8] = *b"DIECUTJN";
 const VERSION: u32 = 1;
-const HEAD_SIZE_BYTES: usize = 64;
+const HEAD_SIZE_BYTES: usize = size_of::<StoredHead>();
+const CHECK_AT: usize = offset_of!(StoredHead, check);
+/// What the check covers.
+const CHECKED_FROM: usize = offset_of!(StoredHead, generation);
+const _: () = assert!(HEAD_SIZE_BYTES == 64 && CHECK_AT == 12 && CHECKED_FROM == 16);
 
 /// Sizes of a program unit.
 #[derive(Clone, Copy)]
@@ -78,16 +100,34 @@ pub(crate) struct UnitHead {
     pub table_units: u32,
 }
 
+/// Fills a program unit, which is all zeros.
+fn encode_unit(head: &UnitHead, body: &[u8], bytes: &mut [u8]) {
+    let stored = StoredHead {
+        magic: MAGIC,
+        version: VERSION.into(),
+        check: 0.into(),
+        generation: head.generation.into(),
+        index: head.index.into(),
+        table_units: head.table_units.into(),
+        length: (body.len() as u32).into(),
+        reserved: [0; 28],
+    };
+    bytes[..HEAD_SIZE_BYTES].copy_from_slice(stored.as_bytes());
+    bytes[HEAD_SIZE_BYTES..HEAD_SIZE_BYTES + body.len()].copy_from_slice(body);
+    let check = checksum(&bytes[CHECKED_FROM..]);
+    bytes[CHECK_AT..CHECKED_FROM].copy_from_slice(U32::from(check).as_bytes());
+}
+
 /// Reads a program unit; `None` if it does not check out.
 pub(crate) fn decode_unit(bytes: &[u8]) -> Option<(UnitHead, &[u8])> {
-    let head = bytes.get(..HEAD_SIZE_BYTES)?;
-    let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-    if head[..8] != *MAGIC || word(8) != VERSION || word(12) != checksum(&bytes[16..]) {
+    let (head, body) = StoredHead::ref_from_prefix(bytes).ok()?;
+    let is_ours = head.magic == MAGIC && head.version == VERSION;
+    if !is_ours || head.check != checksum(&bytes[CHECKED_FROM..]) {
         return None;
     }
-    let generation = u64::from_le_bytes(head[16..24].try_into().expect("eight bytes"));
-    let body = bytes[HEAD_SIZE_BYTES..].get(..word(32) as usize)?;
-    Some((UnitHead { generation, index: word(24), table_units: word(28) }, body))
+    let body = body.get(..head.length.get() as usize)?;
+    let (generation, index) = (head.generation.get(), head.index.get());
+    Some((UnitHead { generation, index, table_units: head.table_units.get() }, body))
 }
 
 /// What is being written: program units for both copies, one copy after the other.
@@ -205,27 +245,10 @@ impl StateLog {
         self.wanted = self.pushed;
     }
 
-    fn push(&mut self, kind: u8, word: u32, body: &[u8]) {
-        debug_assert!(body.len().is_multiple_of(8));
-        self.pending.extend_from_slice(&[kind, 0, 0, 0]);
-        self.pending.extend_from_slice(&word.to_le_bytes());
-        self.pending.extend_from_slice(body);
+    /// Takes a change, which is written when somebody waits for it.
+    pub fn push(&mut self, change: Change) {
+        change.encode(&mut self.pending);
         self.pushed += 1;
-    }
-    pub fn push_block(&mut self, number: u32, body: &[u8; 24]) {
-        self.push(1, number, body);
-    }
-    pub fn push_vssd(&mut self, body: &[u8]) {
-        self.push(2, body.len() as u32, body);
-    }
-    pub fn push_exchange(&mut self, die: u32, body: &[u8; 24]) {
-        self.push(4, die, body);
-    }
-    pub fn push_pages(&mut self, number: u32, pages: u32, sequence: u64) {
-        let mut body = [0; 16];
-        body[..4].copy_from_slice(&pages.to_le_bytes());
-        body[8..].copy_from_slice(&sequence.to_le_bytes());
-        self.push(3, number, &body);
     }
 
     /// Begins a write if somebody waits for one. `table` is asked for its bytes when a generation begins.
@@ -249,14 +272,18 @@ impl StateLog {
         self.generation += 1;
         self.next_unit = 0;
         for (place, blocks) in self.places.iter_mut().zip(&self.copies) {
+            assert!(blocks.len() > 1, "the generation before stays until the next one is whole (I-V22)");
             *place = (*place + 1) % blocks.len();
         }
         self.begin(table.to_vec(), true, media, now);
     }
 
     fn begin<M: Media + ?Sized>(&mut self, body: Vec<u8>, fresh: bool, media: &mut M, now: Time) {
+        assert!(self.writing.is_none(), "one write of the log is under way at a time (I-V22)");
         let unit_count = if fresh { self.table_units } else { 1 };
         let first_unit = self.next_unit;
+        let end = first_unit + unit_count;
+        assert!(end <= self.shape.units_per_block, "a generation fits in its erase block (I-V22)");
         let covers = self.pushed;
         let write = Write { body, first_unit, unit_count, done: 0, copy: 0, fresh, erased: false, covers };
         self.writing = Some(write);
@@ -277,15 +304,8 @@ impl StateLog {
             let start = write.done as usize * size;
             let body = &write.body[start..write.body.len().min(start + size)];
             let mut bytes = vec![0; self.shape.size_bytes];
-            bytes[..8].copy_from_slice(MAGIC);
-            bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-            bytes[16..24].copy_from_slice(&self.generation.to_le_bytes());
-            bytes[24..28].copy_from_slice(&index.to_le_bytes());
-            bytes[28..32].copy_from_slice(&self.table_units.to_le_bytes());
-            bytes[32..36].copy_from_slice(&(body.len() as u32).to_le_bytes());
-            bytes[HEAD_SIZE_BYTES..HEAD_SIZE_BYTES + body.len()].copy_from_slice(body);
-            let check = checksum(&bytes[16..]);
-            bytes[12..16].copy_from_slice(&check.to_le_bytes());
+            let head = UnitHead { generation: self.generation, index, table_units: self.table_units };
+            encode_unit(&head, body, &mut bytes);
             let mut oob = vec![0; (self.shape.pages * self.shape.oob_size_bytes) as usize];
             for page in 0..self.shape.pages {
                 let record = OobRecord {
@@ -326,7 +346,8 @@ impl StateLog {
             }
             return false;
         }
-        let write = self.writing.as_mut().expect("a write is under way");
+        let write = self.writing.as_mut().expect("I-V22: a write is under way");
+        assert!(write.copy < 2 && write.done < write.unit_count, "a command of the log ends once (I-V22)");
         if write.fresh && !write.erased {
             write.erased = true;
         } else {
@@ -336,6 +357,7 @@ impl StateLog {
             if write.copy == 1 {
                 let write = self.writing.take().expect("a write is under way");
                 assert!(write.covers >= self.durable, "what is durable stays durable (I-V17)");
+                assert!(write.covers <= self.pushed, "what is durable was changed before (I-V17)");
                 self.durable = write.covers;
                 self.next_unit += write.unit_count;
                 self.failures = 0;
@@ -345,5 +367,32 @@ impl StateLog {
         }
         self.submit(media, now);
         false
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_a_unit() {
+        let mut unit = [0; 96];
+        let head =
+            UnitHead { generation: 0x1817_1615_1413_1211, index: 0x0403_0201, table_units: 0x0807_0605 };
+        encode_unit(&head, b"body", &mut unit);
+        let mut golden = [0; 96];
+        golden[..12].copy_from_slice(b"DIECUTJN\x01\0\0\0");
+        golden[16..36].copy_from_slice(&[
+            0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 1, 2, 3, 4, 5, 6, 7, 8, 4, 0, 0, 0,
+        ]);
+        golden[64..68].copy_from_slice(b"body");
+        let check = checksum(&golden[16..]).to_le_bytes();
+        golden[12..16].copy_from_slice(&check);
+        assert_eq!(unit, golden);
+        let (_, body) = decode_unit(&unit).unwrap();
+        assert_eq!(body, b"body");
+        unit[95] ^= 1;
+        assert!(decode_unit(&unit).is_none());
     }
 }

@@ -1,21 +1,24 @@
 //! Block states: what is written down of erase blocks, of vSSDs and of exchanges, so that it survives the process and the power.
 //!
-//! Either a table in protected memory (`table`, its bytes in `cells`), where each change is durable at once; or, on media
-//! without protected memory, the same table in plain memory and a log of its changes on flash (`log`, read back by `replay`), where a change is
+//! Either a table in protected memory (`table`, its bytes in `cells` and `entry`), where each change is durable at once; or, on media
+//! without protected memory, the same table in plain memory and a log of its changes on flash (`log`, their bytes in `change`, read back by `replay`), where a change is
 //! durable later. Whoever needs a change durable asks for its number ([`BlockStates::change`]) and waits for it: erases that wait for
 //! their allocation and syncs of holders wait here, and are given back when their time has come.
 //!
 //! Not known here: who holds a block in memory, what is under way, what a die does.
 
 pub(crate) mod cells;
+mod change;
 pub(crate) mod entry;
 pub(crate) mod log;
+mod pages;
 pub(crate) mod replay;
 pub(crate) mod table;
 
 use crate::owners::resources::UnitPlace;
 use crate::{SpaceToken, VssdId};
 use cells::ChannelCells;
+use change::Change;
 use diecut_media::{Media, MediaError};
 use diecut_units::{EraseBlockAddress, ProtectedRegion, Time};
 pub(crate) use entry::{
@@ -90,7 +93,7 @@ impl BlockStates {
         let Some(table) = self.table_mut() else { return };
         table.set_block(number, entry);
         if let Some(log) = self.log_mut() {
-            log.push_block(number, &encode_block(entry));
+            log.push(Change::Block { number, body: &encode_block(entry) });
         }
     }
 
@@ -103,7 +106,7 @@ impl BlockStates {
         if let BlockStates::Logged { log, .. } = self
             && settled
         {
-            log.push_pages(number, pages, sequence);
+            log.push(Change::Pages { number, pages, sequence });
         }
     }
 
@@ -112,7 +115,7 @@ impl BlockStates {
         let Some(table) = self.table_mut() else { return };
         table.set_vssd(entry);
         if let Some(log) = self.log_mut() {
-            log.push_vssd(&encode_vssd(entry));
+            log.push(Change::Vssd { body: &encode_vssd(entry) });
         }
     }
 
@@ -125,7 +128,7 @@ impl BlockStates {
         if let BlockStates::Logged { log, .. } = self
             && !matches!(phase, Some(ExchangePhase::Pair(_)))
         {
-            log.push_exchange(dies[0], &encode_exchange(entry.as_ref()));
+            log.push(Change::Exchange { die: dies[0], body: &encode_exchange(entry.as_ref()) });
         }
     }
 
@@ -210,6 +213,8 @@ impl BlockStates {
     pub fn hold_erase(&mut self, at: u32) -> bool {
         let Some(log) = self.log_mut() else { return false };
         let change = log.pushed();
+        let last = log.waiting.erases.back();
+        assert!(last.is_none_or(|(last, _)| *last <= change), "erases wait in the order of changes (I-V17)");
         log.waiting.erases.push_back((change, at));
         true
     }

@@ -37,17 +37,48 @@
 use crate::VssdId;
 use crate::owners::resources::UnitPlace;
 use crate::states::cells::{Cells, Shape};
+use crate::states::change::Change;
 use crate::states::entry::{
-    BlockEntry, ExchangeEntry, SLOT_SIZE_BYTES, VssdEntry, decode_block, decode_exchange, decode_vssd,
-    encode_block, encode_exchange, encode_vssd, long_at, word_at,
+    BODY_SIZE_BYTES, BlockEntry, ExchangeEntry, SLOT_SIZE_BYTES, SlotHead, UNIT_SIZE_BYTES,
+    VSSD_BODY_SIZE_BYTES, VssdEntry, decode_block, decode_exchange, decode_vssd, encode_block,
+    encode_exchange, encode_vssd,
 };
+use crate::states::pages::{PAGES_SIZE_BYTES, PagesWord};
 use diecut_units::{Geometry, ProtectedRegion, checksum};
+use std::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 const MAGIC: &[u8; 8] = b"DIECUTBT";
 const VERSION: u32 = 4;
-const HEADER_SIZE_BYTES: usize = 64;
-/// Where the header says into how many soft-planes dies are cut; the geometry is in front of it.
-const SOFT_PLANES_AT: usize = 44;
+const HEADER_SIZE_BYTES: usize = size_of::<Header>();
+/// What the check of the header covers.
+const CHECKED_FROM: usize = offset_of!(Header, geometry);
+
+/// What a table begins with.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    version: U32,
+    check: U32,
+    geometry: [U32; 7],
+    soft_planes_per_die: U32,
+    catalog_blocks_per_die: U32,
+    state_log_blocks_per_die: U32,
+    die_blocks: U32,
+    reserved: U32,
+}
+
+/// Counts of the erases of a die.
+const DIE_WEAR_SIZE_BYTES: usize = size_of::<[U64; 4]>();
+/// What is known of the content of a place.
+const HEAT_SIZE_BYTES: usize = size_of::<[U64; 2]>();
+const _: () = {
+    assert!(HEADER_SIZE_BYTES == 64 && CHECKED_FROM == 16);
+    assert!(offset_of!(Header, soft_planes_per_die) == 44 && offset_of!(Header, die_blocks) == 56);
+};
+
 /// Why block states cannot be taken over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -152,17 +183,14 @@ impl StateTable {
         let blocks = geometry.erase_blocks() as usize;
         let units = geometry.dies() as usize * usize::from(soft_planes_per_die);
         let size = HEADER_SIZE_BYTES
-            + blocks * (2 * SLOT_SIZE_BYTES + 8)
+            + blocks * (2 * SLOT_SIZE_BYTES + PAGES_SIZE_BYTES)
             + geometry.dies() as usize * wear_size(soft_planes_per_die.into())
             + units * 2 * vssd_slot_size(units);
         size.next_multiple_of(4096)
     }
 
-    fn header(geometry: &Geometry, sizes: &Sizes) -> [u8; HEADER_SIZE_BYTES] {
-        let mut header = [0; HEADER_SIZE_BYTES];
-        header[..8].copy_from_slice(MAGIC);
-        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        let words = [
+    fn header(geometry: &Geometry, sizes: &Sizes) -> Header {
+        let geometry = [
             geometry.channels.into(),
             geometry.dies_per_channel.into(),
             geometry.planes_per_die.into(),
@@ -170,16 +198,19 @@ impl StateTable {
             geometry.pages_per_block,
             geometry.page_size_bytes,
             geometry.oob_size_bytes,
-            sizes.soft_planes_per_die.into(),
-            sizes.catalog_blocks_per_die,
-            sizes.state_log_blocks_per_die,
-            sizes.die_blocks,
         ];
-        for (index, word) in words.iter().enumerate() {
-            header[16 + index * 4..][..4].copy_from_slice(&word.to_le_bytes());
-        }
-        let sum = checksum(&header[16..]);
-        header[12..16].copy_from_slice(&sum.to_le_bytes());
+        let mut header = Header {
+            magic: *MAGIC,
+            version: VERSION.into(),
+            check: 0.into(),
+            geometry: geometry.map(U32::from),
+            soft_planes_per_die: u32::from(sizes.soft_planes_per_die).into(),
+            catalog_blocks_per_die: sizes.catalog_blocks_per_die.into(),
+            state_log_blocks_per_die: sizes.state_log_blocks_per_die.into(),
+            die_blocks: sizes.die_blocks.into(),
+            reserved: 0.into(),
+        };
+        header.check = checksum(&header.as_bytes()[CHECKED_FROM..]).into();
         header
     }
 
@@ -194,30 +225,31 @@ impl StateTable {
             return Err(OpenError::TooSmall { needed_bytes, given_bytes: region.len() });
         }
         let header = StateTable::header(geometry, sizes);
-        let is_new = region[..8] == [0; 8];
+        let (stored, _) = Header::read_from_prefix(&region).expect("a table is larger than its header");
+        let is_new = stored.magic == [0; 8];
         if is_new {
             region[..needed_bytes].fill(0);
-            region[8..HEADER_SIZE_BYTES].copy_from_slice(&header[8..]);
+            region[8..HEADER_SIZE_BYTES].copy_from_slice(&header.as_bytes()[8..]);
             region.publish(0, u64::from_le_bytes(*MAGIC));
-        } else if region[..8] != *MAGIC {
+        } else if stored.magic != *MAGIC {
             return Err(OpenError::Damaged);
-        } else if word_at(&region, 8) != VERSION {
-            return Err(OpenError::Version(word_at(&region, 8)));
-        } else if checksum(&region[16..HEADER_SIZE_BYTES]) != word_at(&region, 12) {
+        } else if stored.version != VERSION {
+            return Err(OpenError::Version(stored.version.get()));
+        } else if stored.check != checksum(&stored.as_bytes()[CHECKED_FROM..]) {
             return Err(OpenError::Damaged);
-        } else if region[16..SOFT_PLANES_AT] != header[16..SOFT_PLANES_AT] {
+        } else if stored.geometry != header.geometry {
             return Err(OpenError::Geometry);
         }
         StateTable::check_soft_planes(&region, sizes)?;
-        let names = [
-            "catalog blocks per die",
-            "state log blocks per die",
-            "erase blocks of a unit (bad-block reserve, spares)",
+        let made = if is_new { &header } else { &stored };
+        let pairs = [
+            ("catalog blocks per die", made.catalog_blocks_per_die, header.catalog_blocks_per_die),
+            ("state log blocks per die", made.state_log_blocks_per_die, header.state_log_blocks_per_die),
+            ("erase blocks of a unit (bad-block reserve, spares)", made.die_blocks, header.die_blocks),
         ];
-        for (index, what) in names.into_iter().enumerate() {
-            let (made, set) = (word_at(&region, 48 + index * 4), word_at(&header, 48 + index * 4));
+        for (what, made, set) in pairs {
             if made != set {
-                return Err(OpenError::Sizes { what, made, set });
+                return Err(OpenError::Sizes { what, made: made.get(), set: set.get() });
             }
         }
         Ok((StateTable::over(Cells::Whole(region), geometry, sizes), is_new))
@@ -225,11 +257,9 @@ impl StateTable {
 
     /// Whether block states, which may be too short, were made for dies that are cut as they are set now.
     pub fn check_soft_planes(states: &[u8], sizes: &Sizes) -> Result<(), OpenError> {
-        let Some(header) = states.get(..HEADER_SIZE_BYTES).filter(|header| header.starts_with(MAGIC)) else {
-            return Ok(());
-        };
-        let (made, set) = (word_at(header, SOFT_PLANES_AT), u32::from(sizes.soft_planes_per_die));
-        if word_at(header, 8) != VERSION || made == set {
+        let Ok((header, _)) = Header::ref_from_prefix(states) else { return Ok(()) };
+        let (made, set) = (header.soft_planes_per_die.get(), u32::from(sizes.soft_planes_per_die));
+        if header.magic != *MAGIC || header.version != VERSION || made == set {
             return Ok(());
         }
         Err(OpenError::SoftPlanes { made, set })
@@ -292,18 +322,18 @@ impl StateTable {
     }
 
     fn pages_at(&self, block: usize) -> usize {
-        HEADER_SIZE_BYTES + self.blocks * 2 * SLOT_SIZE_BYTES + block * 8
+        HEADER_SIZE_BYTES + self.blocks * 2 * SLOT_SIZE_BYTES + block * PAGES_SIZE_BYTES
     }
     fn vssd_at(&self, slot: usize) -> usize {
         HEADER_SIZE_BYTES
-            + self.blocks * (2 * SLOT_SIZE_BYTES + 8)
+            + self.blocks * (2 * SLOT_SIZE_BYTES + PAGES_SIZE_BYTES)
             + self.shape.channels * self.shape.wear_bytes
             + slot * 2 * vssd_slot_size(self.units_max)
     }
 
     /// The exchange of a die, then its wear.
     fn exchange_at(&self, die: u32) -> usize {
-        let before = HEADER_SIZE_BYTES + self.blocks * (2 * SLOT_SIZE_BYTES + 8);
+        let before = HEADER_SIZE_BYTES + self.blocks * (2 * SLOT_SIZE_BYTES + PAGES_SIZE_BYTES);
         before + die as usize * wear_size(self.soft_planes)
     }
     fn die_wear_at(&self, die: u32) -> usize {
@@ -315,8 +345,8 @@ impl StateTable {
         self.publish(self.die_wear_at(die) + which * 8, count);
     }
     pub fn die_wear(&self, die: u32) -> [u64; 4] {
-        let at = self.die_wear_at(die);
-        [0, 1, 2, 3].map(|which| long_at(self.cells.get(at + which * 8, 8)))
+        let counts = self.cells.get(self.die_wear_at(die), DIE_WEAR_SIZE_BYTES);
+        <[U64; 4]>::ref_from_bytes(counts).expect("four counts").map(U64::get)
     }
     /// Sets what is known of the content of a place: erases since it moved, and their average.
     pub fn set_heat(&mut self, place: UnitPlace, words: [u64; 2]) {
@@ -325,11 +355,12 @@ impl StateTable {
         self.publish(at + 8, words[1]);
     }
     pub fn heat(&self, place: UnitPlace) -> [u64; 2] {
-        let at = self.heat_at(place);
-        [0, 8].map(|word| long_at(self.cells.get(at + word, 8)))
+        let words = self.cells.get(self.heat_at(place), HEAT_SIZE_BYTES);
+        <[U64; 2]>::ref_from_bytes(words).expect("two words").map(U64::get)
     }
     fn heat_at(&self, place: UnitPlace) -> usize {
-        self.die_wear_at(place.die) + 32 + usize::from(place.soft_plane.unwrap_or(0)) * 16
+        let plane = usize::from(place.soft_plane.unwrap_or(0));
+        self.die_wear_at(place.die) + DIE_WEAR_SIZE_BYTES + plane * HEAT_SIZE_BYTES
     }
 
     /// Writes an exchange down, or that there is none, with its first die.
@@ -341,8 +372,9 @@ impl StateTable {
     pub fn exchange(&self, die: u32) -> Found<Option<ExchangeEntry>> {
         match self.current(self.exchange_at(die), SLOT_SIZE_BYTES) {
             Found::New => Found::New,
-            Found::Entry((at, _)) => decode_exchange(self.cells.get(at + 8, SLOT_SIZE_BYTES - 8))
-                .map_or(Found::Damaged, Found::Entry),
+            Found::Entry((at, _)) => {
+                decode_exchange(self.body(at, BODY_SIZE_BYTES)).map_or(Found::Damaged, Found::Entry)
+            }
             Found::Damaged => Found::Damaged,
         }
     }
@@ -353,9 +385,9 @@ impl StateTable {
     /// The current slot of an entry: its place and counter; the other one is written next.
     fn current(&self, first: usize, size: usize) -> Found<(usize, u32)> {
         let look = |at: usize| {
-            let bytes = self.cells.get(at, size);
-            let counter = word_at(bytes, 0);
-            (counter, counter > 0 && word_at(bytes, 4) == sum_of(counter, &bytes[8..]))
+            let (head, body) = SlotHead::ref_from_prefix(self.cells.get(at, size)).expect("slots have heads");
+            let counter = head.counter.get();
+            (counter, counter > 0 && head.check == sum_of(counter, body))
         };
         let (one, other) = (look(first), look(first + size));
         match (one, other) {
@@ -375,16 +407,23 @@ impl StateTable {
         }
     }
 
+    /// What stands behind the head of a slot.
+    fn body(&self, at: usize, size: usize) -> &[u8] {
+        self.cells.get(at + size_of::<SlotHead>(), size)
+    }
+
     fn write(&mut self, first: usize, body: &[u8]) {
-        let size = body.len() + 8;
+        let size = size_of::<SlotHead>() + body.len();
         let (at, counter) = match self.current(first, size) {
             Found::Entry((at, counter)) if at == first => (first + size, next_counter(counter)),
             Found::Entry((_, counter)) => (first, next_counter(counter)),
             Found::New => (first, 1),
             Found::Damaged => panic!("damaged entries are set aside, not written (I-V2)"),
         };
-        self.cells.get_mut(at + 8, body.len()).copy_from_slice(body);
-        self.publish(at, u64::from(counter) | u64::from(sum_of(counter, body)) << 32);
+        self.cells.get_mut(at + size_of::<SlotHead>(), body.len()).copy_from_slice(body);
+        let head = SlotHead { counter: counter.into(), check: sum_of(counter, body).into() };
+        let word: U64 = transmute!(head);
+        self.publish(at, word.get());
     }
 
     /// The one place where an entry becomes true.
@@ -410,32 +449,21 @@ impl StateTable {
     /// # Errors
     /// They are not changes, or make no sense.
     pub fn replay(&mut self, mut changes: &[u8]) -> Result<(), OpenError> {
-        while let Some((head, rest)) = changes.split_at_checked(8) {
-            let word = word_at(head, 4);
-            let length = match head[0] {
-                1 | 4 => 24,
-                2 => word as usize,
-                3 => 16,
-                _ => return Err(OpenError::Damaged),
-            };
-            let (body, rest) = rest.split_at_checked(length).ok_or(OpenError::Damaged)?;
-            if head[0] == 4 {
-                if word >= self.dies || self.exchange(word) == Found::Damaged {
-                    return Err(OpenError::Damaged);
+        while let Some(change) = Change::take(&mut changes) {
+            match change {
+                Change::Exchange { die, body } => {
+                    if die >= self.dies || self.exchange(die) == Found::Damaged {
+                        return Err(OpenError::Damaged);
+                    }
+                    let entry = decode_exchange(body).ok_or(OpenError::Damaged)?;
+                    self.set_exchange(die, entry.as_ref());
                 }
-                let entry = decode_exchange(body).ok_or(OpenError::Damaged)?;
-                self.set_exchange(word, entry.as_ref());
-                changes = rest;
-                continue;
-            }
-            if head[0] != 2 && (word as usize >= self.blocks || self.block(word) == Found::Damaged) {
-                return Err(OpenError::Damaged);
-            }
-            match head[0] {
-                1 => self.set_block(word, &decode_block(body).ok_or(OpenError::Damaged)?),
-                2 => {
-                    let entry = (body.len() >= 24).then(|| decode_vssd(body)).flatten();
-                    let entry = entry.ok_or(OpenError::Damaged)?;
+                Change::Block { number, body } => {
+                    self.check_block(number)?;
+                    self.set_block(number, &decode_block(body).ok_or(OpenError::Damaged)?);
+                }
+                Change::Vssd { body } => {
+                    let entry = decode_vssd(body).ok_or(OpenError::Damaged)?;
                     let known = self.vssds()?;
                     let fits = known.len() < self.vssd_slots
                         || known.iter().any(|other| other.id == entry.id || !other.placed);
@@ -444,18 +472,21 @@ impl StateTable {
                     }
                     self.set_vssd(&entry);
                 }
-                _ => {
-                    let pages = word_at(body, 0);
+                Change::Pages { number, pages, sequence } => {
+                    self.check_block(number)?;
                     if pages >= 1 << 24 {
                         return Err(OpenError::Damaged);
                     }
-                    let sequence = u64::from_le_bytes(body[8..].try_into().expect("eight bytes"));
-                    self.set_pages(word, pages, sequence);
+                    self.set_pages(number, pages, sequence);
                 }
             }
-            changes = rest;
         }
         if changes.is_empty() { Ok(()) } else { Err(OpenError::Damaged) }
+    }
+
+    fn check_block(&self, number: u32) -> Result<(), OpenError> {
+        let is_right = (number as usize) < self.blocks && self.block(number) != Found::Damaged;
+        if is_right { Ok(()) } else { Err(OpenError::Damaged) }
     }
 
     pub fn set_block(&mut self, block: u32, entry: &BlockEntry) {
@@ -468,7 +499,7 @@ impl StateTable {
         match self.current(HEADER_SIZE_BYTES + block as usize * 2 * SLOT_SIZE_BYTES, SLOT_SIZE_BYTES) {
             Found::New => Found::New,
             Found::Entry((at, _)) => {
-                decode_block(self.cells.get(at + 8, SLOT_SIZE_BYTES - 8)).map_or(Found::Damaged, Found::Entry)
+                decode_block(self.body(at, BODY_SIZE_BYTES)).map_or(Found::Damaged, Found::Entry)
             }
             Found::Damaged => Found::Damaged,
         }
@@ -477,21 +508,14 @@ impl StateTable {
     /// How many pages of a block's present allocation are programmed.
     pub fn set_pages(&mut self, block: u32, pages: u32, sequence: u64) {
         let at = self.pages_at(block as usize);
-        let word = u64::from(pages) | u64::from(pages_check(block, pages, sequence as u32)) << 24;
-        self.publish(at, word | sequence << 32);
+        self.publish(at, PagesWord::new(block, pages, sequence).word());
     }
 
     /// See [`StateTable::set_pages`]; 0 if the pages belong to another allocation, `None` if the word is damaged.
     pub fn pages(&self, block: u32, sequence: u64) -> Option<u32> {
-        let at = self.pages_at(block as usize);
-        let word = self.cells.get(at, 8);
-        let (low, of) = (word_at(word, 0), word_at(word, 4));
-        let pages = low & 0xff_ffff;
-        if (low, of) == (0, 0) {
-            return Some(0);
-        }
-        let holds = pages_check(block, pages, of) == (low >> 24) as u8;
-        holds.then_some(if of == sequence as u32 { pages } else { 0 })
+        let bytes = self.cells.get(self.pages_at(block as usize), PAGES_SIZE_BYTES);
+        let word = PagesWord::ref_from_bytes(bytes).expect("one word");
+        word.pages_of(block, sequence)
     }
 
     /// Writes a vSSD's entry: into its own slot, or into one whose vSSD is gone.
@@ -503,7 +527,7 @@ impl StateTable {
         let own = |other: &Slot| matches!(other, Slot::Written(other) if other.id == entry.id);
         let slot = entries.iter().position(own).unwrap_or_else(|| self.unused_of(&entries));
         let mut body = encode_vssd(entry);
-        body.resize(vssd_slot_size(self.units_max) - 8, 0);
+        body.resize(vssd_slot_size(self.units_max) - size_of::<SlotHead>(), 0);
         let at = self.vssd_at(slot);
         self.write(at, &body);
     }
@@ -539,7 +563,8 @@ impl StateTable {
         match self.current(self.vssd_at(slot), size) {
             Found::New => Found::New,
             Found::Entry((at, _)) => {
-                decode_vssd(self.cells.get(at + 8, size - 8)).map_or(Found::Damaged, Found::Entry)
+                let body = self.body(at, size - size_of::<SlotHead>());
+                decode_vssd(body).map_or(Found::Damaged, Found::Entry)
             }
             Found::Damaged => Found::Damaged,
         }
@@ -581,7 +606,7 @@ enum Slot {
 
 /// Of one die: its exchange, its counts, and what is known of each content.
 fn wear_size(soft_planes: usize) -> usize {
-    2 * SLOT_SIZE_BYTES + 32 + 16 * soft_planes
+    2 * SLOT_SIZE_BYTES + DIE_WEAR_SIZE_BYTES + HEAT_SIZE_BYTES * soft_planes
 }
 
 fn shape_of(geometry: &Geometry, units_max: usize, soft_planes_per_die: u16) -> Shape {
@@ -590,7 +615,7 @@ fn shape_of(geometry: &Geometry, units_max: usize, soft_planes_per_die: u16) -> 
         header_bytes: HEADER_SIZE_BYTES,
         channels: geometry.channels.into(),
         block_bytes: blocks * 2 * SLOT_SIZE_BYTES,
-        page_bytes: blocks * 8,
+        page_bytes: blocks * PAGES_SIZE_BYTES,
         wear_bytes: usize::from(geometry.dies_per_channel) * wear_size(soft_planes_per_die.into()),
         slots: units_max,
         slot_bytes: 2 * vssd_slot_size(units_max),
@@ -601,21 +626,12 @@ fn next_counter(counter: u32) -> u32 {
     counter.wrapping_add(1).max(1)
 }
 
-fn pages_check(block: u32, pages: u32, half_sequence: u32) -> u8 {
-    assert!(pages < 1 << 24, "24-bit count of pages");
-    let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&block.to_le_bytes());
-    bytes[4..8].copy_from_slice(&pages.to_le_bytes());
-    bytes[8..].copy_from_slice(&half_sequence.to_le_bytes());
-    checksum(&bytes) as u8
-}
-
 fn vssd_slot_size(units_max: usize) -> usize {
-    32 + 8 * units_max
+    size_of::<SlotHead>() + VSSD_BODY_SIZE_BYTES + UNIT_SIZE_BYTES * units_max
 }
 
 fn sum_of(counter: u32, body: &[u8]) -> u32 {
-    diecut_units::checksum_append(checksum(&counter.to_le_bytes()), body)
+    diecut_units::checksum_append(checksum(U32::from(counter).as_bytes()), body)
 }
 
 #[cfg(test)]
@@ -717,6 +733,36 @@ mod test {
             assert!(pages.is_none(), "bit {bit}: {pages:?}");
             memory.region(at + bit / 8..at + bit / 8 + 1)[0] ^= 1 << (bit % 8);
         }
+    }
+
+    /// Goal: the layout is pinned. Method: bytes written by hand.
+    #[test]
+    fn the_bytes_of_a_table() {
+        let memory = ProtectedMemory::in_memory(StateTable::size_bytes(&GEOMETRY, 4));
+        let (mut table, _) =
+            StateTable::open(memory.region(0..memory.size_bytes()), &GEOMETRY, &SIZES).unwrap();
+        table.set_block(5, &entry(1));
+        table.set_block(5, &entry(2));
+        table.set_pages(5, 0x03_0201, 0x1817_1615_1413_1211);
+        table.set_die_wear(1, 2, 0x0102);
+        table.set_heat(UnitPlace { die: 1, soft_plane: Some(3) }, [0x0304, 0x0506]);
+        drop(table);
+        let bytes = memory.region(0..memory.size_bytes()).to_vec();
+        let words = [2, 2, 1, 24, 4, 4096, 64, 4, 2, 2, 16, 0u32];
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let check = checksum(&words).to_le_bytes();
+        assert_eq!(bytes[..64], [&b"DIECUTBT"[..], &[4, 0, 0, 0], &check, &words].concat());
+        // The second slot of the sixth block is written last: its counter is 2.
+        let slot = &bytes[64 + 5 * 64 + 32..][..32];
+        let body = [2, 0, 0, 0, 3, 0, 1, 1, 2, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0];
+        let check = checksum(&[&[2, 0, 0, 0][..], &body].concat()).to_le_bytes();
+        assert_eq!(slot, [&[2, 0, 0, 0][..], &check, &body].concat());
+        let pages = &bytes[64 + 96 * 64 + 5 * 8..][..8];
+        let check = checksum(&[5, 0, 0, 0, 1, 2, 3, 0, 0x11, 0x12, 0x13, 0x14]) as u8;
+        assert_eq!(pages, [1, 2, 3, check, 0x11, 0x12, 0x13, 0x14]);
+        let die = &bytes[64 + 96 * 72 + (64 + 32 + 4 * 16)..];
+        assert_eq!(die[64 + 16..64 + 24], [2, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(die[96 + 48..96 + 64], [4, 3, 0, 0, 0, 0, 0, 0, 6, 5, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
