@@ -165,6 +165,8 @@ impl Supply {
                 return None;
             }
             self.allocate(&mut blocks, group, layout, condition, space);
+            let mut members = blocks.iter().zip(0..).map(|(block, m)| (block.unit, layout.member(group, m)));
+            assert!(members.all(|(found, own)| found == own), "I-L3: a segment has a block on each member");
             if blocks.len() == layout.width as usize {
                 self.has_no_room = false;
                 self.opened[group as usize] += 1;
@@ -318,7 +320,10 @@ impl Supply {
         {
             let blocks = SmallVec::new();
             assert_eq!(block.unit, unit, "I-L3: a block lies on its member's unit");
-            self.prepared[set].get_or_insert_with(|| Prepared { group, blocks }).blocks.push(block);
+            let prepared = self.prepared[set].get_or_insert_with(|| Prepared { group, blocks });
+            prepared.blocks.push(block);
+            let is_right = prepared.blocks.len() as u32 <= layout.width && prepared.group == group;
+            assert!(is_right, "I-L3: a set has one block on each member of its group");
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Associations {
 impl Associations {
     /// Adds an association; its index.
     pub(crate) fn add(&mut self, association: Association) -> u32 {
+        let same = self.find(association.subsystem, association.controller_id);
+        assert!(same.is_none(), "I-T9: controller {} is one", association.controller_id);
         // Ids go round: one that was just freed is not used at once.
         self.last_controller_id = self.last_controller_id.max(association.controller_id);
         self.slab.insert(association)

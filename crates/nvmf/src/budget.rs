@@ -166,11 +166,13 @@ impl Budget {
         assert!(own.users > 0, "I-T4: a tenant goes with its last user");
         own.users -= 1;
         if own.users == 0 {
+            assert_ne!(tenant, NEWCOMERS, "I-T4: newcomers are always a tenant");
             let removed = self.tenants.remove(tenant);
             assert!(
                 removed.held_bytes == 0 || mutant!("nvmf: budget not given back"),
-                "a tenant goes when its connections are gone"
+                "I-T4: a tenant goes when its connections are gone"
             );
+            assert!(self.tenant_count > 1, "I-T4: tenants are counted");
             self.tenant_count -= 1;
             self.cut();
         }
@@ -244,6 +246,7 @@ impl Budget {
         let tenant = self.tenants.get_mut(account.tenant).expect("accounts keep their tenant");
         let before = self.guarantee_bytes.saturating_sub(tenant.held_bytes);
         tenant.held_bytes += bytes;
+        debug_assert!(self.kept_bytes >= before, "I-T4: what is kept is the sum of unused guarantees");
         self.kept_bytes -= before - self.guarantee_bytes.saturating_sub(tenant.held_bytes);
         self.held_bytes += bytes;
     }
@@ -264,6 +267,7 @@ impl Budget {
         assert!(tenant.held_bytes >= bytes, "I-T4: a tenant gives back what it held");
         tenant.held_bytes -= bytes;
         self.kept_bytes += self.guarantee_bytes.saturating_sub(tenant.held_bytes) - before;
+        debug_assert!(self.held_bytes >= bytes, "I-T4: the budget is the sum of its accounts");
         self.held_bytes -= bytes;
         self.gave_back = true;
     }
@@ -271,7 +275,9 @@ impl Budget {
     fn subtract_shared(&mut self, account: &Account, bytes: usize) {
         self.subtract(account, bytes);
         if let Some(host) = account.host {
-            self.hosts.get_mut(host).expect("accounts keep their host").shared_bytes -= bytes;
+            let host = self.hosts.get_mut(host).expect("I-T4: accounts keep their host");
+            debug_assert!(host.shared_bytes >= bytes, "I-T4: a host gives back what it held");
+            host.shared_bytes -= bytes;
         }
     }
 
@@ -311,6 +317,7 @@ impl Budget {
     pub(crate) fn close(&mut self, account: Account) {
         self.subtract_shared(&account, account.shared_bytes());
         self.subtract(&account, account.taken_bytes() - account.shared_bytes());
+        assert!(self.own_bytes >= account.own_bytes, "I-T4: what is opened is closed once");
         self.own_bytes -= account.own_bytes;
         if let Some(host) = account.host {
             self.leave_host(host);
@@ -395,9 +402,13 @@ impl Budget {
             }
         }
         let tenants = self.tenants.iter().map(|(number, one)| (number, (one.users, one.held_bytes)));
-        assert_eq!(tenants.collect::<BTreeMap<_, _>>(), of_tenants, "users of tenants, and what they hold");
+        assert_eq!(
+            tenants.collect::<BTreeMap<_, _>>(),
+            of_tenants,
+            "I-T4: users of tenants, and what they hold"
+        );
         let hosts = self.hosts.iter().map(|(number, one)| (number, (one.users, one.shared_bytes)));
-        assert_eq!(hosts.collect::<BTreeMap<_, _>>(), of_hosts, "users of hosts, and what they hold");
+        assert_eq!(hosts.collect::<BTreeMap<_, _>>(), of_hosts, "I-T4: users of hosts, and what they hold");
     }
 
     /// Whether a connection that asks for something it cannot foresee may go on.

@@ -206,6 +206,10 @@ impl Memory {
     pub(crate) fn may_pin(&mut self) -> bool {
         let may = self.pins < self.pins_max;
         self.pins += usize::from(may);
+        debug_assert!(
+            !may || self.pins <= self.pins_max,
+            "I-T4: receive buffers that commands keep are counted"
+        );
         may
     }
 
@@ -230,6 +234,7 @@ impl Memory {
         let bytes = BufferPool::slab_bytes(slot.data_bytes as usize);
         let has_room = self.budget.charge(account, bytes);
         if has_room {
+            debug_assert_eq!(slot.account_held, 0, "I-T4: a command is charged once");
             slot.account_held = bytes as u32;
         }
         has_room
@@ -259,6 +264,7 @@ impl Memory {
         }
         let turns = waiting.tries_left.min(SHORT_TURNS_PER_ROUND);
         waiting.tries_left -= turns;
+        assert!(turns <= waiting.turns.len(), "I-T4: who has another try waits");
         turns
     }
 
@@ -308,7 +314,7 @@ impl Memory {
         host: u32,
         config: &TargetConfig,
     ) {
-        let queue = connection.queue.as_ref().expect("it is a queue");
+        let queue = connection.queue.as_ref().expect("I-T2: what is live is a queue");
         let (own, reserve) = (own_bytes(queue), config.queue_reserve_bytes);
         let (held, pins) = queue.held();
         self.pins += pins;

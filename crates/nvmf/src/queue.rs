@@ -168,6 +168,12 @@ impl Queue {
         let index = self.free.pop().ok_or(TakeError::Full)?;
         *word |= 1 << (id % 64);
         let slot = &mut self.slots[usize::from(index)];
+        debug_assert!(slot.gathered.is_none() && !slot.pins, "I-T7: a free slot has no data");
+        debug_assert_eq!(
+            (slot.gather_held, slot.read_held, slot.account_held),
+            (0, 0, 0),
+            "I-T7: a free slot holds nothing"
+        );
         slot.enter(SlotState::Receiving);
         slot.entry = *entry;
         slot.arrived = arrived;
@@ -201,6 +207,7 @@ impl Queue {
         let word = &mut self.taken_ids[usize::from(id / 64)];
         assert!(*word & 1 << (id % 64) != 0, "I-T7: the id of a command is taken while it is under way");
         *word &= !(1 << (id % 64));
+        debug_assert!(self.free.len() < self.slots.len(), "I-T7: a slot is free once");
         self.free.push(index);
     }
 

@@ -142,7 +142,8 @@ impl Target {
                 let mut connection = self.connections.remove(number);
                 self.shared.memory.balance(&mut connection);
                 self.shared.memory.budget.close(std::mem::take(&mut connection.holding.account));
-                let queue = connection.queue.take().expect("of an association");
+                let queue = connection.queue.take().expect("I-T3: connections of an association are queues");
+                assert_eq!(queue.submitted, 0, "I-T6: a queue is handed over without commands in namespaces");
                 let is_admin = queue.id == 0;
                 let moved = MovedQueue {
                     subsystem: config.nqn.clone(),
@@ -216,7 +217,9 @@ impl Target {
             mark!("nvmf: connection arrived without its controller");
             return self.close_connection(index, actions);
         };
-        self.shared.associations.kept_mut(number).connections.push(index);
+        let siblings = &mut self.shared.associations.kept_mut(number).connections;
+        assert!(!siblings.contains(&index), "I-T3: an association names each of its connections once");
+        siblings.push(index);
         let mut connection = self.connections.lend(index);
         // It may have waited for memory at its old home. That says nothing of this one.
         self.shared.memory.waiting.add(&mut connection, self.shared.now);

@@ -96,7 +96,7 @@ impl Subsystems {
     /// # Panics
     /// If there is none.
     pub(crate) fn known(&self, nqn: &QualifiedName) -> u32 {
-        self.find(nqn).expect("a subsystem that moves is known")
+        self.find(nqn).expect("I-T6: a subsystem that moves is known")
     }
 
     /// All that are there, with their indexes. Removed ones are, as long as controllers of them end.
@@ -122,7 +122,8 @@ impl Subsystems {
                 self.places.push(None);
                 self.places.len() - 1
             });
-            self.by_nqn.insert(config.nqn.clone(), index as u32);
+            let before = self.by_nqn.insert(config.nqn.clone(), index as u32);
+            assert!(before.is_none(), "I-T5: a name leads to one subsystem");
             let (health, traffic) = (Health::default(), Traffic::default());
             let subsystem = Subsystem { config, health, traffic, passage: Passage::None, tenant: None };
             self.places[index] = Some(subsystem);
@@ -168,6 +169,6 @@ impl Subsystems {
     /// If it was not.
     pub(crate) fn remove(&mut self, index: u32) -> Subsystem {
         assert!(self.is_retired(index), "I-T5: a subsystem loses its name before its place");
-        self.places[index as usize].take().expect("retired ones are there")
+        self.places[index as usize].take().expect("I-T5: a subsystem keeps its place until it is forgotten")
     }
 }

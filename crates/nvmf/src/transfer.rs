@@ -36,6 +36,7 @@ impl Session<'_> {
                 return self.shared.memory.wait(connection, self.shared.now);
             }
             queue.waiting_for_space.pop_front();
+            debug_assert!(slot.gathered.is_none() && slot.gather_held == 0, "I-T7: data are asked for once");
             queue.gather_bytes += needed;
             slot.gather_held = slot.data_bytes;
             slot.gathered = Some(self.shared.memory.pool.take(needed));

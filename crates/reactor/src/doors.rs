@@ -105,8 +105,10 @@ impl Counts {
 
     fn send_away(&mut self, connection: ConnectionId, why: Why) -> Chosen {
         let (peer, shard, _) = self.newcomers[&connection];
-        self.remove_newcomer(connection);
-        self.leaving.insert(connection, peer);
+        let was_counted = self.remove_newcomer(connection);
+        assert!(was_counted, "I-R3: a newcomer is one of its peer's");
+        let before = self.leaving.insert(connection, peer);
+        assert!(before.is_none(), "I-R3: {connection:?} is sent away once");
         Chosen { connection, shard, peer, why }
     }
 
@@ -175,11 +177,13 @@ impl Doors {
             let late = late.map(|(connection, _)| *connection);
             let late = late.map(|connection| counts.send_away(connection, Why::Late));
             counts.all += 1;
-            counts.newcomers.insert(connection, (peer, shard, now));
-            counts.change_peer(peer, |own| {
+            let before = counts.newcomers.insert(connection, (peer, shard, now));
+            assert!(before.is_none(), "I-R3: {connection:?} comes once");
+            let is_new = counts.change_peer(peer, |own| {
                 own.open += 1;
-                own.newcomers.insert(connection);
+                own.newcomers.insert(connection)
             });
+            assert!(is_new, "I-R3: {connection:?} has one place of its peer");
             Ok((Place { doors: Arc::clone(self), peer, connection }, [sent_away, late]))
         })
     }

@@ -110,6 +110,7 @@ impl Lines {
     pub fn close(&mut self, id: ConnectionId, by: Time) {
         let Some((number, one)) = self.known(id) else { return };
         one.closing = Some(by);
+        debug_assert!(!self.closing.contains(&number), "I-R2: who closes is listed once");
         self.closing.push(number);
         if !self.to_write.contains(&number) {
             self.to_write.push(number);

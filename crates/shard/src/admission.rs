@@ -192,6 +192,7 @@ impl Admission {
             return;
         }
         assert!(own.turns.is_empty() && !own.place.is_in(), "I-S2: who has nothing to do has no turn");
+        assert!(own.rests == 0, "I-S3: no rest of a command is forgotten");
         let (vssd, leaf) = (own.vssd, own.leaf);
         match leaf {
             Leaf::Nobody => unreachable!("I-S1: nobody's places stay"),
@@ -206,16 +207,14 @@ impl Admission {
             }
         }
         let own = &mut self.vssds[vssd];
-        own.volumes -= 1;
-        if own.volumes > 0 {
+        if !own.lose_volume() {
             return;
         }
         let (tenant, id) = (own.tenant, own.id.expect("I-S1: nobody's places stay"));
         self.numbers.remove(&id.0);
         self.vssds.remove(vssd);
         let own = &mut self.tenants[tenant];
-        own.vssds -= 1;
-        if own.vssds == 0 {
+        if own.lose_vssd() {
             self.names.remove(&own.name);
             self.tenants.remove(tenant);
         }
@@ -345,7 +344,7 @@ impl Admission {
             }
             let (is_empty, volume) = (own.is_empty(), own.volume);
             let of_volume = &mut self.volumes[volume];
-            of_volume.waiting -= (taken.len() - before) as u32;
+            of_volume.take_back((taken.len() - before) as u32);
             if is_empty {
                 of_volume.turns.retain(|other| *other != queue);
             }
@@ -362,6 +361,7 @@ impl Admission {
         }
         let vssd = &mut self.vssds[own.vssd];
         vssd.turns.leave(volume, &mut own.place);
+        assert!(vssd.weight >= own.weight.value, "I-S2: a vSSD weighs what has turns in it");
         vssd.weight -= own.weight.value;
         if vssd.turns.is_empty() {
             let vssd = own.vssd;

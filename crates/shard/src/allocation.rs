@@ -152,7 +152,10 @@ fn allocated<M: Divide>(here: &mut Owners<M>, name: &str, answer: Answer, job: &
 
 /// A vSSD is there. Its tenant's subsystems, which can show nothing yet, follow it home.
 fn made<M: Divide>(here: &mut Owners<M>, name: &str, record: VssdRecord, job: &mut Job) -> Progress {
-    let shard = here.placement.ledger.shard_of(record.number);
+    let mut existing = here.registry.state.vssds.values();
+    assert!(existing.all(|other| other.number != record.number), "I-S24: a vSSD's number is given once");
+    let held = here.placement.ledger.vssds.get(&record.number);
+    let shard = held.expect("I-S20: a vSSD that was made lies somewhere").shard;
     if here.placement.ledger.home_of(&record.tenant) != shard {
         let own = |one: &&String| job.next.subsystems[*one].tenant == record.tenant;
         let nqns: Vec<String> = job.next.subsystems.keys().filter(own).cloned().collect();

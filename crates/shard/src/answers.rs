@@ -39,7 +39,12 @@ impl Answers {
     }
 
     /// Takes an answer, if it came.
+    ///
+    /// # Panics
+    /// If nobody was asked.
     pub fn take(&mut self, token: u64) -> Option<bool> {
+        let number = token & !token::volume::CONTROL;
+        assert!((1..=self.last_token).contains(&number), "I-S10: an answer is awaited of who was asked");
         self.came.remove(&token)
     }
 }

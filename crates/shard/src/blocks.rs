@@ -169,6 +169,7 @@ impl Blocks {
             return BlockAction::Refused { session, status: Status::Held, message };
         }
         let core = Session::new(&space, layout.slot_size_bytes);
+        assert!(self.of(session).is_none(), "I-S17: {session:?} holds one vSSD");
         let (waiting, passage) = (VecDeque::new(), Passage::None);
         self.open.push(Open { session: Some(session), vssd, core, waiting, offered: 0, passage });
         BlockAction::Attached { session, shape, layout }
@@ -217,7 +218,11 @@ impl Blocks {
 
     pub fn adopt(&mut self, session: BlockSession, state: MovedEntries) {
         match self.of(session) {
-            Some(open) => (open.waiting, open.passage) = (state.0, Passage::None),
+            Some(open) => {
+                assert_eq!(open.passage, Passage::Arrives, "I-S16: rings follow who came without them");
+                assert!(open.waiting.is_empty(), "I-S16: entries wait where the rings are");
+                (open.waiting, open.passage) = (state.0, Passage::None);
+            }
             None => self.actions.push(BlockAction::Evicted { session }),
         }
     }
@@ -287,6 +292,7 @@ impl Door for Blocks {
     /// Starts nothing more for who is attached to a vSSD of the group.
     fn freeze(&mut self, party: &Party) {
         for open in self.open.iter_mut().filter(|open| party.vssds.contains(&open.vssd.0)) {
+            assert_ne!(open.passage, Passage::Arrives, "I-S15: who leaves has arrived");
             open.passage = Passage::Leaves;
         }
     }
@@ -297,6 +303,7 @@ impl Door for Blocks {
 
     /// Takes out who is attached. What waits stays, and what comes meanwhile, until [`Door::release`].
     fn take_out(&mut self, party: &Party) -> Luggage {
+        assert!(self.left.is_empty(), "I-S15: one group leaves a shard at a time");
         let left = self.open.extract_if(.., |open| party.vssds.contains(&open.vssd.0));
         let left = left.map(|Open { session, vssd, core, waiting, passage, offered: _ }| {
             assert_eq!(passage, Passage::Leaves, "I-S16: who leaves was frozen");

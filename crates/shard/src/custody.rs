@@ -1,5 +1,6 @@
 //! Channels and vSSDs that come back to the first shard.
 
+use crate::ledger::Held;
 use crate::owners::Owners;
 use crate::peer::Moved;
 use diecut_media::Divide;
@@ -14,8 +15,16 @@ pub(crate) fn forget_vssd<M: Divide>(here: &mut Owners<M>, number: u32) {
 /// Takes channels back that nothing lies on any more.
 pub(crate) fn take_back<M: Divide>(here: &mut Owners<M>, moved: Moved) {
     for &channel in &moved.channels {
-        here.placement.ledger.owners[usize::from(channel)] = 0;
+        let owner = &mut here.placement.ledger.owners[usize::from(channel)];
+        assert_ne!(*owner, 0, "I-S20: channel {channel} comes back from another shard");
+        *owner = 0;
     }
+    let geometry = here.plane.flash.media.geometry();
+    let lies_there = |held: &Held| moved.channels.iter().any(|c| held.places.channels(geometry).contains(c));
+    debug_assert!(
+        !here.placement.ledger.vssds.values().any(lies_there),
+        "I-S20: nothing lies on channels that come back"
+    );
     let part = moved.unpack(&mut here.plane.flash.media);
     here.plane.flash.pool.attach(part);
 }

@@ -203,6 +203,9 @@ impl<M: Media> Flash<M> {
                 self.stores.len() - 1
             }
         };
+        assert!(index < usize::from(NO_STORE), "I-S21: a store has a number of 16 bits");
+        // One that was taken out of this place may have been left there.
+        self.busy.retain(|busy| usize::from(*busy) != index);
         self.stores[index] = Some(StoreSlot::new(vssd, store));
         self.by_vssd[vssd.0 as usize] = index as u16;
         let index = StoreIndex(index as u16);
@@ -224,8 +227,8 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open, or not held.
     pub fn take_store(&mut self, index: StoreIndex) -> MovedStore {
-        let slot = self.stores[usize::from(index.0)].take().expect("an open store is taken");
-        self.by_vssd[slot.vssd.0 as usize] = NO_STORE;
+        let slot = self.stores[usize::from(index.0)].take().expect("I-S21: an open store is taken");
+        self.unseat(slot.vssd, index);
         let unseen = slot.held.expect("I-S21: a store that is held is taken");
         let told = (slot.told, slot.full_told_until);
         MovedStore { vssd: slot.vssd, store: slot.store, unseen, told }
@@ -268,9 +271,15 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open.
     pub fn close_store(&mut self, index: StoreIndex) -> VssdId {
-        let slot = self.stores[usize::from(index.0)].take().expect("an open store is closed");
-        self.by_vssd[slot.vssd.0 as usize] = NO_STORE;
+        let slot = self.stores[usize::from(index.0)].take().expect("I-S21: an open store is closed");
+        self.unseat(slot.vssd, index);
         slot.vssd
+    }
+
+    /// The store of a vSSD is at this place no more.
+    fn unseat(&mut self, vssd: VssdId, index: StoreIndex) {
+        let before = std::mem::replace(&mut self.by_vssd[vssd.0 as usize], NO_STORE);
+        assert_eq!(before, index.0, "I-S21: {vssd:?} names the place of its store");
     }
 
     /// Takes out a store that is to be opened again; gives the commands that wait for that. [`Flash::begin_store`] follows.
@@ -278,7 +287,8 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open, or something of it is under way.
     pub fn end_store(&mut self, index: StoreIndex) -> Vec<VolumeCommand> {
-        let slot = self.stores[usize::from(index.0)].take().expect("an open store is opened again");
+        let slot = self.stores[usize::from(index.0)].take().expect("I-S21: an open store is opened again");
+        assert!(slot.held.is_none(), "I-S21: a store that is held does not end");
         slot.store.into_commands()
     }
 
@@ -437,6 +447,7 @@ impl<M: Media> Flash<M> {
         let mut batch = std::mem::replace(&mut self.busy, std::mem::take(&mut self.spare_busy));
         for number in batch.drain(..) {
             let Some(slot) = &mut self.stores[usize::from(number)] else { continue };
+            debug_assert!(slot.has_work, "I-S25: a store with work is in the list of those once");
             slot.has_work = false;
             if slot.held.is_some() {
                 continue;

@@ -145,6 +145,8 @@ impl Job {
         if let Waits::Stores(tokens) = &self.waits {
             assert!(tokens.is_empty(), "I-S9: a step is done when all stores answered it");
         }
+        assert!(self.elsewhere.awaited.is_empty(), "I-S9: a step is done when all shards answered it");
+        assert!(self.elsewhere.refusal.is_none(), "I-S9: a step that a shard refused is not done");
         self.last = self.steps.pop_front();
         assert!(self.last.is_some(), "I-S9: a step that is done was to be done");
         self.steps_done += 1;

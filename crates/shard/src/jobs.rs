@@ -102,6 +102,7 @@ impl Jobs {
             }
             return false;
         }
+        assert!(!here.placement.is_member(), "I-S5: the first shard takes what administrators ask");
         let (patience, request) = match request {
             ControlRequest::Within { patience_ms, request } => (Span::from_millis(patience_ms), *request),
             request => (here.config.control_patience, request),
@@ -170,6 +171,8 @@ impl Jobs {
                 None => goes_on = true,
             }
         }
+        let writers = self.running.iter().filter(|job| job.is_persisting()).count();
+        assert!(writers <= 1, "I-S23: the catalog is written for one job at a time");
         goes_on
     }
 

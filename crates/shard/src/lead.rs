@@ -37,6 +37,7 @@ pub(crate) fn answered<M: Divide>(
     answer: Answer,
     actions: &mut Vec<drive::Action>,
 ) {
+    assert!(here.placement.orders.was_given(number), "I-S14: what is answered was ordered");
     let Answer::Status(status) = answer else {
         let before = here.placement.orders.answers.insert(number, answer);
         assert!(before.is_none(), "I-S14: an order is answered once");
@@ -64,6 +65,7 @@ pub(crate) fn gather_status<M: Divide>(here: &mut Owners<M>, token: ControlToken
 
 /// Gives every group of tenants its home and its channels; when the pool is open and nothing is under way.
 pub(crate) fn give_out_channels<M: Divide>(here: &mut Owners<M>) {
+    assert!(here.placement.ledger.vssds.is_empty(), "I-S20: channels are given out once");
     let tenants: BTreeMap<u32, &String> =
         here.registry.state.vssds.values().map(|vssd| (vssd.number, &vssd.tenant)).collect();
     let pool = &here.plane.flash.pool;
@@ -142,7 +144,10 @@ pub(crate) fn step<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, 
     if let Step::DeallocVssd { number } = step {
         here.placement.ledger.vssds.remove(number);
     }
-    here.placement.orders.moving = here.placement.duties.left.take().or(here.placement.orders.moving.take());
+    if let Some(left) = here.placement.duties.left.take() {
+        let before = here.placement.orders.moving.replace(left);
+        assert!(before.is_none(), "I-S15: one group is between two shards");
+    }
     job.elsewhere.refusal.take().map_or(Progress::Done, Progress::Refused)
 }
 
@@ -154,6 +159,7 @@ fn order_step<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job) {
         Scope::Vssd(number) => vec![here.placement.ledger.shard_of(number)],
         Scope::All => (0..here.placement.shards).collect(),
     };
+    assert!(job.elsewhere.awaited.is_empty(), "I-S9: a step begins when the one before was answered");
     job.elsewhere.is_ordered = true;
     job.elsewhere.is_done_here = !shards.contains(&0);
     if let Step::Release(_, passed) = step {

@@ -109,6 +109,7 @@ impl Ledger {
 
     /// Writes down a vSSD and its channels.
     pub fn add(&mut self, id: VssdId, held: Held, geometry: &Geometry) {
+        assert!(held.shard < self.shards, "I-S20: {id:?} lives on a shard that there is");
         for channel in held.places.channels(geometry) {
             let owner = &mut self.owners[usize::from(channel)];
             assert!(*owner == 0 || *owner == held.shard, "I-S20: channel {channel} has one owner");
@@ -181,13 +182,16 @@ impl Ledger {
 
     /// Writes down that a group has another home.
     pub fn rehome(&mut self, group: &Group) {
+        assert!(group.to < self.shards, "I-S15: a group moves to a shard that there is");
         for &channel in &group.channels {
             let owner = &mut self.owners[usize::from(channel)];
             assert_eq!(*owner, group.from, "I-S15: channel {channel} leaves the group's home");
             *owner = group.to;
         }
         for number in &group.vssds {
-            self.vssds.get_mut(number).expect("what moves is known").shard = group.to;
+            let held = self.vssds.get_mut(number).expect("I-S15: a vSSD that moves is known");
+            assert_eq!(held.shard, group.from, "I-S15: vSSD {number} leaves the group's home");
+            held.shard = group.to;
         }
         self.homes.extend(group.tenants.iter().map(|tenant| (tenant.clone(), group.to)));
     }

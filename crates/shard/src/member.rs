@@ -24,6 +24,13 @@ pub(crate) fn told<M: Divide>(
     now: Time,
     actions: &mut Vec<drive::Action>,
 ) {
+    let is_for_member = matches!(message.0, Message::Order(..) | Message::Media(_));
+    let is_for_any = matches!(message.0, Message::Passed(_));
+    assert!(
+        is_for_any || is_for_member == here.placement.is_member(),
+        "I-S5: {message:?} is not for shard {}",
+        here.placement.index.0
+    );
     match message.0 {
         Message::Order(number, Order::Status) => {
             let answer = Answer::Status(Box::new(status::status(here)));
@@ -35,7 +42,11 @@ pub(crate) fn told<M: Divide>(
         }
         Message::Order(number, order) => here.placement.duties.waiting.push_back((number, order)),
         Message::Answer(number, answer) => lead::answered(here, number, *answer, actions),
-        Message::Media(command) => here.plane.flash.media.submit(command, now),
+        Message::Media(command) => {
+            let channel = command.operation.block().channel.0;
+            assert!(here.plane.flash.media.owns(channel), "I-S20: channel {channel} is this shard's");
+            here.plane.flash.media.submit(command, now);
+        }
         Message::Wear(news) => leveling::heard_of(here, news),
         Message::MediaDone(completion) => here.plane.flash.foreign.push(completion),
         Message::Passed(number) => {
@@ -81,6 +92,7 @@ pub(crate) fn begin_orders<M: Divide>(
         let Some((number, order)) = here.placement.duties.waiting.pop_front() else { return begun };
         match order {
             Order::Channels(moved) => {
+                assert!(here.placement.duties.left.is_none(), "I-S14: what left goes with its answer");
                 let part = moved.unpack(&mut here.plane.flash.media);
                 here.plane.flash.pool.attach(part);
             }
@@ -96,8 +108,12 @@ pub(crate) fn begin_orders<M: Divide>(
                 serve(here, opening, now);
                 return Begun::Serves(number);
             }
-            Order::Alloc(alloc) => make_vssd(here, number, *alloc, now),
+            Order::Alloc(alloc) => {
+                assert!(opening.is_ready(), "I-S4: vSSDs are made on a shard that serves");
+                make_vssd(here, number, *alloc, now);
+            }
             Order::Arrive(moved, group) => {
+                assert!(opening.is_ready(), "I-S4: a group arrives at a shard that serves");
                 relocation::arrive(here, *moved, &group, now);
                 here.placement.answer_order(number, Answer::Done);
             }

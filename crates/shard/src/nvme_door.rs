@@ -65,6 +65,7 @@ impl Door for NvmeDoor {
             let config = subsystems.iter().find(|config| config.nqn == nqn);
             let config = config.expect("I-S16: a subsystem that moves exists").clone();
             self.target.place(config, Some(figures), now, &mut self.actions);
+            assert!(!self.arriving.contains(&nqn), "I-S16: {nqn} comes once");
             self.arriving.push(nqn);
         }
     }

@@ -96,6 +96,9 @@ impl Opening {
             "I-S4: opening goes from one phase to the next, not from {:?} to {next:?}",
             self.phase
         );
+        // What other shards were ordered in a phase they have done when it is over.
+        let waits_for_none = !matches!(next, Phase::Leftovers | Phase::Ready) || self.awaited.is_empty();
+        assert!(waits_for_none, "I-S4: {next:?} begins when all orders were answered");
         self.phase = next;
     }
 

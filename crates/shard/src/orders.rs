@@ -22,6 +22,11 @@ impl Orders {
         self.next
     }
 
+    /// Whether an order, or what is awaited like one, has this number.
+    pub fn was_given(&self, number: u64) -> bool {
+        (1..=self.next).contains(&number)
+    }
+
     /// Puts channels that are on their way into a medium: after the death of all shards.
     pub fn salvage<M: Divide>(self, media: &mut M) {
         for (_, answer) in self.answers {

@@ -63,6 +63,7 @@ impl Placement {
     /// Sends an order; its answer is awaited by number.
     pub fn order(&mut self, to: u16, order: Order) -> u64 {
         assert!(!self.is_member() && to != self.index.0, "I-S5: the first shard orders the others");
+        assert!(to < self.shards, "I-S5: an order goes to a shard that there is");
         let number = self.orders.number();
         self.outgoing.push((ShardIndex(to), ShardMessage(Message::Order(number, order))));
         number
@@ -81,6 +82,7 @@ impl Placement {
 
     /// Takes the answer to an order, if it came.
     pub fn take_answer(&mut self, number: u64) -> Option<Answer> {
+        assert!(self.orders.was_given(number), "I-S14: an answer is awaited to an order that was sent");
         self.orders.answers.remove(&number)
     }
 
@@ -98,6 +100,7 @@ impl Placement {
 
     /// What moves a group.
     pub fn moving_steps(&mut self, group: Group) -> Vec<Step> {
+        assert_ne!(group.from, group.to, "I-S15: a group moves to another shard");
         let passed = self.orders.number();
         vec![Step::Leave(group.clone()), Step::Arrive(group.clone()), Step::Release(group, passed)]
     }

@@ -78,6 +78,7 @@ fn namespaces_of<M: Divide>(here: &Owners<M>, group: &Group) -> Vec<(VssdId, Nam
 
 /// Takes a group out, when nothing of it is under way any more.
 pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress {
+    assert_eq!(here.placement.index.0, group.from, "I-S15: a group leaves its home");
     let stores: Vec<StoreIndex> = group.vssds.iter().filter_map(|&vssd| here.plane.store_of(vssd)).collect();
     if here.placement.duties.leaving.is_empty() {
         // The first shard may not have heard of the last exchange when it named the group.
@@ -133,6 +134,7 @@ fn take_out<M: Divide>(
     stores: Vec<StoreIndex>,
     namespaces: Vec<(VssdId, NamespaceId)>,
 ) {
+    assert!(here.placement.duties.frozen, "I-S16: a group leaves when its hosts are not listened to");
     let take = |(vssd, id): (VssdId, NamespaceId)| {
         here.plane.admission.close(id);
         (vssd, id, here.plane.namespaces.take_out(id))
@@ -145,6 +147,10 @@ fn take_out<M: Divide>(
     let luggage = here.plane.doors().into_iter().map(|door| door.take_out(party)).collect();
     here.note_exchanges_elsewhere(&group.channels);
     let part = here.plane.flash.pool.detach(&group.channels);
+    assert!(
+        !here.plane.flash.pool.vssd_ids().any(|id| group.vssds.contains(&id.0)),
+        "I-S15: nothing of a group stays behind"
+    );
     here.plane.flash.pool.hold_migration(false);
     let moved = Moved::new(group.channels.clone(), part, &mut here.plane.flash.media);
     let duties = &mut here.placement.duties;
@@ -161,6 +167,8 @@ pub(crate) fn arrive_somewhere<M: Divide>(
     job: &mut Job,
     now: Time,
 ) -> Progress {
+    let is_under_way = here.placement.orders.moving.is_some() || !job.elsewhere.awaited.is_empty();
+    assert!(is_under_way, "I-S15: a group arrives that left");
     if let Some(moved) = here.placement.orders.moving.take() {
         here.placement.ledger.rehome(group);
         if group.to == 0 {
@@ -186,24 +194,30 @@ fn subsystems_of<M: Divide>(here: &Owners<M>, group: &Group) -> Vec<SubsystemCon
 pub(crate) fn arrive<M: Divide>(here: &mut Owners<M>, moved: MovedGroup, group: &Group, now: Time) {
     assert_eq!(here.placement.index.0, group.to, "I-S15: a group arrives where it goes");
     let MovedGroup { moved, stores, namespaces, luggage } = moved;
+    assert_eq!(moved.channels, group.channels, "I-S15: a group arrives with its channels");
     let part = moved.unpack(&mut here.plane.flash.media);
     here.plane.flash.pool.attach(part);
+    let is_here = |vssd: &u32| here.plane.flash.pool.vssd_ids().any(|id| id.0 == *vssd);
+    assert!(group.vssds.iter().all(is_here), "I-S15: a group arrives with its vSSDs");
     // Limits were lifted for the move.
     for record in here.own_vssds().iter().filter(|record| group.vssds.contains(&record.number)) {
         here.plane.flash.pool.set_share(VssdId(record.number), share_of(record), now);
         here.seat_blocks(record);
     }
     for store in stores {
+        assert!(group.vssds.contains(&store.vssd.0), "I-S15: a store arrives with its group");
         here.plane.flash.put_store(store);
     }
     for (vssd, id, namespace) in namespaces {
-        let store = here.plane.flash.store_of(vssd).expect("a namespace moves with its store");
+        let store = here.plane.flash.store_of(vssd).expect("I-S15: a namespace moves with its store");
         here.seat_namespace(id, vssd);
         here.plane.namespaces.put_in(id, namespace, store);
     }
     here.placement.ledger.homes.extend(group.tenants.iter().map(|tenant| (tenant.clone(), group.to)));
     let subsystems = subsystems_of(here, group);
-    for (door, luggage) in here.plane.doors().into_iter().zip(luggage) {
+    let doors = here.plane.doors();
+    assert_eq!(doors.len(), luggage.len(), "I-S16: each door has its luggage");
+    for (door, luggage) in doors.into_iter().zip(luggage) {
         door.put_in(luggage, &subsystems, now);
     }
     mark!("shard: group moved while it was served");
@@ -225,6 +239,8 @@ pub(crate) fn release<M: Divide>(here: &mut Owners<M>, group: &Group, passed: u6
         subsystems.into_iter().for_each(|config| here.plane.nvme.learn(config, now));
         return Progress::Done;
     }
+    let duties = &here.placement.duties;
+    assert!(duties.left.is_none() && duties.leaving.is_empty(), "I-S15: hosts follow a group that is gone");
     let to = ShardIndex(group.to);
     here.plane.doors().into_iter().for_each(|door| door.release(subsystems.clone(), to, now));
     // Behind the connections, on the same way.

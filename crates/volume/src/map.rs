@@ -233,6 +233,7 @@ impl Maps {
         volume.mark_dirty(iu as usize);
         // What was lost takes no room.
         volume.used_ius += u64::from(!old.is_place());
+        debug_assert!(volume.used_ius > 0, "I-M13: a volume knows how many of its IUs hold data");
         volume.used_ius -= u64::from(address == LogAddress::NONE);
         old
     }
@@ -278,6 +279,7 @@ impl Maps {
         assert!(map.exists, "I-M15: only what exists is deleted");
         (map.exists, map.used_ius) = (false, 0);
         self.open_group = None;
+        assert!(!self.ending.contains(&volume), "I-M15: a volume ends once");
         self.ending.push_back(volume);
     }
     /// Lets one place of a deleted volume go before its map ends. Whether it was there.

@@ -178,6 +178,7 @@ impl Reads {
         completions: &mut Vec<VolumeCompletion>,
     ) {
         let operation = self.operations.get_mut(index).expect("I-M6: parts belong to a read");
+        debug_assert!(operation.pending > 0, "I-M6: each part of a read ends once");
         operation.pending -= 1;
         match result {
             Ok(()) => {}

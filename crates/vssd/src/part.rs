@@ -152,7 +152,7 @@ impl Pool {
     /// If the places are not free, or the number was given to another one.
     pub fn admit(&mut self, id: VssdId, isolation: Isolation, places: &Places) {
         self.core.next_vssd = self.core.next_vssd.max(id.0 + 1);
-        self.core.resources.take(id, &places.units).expect("chosen places are free");
+        self.core.resources.take(id, &places.units).expect("chosen places are free (I-V21)");
         self.core.place(id, isolation, &places.units);
         self.core.record_vssd(self.core.at_of(id).expect("placed just now"));
     }
@@ -162,7 +162,7 @@ impl Pool {
     /// # Panics
     /// If the places are not free.
     pub fn reserve(&mut self, id: VssdId, places: &Places) {
-        self.core.resources.take(id, &places.units).expect("chosen places are free");
+        self.core.resources.take(id, &places.units).expect("chosen places are free (I-V21)");
     }
 
     /// Whether a vSSD can be made there now; places were chosen by a pool that may not have heard of the last exchange.
@@ -197,6 +197,7 @@ impl Pool {
         match news {
             WearNews::Begun(dies) if !self.wear.elsewhere.contains(&dies) => self.wear.elsewhere.push(dies),
             WearNews::Finished(dies) => {
+                assert_ne!(dies[0], dies[1], "two dies change what they hold (I-V15)");
                 self.wear.elsewhere.retain(|other| *other != dies);
                 self.core.resources.dies.swap(dies[0] as usize, dies[1] as usize);
             }
@@ -277,7 +278,11 @@ impl Pool {
         let leaving: Vec<VssdId> = leaving.map(|vssd| vssd.id).collect();
         for vssd in leaving.iter().filter_map(|id| self.core.vssds.get(*id)) {
             assert!(vssd.units.iter().all(lies), "vSSD {} leaves as a whole (I-V7)", vssd.id.0);
-            assert_eq!(vssd.operations, 0, "nothing of vSSD {} is under way", vssd.id.0);
+            assert_eq!(
+                vssd.operations, 0,
+                "nothing of vSSD {} is under way when it leaves (I-V7)",
+                vssd.id.0
+            );
         }
         let leave = leaving
             .into_iter()
@@ -354,6 +359,16 @@ impl Pool {
     /// # Panics
     /// If this pool has them already.
     pub fn attach(&mut self, mut part: PoolPart) {
+        let lies = |die: u32| {
+            let channel = self.core.geometry.die_at(die).channel.0;
+            part.channels.iter().any(|part| part.channel == channel)
+        };
+        for (vssd, _) in &part.vssds {
+            let is_whole = vssd.units.iter().all(|unit| lies(unit.place.die));
+            assert!(is_whole, "vSSD {} arrives with its channels (I-V7)", vssd.id.0);
+        }
+        let mut exchanged = part.exchanges.iter().flat_map(|one| one.dies);
+        assert!(exchanged.all(lies), "dies that are exchanged arrive together (I-V7)");
         self.align_windows(&mut part);
         self.core.blocks.skip_sequences(part.sequence);
         self.wear.migration.exchanges.extend(part.exchanges);

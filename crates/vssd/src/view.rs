@@ -147,8 +147,10 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let vssd = &mut self.pool.core.vssds[self.at];
         vssd.free_changes += 1;
         let own = &mut vssd.units[usize::from(unit.0)];
-        own.free_indices.pop();
-        own.map[index as usize] = number;
+        let taken = own.free_indices.pop();
+        assert_eq!(taken, Some(index), "an index is given out once (I-V13)");
+        let before = std::mem::replace(&mut own.map[index as usize], number);
+        assert_eq!(before, u32::MAX, "an index that is free names no block (I-V13)");
         Ok(block)
     }
     fn append(
@@ -175,6 +177,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let first_page = state.next_page;
         let end_page = first_page + pages;
         assert!(end_page <= shape.pages, "append beyond the end of the erase block");
+        debug_assert!(state.done_pages <= first_page, "pages are programmed in order (I-V9)");
         state.next_page = end_page;
         if state.appends == 0 {
             state.append_class = class;

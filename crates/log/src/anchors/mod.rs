@@ -81,7 +81,9 @@ impl Anchors {
 
     /// Notes of these that an anchor from `sequence` on would cover.
     pub fn coverable_notes(&self, sequence: u64) -> u64 {
-        self.notes_before(sequence) - self.notes_covered
+        let before = self.notes_before(sequence);
+        assert!(before >= self.notes_covered, "I-L26: what is covered stays so");
+        before - self.notes_covered
     }
 
     /// Recovery found so many notes that the newest anchor does not cover; what comes has sequences from `next_sequence` on.
@@ -132,7 +134,7 @@ impl Anchors {
 
     /// IUs that one with so many bytes of the owner takes in a log of so many segments.
     pub fn size_ius(layout: &Layout, segments: u32, owner_bytes: usize) -> u64 {
-        AnchorWriter::size_ius(&layout.shape, 24 + 12 * segments as usize + owner_bytes)
+        AnchorWriter::size_ius(&layout.shape, Anchor::size_bytes(segments as usize, owner_bytes))
     }
 
     /// Writes one. Everything that was appended before it was taken must be durable. IUs that were programmed.
@@ -150,7 +152,9 @@ impl Anchors {
         assert!(sequence >= self.held, "I-L18: anchors do not go back");
         self.held = sequence;
         self.cleaned_entries = 0;
-        self.notes_covered = self.notes_before(sequence);
+        let covered = self.notes_before(sequence);
+        assert!(covered >= self.notes_covered, "I-L26: what is covered stays so");
+        self.notes_covered = covered;
         self.note_counts.retain(|(counted_at, _)| *counted_at > sequence);
         true
     }

@@ -80,6 +80,7 @@ impl AnchorWriter {
         space: &mut dyn EraseBlockSpace,
     ) {
         assert!(self.is_idle(), "I-L32: one anchor at a time");
+        assert!(!self.is_used_up(), "I-L32: an anchor has a number of its own");
         let shape = *space.shape();
         let bytes = anchor.encode();
         let unit_bytes = shape.program_unit_ius() as usize * IU_SIZE_BYTES;
@@ -127,6 +128,7 @@ impl AnchorWriter {
         }
         let (block, units) = self.open.as_mut().expect("just opened");
         *units += 1;
+        assert!(*units <= shape.program_units(), "I-L15: a block has no more rows");
         let block = *block;
         let writing = self.writing.as_mut().expect("being written");
         writing.pending += 1;
@@ -143,7 +145,7 @@ impl AnchorWriter {
 
     /// A program ended. Gives the sequence of the anchor when that makes it hold.
     pub fn programmed(&mut self, result: Result<(), SpaceError>) -> Option<u64> {
-        let writing = self.writing.as_mut().expect("programs belong to an anchor");
+        let writing = self.writing.as_mut().expect("I-L32: programs belong to an anchor");
         assert!(writing.pending > 0, "I-L32: each piece ends once");
         writing.pending -= 1;
         writing.failed |= result.is_err();
@@ -156,6 +158,7 @@ impl AnchorWriter {
             self.open = None;
             return None;
         }
+        assert!(writing.number >= self.superseded_before, "I-L18: anchors do not go back");
         self.superseded_before = writing.number;
         Some(writing.sequence)
     }

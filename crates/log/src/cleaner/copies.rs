@@ -39,6 +39,9 @@ impl CopyRead {
 
     /// Checks what was read, and keeps the checksums for the copies.
     pub fn check(&mut self, data: &[u8], oob: &[u8], segments: &Segments) -> bool {
+        let end = self.run.first.0 + self.run.count;
+        let within = |entry: &CopyEntry| (self.run.first.0..end).contains(&entry.place.0);
+        debug_assert!(self.entries.iter().all(within), "I-L34: what is copied was read");
         let mut pages = segments.page_check(self.run.first, oob);
         for index in 0..self.entries.len() {
             let entry = &self.entries[index];

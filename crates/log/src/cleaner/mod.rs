@@ -121,6 +121,9 @@ impl Cleaner {
         let mut finished = false;
         for at in (0..self.victims.len()).rev() {
             if self.victims[at].is_copied() {
+                let segment = self.victims[at].segment;
+                let waits = self.renewed.iter().any(|(of, _)| *of == segment);
+                assert!(!waits, "I-L24: notes of a victim are written before it ends");
                 writer.segments.end_cleaning(self.victims[at].segment, writer.next_sequence);
                 self.victims.remove(at);
                 finished = true;
@@ -167,6 +170,8 @@ impl Cleaner {
             }
             return;
         };
+        let is_victim = self.victims.iter().any(|other| other.segment == segment);
+        assert!(!is_victim, "I-L23: a segment is one victim");
         let live_at_start = writer.segments.begin_cleaning(segment);
         let is_walked = live_at_start == 0 && writer.segments[segment].last_note < anchored;
         let is_taken = |number: u8| self.victims.iter().any(|other| other.number == number);

@@ -114,6 +114,7 @@ impl Victim {
 
     /// A head was asked for.
     pub fn expect_head(&mut self, offset: u32) {
+        assert!(!self.has_head(offset), "I-L21: a head is asked for once");
         self.heads.push(HeadRead { offset, is_under_way: true, bytes: None });
     }
 

@@ -104,7 +104,9 @@ impl Segments {
     /// Counts a place as live.
     #[inline]
     pub fn validate(&mut self, address: LogAddress) {
-        self.valid[(address.0 >> self.layout.segment_shift) as usize] += 1;
+        let valid = &mut self.valid[(address.0 >> self.layout.segment_shift) as usize];
+        *valid += 1;
+        debug_assert!(*valid <= self.layout.segment_ius, "I-L2: no more lives in a segment than it holds");
     }
 
     /// Counts a place as dead.
@@ -120,6 +122,10 @@ impl Segments {
     #[inline]
     pub fn take_data(&mut self, index: u32, sequence: u64) {
         self.valid[index as usize] += 1;
+        debug_assert!(
+            self.valid[index as usize] <= self.layout.segment_ius,
+            "I-L2: no more lives in a segment than it holds"
+        );
         self.list[index as usize].take_entry(sequence);
     }
 
@@ -193,6 +199,8 @@ impl Segments {
     pub fn reopen(&mut self, index: u32, next_unit: u32) {
         let segment = &mut self.list[index as usize];
         assert!(next_unit <= segment.next_unit, "I-L5: only what was placed is taken back");
+        let open = self.open[segment.stream];
+        assert!(open.is_none_or(|open| open == index), "I-L4: a stream has one segment open");
         if segment.state() != SegmentState::Open {
             segment.enter(SegmentState::Open);
         }
@@ -261,6 +269,7 @@ impl Segments {
         let segment = &mut self.list[index as usize];
         segment.enter(SegmentState::Freeing);
         assert_eq!(self.valid[index as usize], 0, "I-L6: only what is dead is freed");
+        debug_assert_eq!(segment.chunks, 0, "I-L8: what is staged is not freed");
         segment.free_after = free_after;
         self.freeing.push(index);
     }

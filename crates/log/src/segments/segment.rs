@@ -112,6 +112,7 @@ impl Segment {
     /// An entry was appended to one of its chunks.
     #[inline]
     pub fn take_entry(&mut self, sequence: u64) {
+        debug_assert!(sequence >= self.last_sequence, "I-L36: sequences rise within a segment");
         self.last_sequence = sequence;
     }
 

@@ -1,5 +1,6 @@
 //! Staging: the slots in which chunks gather, wait, are programmed and become safe.
 
+mod check;
 mod chunk;
 mod describe;
 mod recover;
@@ -10,7 +11,7 @@ pub use slot::SLOT_HEADER_SIZE_BYTES;
 pub(crate) use slot::Slot;
 
 use crate::mark::Mark;
-use crate::segments::{STAGED_MAX, Segments};
+use crate::segments::{NO_BLOCK, STAGED_MAX, Segments};
 use crate::token::TOKEN_APPEND;
 use crate::{Layout, LogAddress, Owner, PerStream, Stream};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, ProtectedRegion, mutant};
@@ -163,7 +164,9 @@ impl Staging {
         segments: &mut Segments,
     ) {
         assert!(self.open[stream].is_none(), "I-L16: a stream has one chunk open");
+        assert!(self.slots_of(stream).contains(&slot), "I-L13: a stream has slots of its own");
         let segment = &mut segments[place.segment];
+        assert_eq!(segment.stream, stream, "I-L4: a chunk lies in a segment of its stream");
         assert_eq!(segment.next_unit, place.first_unit, "I-L5: chunks lie one behind the other");
         segment.chunks += 1;
         let generation = segment.generation;
@@ -195,6 +198,7 @@ impl Staging {
             slot.publish();
         }
         let chunk = slot.chunk_mut();
+        assert_eq!(chunk.stream, stream, "I-L16: what a stream has open is its own");
         chunk.units = (chunk.data_count + 1).div_ceil(layout.unit_ius);
         if chunk.is_empty() {
             // Filler, which makes earlier units safe.
@@ -268,6 +272,10 @@ impl Staging {
             slot.put_marks(unit, mark, head_sum, layout, &mut oob);
             let token = SpaceToken(TOKEN_APPEND | u64::from(member) << 32 | index as u64);
             let parts = slot.payload(unit, layout);
+            debug_assert_ne!(
+                segment.blocks[member as usize], NO_BLOCK,
+                "I-L3: it has a block on each member"
+            );
             space.append(token, segment.blocks[member as usize], parts, oob, stream.policy().class);
         }
         if mutant!("log: slot released before programmed") {
@@ -286,6 +294,8 @@ impl Staging {
         self.may_release = true;
         let chunk = self.slots[slot].chunk_mut();
         assert!(chunk.pending > 0, "I-L15: each program of a chunk ends once");
+        let is_begun = matches!(chunk.state(), ChunkState::Programming | ChunkState::Displaced);
+        assert!(is_begun, "I-L12: programs end of a chunk that was handed over");
         chunk.pending -= 1;
         let segment = chunk.segment;
         if !worked {
@@ -327,7 +337,9 @@ impl Staging {
         let old = slot.chunk();
         let (from, data, sequence) = (old.address(0, &segments.layout), old.data_count, old.sequence);
         assert!(old.is_displaced(), "I-L12: only a displaced chunk gets another place");
-        segments[old.segment].chunks -= 1;
+        let source = &mut segments[old.segment];
+        assert!(source.chunks > 0, "I-L8: a segment counts its staged chunks");
+        source.chunks -= 1;
         let target = &mut segments[place.segment];
         assert_eq!(target.next_unit, place.first_unit, "I-L5: chunks lie one behind the other");
         assert_eq!(target.stream, old.stream, "I-L4: a chunk stays in its stream");
@@ -407,6 +419,10 @@ impl Staging {
         let segment = &mut segments[self.slots[index].chunk().segment];
         assert!(segment.chunks > 0, "I-L8: a segment counts its staged chunks");
         segment.chunks -= 1;
+        let chunk = self.slots[index].chunk();
+        assert_eq!(chunk.pending, 0, "I-L15: nothing of a chunk is under way when its slot is emptied");
+        let may_go = matches!(chunk.state(), ChunkState::Unsafe | ChunkState::Displaced);
+        assert!(may_go, "I-L12: what is emptied is programmed, or has no place any more");
         self.slots[index].release();
     }
 
@@ -522,31 +538,5 @@ impl Staging {
             let data = offset.checked_sub(chunk.first_unit * segments.layout.unit_ius + 1)?;
             (data < chunk.data_count).then(|| self.slots[slot].iu(data))
         })
-    }
-
-    /// Counts that must agree with each other.
-    ///
-    /// # Panics
-    /// If they do not.
-    pub fn check_invariants(&self, segments: &Segments) {
-        for (index, segment) in segments.iter() {
-            let chunks = self.chunks().filter(|(_, chunk)| chunk.segment == index).count();
-            assert_eq!(chunks, segment.chunks as usize, "I-L8: staged chunks of segment {index}");
-        }
-        for (slot, chunk) in self.chunks().filter(|_| !self.may_release) {
-            let is_over = chunk.state() == ChunkState::Programming && chunk.pending == 0;
-            let is_late = is_over || chunk.state() == ChunkState::Unsafe && self.is_safe(slot, segments);
-            assert!(!is_late, "I-L33: slot {slot} could be emptied, and nobody looks");
-        }
-        let occupied = (0..self.slots.len()).filter(|slot| self.slots[*slot].held().is_some());
-        assert!(occupied.eq(self.occupied.iter().copied()), "I-L13: occupied slots {:?}", self.occupied);
-        for (stream, slot) in Stream::ALL.into_iter().filter_map(|stream| Some((stream, self.open[stream]?)))
-        {
-            let chunk = self.slots[slot].chunk();
-            assert_eq!((chunk.state(), chunk.stream), (ChunkState::Open, stream), "I-L16: slot {slot}");
-        }
-        for slot in &self.sealed {
-            assert_eq!(self.slots[*slot].chunk().state(), ChunkState::Sealed, "I-L16: slot {slot}");
-        }
     }
 }

@@ -229,7 +229,7 @@ impl Slot {
         self.begin_entry(sequence);
         let iu_bytes = self.iu_bytes;
         let chunk = self.chunk.as_mut().expect("I-L13: the slot holds a chunk");
-        debug_assert!(sequence >= chunk.expected, "I-L33: sequences rise within a chunk");
+        debug_assert!(sequence >= chunk.expected, "I-L36: sequences rise within a chunk");
         let skip = chunk.expected != sequence;
         if !head::fits(chunk.data_count as usize + 1, chunk.note_count as usize + usize::from(skip), 0) {
             return None;

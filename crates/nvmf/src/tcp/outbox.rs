@@ -85,12 +85,12 @@ impl Outbox {
     /// # Panics
     /// If there are fewer: the driver's bug.
     pub(crate) fn consume(&mut self, mut bytes: usize) -> usize {
-        assert!(bytes <= self.len_bytes, "sent {bytes} of {}", self.len_bytes);
+        assert!(bytes <= self.len_bytes, "I-T10: sent {bytes} of {}", self.len_bytes);
         self.len_bytes -= bytes;
         self.consumed_bytes += bytes as u64;
         let mut released = 0;
         while bytes > 0 {
-            match self.segments.front_mut().expect("bytes are left") {
+            match self.segments.front_mut().expect("I-T10: bytes are left") {
                 Segment::Header(length) if *length > bytes => {
                     *length -= bytes;
                     self.scratch_start += bytes;
@@ -112,6 +112,8 @@ impl Outbox {
             self.segments.pop_front();
         }
         if self.segments.is_empty() {
+            debug_assert_eq!(self.len_bytes, 0, "I-T10: an outbox counts what lies in it");
+            debug_assert_eq!(self.scratch_start, self.scratch.len(), "I-T10: headers are sent in order");
             self.scratch.clear();
             self.scratch_start = 0;
             if self.scratch.capacity() > SCRATCH_KEPT_BYTES || self.segments.capacity() > SEGMENTS_KEPT {

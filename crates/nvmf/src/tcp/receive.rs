@@ -107,7 +107,7 @@ impl Receiver {
     /// Says where the data of the frame just announced go. A frame without data needs no call.
     #[inline]
     pub(crate) fn take_data(&mut self, destination: Destination) {
-        assert!(matches!(self.stage, Stage::Decide), "data are announced by a header");
+        assert!(matches!(self.stage, Stage::Decide), "I-T2: data are announced by a header");
         let frame = self.frame.expect("a header came");
         let padding = frame.data_start() - frame.header_end();
         self.stage = match destination {
@@ -222,7 +222,7 @@ impl Receiver {
         let frame = self.frame.expect("there is a window");
         let Stage::Gather { received, .. } = &mut self.stage else { panic!("there is a window") };
         *received += bytes;
-        assert!(*received <= frame.data_length(), "no more than the window");
+        assert!(*received <= frame.data_length(), "I-T2: no more comes than the window");
         if *received == frame.data_length() { self.gathered() } else { None }
     }
 
@@ -315,7 +315,10 @@ impl Receiver {
     /// Forgets a frame without data, after its header was read.
     #[inline]
     pub(crate) fn finish_header(&mut self) {
-        assert!(matches!(self.stage, Stage::Skip { remaining: 0, then: None }), "a frame without data");
+        assert!(
+            matches!(self.stage, Stage::Skip { remaining: 0, then: None }),
+            "I-T2: a frame without data ends with its header"
+        );
         self.next_pdu();
     }
 

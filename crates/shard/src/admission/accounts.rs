@@ -38,6 +38,17 @@ pub(super) struct Tenant {
     pub vssds: u32,
 }
 
+impl Tenant {
+    /// One of its vSSDs goes; whether it was the last one.
+    pub fn lose_vssd(&mut self) -> bool {
+        assert!(self.vssds > 0, "I-S1: a tenant counts its vSSDs");
+        self.vssds -= 1;
+        let is_idle = self.turns.is_empty() && !self.place.is_in();
+        assert!(self.vssds > 0 || is_idle, "I-S2: who has nothing to do has no turn");
+        self.vssds == 0
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Vssd {
     /// None for what is not open.
@@ -54,6 +65,17 @@ pub(super) struct Vssd {
     pub weight: u32,
     /// Nothing is admitted: what lies below has no room.
     pub held: bool,
+}
+
+impl Vssd {
+    /// One of its volumes goes; whether it was the last one.
+    pub fn lose_volume(&mut self) -> bool {
+        assert!(self.volumes > 0, "I-S1: a vSSD counts its volumes");
+        self.volumes -= 1;
+        let is_idle = self.turns.is_empty() && self.weight == 0 && !self.place.is_in();
+        assert!(self.volumes > 0 || is_idle, "I-S2: who has nothing to do has no turn");
+        self.volumes == 0
+    }
 }
 
 /// What takes turns at a vSSD.
@@ -85,6 +107,12 @@ pub(super) struct Volume {
 }
 
 impl Volume {
+    /// So many commands that waited are taken back.
+    pub fn take_back(&mut self, commands: u32) {
+        assert!(self.waiting >= commands, "I-S2: a command that waits is counted");
+        self.waiting -= commands;
+    }
+
     /// Whether something of it may go on.
     #[inline]
     pub fn may_go(&self, window_commands: u32) -> bool {

@@ -122,6 +122,15 @@ impl Turns {
         if !std::mem::take(&mut place.in_round) {
             return;
         }
+        debug_assert!(
+            self.front
+                .into_iter()
+                .chain(self.behind.iter().map(|one| one.0))
+                .filter(|one| one.2 == member)
+                .count()
+                == 1,
+            "I-S2: who is in the round has one turn"
+        );
         if self.first() == Some(member) {
             self.front = self.behind.pop().map(|Reverse(turn)| turn);
         } else {
@@ -142,6 +151,8 @@ impl Turns {
     #[inline]
     pub fn served(&mut self, place: &mut Place, used: Used, weight: Weight, stays: bool) {
         let (start, _, member) = self.front.expect("I-S2: who is served is in the round");
+        debug_assert!(place.in_round, "I-S2: who is served is in the round");
+        debug_assert!(start >= self.now, "I-S26: the round does not go back");
         // Where it stood before the last part.
         self.now = start + (used.all - used.last) * weight.per_cost;
         place.used = start + used.all * weight.per_cost;

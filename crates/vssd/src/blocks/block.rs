@@ -193,11 +193,16 @@ impl Block {
 
     /// Its erase is done.
     pub fn erased(&mut self) {
+        assert_eq!(self.done_pages, 0, "nothing is programmed before the erase (I-V9)");
         assert_eq!(self.fill, Fill::Opening, "a block is erased once while it is held (I-V9)");
         self.fill = Fill::Open;
     }
     /// Its erase or a program failed.
     pub fn fail(&mut self) {
+        assert!(
+            !matches!(self.use_of, Use::Free | Use::Excluded),
+            "what fails was asked for (I-V9): {self:?}"
+        );
         if self.fill != Fill::Suspect {
             self.fill = Fill::Failed;
         }
@@ -229,6 +234,8 @@ impl Block {
     pub fn release(&mut self, use_of: Use) {
         // Whoever takes it next erases it: a read that is still under way would find nothing, or somebody else's bytes.
         assert_eq!(self.in_flight, 0, "nothing of a block is under way when it is given back (I-V8)");
+        assert!(self.waiting.is_empty(), "nothing waits for a block that nobody has (I-V8)");
+        assert!(!matches!(self.use_of, Use::Free | Use::Excluded), "a block is released once (I-V8)");
         assert!(matches!(use_of, Use::Free | Use::Excluded), "it is free or retired (I-V8)");
         (self.use_of, self.motion) = (use_of, Motion::Still);
     }
@@ -247,6 +254,7 @@ impl Block {
     /// An append that waited was answered without having been programmed.
     pub fn drop_append(&mut self) {
         if let Motion::Leaving { held_appends } | Motion::Arrived { held_appends } = &mut self.motion {
+            assert!(*held_appends > 0, "an append that waited was counted (I-V10)");
             *held_appends -= 1;
         }
     }
@@ -279,7 +287,9 @@ impl Block {
         };
         assert!(self.is_held() && copy.use_of == Use::Copy, "a copy takes the place of what is held (I-V10)");
         assert_eq!(self.appends, held_appends, "no append is under way when a block departs (I-V10)");
+        assert!(copy.in_flight == 0 && copy.waiting.is_empty(), "a copy is nobody else's (I-V10)");
         let waiting = std::mem::take(&mut self.waiting);
+        assert!(self.in_flight as usize >= waiting.len(), "what waits is under way (I-V1)");
         self.in_flight -= waiting.len() as u32;
         self.appends = 0;
         (self.use_of, self.motion) = (Use::Departed, Motion::Still);

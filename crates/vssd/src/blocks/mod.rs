@@ -163,8 +163,10 @@ impl Blocks {
     }
     /// Gives this free block to a copy.
     pub fn take_this_for_copy(&mut self, number: u32) {
-        let die = self.die_of(number);
-        self.dies[die as usize].free.retain(|Reverse((_, other))| *other != number);
+        let free = &mut self.dies[(number / self.per_die) as usize].free;
+        let before = free.len();
+        free.retain(|Reverse((_, other))| *other != number);
+        assert_eq!(free.len() + 1, before, "a free block is listed once (I-V8)");
         self[number].take_for_copy();
     }
 
@@ -175,6 +177,7 @@ impl Blocks {
             self.has_retired = true;
             let die = self.die_of(number);
             self.dies[die as usize].retired += 1;
+            assert!(self.dies[die as usize].retired <= self.per_die, "a block is retired once (I-V8)");
         } else {
             self.list_free(number, change);
         }
@@ -230,7 +233,9 @@ impl Blocks {
     /// The last read of a block that moved away came back.
     pub fn departed(&mut self, number: u32) {
         let die = self.die_of(number);
-        self.dies[die as usize].departing -= 1;
+        let departing = &mut self.dies[die as usize].departing;
+        assert!(*departing > 0, "a block that moved away comes to its end once (I-V10)");
+        *departing -= 1;
     }
 
     /// Whether nothing of the blocks of a die is under way, and none moves.
@@ -255,6 +260,9 @@ impl Blocks {
     /// Takes a die over.
     pub fn put_die(&mut self, die: u32, part: DiePart) {
         let first = self.of_die(die).start as usize;
+        assert_eq!(part.blocks.len(), self.per_die as usize, "a die arrives with all its blocks (I-V12)");
+        let before = &self.dies[die as usize];
+        assert!(before.free.is_empty() && before.departing == 0, "die {die} is one pool's (I-V3)");
         self.dies[die as usize] = part.die;
         for (at, block) in part.blocks.into_iter().enumerate() {
             self.all[first + at] = block;

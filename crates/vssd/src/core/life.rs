@@ -89,7 +89,9 @@ impl Core {
         let vssd = &mut self.vssds[at];
         vssd.free_changes += 1;
         let unit = &mut vssd.units[usize::from(logical.unit.0)];
-        unit.map[logical.index as usize] = u32::MAX;
+        let before = std::mem::replace(&mut unit.map[logical.index as usize], u32::MAX);
+        assert_eq!(before, number, "a block that a holder has is named by its unit's map (I-V13)");
+        assert!(unit.free_indices.len() < unit.map.len(), "an index is free once (I-V13)");
         if lost {
             unit.lost_blocks = unit.lost_blocks.saturating_add(1);
             vssd.read_only = true;

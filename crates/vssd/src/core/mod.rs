@@ -82,6 +82,7 @@ impl Core {
     /// Places a vSSD where its places were taken.
     pub fn place(&mut self, id: VssdId, isolation: Isolation, places: &[UnitPlace]) {
         let units = places.iter().map(|&place| {
+            assert!(self.owns_die(place.die), "vSSD {} lies on dies of this pool (I-V3)", id.0);
             let count = self.resources.unit_blocks(place);
             let flow = self.queues.join(place.die, id, isolation);
             let map = vec![u32::MAX; count as usize];

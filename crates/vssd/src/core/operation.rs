@@ -198,6 +198,7 @@ impl Core {
     fn erase_completed(&mut self, op: &Op, result: Result<(), MediaError>) {
         let die = self.blocks.die_of(op.block);
         let block = &mut self.blocks[op.block];
+        assert!(block.in_flight > 0, "an erase ends once (I-V1)");
         block.in_flight -= 1;
         if matches!(result, Err(error) if !matches!(error, MediaError::EraseFailed { .. })) {
             // The power or the die went, not the block: nothing about it is written down.
@@ -317,9 +318,14 @@ impl Core {
             let of_op = op.end_page - op.first_iu / self.shape.ius_per_page();
             pages += of_op;
             let block = &mut self.blocks[number];
+            assert!(
+                block.in_flight > 0 && block.appends > 0,
+                "an append that is taken back is counted (I-V1)"
+            );
             block.in_flight -= 1;
             block.appends -= 1;
             let at = self.at_of(op.owner).expect("busy vSSDs stay");
+            assert!(self.vssds[at].operations > 0, "a vSSD counts what it has under way (I-V1)");
             self.vssds[at].operations -= 1;
             self.vssds[at].appended_ius -= u64::from(of_op * self.shape.ius_per_page());
         }
@@ -336,9 +342,12 @@ impl Core {
         oob: Option<diecut_units::BufferMut>,
     ) {
         let block = &mut self.blocks[op.block];
+        debug_assert!(block.in_flight > 0, "what is answered was under way (I-V1)");
         block.in_flight -= 1;
+        debug_assert!(op.kind != Kind::Append || block.appends > 0, "an append is counted (I-V1)");
         block.appends -= u32::from(op.kind == Kind::Append);
         let at = self.at_of(op.owner).expect("busy vSSDs stay");
+        debug_assert!(self.vssds[at].operations > 0, "a vSSD counts what it has under way (I-V1)");
         self.vssds[at].operations -= 1;
         self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob }));
     }

@@ -77,8 +77,15 @@ impl DieQueue {
     /// If something waits in a flow that nobody uses then (I-V6).
     pub fn leave(&mut self, flow: u16) {
         let flow = &mut self.flows[usize::from(flow)];
+        assert!(flow.users > 0, "a flow is left by who uses it (I-V6)");
         flow.users -= 1;
-        self.members -= u32::from(flow.users == 0);
-        assert!(flow.users > 0 || flow.queued == 0, "a flow that nobody uses is empty (I-V6)");
+        let is_unused = flow.users == 0;
+        assert!(!is_unused || self.members > 0, "a flow that somebody uses is counted (I-V6)");
+        self.members -= u32::from(is_unused);
+        assert!(!is_unused || flow.queued == 0, "a flow that nobody uses is empty (I-V6)");
+        assert!(
+            !is_unused || flow.parked.is_empty(),
+            "nothing is parked behind a flow that nobody uses (I-V6)"
+        );
     }
 }

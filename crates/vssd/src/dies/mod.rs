@@ -194,6 +194,8 @@ impl DieQueues {
     }
     /// Takes the queues of a die over.
     pub fn put_die(&mut self, die: u32, queue: DieQueue) {
+        assert!(self.dies[die as usize].is_quiet(), "nothing waits at die {die} of another pool (I-V6)");
+        assert!(queue.is_quiet(), "nothing waits at die {die} when it changes hands (I-V6)");
         self.dies[die as usize] = queue;
     }
 
@@ -231,6 +233,7 @@ impl DieQueues {
         let op = self.ops.end(at);
         let number = self.die_of(op.block);
         let die = &mut self.dies[number];
+        debug_assert!(die.in_flight > 0, "what comes back was under way (I-V1)");
         die.in_flight -= 1;
         die.programs -= u16::from(!op.kind.only_reads());
         op
@@ -403,6 +406,7 @@ impl DieQueues {
             die.queued += 1;
             let id = op.owner;
             let sharer = self.sharers.of(id);
+            debug_assert!(sharer.parked > 0, "what is parked is counted (I-V1)");
             sharer.parked -= 1;
             if sharer.parked == 0 {
                 self.room_changes.push(id);
@@ -439,6 +443,7 @@ impl DieQueues {
                 continue;
             }
             let left = flow.classes.iter().map(|class| class.len() as u32).sum();
+            assert!(left <= flow.queued, "a flow counts what waits in it (I-V1)");
             let gone = flow.queued - left;
             flow.queued = left;
             die.queued -= gone;
@@ -446,6 +451,7 @@ impl DieQueues {
             if parked_gone > 0 {
                 let owner = ops.get(taken[before]).owner;
                 let sharer = sharers.of(owner);
+                assert!(sharer.parked >= parked_gone, "what is parked is counted (I-V1)");
                 sharer.parked -= parked_gone;
                 if sharer.parked == 0 {
                     room_changes.push(owner);
@@ -482,6 +488,7 @@ impl DieQueues {
                 own.skipped[other] = if waits { own.skipped[other] + 1 } else { 0 };
             }
             let at = own.classes[class].pop_front().expect("its head was ready");
+            debug_assert!(own.queued > 0 && die.queued > 0, "what waits is counted (I-V1)");
             own.queued -= 1;
             die.queued -= 1;
             let operation = self.ops.take(at);
@@ -512,6 +519,7 @@ impl DieQueues {
             Kind::Append => (pages / u64::from(*program_unit_pages)).max(1) * costs.program_unit_ns,
             _ => costs.erase_ns,
         };
+        debug_assert!(start >= die.virtual_time, "the virtual time of a die does not go back (I-V20)");
         die.virtual_time = start;
         let cost_ns = if mutant!("vssd: time of a die costs nothing") { 0 } else { cost_ns };
         let weight = if mutant!("vssd: weights inverted") { 10_000 / own.weight } else { own.weight };
@@ -519,6 +527,10 @@ impl DieQueues {
         die.in_flight += 1;
         assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
         die.programs += u16::from(kind != Kind::Read);
+        debug_assert!(
+            die.programs <= self.settings.program_window.max(1),
+            "a die has no more programs than its window for them (I-V14)"
+        );
         die.passed += u32::from(!die.background.is_empty());
     }
 

@@ -49,6 +49,7 @@ impl<T> ById<T> {
             self.numbers.resize(id.0 as usize + 1, NOTHING);
         }
         assert!(self.numbers[id.0 as usize] == NOTHING, "vSSD {} is there once (I-V5)", id.0);
+        assert!(self.items.len() < usize::from(NOTHING), "there are fewer vSSDs than places (I-V5)");
         let at = self.items.partition_point(|(other, _)| *other < id);
         self.items.insert(at, (id, item));
         self.number_from(at);
@@ -59,9 +60,10 @@ impl<T> ById<T> {
     /// # Panics
     /// If nothing has this id.
     pub fn remove(&mut self, id: VssdId) -> T {
-        let at = self.at(id).expect("what is removed is there");
+        let at = self.at(id).expect("what is removed is there (I-V5)");
         self.numbers[id.0 as usize] = NOTHING;
-        let (_, item) = self.items.remove(at);
+        let (found, item) = self.items.remove(at);
+        assert_eq!(found, id, "an id leads to its own vSSD (I-V5)");
         self.number_from(at);
         item
     }

@@ -341,12 +341,13 @@ impl Resources {
             match (place.soft_plane, &mut *die) {
                 (None, DieUse::Whole(_)) => *die = DieUse::Free,
                 (Some(plane), DieUse::Cut(planes)) => {
-                    assert!(planes[usize::from(plane)].take().is_some(), "soft-plane was taken");
+                    let holder = planes[usize::from(plane)].take();
+                    assert!(holder.is_some(), "soft-plane {plane} of die {} was taken (I-V21)", place.die);
                     if planes.iter().all(Option::is_none) {
                         *die = DieUse::Free;
                     }
                 }
-                _ => panic!("die {} is not used that way", place.die),
+                _ => panic!("die {} is given back as it was taken (I-V21)", place.die),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The copy of a block that moves to another die: how far it is, and what was read of the place it is at.
 
-use crate::BlockShape;
-use diecut_media::{MediaError, PayloadParts};
-use diecut_units::{BufferMut, ContentMode, Payload, checksum, mark, mutant};
+use crate::{BlockShape, OobRecord};
+use diecut_media::{MediaError, Operation, PayloadParts};
+use diecut_units::{BufferMut, ContentMode, EraseBlockAddress, Payload, checksum, mark, mutant};
 
 /// Looks at the same place of which no two in a row agreed, until it counts as one that cannot be read.
 const LOOKS_MAX: u32 = 8;
@@ -142,5 +142,29 @@ impl Copy {
             (self.look, self.looks) = (None, 0);
         }
         verdict
+    }
+}
+
+/// Sends an operation that waited to the block's new place.
+pub(crate) fn turn_to(
+    operation: &mut Operation,
+    address: EraseBlockAddress,
+    erase_count: u32,
+    oob_size: usize,
+) {
+    match operation {
+        Operation::Read { block, .. } | Operation::ReadOob { block, .. } | Operation::Erase { block } => {
+            *block = address
+        }
+        Operation::Program { block, oob, .. } => {
+            *block = address;
+            let mut bytes = oob.to_vec();
+            for page in bytes.chunks_exact_mut(oob_size) {
+                let record = OobRecord::decode(page).expect("written when the append was taken");
+                OobRecord { erase_count, ..record }.encode(page);
+            }
+            *oob = BufferMut::copy_from(&bytes).freeze();
+        }
+        Operation::Copy { .. } => unreachable!("holders do not ask for copies"),
     }
 }

@@ -19,16 +19,14 @@ use crate::dies::{Kind, Op};
 use crate::erases::EraseCause;
 use crate::states::{BlockState, ExchangePhase, MoveEntry};
 use crate::wear::Wear;
-use crate::wear::copy::{Copy, Stage, Verdict};
+use crate::wear::copy::{Copy, Stage, Verdict, turn_to};
 use crate::wear::exchange::Exchange;
 use crate::wear::migration::{CopyWork, NO_BLOCK};
 use crate::wear::source::next_source;
 use crate::wear::swap::heal;
 use crate::{IoClass, LogicalBlock, OobKind, OobRecord, SpaceToken, VssdId};
 use diecut_media::{Completion, Media, MediaError, Operation};
-use diecut_units::{
-    BufferMut, ContentMode, EraseBlockAddress, IU_SIZE_BYTES, Payload, Span, Time, mark, mutant,
-};
+use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, Span, Time, mark, mutant};
 
 /// Copies that begin again this often leave their block to a later try.
 const TRIES_MAX: u32 = 4;
@@ -234,6 +232,9 @@ impl Wear {
 
     /// Begins to copy a block to one that was taken for it.
     pub(crate) fn begin_copy_to(&mut self, core: &mut Core, at: usize, side: usize, source: u32, copy: u32) {
+        let dies = self.migration.exchanges[at].dies;
+        assert_eq!(core.blocks.die_of(source), dies[side], "a block leaves its side's die (I-V15)");
+        assert_eq!(core.blocks.die_of(copy), dies[1 - side], "a copy lies on the other die (I-V15)");
         core.blocks[source].leave();
         if mutant!("vssd: moving block freed before its copy holds") {
             core.record(source, BlockState::Free);
@@ -349,7 +350,8 @@ impl Wear {
     ) {
         let pages = core.shape.program_unit_pages;
         let goal = token.0 as u32;
-        self.copy_to(goal).under_way = false;
+        let was_under_way = std::mem::take(&mut self.copy_to(goal).under_way);
+        assert!(was_under_way, "an operation of a copy ends once (I-V15)");
         if completion.result.is_ok() {
             match kind {
                 Kind::CopyErase => self.migration.work.erases += 1,
@@ -544,8 +546,11 @@ impl Wear {
 
     /// Both copies are complete: one durable change makes them the blocks.
     fn commit<M: Media + ?Sized>(&mut self, core: &mut Core, at: usize, now: Time, media: &mut M) {
-        let pair = std::mem::take(&mut self.migration.exchanges[at].pair);
-        let dies = self.migration.exchanges[at].dies;
+        let one = &mut self.migration.exchanges[at];
+        let (pair, dies) = (std::mem::take(&mut one.pair), one.dies);
+        assert!(one.settling.is_none(), "the pair before is settled (I-V15)");
+        let is_ready = |copy: &Copy| !copy.under_way && !copy.is_void && copy.copy != NO_BLOCK;
+        assert!(pair.iter().flatten().all(is_ready), "copies are whole when they take their places (I-V15)");
         let entry = |copy: &Option<Copy>| {
             copy.as_ref().map(|copy| MoveEntry {
                 source: copy.source,
@@ -607,7 +612,9 @@ impl Wear {
         }
         let at = core.at_of(owner).expect("holds the block");
         let LogicalBlock { unit, index } = logical;
-        core.vssds[at].units[usize::from(unit.0)].map[index as usize] = one.copy;
+        let named = &mut core.vssds[at].units[usize::from(unit.0)].map[index as usize];
+        assert_eq!(*named, one.source, "a block that moves is named by its unit's map (I-V13)");
+        *named = one.copy;
         self.migration.moved_blocks += 1;
         core.record(one.copy, BlockState::Held);
         let bad = core.blocks[one.source].is_bad();
@@ -630,23 +637,4 @@ fn give_back(core: &mut Core, number: u32, is_bad: bool) {
         core.record(number, BlockState::Retired);
     }
     core.blocks.release(number, is_bad, core.states.change());
-}
-
-/// Sends an operation that waited to the block's new place.
-fn turn_to(operation: &mut Operation, address: EraseBlockAddress, erase_count: u32, oob_size: usize) {
-    match operation {
-        Operation::Read { block, .. } | Operation::ReadOob { block, .. } | Operation::Erase { block } => {
-            *block = address
-        }
-        Operation::Program { block, oob, .. } => {
-            *block = address;
-            let mut bytes = oob.to_vec();
-            for page in bytes.chunks_exact_mut(oob_size) {
-                let record = OobRecord::decode(page).expect("written when the append was taken");
-                OobRecord { erase_count, ..record }.encode(page);
-            }
-            *oob = BufferMut::copy_from(&bytes).freeze();
-        }
-        Operation::Copy { .. } => unreachable!("holders do not ask for copies"),
-    }
 }

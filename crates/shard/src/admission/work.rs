@@ -1,0 +1,49 @@
+//! What goes on, and what it costs the core.
+
+use diecut_namespace::contract::NamespaceCommand;
+use diecut_units::mutant;
+use diecut_volume::contract::{VolumeOperation, VolumeToken};
+use diecut_vssd::VssdId;
+
+/// What each command costs the shard's core, besides its pieces.
+pub(crate) const COMMAND_COST: u32 = 1;
+
+/// What a piece of a command costs the shard's core: one for each logical block that is copied (two per block for a
+/// write, which is staged and cleaned).
+///
+/// Of a deallocation or of zeroes `looked_at_ius` entries of the map have to be looked at.
+pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: u64) -> u32 {
+    match operation {
+        VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => *iu_count,
+        VolumeOperation::Write { .. } if mutant!("shard: writes cost the same whatever their size") => 2,
+        VolumeOperation::Write { payload, .. } => 2 * payload.iu_count(),
+        VolumeOperation::Flush => 0,
+        // Cost lies in the map: no byte is touched.
+        VolumeOperation::Deallocate { .. } | VolumeOperation::WriteZeroes { .. } => {
+            u32::try_from(looked_at_ius / 16).unwrap_or(u32::MAX)
+        }
+    }
+}
+
+/// What may go on now.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A command, from the start.
+    Command(NamespaceCommand),
+    /// The next piece of a command that is under way.
+    Rest(VolumeToken),
+    /// The next entry of the application at a vSSD.
+    Entry(VssdId),
+}
+
+/// What became of work that was taken up.
+pub(crate) struct Begun {
+    /// What it has cost.
+    pub cost: u32,
+    /// What is left of its command.
+    pub rest: Option<VolumeToken>,
+    /// Whether its vSSD came to have no room: it is held.
+    pub holds: bool,
+    /// Whether there is time for more.
+    pub goes_on: bool,
+}
