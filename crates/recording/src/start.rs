@@ -163,8 +163,13 @@ impl Start {
             rule,
         } = wear;
         let literal_rule = rule == SwapRule::Literal;
-        let AdmissionConfig { source_quantum, window_commands, round_cost, lone_round_cost, company } =
-            *admission;
+        let AdmissionConfig {
+            source_quantum,
+            window_commands,
+            round_cost,
+            uncontended_round_cost,
+            contention_window,
+        } = *admission;
         if cost_model.is_some() {
             return Err(StartError::Unsupported(
                 "a run with a cost model has no real clock to record".to_owned(),
@@ -240,8 +245,8 @@ impl Start {
                 source_quantum,
                 window_commands,
                 round_cost,
-                lone_round_cost,
-                company_ns: company.0,
+                lone_round_cost: uncontended_round_cost,
+                company_ns: contention_window.0,
             },
         })
     }
@@ -282,8 +287,8 @@ impl Start {
                 source_quantum: self.admission.source_quantum,
                 window_commands: self.admission.window_commands,
                 round_cost: self.admission.round_cost,
-                lone_round_cost: self.admission.lone_round_cost,
-                company: Span(self.admission.company_ns),
+                uncontended_round_cost: self.admission.lone_round_cost,
+                contention_window: Span(self.admission.company_ns),
             },
             staging_bytes_per_vssd: size(self.staging_bytes_per_vssd)?,
             volatile_cache: self.volatile_cache,
@@ -366,8 +371,8 @@ mod test {
         config.target.connect_time = Span::from_secs(3);
         config.target.output_bytes_max = 5 << 20;
         config.admission.round_cost = 99;
-        config.admission.lone_round_cost = 101;
-        config.admission.company = Span::from_micros(7);
+        config.admission.uncontended_round_cost = 101;
+        config.admission.contention_window = Span::from_micros(7);
         let options = Options { seed: 5, pacing: Pacing::Unpaced, ..Options::default() };
         let start = Start::new(&profile, &options, &config, Time(77)).unwrap();
         let text = serde_json::to_string(&start).unwrap();

@@ -64,8 +64,8 @@ pub(crate) struct Admission {
     turns: Turns,
     /// The tenant served last.
     served: Option<u32>,
-    /// Until when it is in the company of another one, though that has nothing to do.
-    company_until: Time,
+    /// Until when the core counts as contended, though nobody else has anything to do.
+    contended_until: Time,
 }
 
 impl Admission {
@@ -83,7 +83,7 @@ impl Admission {
             sources: Vec::new(),
             turns: Turns::default(),
             served: None,
-            company_until: Time::ZERO,
+            contended_until: Time::ZERO,
         };
         let nobody = (
             admission.tenants.insert(Tenant::default()),
@@ -389,8 +389,8 @@ impl Admission {
 
     /// What a round may cost that begins now.
     pub fn round_cost(&self, now: Time) -> u32 {
-        let in_company = now < self.company_until || self.turns.len() > 1;
-        if in_company { self.config.round_cost } else { self.config.lone_round_cost }
+        let is_contended = now < self.contended_until || self.turns.len() > 1;
+        if is_contended { self.config.round_cost } else { self.config.uncontended_round_cost }
     }
 
     /// Whether [`Admission::serve`] would begin something.
@@ -440,7 +440,7 @@ impl Admission {
                 }
             };
             if self.served != Some(number) && self.served.replace(number).is_some() {
-                self.company_until = now + self.config.company;
+                self.contended_until = now + self.config.contention_window;
             }
             // Before a volume leaves: the vSSD has turned on its account.
             let is_alone = vssd.weight == volume.weight.value;

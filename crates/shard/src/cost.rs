@@ -62,7 +62,7 @@ impl CostModel {
 
 /// What happens to a command of a door on its way, in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum TracePoint {
     /// The core begins with it.
     Admitted,
     /// It is done; the answer waits for the end of the core's round.
@@ -71,11 +71,11 @@ pub enum Moment {
 
 /// When the modelled core is free again, and what waits for it. It works in rounds, as the reactor does: it takes up what arrived,
 /// source by source, then admits what a round may cost; what arrives meanwhile waits for the next one.
-pub(crate) struct CpuClock {
+pub(crate) struct ModelledCore {
     model: Option<CostModel>,
     free_at: Time,
-    /// See [`crate::Shard::take_moments`].
-    pub moments: Vec<(CommandToken, Moment, Time)>,
+    /// See [`crate::Shard::take_trace`].
+    pub trace: Vec<(CommandToken, TracePoint, Time)>,
     /// Answers of the round that is at work: they are sent when it is over.
     pub answers: Vec<NamespaceCompletion>,
     /// Commands of doors that the core has not looked at.
@@ -87,12 +87,12 @@ pub(crate) struct CpuClock {
     rounds: u64,
 }
 
-impl CpuClock {
-    pub fn new(model: Option<CostModel>) -> CpuClock {
-        CpuClock {
+impl ModelledCore {
+    pub fn new(model: Option<CostModel>) -> ModelledCore {
+        ModelledCore {
             model,
             free_at: Time::ZERO,
-            moments: Vec::new(),
+            trace: Vec::new(),
             answers: Vec::new(),
             arrived: Vec::new(),
             sources: Vec::new(),
@@ -111,10 +111,10 @@ impl CpuClock {
         self.arrived.push(command);
         None
     }
-    /// Notes a moment in the life of a door's command.
-    pub fn note(&mut self, moment: Moment, token: CommandToken, source: SourceId, now: Time) {
+    /// Notes a point in the life of a door's command.
+    pub fn note(&mut self, point: TracePoint, token: CommandToken, source: SourceId, now: Time) {
         if self.model.is_some() && source.0 & DOOR_SOURCE_BIT != 0 {
-            self.moments.push((token, moment, now));
+            self.trace.push((token, point, now));
         }
     }
     /// Whether something arrived that no round has taken up.

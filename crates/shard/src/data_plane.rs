@@ -3,7 +3,7 @@
 
 use crate::admission::{Admission, AdmissionConfig, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
 use crate::blocks::Blocks;
-use crate::cost::{CostModel, CpuClock, Moment};
+use crate::cost::{CostModel, ModelledCore, TracePoint};
 use crate::door::Door;
 use crate::drive;
 use crate::flash::Flash;
@@ -37,7 +37,7 @@ pub(crate) struct DataPlane<M: Media> {
     taken_back: Vec<NamespaceCommand>,
     pub flash: Flash<M>,
     pub blocks: Blocks,
-    pub cpu: CpuClock,
+    pub cpu: ModelledCore,
     door_completions: Vec<NamespaceCompletion>,
     /// Blocks retired, by die, as far as that was told.
     retired_told: Vec<u32>,
@@ -60,7 +60,7 @@ impl<M: Media> DataPlane<M> {
             taken_back: Vec::new(),
             flash: Flash::new(media, pool),
             blocks: Blocks::default(),
-            cpu: CpuClock::new(model),
+            cpu: ModelledCore::new(model),
             door_completions: Vec::new(),
             retired_told: vec![0; dies],
         }
@@ -175,7 +175,7 @@ impl<M: Media> DataPlane<M> {
             };
             let (mut cost, rest) = match work {
                 Work::Command(command) => {
-                    cpu.note(Moment::Admitted, command.token, command.source, now);
+                    cpu.note(TracePoint::Admitted, command.token, command.source, now);
                     cpu.charge_command(now);
                     (COMMAND_COST, namespaces.submit(command, now, outputs, &mut map_piece))
                 }
@@ -236,7 +236,7 @@ impl<M: Media> DataPlane<M> {
         let Finished { source, namespace, completion } = finished;
         self.admission.finished(namespace);
         if source.0 & DOOR_SOURCE_BIT != 0 {
-            self.cpu.note(Moment::Done, completion.token, source, now);
+            self.cpu.note(TracePoint::Done, completion.token, source, now);
             self.cpu.answers.push(completion);
         } else {
             self.nvme.handle(target::Event::Completed(completion), now);

@@ -82,7 +82,7 @@ mod waits;
 
 pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
 pub use config::ShardConfig;
-pub use cost::{CostModel, Moment};
+pub use cost::{CostModel, TracePoint};
 pub use diecut_volume::AnchorPace;
 pub use diecut_vssd::{DiePlacement, DieWear, PoolConfig, SwapRule, WearConfig};
 pub use seat::Seat;

@@ -5,7 +5,7 @@ use crate::attach;
 use crate::catalog::new_catalog;
 use crate::config::ShardConfig;
 use crate::control::{ControlErrorKind, ControlRequest, ControlToken, Status};
-use crate::cost::Moment;
+use crate::cost::TracePoint;
 use crate::data_plane::DataPlane;
 use crate::drive::{self, CommandOutline, ConnectionId, Drive, Outbox};
 use crate::jobs::{self, Jobs};
@@ -185,8 +185,8 @@ impl<M: Divide> Shard<M> {
 
     /// Takes what the modelled core noted of commands of [`Shard::submit`] since the last call, in order. Nothing on the real
     /// clock.
-    pub fn take_moments(&mut self, moments: &mut Vec<(CommandToken, Moment, Time)>) {
-        moments.append(&mut self.here.plane.cpu.moments);
+    pub fn take_trace(&mut self, trace: &mut Vec<(CommandToken, TracePoint, Time)>) {
+        trace.append(&mut self.here.plane.cpu.trace);
     }
 
     /// Whether the modelled core is free and between two rounds.

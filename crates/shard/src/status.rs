@@ -89,8 +89,8 @@ fn wear_status<M: Divide>(here: &Owners<M>) -> WearStatus {
     };
     let content = |channel: u32| {
         let heats = dies_of(channel).map(|die| pool.die_heat(die));
-        heats.fold((0, 0.0), |(volume, average), heat| {
-            (volume + heat.volume_erases, average + heat.average as f64 / 256.0)
+        heats.fold((0, 0.0), |(content, average), heat| {
+            (content + heat.content_erases, average + heat.average as f64 / 256.0)
         })
     };
     WearStatus {

@@ -15,7 +15,7 @@ mod carry;
 mod hostile;
 
 use crate::administration::{host_name, subsystem_name};
-use crate::entrance::Entrance;
+use crate::door::Door;
 use crate::network::Pipe;
 use crate::plan::{Lane, Plan, Range, Siege};
 use crate::shards::{Carried, Shards};
@@ -313,7 +313,7 @@ impl Hosts {
     }
 }
 
-impl Entrance for Hosts {
+impl Door for Hosts {
     fn is_connected(&self, lane: Lane) -> bool {
         let has_room = |path: &Path| path.io.iter().any(|(_, queue)| queue.room() > 0);
         let mut ready = self.paths_of(lane).map(|path| &self.paths[path]);

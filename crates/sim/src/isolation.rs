@@ -12,7 +12,7 @@
 //! vSSD holds the others. Erase blocks are shorter unless [`Setting`] says otherwise: a writer comes into steady cleaning
 //! with less work, and erases come more often than on the real one.
 
-mod journey;
+mod latency_parts;
 mod stage;
 mod storm;
 pub mod summary;

@@ -5,8 +5,8 @@ use crate::administration::{
     Change, OVER_PROVISIONING_PERMILLE, application_spec, set_up, tenant_name, vssd_spec,
 };
 use crate::attachments::Attachments;
+use crate::direct_door::DirectDoor;
 use crate::door::Door;
-use crate::entrance::Entrance;
 use crate::existing::{Existing, Subsystem, Volume};
 use crate::hosts::Hosts;
 use crate::oracle::Crash;
@@ -60,7 +60,7 @@ const ASIDE_TIME_MAX: Span = Span::from_secs(60);
 /// See the module.
 pub struct Stack {
     shards: Option<Shards>,
-    entrance: Box<dyn Entrance>,
+    door: Box<dyn Door>,
     attachments: Attachments,
     plan: Plan,
     mode: ContentMode,
@@ -248,12 +248,12 @@ impl Stack {
         let device = Device::create(&profile, options).map_err(|error| error.to_string())?;
         let mode = device.capabilities().content_mode;
         let configuration = config(plan, &device);
-        let entrance: Box<dyn Entrance> =
-            if plan.system.hosts { Box::new(Hosts::new(plan)) } else { Box::new(Door::default()) };
+        let door: Box<dyn Door> =
+            if plan.system.hosts { Box::new(Hosts::new(plan)) } else { Box::new(DirectDoor::default()) };
         let shards = Shards::new(device, &configuration, plan.system.shards[0], plan.seed, Time::ZERO);
         let mut stack = Stack {
             shards: Some(shards),
-            entrance,
+            door,
             attachments: Attachments::default(),
             plan: plan.clone(),
             mode,
@@ -398,7 +398,7 @@ impl Stack {
         let now = self.now;
         let shards = self.shards.as_mut().expect("shards stand except while they restart");
         self.attachments.act(at, actions, shards, now);
-        self.entrance.act(at, actions, shards, now);
+        self.door.act(at, actions, shards, now);
         for action in actions.drain(..) {
             let (token, response) = match action {
                 Action::Answer { token, response } => (token, response),
@@ -434,7 +434,7 @@ impl Stack {
                     }
                     (self.told, self.status_asked) = (Some(told), false);
                     self.control_answer = self.control_held.take();
-                    self.entrance.nudge(now);
+                    self.door.nudge(now);
                 }
                 (STATUS, other) => panic!("status: {other:?}"),
                 (ASIDE, ControlResponse::Done | ControlResponse::Unchanged) => {
@@ -486,7 +486,7 @@ impl Stack {
         let mut moved = false;
         while let Some((from, to, carried)) = self.shards_mut().take_arrived(now) {
             if let Carried::Adopted(connection, _) = &carried {
-                self.entrance.adopted(*connection, to);
+                self.door.adopted(*connection, to);
             }
             if let Carried::Attaching(event) = &carried {
                 self.attachments.arrived(event, to);
@@ -560,11 +560,11 @@ impl System for Stack {
         if self.is_besieged { TRANSFER_BYTES_BESIEGED / 4096 } else { 256 }
     }
     fn is_connected(&self, lane: Lane) -> bool {
-        self.entrance.is_connected(lane)
+        self.door.is_connected(lane)
     }
     fn submit(&mut self, lane: Lane, token: HostToken, command: HostCommand, now: Time) {
         let shards = self.shards.as_mut().expect("shards stand except while they restart");
-        self.entrance.submit(lane, token, command, self.mode, shards, now);
+        self.door.submit(lane, token, command, self.mode, shards, now);
     }
     fn advance(&mut self, now: Time, answers: &mut Vec<HostAnswer>) {
         self.now = self.now.max(now);
@@ -579,7 +579,7 @@ impl System for Stack {
         let mut actions = Vec::new();
         for _ in 0..TURNS_MAX {
             let shards = self.shards.as_mut().expect("shards stand except while they restart");
-            let mut moved = self.entrance.exchange(shards, now);
+            let mut moved = self.door.exchange(shards, now);
             moved |= self.deliver();
             for at in self.shards_mut().order() {
                 self.shards_mut().work(at, now, &mut actions);
@@ -595,42 +595,42 @@ impl System for Stack {
             }
         }
         let shards = self.shards.as_mut().expect("shards stand except while they restart");
-        self.entrance.exchange(shards, now);
+        self.door.exchange(shards, now);
         if let Some(failure) = shards.lead().failure() {
             panic!("the shard cannot open: {failure}");
         }
-        self.entrance.take_answers(answers);
+        self.door.take_answers(answers);
     }
     fn next_event(&self) -> Time {
         if self.control_asked.is_some() || self.attachments.has_due() {
             return self.now;
         }
         let shards = self.shards();
-        shards.deadline().min(shards.next_arrival()).min(self.entrance.next_event(shards))
+        shards.deadline().min(shards.next_arrival()).min(self.door.next_event(shards))
     }
     fn disconnect(&mut self, lane: Lane, now: Time) {
-        self.entrance.disconnect(lane, now);
+        self.door.disconnect(lane, now);
     }
     fn reset(&mut self, lane: Lane, _now: Time) {
-        self.entrance.reset(lane);
+        self.door.reset(lane);
     }
     fn shut_down(&mut self, lane: Lane, token: HostToken, _now: Time) {
-        self.entrance.shut_down(lane, token);
+        self.door.shut_down(lane, token);
     }
     fn abort(&mut self, lane: Lane) {
-        self.entrance.abort(lane);
+        self.door.abort(lane);
     }
     fn known_namespaces(&self, lane: Lane) -> Vec<BTreeSet<u32>> {
-        self.entrance.known_namespaces(lane)
+        self.door.known_namespaces(lane)
     }
     fn vanish(&mut self, lane: Lane, now: Time) {
-        self.entrance.vanish(lane, now);
+        self.door.vanish(lane, now);
     }
     fn stall(&mut self, lane: Lane, until: Time) {
-        self.entrance.stall(lane, until);
+        self.door.stall(lane, until);
     }
     fn silence(&mut self, lane: Lane, until: Time) {
-        self.entrance.silence(lane, until);
+        self.door.silence(lane, until);
     }
     fn lose_room(&mut self, until: Time) {
         let fault = Fault::NoRoom { from_ns: 0, until_ns: until.0 };
@@ -639,7 +639,7 @@ impl System for Stack {
         }
     }
     fn crash(&mut self, crash: Crash, now: Time) {
-        if !self.entrance.is_at_rest() {
+        if !self.door.is_at_rest() {
             mark!("stack: crash with commands under way");
         }
         if self.shards().all().all(|shard| shard.is_ready()) {
@@ -654,7 +654,7 @@ impl System for Stack {
                 Crash::PowerCut => shard.media_mut().emulated_mut().power_cut(now),
             }
         }
-        self.entrance.crash();
+        self.door.crash();
         self.attachments = Attachments::default();
         (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
         (self.status_asked, self.told) = (false, None);
@@ -703,7 +703,7 @@ impl System for Stack {
         let seed = self.plan.seed ^ (self.lives as u64) << 32;
         self.shards = Some(Shards::new(device, &configuration, count, seed, self.now));
         (self.cut_at, self.lives) = (None, self.lives + 1);
-        self.entrance.restarted(self.now);
+        self.door.restarted(self.now);
         self.chip_before = self.shards().chips();
         match self.shards().lead().failure() {
             Some(failure) => Err(failure.to_owned()),
@@ -714,13 +714,13 @@ impl System for Stack {
         self.is_besieged = true;
     }
     fn begin_siege(&mut self, siege: &Siege, now: Time) {
-        self.entrance.begin_siege(siege, self.mode, now);
+        self.door.begin_siege(siege, self.mode, now);
     }
     fn siege_is_fair(&self) -> bool {
-        self.entrance.siege_is_fair()
+        self.door.siege_is_fair()
     }
     fn lift_siege(&mut self, now: Time) {
-        self.entrance.lift_siege(now);
+        self.door.lift_siege(now);
     }
     fn lose_store(&mut self, vssd: &str) {
         let record = &self.shards().lead().state().vssds[vssd];
@@ -746,7 +746,7 @@ impl System for Stack {
         self.told.clone()
     }
     fn is_at_rest(&self) -> bool {
-        self.shards().is_at_rest() && self.entrance.is_at_rest()
+        self.shards().is_at_rest() && self.door.is_at_rest()
     }
     fn accounting(&self) -> Option<Accounting> {
         // What follows a failed program in the pipeline is handed over and never reaches the chip.
@@ -842,7 +842,7 @@ impl System for Stack {
         u64::from(hash) << 32 | self.shards().chips().0 & 0xffff_ffff
     }
     fn describe(&self) -> String {
-        self.entrance.describe() + &self.shards().describe()
+        self.door.describe() + &self.shards().describe()
     }
     fn check_invariants(&self) {
         for shard in self.shards().all() {

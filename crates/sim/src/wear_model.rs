@@ -428,7 +428,7 @@ impl WearModel {
             wear: die.erases(),
             rate: die.heat.rate_under(self.wear.rule),
             recent: die.heat.recent(),
-            volume: die.heat.volume_erases,
+            content_erases: die.heat.content_erases,
             reserve_lost_permille: ((die.lost_blocks() * 1000) / self.reserve_blocks_per_die) as u64,
             is_able: !die.is_worn(),
         };
@@ -447,7 +447,7 @@ impl WearModel {
             }
             Leveling::RoundRobin => {
                 let channels = self.layout.channels(views);
-                let source = channels.iter().position(|one| one.volume > thresholds[0])?;
+                let source = channels.iter().position(|one| one.content_erases > thresholds[0])?;
                 *next = (*next + 1) % channels.len();
                 if *next == source {
                     *next = (*next + 1) % channels.len();

@@ -65,7 +65,7 @@ impl std::ops::AddAssign for DieWear {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heat {
     /// Erases since the content moved, or was made.
-    pub volume_erases: u64,
+    pub content_erases: u64,
     /// Moving average of erases per window, in 1/256.
     pub average: u64,
     pub(crate) window_erases: u64,
@@ -79,19 +79,19 @@ pub(crate) const COUNT_MAX: u64 = 1 << 48;
 impl Heat {
     pub(crate) fn from_words(words: [u64; 2]) -> Heat {
         let sound = |word: u64| if word < COUNT_MAX { word } else { 0 };
-        Heat { volume_erases: sound(words[0]), average: sound(words[1]), ..Heat::default() }
+        Heat { content_erases: sound(words[0]), average: sound(words[1]), ..Heat::default() }
     }
     pub(crate) fn words(&self) -> [u64; 2] {
-        [self.volume_erases, self.average]
+        [self.content_erases, self.average]
     }
     /// Counts erases.
     pub fn count(&mut self, erases: u64) {
-        self.volume_erases += erases;
+        self.content_erases += erases;
         self.window_erases += erases;
     }
     /// The content moved: its volume begins anew.
     pub fn moved(&mut self) {
-        self.volume_erases = 0;
+        self.content_erases = 0;
     }
     /// Ends `windows` windows; all but the first were empty.
     pub fn end_windows(&mut self, windows: u64) {
@@ -112,7 +112,7 @@ impl Heat {
     }
     /// The rate that a rule goes by: the paper's is what was erased since the last swap, when all counters were cleared.
     pub fn rate_under(&self, rule: SwapRule) -> u64 {
-        if rule.clears_all() { self.volume_erases } else { self.rate() }
+        if rule.clears_all() { self.content_erases } else { self.rate() }
     }
 }
 
@@ -128,7 +128,7 @@ mod test {
             heat.end_windows(1);
         }
         assert!((99 * 256..=100 * 256).contains(&heat.average), "{heat:?}");
-        assert_eq!(heat.volume_erases, 6400);
+        assert_eq!(heat.content_erases, 6400);
         heat.count(1000);
         assert_eq!(heat.recent(), 1000 * 256, "a storm shows before its window ends");
         assert!(heat.rate() > 200 * 256, "and in the average: {heat:?}");

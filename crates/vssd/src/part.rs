@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 pub struct Places {
     pub(crate) units: Vec<UnitPlace>,
     /// Dies that some of it is on its way to.
-    pub(crate) targets: Vec<u32>,
+    pub(crate) destinations: Vec<u32>,
 }
 
 impl Places {
@@ -33,10 +33,10 @@ impl Places {
         let of = |dies: [u32; 2], die: u32| dies.iter().position(|&one| one == die).map(|at| dies[1 - at]);
         match news {
             WearNews::Begun(dies) => {
-                self.targets.extend(self.units.iter().filter_map(|place| of(dies, place.die)));
+                self.destinations.extend(self.units.iter().filter_map(|place| of(dies, place.die)));
             }
             WearNews::Finished(dies) => {
-                self.targets.retain(|&die| of(dies, die).is_none());
+                self.destinations.retain(|&die| of(dies, die).is_none());
                 for place in &mut self.units {
                     place.die = of(dies, place.die).unwrap_or(place.die);
                 }
@@ -52,7 +52,7 @@ impl Places {
 
     /// Channels, each once, in order.
     pub fn channels(&self, geometry: &Geometry) -> BTreeSet<u16> {
-        let dies = self.units.iter().map(|place| place.die).chain(self.targets.iter().copied());
+        let dies = self.units.iter().map(|place| place.die).chain(self.destinations.iter().copied());
         dies.map(|die| geometry.die_at(die).channel.0).collect()
     }
 }
@@ -131,7 +131,7 @@ impl Pool {
             }
             other => other,
         })?;
-        Ok(Places { units, targets: Vec::new() })
+        Ok(Places { units, destinations: Vec::new() })
     }
 
     /// A number that no vSSD of this device ever had.
@@ -187,7 +187,7 @@ impl Pool {
             let own = vssds.contains(&vssd.id.0);
             vssd.units.iter().all(|unit| {
                 lies(unit.place.die) == own
-                    && unit.target.as_ref().is_none_or(|target| lies(target.die) == own)
+                    && unit.destination.as_ref().is_none_or(|destination| lies(destination.die) == own)
             })
         })
     }
@@ -230,7 +230,10 @@ impl Pool {
         let units = &self.core.vssds[at].units;
         Places {
             units: units.iter().map(|unit| unit.place).collect(),
-            targets: units.iter().filter_map(|unit| unit.target.as_ref().map(|target| target.die)).collect(),
+            destinations: units
+                .iter()
+                .filter_map(|unit| unit.destination.as_ref().map(|destination| destination.die))
+                .collect(),
         }
     }
 

@@ -233,8 +233,8 @@ impl Pool {
                 self.core.recycle(block);
             }
             self.core.queues.leave(unit.place.die, unit.flow, id);
-            if let Some(target) = &unit.target {
-                self.core.queues.leave(target.die, target.flow, id);
+            if let Some(destination) = &unit.destination {
+                self.core.queues.leave(destination.die, destination.flow, id);
             }
         }
         let places: Vec<UnitPlace> = vssd.units.iter().map(|unit| unit.place).collect();
@@ -597,8 +597,12 @@ impl Pool {
                     assert!(block.is_mapped() && block.owner == vssd.id, "block {number} is held (I-V13)");
                     assert!(block.logical.index as usize == index, "block {number} knows its place");
                     let die = self.core.die_of(number) as u32;
-                    let target = unit.target.as_ref().is_some_and(|target| target.die == die);
-                    assert!(die == unit.place.die || target || block.is_suspect(), "a unit stays on its die");
+                    let destination =
+                        unit.destination.as_ref().is_some_and(|destination| destination.die == die);
+                    assert!(
+                        die == unit.place.die || destination || block.is_suspect(),
+                        "a unit stays on its die"
+                    );
                 }
             }
         }

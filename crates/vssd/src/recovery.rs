@@ -41,7 +41,7 @@ pub(crate) fn take_over(
     wear.renew_thresholds(core);
     // Targets that a crash came before are written down before anything moves.
     for at in 0..core.vssds.len() {
-        if core.vssds[at].units.iter().any(|unit| unit.target.is_some()) {
+        if core.vssds[at].units.iter().any(|unit| unit.destination.is_some()) {
             core.record_vssd(at);
         }
     }
@@ -165,7 +165,9 @@ fn hold_again(
     // While it moves a unit lies on two dies; what was set aside stayed behind.
     let stayed = entry.state == BlockState::HeldSuspect;
     let lies = |unit: &&mut Unit| {
-        unit.place.die == die || unit.target.as_ref().is_some_and(|target| target.die == die) || stayed
+        unit.place.die == die
+            || unit.destination.as_ref().is_some_and(|destination| destination.die == die)
+            || stayed
     };
     let own = vssd.units.get_mut(usize::from(unit.0)).filter(lies);
     match own.and_then(|unit| unit.map.get_mut(index as usize)) {

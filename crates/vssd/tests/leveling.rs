@@ -61,7 +61,7 @@ fn the_writer_moves_and_what_is_held_moves_along() {
     assert!(totals[0].abs_diff(totals[1]) <= threshold * 2, "{wear:?}");
     let copied: u64 = wear.iter().map(|wear| wear.migration + wear.inside).sum();
     assert_eq!(copied, status.moved_blocks, "one erase for each block that moved");
-    let heat: u64 = (0..4).map(|die| world.pool.die_heat(die).volume_erases).sum();
+    let heat: u64 = (0..4).map(|die| world.pool.die_heat(die).content_erases).sum();
     // From a threshold below the other channel to one above it.
     assert!(heat <= 2 * threshold + 10, "volumes begin anew with each move: {heat}");
     holds(&mut world, hot, kept[0], 7);
@@ -75,7 +75,7 @@ fn a_pause_stops_after_the_pair_and_the_rate_holds() {
     let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
     let blocks: Vec<LogicalBlock> = (0..6).map(|mark| write(&mut world, id, 0, mark)).collect();
     world.run();
-    let die = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let die = (0..4).find(|&die| world.pool.die_heat(die).content_erases > 0).expect("it lies somewhere");
     let begun = world.now;
     world.pool.exchange_dies(die, (die + 1) % 4).unwrap();
     assert!(world.pool.exchange_dies(die, (die + 2) % 4).is_err(), "it takes part in one");
@@ -108,7 +108,7 @@ fn a_die_that_goes_stops_its_exchange() {
     let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
     let blocks: Vec<LogicalBlock> = (0..6).map(|mark| write(&mut world, id, 0, mark)).collect();
     world.run();
-    let die = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let die = (0..4).find(|&die| world.pool.die_heat(die).content_erases > 0).expect("it lies somewhere");
     let other = (die + 1) % 4;
     let from_ns = world.now.0 + 10_000_000;
     let faulty = FaultyDie { channel: (other / 2) as u16, die: (other % 2) as u16 };
@@ -138,7 +138,7 @@ fn moved_under_flips(flips: impl Iterator<Item = u64>) -> (PoolWorld, VssdId, Ve
     let id = world.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
     let blocks: Vec<LogicalBlock> = (0..6).map(|mark| write(&mut world, id, 0, mark)).collect();
     world.run();
-    let at = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let at = (0..4).find(|&die| world.pool.die_heat(die).content_erases > 0).expect("it lies somewhere");
     let die = FaultyDie { channel: at as u16 / 2, die: at as u16 % 2 };
     let first = world.media.die_statistics(at).reads;
     for flip in flips {
@@ -206,7 +206,7 @@ fn room_that_is_being_exchanged_is_there_when_it_is_done() {
     let holder = world.pool.alloc_vssd(Isolation::Channel, 1, 1).unwrap();
     write(&mut world, holder, 0, 7);
     world.run();
-    let die = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let die = (0..4).find(|&die| world.pool.die_heat(die).content_erases > 0).expect("it lies somewhere");
     world.pool.exchange_dies(die, (die + 2) % 4).unwrap();
     let ask = |pool: &mut Pool, level| pool.alloc_vssd(Isolation::Software, level, 1);
     let refused = AllocError::BeingExchanged { needed: 8, free: 0, kind: "soft-planes" };
@@ -357,7 +357,7 @@ fn a_die_that_goes_keeps_its_cold_blocks() {
         world.pool.space(id, &mut world.media, world.now).free(block).unwrap();
     }
     world.run();
-    let die = (0..4).find(|&die| world.pool.die_heat(die).volume_erases > 0).expect("it lies somewhere");
+    let die = (0..4).find(|&die| world.pool.die_heat(die).content_erases > 0).expect("it lies somewhere");
     let faulty = FaultyDie { channel: (die / 2) as u16, die: (die % 2) as u16 };
     world.media.add_fault(Fault::DieOffline { die: faulty, from_ns: world.now.0 });
     world.pool.pause_migration(false);

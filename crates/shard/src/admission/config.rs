@@ -10,15 +10,15 @@ pub struct AdmissionConfig {
     pub source_quantum: u32,
     /// Commands of one volume that may be under way below admission.
     pub window_commands: u32,
-    /// Cost admitted in one round of the shard before new events are looked at, while tenants are in each other's company: what
+    /// Cost admitted in one round of the shard before new events are looked at, while the core is contended: what
     /// a host sends meanwhile waits for all of it. The default is one piece of a large write, 16 reads or 10 writes: about 40 us
     /// with the costs of [`crate::CostModel`]. Sixteen times as much is half a millisecond beside large writes.
     pub round_cost: u32,
     /// The same for a tenant that is alone. Each round goes through receiving and sending, which is less work for many commands
     /// at once (`diecut-bench all --only b`), and nobody waits for them. A tenant that comes waits for such a round once.
-    pub lone_round_cost: u32,
-    /// How long tenants are in company after something of another one was admitted last.
-    pub company: Span,
+    pub uncontended_round_cost: u32,
+    /// How long the core counts as contended after something of another tenant was admitted last.
+    pub contention_window: Span,
 }
 
 impl Default for AdmissionConfig {
@@ -27,8 +27,8 @@ impl Default for AdmissionConfig {
             source_quantum: 16,
             window_commands: 1024,
             round_cost: 32,
-            lone_round_cost: 128,
-            company: Span::from_millis(10),
+            uncontended_round_cost: 128,
+            contention_window: Span::from_millis(10),
         }
     }
 }

@@ -286,7 +286,7 @@ fn what_is_taken_back_is_not_admitted() {
 /// A round is long for a tenant that is alone, and short from the moment that another one has something to do until a
 /// while after.
 #[test]
-fn rounds_are_short_in_company_only() {
+fn rounds_are_short_while_tenants_contend_only() {
     let mut admission = served(AdmissionConfig::default());
     let (config, mut now) = (AdmissionConfig::default(), Time(1 << 40));
     let serve = |admission: &mut Admission, now: Time| {
@@ -296,18 +296,18 @@ fn rounds_are_short_in_company_only() {
         admission.push(write(0, 1, token, 1));
     }
     serve(&mut admission, now);
-    assert_eq!(admission.round_cost(now), config.lone_round_cost);
+    assert_eq!(admission.round_cost(now), config.uncontended_round_cost);
     admission.push(write(7, 2, 100, 1));
     assert_eq!(admission.round_cost(now), config.round_cost, "another one waits");
     serve(&mut admission, now);
     for _ in 0..10 {
         serve(&mut admission, now);
         assert_eq!(admission.round_cost(now), config.round_cost, "it may come again");
-        now += Span(config.company.0 / 11);
+        now += Span(config.contention_window.0 / 11);
     }
-    now += config.company;
+    now += config.contention_window;
     serve(&mut admission, now);
-    assert_eq!(admission.round_cost(now), config.lone_round_cost, "it has not come for a while");
+    assert_eq!(admission.round_cost(now), config.uncontended_round_cost, "it has not come for a while");
 }
 
 /// What each namespace of `flooded` gets of the core while all have commands of these many blocks waiting, in units of cost.

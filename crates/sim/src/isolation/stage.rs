@@ -1,6 +1,6 @@
 //! The set-up of one run: a device, a shard, two tenants with a volume each, and the hosts that load them.
 
-use super::journey::Journeys;
+use super::latency_parts::LatencyParts;
 use super::storm::Storm;
 use super::{Neighbour, Outcome, Setting};
 use diecut_devices::{Backing, Device, Options, Profile};
@@ -8,7 +8,7 @@ use diecut_media::Media;
 use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
-use diecut_shard::{CostModel, DOOR_SOURCE_BIT, Moment, PoolConfig, Shard, ShardConfig};
+use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig, TracePoint};
 use diecut_spec::{Isolation, Size};
 use diecut_units::{Buffer, BufferPool, Span, Time};
 use hdrhistogram::Histogram;
@@ -53,7 +53,7 @@ pub(super) struct Stage {
     storm: Storm,
     /// The round of the shard's core in which the storm had its turn last.
     storm_round: u64,
-    moments: Vec<(CommandToken, Moment, Time)>,
+    trace: Vec<(CommandToken, TracePoint, Time)>,
     /// By token: when it was due, and whose it is.
     due: std::collections::BTreeMap<u64, (Time, u32, u32)>,
     next_token: u64,
@@ -97,7 +97,7 @@ impl Stage {
             lbas: 0,
             storm: Storm::new(setting.reconnect_hosts, SUBSYSTEM),
             storm_round: 0,
-            moments: Vec::new(),
+            trace: Vec::new(),
             due: Default::default(),
             next_token: 0,
             cursor: 0,
@@ -172,7 +172,7 @@ impl Stage {
         self.shard.work(self.now, &mut self.actions);
         self.storm.take_actions(&mut self.actions, &mut self.shard, self.now);
         self.shard.take_completions(&mut self.completions);
-        self.shard.take_moments(&mut self.moments);
+        self.shard.take_trace(&mut self.trace);
     }
 
     fn submit(&mut self, who: u32, due: Time, operation: NamespaceOperation, blocks: u32) {
@@ -245,7 +245,7 @@ impl Stage {
                 under_way += 1;
             }
             self.step(Time::NEVER);
-            self.moments.clear();
+            self.trace.clear();
             for completion in std::mem::take(&mut self.completions) {
                 let (_, _, count) = self.due.remove(&completion.token.0).expect("it was given");
                 done += u64::from(count);
@@ -324,7 +324,7 @@ impl Stage {
         for completion in self.completions.drain(..) {
             self.due.remove(&completion.token.0);
         }
-        self.moments.clear();
+        self.trace.clear();
         assert!(self.due.is_empty(), "everything was answered");
     }
 
@@ -342,8 +342,8 @@ impl Stage {
         if Stage::depth(neighbour) > 0 {
             self.warm_up(&[WRITER], Stage::depth(neighbour), |stage| stage.neighbour(neighbour));
         }
-        let mut journeys = Journeys::default();
-        self.moments.clear();
+        let mut parts = LatencyParts::default();
+        self.trace.clear();
         let before = self.written_and_programmed(WRITER);
         let (start, connects) = (self.now, self.storm.connects);
         if neighbour == Neighbour::Reconnects {
@@ -366,16 +366,16 @@ impl Stage {
                 under_way += 1;
             }
             self.step(if next_read < end { next_read } else { end.max(self.now + Span::from_micros(10)) });
-            journeys.note(&mut self.moments);
+            parts.note(&mut self.trace);
             for completion in std::mem::take(&mut self.completions) {
                 let (due, who, _) = self.due.remove(&completion.token.0).expect("it was given");
-                let on_the_way = journeys.end(completion.token);
+                let on_the_way = parts.end(completion.token);
                 assert_eq!(completion.result, Ok(()), "nothing fails here");
                 if who == READER {
                     outstanding -= 1;
                     reads += 1;
                     latency.saturating_record(self.now.since(due).0);
-                    journeys.keep(due, on_the_way, self.now);
+                    parts.keep(due, on_the_way, self.now);
                 } else {
                     under_way -= 1;
                 }
@@ -393,7 +393,7 @@ impl Stage {
             offered_reads_per_s: rate,
             reads_per_s: reads as f64 / seconds,
             latency_us: [us(0.5), us(0.99), us(0.999), us(0.9999)],
-            p99_parts_us: journeys.parts_us(0.99),
+            p99_parts_us: parts.parts_us(0.99),
             neighbour_mb_per_s: user / seconds / 1e6,
             neighbour_connects_per_s: (self.storm.connects - connects) as f64 / seconds,
             neighbour_waf_cleaner: if user > 0.0 { (programmed - before.1) as f64 / user } else { 1.0 },
@@ -418,7 +418,7 @@ impl Stage {
                 }
             }
             self.step(end);
-            self.moments.clear();
+            self.trace.clear();
             for completion in std::mem::take(&mut self.completions) {
                 let (_, who, count) = self.due.remove(&completion.token.0).expect("it was given");
                 under_way[who as usize - 1] -= 1;

@@ -213,7 +213,7 @@ impl Core {
         let units = self.vssds.iter().flat_map(|vssd| &vssd.units);
         let mut sum = Heat::default();
         for unit in units.filter(|unit| unit.place.die == die_number) {
-            sum.volume_erases += unit.heat.volume_erases;
+            sum.content_erases += unit.heat.content_erases;
             sum.average += unit.heat.average;
             sum.window_erases += unit.heat.window_erases;
             sum.last_window_erases += unit.heat.last_window_erases;

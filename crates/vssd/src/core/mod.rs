@@ -89,7 +89,7 @@ impl Core {
             Unit {
                 place,
                 flow,
-                target: None,
+                destination: None,
                 heat: Heat::default(),
                 lost_blocks: 0,
                 map,
@@ -115,8 +115,9 @@ impl Core {
     /// Gives the flows of a vSSD its weight, also those on dies that its units move to.
     pub fn weigh(&mut self, id: VssdId) {
         for unit in &self.vssds.of(id).units {
-            let target = unit.target.as_ref().map(|target| (target.die, target.flow));
-            for (die, flow) in std::iter::once((unit.place.die, unit.flow)).chain(target) {
+            let destination =
+                unit.destination.as_ref().map(|destination| (destination.die, destination.flow));
+            for (die, flow) in std::iter::once((unit.place.die, unit.flow)).chain(destination) {
                 self.queues.weigh(die, flow, id);
             }
         }
@@ -142,7 +143,7 @@ impl Core {
         let vssd = &self.vssds[at];
         let unit = |unit: &Unit| UnitEntry {
             place: unit.place,
-            moves: unit.target.is_some(),
+            moves: unit.destination.is_some(),
             lost_blocks: unit.lost_blocks,
         };
         let entry = VssdEntry {

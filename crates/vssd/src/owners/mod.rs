@@ -16,7 +16,7 @@ pub(crate) struct Unit {
     /// Its flow at the die.
     pub flow: u16,
     /// The die it moves to, if its die's content is being exchanged.
-    pub target: Option<Target>,
+    pub destination: Option<Destination>,
     pub heat: Heat,
     /// Erase blocks it lost beyond the die's reserve.
     pub lost_blocks: u16,
@@ -25,7 +25,7 @@ pub(crate) struct Unit {
 }
 
 /// Where a unit moves to.
-pub(crate) struct Target {
+pub(crate) struct Destination {
     pub die: u32,
     pub flow: u16,
 }
@@ -33,8 +33,8 @@ pub(crate) struct Target {
 impl Unit {
     /// Its flow at one of the dies it lies on.
     pub fn flow_at(&self, die: u32) -> u16 {
-        match &self.target {
-            Some(target) if target.die == die => target.flow,
+        match &self.destination {
+            Some(destination) if destination.die == die => destination.flow,
             _ => self.flow,
         }
     }

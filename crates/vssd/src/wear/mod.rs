@@ -214,7 +214,7 @@ impl Wear {
             let view = &mut views[unit.place.die as usize];
             view.rate += unit.heat.rate_under(rule);
             view.recent += unit.heat.recent();
-            view.volume += unit.heat.volume_erases;
+            view.content_erases += unit.heat.content_erases;
         }
         views
     }
@@ -275,17 +275,22 @@ impl Wear {
     /// Where the next block of a unit is opened: on the die it moves to, if that keeps its spares.
     pub(crate) fn die_for(&self, core: &Core, at: usize, unit: UnitIndex) -> u32 {
         let unit = &core.vssds[at].units[usize::from(unit.0)];
-        let Some(target) = &unit.target else { return unit.place.die };
+        let Some(destination) = &unit.destination else { return unit.place.die };
         let free = |die: u32| core.blocks.free_count(die);
         let spare = core.config.spare_blocks_per_die.max(2) as usize;
-        let dies = [target.die, unit.place.die];
+        let dies = [destination.die, unit.place.die];
         let in_trouble = self
             .migration
             .exchanges
             .iter()
-            .any(|one| one.dies.contains(&target.die) && one.trouble.is_some());
-        let with_room = dies.into_iter().find(|&die| free(die) > spare && (!in_trouble || die != target.die));
-        with_room.unwrap_or(if free(target.die) > free(unit.place.die) { target.die } else { unit.place.die })
+            .any(|one| one.dies.contains(&destination.die) && one.trouble.is_some());
+        let with_room =
+            dies.into_iter().find(|&die| free(die) > spare && (!in_trouble || die != destination.die));
+        with_room.unwrap_or(if free(destination.die) > free(unit.place.die) {
+            destination.die
+        } else {
+            unit.place.die
+        })
     }
 
     /// See [`inside_gap_erases`].

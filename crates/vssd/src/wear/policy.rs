@@ -45,7 +45,7 @@ pub struct PlaceView {
     /// What its content erases at present, on the scale of the average.
     pub recent: u64,
     /// Erases of its content since that moved here.
-    pub volume: u64,
+    pub content_erases: u64,
     /// Part of its reserve for blocks that go bad that is used up, in thousandths.
     pub reserve_lost_permille: u64,
     /// Whether it can take part: it answers, its reserve is not used up, nothing of it is being exchanged.
@@ -134,7 +134,7 @@ pub fn choose_swap(
         return None;
     }
     if rule == SwapRule::Literal {
-        able().find(|&at| places[at].volume > threshold_erases)?;
+        able().find(|&at| places[at].content_erases > threshold_erases)?;
         let source = able().max_by_key(|&at| (places[at].wear, std::cmp::Reverse(at)))?;
         let others = able().filter(|&at| at != source && can_swap(source, at));
         let target = others.min_by_key(|&at| (places[at].rate, places[at].wear, at))?;
@@ -181,7 +181,7 @@ struct Hot {
 impl Hot {
     /// `present` and `rates` are the sums over all places, of which there are `many`.
     fn of(place: &PlaceView, threshold_erases: u64, present: u64, rates: u64, many: u64) -> Hot {
-        let after = |part: u64| place.volume.saturating_mul(part) > threshold_erases;
+        let after = |part: u64| place.content_erases.saturating_mul(part) > threshold_erases;
         Hot {
             at_present: after(PRESENT_PART) && place.recent > 0 && place.recent.saturating_mul(4) >= present,
             on_average: after(AVERAGE_PART)
@@ -207,7 +207,7 @@ impl Hot {
 
 /// A number that nobody chose, the same for the same history (the mixing step of SplitMix64).
 fn drawn(from: &PlaceView) -> u64 {
-    let mut mixed = from.wear ^ from.volume.rotate_left(32);
+    let mut mixed = from.wear ^ from.content_erases.rotate_left(32);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
@@ -265,7 +265,7 @@ impl DieLayout {
             wear: dies.iter().map(|die| die.wear).sum(),
             rate: dies.iter().map(|die| die.rate).sum(),
             recent: dies.iter().map(|die| die.recent).sum(),
-            volume: dies.iter().map(|die| die.volume).sum(),
+            content_erases: dies.iter().map(|die| die.content_erases).sum(),
             reserve_lost_permille: dies.iter().map(|die| die.reserve_lost_permille).sum::<u64>()
                 / dies.len() as u64,
             is_able: dies.iter().all(|die| die.is_able),
@@ -363,8 +363,8 @@ mod test {
     use super::*;
 
     /// A place whose content does at present what it does on average.
-    fn place(wear: u64, rate: u64, volume: u64) -> PlaceView {
-        PlaceView { wear, rate, recent: rate, volume, is_able: true, ..PlaceView::default() }
+    fn place(wear: u64, rate: u64, content_erases: u64) -> PlaceView {
+        PlaceView { wear, rate, recent: rate, content_erases, is_able: true, ..PlaceView::default() }
     }
     fn swap(places: &[PlaceView], rule: SwapRule) -> Option<(usize, usize)> {
         choose_swap(places, 100, rule, |_, _| true)
@@ -408,7 +408,7 @@ mod test {
         let mut places = vec![place(500, 3, 51); 6];
         places.resize(12, place(400, 2, 51));
         assert!(matches!(swap(&places, SwapRule::Quiet), Some((from, 6..)) if from < 6));
-        places.iter_mut().for_each(|place| place.volume = 50);
+        places.iter_mut().for_each(|place| place.content_erases = 50);
         assert_eq!(swap(&places, SwapRule::Quiet), None, "it is in no hurry");
         let mut alike = vec![place(500, 109, 900); 6];
         alike.resize(12, place(400, 91, 900));
@@ -481,12 +481,12 @@ mod test {
         (places[0].rate, places[0].recent) = (256, 256);
         for step in 0..160_000u64 {
             places[at].wear += 1;
-            places[at].volume += 1;
+            places[at].content_erases += 1;
             if let Some((source, target)) = swap(&places, SwapRule::Quiet) {
                 assert_eq!(source, at);
                 (places[source].rate, places[target].rate) = (0, 256);
                 (places[source].recent, places[target].recent) = (0, 256);
-                (places[source].volume, places[target].volume) = (0, 0);
+                (places[source].content_erases, places[target].content_erases) = (0, 0);
                 at = target;
             }
             let all: u64 = places.iter().map(|place| place.wear).sum();

@@ -8,7 +8,7 @@ use crate::wear::migration::NO_BLOCK;
 pub(crate) fn next_source(core: &Core, die: u32) -> (u32, u32) {
     let (mut left, mut full, mut open) = (0, NO_BLOCK, NO_BLOCK);
     for unit in core.vssds.iter().flat_map(|vssd| &vssd.units) {
-        if unit.place.die != die || unit.target.is_none() {
+        if unit.place.die != die || unit.destination.is_none() {
             continue;
         }
         for &number in unit.map.iter().filter(|number| **number != u32::MAX) {

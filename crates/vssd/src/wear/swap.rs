@@ -1,9 +1,9 @@
 //! Exchange of what two dies hold: every block of the units on one moves to the other, and the other way round, while they
-//! are in use. Meanwhile a unit lies on two dies: its place and its target.
+//! are in use. Meanwhile a unit lies on two dies: its place and its destination.
 //!
 //! Steps, each durable as a whole:
-//! 1. The exchange is written down, then each vSSD that takes part, with its target. From here on new blocks are opened on
-//!    the target where there is room.
+//! 1. The exchange is written down, then each vSSD that takes part, with its destination. From here on new blocks are opened on
+//!    the destination where there is room.
 //! 2. Pair by pair the blocks change places (`moving.rs`): one word of protected memory, or one program unit of the state log.
 //! 3. When nothing is left to move, the exchange is written down as finishing, then each vSSD with its new places, then
 //!    that there is no exchange. A crash in between carries out again what was not done: each step can be repeated.
@@ -20,7 +20,7 @@
 
 use crate::blocks::Use;
 use crate::core::Core;
-use crate::owners::{Target, Unit, Vssd};
+use crate::owners::{Destination, Unit, Vssd};
 use crate::states::{BlockEntry, BlockState, ExchangeEntry, ExchangePhase, Found, MoveEntry, StateTable};
 use crate::wear::Wear;
 use crate::wear::exchange::{Exchange, ExchangeError};
@@ -84,9 +84,9 @@ impl Wear {
             let Core { vssds, queues, .. } = core;
             let vssd = &mut vssds[at];
             for unit in vssd.units.iter_mut().filter(|unit| dies.contains(&unit.place.die)) {
-                let Some(target) = unit.target.take() else { continue };
+                let Some(destination) = unit.destination.take() else { continue };
                 queues.leave(unit.place.die, unit.flow, vssd.id);
-                (unit.place.die, unit.flow) = (target.die, target.flow);
+                (unit.place.die, unit.flow) = (destination.die, destination.flow);
                 arrived = true;
             }
             if arrived && !mutant!("vssd: exchange finished in part") {
@@ -166,15 +166,15 @@ impl Wear {
     }
 }
 
-/// Gives the units of a vSSD on two dies their targets; says whether there are any.
+/// Gives the units of a vSSD on two dies their destinations; says whether there are any.
 pub(crate) fn aim(core: &mut Core, at: usize, dies: [u32; 2]) -> bool {
     let Core { vssds, queues, .. } = core;
     let vssd = &mut vssds[at];
     let mut aimed = false;
-    for unit in vssd.units.iter_mut().filter(|unit| unit.target.is_none()) {
+    for unit in vssd.units.iter_mut().filter(|unit| unit.destination.is_none()) {
         let Some(side) = dies.iter().position(|&die| die == unit.place.die) else { continue };
         let die = dies[1 - side];
-        unit.target = Some(Target { die, flow: queues.join(die, vssd.id, vssd.isolation) });
+        unit.destination = Some(Destination { die, flow: queues.join(die, vssd.id, vssd.isolation) });
         aimed = true;
     }
     let id = vssd.id;
@@ -191,7 +191,7 @@ pub(crate) fn heal(core: &Core) -> Vec<[u32; 2]> {
         let mut dies: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for unit in &vssd.units {
             // Where an exchange that is under way brings it.
-            let die = unit.target.as_ref().map_or(unit.place.die, |target| target.die);
+            let die = unit.destination.as_ref().map_or(unit.place.die, |destination| destination.die);
             dies.entry(die / per_channel).or_default().push(die);
         }
         dies.retain(|_, dies| (dies.len() as u32) < per_channel);
@@ -199,8 +199,8 @@ pub(crate) fn heal(core: &Core) -> Vec<[u32; 2]> {
         let parts: Vec<(&u32, &Vec<u32>)> = dies.iter().collect();
         let [one, other] = parts[..] else { continue };
         let goes_to = |channel: u32| {
-            let targets = vssd.units.iter().filter_map(|unit| unit.target.as_ref());
-            targets.into_iter().any(|target| target.die / per_channel == channel)
+            let destinations = vssd.units.iter().filter_map(|unit| unit.destination.as_ref());
+            destinations.into_iter().any(|destination| destination.die / per_channel == channel)
         };
         let to_one = match (goes_to(*one.0), goes_to(*other.0)) {
             (true, false) => true,

@@ -2,7 +2,7 @@
 //! again until it is answered.
 
 use diecut_namespace::contract::CommandToken;
-use diecut_shard::Moment;
+use diecut_shard::TracePoint;
 use diecut_units::Time;
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ type OnTheWay = (Time, Time);
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Journeys {
+pub(super) struct LatencyParts {
     under_way: BTreeMap<u64, OnTheWay>,
     /// Nanoseconds of each read that is over: all, until it was begun, until it was done, until it was answered.
     over: Vec<[u64; 4]>,
 }
 
-impl Journeys {
+impl LatencyParts {
     /// Hears what happened to commands.
-    pub fn note(&mut self, moments: &mut Vec<(CommandToken, Moment, Time)>) {
-        for (token, moment, at) in moments.drain(..) {
+    pub fn note(&mut self, trace: &mut Vec<(CommandToken, TracePoint, Time)>) {
+        for (token, point, at) in trace.drain(..) {
             let (admitted, done) = self.under_way.entry(token.0).or_default();
-            match moment {
-                Moment::Admitted => *admitted = at,
-                Moment::Done => *done = at,
+            match point {
+                TracePoint::Admitted => *admitted = at,
+                TracePoint::Done => *done = at,
             }
         }
     }
@@ -62,19 +62,19 @@ mod test {
     /// The parts are of the reads at the quantile, not of all, and each is where it belongs.
     #[test]
     fn parts_are_those_of_the_reads_at_the_quantile() {
-        let mut journeys = Journeys::default();
+        let mut parts = LatencyParts::default();
         for number in 0..1000u64 {
             let slow = u64::from(number % 50 == 0);
             let (token, due) = (CommandToken(number), Time(number * 1_000_000));
             let admitted = Time(due.0 + 2_000);
             let done = Time(admitted.0 + 50_000 + slow * 100_000);
             let answered = Time(done.0 + 3_000);
-            let mut moments = vec![(token, Moment::Admitted, admitted), (token, Moment::Done, done)];
-            journeys.note(&mut moments);
-            let on_the_way = journeys.end(token);
-            journeys.keep(due, on_the_way, answered);
+            let mut trace = vec![(token, TracePoint::Admitted, admitted), (token, TracePoint::Done, done)];
+            parts.note(&mut trace);
+            let on_the_way = parts.end(token);
+            parts.keep(due, on_the_way, answered);
         }
-        assert_eq!(journeys.parts_us(0.5), [2.0, 50.0, 3.0]);
-        assert_eq!(journeys.parts_us(0.99), [2.0, 150.0, 3.0]);
+        assert_eq!(parts.parts_us(0.5), [2.0, 50.0, 3.0]);
+        assert_eq!(parts.parts_us(0.99), [2.0, 150.0, 3.0]);
     }
 }
