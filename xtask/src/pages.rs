@@ -106,6 +106,7 @@ const OF_OTHERS: &[&str] = &[
     "MakeRoomForWrite",
     "SEEK_HOLE",
     "chrt",
+    "db/db_impl.cc",
     "db_impl.cc",
     "default_permissions",
     "drivers/nvme/host/fabrics.c",
@@ -250,7 +251,8 @@ pub fn unknown_targets(page: &str, text: &str, targets: &Targets) -> Vec<String>
 /// Programs that `scripts/plugin.sh` builds.
 const OF_SCRIPTS: &[&str] = &["leveldb-ledger", "rocksdb-ledger"];
 
-/// Commands of a page that run a package, an example, a test or a program that does not exist.
+/// Commands of a page that run a package, an example, a test or a program that does not exist, or give one of ours an option that no
+/// source has a word for. What `diecut` takes is checked by its own parser (`crates/cli/src/pages.rs`).
 pub fn unknown_programs(page: &str, text: &str, code: &Code) -> Vec<String> {
     let prose: String =
         text.lines().filter(|line| !line.starts_with("    ")).map(|line| format!("{line} ")).collect();
@@ -274,6 +276,21 @@ pub fn unknown_programs(page: &str, text: &str, code: &Code) -> Vec<String> {
             };
             if !is_there && pair[1] != "X" {
                 problems.push(format!("{page}: {command}: there is no {}", pair[1]));
+            }
+        }
+        let is_ours = |word: &&str| {
+            let bare = word.strip_prefix("target/release/").unwrap_or(word);
+            word.ends_with(".sh") || bare.starts_with("diecut") && code.packages.contains(bare)
+        };
+        let own = match words.iter().position(is_ours) {
+            _ if is_cargo => words.get(end..).unwrap_or_default(),
+            Some(at) => &words[at..],
+            None => &[],
+        };
+        for option in own.iter().filter_map(|word| word.trim_matches(['[', ']', '(', ')']).strip_prefix("--")) {
+            let name = option.split('=').next().unwrap_or_default().replace('-', "_");
+            if !name.is_empty() && !code.has_path(&[&name]) {
+                problems.push(format!("{page}: {command}: there is no option --{option}"));
             }
         }
         for program in words.iter().filter_map(|word| word.strip_prefix("target/release/")) {
@@ -515,6 +532,10 @@ mod test {
         let found = unknown_programs("p.md", page, &code);
         assert_eq!(found.len(), 5, "{found:?}");
         assert_eq!(found[0], "p.md: cargo run -p diecut-b: there is no diecut-b");
+        let page = "`diecut-a x --other [--gone]`, `tests/x.sh --lost=1`, `cargo run -p diecut-a -- --away`, `grep --gone`";
+        let found = unknown_programs("p.md", page, &code);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(found[1], "p.md: tests/x.sh --lost=1: there is no option --lost=1");
     }
 
     #[test]
