@@ -287,7 +287,8 @@ pub fn unknown_programs(page: &str, text: &str, code: &Code) -> Vec<String> {
             Some(at) => &words[at..],
             None => &[],
         };
-        for option in own.iter().filter_map(|word| word.trim_matches(['[', ']', '(', ')']).strip_prefix("--")) {
+        for option in own.iter().filter_map(|word| word.trim_matches(['[', ']', '(', ')']).strip_prefix("--"))
+        {
             let name = option.split('=').next().unwrap_or_default().replace('-', "_");
             if !name.is_empty() && !code.has_path(&[&name]) {
                 problems.push(format!("{page}: {command}: there is no option --{option}"));

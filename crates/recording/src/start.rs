@@ -109,6 +109,36 @@ struct AdmissionStart {
     company_ns: u64,
 }
 
+impl AdmissionStart {
+    /// The words of the format, which are older than those of the code.
+    fn of(config: AdmissionConfig) -> AdmissionStart {
+        let AdmissionConfig {
+            source_quantum,
+            window_commands,
+            round_cost,
+            uncontended_round_cost,
+            contention_window,
+        } = config;
+        AdmissionStart {
+            source_quantum,
+            window_commands,
+            round_cost,
+            lone_round_cost: uncontended_round_cost,
+            company_ns: contention_window.0,
+        }
+    }
+
+    fn config(self) -> AdmissionConfig {
+        AdmissionConfig {
+            source_quantum: self.source_quantum,
+            window_commands: self.window_commands,
+            round_cost: self.round_cost,
+            uncontended_round_cost: self.lone_round_cost,
+            contention_window: Span(self.company_ns),
+        }
+    }
+}
+
 impl Start {
     /// Of a shard that is made at `now` with `config` over a new device of `profile`.
     ///
@@ -163,13 +193,6 @@ impl Start {
             rule,
         } = wear;
         let literal_rule = rule == SwapRule::Literal;
-        let AdmissionConfig {
-            source_quantum,
-            window_commands,
-            round_cost,
-            uncontended_round_cost,
-            contention_window,
-        } = *admission;
         if cost_model.is_some() {
             return Err(StartError::Unsupported(
                 "a run with a cost model has no real clock to record".to_owned(),
@@ -241,13 +264,7 @@ impl Start {
                     literal_rule,
                 },
             },
-            admission: AdmissionStart {
-                source_quantum,
-                window_commands,
-                round_cost,
-                lone_round_cost: uncontended_round_cost,
-                company_ns: contention_window.0,
-            },
+            admission: AdmissionStart::of(*admission),
         })
     }
 
@@ -283,13 +300,7 @@ impl Start {
             usize::try_from(value).map_err(|_| StartError::Unsupported(format!("a setting of {value} bytes")))
         };
         let mut config = ShardConfig {
-            admission: AdmissionConfig {
-                source_quantum: self.admission.source_quantum,
-                window_commands: self.admission.window_commands,
-                round_cost: self.admission.round_cost,
-                uncontended_round_cost: self.admission.lone_round_cost,
-                contention_window: Span(self.admission.company_ns),
-            },
+            admission: self.admission.config(),
             staging_bytes_per_vssd: size(self.staging_bytes_per_vssd)?,
             volatile_cache: self.volatile_cache,
             anchor_pace: AnchorPace {
