@@ -124,7 +124,8 @@ fn check_all(mut input: Input<'_>) {
     let mut space = FakeSpace::new(shape(ContentMode::Tags, u32::from(mode >> 1 & 3)), 3, 22);
     let store = open(&mut space, &memory);
     let out = Vec::new();
-    let mut world = World { space, random: Random::of(1), store, now: Time(0), out, bends: Vec::new(), reads: 0 };
+    let mut world =
+        World { space, random: Random::of(1), store, now: Time(0), out, bends: Vec::new(), reads: 0 };
     world.wait("an opening", |world| world.store.is_ready());
     for volume in 0..2 {
         world.store.create_volume(VolumeToken(1), VolumeIndex(volume), SIZE_IUS);
