@@ -22,9 +22,8 @@ pub(crate) fn alloc_somewhere<M: Divide>(
     job: &mut Job,
     now: Time,
 ) -> Progress {
-    if let Some(&number) = job.elsewhere.awaited.first() {
+    if let Some(&number) = job.awaited().first() {
         let Some(answer) = here.placement.take_answer(number) else { return Progress::Waits };
-        job.elsewhere.awaited.clear();
         return allocated(here, name, answer, job);
     }
     match begin(here, name, job, now) {
@@ -132,7 +131,7 @@ fn order<M: Divide>(
     let isolation = record.isolation;
     let alloc = Alloc { name: name.to_owned(), id, isolation, places, record, moved };
     let number = here.placement.order(shard, Order::Alloc(Box::new(alloc)));
-    job.elsewhere.awaited.push(number);
+    job.begin(false, vec![number]);
 }
 
 fn allocated<M: Divide>(here: &mut Owners<M>, name: &str, answer: Answer, job: &mut Job) -> Progress {

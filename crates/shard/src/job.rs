@@ -35,67 +35,61 @@ pub(crate) enum Progress {
     Refused(ControlError),
 }
 
-/// What the first step of a job has begun on this shard, and waits for.
+/// This shard's part of a step that is carried out.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Waits {
-    /// Nothing was begun.
+pub(crate) enum Own {
+    /// Nobody was asked for anything yet. A step that only looks stays here until it is done.
     #[default]
-    No,
-    /// The catalog's state of this number.
+    Begins,
+    /// The catalog writes the state of this number.
     Catalog(u64, Box<State>),
-    /// Answers of stores.
+    /// Stores answer.
     Stores(Vec<u64>),
-    /// Exchanges that begin.
+    /// Exchanges begin.
     Exchanges,
+    /// A vSSD that took no writes, for this reason, is repaired.
+    Repairs(Repair, &'static str),
+    /// It is done, or was never this shard's.
+    Over,
 }
 
-/// What other shards have to do with the first step of a job.
-#[derive(Default)]
-pub(crate) struct Elsewhere {
-    /// They were told of it.
-    pub is_ordered: bool,
-    /// Orders whose answers are awaited.
-    pub awaited: Vec<u64>,
-    /// What they, or this shard, refused.
-    pub refusal: Option<ControlError>,
-    /// This shard did its part.
-    pub is_done_here: bool,
+impl Own {
+    /// Whether `next` comes after it.
+    fn leads_to(&self, next: &Own) -> bool {
+        use Repair::{IsWritten, Opens, WindsDown};
+        matches!(
+            (self, next),
+            (Own::Begins, Own::Catalog(..) | Own::Stores(_) | Own::Exchanges | Own::Repairs(WindsDown, _) | Own::Over)
+                | (Own::Catalog(..) | Own::Stores(_) | Own::Exchanges | Own::Repairs(IsWritten, _), Own::Over)
+                | (Own::Repairs(WindsDown, _), Own::Repairs(Opens, _))
+                | (Own::Repairs(Opens, _), Own::Repairs(IsWritten, _))
+        )
+    }
 }
 
 /// How far a repair is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
-    #[default]
-    NotBegun,
     WindsDown,
     Opens,
     IsWritten,
 }
 
-/// A repair: how far it is, why the vSSD took no writes, and what came of it.
-#[derive(Default)]
-pub(crate) struct Repairing {
-    pub at: Repair,
-    pub reason_before: Option<&'static str>,
-    pub report: Option<Box<RepairReport>>,
-}
-
-impl Repairing {
-    /// Goes on to the next state of a repair.
-    pub fn go(&mut self, next: Repair) {
-        let is_next = matches!(
-            (self.at, next),
-            (Repair::NotBegun, Repair::WindsDown)
-                | (Repair::WindsDown, Repair::Opens)
-                | (Repair::Opens, Repair::IsWritten)
-        );
-        assert!(
-            is_next,
-            "I-S8: a repair goes from one state to the next, not from {:?} to {next:?}",
-            self.at
-        );
-        self.at = next;
-    }
+/// How far the first step of a job is.
+#[derive(Debug, Default)]
+pub(crate) enum Stage {
+    /// Nothing of it was begun.
+    #[default]
+    Due,
+    /// It is carried out.
+    UnderWay {
+        /// This shard's part.
+        own: Own,
+        /// Orders to other shards whose answers are awaited.
+        awaited: Vec<u64>,
+        /// What they, or this shard, refused.
+        refusal: Option<ControlError>,
+    },
 }
 
 /// A job: steps towards a state of what exists.
@@ -109,10 +103,9 @@ pub(crate) struct Job {
     /// The step that was done last.
     pub last: Option<Step>,
     pub steps_done: u32,
-    /// What the first step waits for.
-    pub waits: Waits,
-    pub elsewhere: Elsewhere,
-    pub repair: Repairing,
+    stage: Stage,
+    /// What came of a repair.
+    pub report: Option<Box<RepairReport>>,
 }
 
 impl Job {
@@ -131,38 +124,114 @@ impl Job {
             steps: steps.into(),
             last: None,
             steps_done: 0,
-            waits: Waits::No,
-            elsewhere: Elsewhere::default(),
-            repair: Repairing::default(),
+            stage: Stage::Due,
+            report: None,
         }
     }
 
-    /// The first step is done.
+    /// Whether its first step is carried out.
+    pub fn is_begun(&self) -> bool {
+        matches!(self.stage, Stage::UnderWay { .. })
+    }
+
+    /// Its first step is carried out from now on: here, if it `is_own`, and by those who were given these orders.
     ///
     /// # Panics
-    /// If there is none, or something it waits for was not told.
-    pub fn step_done(&mut self) {
-        if let Waits::Stores(tokens) = &self.waits {
-            assert!(tokens.is_empty(), "I-S9: a step is done when all stores answered it");
+    /// If it is carried out already.
+    pub fn begin(&mut self, is_own: bool, awaited: Vec<u64>) {
+        assert!(!self.is_begun(), "I-S9: a step is begun once");
+        let own = if is_own { Own::Begins } else { Own::Over };
+        self.stage = Stage::UnderWay { own, awaited, refusal: None };
+    }
+
+    /// This shard's part of the first step; over if nothing was begun.
+    pub fn own(&self) -> &Own {
+        match &self.stage {
+            Stage::Due => &Own::Over,
+            Stage::UnderWay { own, .. } => own,
         }
-        assert!(self.elsewhere.awaited.is_empty(), "I-S9: a step is done when all shards answered it");
-        assert!(self.elsewhere.refusal.is_none(), "I-S9: a step that a shard refused is not done");
+    }
+
+    /// This shard's part goes on.
+    ///
+    /// # Panics
+    /// If it cannot go there.
+    pub fn own_goes(&mut self, next: Own) {
+        let Stage::UnderWay { own, .. } = &mut self.stage else { panic!("I-S8: a step that goes on was begun") };
+        assert!(own.leads_to(&next), "I-S8: a step goes from one state to the next, not from {own:?} to {next:?}");
+        *own = next;
+    }
+
+    /// This shard's part is done.
+    ///
+    /// # Panics
+    /// If a store did not answer, or it was over already.
+    pub fn own_is_done(&mut self) {
+        let waits = self.stores().is_some_and(|tokens| !tokens.is_empty());
+        assert!(!waits, "I-S9: a step is done when all stores answered it");
+        self.own_goes(Own::Over);
+    }
+
+    /// Stores whose answers this shard's part waits for.
+    pub fn stores(&mut self) -> Option<&mut Vec<u64>> {
+        match &mut self.stage {
+            Stage::UnderWay { own: Own::Stores(tokens), .. } => Some(tokens),
+            _ => None,
+        }
+    }
+
+    /// Orders whose answers the first step waits for.
+    pub fn awaited(&self) -> &[u64] {
+        match &self.stage {
+            Stage::Due => &[],
+            Stage::UnderWay { awaited, .. } => awaited,
+        }
+    }
+
+    /// Leaves those of the awaited orders that are kept.
+    pub fn retain_awaited(&mut self, is_kept: impl FnMut(&u64) -> bool) {
+        if let Stage::UnderWay { awaited, .. } = &mut self.stage {
+            awaited.retain(is_kept);
+        }
+    }
+
+    /// This shard, or another one, refused its part of the first step; who refused first is heard.
+    pub fn refused(&mut self, error: ControlError) {
+        let Stage::UnderWay { refusal, .. } = &mut self.stage else { panic!("I-S8: what is refused was begun") };
+        refusal.get_or_insert(error);
+    }
+
+    /// Takes what was refused of the first step.
+    pub fn take_refusal(&mut self) -> Option<ControlError> {
+        match &mut self.stage {
+            Stage::Due => None,
+            Stage::UnderWay { refusal, .. } => refusal.take(),
+        }
+    }
+
+    /// The first step is done; the next one is due.
+    ///
+    /// # Panics
+    /// If there is none, or something of it is not over.
+    pub fn step_done(&mut self) {
+        assert_eq!(*self.own(), Own::Over, "I-S9: a step is done when its part here is over");
+        assert!(self.awaited().is_empty(), "I-S9: a step is done when all shards answered it");
+        let is_refused = matches!(self.stage, Stage::UnderWay { refusal: Some(_), .. });
+        assert!(!is_refused, "I-S9: a step that a shard refused is not done");
+        self.stage = Stage::Due;
         self.last = self.steps.pop_front();
         assert!(self.last.is_some(), "I-S9: a step that is done was to be done");
         self.steps_done += 1;
-        self.waits = Waits::No;
-        (self.elsewhere.is_ordered, self.elsewhere.is_done_here) = (false, false);
     }
 
     /// Whether channels may be on their way between shards for it.
     pub fn is_giving_channels(&self) -> bool {
-        self.steps.front().is_some_and(Step::gives_channels)
-            && (self.elsewhere.is_ordered || !self.elsewhere.awaited.is_empty())
+        self.is_begun() && self.steps.front().is_some_and(Step::gives_channels)
     }
 
     /// Whether the catalog is being written for it.
     pub fn is_persisting(&self) -> bool {
-        matches!(self.waits, Waits::Catalog(..))
+        matches!(self.own(), Own::Catalog(..))
     }
 
     /// Whether a group of tenants is between two shards for it: neither would tell of it.

@@ -299,7 +299,7 @@ fn go_on<M: Divide>(
 ) -> Option<Job> {
     while let Some(step) = job.steps.front().cloned() {
         let progress = if here.placement.is_member() {
-            steps::step_here(here, &step, &mut job, now)
+            steps::step_of_order(here, &step, &mut job, now)
         } else {
             lead::step(here, &step, &mut job, now)
         };
@@ -321,7 +321,7 @@ fn done<M: Divide>(here: &mut Owners<M>, job: Job, actions: &mut Vec<drive::Acti
     match job.asked.reply {
         Reply::Nobody => {}
         Reply::Administrator(token) => {
-            let response = match job.repair.report {
+            let response = match job.report {
                 Some(report) => ControlResponse::Repaired(report),
                 None if job.steps_done == 0 => ControlResponse::Unchanged,
                 None => ControlResponse::Done,
@@ -329,7 +329,7 @@ fn done<M: Divide>(here: &mut Owners<M>, job: Job, actions: &mut Vec<drive::Acti
             answer(actions, token, response);
         }
         Reply::Order(number) => {
-            returns::order_done(here, number, job.last.as_ref(), None, job.repair.report);
+            returns::order_done(here, number, job.last.as_ref(), None, job.report);
         }
         Reply::Evenness => leveling::evenness_done(here, false),
     }

@@ -5,7 +5,7 @@ use crate::allocation;
 use crate::control::*;
 use crate::custody::{forget_vssd, take_back};
 use crate::drive;
-use crate::job::{Job, Progress};
+use crate::job::{Job, Own, Progress};
 use crate::ledger::Found;
 use crate::leveling;
 use crate::orders::PendingStatus;
@@ -129,15 +129,15 @@ pub(crate) fn step<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, 
         Step::LevelWear => return leveling::level_wear(here, job, now),
         _ => {}
     }
-    if !job.elsewhere.is_ordered {
+    if !job.is_begun() {
         order_step(here, step, job);
     }
-    if !job.elsewhere.is_done_here {
+    if *job.own() != Own::Over {
         do_here(here, step, job, now);
     }
     take_step_answers(here, step, job);
-    if !job.elsewhere.is_done_here
-        || !job.elsewhere.awaited.is_empty() && !mutant!("shard: members are not waited for")
+    if *job.own() != Own::Over
+        || !job.awaited().is_empty() && !mutant!("shard: members are not waited for")
     {
         return Progress::Waits;
     }
@@ -148,7 +148,7 @@ pub(crate) fn step<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, 
         let before = here.placement.orders.moving.replace(left);
         assert!(before.is_none(), "I-S15: one group is between two shards");
     }
-    job.elsewhere.refusal.take().map_or(Progress::Done, Progress::Refused)
+    job.take_refusal().map_or(Progress::Done, Progress::Refused)
 }
 
 /// Orders a step of the shards it belongs to.
@@ -159,27 +159,25 @@ fn order_step<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job) {
         Scope::Vssd(number) => vec![here.placement.ledger.shard_of(number)],
         Scope::All => (0..here.placement.shards).collect(),
     };
-    assert!(job.elsewhere.awaited.is_empty(), "I-S9: a step begins when the one before was answered");
-    job.elsewhere.is_ordered = true;
-    job.elsewhere.is_done_here = !shards.contains(&0);
-    if let Step::Release(_, passed) = step {
-        job.elsewhere.awaited.push(*passed);
-    }
+    assert!(job.awaited().is_empty(), "I-S9: a step begins when the one before was answered");
     let next = Arc::new(job.next.clone());
-    for member in shards.into_iter().filter(|member| *member != 0) {
-        let number = here.placement.order(member, Order::Step(step.clone(), Arc::clone(&next)));
-        job.elsewhere.awaited.push(number);
+    let members = shards.iter().filter(|member| **member != 0);
+    let order = |member: &u16| here.placement.order(*member, Order::Step(step.clone(), Arc::clone(&next)));
+    let mut awaited: Vec<u64> = members.map(order).collect();
+    if let Step::Release(_, passed) = step {
+        awaited.push(*passed);
     }
+    job.begin(shards.contains(&0), awaited);
 }
 
 /// Does this shard's part of a step, as far as it can be now.
 fn do_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Time) {
     match steps::step_here(here, step, job, now) {
-        Progress::Done => job.elsewhere.is_done_here = true,
+        Progress::Done => job.own_is_done(),
         Progress::Waits => return,
         Progress::Refused(error) => {
-            job.elsewhere.is_done_here = true;
-            job.elsewhere.refusal = Some(error);
+            job.own_goes(Own::Over);
+            job.refused(error);
         }
     }
     if *step == Step::Persist {
@@ -190,11 +188,9 @@ fn do_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Tim
 
 /// Takes what other shards answered to a step.
 fn take_step_answers<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job) {
-    for number in std::mem::take(&mut job.elsewhere.awaited) {
-        let Some(answer) = here.placement.take_answer(number) else {
-            job.elsewhere.awaited.push(number);
-            continue;
-        };
+    for number in job.awaited().to_vec() {
+        let Some(answer) = here.placement.take_answer(number) else { continue };
+        job.retain_awaited(|awaited| *awaited != number);
         mark!("shard: step carried out by another shard");
         if let Step::DeallocVssd { number } = step {
             forget_vssd(here, *number);
@@ -205,8 +201,10 @@ fn take_step_answers<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job
             Answer::Done => StepAnswer::default(),
             _ => unreachable!("I-S14: a step is answered as a step"),
         };
-        job.elsewhere.refusal = refusal.or(job.elsewhere.refusal.take());
-        job.repair.report = repair.or(job.repair.report.take());
+        if let Some(error) = refusal {
+            job.refused(error);
+        }
+        job.report = repair.or(job.report.take());
         if let Some(moved) = returned {
             take_back(here, moved);
         }

@@ -15,7 +15,7 @@
 //! its channels are together.
 
 use crate::evenness::{Attempt, Visit};
-use crate::job::{Job, Progress, Waits};
+use crate::job::{Job, Own, Progress};
 use crate::ledger::{Group, Tied};
 use crate::notice::Notice;
 use crate::owners::Owners;
@@ -131,21 +131,20 @@ fn tied_by_channel<M: Divide>(here: &Owners<M>, channel: u16) -> Tied {
 
 /// Looks at wear: asks all shards, and has what is due exchanged.
 pub(crate) fn level_wear<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -> Progress {
-    if !job.elsewhere.is_ordered {
-        job.elsewhere.is_ordered = true;
-        job.elsewhere.awaited = here.placement.order_all(|| Order::Wear);
+    if !job.is_begun() {
+        job.begin(false, here.placement.order_all(|| Order::Wear));
         let own = wear_report(here, now);
         here.placement.evenness.reports = vec![own];
     }
-    let awaited = std::mem::take(&mut job.elsewhere.awaited);
-    for number in awaited {
-        match here.placement.take_answer(number) {
-            Some(Answer::Wear(report)) => here.placement.evenness.reports.push(report),
-            Some(_) => unreachable!("I-S14: wear is answered with wear"),
-            None => job.elsewhere.awaited.push(number),
+    job.retain_awaited(|number| match here.placement.take_answer(*number) {
+        Some(Answer::Wear(report)) => {
+            here.placement.evenness.reports.push(report);
+            false
         }
-    }
-    if !job.elsewhere.awaited.is_empty() {
+        Some(_) => unreachable!("I-S14: wear is answered with wear"),
+        None => true,
+    });
+    if !job.awaited().is_empty() {
         return Progress::Waits;
     }
     let reports = std::mem::take(&mut here.placement.evenness.reports);
@@ -254,8 +253,8 @@ fn bring_together<M: Divide>(
 
 /// A shard's part of [`Step::Exchange`]: done when what is its own has begun.
 pub(crate) fn exchange<M: Divide>(here: &mut Owners<M>, pairs: &[[u32; 2]], job: &mut Job) -> Progress {
-    if job.waits == Waits::No {
-        job.waits = Waits::Exchanges;
+    if *job.own() == Own::Begins {
+        job.own_goes(Own::Exchanges);
         if !here.placement.is_member() {
             here.placement.evenness.under_way = pairs.to_vec();
         }

@@ -175,12 +175,10 @@ pub(crate) fn arrive_somewhere<M: Divide>(
             arrive(here, *moved, group, now);
             return Progress::Done;
         }
-        job.elsewhere.awaited.push(here.placement.order(group.to, Order::Arrive(moved, group.clone())));
+        job.begin(false, vec![here.placement.order(group.to, Order::Arrive(moved, group.clone()))]);
     }
-    let mut awaited = std::mem::take(&mut job.elsewhere.awaited);
-    let arrived = here.placement.all_answered(&mut awaited);
-    job.elsewhere.awaited = awaited;
-    if arrived { Progress::Done } else { Progress::Waits }
+    let mut awaited = job.awaited().to_vec();
+    if here.placement.all_answered(&mut awaited) { Progress::Done } else { Progress::Waits }
 }
 
 /// What the group's subsystems look like here.

@@ -19,6 +19,18 @@ use diecut_units::Time;
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::VssdId;
 
+/// Carries out a step that the first shard ordered, as far as it can be now.
+pub(crate) fn step_of_order<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Time) -> Progress {
+    if !job.is_begun() {
+        job.begin(true, Vec::new());
+    }
+    let progress = step_here(here, step, job, now);
+    if matches!(progress, Progress::Done) {
+        job.own_is_done();
+    }
+    progress
+}
+
 /// Carries out this shard's part of a step, as far as it can be now. A step that waits is asked again.
 pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Time) -> Progress {
     match step {

@@ -1,13 +1,13 @@
 //! What a job waits for, in words for people.
 
-use crate::job::{Job, Waits};
+use crate::job::{Job, Own};
 use crate::step::Step;
 use diecut_catalog::State;
 
 /// For people: what a request waits for.
 pub(crate) fn waits_for(state: &State, job: &Job) -> String {
     let Some(step) = job.steps.front() else { return "nothing".to_owned() };
-    let elsewhere = match job.elsewhere.awaited.len() {
+    let elsewhere = match job.awaited().len() {
         0 => String::new(),
         shards => format!(" (answers of other shards: {shards})"),
     };
@@ -34,8 +34,8 @@ pub(crate) fn waits_for(state: &State, job: &Job) -> String {
         }
         Step::DeallocVssd { .. } => "flash operations under way on its dies".to_owned(),
         Step::RepairVssd { name, .. } => format!("vSSD \"{name}\" to be read again"),
-        Step::FlushStores => match &job.waits {
-            Waits::Stores(tokens) => format!("{} vSSDs to write down what they staged", tokens.len()),
+        Step::FlushStores => match job.own() {
+            Own::Stores(tokens) => format!("{} vSSDs to write down what they staged", tokens.len()),
             _ => "applications at erase blocks to let go".to_owned(),
         },
         Step::ApplyWear | Step::LevelWear => "what shards say of wear".to_owned(),

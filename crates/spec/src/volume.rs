@@ -45,8 +45,15 @@ impl VolumeSpec {
     /// # Errors
     /// Names the volume, the value, and what to write.
     pub fn check(&self) -> Result<(), String> {
-        self.check_name()?;
-        self.check_slips()?;
+        check_name("volume", &self.name)?;
+        self.check_slips()
+    }
+
+    /// Whether it is not larger than the most there is. What its vSSD has left says more, and is looked at before.
+    ///
+    /// # Errors
+    /// Names the volume, its size, and the most there is.
+    pub fn check_most(&self) -> Result<(), String> {
         if self.size <= VOLUME_SIZE_MAX {
             return Ok(());
         }
@@ -54,15 +61,7 @@ impl VolumeSpec {
         Err(format!("volume \"{name}\": a size of {size} is above the most there is, {most} bytes"))
     }
 
-    /// Whether its name can be.
-    ///
-    /// # Errors
-    /// Names it, and what a name is.
-    pub fn check_name(&self) -> Result<(), String> {
-        check_name("volume", &self.name)
-    }
-
-    /// Whether its size can be a slip: too small, or not whole blocks. The most there is comes after what the vSSD has left, which says more.
+    /// Whether its size can be a slip: too small, or not whole blocks.
     ///
     /// # Errors
     /// Names the volume, the value, and what to write.
@@ -105,17 +104,15 @@ mod test {
             nguid: None,
         };
         assert_eq!(volume(4096).check(), Ok(()));
-        assert_eq!(volume(VOLUME_SIZE_MAX.bytes()).check(), Ok(()));
+        let most = volume(VOLUME_SIZE_MAX.bytes());
+        assert_eq!((most.check(), most.check_most()), (Ok(()), Ok(())));
         says(volume(16).check(), &["volume \"v\"", "write 16G"]);
         says(volume(0).check(), &["below 4 KiB"]);
         says(volume(10_000).check(), &["10000 bytes", "8192 bytes (8 KiB) or 12288 bytes (12 KiB)"]);
         says(volume(u64::MAX).check(), &["no multiple of 4096"]);
-        says(volume(VOLUME_SIZE_MAX.bytes() + 4096).check(), &["above the most"]);
-        assert_eq!(
-            volume(VOLUME_SIZE_MAX.bytes() + 4096).check_slips(),
-            Ok(()),
-            "the vSSD says how much is left"
-        );
+        let above = volume(VOLUME_SIZE_MAX.bytes() + 4096);
+        says(above.check_most(), &["above the most"]);
+        assert_eq!(above.check(), Ok(()), "the vSSD says how much is left");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::catalog::refusal;
 use crate::claims::merged;
 use crate::control::{ControlError, ControlErrorKind};
-use crate::job::{Job, Progress, Waits};
+use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
 use crate::reach::Reach;
 use diecut_catalog::State;
@@ -26,7 +26,7 @@ pub(crate) fn persist<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time)
     if let Some(error) = here.registry.catalog.error() {
         return Progress::Refused(refusal(error));
     }
-    if !matches!(job.waits, Waits::Catalog(..)) {
+    if !job.is_persisting() {
         // One state after the other; and a command of the catalog would meet channels that are on their way.
         if here.registry.is_taken {
             return Progress::Waits;
@@ -46,9 +46,9 @@ pub(crate) fn persist<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time)
             Ok(number) => number,
             Err(error) => return Progress::Refused(refusal(&error)),
         };
-        job.waits = Waits::Catalog(number, Box::new(state));
+        job.own_goes(Own::Catalog(number, Box::new(state)));
     }
-    let Waits::Catalog(number, state) = &job.waits else { unreachable!("just set") };
+    let Own::Catalog(number, state) = job.own() else { unreachable!("just set") };
     if here.registry.catalog.durable() < *number {
         return Progress::Waits;
     }

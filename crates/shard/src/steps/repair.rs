@@ -11,7 +11,7 @@
 //!    next start meets what this one met.
 
 use crate::control::*;
-use crate::job::{Job, Progress, Repair};
+use crate::job::{Job, Own, Progress, Repair};
 use crate::notice::Notice;
 use crate::owners::Owners;
 use crate::steps::stores;
@@ -36,23 +36,24 @@ pub(crate) fn repair<M: Divide>(
     let record = here.registry.state.vssds[name].clone();
     let Some(index) = here.plane.store_of(record.number) else { return Progress::Waits };
     let store = here.plane.flash.store(index);
-    match job.repair.at {
-        Repair::NotBegun => {
-            if !store.is_ready() {
+    let Own::Repairs(at, reason_before) = *job.own() else {
+        if !store.is_ready() {
+            return Progress::Waits;
+        }
+        match store.read_only_reason() {
+            Some(reason) if store.is_kept() && !store.findings().is_of_other_version() => {
+                here.plane.flash.store_mut(index).wind_down();
+                job.own_goes(Own::Repairs(Repair::WindsDown, reason));
                 return Progress::Waits;
             }
-            job.repair.reason_before = store.read_only_reason();
-            if job.repair.reason_before.is_none()
-                || !store.is_kept()
-                || store.findings().is_of_other_version()
-            {
-                job.repair.report = Some(Box::new(report(here, name, index, accepts_loss, job)));
+            reason_before => {
+                let looked = Looked { accepts_loss, was_opened: false, reason_before };
+                job.report = Some(Box::new(report(here, name, index, &looked)));
                 return Progress::Done;
             }
-            here.plane.flash.store_mut(index).wind_down();
-            job.repair.go(Repair::WindsDown);
-            Progress::Waits
         }
+    };
+    match at {
         Repair::WindsDown => {
             if !store.has_wound_down() {
                 return Progress::Waits;
@@ -65,7 +66,7 @@ pub(crate) fn repair<M: Divide>(
                 (false, false) => Recovery::Strict,
             };
             reopen_store(here, &record, index, recovery, now);
-            job.repair.go(Repair::Opens);
+            job.own_goes(Own::Repairs(Repair::Opens, reason_before));
             Progress::Waits
         }
         Repair::Opens => {
@@ -73,20 +74,21 @@ pub(crate) fn repair<M: Divide>(
                 return Progress::Waits;
             }
             stores::find_lost_volumes(here, name, index);
-            job.repair.go(Repair::IsWritten);
+            job.own_goes(Own::Repairs(Repair::IsWritten, reason_before));
             Progress::Waits
         }
         Repair::IsWritten => {
             if store.is_mending() {
                 return Progress::Waits;
             }
-            let report = report(here, name, index, accepts_loss, job);
+            let looked = Looked { accepts_loss, was_opened: true, reason_before: Some(reason_before) };
+            let report = report(here, name, index, &looked);
             if report.reason.is_none() {
                 mark!("shard: vSSD repaired");
                 let lost = (report.outcome == RepairOutcome::Accepted).then_some(report.lost_bytes);
                 here.notices.push(Notice::Repaired { vssd: name.to_owned(), lost_bytes: lost });
             }
-            job.repair.report = Some(Box::new(report));
+            job.report = Some(Box::new(report));
             Progress::Done
         }
     }
@@ -106,19 +108,21 @@ fn reopen_store<M: Divide>(
     here.plane.flash.begin_store(index, record.number, config, staging, commands, now);
 }
 
-fn report<M: Divide>(
-    here: &Owners<M>,
-    name: &str,
-    index: StoreIndex,
+/// How a store was looked at.
+struct Looked {
     accepts_loss: bool,
-    job: &Job,
-) -> RepairReport {
+    was_opened: bool,
+    /// Why it took no writes before.
+    reason_before: Option<&'static str>,
+}
+
+fn report<M: Divide>(here: &Owners<M>, name: &str, index: StoreIndex, looked: &Looked) -> RepairReport {
+    let Looked { accepts_loss, was_opened, reason_before } = *looked;
     let store = here.plane.flash.store(index);
     let findings = store.findings();
     let accepted = store.accepted_loss();
-    let was_opened = job.repair.at != Repair::NotBegun;
     let reason = store.read_only_reason();
-    let outcome = match (job.repair.reason_before, reason) {
+    let outcome = match (reason_before, reason) {
         (None, _) => RepairOutcome::Good,
         (_, Some(_)) if store.is_kept() && !findings.is_of_other_version() => RepairOutcome::ReadOnly,
         (_, Some(_)) => RepairOutcome::NotToBeRepaired,
@@ -150,7 +154,7 @@ fn report<M: Divide>(
     RepairReport {
         vssd: name.to_owned(),
         outcome,
-        reason_before: job.repair.reason_before.map(str::to_owned),
+        reason_before: reason_before.map(str::to_owned),
         reason: reason.map(str::to_owned),
         missing: missing
             .map(|missing| missing.describe(|index| format!("\"{}\"", volume_name(index))))

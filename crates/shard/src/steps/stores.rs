@@ -1,7 +1,7 @@
 //! Stores of vSSDs: how they are opened, what is left over in them from a crash, and what they answer.
 
 use crate::control::{ControlError, ControlErrorKind};
-use crate::job::{Job, Progress, Waits};
+use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
 use crate::step::Step;
 use diecut_catalog::VssdRecord;
@@ -31,7 +31,7 @@ pub(crate) fn flush<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -
     if !here.plane.blocks.evict(None) {
         return Progress::Waits;
     }
-    if job.waits == Waits::No {
+    if *job.own() == Own::Begins {
         let stores: Vec<StoreIndex> = here.plane.flash.stores().map(|(index, ..)| index).collect();
         let mut tokens = Vec::new();
         for store in stores {
@@ -41,7 +41,7 @@ pub(crate) fn flush<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -
             let command = VolumeCommand { token, volume: VolumeIndex(0), operation };
             here.plane.flash.submit(store, command, now);
         }
-        job.waits = Waits::Stores(tokens);
+        job.own_goes(Own::Stores(tokens));
     }
     stores_answered(here, job, || "a vSSD cannot be flushed: its medium failed".to_owned())
 }
@@ -76,7 +76,7 @@ pub(crate) fn stores_answered<M: Divide>(
     job: &mut Job,
     message: impl Fn() -> String,
 ) -> Progress {
-    let Waits::Stores(tokens) = &mut job.waits else { return Progress::Done };
+    let Some(tokens) = job.stores() else { return Progress::Done };
     let mut failed = false;
     tokens.retain(|token| match here.answers.take(*token) {
         Some(worked) => {

@@ -1,6 +1,6 @@
 //! Volumes: how they are made and deleted in their stores, and their namespaces opened and closed.
 
-use crate::job::{Job, Progress, Waits};
+use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
 use crate::steps::stores;
 use diecut_catalog::VolumeRecord;
@@ -21,7 +21,7 @@ pub(crate) fn create<M: Divide>(here: &mut Owners<M>, name: &str, job: &mut Job)
     if !flash.store(store).is_ready() {
         return Progress::Waits;
     }
-    if job.waits == Waits::No {
+    if *job.own() == Own::Begins {
         let (index, size_ius) = (VolumeIndex(volume.index), volume.size.bytes() / IU_SIZE_BYTES as u64);
         let mut tokens = Vec::new();
         // Of a volume whose deletion, or whose creation, did not come to its end.
@@ -33,7 +33,7 @@ pub(crate) fn create<M: Divide>(here: &mut Owners<M>, name: &str, job: &mut Job)
         let token = here.answers.token();
         flash.store_mut(store).create_volume(token, index, size_ius);
         tokens.push(token.0);
-        job.waits = Waits::Stores(tokens);
+        job.own_goes(Own::Stores(tokens));
         return Progress::Waits;
     }
     let reason = flash.store(store).read_only_reason();
@@ -49,13 +49,13 @@ pub(crate) fn delete<M: Divide>(
     job: &mut Job,
 ) -> Progress {
     let Some(store) = here.plane.store_of(vssd) else { return Progress::Done };
-    if job.waits == Waits::No {
+    if *job.own() == Own::Begins {
         if !here.plane.flash.store(store).is_ready() {
             return Progress::Waits;
         }
         let token = here.answers.token();
         here.plane.flash.store_mut(store).delete_volume(token, index);
-        job.waits = Waits::Stores(vec![token.0]);
+        job.own_goes(Own::Stores(vec![token.0]));
         return Progress::Waits;
     }
     let progress = stores::stores_answered(here, job, || {

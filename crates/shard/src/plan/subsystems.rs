@@ -1,0 +1,168 @@
+//! Requests for subsystems, their hosts and namespaces.
+
+use super::{Plan, derived_id, differs, lacks, missing, refuse, sound};
+use crate::control::{ControlError, ControlErrorKind, NamespaceSpec, SubsystemSpec};
+use crate::step::Step;
+use diecut_catalog::State;
+use diecut_nvme::QualifiedName;
+use diecut_units::Shown;
+
+pub(super) fn create(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Result<(), ControlError> {
+    check_nqn("subsystem", &spec.nqn)?;
+    sound(spec.check())?;
+    let serial = spec.serial.clone().unwrap_or_else(|| {
+        let id = derived_id(&state.pool.uuid, "serial", &spec.nqn, 0);
+        id[..8].iter().map(|byte| format!("{byte:02X}")).collect()
+    });
+    let model = spec.model.clone().unwrap_or_else(|| "diecut vSSD".to_owned());
+    for host in &spec.allowed_hosts {
+        check_nqn("host", host)?;
+    }
+    let mut record = SubsystemSpec { serial: Some(serial), model: Some(model), ..spec.clone() };
+    record.namespaces.sort_by_key(|one| one.nsid);
+    if let Some(existing) = state.subsystems.get(&spec.nqn) {
+        return if *existing == record { Ok(()) } else { differs("subsystem", &spec.nqn) };
+    }
+    if !state.tenants.contains_key(&spec.tenant) {
+        return lacks("tenant", &spec.tenant);
+    }
+    for NamespaceSpec { nsid, volume } in &spec.namespaces {
+        check_namespace(state, &spec.nqn, Some(&spec.tenant), *nsid, volume)?;
+    }
+    plan.next.subsystems.insert(spec.nqn.clone(), record);
+    plan.steps = vec![Step::Persist, Step::ApplySubsystem { nqn: spec.nqn.clone() }];
+    Ok(())
+}
+
+pub(super) fn delete(state: &State, nqn: &str, plan: &mut Plan) -> Result<(), ControlError> {
+    if plan.next.subsystems.remove(nqn).is_none() {
+        return missing("subsystem", nqn);
+    }
+    plan.steps = vec![Step::Persist, remove(state, nqn)];
+    Ok(())
+}
+
+/// What takes a subsystem from the target.
+pub(super) fn remove(state: &State, nqn: &str) -> Step {
+    let volumes = state.subsystems[nqn].volumes().map(|volume| &state.volumes[volume]);
+    let vssds = volumes.map(|volume| state.vssds[&volume.vssd].number).collect();
+    Step::RemoveSubsystem { nqn: nqn.to_owned(), vssds }
+}
+
+pub(super) fn allow(nqn: &str, host: &str, plan: &mut Plan) -> Result<(), ControlError> {
+    check_nqn("host", host)?;
+    edit(plan, nqn, |record| {
+        if !record.allowed_hosts.iter().any(|allowed| allowed == host) {
+            record.allowed_hosts.push(host.to_owned());
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn deny(nqn: &str, host: &str, plan: &mut Plan) -> Result<(), ControlError> {
+    edit(plan, nqn, |record| {
+        let before = record.allowed_hosts.len();
+        record.allowed_hosts.retain(|allowed| allowed != host);
+        if record.allowed_hosts.len() == before {
+            let message = format!("host {host} is not among the allowed hosts of subsystem {nqn}");
+            return refuse(ControlErrorKind::NotFound, message);
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn attach(
+    state: &State,
+    nqn: &str,
+    nsid: u32,
+    volume: &str,
+    plan: &mut Plan,
+) -> Result<(), ControlError> {
+    check_namespace(state, nqn, None, nsid, volume)?;
+    edit(plan, nqn, |record| match record.volume(nsid) {
+        Some(shown) if shown == volume => Ok(()),
+        Some(shown) => refuse(
+            ControlErrorKind::Exists,
+            format!("namespace {nsid} of subsystem {nqn} shows volume \"{shown}\"; detach it first"),
+        ),
+        None => match record.nsid(volume) {
+            Some(before) => twice_shown(nqn, volume, before, nsid),
+            None => {
+                record.namespaces.push(NamespaceSpec::new(nsid, volume));
+                record.namespaces.sort_by_key(|one| one.nsid);
+                Ok(())
+            }
+        },
+    })
+}
+
+pub(super) fn detach(nqn: &str, nsid: u32, plan: &mut Plan) -> Result<(), ControlError> {
+    edit(plan, nqn, |record| {
+        let before = record.namespaces.len();
+        record.namespaces.retain(|one| one.nsid != nsid);
+        if record.namespaces.len() == before {
+            let message = format!("subsystem {nqn} has no namespace {nsid}");
+            return refuse(ControlErrorKind::NotFound, message);
+        }
+        Ok(())
+    })
+}
+
+fn edit(
+    plan: &mut Plan,
+    nqn: &str,
+    change: impl FnOnce(&mut SubsystemSpec) -> Result<(), ControlError>,
+) -> Result<(), ControlError> {
+    let Some(record) = plan.next.subsystems.get_mut(nqn) else { return missing("subsystem", nqn) };
+    let before = record.clone();
+    change(record)?;
+    if *record != before {
+        plan.steps = vec![Step::Persist, Step::ApplySubsystem { nqn: nqn.to_owned() }];
+    }
+    Ok(())
+}
+
+fn twice_shown<T>(nqn: &str, volume: &str, before: u32, nsid: u32) -> Result<T, ControlError> {
+    let message = format!(
+        "subsystem {nqn}: volume \"{volume}\" would be namespaces {before} and {nsid}; a volume is one namespace of one subsystem: \
+         detach it first, or leave one out"
+    );
+    refuse(ControlErrorKind::InUse, message)
+}
+
+fn check_nqn(kind: &str, nqn: &str) -> Result<(), ControlError> {
+    match QualifiedName::new(nqn) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(ControlErrorKind::Invalid, format!("{kind} NQN \"{}\": {error}", Shown(nqn))),
+    }
+}
+
+fn check_namespace(
+    state: &State,
+    nqn: &str,
+    tenant: Option<&str>,
+    nsid: u32,
+    volume: &str,
+) -> Result<(), ControlError> {
+    if nsid == 0 || nsid > 1024 {
+        let message = format!("subsystem {nqn}: NSID {nsid} cannot be used; choose 1 to 1024");
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    let Some(record) = state.volumes.get(volume) else { return lacks("volume", volume) };
+    let owner = &state.vssds[&record.vssd].tenant;
+    let tenant = tenant.or(state.subsystems.get(nqn).map(|subsystem| subsystem.tenant.as_str()));
+    if tenant.is_some_and(|tenant| tenant != owner) {
+        let message = format!(
+            "volume \"{volume}\" belongs to tenant \"{owner}\" but subsystem {nqn} serves another; use a volume of \
+             its own tenant"
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    let shows = |other: &SubsystemSpec| other.nqn != nqn && other.nsid(volume).is_some();
+    if let Some((other, _)) = state.subsystems.iter().find(|(_, subsystem)| shows(subsystem)) {
+        let message =
+            format!("volume \"{volume}\" is shown by subsystem {other} already; detach it there first");
+        return refuse(ControlErrorKind::InUse, message);
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Requests for vSSDs.
+
+use super::{Plan, differs, lacks, missing, refuse, sound};
+use crate::control::{ControlError, ControlErrorKind, VssdSpec};
+use crate::step::Step;
+use diecut_catalog::{State, VssdRecord};
+use diecut_spec::Serves;
+use diecut_vssd::AllocError;
+
+/// Why the pool gives no place to a vSSD, in words of administrators.
+pub(crate) fn alloc_refused(name: &str, error: &AllocError) -> ControlError {
+    let kind = match error {
+        AllocError::UnknownLevel { .. } | AllocError::NoCapacity => ControlErrorKind::Invalid,
+        AllocError::DoesNotFit { .. } | AllocError::NotFree { .. } | AllocError::NoNumber => {
+            ControlErrorKind::Exhausted
+        }
+        AllocError::BeingExchanged { .. } => ControlErrorKind::Busy,
+    };
+    ControlError { kind, message: format!("vSSD \"{name}\": {error}") }
+}
+
+pub(super) fn create(
+    state: &State,
+    spec: &VssdSpec,
+    rate_limit_min_bytes_per_second: u64,
+    plan: &mut Plan,
+) -> Result<(), ControlError> {
+    sound(spec.check())?;
+    if let Some(existing) = state.vssds.get(&spec.name) {
+        return if existing.spec == *spec { Ok(()) } else { differs("vSSD", &spec.name) };
+    }
+    if !state.tenants.contains_key(&spec.tenant) {
+        return lacks("tenant", &spec.tenant);
+    }
+    if (1..rate_limit_min_bytes_per_second).contains(&spec.rate_limit.bytes()) {
+        let message = format!(
+            "vSSD \"{}\": a rate limit of {} bytes per second would keep hosts waiting longer than they wait for a command; \
+             use {rate_limit_min_bytes_per_second} or more, or 0 for no limit",
+            spec.name,
+            spec.rate_limit.bytes()
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    let record = VssdRecord {
+        spec: spec.clone(),
+        number: 0,
+        staging_slot: None,
+        staging_slot_count: 1,
+        exported_ius: 0,
+    };
+    plan.next.vssds.insert(spec.name.clone(), record);
+    plan.steps = vec![Step::AllocVssd { name: spec.name.clone() }, Step::SyncPool, Step::Persist];
+    Ok(())
+}
+
+pub(super) fn delete(state: &State, name: &str, plan: &mut Plan) -> Result<(), ControlError> {
+    let Some(vssd) = plan.next.vssds.remove(name) else { return missing("vSSD", name) };
+    if let Some((volume, _)) = state.volumes.iter().find(|(_, volume)| volume.vssd == *name) {
+        let message = format!("vSSD \"{name}\" still holds volume \"{volume}\"; delete that first");
+        return refuse(ControlErrorKind::InUse, message);
+    }
+    plan.steps = vec![Step::Persist, Step::DeallocVssd { number: vssd.number }];
+    Ok(())
+}
+
+pub(super) fn repair(
+    state: &State,
+    name: &str,
+    accepts_loss: bool,
+    plan: &mut Plan,
+) -> Result<(), ControlError> {
+    let Some(vssd) = state.vssds.get(name) else { return missing("vSSD", name) };
+    if vssd.serves != Serves::Volumes {
+        let message = format!(
+            "vSSD \"{name}\" serves erase blocks: what lies on them is its application's, and nothing here can repair it"
+        );
+        return refuse(ControlErrorKind::Invalid, message);
+    }
+    plan.steps = vec![Step::RepairVssd { name: name.to_owned(), accepts_loss }];
+    Ok(())
+}
