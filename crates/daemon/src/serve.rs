@@ -585,7 +585,7 @@ pub fn serve(
     config.pool.wear.endurance_cycles = profile.cell.endurance_cycles.max(1);
     config.target.advertised = if advertised.is_empty() { listen.clone() } else { advertised.clone() };
     let memory = MemoryPlan::new(setup.server.memory_limit.map(|size| size.bytes()), shards);
-    config.target.memory_bytes = memory.at_start();
+    config.target.memory.limit_bytes = memory.at_start();
     // Signals are blocked in the shard's thread only if they are caught before it starts.
     let mut signals = signals::stops()?;
     let (limit, open) = (resources::raise_descriptors(), resources::open_descriptors());

@@ -6,7 +6,7 @@ use diecut_initiator::*;
 use diecut_namespace::contract::*;
 use diecut_nvme::Status;
 use diecut_nvme::tcp::Digests;
-use diecut_nvmf::{self as target, ConnectionId, Target, TargetConfig};
+use diecut_nvmf::{self as target, ConnectionId, QueueLimits, Target, TargetConfig};
 use diecut_testing::Random;
 use diecut_testing::target::{LBA_SIZE_BYTES as LBA, execute, name, namespace, subsystem};
 use diecut_units::{Buffer, Time};
@@ -28,7 +28,8 @@ struct World {
 
 impl World {
     fn new(seed: u64, piece: u64) -> World {
-        let config = TargetConfig { h2c_data_bytes_max: 16384, ..TargetConfig::default() };
+        let queue = QueueLimits { h2c_data_bytes_max: 16384, ..QueueLimits::default() };
+        let config = TargetConfig { queue, ..TargetConfig::default() };
         let mut target = Target::new(config);
         let namespace = namespace(7, LBAS);
         let subsystem = subsystem(SUBSYSTEM, &[HOST], [(1, namespace.clone()), (9, namespace)]);

@@ -155,13 +155,13 @@ impl Associations {
         let of_host = self.of(subsystem).filter(|(_, one)| one.host.as_ref() == host).count();
         let discoveries = self.of(None).count();
         if subsystem.is_none() {
-            if discoveries >= config.discoveries_max {
+            if discoveries >= config.discovery.controllers_max {
                 return Some("there are as many discovery controllers as may be");
             }
-            return (of_host >= config.discoveries_per_host_max)
+            return (of_host >= config.discovery.controllers_per_host_max)
                 .then_some("the host has as many discovery controllers as it may have");
         }
-        if of_host >= config.associations_per_host_max {
+        if of_host >= config.controllers.associations_per_host_max {
             return Some("the host has as many controllers in this subsystem as it may have");
         }
         let mut counts = vec![0; subsystems.end()];
@@ -172,11 +172,11 @@ impl Associations {
         }
         let present: Vec<u32> =
             subsystems.iter().filter(|(_, one)| one.tenant.is_some()).map(|(index, _)| index).collect();
-        let kept_each = config.associations_kept.min(config.associations_max / 2 / present.len().max(1));
+        let kept_each = config.controllers.associations_kept.min(config.controllers.associations_max / 2 / present.len().max(1));
         let kept_each = if mutant!("nvmf: places of subsystems not kept") { 0 } else { kept_each };
         let others = present.iter().filter(|&&index| Some(index) != subsystem);
         let kept: usize = others.map(|&index| kept_each.saturating_sub(counts[index as usize])).sum();
-        (self.slab.len() - discoveries + kept >= config.associations_max)
+        (self.slab.len() - discoveries + kept >= config.controllers.associations_max)
             .then_some("there are as many controllers as may be, but for those kept for other subsystems")
     }
 

@@ -24,7 +24,7 @@ impl Session<'_> {
         let command_id = entry.command_id.get();
         let queue = connection.queue.as_mut().expect("live connections have a queue");
         let in_capsule_max =
-            if queue.id == 0 { ADMIN_IN_CAPSULE_BYTES } else { self.shared.config.in_capsule_bytes };
+            if queue.id == 0 { ADMIN_IN_CAPSULE_BYTES } else { self.shared.config.queue.in_capsule_bytes };
         let data_length = connection.inbound.receiver.frame().data_length();
         if data_length > in_capsule_max as usize {
             let length = connection.inbound.receiver.frame().length();
@@ -114,7 +114,11 @@ impl Session<'_> {
             return Err(Status::ABORTED_SQ_DELETION);
         }
         let subsystem = connection.subsystem.expect("only subsystems have I/O queues");
-        io::plan(&self.shared.subsystems.get(subsystem).config, entry, self.shared.config.transfer_bytes_max)
+        io::plan(
+            &self.shared.subsystems.get(subsystem).config,
+            entry,
+            self.shared.config.queue.transfer_bytes_max,
+        )
     }
 
     /// A command with all its data.

@@ -11,100 +11,158 @@ pub struct TargetConfig {
     /// that hosts must dial (address translation). One that stands for all addresses of the machine (`0.0.0.0`, `::`), or has
     /// port 0, is told as the address that the asking host's connection came to.
     pub advertised: Vec<SocketAddr>,
-    /// Data in a command capsule of an I/O queue; reported as IOCCSZ. Writes up to this size need no R2T.
-    pub in_capsule_bytes: u32,
-    /// MAXH2CDATA: data per H2CData PDU, and per R2T.
-    pub h2c_data_bytes_max: u32,
-    /// Largest transfer of one command; reported as MDTS. 4096 times a power of two.
-    pub transfer_bytes_max: u32,
-    /// Largest queue in entries; reported as CAP.MQES and MAXCMD.
-    pub queue_entries_max: u16,
-    /// I/O queues of one controller.
-    pub io_queues_max: u16,
-    /// Commands taken from one connection before others get their turn.
-    pub commands_per_round: u32,
-    /// Bytes that reads under way and unsent output of one connection may hold; beyond it no command is parsed.
-    pub output_bytes_max: usize,
-    /// Bytes of buffers that R2Ts of one connection may have open; further writes wait for their R2T.
-    pub gather_bytes_max: usize,
-    /// Memory for connections: queues, buffers of commands, unsent answers, unread bytes. Each subsystem can count on its part of half
-    /// of it; see `budget.rs`. [`Target::set_memory`](crate::Target::set_memory) changes it.
-    pub memory_bytes: usize,
-    /// What of it each queue always has for itself: so many bytes of commands never wait for those of others.
-    pub queue_reserve_bytes: usize,
-    /// When memory is short, a host that takes none of its answers and sends none of the data asked for is hung up on after this.
-    pub stall_time: Span,
-    /// From accepting a connection to its Connect; slower hosts are hung up on.
-    pub connect_time: Span,
-    /// From Connect to CC.EN; controllers that are not enabled by then end.
-    pub enable_time: Span,
-    /// Controllers at once, without those of discovery; further hosts are told that the controller is busy. A subsystem that has few
-    /// always gets its next one: up to `associations_kept`, or its part of half of all.
-    pub associations_max: usize,
-    /// See `associations_max`.
-    pub associations_kept: usize,
-    /// Controllers of one host in one subsystem.
-    pub associations_per_host_max: usize,
-    /// Discovery controllers at once.
-    pub discoveries_max: usize,
-    /// Discovery controllers of one host.
-    pub discoveries_per_host_max: usize,
-    /// A discovery controller whose host gave no keep-alive timeout ends after this silence: two minutes (Base 2.0 section 3.1.2.3).
-    pub discovery_keep_alive_ms: u32,
     /// Firmware revision, at most 8 ASCII characters.
     pub firmware: String,
+    /// What one queue may have.
+    pub queue: QueueLimits,
+    /// What all connections may hold together.
+    pub memory: MemoryLimits,
+    /// How many controllers there may be.
+    pub controllers: ControllerLimits,
+    /// The same for those of discovery.
+    pub discovery: DiscoveryLimits,
 }
 
 impl Default for TargetConfig {
     fn default() -> TargetConfig {
         TargetConfig {
             advertised: Vec::new(),
-            in_capsule_bytes: 8192,
-            h2c_data_bytes_max: 1 << 20,
-            transfer_bytes_max: 1 << 20,
-            queue_entries_max: 256,
-            io_queues_max: 64,
-            commands_per_round: 64,
-            output_bytes_max: 8 << 20,
-            gather_bytes_max: 8 << 20,
-            memory_bytes: 1 << 30,
-            queue_reserve_bytes: 64 << 10,
-            stall_time: Span::from_secs(30),
-            connect_time: Span::from_secs(10),
-            enable_time: Span::from_secs(30),
-            associations_max: 1024,
-            associations_kept: 16,
-            associations_per_host_max: 256,
-            discoveries_max: 256,
-            discoveries_per_host_max: 64,
-            discovery_keep_alive_ms: 120_000,
             firmware: "0.1".to_owned(),
+            queue: QueueLimits::default(),
+            memory: MemoryLimits::default(),
+            controllers: ControllerLimits::default(),
+            discovery: DiscoveryLimits::default(),
         }
     }
 }
 
+/// What one queue, which is one connection, may have.
+#[derive(Clone, Debug)]
+pub struct QueueLimits {
+    /// Largest queue in entries; reported as CAP.MQES and MAXCMD.
+    pub queue_entries_max: u16,
+    /// Data in a command capsule of an I/O queue; reported as IOCCSZ. Writes up to this size need no R2T.
+    pub in_capsule_bytes: u32,
+    /// MAXH2CDATA: data per H2CData PDU, and per R2T.
+    pub h2c_data_bytes_max: u32,
+    /// Largest transfer of one command; reported as MDTS. 4096 times a power of two.
+    pub transfer_bytes_max: u32,
+    /// Commands taken from one connection before others get their turn.
+    pub commands_per_round: u32,
+    /// Bytes that reads under way and unsent output of one connection may hold; beyond it no command is parsed.
+    pub output_bytes_max: usize,
+    /// Bytes of buffers that R2Ts of one connection may have open; further writes wait for their R2T.
+    pub gather_bytes_max: usize,
+}
+
+impl Default for QueueLimits {
+    fn default() -> QueueLimits {
+        QueueLimits {
+            queue_entries_max: 256,
+            in_capsule_bytes: 8192,
+            h2c_data_bytes_max: 1 << 20,
+            transfer_bytes_max: 1 << 20,
+            commands_per_round: 64,
+            output_bytes_max: 8 << 20,
+            gather_bytes_max: 8 << 20,
+        }
+    }
+}
+
+/// Memory for connections: queues, buffers of commands, unsent answers, unread bytes.
+#[derive(Clone, Debug)]
+pub struct MemoryLimits {
+    /// All of it. Each subsystem can count on its part of half of it; see `budget.rs`.
+    /// [`Target::set_memory`](crate::Target::set_memory) changes it.
+    pub limit_bytes: usize,
+    /// What of it each queue always has for itself: so many bytes of commands never wait for those of others.
+    pub queue_reserve_bytes: usize,
+    /// When memory is short, a host that takes none of its answers and sends none of the data asked for is hung up on after this.
+    pub stall_time: Span,
+}
+
+impl Default for MemoryLimits {
+    fn default() -> MemoryLimits {
+        MemoryLimits {
+            limit_bytes: 1 << 30,
+            queue_reserve_bytes: 64 << 10,
+            stall_time: Span::from_secs(30),
+        }
+    }
+}
+
+/// How many controllers there may be, without those of discovery.
+#[derive(Clone, Debug)]
+pub struct ControllerLimits {
+    /// Controllers at once; further hosts are told that the controller is busy. A subsystem that has few always gets its next one: up to
+    /// `associations_kept`, or its part of half of all.
+    pub associations_max: usize,
+    /// See `associations_max`.
+    pub associations_kept: usize,
+    /// Controllers of one host in one subsystem.
+    pub associations_per_host_max: usize,
+    /// I/O queues of one controller.
+    pub io_queues_max: u16,
+    /// From accepting a connection to its Connect; slower hosts are hung up on.
+    pub connect_time: Span,
+    /// From Connect to CC.EN; controllers that are not enabled by then end.
+    pub enable_time: Span,
+}
+
+impl Default for ControllerLimits {
+    fn default() -> ControllerLimits {
+        ControllerLimits {
+            associations_max: 1024,
+            associations_kept: 16,
+            associations_per_host_max: 256,
+            io_queues_max: 64,
+            connect_time: Span::from_secs(10),
+            enable_time: Span::from_secs(30),
+        }
+    }
+}
+
+/// How many discovery controllers there may be.
+#[derive(Clone, Debug)]
+pub struct DiscoveryLimits {
+    /// At once.
+    pub controllers_max: usize,
+    /// Of one host.
+    pub controllers_per_host_max: usize,
+    /// One whose host gave no keep-alive timeout ends after this silence: two minutes (Base 2.0 section 3.1.2.3).
+    pub keep_alive_ms: u32,
+}
+
+impl Default for DiscoveryLimits {
+    fn default() -> DiscoveryLimits {
+        DiscoveryLimits { controllers_max: 256, controllers_per_host_max: 64, keep_alive_ms: 120_000 }
+    }
+}
+
 impl TargetConfig {
-    /// The least [`TargetConfig::memory_bytes`] that a few hosts can work with.
+    /// The least [`MemoryLimits::limit_bytes`] that a few hosts can work with.
     pub fn memory_bytes_min(transfer_bytes_max: u32) -> usize {
         16 * transfer_bytes_max as usize
     }
 
     /// The keep-alive timeout of a controller whose host asks for `asked_ms`, with Connect or later; a discovery controller has one anyway.
     pub(crate) fn keep_alive_ms(&self, discovery: bool, asked_ms: u32) -> u32 {
-        if discovery && asked_ms == 0 { self.discovery_keep_alive_ms } else { asked_ms }
+        if discovery && asked_ms == 0 { self.discovery.keep_alive_ms } else { asked_ms }
     }
 
     /// # Panics
     /// If a limit cannot be kept: the composer's bug.
     pub(crate) fn assert_sound(&self) {
-        assert!(self.transfer_bytes_max.is_power_of_two() && self.transfer_bytes_max >= 4096);
-        assert!(self.h2c_data_bytes_max >= 4096 && self.h2c_data_bytes_max.is_multiple_of(4));
-        assert!(self.in_capsule_bytes.is_multiple_of(16), "IOCCSZ counts 16 bytes");
-        assert!((2..=4096).contains(&self.queue_entries_max));
-        assert!(self.io_queues_max >= 1 && self.commands_per_round >= 1);
-        assert!(self.gather_bytes_max >= self.transfer_bytes_max as usize);
-        assert!(self.output_bytes_max >= self.transfer_bytes_max as usize);
-        assert!(self.memory_bytes >= TargetConfig::memory_bytes_min(self.transfer_bytes_max));
+        let TargetConfig { queue, memory, controllers, .. } = self;
+        let transfer_bytes_max = queue.transfer_bytes_max;
+        assert!(transfer_bytes_max.is_power_of_two() && transfer_bytes_max >= 4096);
+        assert!(queue.h2c_data_bytes_max >= 4096 && queue.h2c_data_bytes_max.is_multiple_of(4));
+        assert!(queue.in_capsule_bytes.is_multiple_of(16), "IOCCSZ counts 16 bytes");
+        assert!((2..=4096).contains(&queue.queue_entries_max));
+        assert!(controllers.io_queues_max >= 1 && queue.commands_per_round >= 1);
+        assert!(queue.gather_bytes_max >= transfer_bytes_max as usize);
+        assert!(queue.output_bytes_max >= transfer_bytes_max as usize);
+        assert!(memory.limit_bytes >= TargetConfig::memory_bytes_min(transfer_bytes_max));
     }
 }
 

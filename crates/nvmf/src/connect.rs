@@ -125,7 +125,7 @@ impl Connecting<'_> {
         };
         self.connection.subsystem = subsystem;
         let entries = u32::from(command.queue_size.get()) + 1;
-        if entries < 2 || entries > u32::from(self.shared.config.queue_entries_max) {
+        if entries < 2 || entries > u32::from(self.shared.config.queue.queue_entries_max) {
             let reason = "its queue has fewer or more entries than a queue may have";
             return Err(wrong_command(offset_of!(ConnectCommand, queue_size), reason));
         }
@@ -187,7 +187,7 @@ impl Connecting<'_> {
             self.shared.config.keep_alive_ms(subsystem.is_none(), command.keep_alive_ms.get());
         let controller_id = self.shared.associations.free_controller_id(subsystem);
         let keep_alive = KeepAlive { timeout_ms: keep_alive_ms, heard_at: now };
-        let enable_by = now + self.shared.config.enable_time;
+        let enable_by = now + self.shared.config.controllers.enable_time;
         let mut association =
             Association::new(subsystem, data.host_id, host_account, controller_id, keep_alive, enable_by);
         (association.host, association.local) = (host, self.connection.local);
@@ -230,7 +230,7 @@ impl Connecting<'_> {
             let other = self.connections.get(other).and_then(|one| one.queue.as_ref());
             other.is_some_and(|other| other.id == queue.id)
         });
-        if queue.id > self.shared.config.io_queues_max || taken {
+        if queue.id > self.shared.config.controllers.io_queues_max || taken {
             let reason =
                 if taken { "its controller has that queue" } else { "its queue's number is too high" };
             return Err(wrong_command(offset_of!(ConnectCommand, queue_id), reason));

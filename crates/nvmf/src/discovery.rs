@@ -60,7 +60,8 @@ pub(crate) fn log_page<'a>(
     let mut entries = Vec::new();
     for (port, address) in dialled(&config.advertised, local) {
         for (kind, nqn) in &shown {
-            let mut entry = DiscoveryEntry::tcp(*kind, nqn, address, port, config.queue_entries_max.min(32));
+            let mut entry =
+                DiscoveryEntry::tcp(*kind, nqn, address, port, config.queue.queue_entries_max.min(32));
             if *kind == SUBSYSTEM_TYPE_CURRENT_DISCOVERY {
                 entry.flags = (ENTRY_FLAG_DUPLICATE_INFORMATION | ENTRY_FLAG_PERSISTENT_CONNECTION).into();
             }

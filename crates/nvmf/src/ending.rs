@@ -95,7 +95,7 @@ impl Target {
 
     /// Stops reading a connection. What it has in namespaces comes back before it is forgotten.
     pub(crate) fn close_connection(&mut self, index: u32, actions: &mut Vec<Action>) {
-        let deadline = self.shared.now + self.shared.config.connect_time;
+        let deadline = self.shared.now + self.shared.config.controllers.connect_time;
         self.shared.tick_by(deadline);
         let connection = self.connections.there(index);
         if connection.phase() != Phase::Closing {

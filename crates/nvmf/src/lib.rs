@@ -14,7 +14,7 @@
 //!   namespace has completed it, also after the connection is gone.
 //! - A Connect is answered only when older associations of the same host with the same subsystem have no command left
 //!   in a namespace: late writes cannot land behind a new association's back.
-//! - What one connection may hold is bounded: commands by its queue size, bytes by [`TargetConfig`]. Beyond that its
+//! - What one connection may hold is bounded: commands by its queue size, bytes by [`QueueLimits`]. Beyond that its
 //!   stream is paused; nobody else waits.
 //! - What all connections hold together is bounded, too, and asked for before it is allocated (`budget`): a read or a transfer
 //!   for which there is no room waits, and each subsystem has a part that is kept for it.
@@ -56,7 +56,10 @@ mod transfer;
 mod watch;
 
 pub use associations::AssociationStatus;
-pub use config::{Health, Home, NamespaceConfig, SubsystemConfig, TargetConfig};
+pub use config::{
+    ControllerLimits, DiscoveryLimits, Health, Home, MemoryLimits, NamespaceConfig, QueueLimits,
+    SubsystemConfig, TargetConfig,
+};
 pub use event::{Action, ConnectionId, Event};
 pub use memory::MemoryFigures;
 pub use moved::{MovedConnection, SubsystemFigures};

@@ -50,7 +50,7 @@ pub struct MemoryFigures {
 impl TargetConfig {
     /// Connections that have not sent Connect, for which the memory for connections has room.
     pub fn newcomers_max(&self) -> usize {
-        budget_of(self.memory_bytes) / NEWCOMERS_SHARE / NEWCOMER_BYTES
+        budget_of(self.memory.limit_bytes) / NEWCOMERS_SHARE / NEWCOMER_BYTES
     }
 }
 
@@ -135,14 +135,14 @@ impl Waiting {
 impl Memory {
     /// Memory that nobody holds.
     pub(crate) fn new(config: &TargetConfig) -> Memory {
-        let limit_bytes = config.memory_bytes;
+        let limit_bytes = config.memory.limit_bytes;
         let mut pool = BufferPool::new();
         pool.set_limit(limit_bytes);
         let waiting = Waiting {
             turns: VecDeque::new(),
             tries_left: 0,
             stall_at: Time::NEVER,
-            stall_time: config.stall_time,
+            stall_time: config.memory.stall_time,
             told_until: Time::ZERO,
             is_news: false,
         };
@@ -299,8 +299,8 @@ impl Memory {
         host: u32,
         config: &TargetConfig,
     ) -> bool {
-        let (own, reserve) = (own_bytes(queue), config.queue_reserve_bytes);
-        let (tenant, spare) = (tenant.unwrap_or(NEWCOMERS), config.transfer_bytes_max as usize);
+        let (own, reserve) = (own_bytes(queue), config.memory.queue_reserve_bytes);
+        let (tenant, spare) = (tenant.unwrap_or(NEWCOMERS), config.queue.transfer_bytes_max as usize);
         let Some(account) = self.budget.open(tenant, Some(host), own, reserve, spare) else { return false };
         self.change_account(connection, account);
         true
@@ -315,7 +315,7 @@ impl Memory {
         config: &TargetConfig,
     ) {
         let queue = connection.queue.as_ref().expect("I-T2: what is live is a queue");
-        let (own, reserve) = (own_bytes(queue), config.queue_reserve_bytes);
+        let (own, reserve) = (own_bytes(queue), config.memory.queue_reserve_bytes);
         let (held, pins) = queue.held();
         self.pins += pins;
         let tenant = tenant.unwrap_or(NEWCOMERS);

@@ -25,7 +25,7 @@ impl Session<'_> {
     /// Parses what a connection received, up to the end of its round.
     pub(crate) fn run(&mut self, connection: &mut Connection) {
         self.shared.hear(connection.association);
-        let mut budget = self.shared.config.commands_per_round;
+        let mut budget = self.shared.config.queue.commands_per_round;
         if connection.is_admin() {
             budget = budget.min(ADMIN_COMMANDS_PER_TURN).min(self.shared.admin_left);
         }
@@ -36,15 +36,16 @@ impl Session<'_> {
         let data_length_max = self
             .shared
             .config
+            .queue
             .h2c_data_bytes_max
-            .max(self.shared.config.in_capsule_bytes)
+            .max(self.shared.config.queue.in_capsule_bytes)
             .max(ADMIN_IN_CAPSULE_BYTES);
-        while budget > 0 && connection.can_run(self.shared.config.output_bytes_max) {
+        while budget > 0 && connection.can_run(self.shared.config.queue.output_bytes_max) {
             let bytes = connection.inbound.backlog.front().expect("it can run").clone();
             while budget > 0
                 && connection.is_open()
                 && !connection.inbound.data_wait
-                && !connection.is_output_full(self.shared.config.output_bytes_max)
+                && !connection.is_output_full(self.shared.config.queue.output_bytes_max)
             {
                 let digests = connection.wire.digests;
                 let at = &mut connection.inbound.at;
@@ -117,7 +118,7 @@ impl Session<'_> {
                 connection.inbound.receiver.finish_header();
                 connection.wire.digests = Digests::decode(request.digests);
                 connection.wire.host_alignment = request.host_alignment_bytes();
-                connection.answer_initialize(self.shared.config.h2c_data_bytes_max);
+                connection.answer_initialize(self.shared.config.queue.h2c_data_bytes_max);
                 connection.enter(Phase::Connect);
                 Ok(())
             }

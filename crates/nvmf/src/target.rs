@@ -122,8 +122,8 @@ impl Target {
     /// If it is less than [`TargetConfig::memory_bytes_min`].
     pub fn set_memory(&mut self, memory_bytes: usize) {
         let config = &mut self.shared.config;
-        assert!(memory_bytes >= TargetConfig::memory_bytes_min(config.transfer_bytes_max));
-        config.memory_bytes = memory_bytes;
+        assert!(memory_bytes >= TargetConfig::memory_bytes_min(config.queue.transfer_bytes_max));
+        config.memory.limit_bytes = memory_bytes;
         self.shared.memory.set_limit(memory_bytes);
     }
 
@@ -324,7 +324,7 @@ impl Target {
     }
 
     fn adopt(&mut self, id: ConnectionId, moved: MovedConnection, actions: &mut Vec<Action>) {
-        let deadline = self.shared.now + self.shared.config.connect_time;
+        let deadline = self.shared.now + self.shared.config.controllers.connect_time;
         // It was let in where it came from.
         let account = self.shared.memory.open_newcomer_anyway();
         let (mut connection, arriving) = Connection::adopted(id, deadline, account, moved);
@@ -402,7 +402,7 @@ impl Target {
     /// Queues a connection for the next round if it could go on.
     #[inline]
     pub(crate) fn make_runnable(&mut self, index: u32) {
-        let output_bytes_max = self.shared.config.output_bytes_max;
+        let output_bytes_max = self.shared.config.queue.output_bytes_max;
         let Some(connection) = self.connections.get_mut(index) else { return };
         let waits = connection.holding.short && !connection.awaits_data();
         if !connection.inbound.runnable && !waits && connection.can_run(output_bytes_max) {

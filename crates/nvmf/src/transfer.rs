@@ -28,7 +28,7 @@ impl Session<'_> {
         while let Some(&slot_index) = queue.waiting_for_space.front() {
             let slot = &mut queue.slots[usize::from(slot_index)];
             let needed = slot.data_bytes as usize;
-            if queue.gather_bytes + needed > self.shared.config.gather_bytes_max {
+            if queue.gather_bytes + needed > self.shared.config.queue.gather_bytes_max {
                 mark!("nvmf: write waits for buffer space");
                 return;
             }
@@ -41,7 +41,7 @@ impl Session<'_> {
             slot.gather_held = slot.data_bytes;
             slot.gathered = Some(self.shared.memory.pool.take(needed));
             slot.enter(SlotState::Transferring);
-            let asked = slot.data_bytes.min(self.shared.config.h2c_data_bytes_max);
+            let asked = slot.data_bytes.min(self.shared.config.queue.h2c_data_bytes_max);
             slot.asked_end = asked;
             let request = ReadyToTransfer::new(
                 slot.entry.command_id.get(),
@@ -82,7 +82,7 @@ impl Session<'_> {
         if start != slot.received && !mutant!("nvmf: data out of order") {
             return Err(out_of_range("DATAO", start));
         }
-        if length > self.shared.config.h2c_data_bytes_max || length > slot.asked_end - slot.received {
+        if length > self.shared.config.queue.h2c_data_bytes_max || length > slot.asked_end - slot.received {
             return Err(out_of_range("DATAL", length));
         }
         if header.is_last() != (start + length == slot.asked_end) {
@@ -146,7 +146,7 @@ impl Session<'_> {
             slot.gathered = Some(buffer);
         } else if slot.received < slot.data_bytes {
             slot.gathered = Some(buffer);
-            let asked = (slot.data_bytes - slot.received).min(self.shared.config.h2c_data_bytes_max);
+            let asked = (slot.data_bytes - slot.received).min(self.shared.config.queue.h2c_data_bytes_max);
             let request =
                 ReadyToTransfer::new(slot.entry.command_id.get(), slot_index, slot.received, asked, digests);
             mark!("nvmf: several R2Ts for one command");

@@ -317,7 +317,8 @@ fn silence_ends_an_association() {
 /// come one part at a time, over several times the keep-alive, and nothing else does; then the host is silent.
 #[test]
 fn data_of_a_slow_write_are_traffic() {
-    let mut world = World::with(9, TargetConfig { h2c_data_bytes_max: 1 << 20, ..TargetConfig::default() });
+    let queue = QueueLimits { h2c_data_bytes_max: 1 << 20, ..QueueLimits::default() };
+    let mut world = World::with(9, TargetConfig { queue, ..TargetConfig::default() });
     world.keep_alive_ms = 1000;
     let (_, controller) = world.admin(SUBSYSTEM, NONE);
     let io = world.io(controller, 1, NONE);

@@ -6,7 +6,7 @@ use diecut_namespace::contract::NamespaceError;
 use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, IndependentNamespace, cns};
 use diecut_nvme::tcp::{Digests, pdu_type};
 use diecut_nvme::*;
-use diecut_nvmf::{Event, TargetConfig};
+use diecut_nvmf::{Event, QueueLimits, TargetConfig};
 use diecut_units::Buffer;
 use world::*;
 use zerocopy::{FromBytes, IntoBytes};
@@ -328,7 +328,7 @@ fn a_discovery_controller_cannot_do_without_a_keep_alive() {
         };
         world.command(admin, entry, &[]).result
     };
-    let default_ms = u64::from(TargetConfig::default().discovery_keep_alive_ms);
+    let default_ms = u64::from(TargetConfig::default().discovery.keep_alive_ms);
     for (value, expected) in [(0, default_ms), (5000, 5000), (0, default_ms)] {
         keep_alive(&mut world, opcode::admin::SET_FEATURES, value);
         assert_eq!(keep_alive(&mut world, opcode::admin::GET_FEATURES, 0), expected);
@@ -341,9 +341,12 @@ fn a_host_that_does_not_listen_is_paused() {
     let mut world = World::with(
         5,
         TargetConfig {
-            output_bytes_max: 1 << 20,
-            transfer_bytes_max: 1 << 20,
-            commands_per_round: 4,
+            queue: QueueLimits {
+                output_bytes_max: 1 << 20,
+                transfer_bytes_max: 1 << 20,
+                commands_per_round: 4,
+                ..QueueLimits::default()
+            },
             ..TargetConfig::default()
         },
     );
@@ -489,8 +492,11 @@ fn space_for_data_that_is_given_back_is_given_on() {
         let mut world = World::with(
             6,
             TargetConfig {
-                transfer_bytes_max: bytes_max as u32,
-                gather_bytes_max: bytes_max,
+                queue: QueueLimits {
+                    transfer_bytes_max: bytes_max as u32,
+                    gather_bytes_max: bytes_max,
+                    ..QueueLimits::default()
+                },
                 ..TargetConfig::default()
             },
         );

@@ -17,8 +17,18 @@ const OTHER: &str = "nqn.2026-11.example:tenant-b";
 const LIMIT_BYTES: usize = 16 << 20;
 
 /// A target with little memory and two subsystems that any host may use.
+fn memory(limit_bytes: usize) -> MemoryLimits {
+    MemoryLimits { limit_bytes, ..MemoryLimits::default() }
+}
+
+/// Of a target that asks for data in large parts.
+fn large_parts() -> TargetConfig {
+    let queue = QueueLimits { h2c_data_bytes_max: 1 << 20, ..QueueLimits::default() };
+    TargetConfig { queue, ..TargetConfig::default() }
+}
+
 fn small_world(seed: u64, config: TargetConfig) -> World {
-    let mut world = World::with(seed, TargetConfig { memory_bytes: LIMIT_BYTES, ..config });
+    let mut world = World::with(seed, TargetConfig { memory: memory(LIMIT_BYTES), ..config });
     let open = SubsystemConfig { allow_any_host: true, ..subsystem() };
     let mut actions = Vec::new();
     world.target.set_subsystem(open.clone(), world.now, &mut actions);
@@ -118,7 +128,7 @@ fn hosts_that_read_nothing_hold_a_part_only() {
 /// above, with writes.
 #[test]
 fn hosts_that_never_send_their_data_hold_a_part_only() {
-    let mut world = small_world(2, TargetConfig { h2c_data_bytes_max: 1 << 20, ..TargetConfig::default() });
+    let mut world = small_world(2, large_parts());
     let silent: Vec<ConnectionId> = (1..9).filter_map(|number| host(&mut world, SUBSYSTEM, number)).collect();
     for &id in &silent {
         for _ in 0..30 {
@@ -177,7 +187,7 @@ fn a_stream_waits_when_there_is_no_room_for_its_data() {
 /// wait; the data come.
 #[test]
 fn data_that_were_asked_for_are_read_while_their_queue_waits() {
-    let mut world = small_world(6, TargetConfig { h2c_data_bytes_max: 1 << 20, ..TargetConfig::default() });
+    let mut world = small_world(6, large_parts());
     let writer = host(&mut world, SUBSYSTEM, 200).unwrap();
     greedy(&mut world);
     let ids: Vec<u16> = (0..6)
@@ -210,7 +220,7 @@ fn data_that_were_asked_for_are_read_while_their_queue_waits() {
 /// spans after which a silent one goes; another queue was asked, too, and sends nothing.
 #[test]
 fn a_slow_host_is_not_hung_up_on_for_want_of_memory() {
-    let mut world = small_world(7, TargetConfig { h2c_data_bytes_max: 1 << 20, ..TargetConfig::default() });
+    let mut world = small_world(7, large_parts());
     let mut begin_write = |number| {
         let id = host(&mut world, SUBSYSTEM, number).unwrap();
         let mut entry = world.rw(opcode::WRITE, 0, 64, SglDescriptor::transport(64 * LBA as u32));
@@ -330,7 +340,7 @@ fn wait_for_a_lost_path(has_data: bool) {
 /// them. Method: a flood with keep-alive off, of one host and of many.
 #[test]
 fn discovery_has_places_of_its_own() {
-    let mut world = World::with(4, TargetConfig { memory_bytes: 1 << 30, ..TargetConfig::default() });
+    let mut world = World::with(4, TargetConfig::default());
     let discover = |world: &mut World| {
         let id = world.open();
         world.initialize(id, NONE);
@@ -366,8 +376,9 @@ fn discovery_has_places_of_its_own() {
 /// Goal: hosts of one subsystem cannot take all controllers. Method: a table of eight, and hosts that come until they are refused.
 #[test]
 fn subsystems_have_places_that_are_kept_for_them() {
-    let config =
-        TargetConfig { associations_max: 8, associations_per_host_max: 3, ..TargetConfig::default() };
+    let controllers =
+        ControllerLimits { associations_max: 8, associations_per_host_max: 3, ..ControllerLimits::default() };
+    let config = TargetConfig { controllers, ..TargetConfig::default() };
     let mut world = small_world(5, config);
     let admins = |world: &mut World, nqn: &str| {
         let mut count = 0;
@@ -398,7 +409,7 @@ fn subsystems_have_places_that_are_kept_for_them() {
 fn silent_connections_make_room_for_new_ones() {
     let mut world = small_world(6, TargetConfig::default());
     let before = host(&mut world, SUBSYSTEM, 1).expect("there is room");
-    let most = TargetConfig { memory_bytes: LIMIT_BYTES, ..TargetConfig::default() }.newcomers_max();
+    let most = TargetConfig { memory: memory(LIMIT_BYTES), ..TargetConfig::default() }.newcomers_max();
     let silent: Vec<ConnectionId> = (0..4 * most).map(|_| world.open()).collect();
     let closed = silent.iter().filter(|id| world.links[id].closed).count();
     assert!(closed > 0 && closed < silent.len(), "{closed} of {}", silent.len());

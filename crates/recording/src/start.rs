@@ -222,16 +222,16 @@ impl Start {
             new_pool_uuid: *new_pool_uuid,
             target: TargetStart {
                 advertised: target.advertised.clone(),
-                in_capsule_bytes: target.in_capsule_bytes,
-                h2c_data_bytes_max: target.h2c_data_bytes_max,
-                transfer_bytes_max: target.transfer_bytes_max,
-                queue_entries_max: target.queue_entries_max,
-                io_queues_max: target.io_queues_max,
-                commands_per_round: target.commands_per_round,
-                output_bytes_max: target.output_bytes_max as u64,
-                gather_bytes_max: target.gather_bytes_max as u64,
-                connect_time_ns: target.connect_time.0,
-                associations_max: target.associations_max as u64,
+                in_capsule_bytes: target.queue.in_capsule_bytes,
+                h2c_data_bytes_max: target.queue.h2c_data_bytes_max,
+                transfer_bytes_max: target.queue.transfer_bytes_max,
+                queue_entries_max: target.queue.queue_entries_max,
+                io_queues_max: target.controllers.io_queues_max,
+                commands_per_round: target.queue.commands_per_round,
+                output_bytes_max: target.queue.output_bytes_max as u64,
+                gather_bytes_max: target.queue.gather_bytes_max as u64,
+                connect_time_ns: target.controllers.connect_time.0,
+                associations_max: target.controllers.associations_max as u64,
                 firmware: target.firmware.clone(),
             },
             pool: PoolStart {
@@ -314,16 +314,16 @@ impl Start {
         };
         let (target, from) = (&mut config.target, &self.target);
         target.advertised.clone_from(&from.advertised);
-        target.in_capsule_bytes = from.in_capsule_bytes;
-        target.h2c_data_bytes_max = from.h2c_data_bytes_max;
-        target.transfer_bytes_max = from.transfer_bytes_max;
-        target.queue_entries_max = from.queue_entries_max;
-        target.io_queues_max = from.io_queues_max;
-        target.commands_per_round = from.commands_per_round;
-        target.output_bytes_max = size(from.output_bytes_max)?;
-        target.gather_bytes_max = size(from.gather_bytes_max)?;
-        target.connect_time = Span(from.connect_time_ns);
-        target.associations_max = size(from.associations_max)?;
+        target.queue.in_capsule_bytes = from.in_capsule_bytes;
+        target.queue.h2c_data_bytes_max = from.h2c_data_bytes_max;
+        target.queue.transfer_bytes_max = from.transfer_bytes_max;
+        target.queue.queue_entries_max = from.queue_entries_max;
+        target.controllers.io_queues_max = from.io_queues_max;
+        target.queue.commands_per_round = from.commands_per_round;
+        target.queue.output_bytes_max = size(from.output_bytes_max)?;
+        target.queue.gather_bytes_max = size(from.gather_bytes_max)?;
+        target.controllers.connect_time = Span(from.connect_time_ns);
+        target.controllers.associations_max = size(from.associations_max)?;
         target.firmware.clone_from(&from.firmware);
         let (pool, from) = (&mut config.pool, &self.pool);
         pool.soft_planes_per_die = from.soft_planes_per_die;
@@ -379,8 +379,8 @@ mod test {
         config.pool.wear.rule = SwapRule::Literal;
         config.pool.wear.follow_age = false;
         (config.pool.wear.endurance_cycles, config.pool.wear.delta_permille) = (1234, 77);
-        config.target.connect_time = Span::from_secs(3);
-        config.target.output_bytes_max = 5 << 20;
+        config.target.controllers.connect_time = Span::from_secs(3);
+        config.target.queue.output_bytes_max = 5 << 20;
         config.admission.round_cost = 99;
         config.admission.uncontended_round_cost = 101;
         config.admission.contention_window = Span::from_micros(7);

@@ -16,7 +16,7 @@ use crate::system::{Accounting, HostAnswer, HostCommand, HostToken, System, Wear
 use diecut_blockspace::LogicalBlock;
 use diecut_devices::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::{Divide, Media};
-use diecut_nvmf::TargetConfig;
+use diecut_nvmf::{QueueLimits, TargetConfig};
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, BlockAction, BlockEvent, Event};
 use diecut_shard::notice::Notice;
@@ -123,12 +123,13 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
         pool.wear.rule = SwapRule::Literal;
     }
     // So tight that hosts with a few large commands meet the limits.
-    let target = TargetConfig {
+    let queue = QueueLimits {
         h2c_data_bytes_max: 16 << 10,
         output_bytes_max: 1 << 20,
         gather_bytes_max: 1 << 20,
-        ..TargetConfig::default()
+        ..QueueLimits::default()
     };
+    let target = TargetConfig { queue, ..TargetConfig::default() };
     ShardConfig {
         target,
         pool,
@@ -142,9 +143,9 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
 
 /// So little of everything that a few hostile hosts could take all of it.
 fn make_tight(target: &mut TargetConfig) {
-    target.transfer_bytes_max = TRANSFER_BYTES_BESIEGED;
-    target.memory_bytes = MEMORY_BYTES_BESIEGED;
-    (target.associations_max, target.associations_kept) = (CONTROLLERS_BESIEGED, 2);
+    target.queue.transfer_bytes_max = TRANSFER_BYTES_BESIEGED;
+    target.memory.limit_bytes = MEMORY_BYTES_BESIEGED;
+    (target.controllers.associations_max, target.controllers.associations_kept) = (CONTROLLERS_BESIEGED, 2);
 }
 
 /// A core that takes longer for a command than a die for a page, or longer for a block written than a die for its part of a

@@ -10,7 +10,7 @@ use diecut_nvme::fabrics::PropertyCommand;
 use diecut_nvme::property::Configuration;
 use diecut_nvme::tcp::*;
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, SglDescriptor, Status, SubmissionEntry, opcode};
-use diecut_nvmf::{ConnectionId, Event, TargetConfig};
+use diecut_nvmf::{ConnectionId, ControllerLimits, Event, QueueLimits, TargetConfig};
 use diecut_units::{Buffer, Span};
 use std::collections::BTreeMap;
 use world::*;
@@ -80,12 +80,15 @@ fn check(bytes: &[u8]) {
     bounded(MEMORY_MAX_BYTES, || {
         let config = TargetConfig {
             advertised: vec!["192.0.2.1:4420".parse().expect("an address")],
-            h2c_data_bytes_max: 8192,
-            transfer_bytes_max: 128 << 10,
-            output_bytes_max: 1 << 20,
-            gather_bytes_max: 1 << 20,
-            queue_entries_max: 32,
-            associations_max: 4,
+            queue: QueueLimits {
+                h2c_data_bytes_max: 8192,
+                transfer_bytes_max: 128 << 10,
+                output_bytes_max: 1 << 20,
+                gather_bytes_max: 1 << 20,
+                queue_entries_max: 32,
+                ..QueueLimits::default()
+            },
+            controllers: ControllerLimits { associations_max: 4, ..ControllerLimits::default() },
             ..TargetConfig::default()
         };
         let mut storm = Storm {

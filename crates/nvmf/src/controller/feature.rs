@@ -37,7 +37,7 @@ pub(crate) fn set(
             if submission == u16::MAX || completion == u16::MAX {
                 return Answer::Fail(Status::INVALID_FIELD.do_not_retry());
             }
-            let granted = around.config.io_queues_max - 1;
+            let granted = around.config.controllers.io_queues_max - 1;
             Answer::Result(u64::from(number_of_queues(granted, granted)))
         }
         fid::KEEP_ALIVE_TIMER => {
@@ -110,7 +110,7 @@ fn has_cache(around: &Surroundings<'_>) -> bool {
 pub(crate) fn get(association: &Association, entry: &SubmissionEntry, around: &Surroundings<'_>) -> Answer {
     let get = GetFeatures::decode(entry);
     let discovery = association.is_discovery();
-    let granted = around.config.io_queues_max - 1;
+    let granted = around.config.controllers.io_queues_max - 1;
     let (current, default, changeable) = match get.feature {
         fid::NUMBER_OF_QUEUES if !discovery => {
             let value = number_of_queues(granted, granted);

@@ -145,7 +145,7 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         fr: ascii_padded(&config.firmware),
         rab: 6,
         cmic: 0b10,
-        mdts: (config.transfer_bytes_max / 4096).ilog2() as u8,
+        mdts: (config.queue.transfer_bytes_max / 4096).ilog2() as u8,
         cntlid: association.controller_id.into(),
         ver: VERSION_2_0.into(),
         oaes: if discovery { OAES_DISCOVERY_CHANGE } else { OAES_NAMESPACE_ATTRIBUTE }.into(),
@@ -161,12 +161,12 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         kas: 1.into(),
         sqes: 0x66,
         cqes: 0x44,
-        maxcmd: config.queue_entries_max.into(),
+        maxcmd: config.queue.queue_entries_max.into(),
         sgls: (SGLS_SUPPORTED | SGLS_IN_CAPSULE_OFFSET | SGLS_TRANSPORT_DATA_BLOCK).into(),
         ..IdentifyController::default()
     };
     page.subnqn[..nqn.len()].copy_from_slice(nqn.as_bytes());
-    page.ioccsz = ((SubmissionEntry::SIZE_BYTES as u32 + config.in_capsule_bytes) / 16).into();
+    page.ioccsz = ((SubmissionEntry::SIZE_BYTES as u32 + config.queue.in_capsule_bytes) / 16).into();
     page.iorcsz = 1.into();
     page.msdbd = 1;
     if let Some(subsystem) = around.subsystem {

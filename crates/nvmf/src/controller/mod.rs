@@ -251,7 +251,7 @@ impl Association {
         let invalid = Status::INVALID_FIELD.do_not_retry();
         match (at, eight_bytes) {
             (offset::CAP, true) => Ok(Capabilities {
-                queue_entries_max: config.queue_entries_max - 1,
+                queue_entries_max: config.queue.queue_entries_max - 1,
                 timeout: 30,
                 command_sets: true,
             }
@@ -337,7 +337,7 @@ impl Association {
             opcode::IDENTIFY => Ok(Plan { from_host_bytes: 0, to_host_bytes: length.min(4096) }),
             opcode::GET_LOG_PAGE => {
                 let log = GetLogPage::decode(entry);
-                if log.length_bytes > u64::from(config.transfer_bytes_max) {
+                if log.length_bytes > u64::from(config.queue.transfer_bytes_max) {
                     return Err(Status::INVALID_FIELD.do_not_retry());
                 }
                 if log.length_bytes > u64::from(length) {

@@ -95,7 +95,7 @@ impl World {
             seed,
             TargetConfig {
                 advertised: vec!["192.0.2.1:4420".parse().unwrap()],
-                h2c_data_bytes_max: 8192,
+                queue: QueueLimits { h2c_data_bytes_max: 8192, ..QueueLimits::default() },
                 ..TargetConfig::default()
             },
         )

@@ -97,7 +97,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
     let definition = NamespaceDefinition {
         backing: Backing::Volume { store, volume: VolumeIndex(volume.index) },
         size_lbas: volume.size.bytes() / IU_SIZE_BYTES as u64,
-        transfer_max_lbas: here.config.target.transfer_bytes_max / IU_SIZE_BYTES as u32,
+        transfer_max_lbas: here.config.target.queue.transfer_bytes_max / IU_SIZE_BYTES as u32,
         content_mode: capabilities.content_mode,
         volatile_cache: here.config.volatile_cache,
         preferred_write_lbas: 1,
