@@ -12,7 +12,7 @@ use syn::{Attribute, Expr, Fields, Item, Lit, Type};
 /// Pages with parts that are drawn.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "docs/setup.md", "docs/api.md"];
 /// Sources whose types are objects of the control interface and tables of the set-up file.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "crates/api/src/setup.rs",
     "crates/api/src/object.rs",
     "crates/api/src/problem.rs",
@@ -23,6 +23,7 @@ const SOURCES: [&str; 11] = [
     "crates/spec/src/volume.rs",
     "crates/spec/src/vssd.rs",
     "crates/spec/src/wear.rs",
+    "crates/spec/src/wear_status.rs",
     "crates/spec/src/words.rs",
 ];
 /// The table of routes, and the router that answers them.

@@ -2,8 +2,8 @@
 //! administrator what differs when it starts, and `diecut apply` after it did what it can.
 
 use crate::setup::Setup;
-use crate::status::{Status, Wear};
-use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
+use crate::status::Status;
+use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings, WearStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -273,7 +273,7 @@ fn of_subsystem(declared: &SubsystemSpec, exists: &SubsystemSpec, object: &mut O
     }
 }
 
-fn of_wear(declared: &WearSettings, exists: &Wear, found: &mut Vec<Difference>) {
+fn of_wear(declared: &WearSettings, exists: &WearStatus, found: &mut Vec<Difference>) {
     let mut object = Object { kind: "wear", name: "", found };
     let mut setting = |field: &str, command: &str, declared: Option<String>, exists: String| {
         if let Some(declared) = declared.filter(|declared| *declared != exists) {
@@ -283,36 +283,41 @@ fn of_wear(declared: &WearSettings, exists: &Wear, found: &mut Vec<Difference>) 
     let text = |value: &dyn fmt::Display| value.to_string();
     let paused = declared.paused.map(|paused| text(&paused));
     let command = if declared.paused == Some(true) { "pause" } else { "resume" };
-    setting("paused", command, paused, text(&exists.paused));
+    setting("paused", command, paused, text(&exists.settings.paused));
     let rate = declared.rate.map(diecut_spec::Size::exact);
     let command = format!("set --rate {}", declared.rate.unwrap_or_default().bytes());
-    setting("rate", &command, rate, exists.rate.exact());
+    setting("rate", &command, rate, exists.settings.rate.exact());
     let follow_age = declared.follow_age.map(|follow| text(&follow));
     let command = format!("set --follow-age {}", declared.follow_age.unwrap_or_default());
-    setting("follow_age", &command, follow_age, text(&exists.follow_age));
+    setting("follow_age", &command, follow_age, text(&exists.settings.follow_age));
     for (field, option, declared, exists_erases) in [
         (
             "channel_threshold_erases",
             "channel-threshold",
             declared.channel_threshold_erases,
-            exists.channel_threshold_erases,
+            exists.settings.channel_threshold_erases,
         ),
-        ("die_threshold_erases", "die-threshold", declared.die_threshold_erases, exists.die_threshold_erases),
+        (
+            "die_threshold_erases",
+            "die-threshold",
+            declared.die_threshold_erases,
+            exists.settings.die_threshold_erases,
+        ),
     ] {
         // What follows the age is not what was set, but for 0.
-        let declared = declared.filter(|erases| !exists.follow_age || *erases == 0);
+        let declared = declared.filter(|erases| !exists.settings.follow_age || *erases == 0);
         let command = format!("set --{option} {}", declared.unwrap_or_default());
         setting(field, &command, declared.map(|erases| text(&erases)), text(&exists_erases));
     }
     let command = format!("set --endurance {}", declared.endurance_cycles.unwrap_or_default());
     let cycles = declared.endurance_cycles.map(|cycles| text(&cycles));
-    setting("endurance_cycles", &command, cycles, text(&exists.endurance_cycles));
+    setting("endurance_cycles", &command, cycles, text(&exists.settings.endurance_cycles));
     let command = format!("set --delta {}", declared.delta_permille.unwrap_or_default());
     let delta = declared.delta_permille.map(|delta| text(&delta));
-    setting("delta_permille", &command, delta, text(&exists.delta_permille));
+    setting("delta_permille", &command, delta, text(&exists.settings.delta_permille));
     let rule = if declared.literal_rule == Some(true) { "literal" } else { "quiet" };
     let literal = declared.literal_rule.map(|literal| text(&literal));
-    setting("literal_rule", &format!("set --rule {rule}"), literal, text(&exists.literal_rule));
+    setting("literal_rule", &format!("set --rule {rule}"), literal, text(&exists.settings.literal_rule));
 }
 
 #[cfg(test)]
@@ -375,8 +380,9 @@ mod test {
             "free_dies": 0, "bad_erase_blocks": 0, "erases_per_channel": []
         });
         let mut device: DeviceStatus = serde_json::from_value(device).unwrap();
-        device.wear.rate = setup.wear.rate.unwrap_or_default();
-        device.wear.channel_threshold_erases = setup.wear.channel_threshold_erases.unwrap_or_default();
+        device.wear.settings.rate = setup.wear.rate.unwrap_or_default();
+        device.wear.settings.channel_threshold_erases =
+            setup.wear.channel_threshold_erases.unwrap_or_default();
         Status {
             devices: vec![device],
             tenants: setup.tenants.clone(),
@@ -434,8 +440,8 @@ mod test {
             diecut_spec::NamespaceSpec { nsid: 1, volume: "else".to_owned() },
             diecut_spec::NamespaceSpec { nsid: 2, volume: "more".to_owned() },
         ];
-        status.devices[0].wear.paused = true;
-        status.devices[0].wear.rate = Size(0);
+        status.devices[0].wear.settings.paused = true;
+        status.devices[0].wear.settings.rate = Size(0);
         let lacking: Vec<String> = lacking(&setup, &status).iter().map(Lacking::to_string).collect();
         assert_eq!(lacking, ["settings of even wear", "host nqn.x:one of subsystem nqn.x:a"]);
         let texts = texts(&setup, &status);

@@ -38,8 +38,8 @@ fn status_after(requests: &[ControlRequest]) -> Status {
         match request.clone() {
             ControlRequest::SetWear(change) => {
                 let wear = &mut status.devices[0].wear;
-                wear.follow_age = change.follow_age.unwrap_or(wear.follow_age);
-                wear.rate_bytes_per_second = change.rate.map_or(wear.rate_bytes_per_second, Size::bytes);
+                wear.settings.follow_age = change.follow_age.unwrap_or(wear.settings.follow_age);
+                wear.settings.rate = change.rate.unwrap_or(wear.settings.rate);
             }
             ControlRequest::CreateTenant(spec) => status.tenants.push(spec),
             ControlRequest::CreateVssd(spec) => status.vssds.push(VssdStatus {

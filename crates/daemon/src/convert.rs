@@ -97,39 +97,7 @@ fn device(device: control::DeviceStatus, file: Option<status::DeviceFile>) -> st
         quarantined: device.quarantined,
         erases_per_channel: device.erases_per_channel,
         file,
-        wear: wear(device.wear),
-    }
-}
-
-fn wear(wear: control::WearStatus) -> status::Wear {
-    let channels = wear.erases_by_cause.into_iter().zip(wear.content);
-    let channels =
-        channels.map(|([host, migration, inside, journal], (volume, average))| status::ChannelWear {
-            host_erases: host,
-            migration_erases: migration,
-            inside_erases: inside,
-            journal_erases: journal,
-            content_erases: volume,
-            content_erases_per_day: average,
-        });
-    let exchanges = wear.exchanges.into_iter();
-    let exchange = |(dies, blocks_left, trouble)| status::Exchange { dies, blocks_left, trouble };
-    status::Wear {
-        channels: channels.collect(),
-        erases_per_die: wear.erases_per_die,
-        exchanges: exchanges.map(exchange).collect(),
-        waiting: wear.waiting,
-        paused: wear.is_paused,
-        finished: wear.finished,
-        moved_blocks: wear.moved_blocks,
-        lost_pages: wear.lost_pages,
-        rate: Size(wear.rate_bytes_per_second),
-        channel_threshold_erases: wear.channel_threshold_erases,
-        die_threshold_erases: wear.die_threshold_erases,
-        follow_age: wear.follow_age,
-        endurance_cycles: wear.endurance_cycles,
-        delta_permille: wear.delta_permille,
-        literal_rule: wear.literal_rule,
+        wear: device.wear,
     }
 }
 

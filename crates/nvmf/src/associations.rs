@@ -172,7 +172,10 @@ impl Associations {
         }
         let present: Vec<u32> =
             subsystems.iter().filter(|(_, one)| one.tenant.is_some()).map(|(index, _)| index).collect();
-        let kept_each = config.controllers.associations_kept.min(config.controllers.associations_max / 2 / present.len().max(1));
+        let kept_each = config
+            .controllers
+            .associations_kept
+            .min(config.controllers.associations_max / 2 / present.len().max(1));
         let kept_each = if mutant!("nvmf: places of subsystems not kept") { 0 } else { kept_each };
         let others = present.iter().filter(|&&index| Some(index) != subsystem);
         let kept: usize = others.map(|&index| kept_each.saturating_sub(counts[index as usize])).sum();

@@ -83,11 +83,7 @@ pub struct MemoryLimits {
 
 impl Default for MemoryLimits {
     fn default() -> MemoryLimits {
-        MemoryLimits {
-            limit_bytes: 1 << 30,
-            queue_reserve_bytes: 64 << 10,
-            stall_time: Span::from_secs(30),
-        }
+        MemoryLimits { limit_bytes: 1 << 30, queue_reserve_bytes: 64 << 10, stall_time: Span::from_secs(30) }
     }
 }
 

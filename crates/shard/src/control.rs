@@ -2,7 +2,10 @@
 //! Requests can be serialized, because recordings of runs hold them.
 
 use diecut_spec::older;
-pub use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
+pub use diecut_spec::{
+    ChannelWear, NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearExchange, WearInForce,
+    WearSettings, WearStatus,
+};
 use diecut_units::Shown;
 pub use diecut_vssd::UnitLocation;
 use serde::de::DeserializeOwned;
@@ -13,44 +16,6 @@ use std::fmt;
 /// Chosen by the driver, returned with the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControlToken(pub u64);
-
-/// Even wear: what was erased, and what is being done about it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct WearStatus {
-    /// Erases since the device was made, for each channel: for holders, by exchanges of dies, inside a die, by the journal of
-    /// block states.
-    pub erases_by_cause: Vec<[u64; 4]>,
-    /// Erases of each die, all causes.
-    pub erases_per_die: Vec<u64>,
-    /// Of each channel's content: erases since it moved, and average per window of the averages.
-    pub content: Vec<(u64, f64)>,
-    /// Dies whose content is being exchanged, blocks still to move, and why it does not go on.
-    pub exchanges: Vec<(String, u64, Option<String>)>,
-    /// Exchanges that wait.
-    pub waiting: u32,
-    /// No further pair of blocks is begun.
-    pub is_paused: bool,
-    /// Exchanges of two dies finished since the server started.
-    pub finished: u64,
-    /// Blocks moved since the server started.
-    pub moved_blocks: u64,
-    /// Pages that could not be read on the way.
-    pub lost_pages: u64,
-    /// Bytes that exchanges may copy per second; 0 for no limit.
-    pub rate_bytes_per_second: u64,
-    /// See [`WearSettings::channel_threshold_erases`]; what is in force now.
-    pub channel_threshold_erases: u64,
-    /// See [`WearSettings::die_threshold_erases`]; what is in force now.
-    pub die_threshold_erases: u64,
-    /// Whether they follow the device's age.
-    pub follow_age: bool,
-    /// See [`WearSettings::endurance_cycles`].
-    pub endurance_cycles: u32,
-    /// See [`WearSettings::delta_permille`].
-    pub delta_permille: u32,
-    /// Whether the paper's literal rule is used.
-    pub literal_rule: bool,
-}
 
 /// One request. Creation is idempotent where the same object exists with the same definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

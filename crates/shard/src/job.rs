@@ -59,8 +59,10 @@ impl Own {
         use Repair::{IsWritten, Opens, WindsDown};
         matches!(
             (self, next),
-            (Own::Begins, Own::Catalog(..) | Own::Stores(_) | Own::Exchanges | Own::Repairs(WindsDown, _) | Own::Over)
-                | (Own::Catalog(..) | Own::Stores(_) | Own::Exchanges | Own::Repairs(IsWritten, _), Own::Over)
+            (
+                Own::Begins,
+                Own::Catalog(..) | Own::Stores(_) | Own::Exchanges | Own::Repairs(WindsDown, _) | Own::Over
+            ) | (Own::Catalog(..) | Own::Stores(_) | Own::Exchanges | Own::Repairs(IsWritten, _), Own::Over)
                 | (Own::Repairs(WindsDown, _), Own::Repairs(Opens, _))
                 | (Own::Repairs(Opens, _), Own::Repairs(IsWritten, _))
         )
@@ -157,8 +159,13 @@ impl Job {
     /// # Panics
     /// If it cannot go there.
     pub fn own_goes(&mut self, next: Own) {
-        let Stage::UnderWay { own, .. } = &mut self.stage else { panic!("I-S8: a step that goes on was begun") };
-        assert!(own.leads_to(&next), "I-S8: a step goes from one state to the next, not from {own:?} to {next:?}");
+        let Stage::UnderWay { own, .. } = &mut self.stage else {
+            panic!("I-S8: a step that goes on was begun")
+        };
+        assert!(
+            own.leads_to(&next),
+            "I-S8: a step goes from one state to the next, not from {own:?} to {next:?}"
+        );
         *own = next;
     }
 
@@ -197,7 +204,9 @@ impl Job {
 
     /// This shard, or another one, refused its part of the first step; who refused first is heard.
     pub fn refused(&mut self, error: ControlError) {
-        let Stage::UnderWay { refusal, .. } = &mut self.stage else { panic!("I-S8: what is refused was begun") };
+        let Stage::UnderWay { refusal, .. } = &mut self.stage else {
+            panic!("I-S8: what is refused was begun")
+        };
         refusal.get_or_insert(error);
     }
 

@@ -136,9 +136,7 @@ pub(crate) fn step<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, 
         do_here(here, step, job, now);
     }
     take_step_answers(here, step, job);
-    if *job.own() != Own::Over
-        || !job.awaited().is_empty() && !mutant!("shard: members are not waited for")
-    {
+    if *job.own() != Own::Over || !job.awaited().is_empty() && !mutant!("shard: members are not waited for") {
         return Progress::Waits;
     }
     if let Step::DeallocVssd { number } = step {

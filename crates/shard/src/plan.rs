@@ -77,11 +77,17 @@ pub(crate) fn plan(
     match request {
         ControlRequest::CreateTenant(spec) => tenants::create(spec, &mut plan)?,
         ControlRequest::DeleteTenant(name) => tenants::delete(state, name, &mut plan)?,
-        ControlRequest::SetTenantWeight { tenant, weight } => tenants::set_weight(tenant, *weight, &mut plan)?,
+        ControlRequest::SetTenantWeight { tenant, weight } => {
+            tenants::set_weight(tenant, *weight, &mut plan)?
+        }
         ControlRequest::MoveTenant { tenant, shard } => tenants::move_to(tenant, *shard, &mut plan)?,
-        ControlRequest::CreateVssd(spec) => vssds::create(state, spec, rate_limit_min_bytes_per_second, &mut plan)?,
+        ControlRequest::CreateVssd(spec) => {
+            vssds::create(state, spec, rate_limit_min_bytes_per_second, &mut plan)?
+        }
         ControlRequest::DeleteVssd(name) => vssds::delete(state, name, &mut plan)?,
-        ControlRequest::RepairVssd { vssd, accepts_loss } => vssds::repair(state, vssd, *accepts_loss, &mut plan)?,
+        ControlRequest::RepairVssd { vssd, accepts_loss } => {
+            vssds::repair(state, vssd, *accepts_loss, &mut plan)?
+        }
         ControlRequest::CreateVolume(spec) => volumes::create(state, spec, &mut plan)?,
         ControlRequest::DeleteVolume(name) => volumes::delete(state, name, &mut plan)?,
         ControlRequest::CreateSubsystem(spec) => subsystems::create(state, spec, &mut plan)?,
@@ -91,7 +97,9 @@ pub(crate) fn plan(
         ControlRequest::AttachNamespace { subsystem, nsid, volume } => {
             subsystems::attach(state, subsystem, *nsid, volume, &mut plan)?;
         }
-        ControlRequest::DetachNamespace { subsystem, nsid } => subsystems::detach(subsystem, *nsid, &mut plan)?,
+        ControlRequest::DetachNamespace { subsystem, nsid } => {
+            subsystems::detach(subsystem, *nsid, &mut plan)?
+        }
         ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
         ControlRequest::Shutdown => shut_down(state, &mut plan),
         ControlRequest::Status => {}

@@ -4,7 +4,7 @@ use crate::control::*;
 use crate::owners::Owners;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
-use diecut_spec::Serves;
+use diecut_spec::{Serves, Size};
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::{DieWear, SwapRule, VssdId};
@@ -82,34 +82,41 @@ fn wear_status<M: Divide>(here: &Owners<M>) -> WearStatus {
     let wear = |die: u32| if owns(die) { pool.die_wear(die) } else { DieWear::default() };
     let channels = 0..u32::from(geometry.channels);
     let dies_of = |channel: u32| channel * per_channel..(channel + 1) * per_channel;
-    let by_cause = |channel: u32| {
+    let of_channel = |channel: u32| {
         let mut sum = DieWear::default();
         dies_of(channel).for_each(|die| sum += wear(die));
-        [sum.host, sum.migration, sum.inside, sum.state_log]
-    };
-    let content = |channel: u32| {
         let heats = dies_of(channel).map(|die| pool.die_heat(die));
-        heats.fold((0, 0.0), |(content, average), heat| {
+        let (content_erases, content_erases_per_day) = heats.fold((0, 0.0), |(content, average), heat| {
             (content + heat.content_erases, average + heat.average as f64 / 256.0)
-        })
+        });
+        ChannelWear {
+            host_erases: sum.host,
+            migration_erases: sum.migration,
+            inside_erases: sum.inside,
+            journal_erases: sum.state_log,
+            content_erases,
+            content_erases_per_day,
+        }
     };
+    let exchange = |(dies, blocks_left, trouble)| WearExchange { dies, blocks_left, trouble };
     WearStatus {
-        erases_by_cause: channels.clone().map(by_cause).collect(),
+        channels: channels.map(of_channel).collect(),
         erases_per_die: (0..geometry.dies()).map(|die| wear(die).total()).collect(),
-        content: channels.map(content).collect(),
-        exchanges: migration.exchanges,
+        exchanges: migration.exchanges.into_iter().map(exchange).collect(),
         waiting: migration.waiting,
-        is_paused: migration.is_paused,
         finished: migration.finished,
         moved_blocks: migration.moved_blocks,
         lost_pages: migration.lost_pages,
-        rate_bytes_per_second: settings.rate_bytes_per_second,
-        channel_threshold_erases,
-        die_threshold_erases,
-        follow_age: settings.follow_age,
-        endurance_cycles: settings.endurance_cycles,
-        delta_permille: settings.delta_permille,
-        literal_rule: settings.rule == SwapRule::Literal,
+        settings: WearInForce {
+            paused: migration.is_paused,
+            rate: Size(settings.rate_bytes_per_second),
+            channel_threshold_erases,
+            die_threshold_erases,
+            follow_age: settings.follow_age,
+            endurance_cycles: settings.endurance_cycles,
+            delta_permille: settings.delta_permille,
+            literal_rule: settings.rule == SwapRule::Literal,
+        },
     }
 }
 
@@ -202,22 +209,7 @@ impl Status {
                 *own += other;
             }
             own.quarantined.extend(other.quarantined);
-            let (wear, theirs) = (&mut own.wear, other.wear);
-            for (own, theirs) in wear.erases_by_cause.iter_mut().zip(theirs.erases_by_cause) {
-                own.iter_mut().zip(theirs).for_each(|(own, theirs)| *own += theirs);
-            }
-            wear.erases_per_die
-                .iter_mut()
-                .zip(theirs.erases_per_die)
-                .for_each(|(own, theirs)| *own += theirs);
-            for (own, theirs) in wear.content.iter_mut().zip(theirs.content) {
-                *own = (own.0 + theirs.0, own.1 + theirs.1);
-            }
-            wear.exchanges.extend(theirs.exchanges);
-            wear.waiting += theirs.waiting;
-            wear.finished += theirs.finished;
-            wear.moved_blocks += theirs.moved_blocks;
-            wear.lost_pages += theirs.lost_pages;
+            own.wear.merge(other.wear);
         }
         self.vssds.extend(other.vssds);
         self.vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));

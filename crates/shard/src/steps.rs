@@ -20,7 +20,12 @@ use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::VssdId;
 
 /// Carries out a step that the first shard ordered, as far as it can be now.
-pub(crate) fn step_of_order<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Time) -> Progress {
+pub(crate) fn step_of_order<M: Divide>(
+    here: &mut Owners<M>,
+    step: &Step,
+    job: &mut Job,
+    now: Time,
+) -> Progress {
     if !job.is_begun() {
         job.begin(true, Vec::new());
     }

@@ -857,7 +857,11 @@ fn settings_of_even_wear_survive() {
         let mut rig = Rig::over(device_with(Pacing::Unpaced, protected_memory_bytes), Time::ZERO);
         let wear = |rig: &Rig| rig.shard.status().devices[0].wear.clone();
         let fresh = wear(&rig);
-        assert!(fresh.follow_age && !fresh.is_paused && fresh.channel_threshold_erases > 0);
+        assert!(
+            fresh.settings.follow_age
+                && !fresh.settings.paused
+                && fresh.settings.channel_threshold_erases > 0
+        );
         // Who says a threshold means that one; it need not be said that it does not follow the age.
         rig.done(set(WearSettings { channel_threshold_erases: Some(5), ..WearSettings::default() }));
         assert_eq!((wear(&rig).follow_age, wear(&rig).channel_threshold_erases), (false, 5));
@@ -878,16 +882,17 @@ fn settings_of_even_wear_survive() {
         assert!(rig.refused(set(both)).contains("age"));
         let never = WearSettings { delta_permille: Some(0), ..WearSettings::default() };
         assert!(rig.refused(set(never)).contains("delta_permille"));
-        let said = WearStatus {
-            is_paused: true,
-            rate_bytes_per_second: 5_000_000,
+        let settings = WearInForce {
+            paused: true,
+            rate: Size(5_000_000),
             // Of 400 cycles a 24th when new: 16 of each block.
             channel_threshold_erases: 2 * 140 * 16,
             die_threshold_erases: 0,
             follow_age: true,
             endurance_cycles: 400,
-            ..fresh.clone()
+            ..fresh.settings
         };
+        let said = WearStatus { settings, ..fresh.clone() };
         assert_eq!(wear(&rig), said);
         for is_cut in [false, true] {
             let now = rig.now;
@@ -898,9 +903,9 @@ fn settings_of_even_wear_survive() {
                 device.power_on();
             }
             rig = Rig::over(device, now);
-            let erases = wear(&rig).erases_by_cause;
+            let channels = wear(&rig).channels;
             let per_die = wear(&rig).erases_per_die;
-            let same = WearStatus { erases_by_cause: erases, erases_per_die: per_die, ..said.clone() };
+            let same = WearStatus { channels, erases_per_die: per_die, ..said.clone() };
             assert_eq!(wear(&rig), same);
         }
         let back = WearSettings {
@@ -911,7 +916,10 @@ fn settings_of_even_wear_survive() {
         };
         rig.done(set(back));
         let then = wear(&rig);
-        assert_eq!((then.is_paused, then.follow_age, then.channel_threshold_erases), (false, false, 9));
+        assert_eq!(
+            (then.settings.paused, then.settings.follow_age, then.settings.channel_threshold_erases),
+            (false, false, 9)
+        );
     }
 }
 

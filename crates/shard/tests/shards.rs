@@ -514,7 +514,7 @@ fn rest(herd: &mut Herd) {
 
 /// What a channel was erased, in order.
 fn erases(herd: &mut Herd) -> Vec<u64> {
-    herd.status().devices[0].wear.erases_by_cause.iter().map(|causes| causes.iter().sum()).collect()
+    herd.status().devices[0].wear.channels.iter().map(ChannelWear::erases).collect()
 }
 
 /// Goal: a device ages evenly whatever shards its channels are divided among. Method: four tenants hold all four channels,

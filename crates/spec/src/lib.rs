@@ -1,4 +1,4 @@
-//! What an administrator asks for, in the words that every surface shares.
+//! What an administrator asks for, and is told, in the words that every surface shares.
 //!
 //! Purpose: one definition of each word, used by the control interface, the set-up file, the catalog on flash, the shard, the
 //! simulator and the command line. A new word is written here once.
@@ -25,6 +25,7 @@ mod tenant;
 mod volume;
 mod vssd;
 mod wear;
+mod wear_status;
 mod words;
 
 pub use identity::Nguid;
@@ -34,6 +35,7 @@ pub use tenant::TenantSpec;
 pub use volume::{VOLUME_SIZE_MAX, VolumeSpec};
 pub use vssd::VssdSpec;
 pub use wear::WearSettings;
+pub use wear_status::{ChannelWear, WearExchange, WearInForce, WearStatus};
 pub use words::{Isolation, Serves, Sharing};
 
 #[cfg(test)]

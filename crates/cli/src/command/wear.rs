@@ -2,7 +2,7 @@ use crate::client::{Client, ClientError};
 use crate::print;
 use clap::{Args, Subcommand};
 use diecut_api::{route, status};
-use diecut_spec::WearSettings;
+use diecut_spec::{ChannelWear, WearSettings};
 
 #[derive(Args)]
 pub struct Wear {
@@ -51,37 +51,37 @@ impl Wear {
 fn show(device: &status::DeviceStatus) {
     let wear = &device.wear;
     let header = ["channel", "erases", "vSSDs", "exchanges", "inside", "journal", "since it moved", "a day"];
-    let row = |(number, channel): (usize, &status::ChannelWear)| {
+    let row = |(number, channel): (usize, &ChannelWear)| {
         let causes =
             [channel.host_erases, channel.migration_erases, channel.inside_erases, channel.journal_erases];
-        let mut row = vec![number.to_string(), causes.iter().sum::<u64>().to_string()];
+        let mut row = vec![number.to_string(), channel.erases().to_string()];
         row.extend(causes.iter().map(u64::to_string));
         row.extend([channel.content_erases.to_string(), format!("{:.1}", channel.content_erases_per_day)]);
         row
     };
     print::line(&device.name);
     print::table(&header, wear.channels.iter().enumerate().map(row).collect());
-    let rule = if wear.literal_rule {
+    let rule = if wear.settings.literal_rule {
         "when a channel's content erased as many since it moved, the paper's literal rule"
     } else {
         "when hot content wears a channel so far ahead of the least worn quiet one"
     };
-    let age = if wear.follow_age {
+    let age = if wear.settings.follow_age {
         format!(
             ", following the device's age ({} cycles, {} thousandths ahead)",
-            wear.endurance_cycles, wear.delta_permille
+            wear.settings.endurance_cycles, wear.settings.delta_permille
         )
     } else {
         String::new()
     };
     print::line(&format!(
         "swaps at a threshold of {} erases (of a single die: {}){age}: {rule}",
-        wear.channel_threshold_erases, wear.die_threshold_erases
+        wear.settings.channel_threshold_erases, wear.settings.die_threshold_erases
     ));
-    let paused = if wear.paused { ", paused" } else { "" };
+    let paused = if wear.settings.paused { ", paused" } else { "" };
     print::line(&format!(
         "{} exchanges of dies finished, {} wait{paused}; {} erase blocks moved, {} pages lost on the way, at most {} a second",
-        wear.finished, wear.waiting, wear.moved_blocks, wear.lost_pages, wear.rate
+        wear.finished, wear.waiting, wear.moved_blocks, wear.lost_pages, wear.settings.rate
     ));
     for one in &wear.exchanges {
         match &one.trouble {
