@@ -129,7 +129,7 @@ fn start(settings: &IsolationSettings, isolation: Isolation) -> Outcome<Server> 
 }
 
 fn exported_lbas(server: &Server) -> Outcome<u64> {
-    Ok(server.status()?.vssds.iter().map(|vssd| vssd.exported_bytes).min().unwrap_or(0) / 4096)
+    Ok(server.status()?.vssds.iter().map(|vssd| vssd.space.exported_bytes).min().unwrap_or(0) / 4096)
 }
 
 fn create_volumes(server: &Server, lbas: u64) -> Outcome<()> {

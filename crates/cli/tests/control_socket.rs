@@ -4,7 +4,7 @@
 use diecut_daemon::control_port::{Answer, ControlPort};
 use diecut_shard::control::{
     ControlError, ControlErrorKind, ControlRequest, ControlResponse, DeviceStatus, Status, SubsystemStatus,
-    UnitLocation, VolumeStatus, VssdStatus, WearSettings,
+    UnitLocation, VolumeStatus, VssdHealth, VssdSpace, VssdStatus, VssdTraffic, WearSettings,
 };
 use diecut_spec::{Isolation, Size};
 use std::path::Path;
@@ -46,20 +46,9 @@ fn status_after(requests: &[ControlRequest]) -> Status {
                 spec,
                 placement: vec![UnitLocation { channel: 0, die: 0, soft_plane: None }],
                 shard: None,
-                units: 1,
-                physical_bytes: 0,
-                exported_bytes: 0,
-                used_bytes: 0,
-                host_written_bytes: 0,
-                programmed_user_bytes: 0,
-                programmed_cleaner_bytes: 0,
-                programmed_metadata_bytes: 0,
-                erases: 0,
-                erase_blocks: 0,
-                free_erase_blocks: 0,
-                read_only_reason: None,
-                lacks_room: false,
-                accepted_loss: Default::default(),
+                space: VssdSpace { units: 1, ..VssdSpace::default() },
+                traffic: VssdTraffic::default(),
+                health: VssdHealth::default(),
             }),
             ControlRequest::CreateVolume(spec) => status.volumes.push(VolumeStatus {
                 spec,

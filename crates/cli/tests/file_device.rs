@@ -51,7 +51,7 @@ fn what_hosts_write_is_in_the_file() {
     done(ControlRequest::CreateTenant(TenantSpec::new("a")));
     done(ControlRequest::CreateVssd(VssdSpec::new("a", "a", Isolation::Channel, 280)));
     let ControlResponse::Status(status) = ask(&reactor, ControlRequest::Status) else { panic!("a status") };
-    let size_bytes = status.vssds[0].exported_bytes;
+    let size_bytes = status.vssds[0].space.exported_bytes;
     done(ControlRequest::CreateVolume(VolumeSpec {
         name: "a".to_owned(),
         vssd: "a".to_owned(),

@@ -63,7 +63,7 @@ impl Announcement<'_> {
             );
         }
         for vssd in &status.vssds {
-            let size = Size(vssd.exported_bytes);
+            let size = Size(vssd.space.exported_bytes);
             let _ = writeln!(
                 text,
                 "vSSD       {}: {}, {size} for volumes",

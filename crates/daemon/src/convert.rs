@@ -62,12 +62,12 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
     let volumes: Vec<(String, u64)> =
         status.volumes.iter().map(|volume| (volume.spec.vssd.clone(), volume.spec.size.bytes())).collect();
     let vssd = |one: control::VssdStatus| {
-        let lacks_room = one.lacks_room;
+        let lacks_room = one.health.lacks_room;
         let volumes = volumes.iter().filter(|(vssd, _)| *vssd == one.spec.name);
         let provisioned = Size(volumes.map(|(_, size_bytes)| size_bytes).sum());
         let mut one = vssd(one);
         one.provisioned = provisioned;
-        if let (true, Some(reason), Some(full)) = (lacks_room, &mut one.read_only_reason, &full) {
+        if let (true, Some(reason), Some(full)) = (lacks_room, &mut one.health.read_only_reason, &full) {
             *reason += &format!(" ({full}); it takes writes again when there is room");
         }
         one
@@ -102,32 +102,33 @@ fn device(device: control::DeviceStatus, file: Option<status::DeviceFile>) -> st
 }
 
 fn vssd(vssd: control::VssdStatus) -> status::VssdStatus {
-    let programmed =
-        vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes + vssd.programmed_metadata_bytes;
-    let (placement, effective) = (placement(&vssd), vssd.effective_over_provisioning());
+    let programmed = vssd.traffic.programmed_user_bytes
+        + vssd.traffic.programmed_cleaner_bytes
+        + vssd.traffic.programmed_metadata_bytes;
+    let (placement, effective) = (placement(&vssd), vssd.space.effective_over_provisioning());
     status::VssdStatus {
         vssd: vssd.spec,
         effective_over_provisioning_permille: effective.map(|ratio| (ratio * 1000.0).round() as u32),
         placement,
-        units: vssd.units,
-        physical: Size(vssd.physical_bytes),
-        exported: Size(vssd.exported_bytes),
+        units: vssd.space.units,
+        physical: Size(vssd.space.physical_bytes),
+        exported: Size(vssd.space.exported_bytes),
         provisioned: Size(0),
-        used: Size(vssd.used_bytes),
-        host_written: Size(vssd.host_written_bytes),
-        programmed_user: Size(vssd.programmed_user_bytes),
-        programmed_cleaner: Size(vssd.programmed_cleaner_bytes),
-        programmed_metadata: Size(vssd.programmed_metadata_bytes),
-        waf_cleaner: (vssd.host_written_bytes > 0)
-            .then(|| programmed as f64 / vssd.host_written_bytes as f64),
-        erases: vssd.erases,
-        erase_blocks: vssd.erase_blocks,
-        free_erase_blocks: vssd.free_erase_blocks,
-        read_only_reason: vssd.read_only_reason,
-        accepted_loss: (vssd.accepted_loss != control::AcceptedLoss::default()).then_some(
+        used: Size(vssd.space.used_bytes),
+        host_written: Size(vssd.traffic.host_written_bytes),
+        programmed_user: Size(vssd.traffic.programmed_user_bytes),
+        programmed_cleaner: Size(vssd.traffic.programmed_cleaner_bytes),
+        programmed_metadata: Size(vssd.traffic.programmed_metadata_bytes),
+        waf_cleaner: (vssd.traffic.host_written_bytes > 0)
+            .then(|| programmed as f64 / vssd.traffic.host_written_bytes as f64),
+        erases: vssd.traffic.erases,
+        erase_blocks: vssd.space.erase_blocks,
+        free_erase_blocks: vssd.space.free_erase_blocks,
+        read_only_reason: vssd.health.read_only_reason,
+        accepted_loss: (vssd.health.accepted_loss != control::AcceptedLoss::default()).then_some(
             status::AcceptedLoss {
-                size: Size(vssd.accepted_loss.bytes),
-                records: vssd.accepted_loss.records,
+                size: Size(vssd.health.accepted_loss.bytes),
+                records: vssd.health.accepted_loss.records,
             },
         ),
     }

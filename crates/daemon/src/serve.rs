@@ -666,7 +666,7 @@ pub fn serve(
         }
         tracing::info!(path = %socket.display(), "listening, administrators");
         for vssd in &status.vssds {
-            if let Some(reason) = &vssd.read_only_reason {
+            if let Some(reason) = &vssd.health.read_only_reason {
                 let name = &vssd.spec.name;
                 tracing::error!(vssd = name, reason, "the vSSD takes no writes; `diecut vssd repair {name}` says more");
             }

@@ -121,11 +121,11 @@ impl Summary {
                 .into_iter()
                 .map(|vssd| VssdSummary {
                     name: vssd.spec.name,
-                    host_written_bytes: vssd.host_written_bytes,
-                    programmed_user_bytes: vssd.programmed_user_bytes,
-                    programmed_cleaner_bytes: vssd.programmed_cleaner_bytes,
-                    programmed_metadata_bytes: vssd.programmed_metadata_bytes,
-                    erases: vssd.erases,
+                    host_written_bytes: vssd.traffic.host_written_bytes,
+                    programmed_user_bytes: vssd.traffic.programmed_user_bytes,
+                    programmed_cleaner_bytes: vssd.traffic.programmed_cleaner_bytes,
+                    programmed_metadata_bytes: vssd.traffic.programmed_metadata_bytes,
+                    erases: vssd.traffic.erases,
                 })
                 .collect(),
             volumes: status

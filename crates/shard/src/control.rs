@@ -301,6 +301,17 @@ pub struct VssdStatus {
     pub placement: Vec<UnitLocation>,
     /// The shard it lives on; `None` if there is one only.
     pub shard: Option<u16>,
+    /// What it has, and what of it is used.
+    pub space: VssdSpace,
+    /// What went to it and to its flash.
+    pub traffic: VssdTraffic,
+    /// Whether it takes writes, and what it lost.
+    pub health: VssdHealth,
+}
+
+/// What a vSSD has, and what of it is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VssdSpace {
     /// Independent units.
     pub units: u32,
     /// Bytes of erase blocks it holds.
@@ -309,6 +320,15 @@ pub struct VssdStatus {
     pub exported_bytes: u64,
     /// Bytes volumes store now.
     pub used_bytes: u64,
+    /// Erase blocks it may hold.
+    pub erase_blocks: u64,
+    /// Those of them that are free: what its log has not taken.
+    pub free_erase_blocks: u64,
+}
+
+/// What went to a vSSD and to its flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VssdTraffic {
     /// Bytes hosts wrote.
     pub host_written_bytes: u64,
     /// Bytes programmed for hosts.
@@ -319,10 +339,11 @@ pub struct VssdStatus {
     pub programmed_metadata_bytes: u64,
     /// Erases of its blocks.
     pub erases: u64,
-    /// Erase blocks it may hold.
-    pub erase_blocks: u64,
-    /// Those of them that are free: what its log has not taken.
-    pub free_erase_blocks: u64,
+}
+
+/// Whether a vSSD takes writes, and what it lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VssdHealth {
     /// Why it takes no writes, if so.
     pub read_only_reason: Option<String>,
     /// The reason is that the medium has no room at present.
@@ -340,7 +361,7 @@ pub struct AcceptedLoss {
     pub records: u64,
 }
 
-impl VssdStatus {
+impl VssdSpace {
     /// Over-provisioning as it is in effect: what it holds beyond what volumes can store, (physical - exported) / exported. It is more than
     /// what the vSSD was made with by what its log keeps for itself. `None` where nothing is exported.
     pub fn effective_over_provisioning(&self) -> Option<f64> {

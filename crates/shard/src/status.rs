@@ -136,25 +136,31 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
         spec: record.spec.clone(),
         placement: here.plane.flash.pool.placement(id),
         shard: (here.placement.shards > 1).then_some(here.placement.index.0),
-        units,
-        physical_bytes,
-        exported_bytes: bytes(statistics.exported_ius),
-        used_bytes: bytes(statistics.used_ius),
-        host_written_bytes: bytes(statistics.host_written_ius + appended_ius),
-        programmed_user_bytes: bytes(statistics.log.user_ius() + appended_ius),
-        programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius()),
-        programmed_metadata_bytes: bytes(
-            statistics.log.map_ius()
-                + statistics.log.anchor_ius
-                + statistics.log.summary_ius
-                + statistics.log.padding_ius,
-        ),
-        erases: here.plane.flash.pool.vssd_erases(id),
-        erase_blocks,
-        free_erase_blocks,
-        read_only_reason: store.and_then(|store| store.read_only_reason()).map(str::to_owned),
-        lacks_room: store.is_some_and(|store| store.lacks_room()),
-        accepted_loss: AcceptedLoss { bytes: bytes(accepted.ius), records: accepted.records },
+        space: VssdSpace {
+            units,
+            physical_bytes,
+            exported_bytes: bytes(statistics.exported_ius),
+            used_bytes: bytes(statistics.used_ius),
+            erase_blocks,
+            free_erase_blocks,
+        },
+        traffic: VssdTraffic {
+            host_written_bytes: bytes(statistics.host_written_ius + appended_ius),
+            programmed_user_bytes: bytes(statistics.log.user_ius() + appended_ius),
+            programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius()),
+            programmed_metadata_bytes: bytes(
+                statistics.log.map_ius()
+                    + statistics.log.anchor_ius
+                    + statistics.log.summary_ius
+                    + statistics.log.padding_ius,
+            ),
+            erases: here.plane.flash.pool.vssd_erases(id),
+        },
+        health: VssdHealth {
+            read_only_reason: store.and_then(|store| store.read_only_reason()).map(str::to_owned),
+            lacks_room: store.is_some_and(|store| store.lacks_room()),
+            accepted_loss: AcceptedLoss { bytes: bytes(accepted.ius), records: accepted.records },
+        },
     }
 }
 

@@ -187,7 +187,7 @@ fn two_tenants_write_and_read_what_is_theirs() {
             }
         }
         let status = rig.shard.status();
-        assert_eq!(status.vssds[0].host_written_bytes, 2000 * 4096);
+        assert_eq!(status.vssds[0].traffic.host_written_bytes, 2000 * 4096);
         assert_eq!(status.volumes[0].writes, 2000);
         let places = &status.vssds[0].placement;
         assert!(!places.is_empty() && places.iter().all(|place| place.soft_plane.is_none()), "{places:?}");
@@ -546,7 +546,7 @@ fn planted_bugs_of_administration_are_noticed() {
 
 /// What the first vSSD says of itself.
 fn reason(rig: &Rig) -> Option<String> {
-    rig.shard.status().vssds[0].read_only_reason.clone()
+    rig.shard.status().vssds[0].health.read_only_reason.clone()
 }
 
 fn repair(rig: &mut Rig, vssd: &str, accepts_loss: bool) -> RepairReport {
@@ -844,7 +844,7 @@ fn restarts_lose_nothing_that_was_acknowledged() {
             }
             rig.shard.pool().check_invariants();
         }
-        let erases: u64 = rig.shard.status().vssds.iter().map(|vssd| vssd.erases).sum();
+        let erases: u64 = rig.shard.status().vssds.iter().map(|vssd| vssd.traffic.erases).sum();
         println!("seed {seed}: {erases} erases since the last start");
     }
 }

@@ -419,7 +419,7 @@ impl Stack {
             };
             match (token, *response) {
                 (STATUS, ControlResponse::Status(status)) => {
-                    for vssd in status.vssds.iter().filter(|vssd| vssd.read_only_reason.is_some()) {
+                    for vssd in status.vssds.iter().filter(|vssd| vssd.health.read_only_reason.is_some()) {
                         let name = &vssd.spec.name;
                         assert!(
                             self.told_read_only.contains(name),
@@ -644,7 +644,7 @@ impl System for Stack {
             mark!("stack: crash with commands under way");
         }
         if self.shards().all().all(|shard| shard.is_ready()) {
-            self.cleaned_before_ius += self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096;
+            self.cleaned_before_ius += self.sum(|vssd| vssd.traffic.programmed_cleaner_bytes) / 4096;
         } else {
             mark!("stack: crash while opening");
         }
@@ -766,13 +766,14 @@ impl System for Stack {
         let former = self.shards().all().map(|shard| shard.pool().former_work());
         let (former_ius, former_erases) = former.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         Some(Accounting {
-            host_ius: self.sum(|vssd| vssd.host_written_bytes) / 4096,
-            programmed_user_ius: self.sum(|vssd| vssd.programmed_user_bytes) / 4096 + former_ius,
-            programmed_cleaner_ius: self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096,
-            programmed_metadata_ius: self.sum(|vssd| vssd.programmed_metadata_bytes) / 4096 + system_ius,
+            host_ius: self.sum(|vssd| vssd.traffic.host_written_bytes) / 4096,
+            programmed_user_ius: self.sum(|vssd| vssd.traffic.programmed_user_bytes) / 4096 + former_ius,
+            programmed_cleaner_ius: self.sum(|vssd| vssd.traffic.programmed_cleaner_bytes) / 4096,
+            programmed_metadata_ius: self.sum(|vssd| vssd.traffic.programmed_metadata_bytes) / 4096
+                + system_ius,
             programmed_migration_ius: copied_ius,
             chip_programmed_ius: programmed - self.chip_before.0,
-            erases: self.sum(|vssd| vssd.erases) + former_erases + system_erases + copy_erases,
+            erases: self.sum(|vssd| vssd.traffic.erases) + former_erases + system_erases + copy_erases,
             chip_erases: erases - self.chip_before.1,
         })
     }
@@ -780,7 +781,7 @@ impl System for Stack {
         let mut lacking = self.told_no_room.clone();
         for shard in self.shards().all() {
             let vssds = shard.status().vssds.into_iter();
-            lacking.extend(vssds.filter(|vssd| vssd.lacks_room).map(|vssd| vssd.spec.name));
+            lacking.extend(vssds.filter(|vssd| vssd.health.lacks_room).map(|vssd| vssd.spec.name));
         }
         lacking
     }
@@ -791,7 +792,7 @@ impl System for Stack {
         Some(self.shards().reads_of_dies())
     }
     fn wear(&self) -> Option<Wear> {
-        let cleaned_ius = self.sum(|vssd| vssd.programmed_cleaner_bytes) / 4096;
+        let cleaned_ius = self.sum(|vssd| vssd.traffic.programmed_cleaner_bytes) / 4096;
         let exchanged = self.exchanged();
         Some(Wear {
             raw_ius: self.shards().lead().media().geometry().raw_capacity_bytes() / 4096,

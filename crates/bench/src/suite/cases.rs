@@ -471,9 +471,9 @@ impl Counting {
 fn amplification(server: &Server) -> Outcome<String> {
     let status = server.status()?;
     let vssd = status.vssds.first().ok_or("the vSSD is gone")?;
-    let host = vssd.host_written_bytes.max(1) as f64;
-    let [cleaner, metadata] =
-        [vssd.programmed_cleaner_bytes, vssd.programmed_metadata_bytes].map(|bytes| bytes as f64 / host);
+    let host = vssd.traffic.host_written_bytes.max(1) as f64;
+    let [cleaner, metadata] = [vssd.traffic.programmed_cleaner_bytes, vssd.traffic.programmed_metadata_bytes]
+        .map(|bytes| bytes as f64 / host);
     Ok(format!("; cleaner {cleaner:.2}, metadata {metadata:.2} of host writes since the start"))
 }
 

@@ -102,7 +102,7 @@ impl Server {
             server.ask(request)?;
         }
         let status = server.status()?;
-        let exported = status.vssds.first().map_or(0, |vssd| vssd.exported_bytes);
+        let exported = status.vssds.first().map_or(0, |vssd| vssd.space.exported_bytes);
         if exported < STACK_BYTES {
             return Err(format!("the vSSD exports {exported} bytes, the volume has {STACK_BYTES}").into());
         }

@@ -118,7 +118,7 @@ impl Stage {
 
     /// Logical blocks that each vSSD can export.
     pub(super) fn exported_lbas(&self) -> u64 {
-        NAMES.iter().map(|name| self.vssd(name).exported_bytes).min().unwrap_or(0) / 4096
+        NAMES.iter().map(|name| self.vssd(name).space.exported_bytes).min().unwrap_or(0) / 4096
     }
 
     /// A volume of this size for each tenant, and a subsystem that shows the writer's.
@@ -433,7 +433,10 @@ impl Stage {
     /// Bytes a tenant's host wrote, and bytes programmed for them by host and cleaner.
     fn written_and_programmed(&self, who: u32) -> (u64, u64) {
         let vssd = self.vssd(NAMES[who as usize - 1]);
-        (vssd.host_written_bytes, vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes)
+        (
+            vssd.traffic.host_written_bytes,
+            vssd.traffic.programmed_user_bytes + vssd.traffic.programmed_cleaner_bytes,
+        )
     }
 
     fn vssd(&self, name: &str) -> VssdStatus {

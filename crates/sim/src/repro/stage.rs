@@ -168,7 +168,7 @@ impl Stage {
     pub fn exported_lbas(&self) -> Vec<u64> {
         let mut vssds = self.shard.status().vssds;
         vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
-        vssds.iter().map(|vssd| vssd.exported_bytes / LOGICAL_BLOCK_BYTES).collect()
+        vssds.iter().map(|vssd| vssd.space.exported_bytes / LOGICAL_BLOCK_BYTES).collect()
     }
 
     /// A volume on a vSSD; volumes are numbered in this order.
@@ -283,8 +283,8 @@ impl Stage {
         let mut vssds = self.shard.status().vssds;
         vssds.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
         let written = |vssd: &VssdStatus| Written {
-            host_bytes: vssd.host_written_bytes,
-            programmed_bytes: vssd.programmed_user_bytes + vssd.programmed_cleaner_bytes,
+            host_bytes: vssd.traffic.host_written_bytes,
+            programmed_bytes: vssd.traffic.programmed_user_bytes + vssd.traffic.programmed_cleaner_bytes,
         };
         vssds.iter().map(written).collect()
     }
@@ -292,7 +292,7 @@ impl Stage {
     /// Erase blocks that each vSSD can hold.
     #[cfg(test)]
     pub fn erase_blocks(&self) -> Vec<u64> {
-        self.shard.status().vssds.iter().map(|vssd| vssd.erase_blocks).collect()
+        self.shard.status().vssds.iter().map(|vssd| vssd.space.erase_blocks).collect()
     }
 
     /// Erases of each channel so far.
@@ -305,7 +305,7 @@ impl Stage {
     pub fn over_provisioning(&self, part: usize) -> f64 {
         let vssds = self.shard.status().vssds;
         let vssd = vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made");
-        vssd.effective_over_provisioning().expect("it stores volumes")
+        vssd.space.effective_over_provisioning().expect("it stores volumes")
     }
 
     /// Time that all dies had a command so far, and that their arrays were at work, in nanoseconds.
