@@ -39,7 +39,7 @@ pub(crate) struct Ends {
     pub poll: Poll,
     pub inbox: Receiver<Message>,
     pub index: ShardIndex,
-    /// Of the first thread only, as `blocks` and `io`.
+    /// Of the first thread only, as `blocks`.
     pub listeners: Vec<TcpListener>,
     pub is_closed: bool,
     pub blocks: Option<UnixListener>,

@@ -64,15 +64,17 @@ impl IoFile {
     }
 }
 
-/// Starts the thread that carries out what the device of the first shard asks for. It ends when the sender is dropped.
+/// Starts the thread that carries out what the device of a shard, or its part of one, asks for. It ends when the sender is dropped.
 pub(crate) fn start(
     file: IoFile,
     common: &Arc<Common>,
+    shard: usize,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> std::io::Result<Sender<Intent>> {
     let (sender, wanted) = channel::<Intent>();
-    let shard = common.addresses[0].clone();
-    threads.push(std::thread::Builder::new().name("io".to_owned()).spawn(move || {
+    let name = format!("io-{shard}");
+    let shard = common.addresses[shard].clone();
+    threads.push(std::thread::Builder::new().name(name).spawn(move || {
         while let Ok(intent) = wanted.recv() {
             if !shard.send(Message::IoDone(file.execute(intent))) {
                 return;

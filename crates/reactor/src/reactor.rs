@@ -163,7 +163,6 @@ impl Reactor {
         let cores = if config.pin_cores { cores()? } else { Vec::new() };
         let busy_poll = Span(u64::try_from(config.busy_poll.as_nanos()).unwrap_or(u64::MAX));
         let mut threads = Vec::new();
-        let mut io = config.io.clone().map(|file| io::start(file, &common, &mut threads)).transpose()?;
         if let Some(rooms) = config.rooms.clone() {
             threads.push(std::thread::Builder::new().name("room".to_owned()).spawn(move || {
                 let _abort = AbortOnPanic;
@@ -175,7 +174,8 @@ impl Reactor {
             let common = Arc::clone(&common);
             let listeners = std::mem::take(&mut listeners);
             let blocks = blocks.take();
-            let io = io.take();
+            let file = config.io.clone();
+            let io = file.map(|file| io::start(file, &common, number, &mut threads)).transpose()?;
             let core = (!cores.is_empty()).then(|| cores[number % cores.len()]);
             let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {
                 let _abort = AbortOnPanic;
