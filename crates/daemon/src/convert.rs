@@ -67,7 +67,7 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
         let provisioned = Size(volumes.map(|(_, size_bytes)| size_bytes).sum());
         let mut one = vssd(one);
         one.provisioned = provisioned;
-        if let (true, Some(reason), Some(full)) = (lacks_room, &mut one.health.read_only_reason, &full) {
+        if let (true, Some(reason), Some(full)) = (lacks_room, &mut one.read_only_reason, &full) {
             *reason += &format!(" ({full}); it takes writes again when there is room");
         }
         one

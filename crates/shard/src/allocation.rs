@@ -24,6 +24,7 @@ pub(crate) fn alloc_somewhere<M: Divide>(
 ) -> Progress {
     if let Some(&number) = job.awaited().first() {
         let Some(answer) = here.placement.take_answer(number) else { return Progress::Waits };
+        job.retain_awaited(|awaited| *awaited != number);
         return allocated(here, name, answer, job);
     }
     match begin(here, name, job, now) {

@@ -231,8 +231,10 @@ impl Jobs {
                 );
                 self.namespaces_given = next.pool.namespaces_given;
                 let reply = Reply::Administrator(token);
-                let asked = Asked { reply, title: request.title(), since, deadline };
-                self.running.push(Job { asked, claims, ..Job::new(reply, base, next, steps) });
+                let mut job = Job::new(reply, base, next, steps);
+                job.asked = Asked { reply, title: request.title(), since, deadline };
+                job.claims = claims;
+                self.running.push(job);
             }
             Err(error) => answer(actions, token, ControlResponse::Refused(error)),
         }

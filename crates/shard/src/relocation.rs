@@ -167,7 +167,7 @@ pub(crate) fn arrive_somewhere<M: Divide>(
     job: &mut Job,
     now: Time,
 ) -> Progress {
-    let is_under_way = here.placement.orders.moving.is_some() || !job.elsewhere.awaited.is_empty();
+    let is_under_way = here.placement.orders.moving.is_some() || !job.awaited().is_empty();
     assert!(is_under_way, "I-S15: a group arrives that left");
     if let Some(moved) = here.placement.orders.moving.take() {
         here.placement.ledger.rehome(group);
@@ -178,7 +178,9 @@ pub(crate) fn arrive_somewhere<M: Divide>(
         job.begin(false, vec![here.placement.order(group.to, Order::Arrive(moved, group.clone()))]);
     }
     let mut awaited = job.awaited().to_vec();
-    if here.placement.all_answered(&mut awaited) { Progress::Done } else { Progress::Waits }
+    let all_answered = here.placement.all_answered(&mut awaited);
+    job.retain_awaited(|number| awaited.contains(number));
+    if all_answered { Progress::Done } else { Progress::Waits }
 }
 
 /// What the group's subsystems look like here.

@@ -864,7 +864,10 @@ fn settings_of_even_wear_survive() {
         );
         // Who says a threshold means that one; it need not be said that it does not follow the age.
         rig.done(set(WearSettings { channel_threshold_erases: Some(5), ..WearSettings::default() }));
-        assert_eq!((wear(&rig).follow_age, wear(&rig).channel_threshold_erases), (false, 5));
+        assert_eq!(
+            (wear(&rig).settings.follow_age, wear(&rig).settings.channel_threshold_erases),
+            (false, 5)
+        );
         let change = WearSettings {
             paused: Some(true),
             rate: Some(Size(5_000_000)),

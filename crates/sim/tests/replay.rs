@@ -160,8 +160,8 @@ fn a_real_run_comes_out_the_same_to_the_last_erase() {
     assert_eq!(outcome.recorded, outcome.replayed);
     // It was worth comparing: blocks were cleaned and used again.
     let [vssd] = &outcome.replayed.vssds[..] else { panic!("one vSSD") };
-    assert!(vssd.traffic.erases > 100, "{vssd:?}");
-    assert!(vssd.traffic.programmed_cleaner_bytes > 0, "{vssd:?}");
+    assert!(vssd.erases > 100, "{vssd:?}");
+    assert!(vssd.programmed_cleaner_bytes > 0, "{vssd:?}");
     // Data of writes is not in the file.
     let written_bytes: u64 = outcome.replayed.volumes.iter().map(|volume| volume.written_bytes).sum();
     let file_bytes = recording().len() as u64;
@@ -301,8 +301,8 @@ fn what_an_application_did_comes_out_the_same_to_the_last_erase() {
     assert_eq!(outcome.differences, Vec::<String>::new());
     assert!(outcome.has_end && outcome.comparisons > 1, "{} comparisons", outcome.comparisons);
     let [vssd] = &outcome.replayed.vssds[..] else { panic!("one vSSD") };
-    assert!(vssd.traffic.erases > 60, "{vssd:?}");
-    assert!(vssd.traffic.programmed_user_bytes > bytes.len() as u64 * 4, "{vssd:?}: content is left out");
+    assert!(vssd.erases > 60, "{vssd:?}");
+    assert!(vssd.programmed_user_bytes > bytes.len() as u64 * 4, "{vssd:?}: content is left out");
     let rerun = rerun(&start, inputs, outcome.time, Backing::Memory).unwrap();
     for comparison in compare(&outcome.recorded, &rerun.summary) {
         assert!(comparison.is_close, "{comparison:?}");

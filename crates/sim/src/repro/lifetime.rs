@@ -7,7 +7,7 @@ use super::stage::{Ground, Kind, Part, Stage, Workload};
 use super::ycsb::fill;
 use super::{Experiment, Findings, Progress, Published, Request};
 use crate::wear_model::{Leveling, Lifetime, Load, Still, WearModel};
-use diecut_spec::{ChannelWear, Isolation};
+use diecut_spec::Isolation;
 use diecut_units::Span;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -670,7 +670,7 @@ mod test {
                 loads.iter_mut().map(|load| load as &mut dyn Workload).collect();
             stage.run(&mut given, until);
             let wear = stage.wear();
-            let channels: Vec<u64> = wear.channels.iter().map(ChannelWear::erases).collect();
+            let channels: Vec<u64> = wear.channels.iter().map(|channel| channel.erases()).collect();
             if channels.iter().any(|&erases| erases >= dead_at) {
                 let migrated = wear.channels.iter().map(|channel| channel.migration_erases).sum();
                 return (channels, migrated, wear.finished / 4);
