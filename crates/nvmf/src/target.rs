@@ -58,9 +58,8 @@ impl Target {
     fn handle_other(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
         match event {
             Event::Accepted(id, local) => {
-                let patience =
-                    self.shared.memory.connect_patience(self.shared.config.controllers.connect_time);
-                let connection = Connection::new(id, now + patience);
+                let whole = self.shared.config.controllers.connect_time;
+                let connection = Connection::new(id, now + self.shared.memory.connect_patience(whole));
                 match self.open_newcomer(actions) {
                     Some(account) => _ = self.add_connection(connection.with(account, local)),
                     None => {
