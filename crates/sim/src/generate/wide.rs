@@ -180,7 +180,9 @@ fn add_application_of_a_tenant(plan: &mut Plan) {
     let Some(saturation) = &mut plan.saturation else { return };
     let two = saturation.flows.len() == 2 && saturation.flows[0].lane != saturation.flows[1].lane;
     let shares = |tenant: &TenantPlan| tenant.isolation == Isolation::Software && !tenant.guest;
-    let fits = plan.tenants.iter().any(shares) && plan.applications.is_empty();
+    // Of several shards each has a core of its own, and what a command costs is no measure of what cores do together.
+    let one_core = plan.system.shards.iter().all(|count| *count == 1);
+    let fits = one_core && plan.tenants.iter().any(shares) && plan.applications.is_empty();
     if !two || !fits || !plan.system.slow_core || plan.system.slow_writes {
         return;
     }
