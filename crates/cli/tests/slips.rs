@@ -464,3 +464,24 @@ fn a_wrong_command_line_is_json_where_json_is_asked_for() {
     let help = command(folder.path()).args(["tenant", "--help", "--json"]).output().unwrap();
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Usage"));
 }
+
+/// A refused start names its object once, and advice fits what is wrong with an address.
+#[test]
+fn a_refused_start_names_things_once_and_advises_what_helps() {
+    let folder = folder();
+    let folder = folder.path();
+    let said = start_refused(folder, &SETUP.replace("nsid = 1", "nsid = 0"));
+    assert_eq!(said.matches(&format!("subsystem {NQN}: ")).count(), 1, "{said}");
+    std::fs::write(folder.join("setup.toml"), SETUP).unwrap();
+    // An address for documentation (RFC 5737), which no machine has.
+    let said = refused(folder, &[&["serve", "--listen", "192.0.2.77:4420"], &SERVE[..]].concat());
+    assert_says(&said, &["192.0.2.77:4420", "does not have the address"]);
+    assert!(!said.contains("another server"), "{said}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = refused(folder, &[&["serve", "--listen", &address], &SERVE[..]].concat());
+    assert_says(&said, &[&address, "is another server running there?"]);
+    let said =
+        refused(folder, &["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml", "--shards", "0"]);
+    assert_says(&said, &["server.shards = 0", "each channel"]);
+}

@@ -17,7 +17,11 @@ pub async fn apply(setup: &Setup, status: &Status, port: &dyn ControlPort) -> Ve
         match port.request(request(what)).await {
             Ok(ControlResponse::Refused(error)) => {
                 let mut problem = convert::problem(error);
-                problem.message = format!("{what}: {}", problem.message);
+                // Most refusals begin with the object already.
+                let object = format!("{what}: ");
+                if !problem.message.starts_with(&object) {
+                    problem.message.insert_str(0, &object);
+                }
                 refused.push(problem);
             }
             Ok(_) => {}

@@ -110,6 +110,28 @@ pub enum SpecError {
         /// Of the region, or of the namespace.
         end_bytes: u64,
     },
+    /// The region does not lie in the namespace: a load that is measured elsewhere than asked for misleads.
+    #[error(
+        "size {size_bytes} from offset {offset_bytes} ends beyond the namespace of {namespace_bytes} bytes; use less, or no size for all of it"
+    )]
+    Beyond {
+        /// Asked for.
+        offset_bytes: u64,
+        /// Asked for.
+        size_bytes: u64,
+        /// Of the namespace.
+        namespace_bytes: u64,
+    },
+    /// The region begins within a block of the namespace.
+    #[error(
+        "offset {offset_bytes} is no multiple of the namespace's blocks of {lba_bytes} bytes; choose one that is"
+    )]
+    Offset {
+        /// Asked for.
+        offset_bytes: u64,
+        /// LBA size.
+        lba_bytes: u32,
+    },
     /// A number that makes no sense.
     #[error("{0}")]
     Value(&'static str),
@@ -148,17 +170,22 @@ impl LoadSpec {
         }
         let lba = u64::from(lba_bytes);
         let namespace_bytes = size_lbas * lba;
-        let wanted_end = match self.size_bytes {
+        let LoadSpec { offset_bytes, size_bytes, .. } = *self;
+        if !offset_bytes.is_multiple_of(lba) {
+            return Err(SpecError::Offset { offset_bytes, lba_bytes });
+        }
+        let end_bytes = match size_bytes {
             0 => namespace_bytes,
-            size => self.offset_bytes.saturating_add(size),
+            size => offset_bytes.saturating_add(size),
         };
-        let end_bytes = wanted_end.min(namespace_bytes);
-        let offset_bytes = self.offset_bytes;
-        let blocks = end_bytes.saturating_sub(offset_bytes.next_multiple_of(lba)) / u64::from(block_bytes);
+        if end_bytes > namespace_bytes {
+            return Err(SpecError::Beyond { offset_bytes, size_bytes, namespace_bytes });
+        }
+        let blocks = end_bytes.saturating_sub(offset_bytes) / u64::from(block_bytes);
         if blocks == 0 {
             return Err(SpecError::Region { block_bytes, offset_bytes, end_bytes });
         }
-        Ok(Region { first_lba: offset_bytes.div_ceil(lba), blocks, lbas_per_block: block_bytes / lba_bytes })
+        Ok(Region { first_lba: offset_bytes / lba, blocks, lbas_per_block: block_bytes / lba_bytes })
     }
 }
 
@@ -173,6 +200,10 @@ mod test {
         assert_eq!(region, Region { first_lba: 1, blocks: 4, lbas_per_block: 2 });
         let small = LoadSpec { size_bytes: 16384, ..spec.clone() };
         assert_eq!(small.region(10, 4096).unwrap().blocks, 2);
+        let long = LoadSpec { size_bytes: 36865, ..spec.clone() };
+        assert!(matches!(long.region(10, 4096), Err(SpecError::Beyond { namespace_bytes: 40960, .. })));
+        let within = LoadSpec { offset_bytes: 5, ..spec.clone() };
+        assert!(within.region(10, 4096).unwrap_err().to_string().contains("offset 5"));
         let beyond = LoadSpec { offset_bytes: 40960, ..spec.clone() };
         assert!(beyond.region(10, 4096).unwrap_err().to_string().contains("begin earlier"));
         let odd = LoadSpec { block_bytes: 6000, ..spec.clone() };

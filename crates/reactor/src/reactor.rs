@@ -67,11 +67,23 @@ pub struct MemoryUse {
     pub given_up_bytes: u64,
 }
 
+/// What to do about an address that cannot be listened on.
+fn listen_advice(kind: std::io::ErrorKind) -> &'static str {
+    match kind {
+        std::io::ErrorKind::AddrInUse => "is another server running there?",
+        std::io::ErrorKind::AddrNotAvailable => {
+            "this machine does not have the address: name one that it has"
+        }
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose another port",
+        _ => "name another address",
+    }
+}
+
 /// Why a reactor cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ReactorError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; is another server running there?")]
+    #[error("cannot listen on {address}: {source}; {}", listen_advice(source.kind()))]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -103,8 +103,8 @@ impl FromStr for Size {
             Some(Ok(bytes)) => Ok(Size(bytes)),
             Some(Err(())) => Err(format!("`{text}` is too large; sizes end below 16 EiB")),
             None => Err(format!(
-                "`{text}` is not a size; write bytes or a unit, as in `64G` or `64 GiB` (K, M, G, T: powers of 1024; kB, MB, \
-                 GB, TB: of 1000)"
+                "`{text}` is not a size; write bytes or a unit, as in `64G` or `64 GiB` (K, M, G, T, P: powers of 1024; \
+                 kB, MB, GB, TB, PB: of 1000)"
             )),
         }
     }
