@@ -436,7 +436,7 @@ pub(crate) fn check_shards(shards: u16, channels: u16) -> Result<(), ServeError>
     let refuse = |text: String| Err(ServeError::Setup(text));
     if shards == 0 || shards > SHARDS_MAX {
         return refuse(format!(
-            "server.shards = {shards}: use 1 to {SHARDS_MAX}, at most one for each channel of the device"
+            "server.shards = {shards}: use 1 to {SHARDS_MAX}, at most one for each channel"
         ));
     }
     if shards > channels {
