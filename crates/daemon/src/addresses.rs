@@ -1,6 +1,6 @@
 //! Addresses as people write them, and what hosts dial.
 
-use crate::serve::ServeError;
+use crate::error::ServeError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 /// Addresses that one server listens on, or tells, at most.

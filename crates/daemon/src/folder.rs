@@ -1,6 +1,6 @@
 //! The data folder of a server: its owner's alone, and one server's at a time.
 
-use crate::serve::ServeError;
+use crate::error::ServeError;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;

@@ -3,7 +3,7 @@
 //! Lines are written by a thread of their own: whoever reads standard error too slowly, or not at all, must not stop a shard.
 //! What finds the queue full is dropped, and the next line that gets through says how many were.
 
-use crate::serve::ServeError;
+use crate::error::ServeError;
 use diecut_units::changes_a_line;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;

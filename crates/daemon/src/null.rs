@@ -1,7 +1,8 @@
 //! A server without a device: null namespaces, for measuring what the network path costs.
 
+use crate::error::ServeError;
 use crate::resources;
-use crate::serve::{ServeError, check_shards};
+use crate::shards::check_shards;
 use diecut_reactor::{Reactor, ReactorConfig};
 use diecut_shard::drive::ShardIndex;
 use diecut_shard::null::{NullReads, NullShard};

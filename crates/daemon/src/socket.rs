@@ -1,7 +1,7 @@
 //! Unix sockets of a server: made with the right mode from the start, never in place of anything that is in use, and removed
 //! at the end if they are still its own.
 
-use crate::serve::ServeError;
+use crate::error::ServeError;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;

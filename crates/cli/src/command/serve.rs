@@ -135,7 +135,7 @@ impl Serve {
     }
 }
 
-fn report(outcome: Result<(), diecut_daemon::serve::ServeError>) -> ExitCode {
+fn report(outcome: Result<(), diecut_daemon::error::ServeError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

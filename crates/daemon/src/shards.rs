@@ -1,0 +1,128 @@
+//! What a set-up says of shards and of the pool of erase blocks that they divide.
+
+use crate::error::{ServeError, file_error};
+use diecut_api::setup::Setup;
+use diecut_devices::Profile;
+use diecut_shard::{PoolConfig, ShardConfig};
+use diecut_units::Geometry;
+use std::path::Path;
+
+/// What each shard is made with, but for addresses and limits of memory.
+///
+/// # Errors
+/// Names the key that asks for what cannot be.
+pub fn config(setup: &Setup, profile: &Profile, volatile_cache: bool) -> Result<ShardConfig, ServeError> {
+    let mut config = ShardConfig {
+        pool: pool_config(&setup.pool, &profile.geometry)?,
+        device_name: profile.name.clone(),
+        volatile_cache,
+        new_pool_uuid: random_uuid()?,
+        ..ShardConfig::default()
+    };
+    config.pool.wear.endurance_cycles = profile.cell.endurance_cycles.max(1);
+    Ok(config)
+}
+
+fn random_uuid() -> Result<[u8; 16], ServeError> {
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; 16];
+    let mut file = std::fs::File::open(path).map_err(file_error(path, "cannot be read"))?;
+    std::io::Read::read_exact(&mut file, &mut bytes).map_err(file_error(path, "cannot be read"))?;
+    // RFC 9562: version 4, variant 10b.
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
+}
+
+fn pool_config(wanted: &diecut_api::setup::Pool, geometry: &Geometry) -> Result<PoolConfig, ServeError> {
+    let refuse = |text: String| Err(ServeError::Setup(text));
+    let defaults = PoolConfig::default();
+    let soft_planes_per_die = wanted.soft_planes_per_die.unwrap_or(defaults.soft_planes_per_die);
+    if !(1..=16).contains(&soft_planes_per_die) {
+        return refuse(format!("pool.soft_planes_per_die = {soft_planes_per_die}: use 1 to 16"));
+    }
+    let die_queue_depth = wanted.die_queue_depth.unwrap_or(defaults.die_queue_depth);
+    if die_queue_depth < soft_planes_per_die {
+        return refuse(format!(
+            "pool.die_queue_depth = {die_queue_depth}: each of {soft_planes_per_die} soft-planes of a die needs a place; use \
+             {soft_planes_per_die} or more (256 is usual)"
+        ));
+    }
+    let mut levels = PoolConfig::levels_of(geometry, soft_planes_per_die);
+    for (name, table, own) in [
+        ("channels", &wanted.levels.channels, &mut levels.channels),
+        ("dies", &wanted.levels.dies, &mut levels.dies),
+        ("soft_planes", &wanted.levels.soft_planes, &mut levels.soft_planes),
+    ] {
+        if table.contains(&0) {
+            return refuse(format!("pool.levels.{name} has a level of 0; use 1 or more"));
+        }
+        if !table.is_empty() {
+            own.clone_from(table);
+        }
+    }
+    let die_placement = match wanted.die_placement {
+        diecut_api::setup::DiePlacement::Pack => diecut_shard::DiePlacement::Pack,
+        diecut_api::setup::DiePlacement::Spread => diecut_shard::DiePlacement::Spread,
+    };
+    let wear = PoolConfig::suited_to(geometry).wear;
+    Ok(PoolConfig { soft_planes_per_die, die_queue_depth, levels, die_placement, wear, ..defaults })
+}
+
+/// Most shards of one server: more than cores of any machine it was tried on.
+const SHARDS_MAX: u16 = 256;
+
+/// Whether a device with so many channels can have so many shards.
+pub fn check_shards(shards: u16, channels: u16) -> Result<(), ServeError> {
+    let refuse = |text: String| Err(ServeError::Setup(text));
+    if shards == 0 || shards > SHARDS_MAX {
+        return refuse(format!(
+            "server.shards = {shards}: use 1 to {SHARDS_MAX}, at most one for each channel"
+        ));
+    }
+    if shards > channels {
+        return refuse(format!(
+            "server.shards = {shards}: a shard owns whole channels, and the device has {channels}; use {channels} or fewer"
+        ));
+    }
+    Ok(())
+}
+
+/// A core for each shard, where each is to have one.
+pub fn check_cores(server: &diecut_api::setup::Server, cores: usize) -> Result<(), ServeError> {
+    if !server.pin_cores || usize::from(server.shards) <= cores {
+        return Ok(());
+    }
+    Err(ServeError::Setup(format!(
+        "server.pin_cores keeps each shard on a core of its own, but there are {} shards (server.shards) and {cores} cores that this \
+         process may use: use {cores} shards or fewer, or leave pin_cores out",
+        server.shards
+    )))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_set_as_the_file_says() {
+        let geometry = diecut_devices::Profile::named("tiny").unwrap().geometry;
+        let read = |text: &str| pool_config(&Setup::from_toml(text).unwrap().pool, &geometry);
+        let usual = read("").unwrap();
+        assert_eq!((usual.die_queue_depth, usual.soft_planes_per_die), (256, 4));
+        assert_eq!(usual.levels.soft_planes, [1, 8, 16]);
+        let set = read(
+            "[pool]\ndie_queue_depth = 32\nsoft_planes_per_die = 2\ndie_placement = \"spread\"\n[pool.levels]\ndies = [1, 3]",
+        );
+        let set = set.unwrap();
+        assert_eq!((set.die_queue_depth, set.soft_planes_per_die), (32, 2));
+        assert_eq!((set.levels.dies, set.levels.soft_planes), (vec![1, 3], vec![1, 4, 8]));
+        for (text, names) in [
+            ("[pool]\ndie_queue_depth = 3", "die_queue_depth"),
+            ("[pool]\nsoft_planes_per_die = 0", "soft_planes_per_die"),
+            ("[pool.levels]\nchannels = [0, 1]", "levels.channels"),
+        ] {
+            assert!(read(text).unwrap_err().to_string().contains(names));
+        }
+    }
+}
