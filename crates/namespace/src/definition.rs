@@ -32,11 +32,9 @@ pub enum NullReads {
     FilledZeros,
 }
 
-/// A namespace: its shape and what it stands on. Logical blocks are IUs of 4096 bytes.
+/// A namespace: its shape. What it stands on is its [`Backing`]. Logical blocks are IUs of 4096 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceDefinition {
-    /// What it stands on.
-    pub backing: Backing,
     /// Logical blocks a host may address.
     pub size_lbas: u64,
     /// Largest transfer of one command, in logical blocks.

@@ -8,7 +8,9 @@
 //! A large command goes to its volume in pieces (`piece.rs`), each when the caller asks for it, so that admission can
 //! let others go between; it is answered when all are.
 //!
-//! Start with [`Namespaces::submit`] (`namespaces.rs`), then `first.rs` and `pending.rs`.
+//! What stands below a namespace is behind one trait (`backend.rs`): a volume, or nothing for benchmarks.
+//!
+//! Start with [`Namespaces::submit`] (`namespaces.rs`), then `backend/volume.rs` and `pending.rs`.
 //!
 //! Invariants
 //! - Every command is answered exactly once, with its token, whatever its volume says.
@@ -27,9 +29,9 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod backend;
 pub mod contract;
 mod definition;
-mod first;
 mod namespaces;
 mod pending;
 mod piece;

@@ -1,17 +1,14 @@
+use crate::backend::{AnyBackend, Backend, Begun, Scratch};
 use crate::contract::{
     CommandToken, LbaRange, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId,
     NamespaceOperation, NamespaceProperties, SourceId,
 };
-use crate::definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
-use crate::first::{first_piece, whole_piece};
-use crate::pending::{Extra, Pending, Rest};
-use crate::piece::{Cutting, MapRange};
+use crate::definition::{Backing, NamespaceDefinition, StoreIndex};
+use crate::pending::{Extra, Pending};
+use crate::piece::MapRange;
 use crate::statistics::{Kind, NamespaceStatistics};
-use diecut_units::{Buffer, BufferMut, BufferPool, Slab, StampedSlab, Time, mark};
+use diecut_units::{BufferMut, BufferPool, Slab, StampedSlab, Time, mark};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeToken};
-
-/// Size of the shared buffer of zeros that null namespaces answer reads with, in bytes.
-const SHARED_ZEROS_BYTES: usize = 1 << 20;
 
 /// A command that was answered.
 #[derive(Debug)]
@@ -40,8 +37,7 @@ pub struct Namespaces {
     pending: StampedSlab<Pending>,
     /// What pending commands have besides that are cut in pieces, compare, or failed.
     extras: Slab<Extra>,
-    pool: BufferPool,
-    zeros: Option<Buffer>,
+    scratch: Scratch,
 }
 
 /// A namespace on its way to another shard, with what it did so far.
@@ -49,10 +45,10 @@ pub struct MovedNamespace(Namespace);
 
 struct Namespace {
     definition: NamespaceDefinition,
+    backend: AnyBackend,
     used_lbas: u64,
     under_way: u32,
     closing: bool,
-    whole_writes: bool,
     read_only_reason: Option<&'static str>,
     statistics: NamespaceStatistics,
 }
@@ -64,22 +60,21 @@ impl Namespaces {
             namespaces: Vec::new(),
             pending: StampedSlab::new(),
             extras: Slab::new(),
-            pool: BufferPool::new(),
-            zeros: None,
+            scratch: Scratch { pool: BufferPool::new(), zeros: None },
         }
     }
 
-    /// Opens a namespace.
+    /// Opens a namespace on what stands below it.
     ///
     /// # Panics
     /// If the id is in use: ids are given by the caller.
-    pub fn open(&mut self, id: NamespaceId, definition: NamespaceDefinition) {
+    pub fn open(&mut self, id: NamespaceId, definition: NamespaceDefinition, backing: Backing) {
         let namespace = Namespace {
             definition,
+            backend: AnyBackend::new(backing, definition.content_mode),
             used_lbas: 0,
             under_way: 0,
             closing: false,
-            whole_writes: false,
             read_only_reason: definition.read_only.then_some("set read-only by the administrator"),
             statistics: NamespaceStatistics::new(),
         };
@@ -132,9 +127,7 @@ impl Namespaces {
     /// If the id is in use.
     pub fn put_in(&mut self, id: NamespaceId, moved: MovedNamespace, store: StoreIndex) {
         let MovedNamespace(mut namespace) = moved;
-        if let Backing::Volume { store: place, .. } = &mut namespace.definition.backing {
-            *place = store;
-        }
+        namespace.backend.moved(store);
         self.seat(id, namespace);
     }
 
@@ -148,11 +141,6 @@ impl Namespaces {
         let namespace = self.get(id)?;
         let properties = namespace.definition.properties(namespace.used_lbas);
         Some(NamespaceProperties { read_only: namespace.read_only_reason.is_some(), ..properties })
-    }
-
-    /// Its definition; `None` if it is not open.
-    pub fn definition(&self, id: NamespaceId) -> Option<&NamespaceDefinition> {
-        Some(&self.get(id)?.definition)
     }
 
     /// What it did since it was opened; `None` if it is not open.
@@ -178,7 +166,7 @@ impl Namespaces {
     /// cut. Does nothing if it is not open.
     pub fn set_whole_writes(&mut self, id: NamespaceId, whole_writes: bool) {
         if let Some(namespace) = self.get_mut(id) {
-            namespace.whole_writes = whole_writes;
+            namespace.backend.set_whole_writes(whole_writes);
         }
     }
 
@@ -199,10 +187,7 @@ impl Namespaces {
     #[inline]
     pub fn read_of(&self, command: &NamespaceCommand) -> Option<(StoreIndex, VolumeIndex, u64)> {
         let NamespaceOperation::Read { range, .. } = &command.operation else { return None };
-        match self.get(command.namespace)?.definition.backing {
-            Backing::Volume { store, volume } => Some((store, volume, range.first_lba)),
-            Backing::Null { .. } => None,
-        }
+        self.get(command.namespace)?.backend.place_of_read(*range)
     }
 
     /// Takes a command: it is answered at once (errors, null namespaces, nothing to do) or after its volume. Of a large
@@ -232,26 +217,14 @@ impl Namespaces {
             namespace.statistics.record(kind, 0, now.since(arrived), false);
             return answer(Err(error), None);
         }
-        let (store, volume) = match namespace.definition.backing {
-            Backing::Volume { store, volume } => (store, volume),
-            Backing::Null { reads } => {
-                namespace.statistics.record(kind, lbas, now.since(arrived), true);
-                let (result, data) = null_answer(operation, reads, &mut self.zeros);
-                return answer(result, data);
-            }
-        };
-        let (piece, extra) = match whole_piece(operation, namespace.cutting()) {
-            Ok(piece) => (piece, None),
-            Err(operation) => {
-                let (place, cutting) = ((store, volume), namespace.cutting());
-                let first = first_piece(operation, place, cutting, &mut self.pool, map_piece);
-                let Some((piece, extra)) = first else {
-                    namespace.statistics.record(kind, 0, now.since(arrived), true);
-                    return answer(Ok(()), None);
-                };
-                (piece, extra)
-            }
-        };
+        let ((store, volume), piece, extra) =
+            match namespace.backend.begin(operation, &mut self.scratch, map_piece) {
+                Begun::Asks(place, piece, extra) => (place, piece, extra),
+                Begun::Answered(result, data) => {
+                    namespace.statistics.record(kind, lbas, now.since(arrived), result.is_ok());
+                    return answer(result, data);
+                }
+            };
         namespace.under_way += 1;
         let more = extra.as_ref().is_some_and(|extra| extra.rest.is_some());
         let pending = Pending {
@@ -315,8 +288,7 @@ impl Namespaces {
         let namespace = self.namespaces[pending.namespace.0 as usize]
             .as_ref()
             .expect("a namespace with commands under way stays open");
-        let Rest { store, volume, .. } = rest;
-        let (piece, rest) = rest.cut(namespace.cutting(), map_piece);
+        let ((store, volume), piece, rest) = namespace.backend.go_on(rest, map_piece);
         let more = rest.is_some();
         pending.remaining += 1;
         extra.rest = rest;
@@ -377,10 +349,6 @@ impl Default for Namespaces {
 }
 
 impl Namespace {
-    fn cutting(&self) -> Cutting {
-        Cutting { content_mode: self.definition.content_mode, whole_writes: self.whole_writes }
-    }
-
     #[inline]
     fn check(&self, operation: &NamespaceOperation) -> Result<(), NamespaceError> {
         if self.closing {
@@ -470,28 +438,6 @@ fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
         NamespaceOperation::WriteZeroes { range, .. } => (Kind::WriteZeroes, range.lba_count.into()),
         NamespaceOperation::Compare { range, .. } => (Kind::Compare, range.lba_count.into()),
         NamespaceOperation::Verify { range } => (Kind::Verify, range.lba_count.into()),
-    }
-}
-
-#[inline]
-fn null_answer(
-    operation: NamespaceOperation,
-    reads: NullReads,
-    zeros: &mut Option<Buffer>,
-) -> (Result<(), NamespaceError>, Option<Buffer>) {
-    match operation {
-        NamespaceOperation::Read { mut destination, .. } => {
-            if reads == NullReads::SharedZeros && destination.len() <= SHARED_ZEROS_BYTES {
-                let zeros = zeros.get_or_insert_with(|| Buffer::copy_from(&vec![0; SHARED_ZEROS_BYTES]));
-                return (Ok(()), Some(zeros.slice(..destination.len())));
-            }
-            destination.fill(0);
-            (Ok(()), Some(destination.freeze()))
-        }
-        NamespaceOperation::Compare { data, .. } if data.iter().any(|&byte| byte != 0) => {
-            (Err(NamespaceError::CompareFailure), None)
-        }
-        _ => (Ok(()), None),
     }
 }
 

@@ -1,40 +1,16 @@
 use crate::contract::{CommandToken, LbaRange, NamespaceError, NamespaceId, SourceId};
-use crate::definition::StoreIndex;
-use crate::piece::{self, Cutting, MapRange};
 use crate::statistics::Kind;
 use diecut_units::{Buffer, BufferLoan, BufferMut, Time};
-use diecut_volume::contract::{VolumeIndex, VolumeOperation};
+use diecut_volume::contract::VolumeOperation;
 use smallvec::SmallVec;
 
 /// What of a command was not given to its volume yet.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    pub(crate) store: StoreIndex,
-    pub(crate) volume: VolumeIndex,
     /// What comes next.
     pub(crate) operation: VolumeOperation,
     /// Ranges of a deallocation that come after it, the next one last.
     pub(crate) ranges: SmallVec<[LbaRange; 2]>,
-}
-
-impl Rest {
-    /// Cuts the next piece off; the second value is what comes after it, if anything does.
-    #[inline]
-    pub(crate) fn cut(
-        self,
-        cutting: Cutting,
-        map_piece: impl FnOnce(MapRange) -> u64,
-    ) -> (VolumeOperation, Option<Rest>) {
-        let Rest { store, volume, operation, mut ranges } = self;
-        let range_of = |first_iu, iu_count| MapRange { store, volume, first_iu, iu_count };
-        let (piece, left) =
-            piece::cut(operation, cutting, |first_iu, iu_count| map_piece(range_of(first_iu, iu_count)));
-        let next = left.or_else(|| {
-            let range = ranges.pop()?;
-            Some(VolumeOperation::Deallocate { first_iu: range.first_lba, iu_count: range.lba_count.into() })
-        });
-        (piece, next.map(|operation| Rest { store, volume, operation, ranges }))
-    }
 }
 
 /// A command that waits for its volume. Small, as each command is written down and taken out once; what few of them have stands

@@ -75,7 +75,6 @@ fn run(seed: u64) {
     namespaces.open(
         id,
         NamespaceDefinition {
-            backing: Backing::Volume { store: StoreIndex(0), volume: VolumeIndex(0) },
             size_lbas: SIZE_LBAS,
             transfer_max_lbas: TRANSFER_MAX_LBAS,
             content_mode: ContentMode::Tags,
@@ -83,6 +82,7 @@ fn run(seed: u64) {
             preferred_write_lbas: 1,
             read_only: false,
         },
+        Backing::Volume { store: StoreIndex(0), volume: VolumeIndex(0) },
     );
     let mut volume = FakeVolume { content: vec![[0; 8]; SIZE_LBAS as usize], answers: Vec::new() };
     let mut oracle = volume.content.clone();

@@ -10,9 +10,8 @@ use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeError, Volu
 
 const ID: NamespaceId = NamespaceId(3);
 
-fn definition(backing: Backing) -> NamespaceDefinition {
+fn definition() -> NamespaceDefinition {
     NamespaceDefinition {
-        backing,
         size_lbas: 100,
         transfer_max_lbas: 16,
         content_mode: ContentMode::Bytes,
@@ -29,7 +28,7 @@ fn whole_pieces(_: MapRange) -> u64 {
 
 fn on_volume() -> Namespaces {
     let mut namespaces = Namespaces::new();
-    namespaces.open(ID, definition(Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) }));
+    namespaces.open(ID, definition(), Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) });
     namespaces
 }
 
@@ -132,7 +131,7 @@ fn large_write(lba_count: u32) -> NamespaceOperation {
 fn on_large_volume() -> Namespaces {
     let mut namespaces = Namespaces::new();
     let backing = Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) };
-    namespaces.open(ID, NamespaceDefinition { transfer_max_lbas: 80, ..definition(backing) });
+    namespaces.open(ID, NamespaceDefinition { transfer_max_lbas: 80, ..definition() }, backing);
     namespaces
 }
 
@@ -307,7 +306,7 @@ fn a_null_namespace_answers_at_once_and_never_shows_foreign_bytes() {
     let mut pool = BufferPool::new();
     for reads in [NullReads::SharedZeros, NullReads::FilledZeros] {
         let mut namespaces = Namespaces::new();
-        namespaces.open(ID, definition(Backing::Null { reads }));
+        namespaces.open(ID, definition(), Backing::Null { reads });
         let mut secret = pool.take(4096);
         secret.fill(0x5e);
         drop(secret);
@@ -375,7 +374,7 @@ fn pieces_of(
 fn on_huge_volume() -> Namespaces {
     let mut namespaces = Namespaces::new();
     let backing = Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) };
-    namespaces.open(ID, NamespaceDefinition { size_lbas: 1 << 40, ..definition(backing) });
+    namespaces.open(ID, NamespaceDefinition { size_lbas: 1 << 40, ..definition() }, backing);
     namespaces
 }
 

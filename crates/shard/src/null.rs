@@ -49,7 +49,6 @@ impl NullShard {
         };
         for (number, name) in names.iter().enumerate() {
             let definition = NamespaceDefinition {
-                backing: Backing::Null { reads },
                 size_lbas,
                 transfer_max_lbas: 256,
                 content_mode: ContentMode::Bytes,
@@ -58,7 +57,7 @@ impl NullShard {
                 read_only: false,
             };
             let namespace = NamespaceId(number as u32 + 1);
-            shard.namespaces.open(namespace, definition);
+            shard.namespaces.open(namespace, definition, Backing::Null { reads });
             let config = NamespaceConfig {
                 namespace,
                 uuid: [number as u8 + 1; 16],

@@ -95,7 +95,6 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
     let store = here.plane.store_of(vssd).expect("a volume's store is open");
     let capabilities = *here.plane.flash.media.capabilities();
     let definition = NamespaceDefinition {
-        backing: Backing::Volume { store, volume: VolumeIndex(volume.index) },
         size_lbas: volume.size.bytes() / IU_SIZE_BYTES as u64,
         transfer_max_lbas: here.config.target.queue.transfer_bytes_max / IU_SIZE_BYTES as u32,
         content_mode: capabilities.content_mode,
@@ -105,7 +104,8 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
     };
     let id = NamespaceId(volume.namespace);
     here.seat_namespace(id, VssdId(vssd));
-    here.plane.namespaces.open(id, definition);
+    let backing = Backing::Volume { store, volume: VolumeIndex(volume.index) };
+    here.plane.namespaces.open(id, definition, backing);
     choose_whole_writes(here, vssd);
 }
 

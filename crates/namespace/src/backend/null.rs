@@ -1,0 +1,59 @@
+//! Nothing: commands are answered at once, and writes are forgotten. For benchmarks of what lies above.
+
+use crate::backend::{Backend, Begun, MapPiece, Scratch, VolumePlace};
+use crate::contract::{LbaRange, NamespaceError, NamespaceOperation};
+use crate::definition::{NullReads, StoreIndex};
+use crate::pending::Rest;
+use diecut_units::Buffer;
+use diecut_volume::contract::{VolumeIndex, VolumeOperation};
+
+/// Size of the shared buffer of zeros that reads are answered with, in bytes.
+const SHARED_ZEROS_BYTES: usize = 1 << 20;
+
+/// See the module.
+pub(crate) struct Null {
+    pub(super) reads: NullReads,
+}
+
+impl Backend for Null {
+    #[inline]
+    fn begin(
+        &self,
+        operation: NamespaceOperation,
+        scratch: &mut Scratch,
+        _map_piece: &mut MapPiece<'_>,
+    ) -> Begun {
+        match operation {
+            NamespaceOperation::Read { mut destination, .. } => {
+                if self.reads == NullReads::SharedZeros && destination.len() <= SHARED_ZEROS_BYTES {
+                    let zeros = &mut scratch.zeros;
+                    let zeros = zeros.get_or_insert_with(|| Buffer::copy_from(&vec![0; SHARED_ZEROS_BYTES]));
+                    return Begun::Answered(Ok(()), Some(zeros.slice(..destination.len())));
+                }
+                destination.fill(0);
+                Begun::Answered(Ok(()), Some(destination.freeze()))
+            }
+            NamespaceOperation::Compare { data, .. } if data.iter().any(|&byte| byte != 0) => {
+                Begun::Answered(Err(NamespaceError::CompareFailure), None)
+            }
+            _ => Begun::Answered(Ok(()), None),
+        }
+    }
+
+    fn go_on(
+        &self,
+        _rest: Rest,
+        _map_piece: &mut MapPiece<'_>,
+    ) -> (VolumePlace, VolumeOperation, Option<Rest>) {
+        unreachable!("I-N1: what is answered at once has no piece left")
+    }
+
+    #[inline]
+    fn place_of_read(&self, _range: LbaRange) -> Option<(StoreIndex, VolumeIndex, u64)> {
+        None
+    }
+
+    fn moved(&mut self, _store: StoreIndex) {}
+
+    fn set_whole_writes(&mut self, _whole_writes: bool) {}
+}
