@@ -125,18 +125,21 @@ fn new_stage(level: Level, tenants: u16, seed: u64, size: &Size) -> Result<Stage
     Stage::new(&ground, &vec![level.part(); tenants.into()])
 }
 
-/// All mixes, one after the other, under one level; with `alone` only the first tenant's clients are there.
-#[expect(clippy::too_many_arguments, reason = "one cell of the experiment")]
-fn measure(
+/// One cell of the experiment.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
     level: Level,
     tenants: u16,
+    /// Only the first tenant's clients are there.
     alone: bool,
     seed: u64,
+    /// Size of each tenant's volume.
     lbas: u64,
-    size: &Size,
-    mixes: &[Mix],
-    progress: Progress,
-) -> Result<Vec<Outcome>, String> {
+}
+
+/// All mixes, one after the other, in one setting.
+fn measure(setting: Setting, size: &Size, mixes: &[Mix], progress: Progress) -> Result<Vec<Outcome>, String> {
+    let Setting { level, tenants, alone, seed, lbas } = setting;
     let mut stage = new_stage(level, tenants, seed, size)?;
     for part in 0..tenants.into() {
         stage.create_volume(part, lbas)?;
@@ -277,10 +280,11 @@ fn compare(
         }
         for (at, (level, name)) in LEVELS.into_iter().enumerate() {
             let mut step = |what: &str| progress(&format!("{tenants} tenants, seed {seed}, {name}: {what}"));
-            outcomes[at].push(measure(level, tenants, false, seed, lbas, size, mixes, &mut step)?);
+            let setting = Setting { level, tenants, alone: false, seed, lbas };
+            outcomes[at].push(measure(setting, size, mixes, &mut step)?);
             let mut step =
                 |what: &str| progress(&format!("{tenants} tenants, seed {seed}, {name}, alone: {what}"));
-            alone[at].push(measure(level, tenants, true, seed, lbas, size, mixes, &mut step)?);
+            alone[at].push(measure(Setting { alone: true, ..setting }, size, mixes, &mut step)?);
         }
     }
     let over = |level: usize, mix: usize, figure: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
