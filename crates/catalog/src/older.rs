@@ -7,6 +7,11 @@ use serde_json::{Map, Value, json};
 /// The value of a record of an earlier version as today's has it: the specification in the words of today, under `spec` where the server
 /// adds something.
 pub(crate) fn upgraded(record: &Record<'_>, mut value: Value) -> Value {
+    // A later version than these only lacks fields, and a specification says what a field is where nothing is said. So a new field needs
+    // nothing here.
+    if record.version > 1 {
+        return value;
+    }
     let mut named = |name: &str| {
         if let Some(object) = value.as_object_mut() {
             object.insert(name.to_owned(), json!(record.key));
@@ -20,7 +25,6 @@ pub(crate) fn upgraded(record: &Record<'_>, mut value: Value) -> Value {
             value
         }
         Kind::Tenant => {
-            // Version 1 has no name in it, and version 2 no weight, which is the usual one then.
             named("name");
             value
         }
@@ -55,4 +59,22 @@ fn apart(value: Value, added: &[&str], upgrade: fn(&mut Value)) -> Value {
     upgrade(&mut spec);
     object.insert("spec".to_owned(), spec);
     Value::Object(object)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: who gives a specification a new field, and its record a new version, changes nothing here. Method: values as they have been
+    /// since version 2 stay as they are.
+    #[test]
+    fn what_is_later_than_version_1_stays() {
+        for kind in [Kind::Pool, Kind::Tenant, Kind::Vssd, Kind::Volume, Kind::Subsystem, Kind::Namespaces] {
+            let value = json!({ "spec": { "name": "x", "weight": 7 }, "number": 1 });
+            for version in [2, 3, 9] {
+                let record = Record { kind, version, key: "x", value: None };
+                assert_eq!(upgraded(&record, value.clone()), value, "{kind:?} in version {version}");
+            }
+        }
+    }
 }

@@ -237,6 +237,17 @@ mod test {
         take_record(&mut rest).expect("there is one").expect_err("it cannot be used").to_string()
     }
 
+    /// Goal: the page of the format says which versions are written. Method: its table of kinds, row by row.
+    #[test]
+    fn the_page_has_each_kind_with_its_version() {
+        let page = include_str!("../../../docs/format/catalog.md");
+        for kind in Kind::ALL {
+            let row = page.lines().find(|line| line.starts_with(&format!("| {} | ", kind as u16)));
+            let row = row.unwrap_or_else(|| panic!("{kind:?} has no row"));
+            assert!(row.ends_with(&format!(" | {} |", kind.version())), "{kind:?}: {row}");
+        }
+    }
+
     /// Goal: who opens a later program's catalog is told which record it is.
     #[test]
     fn what_is_not_known_is_named() {
