@@ -5,6 +5,7 @@ use crate::controller::Association;
 use crate::subsystems::Subsystems;
 use diecut_nvme::QualifiedName;
 use diecut_units::{Slab, Time, mutant};
+use std::collections::BTreeMap;
 
 /// One connected controller, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,10 +165,10 @@ impl Associations {
         if of_host >= config.controllers.associations_per_host_max {
             return Some("the host has as many controllers in this subsystem as it may have");
         }
-        let mut counts = vec![0; subsystems.end()];
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         for (_, one) in self.iter() {
             if let Some(index) = one.subsystem {
-                counts[index as usize] += 1;
+                *counts.entry(index).or_default() += 1;
             }
         }
         let present: Vec<u32> =
@@ -178,7 +179,8 @@ impl Associations {
             .min(config.controllers.associations_max / 2 / present.len().max(1));
         let kept_each = if mutant!("nvmf: places of subsystems not kept") { 0 } else { kept_each };
         let others = present.iter().filter(|&&index| Some(index) != subsystem);
-        let kept: usize = others.map(|&index| kept_each.saturating_sub(counts[index as usize])).sum();
+        let kept: usize =
+            others.map(|index| kept_each.saturating_sub(counts.get(index).copied().unwrap_or(0))).sum();
         (self.slab.len() - discoveries + kept >= config.controllers.associations_max)
             .then_some("there are as many controllers as may be, but for those kept for other subsystems")
     }

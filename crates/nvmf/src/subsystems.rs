@@ -2,6 +2,7 @@
 
 use crate::config::{Health, SubsystemConfig};
 use diecut_nvme::QualifiedName;
+use diecut_units::Slab;
 use std::collections::BTreeMap;
 
 /// Figures of a subsystem's traffic, for its SMART log and for reports.
@@ -61,7 +62,7 @@ impl Subsystem {
 
 #[derive(Debug, Default)]
 pub(crate) struct Subsystems {
-    places: Vec<Option<Subsystem>>,
+    places: Slab<Subsystem>,
     by_nqn: BTreeMap<QualifiedName, u32>,
     /// GENCTR of the discovery log page.
     pub(crate) generation: u64,
@@ -74,7 +75,7 @@ impl Subsystems {
     /// If there is none: associations and connections keep theirs.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> &Subsystem {
-        self.places[index as usize].as_ref().expect("I-T5: associations keep their subsystem")
+        self.places.get(index).expect("I-T5: associations keep their subsystem")
     }
 
     /// As [`Subsystems::get`], to change it.
@@ -83,7 +84,7 @@ impl Subsystems {
     /// If there is none.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Subsystem {
-        self.places[index as usize].as_mut().expect("I-T5: associations keep their subsystem")
+        self.places.get_mut(index).expect("I-T5: associations keep their subsystem")
     }
 
     /// Index of the subsystem of a name.
@@ -101,33 +102,24 @@ impl Subsystems {
 
     /// All that are there, with their indexes. Removed ones are, as long as controllers of them end.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Subsystem)> {
-        (0..).zip(&self.places).filter_map(|(index, place)| Some((index, place.as_ref()?)))
-    }
-
-    /// One more than the largest index.
-    pub(crate) fn end(&self) -> usize {
-        self.places.len()
+        self.places.iter()
     }
 
     /// Whether the hosts of a subsystem are not listened to, because it changes its shard.
     pub(crate) fn is_frozen(&self, subsystem: Option<u32>) -> bool {
-        let of = |index: u32| self.places.get(index as usize).and_then(Option::as_ref);
-        subsystem.and_then(of).is_some_and(|one| one.passage != Passage::None)
+        subsystem.and_then(|index| self.places.get(index)).is_some_and(|one| one.passage != Passage::None)
     }
 
     /// Defines a subsystem or changes one. Its index, and the NSIDs that came, went or changed.
     pub(crate) fn define(&mut self, config: SubsystemConfig) -> (u32, Vec<u32>) {
         let Some(index) = self.find(&config.nqn) else {
-            let index = self.places.iter().position(Option::is_none).unwrap_or_else(|| {
-                self.places.push(None);
-                self.places.len() - 1
-            });
-            let before = self.by_nqn.insert(config.nqn.clone(), index as u32);
-            assert!(before.is_none(), "I-T5: a name leads to one subsystem");
+            let nqn = config.nqn.clone();
             let (health, traffic) = (Health::default(), Traffic::default());
             let subsystem = Subsystem { config, health, traffic, passage: Passage::None, tenant: None };
-            self.places[index] = Some(subsystem);
-            return (index as u32, Vec::new());
+            let index = self.places.insert(subsystem);
+            let before = self.by_nqn.insert(nqn, index);
+            assert!(before.is_none(), "I-T5: a name leads to one subsystem");
+            return (index, Vec::new());
         };
         let old = &mut self.get_mut(index).config;
         let mut changed = Vec::new();
@@ -159,8 +151,7 @@ impl Subsystems {
 
     /// Whether it was retired and not removed.
     pub(crate) fn is_retired(&self, index: u32) -> bool {
-        let place = self.places[index as usize].as_ref();
-        place.is_some_and(|one| self.find(&one.config.nqn) != Some(index))
+        self.places.get(index).is_some_and(|one| self.find(&one.config.nqn) != Some(index))
     }
 
     /// Forgets a subsystem that was retired.
@@ -169,6 +160,6 @@ impl Subsystems {
     /// If it was not.
     pub(crate) fn remove(&mut self, index: u32) -> Subsystem {
         assert!(self.is_retired(index), "I-T5: a subsystem loses its name before its place");
-        self.places[index as usize].take().expect("I-T5: a subsystem keeps its place until it is forgotten")
+        self.places.remove(index)
     }
 }

@@ -11,7 +11,7 @@ use diecut_shard::drive::{
     Action, BlockAction, BlockEvent, BlockSession, Drive, Event, MovedEntries, ShardIndex,
 };
 use diecut_shard::notice::Cause;
-use diecut_units::{BufferPool, Span, Time};
+use diecut_units::{BufferPool, Slab, Span, Time};
 use mio::net::{UnixListener, UnixStream};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -74,19 +74,18 @@ pub(crate) struct BlockClients {
     /// The next number of a session, of all threads together.
     next_session: Arc<AtomicU64>,
     accepting: bool,
-    clients: Vec<Option<Client>>,
-    by_session: BTreeMap<BlockSession, usize>,
+    clients: Slab<Client>,
+    by_session: BTreeMap<BlockSession, u32>,
     pub system_calls: u64,
 }
 
 impl BlockClients {
     pub fn new(listener: Option<UnixListener>, next_session: Arc<AtomicU64>) -> BlockClients {
-        let clients = Vec::new();
         BlockClients {
             listener,
             next_session,
             accepting: false,
-            clients,
+            clients: Slab::new(),
             by_session: BTreeMap::new(),
             system_calls: 0,
         }
@@ -107,8 +106,8 @@ impl BlockClients {
 
     /// Something happened at one of the tokens of this module.
     pub fn ready(&mut self, token: usize) {
-        let number = token - FIRST_TOKEN;
-        let Some(client) = self.clients.get_mut(number / 2).and_then(Option::as_mut) else { return };
+        let number = (token - FIRST_TOKEN) as u32;
+        let Some(client) = self.clients.get_mut(number / 2) else { return };
         if number.is_multiple_of(2) {
             client.readable = true;
         } else if let Stage::Attached(_, doorbell) = &client.stage {
@@ -125,28 +124,22 @@ impl BlockClients {
             }
             return false;
         }
-        let number = match self.clients.iter().position(Option::is_none) {
-            Some(free) => free,
-            None if self.clients.len() < CLIENTS_MAX => {
-                self.clients.push(None);
-                self.clients.len() - 1
+        if self.clients.len() >= CLIENTS_MAX {
+            if log.admit(Cause::Applications, now) {
+                tracing::warn!("{CLIENTS_MAX} applications are attached; another is turned away");
             }
-            None => {
-                if log.admit(Cause::Applications, now) {
-                    tracing::warn!("{CLIENTS_MAX} applications are attached; another is turned away");
-                }
-                return false;
-            }
-        };
-        let interest = Interest::READABLE;
-        if let Err(error) = registry.register(&mut client.socket, Token(FIRST_TOKEN + 2 * number), interest) {
+            return false;
+        }
+        let token = Token(FIRST_TOKEN + 2 * self.clients.next_index() as usize);
+        if let Err(error) = registry.register(&mut client.socket, token, Interest::READABLE) {
             if log.admit(Cause::Applications, now) {
                 tracing::warn!("an application cannot be watched and is turned away: {error}");
             }
             return false;
         }
-        self.by_session.insert(client.session, number);
-        self.clients[number] = Some(client);
+        let session = client.session;
+        let number = self.clients.insert(client);
+        self.by_session.insert(session, number);
         true
     }
 
@@ -155,11 +148,12 @@ impl BlockClients {
         if is_privileged(uid) {
             return None;
         }
-        let others = self.clients.iter().flatten().filter(|one| !is_privileged(one.uid));
-        if others.clone().filter(|one| one.uid == uid).count() >= CLIENTS_PER_USER_MAX {
+        let others = self.clients.iter().map(|(_, one)| one).filter(|one| !is_privileged(one.uid));
+        let others: Vec<u32> = others.map(|one| one.uid).collect();
+        if others.iter().filter(|one| **one == uid).count() >= CLIENTS_PER_USER_MAX {
             return Some("it has as many as one user may have");
         }
-        (others.count() >= CLIENTS_OF_USERS_MAX).then_some("users have as many as they may have together")
+        (others.len() >= CLIENTS_OF_USERS_MAX).then_some("users have as many as they may have together")
     }
 
     /// Takes a client of another thread and tells the shard.
@@ -186,7 +180,7 @@ impl BlockClients {
             return;
         }
         let number = self.by_session[&session];
-        if let Some(Client { stage: Stage::Attached(_, doorbell), .. }) = &self.clients[number]
+        if let Stage::Attached(_, doorbell) = &self.clients[number].stage
             && let Err(error) = watch_doorbell(registry, number, doorbell)
         {
             // The shard takes one that does not come for one that is gone.
@@ -199,8 +193,8 @@ impl BlockClients {
         shard.handle(event, now, actions);
     }
 
-    fn hang_up(&mut self, number: usize, registry: &Registry) -> Option<Client> {
-        let mut client = self.clients[number].take()?;
+    fn hang_up(&mut self, number: u32, registry: &Registry) -> Client {
+        let mut client = self.clients.remove(number);
         self.by_session.remove(&client.session);
         if let Err(error) = registry.deregister(&mut client.socket) {
             tracing::debug!("an application cannot be unwatched: {error}");
@@ -209,7 +203,7 @@ impl BlockClients {
             // The client has a copy of the descriptor: it stays in the epoll set unless it is taken out.
             let _ = registry.deregister(&mut SourceFd(&doorbell.as_raw_fd()));
         }
-        Some(client)
+        client
     }
 
     /// A round: new clients, what they say, what they ask for. Says whether there was anything.
@@ -227,8 +221,8 @@ impl BlockClients {
             worked = true;
             self.accept(registry, now, log);
         }
-        for number in 0..self.clients.len() {
-            let Some(client) = &mut self.clients[number] else { continue };
+        for number in 0..self.clients.end_index() {
+            let Some(client) = self.clients.get_mut(number) else { continue };
             let (mut gone, mut event) = (false, None);
             if client.readable {
                 worked = true;
@@ -263,10 +257,8 @@ impl BlockClients {
             }
             if gone {
                 worked = true;
-                if let Some(client) = self.hang_up(number, registry)
-                    && !matches!(client.stage, Stage::Greets(..))
-                {
-                    let session = client.session;
+                let Client { session, stage, .. } = self.hang_up(number, registry);
+                if !matches!(stage, Stage::Greets(..)) {
                     shard.handle(Event::Blocks(BlockEvent::Closed { session }), now, actions);
                 }
             }
@@ -308,7 +300,7 @@ impl BlockClients {
     ) -> Result<Option<(ShardIndex, Moving)>, BlockSession> {
         match action {
             BlockAction::Answered { session, answer } => {
-                let client = self.by_session.get(&session).and_then(|&number| self.clients[number].as_mut());
+                let client = self.by_session.get(&session).map(|&number| &mut self.clients[number]);
                 if let Some(client) = client
                     && let Stage::Attached(end, _) = &mut client.stage
                 {
@@ -328,9 +320,8 @@ impl BlockClients {
             }
             BlockAction::Refused { session, status, message } => {
                 let Some(&number) = self.by_session.get(&session) else { return Ok(None) };
-                if let Some(client) = self.hang_up(number, registry) {
-                    refuse(&client.socket, status, message);
-                }
+                let client = self.hang_up(number, registry);
+                refuse(&client.socket, status, message);
             }
             BlockAction::Evicted { session } => {
                 if let Some(&number) = self.by_session.get(&session) {
@@ -339,7 +330,7 @@ impl BlockClients {
             }
             BlockAction::Elsewhere { session, to } => {
                 let Some(&number) = self.by_session.get(&session) else { return Ok(None) };
-                let Some(Client { socket, session, stage: Stage::Asks(hello), .. }) =
+                let Client { socket, session, stage: Stage::Asks(hello), .. } =
                     self.hang_up(number, registry)
                 else {
                     return Ok(None);
@@ -348,7 +339,7 @@ impl BlockClients {
             }
             BlockAction::HandOver { session, to, state } => {
                 let Some(&number) = self.by_session.get(&session) else { return Ok(None) };
-                let Some(Client { socket, session, stage: Stage::Attached(end, doorbell), .. }) =
+                let Client { socket, session, stage: Stage::Attached(end, doorbell), .. } =
                     self.hang_up(number, registry)
                 else {
                     return Ok(None);
@@ -362,12 +353,12 @@ impl BlockClients {
 
     fn attach(
         &mut self,
-        number: usize,
+        number: u32,
         registry: &Registry,
         shape: Shape,
         layout: Layout,
     ) -> std::io::Result<()> {
-        let client = self.clients[number].as_mut().expect("known by its session");
+        let client = &mut self.clients[number];
         let memory = system::create_memory(layout.size_bytes())?;
         let doorbell = system::create_doorbell()?;
         let end = ServerEnd::new(system::map_memory(&memory, layout.size_bytes())?, layout);
@@ -387,7 +378,7 @@ impl BlockClients {
 
     /// Wakes clients that wait, after a round's answers.
     pub fn wake(&mut self) {
-        for client in self.clients.iter_mut().flatten() {
+        for (_, client) in self.clients.iter_mut() {
             if !std::mem::take(&mut client.answered) {
                 continue;
             }
@@ -403,7 +394,7 @@ impl BlockClients {
     /// Says in every ring whether the thread sleeps. With `true`: whether it must not, because something came.
     pub fn announce(&self, sleeps: bool) -> bool {
         let mut ready = self.accepting;
-        for client in self.clients.iter().flatten() {
+        for (_, client) in self.clients.iter() {
             if let Stage::Attached(end, _) = &client.stage {
                 if sleeps {
                     end.announce_sleep();
@@ -418,7 +409,7 @@ impl BlockClients {
 
     /// When the next client has been silent for too long.
     pub fn deadline(&self) -> Time {
-        self.clients.iter().flatten().map(|client| client.hello_by).fold(Time::NEVER, Time::min)
+        self.clients.iter().map(|(_, client)| client.hello_by).fold(Time::NEVER, Time::min)
     }
 }
 
@@ -465,8 +456,8 @@ impl Client {
 }
 
 /// Watches the doorbell of a client by its number.
-fn watch_doorbell(registry: &Registry, number: usize, doorbell: &OwnedFd) -> std::io::Result<()> {
-    let token = Token(FIRST_TOKEN + 2 * number + 1);
+fn watch_doorbell(registry: &Registry, number: u32, doorbell: &OwnedFd) -> std::io::Result<()> {
+    let token = Token(FIRST_TOKEN + 2 * number as usize + 1);
     registry.register(&mut SourceFd(&doorbell.as_raw_fd()), token, Interest::READABLE)
 }
 

@@ -51,6 +51,11 @@ impl<T> Slab<T> {
         self.free.last().copied().unwrap_or(self.entries.len() as u32)
     }
 
+    /// One more than the largest index that was ever given: where a walk ends that changes the slab on its way.
+    pub fn end_index(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// Takes a value out; its index is free.
     ///
     /// # Panics
