@@ -1,8 +1,8 @@
 //! `cargo xtask house`: how the rooms are built inside, in numbers, and a ratchet that lets none of them get worse.
 //!
 //! For each room (a crate, and the sub-rooms that are its files): circles of files that name each other, fields and methods of types and
-//! the files that their `impl` blocks stand in, parameters, lengths of functions and files, asserts per thousand lines. Tests are
-//! not counted. For the workspace: types of one name that several rooms define.
+//! the files that their `impl` blocks stand in, parameters, lengths of functions and files, asserts per thousand lines. An `expect` or
+//! `unreachable!` that names an invariant asserts it, too. Tests are not counted. For the workspace: types of one name that several rooms define.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -412,9 +412,26 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 
     fn visit_macro(&mut self, one: &'ast syn::Macro) {
         let name = one.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
-        self.room.asserts += usize::from(["assert", "assert_eq", "assert_ne"].contains(&name.as_str()));
+        let asserts = ["assert", "assert_eq", "assert_ne"].contains(&name.as_str());
+        let names_one =
+            ["unreachable", "panic"].contains(&name.as_str()) && names_invariant(&one.tokens.to_string());
+        self.room.asserts += usize::from(asserts || names_one);
         visit::visit_macro(self, one);
     }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let says = |one: &syn::Expr| match one {
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => names_invariant(&text.value()),
+            _ => false,
+        };
+        self.room.asserts += usize::from(call.method == "expect" && call.args.iter().any(says));
+        visit::visit_expr_method_call(self, call);
+    }
+}
+
+/// Whether a message begins with the number of an invariant.
+fn names_invariant(message: &str) -> bool {
+    message.trim_start_matches('"').starts_with("I-")
 }
 
 fn table(rooms: &[Room]) -> String {
@@ -508,7 +525,7 @@ mod test {
             ("lib.rs", "mod a; mod b; mod c; pub use a::A;"),
             (
                 "a.rs",
-                "use crate::b::B; pub struct A { one: u8, two: B, #[cfg(diecut_loom)] three: u8 }\nimpl A { fn f(&self) { assert!(true); } }",
+                "use crate::b::B; pub struct A { one: u8, two: B, #[cfg(diecut_loom)] three: u8 }\nimpl A { fn f(&self) { assert!(true); g().expect(\"I-A1: there\"); g().expect(\"there\"); unreachable!(\"I-A2: here\") } }",
             ),
             (
                 "b.rs",
@@ -521,7 +538,7 @@ mod test {
         let circle: Vec<&str> = found.circles()[0].iter().map(|at| found.files[*at].as_str()).collect();
         assert_eq!(circle, ["a.rs", "b.rs", "c/d.rs"]);
         assert_eq!(found.figures()[..4], [3, 2, 2, 2], "circle, fields, methods and files of A");
-        assert_eq!(found.asserts, 1, "those of tests do not count");
+        assert_eq!(found.asserts, 3, "those of tests do not count, nor an expect without an invariant");
         let worse = compare(&ratchet(std::slice::from_ref(&found)), &[room(&files[..4])]);
         assert!(worse.is_empty(), "{worse:?}");
         let better = ratchet(&[room(&files[..4])]);

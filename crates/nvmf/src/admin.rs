@@ -21,12 +21,12 @@ pub(crate) fn take_over_event_request(
     connection: &mut Connection,
     command_id: u16,
 ) -> bool {
-    let queue = connection.queue.as_mut().expect("live connections have a queue");
+    let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
     let Some(slot) = queue.find(command_id) else { return false };
     if queue.slots[usize::from(slot)].state() != SlotState::Parked {
         return false;
     }
-    let number = connection.association.expect("live connections have an association");
+    let number = connection.association.expect("I-T11: a live connection has an association");
     let association = session.shared.associations.kept_mut(number);
     association.events.parked.retain(|&parked| parked != slot);
     queue.release(slot);
@@ -41,17 +41,17 @@ pub(crate) fn execute(
     entry: &SubmissionEntry,
     data: Option<Buffer>,
 ) {
-    let number = connection.association.expect("live connections have an association");
+    let number = connection.association.expect("I-T11: a live connection has an association");
     let command_id = entry.command_id.get();
     if entry.opcode == opcode::admin::ASYNCHRONOUS_EVENT_REQUEST {
         let association = session.shared.associations.kept_mut(number);
         if association.events.parked.len() >= EVENT_REQUESTS_MAX {
-            connection.queue.as_mut().expect("the admin queue").release(slot_index);
+            connection.queue.as_mut().expect("I-T11: a live connection has a queue").release(slot_index);
             let status = Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED.do_not_retry();
             connection.answer(command_id, status, 0);
             return;
         }
-        let queue = connection.queue.as_mut().expect("the admin queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         queue.slots[usize::from(slot_index)].enter(SlotState::Parked);
         association.events.parked.push(slot_index);
         answer_events(association, connection);
@@ -64,7 +64,7 @@ pub(crate) fn execute(
     } else {
         execute_controller(session, number, entry, data.as_deref())
     };
-    let queue = connection.queue.as_mut().expect("the admin queue");
+    let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
     let slot = &mut queue.slots[usize::from(slot_index)];
     let room = slot.data_bytes as usize;
     let is_page = matches!(&answer, Answer::Data(page) if !page.is_empty() && room > 0);
@@ -100,7 +100,12 @@ fn execute_controller(
     entry: &SubmissionEntry,
     data: Option<&[u8]>,
 ) -> Answer {
-    let subsystem = session.shared.associations.get(number).expect("there").subsystem;
+    let subsystem = session
+        .shared
+        .associations
+        .get(number)
+        .expect("I-T11: a live connection has an association")
+        .subsystem;
     let controllers = session.shared.associations.controller_ids(subsystem);
     let own = subsystem.map(|index| session.shared.subsystems.get(index));
     let around = Surroundings {
@@ -112,7 +117,8 @@ fn execute_controller(
         now: session.shared.now,
         controllers,
     };
-    let association = session.shared.associations.get_mut(number).expect("there");
+    let association =
+        session.shared.associations.get_mut(number).expect("I-T11: a live connection has an association");
     let answer = association.execute(entry, data, around);
     let expires = association.expires(); // KATO can be set as a feature
     session.shared.tick_by(expires);
@@ -177,7 +183,7 @@ fn flush_caches(session: &mut Session<'_>, connection: &mut Connection, number: 
     association.flushes.awaited += cached.len() as u32;
     for (nth, namespace) in (0..).zip(cached) {
         mark!("nvmf: shutdown flushes a cache");
-        connection.queue.as_mut().expect("the admin queue").submitted += 1;
+        connection.queue.as_mut().expect("I-T11: a live connection has a queue").submitted += 1;
         let command = NamespaceCommand {
             token: shutdown_token(connection.index, nth),
             namespace,
@@ -202,7 +208,7 @@ fn abort(
     let association = session.shared.associations.kept_mut(number);
     let not_aborted = Answer::Result(u64::from(Abort::NOT_ABORTED));
     if abort.queue_id == 0 {
-        let queue = connection.queue.as_mut().expect("the admin queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let Some(slot) = queue.find(abort.command_id) else { return not_aborted };
         let Some(position) = association.events.parked.iter().position(|&parked| parked == slot) else {
             return not_aborted;
@@ -244,7 +250,7 @@ pub(crate) fn answer_events(association: &mut Association, connection: &mut Conn
     while is_admin && connection.phase() == Phase::Live && !association.events.parked.is_empty() {
         let Some(event) = association.next_event() else { return };
         let slot = association.events.parked.remove(0);
-        let queue = connection.queue.as_mut().expect("the admin queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let command_id = queue.slots[usize::from(slot)].entry.command_id.get();
         queue.release(slot);
         connection.answer(command_id, Status::SUCCESS, u64::from(event.encode()));

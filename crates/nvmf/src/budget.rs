@@ -162,7 +162,7 @@ impl Budget {
 
     /// One user of a tenant less.
     pub(crate) fn leave_tenant(&mut self, tenant: u32) {
-        let own = self.tenants.get_mut(tenant).expect("it has users");
+        let own = self.tenants.get_mut(tenant).expect("I-T4: who has users is there");
         assert!(own.users > 0, "I-T4: a tenant goes with its last user");
         own.users -= 1;
         if own.users == 0 {
@@ -185,12 +185,12 @@ impl Budget {
 
     /// One user of a host more.
     pub(crate) fn join_host(&mut self, host: u32) {
-        self.hosts.get_mut(host).expect("it has users").users += 1;
+        self.hosts.get_mut(host).expect("I-T4: who has users is there").users += 1;
     }
 
     /// One user of a host less; it goes with the last one.
     pub(crate) fn leave_host(&mut self, host: u32) {
-        let own = self.hosts.get_mut(host).expect("it has users");
+        let own = self.hosts.get_mut(host).expect("I-T4: who has users is there");
         assert!(own.users > 0, "I-T4: a host goes with its last user");
         own.users -= 1;
         if own.users == 0 {
@@ -212,7 +212,7 @@ impl Budget {
     /// What a tenant may still take.
     #[inline]
     fn free_bytes(&self, tenant: u32) -> usize {
-        let held = self.tenants.get(tenant).expect("accounts keep their tenant").held_bytes;
+        let held = self.tenants.get(tenant).expect("I-T4: accounts keep their tenant").held_bytes;
         let own = self.guarantee_bytes.saturating_sub(held);
         let kept = if mutant!("nvmf: reserve of tenants not kept") { 0 } else { self.kept_bytes - own };
         let free = self.limit_bytes.saturating_sub(self.held_bytes).saturating_sub(kept);
@@ -225,7 +225,7 @@ impl Budget {
 
     /// Whether newcomers hold more than is left for them.
     pub(crate) fn has_many_newcomers(&self) -> bool {
-        let held = self.tenants.get(NEWCOMERS).expect("they are always a tenant").held_bytes;
+        let held = self.tenants.get(NEWCOMERS).expect("I-T4: newcomers are always a tenant").held_bytes;
         held > self.free_bytes(NEWCOMERS)
     }
 
@@ -233,7 +233,7 @@ impl Budget {
         let free = self.free_bytes(account.tenant);
         let of_host = account
             .host
-            .map_or(0, |host| self.hosts.get(host).expect("accounts keep their host").shared_bytes);
+            .map_or(0, |host| self.hosts.get(host).expect("I-T4: accounts keep their host").shared_bytes);
         // Who has nothing yet gets what there is: a command larger than a threshold must not wait for ever.
         let is_modest = of_host == 0
             || mutant!("nvmf: one queue takes all there is")
@@ -243,7 +243,7 @@ impl Budget {
     }
 
     fn add(&mut self, account: &Account, bytes: usize) {
-        let tenant = self.tenants.get_mut(account.tenant).expect("accounts keep their tenant");
+        let tenant = self.tenants.get_mut(account.tenant).expect("I-T4: accounts keep their tenant");
         let before = self.guarantee_bytes.saturating_sub(tenant.held_bytes);
         tenant.held_bytes += bytes;
         debug_assert!(self.kept_bytes >= before, "I-T4: what is kept is the sum of unused guarantees");
@@ -254,7 +254,7 @@ impl Budget {
     fn add_shared(&mut self, account: &Account, bytes: usize) {
         self.add(account, bytes);
         if let Some(host) = account.host {
-            self.hosts.get_mut(host).expect("accounts keep their host").shared_bytes += bytes;
+            self.hosts.get_mut(host).expect("I-T4: accounts keep their host").shared_bytes += bytes;
         }
     }
 
@@ -262,7 +262,7 @@ impl Budget {
         if mutant!("nvmf: budget not given back") {
             return;
         }
-        let tenant = self.tenants.get_mut(account.tenant).expect("accounts keep their tenant");
+        let tenant = self.tenants.get_mut(account.tenant).expect("I-T4: accounts keep their tenant");
         let before = self.guarantee_bytes.saturating_sub(tenant.held_bytes);
         assert!(tenant.held_bytes >= bytes, "I-T4: a tenant gives back what it held");
         tenant.held_bytes -= bytes;
@@ -306,7 +306,7 @@ impl Budget {
         let account = Account { tenant, host, own_bytes, reserve_bytes, unread_bytes: 0, held_bytes: 0 };
         self.add(&account, own_bytes + reserve_bytes);
         self.own_bytes += own_bytes;
-        self.tenants.get_mut(tenant).expect("it has users").users += 1;
+        self.tenants.get_mut(tenant).expect("I-T4: who has users is there").users += 1;
         if let Some(host) = host {
             self.join_host(host);
         }

@@ -22,7 +22,7 @@ impl Session<'_> {
         let capsule: CapsuleCommand = connection.inbound.receiver.header_as();
         let entry = capsule.entry;
         let command_id = entry.command_id.get();
-        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let in_capsule_max =
             if queue.id == 0 { ADMIN_IN_CAPSULE_BYTES } else { self.shared.config.queue.in_capsule_bytes };
         let data_length = connection.inbound.receiver.frame().data_length();
@@ -36,8 +36,10 @@ impl Session<'_> {
                 return Err(PduError::sequence("SQ overrun by CID", u64::from(command_id)));
             }
             Err(TakeError::IdTaken) if admin::take_over_event_request(self, connection, command_id) => {
-                let queue = connection.queue.as_mut().expect("still there");
-                queue.take(&entry, self.shared.now).expect("its id and its slot were just freed")
+                let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
+                queue
+                    .take(&entry, self.shared.now)
+                    .expect("I-T7: an id and a slot that were freed can be taken")
             }
             Err(TakeError::IdTaken) => {
                 connection.refuse(command_id, Status::COMMAND_ID_CONFLICT.do_not_retry());
@@ -47,7 +49,7 @@ impl Session<'_> {
         let planned = self
             .plan(connection, &entry)
             .and_then(|plan| check_sgl(&entry, plan, data_length).map(|()| plan));
-        let queue = connection.queue.as_mut().expect("still there");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         if queue.id == 0 {
             self.shared.charge_admin(planned.map_or(0, |plan| plan.to_host_bytes));
         }
@@ -96,8 +98,8 @@ impl Session<'_> {
         if entry.psdt() != 1 || entry.fuse() != 0 {
             return Err(Status::INVALID_FIELD.do_not_retry());
         }
-        let queue = connection.queue.as_ref().expect("live connections have a queue");
-        let number = connection.association.expect("live connections have an association");
+        let queue = connection.queue.as_ref().expect("I-T11: a live connection has a queue");
+        let number = connection.association.expect("I-T11: a live connection has an association");
         let association = self.shared.associations.kept(number);
         if let Some(kind) = entry.fabrics_type() {
             return match kind {
@@ -113,7 +115,7 @@ impl Session<'_> {
         if !association.configuration.enabled() || association.is_ending() {
             return Err(Status::ABORTED_SQ_DELETION);
         }
-        let subsystem = connection.subsystem.expect("only subsystems have I/O queues");
+        let subsystem = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
         io::plan(
             &self.shared.subsystems.get(subsystem).config,
             entry,
@@ -129,14 +131,14 @@ impl Session<'_> {
         slot_index: SlotIndex,
         data: Option<Buffer>,
     ) {
-        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let slot = &mut queue.slots[usize::from(slot_index)];
         if queue.id == 0 || slot.entry.opcode == opcode::FABRICS {
             let entry = slot.entry;
             admin::execute(self, connection, slot_index, &entry, data);
             return;
         }
-        let index = connection.subsystem.expect("only subsystems have I/O queues");
+        let index = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
         let subsystem = self.shared.subsystems.get_mut(index);
         // A namespace may have gone while data came in.
         let operation = match subsystem.config.namespaces.get(&slot.entry.nsid.get()) {

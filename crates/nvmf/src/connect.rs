@@ -141,7 +141,7 @@ impl Connecting<'_> {
     fn park(&mut self, command: &ConnectCommand, data: &ConnectData) {
         self.connection.parked = Some(Box::new((*command, data.clone())));
         self.connection.enter(Phase::Parked);
-        self.shared.later.parked.push(self.connection.index);
+        self.shared.later.park(self.connection.index);
     }
 
     fn connect_admin(

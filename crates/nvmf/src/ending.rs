@@ -180,6 +180,8 @@ impl Target {
         let association = self.shared.associations.kept(number);
         if association.is_ending() && association.connections.is_empty() {
             let association = self.shared.associations.remove(number);
+            let awaited = association.flushes.awaited;
+            assert_eq!(awaited, 0, "I-T8: an association goes when its flushes are answered");
             self.shared.memory.budget.leave_host(association.host_account);
             if let Some(subsystem) = association.subsystem {
                 self.free_subsystem_if_quiet(subsystem);
@@ -207,6 +209,10 @@ impl Target {
             && (connection.outbound.stream_gone || connection.outbound.outbox.is_empty());
         if done {
             let mut connection = self.connections.remove(index);
+            assert!(
+                !self.shared.later.parked.contains(&index),
+                "I-T2: who is forgotten does not wait with a Connect"
+            );
             self.shared.memory.balance(&mut connection);
             if connection.outbound.stream_gone && mutant!("nvmf: budget of a lost connection not given back")
             {
@@ -269,7 +275,7 @@ impl Target {
 
     /// Whether what the Connect of a parked connection waits for is over.
     fn may_connect(&self, index: u32) -> bool {
-        let connection = self.connections.get(index).expect("parked ones are closed by name");
+        let connection = self.connections.get(index).expect("I-T2: who waits with a Connect is there");
         let (_, data) = connection.parked.as_deref().expect("I-T2: parked with its Connect");
         let (subsystem, Shared { associations, subsystems, now, .. }) = (connection.subsystem, &self.shared);
         if subsystems.is_frozen(subsystem) {
@@ -282,7 +288,7 @@ impl Target {
     /// Decides on all Connects that waited while a subsystem changed its shard.
     pub(crate) fn connect_all_parked(&mut self, subsystem: u32, actions: &mut Vec<Action>) {
         let own = |index: &u32| {
-            let connection = self.connections.get(*index).expect("parked ones are closed by name");
+            let connection = self.connections.get(*index).expect("I-T2: who waits with a Connect is there");
             connection.subsystem == Some(subsystem)
         };
         let own: Vec<u32> = self.shared.later.parked.iter().copied().filter(own).collect();

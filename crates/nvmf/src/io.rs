@@ -91,7 +91,7 @@ pub(crate) fn operation(
     let wire = WireRange::decode(entry);
     let range = LbaRange { first_lba: wire.start, lba_count: wire.count };
     let force_unit_access = wire.force_unit_access;
-    let host_data = || data.expect("planned with data");
+    let host_data = || data.expect("I-T7: data that were planned are there");
     Ok(Some(match entry.opcode {
         opcode::READ => {
             let bytes = namespace.transfer_bytes(wire.count) as usize;
@@ -112,7 +112,8 @@ pub(crate) fn operation(
             let data = host_data();
             let mut ranges = SmallVec::new();
             for bytes in data.chunks_exact(DatasetRange::SIZE_BYTES).take(management.range_count as usize) {
-                let range = DatasetRange::read_from_bytes(bytes).expect("chunks of its size");
+                let range =
+                    DatasetRange::read_from_bytes(bytes).expect("I-T12: data are as long as was checked");
                 let end = range.start.get().checked_add(u64::from(range.lba_count.get()));
                 if end.is_none_or(|end| end > namespace.properties.size_lbas) {
                     return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());

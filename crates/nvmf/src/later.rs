@@ -44,12 +44,15 @@ impl Later {
 
     /// Whose turn it is, admin queues first if they have one.
     pub(crate) fn next_turn(&mut self, admins_have_one: bool) -> Option<u32> {
-        if admins_have_one && self.admin_turns_left > 0 {
+        let turn = if admins_have_one && self.admin_turns_left > 0 {
             self.admin_turns_left -= 1;
-            return self.runnable_admins.pop_front();
-        }
-        self.turns_left = self.turns_left.checked_sub(1)?;
-        self.runnable.pop_front()
+            self.runnable_admins.pop_front()
+        } else {
+            self.turns_left = self.turns_left.checked_sub(1)?;
+            self.runnable.pop_front()
+        };
+        assert!(turn.is_some(), "I-T13: who has a turn left in a round is listed");
+        turn
     }
 
     /// Whether something of it can be done as soon as no connection is lent.
@@ -62,6 +65,12 @@ impl Later {
     /// Whether somebody ends, or waits for an end.
     pub(crate) fn has_ends(&self) -> bool {
         !(self.doomed.is_empty() && self.closing.is_empty() && self.parked.is_empty())
+    }
+
+    /// A connection waits with its Connect.
+    pub(crate) fn park(&mut self, index: u32) {
+        assert!(!self.parked.contains(&index), "I-T2: a connection waits with one Connect");
+        self.parked.push(index);
     }
 
     /// A connection waits no more with its Connect.

@@ -41,7 +41,7 @@ impl Session<'_> {
             .max(self.shared.config.queue.in_capsule_bytes)
             .max(ADMIN_IN_CAPSULE_BYTES);
         while budget > 0 && connection.can_run(self.shared.config.queue.output_bytes_max) {
-            let bytes = connection.inbound.backlog.front().expect("it can run").clone();
+            let bytes = connection.inbound.backlog.front().expect("I-T2: who can run has bytes").clone();
             while budget > 0
                 && connection.is_open()
                 && !connection.inbound.data_wait
@@ -162,7 +162,7 @@ impl Session<'_> {
             let Current::Command(slot_index) = connection.inbound.current else {
                 unreachable!("the data of a command wait")
             };
-            let queue = connection.queue.as_mut().expect("it has commands");
+            let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
             let slot = &mut queue.slots[usize::from(slot_index)];
             if !self.shared.memory.charge(&mut connection.holding.account, slot) {
                 return self.shared.memory.wait(connection, self.shared.now);
@@ -185,7 +185,7 @@ impl Session<'_> {
             (Step::Data(_, false), Current::Command(slot)) => self.digest_failed(connection, slot),
             (Step::Data(data, right), Current::Connect(command)) => {
                 if right {
-                    let data = ConnectData::decode(&data).expect("its length was checked");
+                    let data = ConnectData::decode(&data).expect("I-T12: data are as long as was checked");
                     let (shared, connections) = (&mut *self.shared, &*self.connections);
                     let actions = &mut *self.actions;
                     Connecting { shared, connections, actions, connection }.connect(*command, data);

@@ -415,8 +415,8 @@ impl Target {
     fn complete_shutdown_flush(&mut self, completion: &NamespaceCompletion) {
         let index = connection_of(completion.token);
         let connection = self.connections.there(index);
-        connection.queue.as_mut().expect("the admin queue").came_back();
-        let number = connection.association.expect("an association stays until its connections are quiet");
+        connection.queue.as_mut().expect("I-T11: a live connection has a queue").came_back();
+        let number = connection.association.expect("I-T3: it stays until its connections are quiet");
         let association = self.shared.associations.kept_mut(number);
         association.flushes.answered(completion.result.is_ok());
         self.quiet_if_done(index);
@@ -430,7 +430,7 @@ impl Target {
         let (index, slot_index) = (connection_of(completion.token), slot_of(completion.token));
         let connection = self.connections.there(index);
         let is_closing = connection.phase() == Phase::Closing;
-        let queue = connection.queue.as_mut().expect("it had submitted");
+        let queue = connection.queue.as_mut().expect("I-T8: who has commands in namespaces has a queue");
         let slot = &mut queue.slots[usize::from(slot_index)];
         assert!(slot.state() == SlotState::Submitted, "I-T8: {:?} is answered once", completion.token);
         let is_answer = completion.result.is_ok() && completion.data.is_some();

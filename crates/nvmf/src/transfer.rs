@@ -24,7 +24,7 @@ impl Session<'_> {
             queue.waiting_reads.pop_front();
             self.execute(connection, slot_index, None);
         }
-        let queue = connection.queue.as_mut().expect("it has commands");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         while let Some(&slot_index) = queue.waiting_for_space.front() {
             let slot = &mut queue.slots[usize::from(slot_index)];
             let needed = slot.data_bytes as usize;
@@ -57,7 +57,7 @@ impl Session<'_> {
     /// H2CData: a part of what an R2T asked for.
     pub(crate) fn on_transfer(&mut self, connection: &mut Connection) -> Result<(), PduError> {
         let header: DataToController = connection.inbound.receiver.header_as();
-        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let tag = header.transfer_tag.get();
         let out_of_range = |field, value: u32| PduError {
             fatal: FatalError::DataOutOfRange,
@@ -88,7 +88,7 @@ impl Session<'_> {
         if header.is_last() != (start + length == slot.asked_end) {
             return Err(PduError::header("LAST_PDU", 1, u64::from(header.common.flags)));
         }
-        let buffer = slot.gathered.take().expect("lent to one PDU at a time");
+        let buffer = slot.gathered.take().expect("I-T7: a buffer is lent to one PDU at a time");
         connection.inbound.current = Current::Transfer(tag, length);
         connection.inbound.receiver.take_data(Destination::Into(buffer, start as usize));
         Ok(())
@@ -98,7 +98,7 @@ impl Session<'_> {
     #[inline(always)]
     pub(crate) fn on_capsule(&mut self, connection: &mut Connection, slot: SlotIndex, mut data: Buffer) {
         connection.inbound.current = Current::Nothing;
-        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         if queue.id > 0 && data.slab_bytes() > BufferPool::slab_bytes(data.len()) {
             match self.shared.memory.may_pin() {
                 true => queue.slots[usize::from(slot)].pins = true,
@@ -111,7 +111,7 @@ impl Session<'_> {
     /// A data digest was wrong: for this command only, and worth another try (TCP 1.0 section 3.3.1.1).
     pub(crate) fn digest_failed(&mut self, connection: &mut Connection, slot: SlotIndex) {
         mark!("nvmf: data digest wrong");
-        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let entry = queue.slots[usize::from(slot)].entry;
         queue.release(slot);
         self.shared.record_error(connection, &entry, Status::TRANSIENT_TRANSPORT_ERROR);
@@ -125,7 +125,7 @@ impl Session<'_> {
         length: u32,
         right: bool,
     ) {
-        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let slot = &mut queue.slots[usize::from(slot)];
         slot.received += length;
         assert!(slot.received <= slot.asked_end, "I-T7: no more data came than were asked for");
@@ -140,7 +140,7 @@ impl Session<'_> {
         buffer: BufferMut,
     ) {
         let digests = connection.wire.digests;
-        let queue = connection.queue.as_mut().expect("live connections have a queue");
+        let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let slot = &mut queue.slots[usize::from(slot_index)];
         if slot.received < slot.asked_end {
             slot.gathered = Some(buffer);

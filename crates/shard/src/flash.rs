@@ -218,7 +218,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open.
     pub fn hold_store(&mut self, index: StoreIndex) {
-        let slot = self.stores[usize::from(index.0)].as_mut().expect("an open store is held");
+        let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: an open store is held");
         slot.held.get_or_insert_default();
     }
 
@@ -249,7 +249,7 @@ impl<M: Media> Flash<M> {
             self.space_completions.extend(unseen.into_iter().map(|completion| (vssd, completion)));
         }
         let index = self.seat(vssd, store);
-        let slot = self.stores[usize::from(index.0)].as_mut().expect("just seated");
+        let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store has one place");
         (slot.told, slot.full_told_until) = told;
         index
     }
@@ -328,7 +328,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open.
     pub fn store(&self, index: StoreIndex) -> &Store {
-        &self.stores[usize::from(index.0)].as_ref().expect("the store is open").store
+        &self.stores[usize::from(index.0)].as_ref().expect("I-S21: a store that is used is open").store
     }
 
     /// An open store, to be changed; it gets a turn.
@@ -337,7 +337,7 @@ impl<M: Media> Flash<M> {
     /// If it is not open.
     pub fn store_mut(&mut self, index: StoreIndex) -> &mut Store {
         self.mark_busy(index);
-        &mut self.stores[usize::from(index.0)].as_mut().expect("the store is open").store
+        &mut self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store that is used is open").store
     }
 
     /// Has an open store that lacks room look whether there is some now.
@@ -360,7 +360,7 @@ impl<M: Media> Flash<M> {
     }
 
     fn mark_busy(&mut self, index: StoreIndex) {
-        let slot = self.stores[usize::from(index.0)].as_mut().expect("the store is open");
+        let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store that is used is open");
         slot.mark_busy(index, &mut self.busy);
     }
 
@@ -374,7 +374,7 @@ impl<M: Media> Flash<M> {
 
     /// Gives a command to a store. [`Flash::run`] follows after a batch.
     pub fn submit(&mut self, index: StoreIndex, command: VolumeCommand, now: Time) {
-        let slot = self.stores[usize::from(index.0)].as_mut().expect("the store is open");
+        let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store that is used is open");
         slot.mark_busy(index, &mut self.busy);
         let mut space = self.pool.space(slot.vssd, &mut self.media, now);
         slot.store.submit(command, &mut space, &mut self.answers.answers);
@@ -430,7 +430,7 @@ impl<M: Media> Flash<M> {
                 self.block_completions.push((vssd, completion));
                 continue;
             };
-            let slot = self.stores[usize::from(index.0)].as_mut().expect("found by its vSSD");
+            let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: its vSSD names it");
             slot.mark_busy(index, &mut self.busy);
             if let Some(unseen) = &mut slot.held {
                 unseen.push(completion);

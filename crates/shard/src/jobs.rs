@@ -193,7 +193,7 @@ impl Jobs {
                 at += 1;
                 continue;
             }
-            let waiting = self.waiting.remove(at).expect("looked at");
+            let waiting = self.waiting.remove(at).expect("I-S22: it waits");
             has_begun = true;
             if is_status {
                 lead::gather_status(here, waiting.token);
@@ -276,7 +276,7 @@ impl Jobs {
                 at += 1;
                 continue;
             }
-            let waiting = self.waiting.remove(at).expect("looked at");
+            let waiting = self.waiting.remove(at).expect("I-S22: it waits");
             let claims = Claims::of(state, &waiting.request);
             let in_front = match self.running.iter().find(|job| job.claims.meet(&claims)) {
                 Some(job) => format!("{}, which waits for {}", job.asked.title, waits_for(state, job)),

@@ -144,8 +144,11 @@ impl Ledger {
         let mut loads = vec![0; self.shards.into()];
         let mut homes = BTreeMap::new();
         for of in order {
-            let (shard, load) =
-                loads.iter_mut().enumerate().min_by_key(|(_, load)| **load).expect("there is a shard");
+            let (shard, load) = loads
+                .iter_mut()
+                .enumerate()
+                .min_by_key(|(_, load)| **load)
+                .expect("I-S5: there is a first shard");
             *load += groups[&of];
             homes.insert(of, shard as u16);
         }

@@ -151,7 +151,7 @@ impl Moved {
 
     /// Puts the channels into a medium and gives what belongs into the pool.
     pub fn unpack<M: Divide>(self, media: &mut M) -> PoolPart {
-        let mut part = self.media.downcast::<M>().expect("all shards have the same kind of medium");
+        let mut part = self.media.downcast::<M>().expect("I-S20: all shards have the same kind of medium");
         for &channel in &self.channels {
             assert!(!media.owns(channel), "I-S20: channel {channel} has one owner");
             media.take_channel(&mut part, channel);

@@ -20,7 +20,7 @@ pub(crate) fn share_of(record: &VssdRecord) -> Share {
 
 /// A name that was checked when what has it was made.
 pub(crate) fn qualified(nqn: &str) -> QualifiedName {
-    QualifiedName::new(nqn).expect("checked when it was made")
+    QualifiedName::new(nqn).expect("I-S6: a name was checked when it was made")
 }
 
 /// Protected memory: block states in front, then slots that vSSDs stage in.

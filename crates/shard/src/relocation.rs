@@ -186,7 +186,9 @@ pub(crate) fn arrive_somewhere<M: Divide>(
 /// What the group's subsystems look like here.
 fn subsystems_of<M: Divide>(here: &Owners<M>, group: &Group) -> Vec<SubsystemConfig> {
     let nqns = here.registry.subsystems_of(group);
-    let config = |nqn: &String| subsystems::subsystem_config(here, nqn).expect("just listed");
+    let config = |nqn: &String| {
+        subsystems::subsystem_config(here, nqn).expect("I-S15: what travels is in the registry")
+    };
     nqns.iter().map(config).collect()
 }
 

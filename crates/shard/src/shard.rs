@@ -58,7 +58,7 @@ pub fn gather<M: Divide>(
     under_way: impl IntoIterator<Item = ShardMessage>,
 ) -> M {
     let mut parts = shards.into_iter().map(Shard::into_media);
-    let mut whole = parts.next().expect("there is a shard");
+    let mut whole = parts.next().expect("I-S5: there is a first shard");
     for message in under_way {
         message.salvage(&mut whole);
     }

@@ -154,7 +154,7 @@ impl Check {
         let unit = (owner, logical.unit.0);
         if !self.whole.contains(&unit) {
             self.whole.push(unit);
-            let at = core.at_of(owner).expect("holds the block");
+            let at = core.at_of(owner).expect("I-V8: the user of a block is there");
             let numbers = core.vssds[at].units[usize::from(unit.1)].map.clone();
             for number in numbers.into_iter().filter(|number| *number != u32::MAX) {
                 self.look_at(core, number, true);

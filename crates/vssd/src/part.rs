@@ -154,7 +154,7 @@ impl Pool {
         self.core.next_vssd = self.core.next_vssd.max(id.0 + 1);
         self.core.resources.take(id, &places.units).expect("chosen places are free (I-V21)");
         self.core.place(id, isolation, &places.units);
-        self.core.record_vssd(self.core.at_of(id).expect("placed just now"));
+        self.core.record_vssd(self.core.at_of(id).expect("I-V5: an id leads to one vSSD"));
     }
 
     /// Keeps account of a vSSD that another pool makes.
@@ -226,7 +226,7 @@ impl Pool {
     /// # Panics
     /// If there is no such vSSD.
     pub fn places_of(&self, id: VssdId) -> Places {
-        let at = self.core.at_of(id).expect("the vSSD exists");
+        let at = self.core.at_of(id).expect("I-V5: an id leads to one vSSD");
         let units = &self.core.vssds[at].units;
         Places {
             units: units.iter().map(|unit| unit.place).collect(),

@@ -150,7 +150,7 @@ impl Pool {
 
     /// A read of block states on flash came back.
     pub(crate) fn replayed<M: Media + ?Sized>(&mut self, completion: Completion, now: Time, media: &mut M) {
-        let replay = self.replay.as_mut().expect("it is being opened");
+        let replay = self.replay.as_mut().expect("I-V5: a pool is opened once");
         if !replay.completed(completion, media, now) {
             return;
         }
@@ -158,7 +158,7 @@ impl Pool {
         match self.go_on_with(table, Some(log), is_new) {
             Ok(()) => self.replay = None,
             Err(error) => {
-                let replay = self.replay.as_mut().expect("it is being opened");
+                let replay = self.replay.as_mut().expect("I-V5: a pool is opened once");
                 replay.error = Some(error);
             }
         }
@@ -304,7 +304,7 @@ impl Pool {
         media: &'a mut M,
         now: Time,
     ) -> crate::Space<'a, M> {
-        let at = self.core.at_of(id).expect("the vSSD exists");
+        let at = self.core.at_of(id).expect("I-V5: an id leads to one vSSD");
         crate::Space { pool: self, media, at, now }
     }
 

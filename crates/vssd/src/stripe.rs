@@ -41,7 +41,7 @@ impl StripedBlock {
                 Ok(block) => blocks.push(block),
                 Err(error) => {
                     for block in blocks {
-                        space.free(block).expect("taken just now");
+                        space.free(block).expect("I-V8: a block that was taken is freed once");
                     }
                     return Err(error);
                 }
@@ -60,7 +60,7 @@ impl StripedBlock {
         let count = members.len() as u32;
         // Member m holds units m, m + count, ..: the first one missing on it.
         let first_missing = members.iter().zip(0..).map(|(held, member)| units_of(held) * count + member);
-        let appended_units = first_missing.min().expect("a striped block has members");
+        let appended_units = first_missing.min().expect("I-V13: a striped block lies on each of its units");
         StripedBlock { blocks: members.iter().map(|held| held.block).collect(), appended_units }
     }
 

@@ -161,7 +161,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         mut oob: BufferMut,
         class: IoClass,
     ) {
-        let number = self.physical(block).expect("appends go to held blocks");
+        let number = self.physical(block).expect("I-V13: an append goes to a block that is held");
         let shape = self.pool.core.shape;
         let ius: u32 = parts.iter().map(|part| part.iu_count()).sum();
         assert!(ius > 0 && ius.is_multiple_of(shape.program_unit_ius()), "{ius} IUs are not whole units");
@@ -212,7 +212,7 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         self.physical(block).map_or(u32::MAX, |number| self.pool.core.begun_pages(number))
     }
     fn withdraw(&mut self, block: LogicalBlock, first_page: u32) {
-        let number = self.physical(block).expect("appends are to held blocks");
+        let number = self.physical(block).expect("I-V13: an append goes to a block that is held");
         self.pool.core.withdraw(number, first_page, self.media, self.now);
     }
     fn read(

@@ -68,7 +68,7 @@ pub(crate) fn set(
             }
         }
         fid::TIMESTAMP if !discovery => {
-            let bytes = data.expect("planned with data");
+            let bytes = data.expect("I-T7: data that were planned are there");
             let mut millis = [0; 8];
             millis[..6].copy_from_slice(&bytes[..6]);
             association.timestamp = Some((u64::from_le_bytes(millis), around.now));

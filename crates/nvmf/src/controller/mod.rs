@@ -431,5 +431,10 @@ impl Association {
         error.set_status(status);
         self.errors.entries.truncate(ERROR_ENTRIES_MAX - 1);
         self.errors.entries.push_front(error);
+        assert!(
+            self.errors.entries.len() <= ERROR_ENTRIES_MAX
+                && self.errors.count >= self.errors.entries.len() as u64,
+            "I-T14: an error log has as many entries as were told to the host"
+        );
     }
 }

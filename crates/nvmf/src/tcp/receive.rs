@@ -90,7 +90,7 @@ impl Receiver {
     /// If none was, or it is over.
     #[inline]
     pub(crate) fn frame(&self) -> &Frame {
-        self.frame.as_ref().expect("a header came")
+        self.frame.as_ref().expect("I-T12: a header is there")
     }
 
     /// Whether nothing of a PDU has come yet.
@@ -101,14 +101,14 @@ impl Receiver {
     /// The header of the current PDU as a fixed structure.
     #[inline]
     pub(crate) fn header_as<T: FromBytes>(&self) -> T {
-        T::read_from_prefix(self.header()).expect("the frame has the length of its type").0
+        T::read_from_prefix(self.header()).expect("I-T12: a header is as long as its type says").0
     }
 
     /// Says where the data of the frame just announced go. A frame without data needs no call.
     #[inline]
     pub(crate) fn take_data(&mut self, destination: Destination) {
         assert!(matches!(self.stage, Stage::Decide), "I-T2: data are announced by a header");
-        let frame = self.frame.expect("a header came");
+        let frame = self.frame.expect("I-T12: a header is there");
         let padding = frame.data_start() - frame.header_end();
         self.stage = match destination {
             Destination::Nowhere => {
@@ -148,7 +148,7 @@ impl Receiver {
                             self.stage = Stage::Gather { buffer, start, received: 0 };
                         }
                         Some(Destination::Anywhere) => {
-                            let frame = self.frame.expect("a header came");
+                            let frame = self.frame.expect("I-T12: a header is there");
                             let trailer = if frame.data_digest() { DIGEST_SIZE_BYTES } else { 0 };
                             let end = *at + frame.data_length();
                             if end + trailer <= bytes.len() {
@@ -166,7 +166,7 @@ impl Receiver {
                     }
                 }
                 Stage::Gather { buffer, start, received } => {
-                    let frame = self.frame.expect("a header came");
+                    let frame = self.frame.expect("I-T12: a header is there");
                     let offset = if *start == usize::MAX { 0 } else { *start };
                     let part = (frame.data_length() - *received).min(bytes.len() - *at);
                     buffer[offset + *received..offset + *received + part]
@@ -190,7 +190,7 @@ impl Receiver {
                         return Step::More;
                     }
                     let digest = *digest;
-                    let frame = self.frame.expect("a header came");
+                    let frame = self.frame.expect("I-T12: a header is there");
                     let Stage::Digest { buffer, start, .. } =
                         std::mem::replace(&mut self.stage, Stage::Header)
                     else {
@@ -219,7 +219,7 @@ impl Receiver {
 
     /// `bytes` were received into the window.
     pub(crate) fn advance_window(&mut self, bytes: usize) -> Option<Step> {
-        let frame = self.frame.expect("there is a window");
+        let frame = self.frame.expect("I-T12: data come after their header");
         let Stage::Gather { received, .. } = &mut self.stage else { panic!("there is a window") };
         *received += bytes;
         assert!(*received <= frame.data_length(), "I-T2: no more comes than the window");
@@ -227,7 +227,7 @@ impl Receiver {
     }
 
     fn gathered(&mut self) -> Option<Step> {
-        let frame = self.frame.expect("a header came");
+        let frame = self.frame.expect("I-T12: a header is there");
         let Stage::Gather { buffer, start, .. } = std::mem::replace(&mut self.stage, Stage::Header) else {
             unreachable!("called while gathering")
         };

@@ -32,7 +32,7 @@ pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: T
 /// What a subsystem looks like here.
 pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option<SubsystemConfig> {
     let record = here.registry.state.subsystems.get(nqn)?;
-    let name = |text: &str| QualifiedName::new(text).expect("checked when it was made");
+    let name = |text: &str| QualifiedName::new(text).expect("I-S6: a name was checked when it was made");
     let content = here.plane.flash.media.capabilities().content_mode;
     let home = match here.placement.ledger.home_of(&record.tenant) {
         home if home == here.placement.index.0 => Home::Here,
@@ -42,7 +42,8 @@ pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option
     let namespaces = shown.map(|shown| {
         let volume = &here.registry.state.volumes[&shown.volume];
         let namespace = NamespaceId(volume.namespace);
-        let properties = here.plane.namespaces.properties(namespace).expect("its namespace is open");
+        let properties =
+            here.plane.namespaces.properties(namespace).expect("I-S6: the namespace of a subsystem is open");
         let [uuid, nguid] = volume.identities();
         (shown.nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
     });

@@ -92,7 +92,7 @@ pub(crate) fn close<M: Divide>(here: &mut Owners<M>, id: NamespaceId) -> Progres
 
 /// Opens the namespace of a volume whose store is open.
 pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord, vssd: u32) {
-    let store = here.plane.store_of(vssd).expect("a volume's store is open");
+    let store = here.plane.store_of(vssd).expect("I-S6: a volume's store is open");
     let capabilities = *here.plane.flash.media.capabilities();
     let definition = NamespaceDefinition {
         size_lbas: volume.size.bytes() / IU_SIZE_BYTES as u64,

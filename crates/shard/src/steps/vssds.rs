@@ -27,7 +27,7 @@ pub(crate) fn make_vssd<M: Divide>(
     pool.set_share(id, share_of(&record), now);
     if record.serves != Serves::Volumes {
         if !Session::can_serve(here.plane.flash.pool.shape()) {
-            here.plane.flash.pool.dealloc_vssd(id).expect("nothing is under way on a new vSSD");
+            here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
             let message = format!(
                 "vSSD \"{name}\": the device keeps no content, so it cannot serve erase blocks; use one with memory or a file"
             );
@@ -41,7 +41,7 @@ pub(crate) fn make_vssd<M: Divide>(
     let over_provisioning = record.over_provisioning_permille;
     let exported_ius = here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, now);
     if exported_ius == 0 {
-        here.plane.flash.pool.dealloc_vssd(id).expect("nothing is under way on a new vSSD");
+        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
         let message = format!(
             "vSSD \"{name}\" is too small to hold a volume at this over-provisioning; ask for more capacity or less \
              over-provisioning"

@@ -225,7 +225,7 @@ impl Blocks {
         let [source_block, copy_block] = self
             .all
             .get_disjoint_mut([source as usize, copy as usize])
-            .expect("a block and its copy are two");
+            .expect("I-V10: a block and its copy are two");
         source_block.depart_to(copy_block, late);
         let die = self.die_of(source);
         self.dies[die as usize].departing += 1;

@@ -85,7 +85,7 @@ impl Core {
         // Beyond the reserve the unit that wore the block shrinks, and its vSSD takes no more writes.
         let die = self.blocks.die(self.blocks.die_of(number));
         let lost = block.is_bad() && die.retired >= self.blocks.reserve();
-        let at = self.at_of(owner).expect("holds the block");
+        let at = self.at_of(owner).expect("I-V8: the user of a block is there");
         let vssd = &mut self.vssds[at];
         vssd.free_changes += 1;
         let unit = &mut vssd.units[usize::from(logical.unit.0)];
@@ -127,7 +127,7 @@ impl Core {
         }
         let block = &self.blocks[number];
         let (owner, unit) = (block.owner, block.logical.unit);
-        let at = self.at_of(owner).expect("an erase for a holder has one");
+        let at = self.at_of(owner).expect("I-V8: an erase for a holder has one");
         let unit = &mut self.vssds[at].units[usize::from(unit.0)];
         unit.heat.count(1);
         let (place, words) = (unit.place, unit.heat.words());

@@ -228,7 +228,7 @@ impl Core {
     pub(crate) fn release_waiting<M: Media + ?Sized>(&mut self, number: u32, media: &mut M, now: Time) {
         for _ in 0..self.blocks[number].waiting.len() {
             let block = &mut self.blocks[number];
-            let at = block.waiting.pop_front().expect("counted");
+            let at = block.waiting.pop_front().expect("I-V1: who waits is counted");
             let op = self.queues.ops.get(at);
             let ready = match op.kind {
                 Kind::Read => op.end_page <= block.done_pages,
@@ -324,7 +324,7 @@ impl Core {
             );
             block.in_flight -= 1;
             block.appends -= 1;
-            let at = self.at_of(op.owner).expect("busy vSSDs stay");
+            let at = self.at_of(op.owner).expect("I-V6: a vSSD with operations stays");
             assert!(self.vssds[at].operations > 0, "a vSSD counts what it has under way (I-V1)");
             self.vssds[at].operations -= 1;
             self.vssds[at].appended_ius -= u64::from(of_op * self.shape.ius_per_page());
@@ -346,7 +346,7 @@ impl Core {
         block.in_flight -= 1;
         debug_assert!(op.kind != Kind::Append || block.appends > 0, "an append is counted (I-V1)");
         block.appends -= u32::from(op.kind == Kind::Append);
-        let at = self.at_of(op.owner).expect("busy vSSDs stay");
+        let at = self.at_of(op.owner).expect("I-V6: a vSSD with operations stays");
         debug_assert!(self.vssds[at].operations > 0, "a vSSD counts what it has under way (I-V1)");
         self.vssds[at].operations -= 1;
         self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob }));
@@ -360,8 +360,9 @@ impl Core {
         }
         let LogicalBlock { unit, index } = block.logical;
         let per_page = self.shape.ius_per_page();
-        let pages =
-            oob.expect("reads of such a block ask for it").chunks_exact(self.shape.oob_size_bytes as usize);
+        let pages = oob
+            .expect("I-V1: a read ends with what was asked for")
+            .chunks_exact(self.shape.oob_size_bytes as usize);
         for (page, bytes) in (op.first_iu / per_page..).zip(pages) {
             if OobRecord::decode(bytes).is_none_or(|record| record.is_lost) {
                 let iu = op.first_iu.max(page * per_page);

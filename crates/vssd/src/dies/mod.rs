@@ -208,7 +208,7 @@ impl DieQueues {
     /// Serves what waited for tokens until `now`.
     pub fn serve_throttled<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
         for _ in 0..self.throttled.len() {
-            let id = self.throttled.pop_front().expect("counted");
+            let id = self.throttled.pop_front().expect("I-V1: who waits is counted");
             let Some(at) = self.sharers.at(id) else { continue };
             // The dies of a vSSD take turns, or the first would take every token.
             while self.sharers[at].bucket.standing(now) != Standing::Blocked {
@@ -379,7 +379,8 @@ impl DieQueues {
             for later in class as usize + 1..flow.classes.len() {
                 if let Some(place) = flow.classes[later].iter().position(|at| hasten(ops, *at, block, class))
                 {
-                    let at = flow.classes[later].remove(place).expect("just found");
+                    let at =
+                        flow.classes[later].remove(place).expect("I-V1: an operation waits in one place");
                     flow.classes[class as usize].push_back(at);
                     return;
                 }
@@ -487,7 +488,8 @@ impl DieQueues {
                 let waits = other != class && !own.classes[other].is_empty();
                 own.skipped[other] = if waits { own.skipped[other] + 1 } else { 0 };
             }
-            let at = own.classes[class].pop_front().expect("its head was ready");
+            let at =
+                own.classes[class].pop_front().expect("I-V1: a class whose head is ready has an operation");
             debug_assert!(own.queued > 0 && die.queued > 0, "what waits is counted (I-V1)");
             own.queued -= 1;
             die.queued -= 1;
@@ -560,7 +562,7 @@ impl DieQueues {
 
     fn serve_background<M: Media + ?Sized>(&mut self, number: usize, media: &mut M, now: Time) {
         let die = &mut self.dies[number];
-        let at = die.background.pop_front().expect("looked at");
+        let at = die.background.pop_front().expect("I-V1: an operation waits in one place");
         die.passed = 0;
         die.in_flight += 1;
         assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");

@@ -49,7 +49,7 @@ impl Divided {
             Part::Wear(channel) => self.channels[channel].as_ref().map(|cells| &cells.wear),
             Part::Slot(slot) => self.slots[slot].as_ref(),
         };
-        (held.expect("a pool touches what it holds"), at - first)
+        (held.expect("I-V3: a pool touches what it holds"), at - first)
     }
 
     fn region_mut(&mut self, at: usize) -> (&mut ProtectedRegion, usize) {
@@ -60,7 +60,7 @@ impl Divided {
             Part::Wear(channel) => self.channels[channel].as_mut().map(|cells| &mut cells.wear),
             Part::Slot(slot) => self.slots[slot].as_mut(),
         };
-        (held.expect("a pool touches what it holds"), at - first)
+        (held.expect("I-V3: a pool touches what it holds"), at - first)
     }
 }
 
@@ -146,7 +146,7 @@ impl Cells {
     pub fn whole(&self) -> &[u8] {
         match self {
             Cells::Whole(region) => region,
-            Cells::Divided(_) => panic!("block states in a log are never divided"),
+            Cells::Divided(_) => panic!("I-V3: block states in a log are never divided"),
         }
     }
 
@@ -156,7 +156,7 @@ impl Cells {
             return;
         }
         let Cells::Whole(mut rest) = std::mem::replace(self, Cells::nothing(shape)) else {
-            unreachable!("looked at just now")
+            unreachable!("I-V3: looked at just now")
         };
         let header = rest.split_to(shape.header_bytes);
         let blocks: Vec<_> = (0..shape.channels).map(|_| rest.split_to(shape.block_bytes)).collect();
@@ -177,7 +177,7 @@ impl Cells {
     fn divided(&mut self) -> &mut Divided {
         match self {
             Cells::Divided(divided) => divided,
-            Cells::Whole(_) => panic!("parts are handed out after the division"),
+            Cells::Whole(_) => panic!("I-V3: parts are handed out after the division"),
         }
     }
 

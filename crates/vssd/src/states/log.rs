@@ -291,7 +291,7 @@ impl StateLog {
     }
 
     fn submit<M: Media + ?Sized>(&mut self, media: &mut M, now: Time) {
-        let write = self.writing.as_ref().expect("a write is under way");
+        let write = self.writing.as_ref().expect("I-V22: the log writes one thing at a time");
         let block = self.copies[write.copy][self.places[write.copy]];
         let operation = if write.fresh && !write.erased {
             self.work.erases += 1;
@@ -355,7 +355,7 @@ impl StateLog {
         }
         if write.done == write.unit_count {
             if write.copy == 1 {
-                let write = self.writing.take().expect("a write is under way");
+                let write = self.writing.take().expect("I-V22: the log writes one thing at a time");
                 assert!(write.covers >= self.durable, "what is durable stays durable (I-V17)");
                 assert!(write.covers <= self.pushed, "what is durable was changed before (I-V17)");
                 self.durable = write.covers;

@@ -265,12 +265,15 @@ impl BlockStates {
     }
     /// Takes over what is written down of a channel.
     pub fn put_channel(&mut self, channel: u16, cells: ChannelCells) {
-        self.table_mut().expect("channels go between pools with tables").divide().put_channel(channel, cells);
+        self.table_mut()
+            .expect("I-V3: channels go between pools with tables")
+            .divide()
+            .put_channel(channel, cells);
     }
     /// The entry of a vSSD, for another pool: its place, and its bytes.
     pub fn take_slot_of(&mut self, id: VssdId) -> Option<(usize, ProtectedRegion)> {
         let table = self.table_mut()?;
-        let slot = table.slot_of(id).expect("a vSSD has an entry");
+        let slot = table.slot_of(id).expect("I-V3: a vSSD has an entry");
         Some((slot, table.divide().take_slot(slot)))
     }
     /// An entry that a vSSD of another pool can take.

@@ -85,11 +85,11 @@ impl Replay {
         };
         let operation = match self.phase {
             Phase::Probe(at) => {
-                let (copy, place) = self.candidate(at).expect("there are blocks left");
+                let (copy, place) = self.candidate(at).expect("I-V22: a copy that is read is there");
                 unit(self.copies[copy][place], 0)
             }
             Phase::Load { unit: number, copy } => {
-                let place = self.place(copy).expect("only copies that have it are read");
+                let place = self.place(copy).expect("I-V22: a copy that is read is there");
                 unit(self.copies[copy][place], number)
             }
             Phase::Scan { at, page } => Operation::ReadOob {
@@ -154,7 +154,7 @@ impl Replay {
     /// # Panics
     /// If not everything is read, or it was taken before.
     pub fn finish(&mut self) -> (StateTable, StateLog, bool) {
-        let mut table = self.image.take().expect("the table was read");
+        let mut table = self.image.take().expect("I-V22: a table is read before changes are");
         for (number, entry, pages) in &self.open_blocks {
             table.set_pages(*number, *pages, entry.sequence);
         }
@@ -178,12 +178,12 @@ impl Replay {
     }
 
     fn probed(&mut self, completion: Completion) -> Result<bool, OpenError> {
-        let Phase::Probe(at) = self.phase else { unreachable!("a probe came back") };
-        let (copy, place) = self.candidate(at).expect("it was asked for");
+        let Phase::Probe(at) = self.phase else { unreachable!("I-V22: a probe came back") };
+        let (copy, place) = self.candidate(at).expect("I-V22: a copy that is read is there");
         match completion.result {
             Ok(()) => {
                 self.not_blank += 1;
-                let bytes = completion.destination.expect("reads give content");
+                let bytes = completion.destination.expect("I-V1: a read ends with its content");
                 if let Some((head, _)) = decode_unit(&bytes)
                     && head.index == 0
                     && head.generation > 0
@@ -223,7 +223,7 @@ impl Replay {
     }
 
     fn loaded(&mut self, completion: Completion) -> Result<bool, OpenError> {
-        let Phase::Load { unit, copy } = self.phase else { unreachable!("a unit came back") };
+        let Phase::Load { unit, copy } = self.phase else { unreachable!("I-V22: a unit came back") };
         let bytes = completion.result.is_ok().then_some(completion.destination).flatten();
         let unit_of = bytes.as_deref().and_then(decode_unit);
         let right = unit_of.filter(|(head, _)| head.generation == self.generation && head.index == unit);
@@ -266,7 +266,7 @@ impl Replay {
 
     fn scanned(&mut self, completion: Completion) -> bool {
         let all_pages = self.geometry.pages_per_erase_block();
-        let Phase::Scan { at, page } = self.phase else { unreachable!("OOB came back") };
+        let Phase::Scan { at, page } = self.phase else { unreachable!("I-V22: OOB came back") };
         let (_, entry, pages) = &mut self.open_blocks[at];
         let next = page + self.shape.pages;
         let goes_on = match completion.result {

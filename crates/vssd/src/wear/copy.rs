@@ -89,17 +89,18 @@ impl Copy {
         oob: Option<BufferMut>,
     ) -> bool {
         let Stage::Piece { iu, mode, again } = self.stage else {
-            unreachable!("no piece is read in stage {:?}", self.stage)
+            unreachable!("I-V10: no piece is read in stage {:?}", self.stage)
         };
         let oob_size = shape.oob_size_bytes as usize;
         let page = (iu / shape.ius_per_page()) as usize;
         let oob_of_page = &mut self.oob[page * oob_size..(page + 1) * oob_size];
         match result {
             Ok(()) => {
-                self.parts.push(Payload::new(mode, content.expect("reads give content").freeze()));
+                self.parts
+                    .push(Payload::new(mode, content.expect("I-V1: a read ends with its content").freeze()));
                 // What one of its pieces lost is lost for the page: that is what its record says.
                 if self.lost_page != Some(page) {
-                    oob_of_page.copy_from_slice(&oob.expect("asked for"));
+                    oob_of_page.copy_from_slice(&oob.expect("I-V1: a read ends with what was asked for"));
                 }
             }
             Err(MediaError::WrongContentMode { .. }) if mode == ContentMode::Tags => {
@@ -160,11 +161,12 @@ pub(crate) fn turn_to(
             *block = address;
             let mut bytes = oob.to_vec();
             for page in bytes.chunks_exact_mut(oob_size) {
-                let record = OobRecord::decode(page).expect("written when the append was taken");
+                let record = OobRecord::decode(page)
+                    .expect("I-V4: the record of a page is written when its append is taken");
                 OobRecord { erase_count, ..record }.encode(page);
             }
             *oob = BufferMut::copy_from(&bytes).freeze();
         }
-        Operation::Copy { .. } => unreachable!("holders do not ask for copies"),
+        Operation::Copy { .. } => unreachable!("I-V10: holders do not ask for copies"),
     }
 }

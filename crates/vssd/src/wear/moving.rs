@@ -417,7 +417,7 @@ impl Wear {
     /// # Panics
     /// If there is none: an operation of a copy keeps it.
     fn copy_to(&mut self, goal: u32) -> &mut Copy {
-        self.migration.copy(SpaceToken(goal.into())).expect("a copy waits for what it asked for")
+        self.migration.copy(SpaceToken(goal.into())).expect("I-V10: it waits for what it asked for")
     }
 
     fn copy_read(
@@ -434,8 +434,8 @@ impl Wear {
         let copy = self.copy_to(goal);
         let mut result = result;
         if result.is_ok() {
-            let content = destination.as_deref().expect("reads give content");
-            match copy.judge(content, oob.as_deref().expect("asked for")) {
+            let content = destination.as_deref().expect("I-V1: a read ends with its content");
+            match copy.judge(content, oob.as_deref().expect("I-V1: a read ends with what was asked for")) {
                 Verdict::Same => {}
                 Verdict::LookAgain => return,
                 Verdict::Unreadable => {
@@ -449,9 +449,9 @@ impl Wear {
         match (copy.stage, result) {
             (Stage::Read, Ok(())) => {
                 copy.parts.clear();
-                let content = destination.expect("reads give content").freeze();
+                let content = destination.expect("I-V1: a read ends with its content").freeze();
                 copy.parts.push(Payload::new(shape.content_mode, content));
-                copy.oob = oob.expect("asked for").to_vec();
+                copy.oob = oob.expect("I-V1: a read ends with what was asked for").to_vec();
                 self.copy_gathered(core, goal);
             }
             (Stage::Read, Err(_)) => {
@@ -466,7 +466,7 @@ impl Wear {
                     self.copy_gathered(core, goal);
                 }
             }
-            (stage, _) => unreachable!("no read in stage {stage:?}"),
+            (stage, _) => unreachable!("I-V10: no read in stage {stage:?}"),
         }
     }
 
@@ -474,7 +474,8 @@ impl Wear {
     fn copy_gathered(&mut self, core: &mut Core, goal: u32) {
         let oob_size = core.shape.oob_size_bytes as usize;
         let mut lost_pages = 0;
-        let copy = self.migration.copy(SpaceToken(goal.into())).expect("a copy waits for what it asked for");
+        let copy =
+            self.migration.copy(SpaceToken(goal.into())).expect("I-V10: it waits for what it asked for");
         let (source, target) = (&core.blocks[copy.source], &core.blocks[copy.copy]);
         for page in copy.oob.chunks_exact_mut(oob_size) {
             let own = OobRecord::decode(page).filter(|record| {
@@ -509,7 +510,7 @@ impl Wear {
         mark!("vssd: a die went during an exchange");
         core.blocks.die_mut(goal).is_offline |= matches!(error, MediaError::DieOffline { .. });
         let one = self.migration.exchanges.iter_mut().find(|one| one.dies.contains(&goal));
-        let one = one.expect("a copy belongs to an exchange");
+        let one = one.expect("I-V16: a copy belongs to an exchange or a move");
         one.trouble = Some(error);
         one.pair.iter_mut().flatten().for_each(|copy| copy.is_void = true);
         self.migration.has_void = true;
@@ -610,7 +611,7 @@ impl Wear {
                 turn_to(operation, address, erase_count, core.shape.oob_size_bytes as usize);
             }
         }
-        let at = core.at_of(owner).expect("holds the block");
+        let at = core.at_of(owner).expect("I-V8: the user of a block is there");
         let LogicalBlock { unit, index } = logical;
         let named = &mut core.vssds[at].units[usize::from(unit.0)].map[index as usize];
         assert_eq!(*named, one.source, "a block that moves is named by its unit's map (I-V13)");
