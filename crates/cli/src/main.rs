@@ -12,7 +12,7 @@ mod command;
 mod pages;
 mod print;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
@@ -117,6 +117,32 @@ fn take_negative_numbers(command: clap::Command) -> clap::Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, take_negative_numbers))
 }
 
+/// An error about a value that should be a number, with what is expected; `clap` only has the parser's words ("invalid digit found in
+/// string").
+fn explained(error: clap::Error) -> clap::Error {
+    let Some(source) = std::error::Error::source(&error) else { return error };
+    let expected = if let Some(error) = source.downcast_ref::<std::num::ParseIntError>() {
+        match error.kind() {
+            std::num::IntErrorKind::PosOverflow => "it is too large",
+            std::num::IntErrorKind::NegOverflow => "it is too small",
+            _ => "a whole number is expected, in digits",
+        }
+    } else if source.is::<std::num::ParseFloatError>() {
+        "a number is expected, as in 0.5 or 2"
+    } else {
+        return error;
+    };
+    let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return error;
+    };
+    let message = format!(
+        "invalid value '{value}' for '{option}': {expected}\n\nFor more information, try '--help'.\n"
+    );
+    clap::Error::raw(ErrorKind::ValueValidation, message)
+}
+
 /// Ends the process with what is wrong with the command line, as JSON where `--json` asks for that.
 fn end_with(error: &clap::Error) -> ! {
     let is_json = std::env::args_os().any(|argument| argument == "--json");
@@ -149,7 +175,7 @@ fn refuse_in_vain(matches: &ArgMatches) {
 }
 
 fn main() -> ExitCode {
-    let matches = command_line().try_get_matches().unwrap_or_else(|error| end_with(&error));
+    let matches = command_line().try_get_matches().unwrap_or_else(|error| end_with(&explained(error)));
     refuse_in_vain(&matches);
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| end_with(&error));
     // A server must not take the socket that a variable names to those who ask another server.

@@ -118,6 +118,7 @@ fn names_with_reserved_characters_survive_the_way() {
 #[test]
 fn a_refusal_is_told_in_words_and_as_json() {
     with_server(|socket, _| {
+        assert!(diecut(socket, &["tenant", "create", "a"]).status.success());
         let output = diecut(socket, &["tenant", "delete", "a", "--yes"]);
         assert!(!output.status.success());
         assert_eq!(

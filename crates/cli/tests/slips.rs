@@ -305,6 +305,17 @@ fn what_changed_nothing_says_so_and_advice_fits() {
     }
     let said = refused(folder, &["volume", "create", "x", "--vssd", "nosuch", "--size", "1M"]);
     assert_says(&said, &["vSSD \"nosuch\"", "create it first"]);
+    // Nor is anybody asked about it.
+    for (kind, shown) in
+        [("tenant", "tenant"), ("vssd", "vSSD"), ("volume", "volume"), ("subsystem", "subsystem")]
+    {
+        let said = refused(folder, &[kind, "delete", "nosuch"]);
+        assert_says(&said, &[&format!("there is no {shown} \"nosuch\""), &format!("`diecut {kind} list`")]);
+        assert!(!said.contains("would"), "{said}");
+    }
+    assert_says(&refused(folder, &["tenant", "delete", "b"]), &["this would delete tenant \"b\"", "--yes"]);
+    let said = refused(folder, &["vssd", "repair", "nosuch", "--accept-loss"]);
+    assert_says(&said, &["there is no vSSD \"nosuch\""]);
     // Sizes that are near.
     let said = refused(folder, &["volume", "create", "x", "--vssd", "flash", "--size", "10000"]);
     assert_says(&said, &["10000 bytes", "8192 bytes (8 KiB)", "12288 bytes (12 KiB)"]);
@@ -338,6 +349,88 @@ fn options_are_listed_and_taken_where_they_do_something() {
     assert_says(&help, &["--socket"]);
     assert!(help.contains("control.sock in the data folder"), "{help}");
     assert_says(&refused(folder, &["status", "--live", "0"]), &["--live", "0"]);
+}
+
+/// What is no number is refused with what is expected; it was "invalid digit found in string".
+#[test]
+fn what_is_no_number_is_refused_with_what_is_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let vssd =
+        ["vssd", "create", "x", "--tenant", "a", "--isolation", "die", "--capacity", "1G", "--use", "blocks"];
+    for uid in ["root", "-1", "4294967296"] {
+        let said = refused(folder, &[&vssd[..], &["--uid", uid]].concat());
+        assert_says(
+            &said,
+            &[&format!("'{uid}'"), "--uid", "the number of a user is expected", "`id -u NAME`"],
+        );
+    }
+    for (arguments, words) in [
+        (&["serve", "--shards", "x"][..], ["'x'", "--shards <N>", "a whole number is expected"]),
+        (&["serve", "--shards", ""], ["''", "--shards <N>", "a whole number is expected"]),
+        (&["serve", "--shards", "1.5"], ["'1.5'", "--shards <N>", "a whole number is expected"]),
+        (&["serve", "--shards", "70000"], ["'70000'", "--shards <N>", "65535"]),
+        (&["status", "--live", "often"], ["'often'", "--live", "a whole number is expected"]),
+        (&["tenant", "move", "a", "--shard", "b"], ["'b'", "--shard <SHARD>", "a whole number is expected"]),
+        (&["bench", "--nqn", NQN, "--runtime", "long"], ["'long'", "--runtime", "a number is expected"]),
+        (
+            &["--timeout", "99999999999999999999", "status"],
+            ["'99999999999999999999'", "--timeout", "too large"],
+        ),
+    ] {
+        let said = refused(folder, arguments);
+        assert_says(&said, &words);
+        assert!(!said.contains("invalid digit") && said.contains("--help"), "{said}");
+    }
+    let said = refused(folder, &["--json", "tenant", "set", "a", "--weight", "much"]);
+    let problem: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(problem.to_string().contains("a whole number is expected"), "{said}");
+}
+
+/// A server on which nothing exists showed how to connect to nothing.
+#[test]
+fn a_server_without_a_subsystem_says_what_comes_next() {
+    let folder = folder();
+    let folder = folder.path();
+    let (device, _) = SETUP.split_once("[[tenant]]").unwrap();
+    for profile in ["small.toml", "tiny", "tlc"] {
+        let data = profile.trim_end_matches(".toml");
+        std::fs::write(folder.join("setup.toml"), device.replace("small.toml", profile)).unwrap();
+        let serve = ["--setup", "setup.toml", "--data", data];
+        let server = Server::start(folder, &serve);
+        assert_says(&server.announced, &["Hosts find nothing yet"]);
+        assert_says(&server.announced, &["serve --setup FILE", "docs/setup.md"]);
+        let line = |text: &str| text.lines().find(|line| line.contains("nvme connect")).map(str::to_owned);
+        let connect = line(&server.announced).unwrap();
+        // The commands as they stand there.
+        let steps = server.announced.lines().filter_map(|line| line.strip_prefix("    diecut "));
+        let steps: Vec<&str> = steps.filter(|step| step.contains(" create ")).collect();
+        assert_eq!(steps.len(), 4, "{}", server.announced);
+        for step in steps {
+            let words: Vec<String> = step.split('"').enumerate().fold(Vec::new(), |mut words, (at, part)| {
+                match at % 2 {
+                    1 => words.push(part.to_owned()),
+                    _ => words.extend(part.split_whitespace().map(str::to_owned)),
+                }
+                words
+            });
+            done(folder, &words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        server.stop();
+        // Started again, it leads there; the port is another one.
+        let server = Server::start(folder, &serve);
+        let nqn = connect.split("--nqn=").nth(1).unwrap();
+        assert!(line(&server.announced).unwrap().ends_with(&format!("--nqn={nqn}")), "{}", server.announced);
+        assert!(!server.announced.contains("Hosts find nothing"), "{}", server.announced);
+        let socket = format!("{data}/control.sock");
+        done(folder, &["--socket", &socket, "subsystem", "delete", nqn, "--yes"]);
+        server.stop();
+        // Who has a tenant is not told to make one.
+        let server = Server::start(folder, &serve);
+        assert_says(&server.announced, &["subsystem create --help"]);
+        assert!(line(&server.announced).is_none() && !server.announced.contains("tenant create"));
+        server.stop();
+    }
 }
 
 /// A terminal that is closed stops the server as Ctrl-C does.

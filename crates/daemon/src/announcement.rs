@@ -74,18 +74,26 @@ impl Announcement<'_> {
         text += room;
         let _ = writeln!(text, "memory     {memory}");
         let _ = writeln!(text, "listening  {listen}, NVMe over TCP");
-        let _ = writeln!(text, "\nOn a Linux host, as root:\n\n    modprobe nvme-tcp");
-        for subsystem in &status.subsystems {
-            for address in told {
-                let (ip, port, nqn) = (address.ip(), address.port(), &subsystem.spec.nqn);
+        let shown: Vec<&str> = status.subsystems.iter().map(|one| one.spec.nqn.as_str()).collect();
+        let nqns = if shown.is_empty() {
+            text += &first_steps(status, socket);
+            // Of those steps; whoever has a tenant knows what to make.
+            if status.tenants.is_empty() { vec![FIRST_NQN] } else { Vec::new() }
+        } else {
+            shown
+        };
+        if !nqns.is_empty() {
+            text += "\nOn a Linux host, as root:\n\n    modprobe nvme-tcp\n";
+            for (nqn, address) in nqns.iter().flat_map(|nqn| told.iter().map(move |address| (nqn, address))) {
+                let (ip, port) = (address.ip(), address.port());
                 let _ = writeln!(
                     text,
                     "    nvme connect --transport=tcp --traddr={ip} --trsvcid={port} --nqn={nqn}"
                 );
             }
+            text += "    nvme list\n";
         }
-        let _ = writeln!(text, "    nvme list\n\nWhere to look next:\n");
-        let _ = writeln!(text, "    diecut --socket {} status", socket.display());
+        let _ = writeln!(text, "\nWhere to look next:\n\n    diecut --socket {} status", socket.display());
         // What is in memory survives nothing.
         let after = if device.durability.is_some() {
             "started again, everything is still there"
@@ -95,4 +103,30 @@ impl Announcement<'_> {
         let _ = writeln!(text, "    diecut --help\n\nCtrl-C stops the server; {after}.");
         text
     }
+}
+
+/// The subsystem of the first steps.
+const FIRST_NQN: &str = "nqn.2026-11.org.diecut:first";
+
+/// What comes next where hosts find nothing: commands that can be copied, with sizes that fit the device.
+fn first_steps(status: &diecut_shard::control::Status, socket: &Path) -> String {
+    let diecut = format!("    diecut --socket {}", socket.display());
+    let nothing = "\nHosts find nothing yet: no subsystem shows a volume.";
+    if !status.tenants.is_empty() {
+        return format!("{nothing} How to make one:\n\n{diecut} subsystem create --help\n");
+    }
+    let channel_bytes =
+        status.devices.iter().map(|one| one.raw_capacity_bytes / u64::from(one.channels.max(1))).max();
+    // A channel holds that beside over-provisioning and reserves.
+    let capacity_bytes =
+        channel_bytes.and_then(|bytes| (bytes / 2).checked_ilog2()).map_or(1 << 20, |log| 1u64 << log);
+    let (capacity, size) = (Size(capacity_bytes).exact(), Size(capacity_bytes / 2).exact());
+    format!(
+        "{nothing} To make one, in another terminal:\n\n\
+         {diecut} tenant create first\n\
+         {diecut} vssd create first-disk --tenant first --isolation channel --capacity \"{capacity}\"\n\
+         {diecut} volume create first-data --vssd first-disk --size \"{size}\"\n\
+         {diecut} subsystem create {FIRST_NQN} --tenant first --allow-any-host --namespace 1=first-data\n\n\
+         Or declare it in a file (docs/setup.md has all keys) and start with `diecut serve --setup FILE --apply`.\n"
+    )
 }

@@ -22,6 +22,8 @@ pub mod older;
 mod size;
 mod subsystem;
 mod tenant;
+#[cfg(feature = "clap")]
+mod user;
 mod volume;
 mod vssd;
 mod wear;

@@ -47,7 +47,7 @@ pub struct VssdSpec {
     #[serde(default, rename = "use")]
     pub serves: Serves,
     /// The user that may attach to its erase blocks, besides root and the server's own; only for a vSSD whose use is blocks.
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = crate::user::read_uid))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
 }

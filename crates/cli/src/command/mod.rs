@@ -17,11 +17,14 @@ pub mod wear;
 use crate::client::ClientError;
 use clap::Args;
 use diecut_api::problem::{Problem, ProblemKind};
+use diecut_units::Shown;
 use std::io::{IsTerminal, Write};
 
-/// The refusal for a name that is not there.
-fn not_found(kind: &str, name: &str) -> ClientError {
-    let message = format!("{kind} `{name}` does not exist; `diecut {kind} list` shows what does");
+/// The refusal for a name that is not there, as the server words it.
+fn not_found(command: &str, name: &str) -> ClientError {
+    let kind = if command == "vssd" { "vSSD" } else { command };
+    let message =
+        format!("there is no {kind} \"{}\"; `diecut {command} list` shows what there is", Shown(name));
     ClientError::Refused(Problem::new(ProblemKind::NotFound, message))
 }
 

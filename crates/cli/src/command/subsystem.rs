@@ -58,10 +58,11 @@ impl Subsystem {
             Subsystem::Delete { nqn, consent } => {
                 let status = client.status().await?;
                 let found = status.subsystems.iter().find(|one| one.subsystem.nqn == nqn);
-                let loss = found.map_or("its hosts are disconnected".to_owned(), |one| {
-                    let (hosts, volumes) = (one.controllers.len(), one.subsystem.namespaces.len());
-                    format!("{hosts} controllers of hosts are disconnected, {volumes} volumes stay but are shown no longer")
-                });
+                let found = found.ok_or_else(|| super::not_found("subsystem", &nqn))?;
+                let (hosts, volumes) = (found.controllers.len(), found.subsystem.namespaces.len());
+                let loss = format!(
+                    "{hosts} controllers of hosts are disconnected, {volumes} volumes stay but are shown no longer"
+                );
                 consent.ask(&format!("subsystem {nqn}"), &loss)?;
                 client.delete(&route::of(route::SUBSYSTEMS, &nqn)).await?;
                 print::done(json, "deleted", "subsystem", &nqn, "");

@@ -52,6 +52,11 @@ impl Tenant {
                 Ok(())
             }
             Tenant::Delete { name, consent } => {
+                let status = client.status().await?;
+                // Nobody is asked about what does not exist.
+                if !status.tenants.iter().any(|tenant| tenant.name == name) {
+                    return Err(super::not_found("tenant", &name));
+                }
                 consent.ask(&format!("tenant \"{name}\""), "it must own nothing, so no data is lost")?;
                 client.delete(&route::of(route::TENANTS, &name)).await?;
                 print::done(json, "deleted", "tenant", &name, "");

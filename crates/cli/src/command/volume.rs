@@ -39,11 +39,13 @@ impl Volume {
             }
             Volume::Delete { name, consent } => {
                 let status = client.status().await?;
-                let volume = status.volumes.iter().find(|volume| volume.volume.name == name);
-                let used = volume.map_or("what it stores".to_owned(), |volume| {
-                    format!("{} of data (of {})", volume.used, volume.volume.size)
-                });
-                consent.ask(&format!("volume \"{name}\""), &format!("{used} is lost"))?;
+                let volume = status
+                    .volumes
+                    .iter()
+                    .find(|volume| volume.volume.name == name)
+                    .ok_or_else(|| super::not_found("volume", &name))?;
+                let loss = format!("{} of data (of {}) is lost", volume.used, volume.volume.size);
+                consent.ask(&format!("volume \"{name}\""), &loss)?;
                 client.delete(&route::of(route::VOLUMES, &name)).await?;
                 print::done(json, "deleted", "volume", &name, "");
                 Ok(())

@@ -3,7 +3,7 @@ use crate::command::Consent;
 use crate::print;
 use clap::Subcommand;
 use diecut_api::problem::{Problem, ProblemKind};
-use diecut_api::status::{RepairOutcome, RepairReport, VssdStatus};
+use diecut_api::status::{RepairOutcome, RepairReport, Status, VssdStatus};
 use diecut_api::{object, route};
 use diecut_spec::{Serves, VssdSpec};
 
@@ -51,19 +51,19 @@ impl Vssd {
             }
             Vssd::Delete { name, consent } => {
                 let status = client.status().await?;
-                let vssd = status.vssds.iter().find(|vssd| vssd.vssd.name == name);
-                let loss = match vssd.map(|vssd| vssd.vssd.serves) {
-                    Some(Serves::Blocks) => "all that an application keeps on its erase blocks is lost",
-                    _ => "its erase blocks are erased",
+                let vssd = find(&status, &name)?;
+                let loss = match vssd.vssd.serves {
+                    Serves::Blocks => "all that an application keeps on its erase blocks is lost",
+                    Serves::Volumes => "its erase blocks are erased",
                 };
-                let loss = vssd.map_or(loss.to_owned(), |vssd| format!("{} of flash, {loss}", vssd.physical));
-                consent.ask(&format!("vSSD \"{name}\""), &loss)?;
+                consent.ask(&format!("vSSD \"{name}\""), &format!("{} of flash, {loss}", vssd.physical))?;
                 client.delete(&route::of(route::VSSDS, &name)).await?;
                 print::done(json, "deleted", "vSSD", &name, "");
                 Ok(())
             }
             Vssd::Repair { name, accept_loss, consent } => {
                 if accept_loss {
+                    find(&client.status().await?, &name)?;
                     let loss = "what it lost is given up: reads of that fail until it is written or deallocated, and older data \
                                 may show where records of writes were lost";
                     consent.ask_to("accept the loss of", &format!("vSSD \"{name}\""), loss)?;
@@ -93,11 +93,7 @@ impl Vssd {
             }
             Vssd::Show { name } => {
                 let status = client.status().await?;
-                let vssd = status
-                    .vssds
-                    .iter()
-                    .find(|vssd| vssd.vssd.name == name)
-                    .ok_or_else(|| super::not_found("vssd", &name))?;
+                let vssd = find(&status, &name)?;
                 if json {
                     print::json(vssd);
                 } else {
@@ -107,6 +103,11 @@ impl Vssd {
             }
         }
     }
+}
+
+fn find<'a>(status: &'a Status, name: &str) -> Result<&'a VssdStatus, ClientError> {
+    let found = status.vssds.iter().find(|vssd| vssd.vssd.name == name);
+    found.ok_or_else(|| super::not_found("vssd", name))
 }
 
 /// A repair for people.
