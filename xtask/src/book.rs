@@ -168,7 +168,9 @@ fn run_mdbook(root: &Path, folder: &Path) -> Result<(), Vec<String>> {
     if !version.as_ref().is_ok_and(|version| version.starts_with(MDBOOK)) {
         return Err(vec![format!("there is no {MDBOOK}*: run scripts/setup.sh book")]);
     }
-    write(&folder.join("book.toml"), &read_bytes(&root.join("docs/book.toml"))?)?;
+    for name in ["book.toml", "book.css"] {
+        write(&folder.join(name), &read_bytes(&root.join("docs").join(name))?)?;
+    }
     let output = Command::new(&program)
         .arg("build")
         .arg("--dest-dir")
