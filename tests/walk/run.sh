@@ -73,12 +73,15 @@ start() {
 stop() {
   note "$2"
   kill "-$1" -- "-$server"
-  for _ in $(seq 300); do
-    kill -0 -- "-$server" 2>/dev/null || break
-    sleep 0.1
-  done
+  # The shell itself says of a killed command that it was killed.
+  {
+    for _ in $(seq 300); do
+      kill -0 -- "-$server" || break
+      sleep 0.1
+    done
+    kill -0 -- "-$server" || wait "$server" || true
+  } 2> /dev/null
   ! kill -0 -- "-$server" 2>/dev/null || fail "the server goes on after $2"
-  wait "$server" 2>/dev/null || true
   server=
 }
 # What exists, its identities and how much is used: what a restart must not change.
