@@ -85,8 +85,8 @@ fn a_server_under_attack_keeps_to_its_memory_and_serves_the_others() {
         println!("{one:?}");
         assert_eq!(one.errors, 0, "{one:?}");
         assert!(one.attack.is_none() || one.connections > 0, "{one:?}");
-        // Machines of tests are noisy and shared: this is for gross breaches.
-        let bound = (20.0 * alone.p99_us).max(100_000.0);
+        // Machines of tests are noisy and shared: this is for hosts that are not served. `tests/strangers` has the figures.
+        let bound = (20.0 * alone.p99_us).max(1_000_000.0);
         assert!(one.p99_us <= bound, "p99 {} us alone, now {one:?}", alone.p99_us);
     }
     let mib = |bytes: u64| bytes >> 20;
