@@ -112,6 +112,25 @@ fn a_full_catalog_refuses_what_grows_and_takes_what_shrinks() {
     assert!(found == Some(smaller));
 }
 
+/// Goal: what is put while something else is written is all written, and nothing of it replaces the rest. Method: four changes without a
+/// pause, of which the first is being written.
+#[test]
+fn changes_that_come_meanwhile_are_written_together() {
+    let (mut device, mut now) = (device("tiny"), Time::ZERO);
+    let (mut catalog, _) = open(&mut device, &mut now);
+    let mut state = State::default();
+    let mut last = 0;
+    for name in ["alpha", "beta", "gamma", "delta"] {
+        let mut next = state.clone();
+        add_tenant(&mut next, name);
+        last = catalog.put(state.changes_to(&next), &mut device, now).unwrap();
+        state = next;
+    }
+    bench::run(&mut device, &mut catalog, &mut now, |catalog| catalog.durable() >= last);
+    let (_, found) = open(&mut device, &mut now);
+    assert!(found == Some(state), "all four are found: {found:?}");
+}
+
 fn error_of(frames: &[(u64, Vec<u8>)]) -> String {
     let (mut device, mut now) = (device("tiny"), Time::ZERO);
     write_frames(&mut device, &mut now, frames);
