@@ -229,7 +229,15 @@ fn a_read_only_namespace_reads_but_does_not_write() {
         data: Buffer::copy_from(&[1; 4096]),
         force_unit_access: false,
     };
-    assert_eq!(refused(&mut namespaces, write), NamespaceError::ReadOnly { reason: "worn out" });
+    let zeroes = NamespaceOperation::WriteZeroes {
+        range: range(0, 1),
+        may_deallocate: true,
+        force_unit_access: false,
+    };
+    let deallocate = NamespaceOperation::Deallocate { ranges: [range(0, 1)].into_iter().collect() };
+    for change in [write, zeroes, deallocate] {
+        assert_eq!(refused(&mut namespaces, change), NamespaceError::ReadOnly { reason: "worn out" });
+    }
     assert!(namespaces.properties(ID).unwrap().read_only);
     let mut outputs = Outputs::default();
     namespaces.submit(command(read(0, 1)), Time(200), &mut outputs, &mut whole_pieces);
@@ -429,6 +437,60 @@ fn what_is_not_mapped_is_passed_over_in_one_piece() {
         force_unit_access: false,
     };
     assert_eq!(pieces_of(&mut namespaces, zeroes, map_piece), expected);
+}
+
+/// Goal: each piece of a command that is to be durable when it is answered is. Method: zeroes and a write of several pieces.
+#[test]
+fn every_piece_forces_unit_access() {
+    let mut namespaces = Namespaces::new();
+    let backing = Backing::Volume { store: StoreIndex(1), volume: VolumeIndex(2) };
+    let definition = NamespaceDefinition { size_lbas: 1 << 40, transfer_max_lbas: 80, ..definition() };
+    namespaces.open(ID, definition, backing);
+    let zeroes = |force_unit_access| NamespaceOperation::WriteZeroes {
+        range: range(0, 3 * MAP_PIECE_LBAS as u32),
+        may_deallocate: true,
+        force_unit_access,
+    };
+    let write = |force_unit_access| {
+        let data = Buffer::copy_from(&vec![1; 48 * 4096]);
+        NamespaceOperation::Write { range: range(0, 48), data, force_unit_access }
+    };
+    for (forced, operation) in [true, false].into_iter().flat_map(|f| [(f, zeroes(f)), (f, write(f))]) {
+        let mut outputs = Outputs::default();
+        let mut rest = namespaces.submit(command(operation), Time(200), &mut outputs, &mut whole_pieces);
+        while let Some(token) = rest {
+            let more = namespaces.go_on(token, Time(200), &mut outputs, &mut whole_pieces);
+            rest = more.then_some(token);
+        }
+        let pieces: Vec<bool> = outputs
+            .volume_commands
+            .iter()
+            .map(|(_, piece)| match piece.operation {
+                VolumeOperation::WriteZeroes { force_unit_access, .. }
+                | VolumeOperation::Write { force_unit_access, .. } => force_unit_access,
+                ref other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(pieces, [forced; 3]);
+    }
+}
+
+/// Goal: a namespace that moved reaches its volume where that is now, with what it did so far. Method: it is taken out and put in
+/// with another store.
+#[test]
+fn a_namespace_that_moved_has_its_new_store_and_its_figures() {
+    let mut here = on_volume();
+    let mut outputs = Outputs::default();
+    refused(&mut here, read(100, 1));
+    here.set_read_only(ID, Some("worn out"));
+    let mut there = Namespaces::new();
+    there.put_in(ID, here.take_out(ID), StoreIndex(4));
+    assert!(!here.is_open(ID) && there.is_open(ID));
+    there.submit(command(read(7, 1)), Time(200), &mut outputs, &mut whole_pieces);
+    let (store, piece) = outputs.volume_commands.pop().unwrap();
+    assert_eq!((store, piece.volume), (StoreIndex(4), VolumeIndex(2)));
+    assert_eq!(there.statistics(ID).unwrap().reads.failed, 1);
+    assert!(there.properties(ID).unwrap().read_only);
 }
 
 /// Goal: nothing more is done for a command that nobody wants any more. Method: one is given up between two of its pieces, by its

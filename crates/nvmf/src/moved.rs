@@ -13,7 +13,7 @@ use diecut_units::Buffer;
 use std::collections::VecDeque;
 
 /// What is counted and told for a subsystem, on its way to another shard.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SubsystemFigures {
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,

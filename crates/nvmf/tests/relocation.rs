@@ -69,7 +69,10 @@ fn a_move_is_no_lack_of_memory() {
     let io = here.io(controller, 1, Digests::NONE);
     assert_eq!(here.write(io, 0, &[5; LBA], true).status, Status::SUCCESS);
     here.target.freeze(&name(SUBSYSTEM));
+    let figures = here.target.figures(&name(SUBSYSTEM));
     relocate(&mut here, &mut there, &[]);
+    assert_ne!(figures, World::new(21).target.figures(&name(SUBSYSTEM)), "a write was counted");
+    assert_eq!(there.target.figures(&name(SUBSYSTEM)), figures, "and still is");
     assert_eq!(there.read(io, 0, 1).data, [5; LBA]);
     for world in [&here, &there] {
         assert!(!world.notices.contains(&HostNotice::WaitsForMemory), "{:?}", world.notices);
