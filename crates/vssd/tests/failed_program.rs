@@ -11,19 +11,22 @@ use diecut_vssd::*;
 
 const APPENDS: u64 = 8;
 
-fn rig() -> PoolWorld {
+/// More appends than this at a die are parked.
+const SHORT_QUEUE: u16 = 2;
+
+fn rig(die_queue_depth: u16) -> PoolWorld {
     let mut profile = Profile::named("tiny").unwrap();
     profile.protected_memory_bytes = 0;
     let device = Device::create(&profile, Options { seed: 5, ..Options::default() }).unwrap();
     let levels = PoolConfig::levels_of(device.geometry(), 2);
-    let config = PoolConfig { soft_planes_per_die: 2, levels, ..PoolConfig::default() };
+    let config = PoolConfig { soft_planes_per_die: 2, levels, die_queue_depth, ..PoolConfig::default() };
     PoolWorld::open(device, config, Time::ZERO)
 }
 
 /// What came of appends whose program `failing` fails, counted from the first one: units acknowledged, units that the
 /// next opening finds, and the shape. The process dies when the last append was answered.
-fn run(failing: Option<u64>) -> (u32, u32, BlockShape) {
-    let mut rig = rig();
+fn run(failing: Option<u64>, die_queue_depth: u16) -> (u32, u32, BlockShape) {
+    let mut rig = rig(die_queue_depth);
     let (id, block) = hold_block(&mut rig);
     let shape = *rig.pool.shape();
     if let Some(nth) = failing {
@@ -34,6 +37,7 @@ fn run(failing: Option<u64>) -> (u32, u32, BlockShape) {
     for at in 0..APPENDS {
         rig.append(id, SpaceToken(at), block, at as u8, IoClass::HostWrite);
     }
+    assert_eq!(rig.pool.has_room(id), die_queue_depth > SHORT_QUEUE, "what is parked keeps others waiting");
     while rig.answers.len() < APPENDS as usize {
         assert!(rig.step(), "every append is answered");
     }
@@ -43,6 +47,7 @@ fn run(failing: Option<u64>) -> (u32, u32, BlockShape) {
     let mut tokens: Vec<u64> = answers.iter().map(|(_, answer)| answer.token.0).collect();
     tokens.sort_unstable();
     assert_eq!(tokens, (0..APPENDS).collect::<Vec<_>>(), "each is answered once");
+    assert!(rig.pool.has_room(id), "nothing is parked any more");
     rig.pool.check_invariants();
     rig.media.process_death(rig.now);
     let mut rig = rig.open_again();
@@ -64,8 +69,9 @@ fn hold_block(rig: &mut PoolWorld) -> (VssdId, LogicalBlock) {
 
 #[test]
 fn little_lies_behind_a_failed_program() {
-    for failing in 0..APPENDS {
-        let (acknowledged, found, shape) = run(Some(failing));
+    let depths = [PoolConfig::default().die_queue_depth, SHORT_QUEUE];
+    for (failing, depth) in (0..APPENDS).flat_map(|failing| depths.map(|depth| (failing, depth))) {
+        let (acknowledged, found, shape) = run(Some(failing), depth);
         assert_eq!(u64::from(acknowledged), failing);
         assert_eq!(shape.pipelined_units, 1, "two programs are with the die at a time");
         assert!(
@@ -75,14 +81,14 @@ fn little_lies_behind_a_failed_program() {
         let settled = (0..found).filter(|unit| shape.is_settled(*unit, found)).count() as u32;
         assert!(settled <= acknowledged, "the failed unit counts as one that was acknowledged");
     }
-    let (acknowledged, found, _) = run(None);
+    let (acknowledged, found, _) = run(None, SHORT_QUEUE);
     assert_eq!((u64::from(acknowledged), u64::from(found)), (APPENDS, APPENDS));
 }
 
 #[test]
 fn programs_that_wait_behind_a_failed_one_stay_away_from_flash() {
     plant_mutant(Some("vssd: queued behind a failed program"));
-    let (acknowledged, found, shape) = run(Some(2));
+    let (acknowledged, found, shape) = run(Some(2), PoolConfig::default().die_queue_depth);
     plant_mutant(None);
     assert!(found > acknowledged + 1 + shape.pipelined_units, "without it they are programmed");
 }
