@@ -255,6 +255,35 @@ fn room_is_taken_by_a_thread_of_its_own() {
     assert!(with_worker(&folder.path().join("none"), Pacing::Modelled, |_| Options::default()).1.is_none());
 }
 
+/// Goal: a channel that goes to another part of the device in the midst of that gets its room all the same. Method: both parts open a
+/// block, the thread takes room for both, only one part looks, and then the other one's channel comes to it.
+#[test]
+fn room_that_was_taken_for_a_channel_that_leaves_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, pacing) in [("paced", Pacing::Modelled), ("unpaced", Pacing::Unpaced)] {
+        let path = folder.path().join(name);
+        let (mut one, worker) = with_worker(&path, pacing, on_file);
+        let worker = worker.unwrap();
+        if Room::of(&path).unwrap().free_bytes < 1 << 30 || !one.device.room_support().unwrap().reserves {
+            return left_out(&format!("{} has little room, or cannot allocate", folder.path().display()));
+        }
+        let mut other = Rig::over(one.device.empty_part());
+        let (stays, leaves) = (one.good_block((0, 0), 0), one.good_block((1, 0), 0));
+        other.device.take_channel(&mut one.device, 1);
+        for (rig, block) in [(&mut one, stays), (&mut other, leaves)] {
+            assert!(rig.device.make_room(block, rig.now));
+        }
+        one.submit(1, Operation::Erase { block: stays });
+        while worker.step() {}
+        assert_eq!(let_pass(&mut one), 1, "it looked when all had ended");
+        one.device.take_channel(&mut other.device, 1);
+        one.submit(2, Operation::Erase { block: leaves });
+        assert_eq!(let_pass(&mut one), 1, "what ended before it came is seen");
+        one.run(program(leaves, 0, UNITS, 3)).unwrap();
+        assert_eq!(one.run(read(leaves, 0, 64)).unwrap().unwrap()[..], content(3, 64)[..]);
+    }
+}
+
 /// Room of discarded blocks goes by the thread, too, and a block that is opened meanwhile keeps its room.
 #[test]
 fn room_is_given_back_by_a_thread_of_its_own() {

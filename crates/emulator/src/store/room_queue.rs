@@ -290,3 +290,28 @@ impl RoomWorker {
         }
     }
 }
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn job(place: u64) -> Job {
+        Job { place, parts: [0..1, 1..2], done_bytes: 0 }
+    }
+
+    /// Goal: room that somebody wants after all stays, wherever it is on its way. Method: of three places that are to go one is at work
+    /// and one waits; both are kept, and the third one goes.
+    #[test]
+    fn room_that_is_wanted_after_all_stays() {
+        let mut jobs = Jobs { gives: [job(2), job(3)].into(), at_work: Some(1), ..Jobs::default() };
+        jobs.keep(2);
+        assert!(!jobs.stays, "that is another one's");
+        jobs.keep(1);
+        assert!(jobs.stays, "the step under way is the last one");
+        jobs.keep(3);
+        assert!(jobs.stays && jobs.gives.is_empty());
+        let mut jobs = Jobs { gives: [job(2), job(3)].into(), ..Jobs::default() };
+        jobs.keep(2);
+        assert_eq!(jobs.gives.iter().map(|job| job.place).collect::<Vec<_>>(), [3]);
+    }
+}
