@@ -227,6 +227,11 @@ impl Admission {
         }
     }
 
+    /// What is due to a tenant beside others, if it has something here.
+    pub fn weight_of(&self, tenant: &str) -> Option<u32> {
+        self.names.get(tenant).map(|known| self.tenants[*known].weight.value)
+    }
+
     /// Queues a command behind the others of its source to its volume.
     pub fn push(&mut self, command: NamespaceCommand) {
         let volume = self.volume_of(command.namespace);

@@ -155,7 +155,7 @@ fn merged_pool(current: &PoolRecord, base: &PoolRecord, next: &PoolRecord) -> Po
 #[cfg(test)]
 mod test {
     use super::*;
-    use crate::control::{TenantSpec, VolumeSpec};
+    use crate::control::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec};
     use diecut_spec::Size;
 
     fn volume(name: &str, vssd: &str) -> ControlRequest {
@@ -182,6 +182,21 @@ mod test {
         // Two volumes of one vSSD could get the same place in its store.
         assert!(meet(&volume("x", "v"), &volume("y", "v")) && !meet(&volume("x", "v"), &volume("y", "w")));
         assert!(meet(&volume("x", "v"), &ControlRequest::DeleteVssd("v".to_owned())));
+        // A volume is shown by one subsystem.
+        let shows = |nqn: &str, volume: &str| {
+            ControlRequest::CreateSubsystem(SubsystemSpec {
+                nqn: nqn.to_owned(),
+                tenant: "a".to_owned(),
+                serial: None,
+                model: None,
+                allow_any_host: true,
+                allowed_hosts: Vec::new(),
+                namespaces: vec![NamespaceSpec::new(1, volume)],
+            })
+        };
+        assert!(meet(&shows("m", "x"), &shows("n", "x")) && !meet(&shows("m", "x"), &shows("n", "y")));
+        assert!(meet(&shows("m", "x"), &ControlRequest::DeleteVolume("x".to_owned())));
+        assert!(meet(&shows("m", "x"), &gone), "its tenant stays meanwhile");
         assert!(meet(&tenant, &ControlRequest::Shutdown) && !meet(&tenant, &ControlRequest::Status));
     }
 

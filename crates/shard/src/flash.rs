@@ -351,6 +351,11 @@ impl<M: Media> Flash<M> {
         }
     }
 
+    /// Whether a store is held, or quiesces, so that its vSSD can leave.
+    pub fn has_quiet_store(&self) -> bool {
+        self.stores.iter().flatten().any(|slot| slot.held.is_some() || slot.store.quiesced().is_some())
+    }
+
     /// Open stores.
     pub fn stores(&self) -> impl Iterator<Item = (StoreIndex, VssdId, &Store)> {
         let slots = self.stores.iter().enumerate();

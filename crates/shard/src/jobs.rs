@@ -14,6 +14,7 @@ use crate::limits::Limits;
 use crate::notice::Notice;
 use crate::owners::Owners;
 use crate::plan::{Plan, plan};
+use crate::relocation;
 use crate::returns;
 use crate::status;
 use crate::step::Step;
@@ -83,6 +84,16 @@ impl Jobs {
     /// See [`crate::Shard::check_shares`].
     pub fn check_shares<M: Divide>(&self, here: &Owners<M>) {
         self.limits.check(here);
+        relocation::check(here);
+        for tenant in here.registry.state.tenants.values() {
+            let found = here.plane.admission.weight_of(&tenant.name);
+            assert!(
+                found.is_none_or(|weight| weight == tenant.weight),
+                "I-S28: weight {found:?} of tenant \"{}\" on shard {}",
+                tenant.name,
+                here.placement.index.0
+            );
+        }
     }
 
     /// Takes a request of an administrator at the first shard, which serves. Says whether it waits: [`Jobs::work`] follows.

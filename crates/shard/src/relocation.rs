@@ -102,7 +102,7 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
     let subsystems = nqns.iter().map(|nqn| qualified(nqn)).collect();
     let party = Party { vssds: group.vssds.clone(), subsystems };
     if !here.placement.duties.frozen {
-        if !stores.iter().all(|&store| here.plane.flash.store(store).is_quiesced()) {
+        if !stores.iter().all(|&store| here.plane.flash.store(store).quiesced() == Some(true)) {
             mark!("shard: move waits while its hosts are served");
             return Progress::Waits;
         }
@@ -124,6 +124,18 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
     }
     take_out(here, group, &party, stores, namespaces);
     Progress::Done
+}
+
+/// Checks that what is held back for a group goes on when none leaves.
+///
+/// # Panics
+/// If not.
+pub(crate) fn check<M: Divide>(here: &Owners<M>) {
+    if here.placement.duties.leaving.is_empty() {
+        let flash = &here.plane.flash;
+        let is_held = flash.has_quiet_store() || flash.pool.migration_status().is_held;
+        assert!(!is_held, "I-S27: stores and exchanges rest only on a shard that a group leaves");
+    }
 }
 
 /// Takes out a group of which nothing is under way; the answer to the order takes it along.

@@ -269,8 +269,8 @@ impl<M: Divide> Shard<M> {
         self.here.plane.take_completions(completions);
     }
 
-    /// Checks that vSSDs that live here have the shares that their definitions say, but for limits that are lifted at present. For
-    /// checkers.
+    /// Checks that vSSDs and tenants that live here have the shares that their definitions say, but for limits that are lifted at
+    /// present, and that nothing is held back for a group that leaves if none does. For checkers.
     ///
     /// # Panics
     /// If not.

@@ -533,6 +533,60 @@ fn requests_for_different_objects_do_not_wait_for_each_other() {
     assert_eq!(state.subsystems["nqn.2026-11.org.diecut:b"].allowed_hosts.len(), 1);
 }
 
+/// Goal: volumes that are made side by side get namespaces of their own, or the next start would refuse the catalog. Method: two at once,
+/// on two vSSDs, then the death of the process.
+#[test]
+fn volumes_made_side_by_side_have_namespaces_of_their_own() {
+    let mut rig = Rig::over(device(Pacing::Modelled), Time::ZERO);
+    rig.set_up();
+    for name in ["a", "b"] {
+        let spec = VolumeSpec { name: format!("more-{name}"), ..volume(name, 1 << 20) };
+        rig.begin(ControlRequest::CreateVolume(spec));
+    }
+    let answers = rig.answers_within(2, 10_000_000_000);
+    assert!(answers.iter().all(|(_, answer)| *answer == ControlResponse::Done), "{answers:?}");
+    let (now, before) = (rig.now, rig.shard.state().clone());
+    let mut namespaces: Vec<u32> = before.volumes.values().map(|volume| volume.namespace).collect();
+    namespaces.sort_unstable();
+    assert_eq!(namespaces, [1, 2, 3, 4]);
+    let mut device = rig.shard.into_media();
+    device.process_death(now);
+    assert_eq!(Rig::over(device, now).shard.state().volumes, before.volumes);
+}
+
+/// Goal: what a vSSD that was deleted left in its slots of protected memory is nobody's. Method: one is deleted with writes that are
+/// staged, another one gets its slots, and the process dies before anything was staged there.
+#[test]
+fn what_a_deleted_vssd_staged_is_gone() {
+    for volumes in [1, 0] {
+        let mut rig = Rig::over(device(Pacing::Modelled), Time::ZERO);
+        rig.set_up();
+        (0..40).for_each(|lba| rig.write(1, lba, 7000 + lba).unwrap());
+        let staged_at = |rig: &Rig| rig.shard.state().vssds["vssd-a"].staging_slot;
+        let slot = staged_at(&rig);
+        assert!(slot.is_some());
+        rig.done(ControlRequest::DeleteSubsystem(subsystem("a").nqn));
+        rig.done(ControlRequest::DeleteVolume("volume-a".to_owned()));
+        rig.done(ControlRequest::DeleteVssd("vssd-a".to_owned()));
+        rig.done(ControlRequest::CreateVssd(vssd("a", Isolation::Channel, 1)));
+        assert_eq!(staged_at(&rig), slot, "the same slots");
+        for _ in 0..volumes {
+            rig.done(ControlRequest::CreateVolume(volume("a", 2 << 20)));
+        }
+        let now = rig.now;
+        let mut device = rig.shard.into_media();
+        device.process_death(now);
+        let mut rig = Rig::over(device, now);
+        assert_eq!(reason(&rig), None);
+        if volumes == 0 {
+            rig.done(ControlRequest::CreateVolume(volume("a", 2 << 20)));
+        }
+        rig.done(ControlRequest::CreateSubsystem(subsystem("a")));
+        let namespace = rig.shard.state().volumes["volume-a"].namespace;
+        (0..40).for_each(|lba| assert_eq!(rig.read(namespace, lba), 0, "LBA {lba}"));
+    }
+}
+
 /// The canary of the tests above: planted bugs must be noticed.
 #[test]
 fn planted_bugs_of_administration_are_noticed() {

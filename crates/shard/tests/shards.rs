@@ -199,8 +199,9 @@ fn a_vssd_that_another_shard_refuses_takes_nothing() {
     assert_eq!(herd.status().devices[0].free_channels, 0);
 }
 
-/// Goal: a tenant's rate limit holds on each shard that it comes to, though it is lifted for the way. Method: a vSSD moves to another shard
-/// and back while its host works; wherever it lives, it has the share that it was made with.
+/// Goal: a tenant's rate limit holds on each shard that it comes to, though it is lifted for the way, and so does its weight, which changes on
+/// the way. Method: a vSSD moves to another shard and back while its host works; wherever it lives, it has the share that its
+/// definition says, and nothing rests any more that rested for the move.
 #[test]
 fn a_rate_limit_moves_with_its_tenant() {
     let mut herd = Herd::new(device(8), 2, 8, Time::ZERO);
@@ -215,6 +216,8 @@ fn a_rate_limit_moves_with_its_tenant() {
     let mut hosts = [Host::new("a", 1)];
     for shard in [1, 0, 1] {
         herd.done(ControlRequest::MoveTenant { tenant: "a".to_owned(), shard });
+        let weight = herd.random.below(1000) as u32 + 1;
+        herd.done(ControlRequest::SetTenantWeight { tenant: "a".to_owned(), weight });
         run(&mut herd, &mut hosts, 100);
         let home = &herd.shards[usize::from(shard)];
         let [id] = home.pool().vssd_ids().collect::<Vec<_>>()[..] else {
@@ -252,6 +255,7 @@ fn moves(seed: u64, shards: u16) -> u32 {
             });
             assert_eq!(answer, Some(ControlResponse::Done), "seed {seed}");
             assert_eq!(herd.home(&format!("vssd-{tenant}")), usize::from(shard), "seed {seed}");
+            herd.shards.iter().for_each(|shard| shard.check_shares());
             moved += u32::from(before != usize::from(shard));
             for _ in 0..herd.random.below(200) {
                 hosts.iter_mut().for_each(|host| host.work(&mut herd, true));

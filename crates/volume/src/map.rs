@@ -457,6 +457,32 @@ mod test {
         assert_eq!(maps.volume(1).used_ius, 3);
     }
 
+    /// Goal: what is written where a leaf was seen to be empty is found again, by deallocations and by the cleaner that keeps what is empty.
+    /// Method: an IU is emptied, its leaf is looked at, and the IU is written once more.
+    #[test]
+    fn what_comes_back_into_an_empty_leaf_is_seen() {
+        let mut maps = Maps::default();
+        maps.volume(0).exists = true;
+        maps.volume(0).resize(3 * LEAF_ENTRIES as u64, 1);
+        let (iu, count) = (LEAF_ENTRIES as u64 + 7, 3 * LEAF_ENTRIES as u64);
+        let holes = |maps: &Maps| {
+            let mut found = Vec::new();
+            maps.holes(0, 0, u64::MAX, &mut found);
+            found
+        };
+        for round in 0..3 {
+            maps.set(0, iu, LogAddress(round));
+            assert_eq!(maps.next_part(0, 0, count), Some((iu, 1)), "round {round}");
+            let around = [note(NOTE_DEALLOCATE, 0, 0, iu), note(NOTE_DEALLOCATE, 0, iu + 1, count - iu - 1)];
+            assert_eq!(holes(&maps), around, "round {round}");
+            assert_eq!(maps.piece(0, 0, count, 1), (LEAF_ENTRIES as u64, 0), "round {round}");
+            maps.set(0, iu, LogAddress::NONE);
+            assert_eq!(maps.next_part(0, 0, count), None, "round {round}: seen to be empty");
+            assert_eq!(holes(&maps), [note(NOTE_DEALLOCATE, 0, 0, count)], "round {round}");
+            assert_eq!(maps.volume(0).written_parts(), [], "round {round}");
+        }
+    }
+
     /// Goal: no step of a deletion goes through more than a bounded number of entries, and each place is given back once. Method:
     /// a map with written parts of several lengths ends, and every step is counted.
     #[test]

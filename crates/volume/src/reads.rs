@@ -251,3 +251,33 @@ fn run_len(volume: u16, iu: u64, address: LogAddress, limit: u32, lent: &Lent) -
     };
     (1..limit).find(|count| !follows(count)).unwrap_or(limit)
 }
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: of all that is lost of a read the first IU is named, whenever its piece comes back. Method: pieces that come back in every
+    /// order, one of which is good; what the map said to be lost counts, too.
+    #[test]
+    fn the_first_lost_iu_is_named() {
+        let results =
+            [Ok(()), Err(VolumeError::Unrecovered { iu: 9 }), Err(VolumeError::Unrecovered { iu: 5 })];
+        for (of_map, expected) in [(None, 5), (Some(7), 5), (Some(3), 3)] {
+            for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+                let mut reads = Reads::default();
+                let token = VolumeToken(4);
+                let operation =
+                    ReadOperation { token, target: Target::Nothing, pending: 3, lost: of_map, gone: false };
+                let index = reads.operations.insert(operation);
+                let mut completions = Vec::new();
+                for at in order {
+                    assert!(completions.is_empty(), "a piece is still to come");
+                    reads.piece_arrived(index, results[at].clone(), &mut completions);
+                }
+                let answer = completions.pop().expect("all are here");
+                assert_eq!(answer.result, Err(VolumeError::Unrecovered { iu: expected }), "{order:?}");
+                assert!(answer.token == token && reads.are_done());
+            }
+        }
+    }
+}

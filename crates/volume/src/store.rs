@@ -84,9 +84,9 @@ impl Store {
         self.log.quiesce(is_quiescing);
     }
 
-    /// Whether that little is all that is programmed now.
-    pub fn is_quiesced(&self) -> bool {
-        self.log.is_quiesced()
+    /// Whether that little is all that is programmed now; `None` if it is not limited to that.
+    pub fn quiesced(&self) -> Option<bool> {
+        self.log.quiesced()
     }
 
     /// IUs that volumes on a space can store at the given over-provisioning, parts per thousand of what is

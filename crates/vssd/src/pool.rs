@@ -479,7 +479,7 @@ impl Pool {
 
     /// Begins no pair of blocks while channels are about to leave, or goes on. Other than a pause nobody sees it.
     pub fn hold_migration(&mut self, held: bool) {
-        self.wear.hold_migration(held)
+        self.wear.migration.is_held = held;
     }
 
     /// Stops after the pair of blocks under way, or goes on.

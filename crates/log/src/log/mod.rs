@@ -205,9 +205,10 @@ impl Log {
         self.writer.is_quiescing = is_quiescing;
     }
 
-    /// Whether no more chunks are under way than [`Log::quiesce`] lets begin.
-    pub fn is_quiesced(&self) -> bool {
-        self.writer.staging.programming_count() <= self.writer.quiet_chunks()
+    /// Whether no more chunks are under way than [`Log::quiesce`] lets begin; `None` where it lets as many begin as are sealed.
+    pub fn quiesced(&self) -> Option<bool> {
+        let is_so = self.writer.staging.programming_count() <= self.writer.quiet_chunks();
+        self.writer.is_quiescing.then_some(is_so)
     }
 
     /// Before writers are asked whether they go on: those that wait now count for [`Log::deadline`].

@@ -386,6 +386,12 @@ fn a_closed_namespace_goes_with_its_last_answer() {
     admission.take_back(SourceId(7), Some(CommandToken(2)), &mut taken);
     assert_eq!(shares(&mut admission, 1).len(), 1);
     assert!(admission.names.is_empty() && admission.numbers.is_empty(), "nothing is left of it");
+    // So it goes with the last command that is taken back.
+    admission.open(NamespaceId(5), &TenantSpec::new("a"), VssdId(1), false);
+    admission.push(write(5, 7, 8, 1));
+    admission.close(NamespaceId(5));
+    admission.take_back(SourceId(7), None, &mut taken);
+    assert!(admission.names.is_empty() && admission.numbers.is_empty(), "nothing is left of it");
     // What names it now has no tenant.
     admission.push(write(5, 7, 9, 1));
     assert_eq!(shares(&mut admission, 1).len(), 1);

@@ -49,6 +49,8 @@ pub struct MigrationStatus {
     pub waiting: u32,
     /// No further pair of blocks is begun.
     pub is_paused: bool,
+    /// No further pair of blocks is begun while channels are about to leave.
+    pub is_held: bool,
     /// What copies may read and program per second; 0 for no limit.
     pub rate_bytes_per_second: u64,
     /// Exchanges of dies finished since the pool was opened.
@@ -93,11 +95,6 @@ impl Wear {
         self.migration.news.drain(..)
     }
 
-    /// See [`crate::Pool::hold_migration`].
-    pub fn hold_migration(&mut self, held: bool) {
-        self.migration.is_held = held;
-    }
-
     /// See [`crate::Pool::pause_migration`].
     pub fn pause_migration(&mut self, paused: bool) {
         self.migration.paused = paused;
@@ -125,6 +122,7 @@ impl Wear {
             exchanges: exchanges.collect(),
             waiting: migration.waiting.len() as u32,
             is_paused: migration.paused,
+            is_held: migration.is_held,
             rate_bytes_per_second: migration.rate_bytes_per_second,
             finished: migration.finished,
             moved_blocks: migration.moved_blocks,
