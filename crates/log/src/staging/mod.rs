@@ -421,6 +421,8 @@ impl Staging {
         segment.chunks -= 1;
         let chunk = self.slots[index].chunk();
         assert_eq!(chunk.pending, 0, "I-L15: nothing of a chunk is under way when its slot is emptied");
+        let is_known = segment.last_sequence >= chunk.last_sequence || chunk.is_displaced();
+        assert!(is_known, "I-L37: a segment knows the newest entry of each chunk that lies in it");
         let may_go = matches!(chunk.state(), ChunkState::Unsafe | ChunkState::Displaced);
         assert!(may_go, "I-L12: what is emptied is programmed, or has no place any more");
         self.slots[index].release();
