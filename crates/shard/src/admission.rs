@@ -25,7 +25,7 @@ mod work;
 pub use config::AdmissionConfig;
 pub(crate) use work::{Begun, COMMAND_COST, Work, cost_of};
 
-use crate::admission::accounts::{Leaf, NOBODY, Queue, Tenant, Volume, Vssd};
+use crate::admission::accounts::{Leaf, NOBODY, Queue, Tenant, Turned, Volume, Vssd};
 use crate::admission::turns::{Turns, Used, Weight};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceId, NamespaceOperation, SourceId};
 use diecut_spec::TenantSpec;
@@ -234,16 +234,31 @@ impl Admission {
 
     /// Queues a command behind the others of its source to its volume.
     pub fn push(&mut self, command: NamespaceCommand) {
-        let volume = self.volume_of(command.namespace);
-        let number = self.queue_of(slot_of(command.source), volume);
+        let (namespace, source, mut command) = (command.namespace, command.source, Some(command));
+        self.push_all(namespace, source, || command.take());
+    }
+
+    /// Queues commands of one source to one namespace, behind others of theirs: one look-up for as many as come together.
+    #[inline]
+    pub fn push_all(
+        &mut self,
+        namespace: NamespaceId,
+        source: SourceId,
+        mut next: impl FnMut() -> Option<NamespaceCommand>,
+    ) {
+        let volume = self.volume_of(namespace);
+        let number = self.queue_of(slot_of(source), volume);
         let queue = &mut self.queues[number];
         let own = &mut self.volumes[volume];
         if queue.is_empty() {
             queue.deficit = 0;
             own.turns.push_back(number);
         }
-        queue.commands.push_back(command);
-        own.waiting += 1;
+        let before = queue.commands.len();
+        while let Some(command) = next() {
+            queue.commands.push_back(command);
+        }
+        own.waiting += (queue.commands.len() - before) as u32;
         if !own.place.is_in() {
             self.enter_round(volume);
         }
@@ -425,25 +440,16 @@ impl Admission {
             let volume = vssd.turns.first().expect("I-S2: a vSSD in turn has a volume in turn");
             let volume = &mut self.volumes[volume];
             let has_rival = self.turns.has_rival() || tenant.turns.has_rival() || vssd.turns.has_rival();
-            let mut used = Used::default();
-            let (volume_stays, goes_on, holds) = loop {
-                let due = |cost| if mutant!("shard: turns cost nothing") { 0 } else { cost };
-                let Begun { cost, holds, goes_on, .. } = if let Leaf::Blocks(id) = volume.leaf {
-                    volume.waiting -= 1;
-                    begin(Work::Entry(id))
-                } else {
-                    let queue = volume.choose(&mut self.queues, &self.config);
-                    let begun = begin(volume.take(queue));
-                    volume.settle(queue, due(begun.cost), begun.rest);
-                    begun
-                };
-                *budget = budget.saturating_sub(cost);
-                used.add(due(cost));
-                let stays = volume.may_go(self.config.window_commands);
-                if has_rival || !stays || holds || !goes_on || *budget == 0 {
-                    break (stays, goes_on, holds);
-                }
-            };
+            let (mut used, mut goes_on, mut holds) = (Used::default(), true, false);
+            let volume_stays = volume.serve(&mut self.queues, &self.config, |work| {
+                let begun = begin(work);
+                *budget = budget.saturating_sub(begun.cost);
+                let due = if mutant!("shard: turns cost nothing") { 0 } else { begun.cost };
+                used.add(due);
+                (goes_on, holds) = (begun.goes_on, begun.holds);
+                let is_enough = has_rival || holds || !goes_on || *budget == 0;
+                Turned { due, rest: begun.rest, is_enough }
+            });
             if self.served != Some(number) && self.served.replace(number).is_some() {
                 self.contended_until = now + self.config.contention_window;
             }

@@ -150,9 +150,12 @@ impl ModelledCore {
     pub fn rounds(&self) -> u64 {
         self.rounds
     }
-    /// The core spends time on a command, besides its pieces.
-    pub fn charge_command(&mut self, now: Time) {
+    /// The core begins with a command, and spends time on it, besides its pieces.
+    pub fn begin_command(&mut self, token: CommandToken, source: SourceId, now: Time) {
         if let Some(model) = &self.model {
+            if source.0 & DOOR_SOURCE_BIT != 0 {
+                self.trace.push((token, TracePoint::Admitted, now));
+            }
             self.free_at = self.free_at.max(now) + Span(model.command_ns);
         }
     }

@@ -10,12 +10,15 @@ use crate::flash::Flash;
 use crate::notice::Notice;
 use crate::nvme_door::NvmeDoor;
 use diecut_media::Media;
-use diecut_namespace::contract::{NamespaceCommand, NamespaceCompletion, NamespaceError};
+use diecut_namespace::contract::{
+    NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, SourceId,
+};
 use diecut_namespace::{Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex};
 use diecut_nvmf::{self as target, TargetConfig};
 use diecut_units::{Time, mark};
 use diecut_volume::contract::{VolumeCompletion, VolumeError, VolumeOperation};
 use diecut_vssd::{Pool, VssdId};
+use std::vec::Drain;
 
 /// Blocks that a deallocation or zeroes name; 0 of anything else.
 fn ius_of(operation: &VolumeOperation) -> u64 {
@@ -24,6 +27,23 @@ fn ius_of(operation: &VolumeOperation) -> u64 {
             *iu_count
         }
         _ => 0,
+    }
+}
+
+/// The next action, if it is a command of this source to this namespace.
+#[inline]
+fn next_command(
+    actions: &mut Drain<'_, target::Action>,
+    namespace: NamespaceId,
+    source: SourceId,
+) -> Option<NamespaceCommand> {
+    match actions.as_slice().first()? {
+        target::Action::Submit(command) if (command.namespace, command.source) == (namespace, source) => {}
+        _ => return None,
+    }
+    match actions.next() {
+        Some(target::Action::Submit(command)) => Some(command),
+        _ => None,
     }
 }
 
@@ -94,22 +114,31 @@ impl<M: Media> DataPlane<M> {
 
     /// Takes what the target asks: commands go to admission, the rest to the driver.
     pub fn sort_actions(&mut self, actions: &mut Vec<drive::Action>) {
-        let mut batch = self.nvme.take_actions();
-        for action in batch.drain(..) {
-            match action {
-                target::Action::GiveUp(source, token) => {
-                    self.namespaces.give_up(source, token);
-                    self.admission.take_back(source, token, &mut self.taken_back);
-                }
-                target::Action::Submit(command) => {
-                    if let Some((store, volume, first_iu)) = self.namespaces.read_of(&command) {
-                        self.flash.expect_read(store, volume, first_iu);
+        let DataPlane { nvme, admission, namespaces, flash, taken_back, .. } = self;
+        let mut batch = nvme.take_actions();
+        let mut rest = batch.drain(..);
+        while let Some(next) = rest.as_slice().first() {
+            if let target::Action::Submit(first) = next {
+                // Commands of a connection come together, and go to one namespace mostly.
+                let (namespace, source) = (first.namespace, first.source);
+                admission.push_all(namespace, source, || {
+                    let command = next_command(&mut rest, namespace, source)?;
+                    if let Some((store, volume, first_iu)) = namespaces.read_of(&command) {
+                        flash.expect_read(store, volume, first_iu);
                     }
-                    self.admission.push(command);
+                    Some(command)
+                });
+                continue;
+            }
+            match rest.next().expect("just looked at") {
+                target::Action::GiveUp(source, token) => {
+                    namespaces.give_up(source, token);
+                    admission.take_back(source, token, taken_back);
                 }
                 other => actions.push(drive::translate(other)),
             }
         }
+        drop(rest);
         self.nvme.give_back(batch);
     }
 
@@ -155,7 +184,8 @@ impl<M: Media> DataPlane<M> {
         self.flash.take_room_changes(|vssd, has_room| admission.hold(vssd, !has_room));
     }
 
-    /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece.
+    /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece. What goes to stores goes there
+    /// together, and before an application asks the medium for something: in the order in which it was admitted.
     fn admit(&mut self, budget: &mut u32, now: Time) {
         let DataPlane { admission, namespaces, outputs, flash, blocks, cpu, .. } = self;
         if cpu.is_busy(now) {
@@ -173,10 +203,10 @@ impl<M: Media> DataPlane<M> {
                 looked_at = Some(ius);
                 piece
             };
+            let before = outputs.volume_commands.len();
             let (mut cost, rest) = match work {
                 Work::Command(command) => {
-                    cpu.note(TracePoint::Admitted, command.token, command.source, now);
-                    cpu.charge_command(now);
+                    cpu.begin_command(command.token, command.source, now);
                     (COMMAND_COST, namespaces.submit(command, now, outputs, &mut map_piece))
                 }
                 Work::Rest(token) => {
@@ -185,6 +215,7 @@ impl<M: Media> DataPlane<M> {
                     (0, more.then_some(token))
                 }
                 Work::Entry(vssd) => {
+                    flash.submit_all(&mut outputs.volume_commands, now);
                     let ius = blocks.begin(vssd, flash, now);
                     cpu.charge_entry(ius, now);
                     holds = !flash.pool.has_room(vssd);
@@ -192,17 +223,17 @@ impl<M: Media> DataPlane<M> {
                 }
             };
             // There is one at most.
-            while let Some((store, piece)) = outputs.volume_commands.pop() {
+            if let Some((_, piece)) = outputs.volume_commands.get(before) {
                 let looked_at = looked_at.unwrap_or_else(|| ius_of(&piece.operation));
                 cost += cost_of(&piece.operation, looked_at);
                 cpu.charge(&piece.operation, looked_at, now);
-                flash.submit(store, piece, now);
             }
             // A turn is never free, or a budget would not end.
             let cost = cost.max(1);
             cpu.spend(cost);
             Begun { cost, rest, holds, goes_on: !cpu.is_busy(now) }
         });
+        flash.submit_all(&mut outputs.volume_commands, now);
     }
 
     /// Answers of doors go out when a round is over; on the real clock that is now.

@@ -379,11 +379,24 @@ impl<M: Media> Flash<M> {
 
     /// Gives a command to a store. [`Flash::run`] follows after a batch.
     pub fn submit(&mut self, index: StoreIndex, command: VolumeCommand, now: Time) {
-        let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store that is used is open");
-        slot.mark_busy(index, &mut self.busy);
-        let mut space = self.pool.space(slot.vssd, &mut self.media, now);
-        slot.store.submit(command, &mut space, &mut self.answers.answers);
-        self.answers.are_of(index);
+        self.submit_all(&mut vec![(index, command)], now);
+    }
+
+    /// Gives commands to stores, in order: those in a row that are for one store find it once. [`Flash::run`] follows.
+    pub fn submit_all(&mut self, commands: &mut Vec<(StoreIndex, VolumeCommand)>, now: Time) {
+        let mut commands = commands.drain(..);
+        while let Some(&(index, _)) = commands.as_slice().first() {
+            let slot =
+                self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store that is used is open");
+            slot.mark_busy(index, &mut self.busy);
+            let mut space = self.pool.space(slot.vssd, &mut self.media, now);
+            while commands.as_slice().first().is_some_and(|(next, _)| *next == index)
+                && let Some((_, command)) = commands.next()
+            {
+                slot.store.submit(command, &mut space, &mut self.answers.answers);
+            }
+            self.answers.are_of(index);
+        }
     }
 
     /// Lets time pass until `now`; a bounded number of rounds.
@@ -429,22 +442,28 @@ impl<M: Media> Flash<M> {
 
     fn deliver(&mut self, now: Time) {
         let mut batch = std::mem::take(&mut self.space_completions);
-        for (vssd, completion) in batch.drain(..) {
+        let mut rest = batch.drain(..);
+        while let Some(&(vssd, _)) = rest.as_slice().first() {
             let Some(index) = self.store_of(vssd) else {
                 // Of an application, or of a store that was closed: that waits for nothing.
-                self.block_completions.push((vssd, completion));
+                self.block_completions.extend(rest.next());
                 continue;
             };
             let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: its vSSD names it");
             slot.mark_busy(index, &mut self.busy);
-            if let Some(unseen) = &mut slot.held {
-                unseen.push(completion);
-                continue;
-            }
             let mut space = self.pool.space(vssd, &mut self.media, now);
-            slot.store.complete(completion, &mut space, &mut self.answers.answers);
+            // Those in a row that are for one store find it once.
+            while rest.as_slice().first().is_some_and(|(next, _)| *next == vssd)
+                && let Some((_, completion)) = rest.next()
+            {
+                match &mut slot.held {
+                    None => slot.store.complete(completion, &mut space, &mut self.answers.answers),
+                    Some(unseen) => unseen.push(completion),
+                }
+            }
             self.answers.are_of(index);
         }
+        drop(rest);
         self.space_completions = batch;
     }
 

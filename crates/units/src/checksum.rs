@@ -21,12 +21,15 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 #[target_feature(enable = "sse4.2")]
 #[inline]
 fn short(checksum: u32, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
     let (words, rest) = bytes.as_chunks::<8>();
     // The register of a CRC-32C is the complement of what it is told as.
     let register = u64::from(!checksum);
     let long = words.iter().fold(register, |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
-    !rest.iter().fold(long as u32, |crc, byte| _mm_crc32_u8(crc, *byte))
+    // Records are whole words of four bytes, mostly.
+    let (halves, rest) = rest.as_chunks::<4>();
+    let register = halves.iter().fold(long as u32, |crc, half| _mm_crc32_u32(crc, u32::from_le_bytes(*half)));
+    !rest.iter().fold(register, |crc, byte| _mm_crc32_u8(crc, *byte))
 }
 
 /// Continues a CRC-32C over more bytes: `checksum_append(checksum(a), b) == checksum(a ++ b)`.

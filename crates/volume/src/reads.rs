@@ -1,10 +1,10 @@
 //! Reads: what is staged is copied, the rest is read from flash in runs, and checked.
 
 use crate::contract::{VolumeCompletion, VolumeError, VolumeToken};
-use crate::lent::Lent;
+use crate::lent::LentOver;
 use diecut_log::{Log, LogAddress, TOKEN_USER};
 use diecut_units::{BufferLoan, BufferMut, Slab};
-use diecut_vssd::space::{IoClass, SpaceCompletion, SpaceError, SpaceToken};
+use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, SpaceToken};
 
 /// A range to be read, or to be checked where there is no destination.
 pub(crate) struct ReadRequest {
@@ -55,7 +55,12 @@ impl Reads {
 
     /// Begins a read; one that needs no flash ends at once.
     #[inline(always)]
-    pub fn read(&mut self, request: ReadRequest, lent: &mut Lent, completions: &mut Vec<VolumeCompletion>) {
+    pub fn read<S: EraseBlockSpace + ?Sized>(
+        &mut self,
+        request: ReadRequest,
+        lent: &mut LentOver<'_, S>,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
         let ReadRequest { token, volume, first_iu, iu_count, .. } = request;
         let address = lent.maps.get(volume, first_iu);
         if address.is_place()
@@ -72,10 +77,10 @@ impl Reads {
 
     /// Begins a read of which not all lies on flash in one run.
     #[inline(never)]
-    fn read_in_pieces(
+    fn read_in_pieces<S: EraseBlockSpace + ?Sized>(
         &mut self,
         request: ReadRequest,
-        lent: &mut Lent,
+        lent: &mut LentOver<'_, S>,
         completions: &mut Vec<VolumeCompletion>,
     ) {
         let ReadRequest { token, volume, first_iu, iu_count, .. } = request;
@@ -123,13 +128,13 @@ impl Reads {
 
     // In place: parts and requests are large, and a call in between moves them once more.
     #[inline(always)]
-    fn read_part(
+    fn read_part<S: EraseBlockSpace + ?Sized>(
         &mut self,
         part: Part,
         address: LogAddress,
         iu_count: u32,
         destination: BufferMut,
-        lent: &mut Lent,
+        lent: &mut LentOver<'_, S>,
     ) {
         let token = SpaceToken(TOKEN_USER | u64::from(self.parts.insert(part)));
         lent.log.read(token, address, iu_count, destination, IoClass::HostRead, lent.space);
@@ -194,7 +199,7 @@ impl Reads {
 impl ReadRequest {
     /// Where the content goes; a place for it where nobody wants it.
     #[inline]
-    fn into_destination(self, lent: &mut Lent) -> BufferMut {
+    fn into_destination<S: EraseBlockSpace + ?Sized>(self, lent: &mut LentOver<'_, S>) -> BufferMut {
         let len = self.iu_count as usize * lent.log.layout().content_mode().bytes_per_iu();
         let Some(destination) = self.destination else { return lent.log.pool().take(len) };
         assert_eq!(destination.len(), len, "I-M5: the destination is as long as the range");
@@ -243,7 +248,13 @@ impl ReadOperation {
 }
 
 /// How many IUs from `iu` on, at most `limit`, lie on flash one behind the other from `address` on.
-fn run_len(volume: u16, iu: u64, address: LogAddress, limit: u32, lent: &Lent) -> u32 {
+fn run_len<S: EraseBlockSpace + ?Sized>(
+    volume: u16,
+    iu: u64,
+    address: LogAddress,
+    limit: u32,
+    lent: &LentOver<'_, S>,
+) -> u32 {
     let limit = lent.log.run_limit(address).min(limit);
     let follows = |count: &u32| {
         let next = LogAddress(address.0 + count);

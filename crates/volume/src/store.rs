@@ -6,7 +6,7 @@ use crate::config::{StoreConfig, StoreStatistics};
 use crate::contract::{
     VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
 };
-use crate::lent::Lent;
+use crate::lent::{Lent, LentOver};
 use crate::loss::{AcceptedLoss, Findings};
 use crate::map::Maps;
 use crate::opening::Opening;
@@ -222,10 +222,11 @@ impl Store {
     }
 
     /// Takes a command. Call [`Store::work`] after a batch.
-    pub fn submit(
+    #[inline]
+    pub fn submit<S: EraseBlockSpace + ?Sized>(
         &mut self,
         command: VolumeCommand,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut S,
         completions: &mut Vec<VolumeCompletion>,
     ) {
         if self.log.is_gone() {
@@ -250,12 +251,11 @@ impl Store {
             other => return self.submit_other(token, volume, other, completions),
         };
         let request = ReadRequest { token, volume, first_iu, iu_count, destination };
-        let mut lent = Lent { log: &mut self.log, maps: &mut self.maps, space };
+        let mut lent = LentOver { log: &mut self.log, maps: &mut self.maps, space };
         self.reads.read(request, &mut lent, completions);
     }
 
     /// Takes a command that is no read.
-    #[inline]
     fn submit_other(
         &mut self,
         token: VolumeToken,

@@ -98,13 +98,15 @@ pub fn decode(oob: &[u8], ius: u32) -> Option<Mark> {
 #[inline]
 pub(crate) fn is_of(oob: &[u8], expected: &Mark, ius: u32) -> bool {
     let Some((mark, _)) = oob.split_at_checked(size_bytes(ius)) else { return false };
-    let Some((fixed, _)) = mark.split_first_chunk::<16>() else { return false };
-    let [check, segment, generation, place] =
-        [0, 4, 8, 12].map(|at| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]));
-    let unplaced = u32::from(expected.member) | u32::from(expected.stream) << 16;
-    (segment, generation) == (expected.segment, expected.generation)
-        && (place == unplaced | u32::from(expected.place) << 18 || place == unplaced)
-        && check == checksum(&mark[4..])
+    // Two numbers: one for each field takes more instructions than the rest of the check.
+    let Some((first, rest)) = mark.split_first_chunk::<8>() else { return false };
+    let Some((second, _)) = rest.split_first_chunk::<8>() else { return false };
+    let (first, second) = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
+    let unplaced =
+        u64::from(expected.generation) | u64::from(expected.member) << 32 | u64::from(expected.stream) << 48;
+    first >> 32 == u64::from(expected.segment)
+        && (second == unplaced | u64::from(expected.place) << 50 || second == unplaced)
+        && first as u32 == checksum(&mark[4..])
 }
 
 /// The checksum a mark holds for IU `iu` of its page.

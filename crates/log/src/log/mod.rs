@@ -335,14 +335,14 @@ impl Log {
 
     /// Reads programmed IUs for a host, at most [`Log::run_limit`]. The segment stays until [`Log::unpin`].
     #[inline]
-    pub fn read(
+    pub fn read<S: EraseBlockSpace + ?Sized>(
         &mut self,
         token: SpaceToken,
         first: LogAddress,
         count: u32,
         destination: BufferMut,
         class: IoClass,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut S,
     ) {
         let writer = &mut self.writer;
         writer.segments.pin(first);

@@ -90,14 +90,14 @@ impl Segments {
 
     /// Reads IUs with the OOB of their pages.
     #[inline]
-    pub fn read(
+    pub fn read<S: EraseBlockSpace + ?Sized>(
         &mut self,
         token: SpaceToken,
         run: Run,
         destination: BufferMut,
         class: IoClass,
         pool: &mut BufferPool,
-        space: &mut dyn EraseBlockSpace,
+        space: &mut S,
     ) {
         let (block, iu) = self.block_of(run.first);
         let page_ius = self.layout.shape.ius_per_page();

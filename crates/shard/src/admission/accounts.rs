@@ -106,7 +106,54 @@ pub(super) struct Volume {
     pub is_closed: bool,
 }
 
+/// What became of one command, piece or entry of a volume's turn.
+pub(super) struct Turned {
+    /// What it counts for.
+    pub due: u32,
+    /// What is left of its command.
+    pub rest: Option<VolumeToken>,
+    /// Whether the turn is over.
+    pub is_enough: bool,
+}
+
 impl Volume {
+    /// Has `begin` take up what may go on, until that is enough, or nothing may go on any more. Gives whether something may.
+    #[inline(always)]
+    pub fn serve(
+        &mut self,
+        queues: &mut Slab<Queue>,
+        config: &AdmissionConfig,
+        mut begin: impl FnMut(Work) -> Turned,
+    ) -> bool {
+        loop {
+            let mut queue = match self.leaf {
+                Leaf::Blocks(_) => None,
+                Leaf::Nobody | Leaf::Namespace(_) => Some(self.choose(queues, config)),
+            };
+            loop {
+                // There is one place where work begins, so that the compiler puts all of it here.
+                let Turned { due, rest, is_enough } = begin(self.take(queue.as_deref_mut()));
+                if let Some(queue) = queue.as_deref_mut() {
+                    self.settle(queue, due, rest);
+                }
+                let stays = self.may_go(config.window_commands);
+                if is_enough || !stays {
+                    return stays;
+                }
+                if !queue.as_deref().is_some_and(|queue| self.goes_on_with(queue, config)) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether the queue that was chosen last would be chosen again.
+    #[inline]
+    fn goes_on_with(&self, queue: &Queue, config: &AdmissionConfig) -> bool {
+        let is_held = queue.commands.is_empty() || self.under_way >= config.window_commands;
+        queue.deficit > 0 && (!is_held || queue.rest.is_some())
+    }
+
     /// So many commands that waited are taken back.
     pub fn take_back(&mut self, commands: u32) {
         assert!(self.waiting >= commands, "I-S2: a command that waits is counted");
@@ -121,7 +168,7 @@ impl Volume {
 
     /// The connection in turn that has something that may go on.
     #[inline]
-    pub fn choose<'a>(&mut self, queues: &'a mut Slab<Queue>, config: &AdmissionConfig) -> &'a mut Queue {
+    fn choose<'a>(&mut self, queues: &'a mut Slab<Queue>, config: &AdmissionConfig) -> &'a mut Queue {
         let window_is_full = self.under_way >= config.window_commands;
         loop {
             let number = *self.turns.front().expect("I-S2: a volume in turn has a connection in turn");
@@ -138,9 +185,14 @@ impl Volume {
         }
     }
 
-    /// Takes what goes on next out of a queue.
+    /// Takes what goes on next out of a queue; of an application, which has none, an entry.
     #[inline]
-    pub fn take(&mut self, queue: &mut Queue) -> Work {
+    fn take(&mut self, queue: Option<&mut Queue>) -> Work {
+        let Some(queue) = queue else {
+            let Leaf::Blocks(vssd) = self.leaf else { unreachable!("commands wait in queues") };
+            self.waiting -= 1;
+            return Work::Entry(vssd);
+        };
         if let Some(rest) = queue.rest.take() {
             self.rests -= 1;
             return Work::Rest(rest);
@@ -154,7 +206,7 @@ impl Volume {
 
     /// The queue in turn has used something, and this is left of its command.
     #[inline]
-    pub fn settle(&mut self, queue: &mut Queue, cost: u32, rest: Option<VolumeToken>) {
+    fn settle(&mut self, queue: &mut Queue, cost: u32, rest: Option<VolumeToken>) {
         assert!(queue.rest.is_none(), "I-S3: a queue has one command that was begun");
         queue.deficit -= i64::from(cost);
         queue.rest = rest;
