@@ -271,16 +271,16 @@ impl Supply {
 
     /// Takes the next block of the segments that are opened next, when it is time for it: all of them, one after the other, while the
     /// ones before are filled. One die erases one of them at a time: programs behind several erases would wait longer than
-    /// staging lasts.
-    pub fn prepare(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
-        self.prepare_next(Stream::Map, Stream::Map, segments, space);
+    /// staging lasts. Whether none was due.
+    pub fn prepare(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) -> bool {
+        let mut none_due = !self.prepare_next(Stream::Map, Stream::Map, segments, space);
         let layout = &segments.layout;
         let filled =
             Stream::DATA.map(|stream| segments.open_of(stream).map_or(0, |at| segments[at].next_unit));
         if filled[0].max(filled[1]) < due(0, layout)
             || Stream::DATA.into_iter().all(|set| self.is_whole(set, layout))
         {
-            return;
+            return none_due;
         }
         // Whoever needs one first gets what is ready, so the set that has most, where that one would open, is made for it.
         let mut streams = Stream::DATA;
@@ -293,23 +293,24 @@ impl Supply {
             std::cmp::Reverse(self.prepared[*set].as_ref().map(|set| (set.group == group, set.blocks.len())))
         });
         for (stream, set) in streams.into_iter().zip(sets) {
-            self.prepare_next(stream, set, segments, space);
+            none_due &= !self.prepare_next(stream, set, segments, space);
         }
+        none_due
     }
 
-    /// Takes the next block of a set, if it is time for a stream that fills its segment.
+    /// Takes the next block of a set, if it is time for a stream that fills its segment. Whether it is.
     fn prepare_next(
         &mut self,
         stream: Stream,
         set: Stream,
         segments: &Segments,
         space: &mut dyn EraseBlockSpace,
-    ) {
+    ) -> bool {
         let layout = &segments.layout;
-        let Some(open) = segments.open_of(stream) else { return };
+        let Some(open) = segments.open_of(stream) else { return false };
         let member = self.prepared[set].as_ref().map_or(0, |prepared| prepared.blocks.len() as u32);
         if member == layout.width || segments[open].next_unit < due(member, layout) {
-            return;
+            return false;
         }
         let group = self.prepared[set].as_ref().map(|prepared| prepared.group);
         let group = group.unwrap_or_else(|| self.calm_group(stream, segments));
@@ -325,6 +326,7 @@ impl Supply {
             let is_right = prepared.blocks.len() as u32 <= layout.width && prepared.group == group;
             assert!(is_right, "I-L3: a set has one block on each member of its group");
         }
+        true
     }
 
     /// Whether a block on this unit that some stream has, or will program next, is still to be erased.

@@ -389,15 +389,18 @@ impl Admission {
         }
     }
 
-    /// A command of the namespace was answered.
+    /// So many commands of the namespace were answered; none is nothing.
     ///
     /// # Panics
-    /// If none was under way.
-    pub fn finished(&mut self, namespace: NamespaceId) {
+    /// If fewer were under way.
+    pub fn finished(&mut self, namespace: NamespaceId, commands: u32) {
+        if commands == 0 {
+            return;
+        }
         let volume = self.volume_of(namespace);
         let own = &mut self.volumes[volume];
-        assert!(own.under_way > 0, "I-S2: an answer belongs to a command under way");
-        own.under_way -= 1;
+        assert!(own.under_way >= commands, "I-S2: an answer belongs to a command under way");
+        own.under_way -= commands;
         let (has_turn, is_closed) = (own.place.is_in(), own.is_closed);
         if !has_turn && own.waiting > 0 {
             self.enter_round(volume);

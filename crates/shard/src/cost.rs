@@ -46,15 +46,15 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    fn cost(&self, operation: &VolumeOperation, looked_at_ius: u64) -> Span {
+    fn cost(&self, operation: &VolumeOperation, looked_at_ius: Option<u64>) -> Span {
         Span(match operation {
             VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => {
                 u64::from(*iu_count) * self.read_block_ns
             }
             VolumeOperation::Write { payload, .. } => u64::from(payload.iu_count()) * self.write_block_ns,
             VolumeOperation::Flush => 0,
-            VolumeOperation::Deallocate { .. } | VolumeOperation::WriteZeroes { .. } => {
-                looked_at_ius.div_ceil(16) * self.deallocate_16_blocks_ns
+            VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
+                looked_at_ius.unwrap_or(*iu_count).div_ceil(16) * self.deallocate_16_blocks_ns
             }
         })
     }
@@ -142,9 +142,14 @@ impl ModelledCore {
     pub fn is_between_rounds(&self, now: Time, is_left: bool) -> bool {
         !self.is_busy(now) && (!is_left || self.round_left == 0)
     }
-    /// Something of the round's budget was used.
-    pub fn spend(&mut self, cost: u32) {
+    /// Something of the round's budget was used. Whether the core has time for more now; there always is some on the real clock.
+    #[inline]
+    pub fn goes_on(&mut self, cost: u32, now: Time) -> bool {
+        if self.model.is_none() {
+            return true;
+        }
         self.round_left = self.round_left.saturating_sub(cost);
+        !self.is_busy(now)
     }
     /// Rounds so far.
     pub fn rounds(&self) -> u64 {
@@ -189,7 +194,7 @@ impl ModelledCore {
         }
     }
     /// The core spends time on a piece of a command; see [`crate::admission::cost_of`].
-    pub fn charge(&mut self, operation: &VolumeOperation, looked_at_ius: u64, now: Time) {
+    pub fn charge(&mut self, operation: &VolumeOperation, looked_at_ius: Option<u64>, now: Time) {
         if let Some(model) = &self.model {
             self.free_at = self.free_at.max(now) + model.cost(operation, looked_at_ius);
         }

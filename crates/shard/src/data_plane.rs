@@ -16,19 +16,9 @@ use diecut_namespace::contract::{
 use diecut_namespace::{Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex};
 use diecut_nvmf::{self as target, TargetConfig};
 use diecut_units::{Time, mark};
-use diecut_volume::contract::{VolumeCompletion, VolumeError, VolumeOperation};
+use diecut_volume::contract::{VolumeCompletion, VolumeError};
 use diecut_vssd::{Pool, VssdId};
 use std::vec::Drain;
-
-/// Blocks that a deallocation or zeroes name; 0 of anything else.
-fn ius_of(operation: &VolumeOperation) -> u64 {
-    match operation {
-        VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
-            *iu_count
-        }
-        _ => 0,
-    }
-}
 
 /// The next action, if it is a command of this source to this namespace.
 #[inline]
@@ -164,6 +154,8 @@ impl<M: Media> DataPlane<M> {
     pub fn take_results(&mut self, mut of_jobs: impl FnMut(&VolumeCompletion) -> bool, now: Time) {
         self.finish(now);
         let mut answers = std::mem::take(&mut self.flash.answers);
+        // Answers of one namespace come together: admission hears once of those in a row.
+        let mut over = (NamespaceId::default(), 0);
         answers.take_all(|answer, whose| {
             if matches!(answer.result, Err(VolumeError::Full)) {
                 self.flash.note_full(whose.store(), now);
@@ -171,9 +163,15 @@ impl<M: Media> DataPlane<M> {
             if !of_jobs(&answer)
                 && let Some(finished) = self.namespaces.complete(answer, now)
             {
+                if finished.namespace != over.0 {
+                    self.admission.finished(over.0, over.1);
+                    over = (finished.namespace, 0);
+                }
+                over.1 += 1;
                 self.answer(finished, now);
             }
         });
+        self.admission.finished(over.0, over.1);
         self.flash.answers = answers;
     }
 
@@ -215,7 +213,7 @@ impl<M: Media> DataPlane<M> {
                     (0, more.then_some(token))
                 }
                 Work::Entry(vssd) => {
-                    flash.submit_all(&mut outputs.volume_commands, now);
+                    flash.submit(&mut outputs.volume_commands, now);
                     let ius = blocks.begin(vssd, flash, now);
                     cpu.charge_entry(ius, now);
                     holds = !flash.pool.has_room(vssd);
@@ -224,16 +222,14 @@ impl<M: Media> DataPlane<M> {
             };
             // There is one at most.
             if let Some((_, piece)) = outputs.volume_commands.get(before) {
-                let looked_at = looked_at.unwrap_or_else(|| ius_of(&piece.operation));
                 cost += cost_of(&piece.operation, looked_at);
                 cpu.charge(&piece.operation, looked_at, now);
             }
             // A turn is never free, or a budget would not end.
             let cost = cost.max(1);
-            cpu.spend(cost);
-            Begun { cost, rest, holds, goes_on: !cpu.is_busy(now) }
+            Begun { cost, rest, holds, goes_on: cpu.goes_on(cost, now) }
         });
-        flash.submit_all(&mut outputs.volume_commands, now);
+        flash.submit(&mut outputs.volume_commands, now);
     }
 
     /// Answers of doors go out when a round is over; on the real clock that is now.
@@ -257,15 +253,17 @@ impl<M: Media> DataPlane<M> {
             self.nvme.handle(target::Event::Completed(completion), now);
         }
         let mut finished = std::mem::take(&mut self.outputs.finished);
-        finished.drain(..).for_each(|finished| self.answer(finished, now));
+        for finished in finished.drain(..) {
+            self.admission.finished(finished.namespace, 1);
+            self.answer(finished, now);
+        }
         self.outputs.finished = finished;
     }
 
-    /// A command is answered.
-    #[inline]
+    /// A command is answered; whoever calls tells admission.
+    #[inline(always)]
     fn answer(&mut self, finished: Finished, now: Time) {
-        let Finished { source, namespace, completion } = finished;
-        self.admission.finished(namespace);
+        let Finished { source, completion, .. } = finished;
         if source.0 & DOOR_SOURCE_BIT != 0 {
             self.cpu.note(TracePoint::Done, completion.token, source, now);
             self.cpu.answers.push(completion);

@@ -314,7 +314,7 @@ impl<M: Media> Flash<M> {
         *place = Some(StoreSlot::new(vssd, store));
         self.busy.retain(|busy| *busy != index.0);
         self.mark_busy(index);
-        commands.into_iter().for_each(|command| self.submit(index, command, now));
+        self.submit(&mut commands.into_iter().map(|command| (index, command)).collect(), now);
     }
 
     /// The store of a vSSD, if it is open.
@@ -377,13 +377,8 @@ impl<M: Media> Flash<M> {
         }
     }
 
-    /// Gives a command to a store. [`Flash::run`] follows after a batch.
-    pub fn submit(&mut self, index: StoreIndex, command: VolumeCommand, now: Time) {
-        self.submit_all(&mut vec![(index, command)], now);
-    }
-
     /// Gives commands to stores, in order: those in a row that are for one store find it once. [`Flash::run`] follows.
-    pub fn submit_all(&mut self, commands: &mut Vec<(StoreIndex, VolumeCommand)>, now: Time) {
+    pub fn submit(&mut self, commands: &mut Vec<(StoreIndex, VolumeCommand)>, now: Time) {
         let mut commands = commands.drain(..);
         while let Some(&(index, _)) = commands.as_slice().first() {
             let slot =

@@ -116,14 +116,17 @@ struct Mending {
 }
 
 impl Anchoring {
-    /// Writes what is due.
-    pub fn write_due(&mut self, asked: &Asked, lent: &mut Lent) {
-        if lent.log.read_only().is_none() {
-            let goes_on = lent.log.may_anchor() && self.write_leaves(asked, lent);
-            let was_taken = self.taken.is_some();
-            self.write_anchor(asked, lent);
-            self.look_at_mending(goes_on, was_taken, lent);
+    /// Writes what is due. Whether nothing is, and will be, until hosts write or the log asks for an anchor.
+    pub fn write_due(&mut self, asked: &Asked, lent: &mut Lent) -> bool {
+        if lent.log.read_only().is_some() {
+            return false;
         }
+        let has_leaves = self.leaves_written >= asked.host_written_ius / asked.pace.ius_per_leaf;
+        let goes_on = lent.log.may_anchor() && self.write_leaves(asked, lent);
+        let was_taken = self.taken.is_some();
+        let is_early = self.write_anchor(asked, lent);
+        self.look_at_mending(goes_on, was_taken, lent);
+        has_leaves && is_early && self.mending.is_none()
     }
 
     /// What recovery did about what is missing is to be durable: everything goes into leaves and an anchor at once.
@@ -266,7 +269,8 @@ impl Anchoring {
         true
     }
 
-    fn write_anchor(&mut self, asked: &Asked, lent: &mut Lent) {
+    /// Writes an anchor if it is time for one. Whether it is too early, and nothing presses.
+    fn write_anchor(&mut self, asked: &Asked, lent: &mut Lent) -> bool {
         if let Some((anchor, moves)) = &self.taken {
             if *moves != lent.log.map_moves() {
                 // A leaf that it names has another place by now.
@@ -279,7 +283,7 @@ impl Anchoring {
                 lent.log.write_anchor(anchor, lent.space);
                 self.taken = None;
             }
-            return;
+            return false;
         }
         let existing = lent.maps.volumes.iter().filter(|map| map.exists);
         let leaves: usize = existing.map(|map| map.leaves.len()).sum();
@@ -291,25 +295,28 @@ impl Anchoring {
         let since = asked.host_written_ius - self.anchored_at_ius;
         let has_many_notes = has_many_notes(lent);
         let pressed = lent.log.needs_anchor() || has_many_notes;
-        if since < apart && !pressed || !lent.log.is_anchor_idle() || !lent.log.may_anchor() {
-            return;
+        if since < apart && !pressed {
+            return true;
+        }
+        if !lent.log.is_anchor_idle() || !lent.log.may_anchor() {
+            return false;
         }
         let sequence = lent.maps.visited_before(lent.log.next_sequence()).min(lent.log.settled_before());
         if since < apart && !lent.log.needs_anchor() && lent.log.coverable_notes(sequence) < NOTES_MAX / 2 {
             // Only the notes ask for one, and it would cover few of them: the leaves come first.
-            return;
+            return false;
         }
         if sequence <= lent.log.anchored() {
             // The round is not done: soon again.
             let again_at_ius = self.anchored_at_ius + apart / 4;
             self.anchored_at_ius = again_at_ius.min(asked.host_written_ius);
-            return;
+            return false;
         }
         self.anchored_at_ius = asked.host_written_ius;
         let anchor = lent.log.take_anchor(sequence, encode_volumes(owner_bytes, asked.accepted, lent.maps));
         assert!(anchor.sequence <= anchor.taken_at, "I-M16: an anchor begins before it was taken");
         self.taken = Some((anchor, lent.log.map_moves()));
-        self.write_anchor(asked, lent);
+        self.write_anchor(asked, lent)
     }
 }
 

@@ -25,6 +25,7 @@ mod loss;
 mod map;
 mod opening;
 mod reads;
+mod rest;
 mod store;
 mod waiting;
 

@@ -32,12 +32,19 @@ struct ReadOperation {
     gone: bool,
 }
 
-/// What one request to the log is for.
-enum Part {
+/// One request to the log.
+struct Part {
+    of: PartOf,
+    address: LogAddress,
+    first_iu: u64,
+}
+
+/// What a request to the log is for.
+enum PartOf {
     /// All of a read: what is wanted comes back with the part.
-    Whole { token: VolumeToken, is_wanted: bool, address: LogAddress, first_iu: u64 },
-    /// A piece of a read.
-    Piece { operation: u32, address: LogAddress, first_iu: u64 },
+    Whole { token: VolumeToken, is_wanted: bool },
+    /// A piece of the read of this number.
+    Piece(u32),
 }
 
 /// Reads that are under way.
@@ -69,8 +76,8 @@ impl Reads {
         {
             let is_wanted = request.destination.is_some();
             let destination = request.into_destination(lent);
-            let part = Part::Whole { token, is_wanted, address, first_iu };
-            return self.read_part(part, address, iu_count, destination, lent);
+            let part = Part { of: PartOf::Whole { token, is_wanted }, address, first_iu };
+            return self.read_part(part, iu_count, destination, lent);
         }
         self.read_in_pieces(request, lent, completions);
     }
@@ -110,7 +117,8 @@ impl Reads {
             }
             let count = run_len(volume, iu, address, iu_count - done, lent);
             let buffer = rest.split_to(count as usize * iu_bytes);
-            self.read_part(Part::Piece { operation, address, first_iu: iu }, address, count, buffer, lent);
+            let part = Part { of: PartOf::Piece(operation), address, first_iu: iu };
+            self.read_part(part, count, buffer, lent);
             pending += 1;
             done += count;
         }
@@ -131,11 +139,11 @@ impl Reads {
     fn read_part<S: EraseBlockSpace + ?Sized>(
         &mut self,
         part: Part,
-        address: LogAddress,
         iu_count: u32,
         destination: BufferMut,
         lent: &mut LentOver<'_, S>,
     ) {
+        let address = part.address;
         let token = SpaceToken(TOKEN_USER | u64::from(self.parts.insert(part)));
         lent.log.read(token, address, iu_count, destination, IoClass::HostRead, lent.space);
     }
@@ -159,17 +167,17 @@ impl Reads {
         log: &mut Log,
         completions: &mut Vec<VolumeCompletion>,
     ) {
-        match self.parts.remove((completion.token.0 & 0xffff_ffff) as u32) {
-            Part::Whole { token, is_wanted, address, first_iu } => {
-                let result = outcome(address, first_iu, &completion, log);
-                log.unpin(address, completion.oob);
-                let destination = completion.destination.filter(|_| is_wanted && result.is_ok());
+        let Part { of, address, first_iu } = self.parts.remove((completion.token.0 & 0xffff_ffff) as u32);
+        let result = outcome(address, first_iu, &completion, log);
+        let SpaceCompletion { destination, oob, .. } = completion;
+        log.unpin(address, oob);
+        match of {
+            PartOf::Whole { token, is_wanted } => {
+                let destination = destination.filter(|_| is_wanted && result.is_ok());
                 completions.push(VolumeCompletion { token, result, destination });
             }
-            Part::Piece { operation, address, first_iu } => {
-                let result = outcome(address, first_iu, &completion, log);
-                log.unpin(address, completion.oob);
-                drop(completion.destination);
+            PartOf::Piece(operation) => {
+                drop(destination);
                 self.piece_arrived(operation, result, completions);
             }
         }

@@ -11,6 +11,7 @@ use crate::loss::{AcceptedLoss, Findings};
 use crate::map::Maps;
 use crate::opening::Opening;
 use crate::reads::{ReadRequest, Reads};
+use crate::rest::{Rest, Seen};
 use crate::waiting::Waiting;
 use diecut_log::{Log, LogConfig, Stream};
 use diecut_units::{ProtectedRegion, Time, mutant};
@@ -22,14 +23,20 @@ pub struct Store {
     log: Log,
     maps: Maps,
     opening: Option<Box<Opening>>,
-    /// Commands that came while it opened, or winds down.
-    early: Vec<VolumeCommand>,
+    early: Early,
     changes: Changes,
     waiting: Waiting,
     reads: Reads,
     anchoring: Anchoring,
     findings: Findings,
     accepted: AcceptedLoss,
+    rest: Rest,
+}
+
+/// Commands that came while a store opened, or winds down.
+#[derive(Default)]
+struct Early {
+    commands: Vec<VolumeCommand>,
     /// See [`Store::wind_down`].
     is_winding_down: bool,
 }
@@ -55,14 +62,14 @@ impl Store {
             log,
             maps: Maps::default(),
             opening: None,
-            early: Vec::new(),
+            early: Early::default(),
             changes: Changes::default(),
             waiting: Waiting::new(),
             reads: Reads::default(),
             anchoring: Anchoring::default(),
             findings: Findings::default(),
             accepted: AcceptedLoss::default(),
-            is_winding_down: false,
+            rest: Rest::default(),
         };
         store.config.exported_ius = store.config.exported_ius.min(store.log.usable_ius());
         let recovery = store.config.recovery;
@@ -81,6 +88,7 @@ impl Store {
     /// From now on little is programmed at once, and the rest waits in staging, or not any more: what is under way on flash ends
     /// soon, while the store goes on to serve. [`Store::work`] follows.
     pub fn quiesce(&mut self, is_quiescing: bool) {
+        self.rest.end();
         self.log.quiesce(is_quiescing);
     }
 
@@ -103,6 +111,7 @@ impl Store {
 
     /// Makes a volume. The completion says that it is durable; one that exists with this size is left as it is.
     pub fn create_volume(&mut self, token: VolumeToken, volume: VolumeIndex, size_ius: u64) {
+        self.rest.end();
         self.changes.push(Queued {
             token,
             volume: volume.0,
@@ -113,6 +122,7 @@ impl Store {
 
     /// Deletes a volume and all its data. The completion says that it is durable.
     pub fn delete_volume(&mut self, token: VolumeToken, volume: VolumeIndex) {
+        self.rest.end();
         self.changes.push(Queued { token, volume: volume.0, force: true, change: Change::Delete });
     }
 
@@ -121,34 +131,14 @@ impl Store {
         self.maps.volumes.get(usize::from(volume.0)).filter(|v| v.exists).map(|v| v.size_ius)
     }
 
-    /// Whether it takes no writes because something is missing, and has changed nothing on the medium since: it can be opened again.
-    pub fn is_kept(&self) -> bool {
-        self.log.is_kept()
-    }
-
-    /// What recovery missed.
-    pub fn findings(&self) -> &Findings {
-        &self.findings
-    }
-
-    /// Whether a repair is still to be written down. Until then a restart meets what this one met.
-    pub fn is_mending(&self) -> bool {
-        self.anchoring.is_mending(&self.log)
-    }
-
-    /// What was accepted as lost since the store was made.
-    pub fn accepted_loss(&self) -> AcceptedLoss {
-        self.accepted
-    }
-
     /// From now on commands only wait: the store is to be opened again. Those that were begun end.
     pub fn wind_down(&mut self) {
-        self.is_winding_down = true;
+        self.early.is_winding_down = true;
     }
 
     /// Whether nothing is under way any more after [`Store::wind_down`].
     pub fn has_wound_down(&self) -> bool {
-        self.is_winding_down
+        self.early.is_winding_down
             && self.reads.are_done()
             && self.changes.is_empty()
             && self.waiting.is_empty()
@@ -161,7 +151,7 @@ impl Store {
     /// If something is under way.
     pub fn into_commands(self) -> Vec<VolumeCommand> {
         assert!(self.has_wound_down(), "I-M12: what is under way belongs to this store");
-        self.early
+        self.early.commands
     }
 
     /// IUs of a volume that hold data.
@@ -208,7 +198,7 @@ impl Store {
         iu_count: u64,
         piece_ius: u64,
     ) -> (u64, u64) {
-        if self.opening.is_some() || self.is_winding_down {
+        if self.opening.is_some() || self.early.is_winding_down {
             let piece = piece_ius.min(iu_count);
             return (piece, piece);
         }
@@ -237,8 +227,8 @@ impl Store {
             });
             return;
         }
-        if self.opening.is_some() || self.is_winding_down {
-            self.early.push(command);
+        if self.opening.is_some() || self.early.is_winding_down {
+            self.early.commands.push(command);
             return;
         }
         let VolumeCommand { token, volume, operation } = command;
@@ -263,6 +253,7 @@ impl Store {
         operation: VolumeOperation,
         completions: &mut Vec<VolumeCompletion>,
     ) {
+        self.rest.end();
         let (force, change) = match operation {
             VolumeOperation::Read { .. } | VolumeOperation::Verify { .. } => {
                 unreachable!("reads were taken before")
@@ -297,6 +288,7 @@ impl Store {
     }
 
     /// Takes a completion of the space.
+    #[inline]
     pub fn complete(
         &mut self,
         completion: SpaceCompletion,
@@ -307,6 +299,18 @@ impl Store {
         if is_plain && self.opening.is_none() {
             return self.reads.arrived(completion, &mut self.log, completions);
         }
+        self.complete_other(completion, space, completions);
+    }
+
+    /// Takes a completion of anything but a read that worked.
+    #[inline(never)]
+    fn complete_other(
+        &mut self,
+        completion: SpaceCompletion,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        self.rest.end();
         let Some(completion) = self.log.complete(completion) else { return };
         if self.opening.is_none() {
             return self.reads.failed(completion, &mut self.log, completions);
@@ -325,7 +329,7 @@ impl Store {
         let opening = self.opening.as_mut().expect("asked by whoever opens");
         opening.step(completion, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
         if self.end_opening() {
-            for command in std::mem::take(&mut self.early) {
+            for command in std::mem::take(&mut self.early.commands) {
                 self.submit(command, space, completions);
             }
         }
@@ -345,6 +349,19 @@ impl Store {
         if self.opening.is_some() {
             return;
         }
+        let rests = self.rest.holds(space.free_changes());
+        if rests && !cfg!(debug_assertions) {
+            return;
+        }
+        self.step(now, space, completions);
+        debug_assert!(
+            !rests || self.rest.holds(space.free_changes()),
+            "I-M18: a store that rests has nothing to do"
+        );
+    }
+
+    /// Does what there is to do.
+    fn step(&mut self, now: Time, space: &mut dyn EraseBlockSpace, completions: &mut Vec<VolumeCompletion>) {
         self.log.begin_step();
         self.maps.end_step(|place| self.log.invalidate(place));
         self.log.look_for_room(space);
@@ -362,8 +379,9 @@ impl Store {
             host_written_ius: self.changes.host_written_ius,
             accepted: self.accepted,
         };
-        self.anchoring.write_due(&asked, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
-        self.log.work(now, space, &mut self.maps);
+        let anchoring_rests =
+            self.anchoring.write_due(&asked, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
+        let mut log_rests = self.log.work(now, space, &mut self.maps);
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
         while !self.changes.is_empty()
             && self.log.read_only().is_none()
@@ -371,7 +389,7 @@ impl Store {
         {
             let before = self.log.next_sequence();
             self.make_changes(now, space, completions);
-            self.log.work(now, space, &mut self.maps);
+            log_rests = self.log.work(now, space, &mut self.maps);
             if self.log.next_sequence() == before {
                 break;
             }
@@ -383,6 +401,14 @@ impl Store {
         if !self.waiting.is_empty() {
             self.answer_waiting(completions);
         }
+        let rests = anchoring_rests
+            && self.changes.is_empty()
+            && self.waiting.is_empty()
+            && !self.maps.has_ending()
+            && log_rests;
+        let next_sequence = self.log.next_sequence();
+        let free_changes = space.free_changes().filter(|_| rests);
+        self.rest.step(free_changes.map(|free_changes| Seen { next_sequence, free_changes }));
     }
 
     /// The power is gone: nothing is answered otherwise any more.
@@ -395,7 +421,7 @@ impl Store {
             destination: None,
         }));
         self.waiting.fail(&VolumeError::Gone, completions);
-        let early = std::mem::take(&mut self.early).into_iter().map(|command| command.token);
+        let early = std::mem::take(&mut self.early.commands).into_iter().map(|command| command.token);
         completions.extend(early.map(|token| VolumeCompletion {
             token,
             result: result(),

@@ -247,6 +247,7 @@ impl Pool {
     ///
     /// # Panics
     /// If the token is not of an operation under way.
+    #[inline(always)]
     pub fn complete<M: Media + ?Sized>(
         &mut self,
         completion: Completion,
@@ -254,23 +255,12 @@ impl Pool {
         media: &mut M,
         completions: &mut Vec<(VssdId, SpaceCompletion)>,
     ) {
-        if self.replay.is_some() {
-            return self.replayed(completion, now, media);
-        }
-        if let Some(at) = self.core.plain_read_of(&completion) {
+        if self.replay.is_none()
+            && let Some(at) = self.core.plain_read_of(&completion)
+        {
             return self.core.complete_plain_read(at, completion, now, media, completions);
         }
-        if is_of_log(completion.token) {
-            let copies = self.core.state_log_completed(completion.result, now, media);
-            self.wear.erases_failed(copies);
-        } else if is_of_check(completion.token) {
-            return self.check.completed(&mut self.core, completion, now, media);
-        } else if let Some((op, completion)) = self.core.complete(completion, now, media) {
-            self.wear.copy_completed(&mut self.core, op.kind, op.token, completion);
-            self.core.queues.dispatch(self.core.die_of(op.block), media, now);
-            self.wear.migrate(&mut self.core, now, media);
-        }
-        completions.append(&mut self.core.ready);
+        complete_other(self, completion, now, media, completions);
     }
 
     /// When [`Pool::work`] has something to do.
@@ -616,4 +606,29 @@ impl Pool {
             "held blocks are mapped, once (I-V13)"
         );
     }
+}
+
+/// As [`Pool::complete`], of anything but a plain read.
+#[inline(never)]
+fn complete_other<M: Media + ?Sized>(
+    pool: &mut Pool,
+    completion: Completion,
+    now: Time,
+    media: &mut M,
+    completions: &mut Vec<(VssdId, SpaceCompletion)>,
+) {
+    if pool.replay.is_some() {
+        return pool.replayed(completion, now, media);
+    }
+    if is_of_log(completion.token) {
+        let copies = pool.core.state_log_completed(completion.result, now, media);
+        pool.wear.erases_failed(copies);
+    } else if is_of_check(completion.token) {
+        return pool.check.completed(&mut pool.core, completion, now, media);
+    } else if let Some((op, completion)) = pool.core.complete(completion, now, media) {
+        pool.wear.copy_completed(&mut pool.core, op.kind, op.token, completion);
+        pool.core.queues.dispatch(pool.core.die_of(op.block), media, now);
+        pool.wear.migrate(&mut pool.core, now, media);
+    }
+    completions.append(&mut pool.core.ready);
 }

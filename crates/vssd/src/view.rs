@@ -215,6 +215,8 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let number = self.physical(block).expect("I-V13: an append goes to a block that is held");
         self.pool.core.withdraw(number, first_page, self.media, self.now);
     }
+    // In place: what a read names is large, and a call in between moves it once more.
+    #[inline(always)]
     fn read(
         &mut self,
         token: SpaceToken,

@@ -75,6 +75,11 @@ pub(super) struct Copies {
 }
 
 impl Copies {
+    /// Whether nothing is wanted, or waits for a place.
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.ready.is_empty()
+    }
+
     /// Wants a read.
     pub fn want(&mut self, read: CopyRead) {
         self.unread.push_back(self.reads.insert(read));

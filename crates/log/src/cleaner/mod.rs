@@ -42,6 +42,17 @@ impl Cleaner {
         self.is_unfinished
     }
 
+    /// Whether there is room enough, and nothing is being cleaned.
+    pub fn is_at_rest(&self, writer: &Writer) -> bool {
+        let enough = writer.segments.paced_segments() + BURST_SEGMENTS;
+        !self.is_unfinished
+            && self.victims.is_empty()
+            && self.renewed.is_empty()
+            && self.copies.is_empty()
+            && writer.supply.free_segments() > RESERVE_SEGMENTS
+            && self.room_ius(writer) >= writer.segments.ius(enough)
+    }
+
     /// Lets the cleaner go on.
     pub fn work(
         &mut self,

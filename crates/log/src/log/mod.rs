@@ -244,21 +244,25 @@ impl Log {
     }
 
     /// Lets the log go on: programs, releases, frees, cleans. Call after appends and completions.
-    pub fn work(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
+    ///
+    /// Gives whether it would find nothing to do again, as long as nothing is appended or asked for, no completion comes but of reads, and
+    /// the space neither gives nor takes blocks ([`EraseBlockSpace::free_changes`]).
+    pub fn work(&mut self, now: Time, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) -> bool {
         self.worked_at = now;
         let writer = &mut self.writer;
         if writer.condition.is_gone()
             || writer.condition.keeps_all() && !mutant!("log: damaged store goes on cleaning")
         {
-            return;
+            return false;
         }
         writer.place_displaced(space, owner);
         writer.release(space);
         self.cleaner.work(now, writer, space, owner);
-        if writer.condition.read_only().is_none() && writer.supply.free_segments() > RESERVE_SEGMENTS + 1 {
-            writer.supply.prepare(&writer.segments, space);
-        }
+        let may_prepare =
+            writer.condition.read_only().is_none() && writer.supply.free_segments() > RESERVE_SEGMENTS + 1;
+        let is_supplied = !may_prepare || writer.supply.prepare(&writer.segments, space);
         writer.push(space);
+        is_supplied && writer.is_at_rest() && self.cleaner.is_at_rest(writer)
     }
 
     /// Whether the log waits for this completion itself. If not, it belongs to the log's user ([`crate::is_for_user`]).
@@ -334,7 +338,7 @@ impl Log {
     }
 
     /// Reads programmed IUs for a host, at most [`Log::run_limit`]. The segment stays until [`Log::unpin`].
-    #[inline]
+    #[inline(always)]
     pub fn read<S: EraseBlockSpace + ?Sized>(
         &mut self,
         token: SpaceToken,

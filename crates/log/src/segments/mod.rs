@@ -332,6 +332,11 @@ impl Segments {
         (before - self.freeing.len()) as u64
     }
 
+    /// Whether the end of a read lets no segment go: nothing reads of those that are to be freed, and they are dead.
+    pub fn waits_for_no_read(&self) -> bool {
+        self.freeing.iter().all(|index| self.list[*index as usize].reads == 0)
+    }
+
     /// Room that the cleaner keeps up, in segments.
     pub fn paced_segments(&self) -> u32 {
         reserve::paced_segments(&self.layout, self.flash_count)

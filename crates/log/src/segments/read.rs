@@ -89,7 +89,7 @@ impl Segments {
     }
 
     /// Reads IUs with the OOB of their pages.
-    #[inline]
+    #[inline(always)]
     pub fn read<S: EraseBlockSpace + ?Sized>(
         &mut self,
         token: SpaceToken,

@@ -457,6 +457,12 @@ impl Staging {
         self.chunks().filter(|(_, chunk)| chunk.pending > 0).count() as u32
     }
 
+    /// Whether no chunk is under way to flash, or to another place there.
+    pub fn is_at_rest(&self) -> bool {
+        let is_still = |chunk: &Chunk| chunk.pending == 0 && !chunk.is_displaced();
+        self.sealed.is_empty() && !self.may_release && self.chunks().all(|(_, chunk)| is_still(chunk))
+    }
+
     /// Whether chunks of a stream wait: entries before `wanted` are in the open chunk, or in programmed units that are not yet safe, and
     /// nothing of it is under way.
     pub fn waits_for_filler(&self, stream: Stream, wanted: u64) -> bool {

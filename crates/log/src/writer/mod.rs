@@ -315,6 +315,18 @@ impl Writer {
         self.staging.displace(index, &mut self.segments);
     }
 
+    /// Whether nothing waits for the writer, and nothing is under way.
+    pub fn is_at_rest(&self) -> bool {
+        let condition = &self.condition;
+        let writes = !condition.is_gone() && !condition.keeps_all() && condition.read_only().is_none();
+        writes
+            && !self.supply.has_no_room()
+            && self.staging.is_at_rest()
+            && self.segments.waits_for_no_read()
+            && !self.anchors.are_needed()
+            && self.wanted <= self.durable_before()
+    }
+
     /// Frees what nobody needs any more, once what replaced it is durable.
     pub fn release(&mut self, space: &mut dyn EraseBlockSpace) {
         self.staging.release_safe(&mut self.segments);

@@ -72,7 +72,7 @@ fn shares(admission: &mut Admission, rounds: usize) -> Vec<(u64, u32)> {
     for _ in 0..rounds {
         admit(admission, &mut admitted);
         for command in admitted.drain(..) {
-            admission.finished(command.namespace);
+            admission.finished(command.namespace, 1);
             shares.push((command.token.0, cost(&command)));
         }
     }
@@ -120,7 +120,7 @@ fn the_window_holds_and_order_stays() {
     admit(&mut admission, &mut admitted);
     assert_eq!(admitted.len(), 4);
     assert!(!admission.has_work(), "the window is full");
-    admission.finished(NamespaceId(3));
+    admission.finished(NamespaceId(3), 1);
     assert!(admission.has_work());
     admit(&mut admission, &mut admitted);
     let tokens: Vec<u64> = admitted.iter().map(|command| command.token.0).collect();
@@ -174,7 +174,7 @@ fn serve(
             Begun { cost, rest: (*left > 0).then_some(VolumeToken(token)), holds: false, goes_on: false }
         });
         if let Some(namespace) = answered {
-            admission.finished(namespace);
+            admission.finished(namespace, 1);
         }
     }
     order
@@ -215,7 +215,7 @@ fn who_asks_for_little_waits_for_one_command() {
                 panic!("there are commands")
             };
             assert_eq!(cost(&command), 3);
-            admission.finished(command.namespace);
+            admission.finished(command.namespace, 1);
             command.source.0
         };
         // Fewer than a sixth of all.
@@ -381,7 +381,7 @@ fn a_closed_namespace_goes_with_its_last_answer() {
     assert!(matches!(serve_one(&mut admission, 3, None, Time::ZERO), Some(Work::Command(_))));
     admission.close(NamespaceId(5));
     assert_eq!((waiting(&admission, 5), admission.names.len()), (2, 1), "it still waits on its own account");
-    admission.finished(NamespaceId(5));
+    admission.finished(NamespaceId(5), 1);
     let mut taken = Vec::new();
     admission.take_back(SourceId(7), Some(CommandToken(2)), &mut taken);
     assert_eq!(shares(&mut admission, 1).len(), 1);
@@ -432,7 +432,7 @@ fn an_application_and_a_host_of_a_tenant_share_what_is_due_to_it() {
                 costs[whose] += cost;
                 Begun { cost, rest: None, holds: false, goes_on: false }
             });
-            answered.into_iter().for_each(|namespace| admission.finished(namespace));
+            answered.into_iter().for_each(|namespace| admission.finished(namespace, 1));
         }
         costs.map(f64::from)
     };
@@ -498,7 +498,7 @@ fn what_is_served_in_one_go_is_served_in_the_same_order() {
                 });
             }
             for _ in 0..random(1 + under_way.len() as u64) {
-                admission.finished(under_way.remove(0));
+                admission.finished(under_way.remove(0), 1);
             }
         }
         order

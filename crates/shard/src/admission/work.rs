@@ -11,16 +11,17 @@ pub(crate) const COMMAND_COST: u32 = 1;
 /// What a piece of a command costs the shard's core: one for each logical block that is copied (two per block for a
 /// write, which is staged and cleaned).
 ///
-/// Of a deallocation or of zeroes `looked_at_ius` entries of the map have to be looked at.
-pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: u64) -> u32 {
+/// Of a deallocation or of zeroes `looked_at_ius` entries of the map have to be looked at, or one for each of its IUs.
+#[inline]
+pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: Option<u64>) -> u32 {
     match operation {
         VolumeOperation::Read { iu_count, .. } | VolumeOperation::Verify { iu_count, .. } => *iu_count,
         VolumeOperation::Write { .. } if mutant!("shard: writes cost the same whatever their size") => 2,
         VolumeOperation::Write { payload, .. } => 2 * payload.iu_count(),
         VolumeOperation::Flush => 0,
         // Cost lies in the map: no byte is touched.
-        VolumeOperation::Deallocate { .. } | VolumeOperation::WriteZeroes { .. } => {
-            u32::try_from(looked_at_ius / 16).unwrap_or(u32::MAX)
+        VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
+            u32::try_from(looked_at_ius.unwrap_or(*iu_count) / 16).unwrap_or(u32::MAX)
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn flush<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -
             tokens.push(token.0);
             let operation = VolumeOperation::Flush;
             let command = VolumeCommand { token, volume: VolumeIndex(0), operation };
-            here.plane.flash.submit(store, command, now);
+            here.plane.flash.submit(&mut vec![(store, command)], now);
         }
         job.own_goes(Own::Stores(tokens));
     }

@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::contract::VolumeIndex;
-use crate::loss::{LostRange, Missing, Recovery};
+use crate::loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 use crate::map::{self, LEAF_ENTRIES};
 use diecut_log::LogAddress;
 use diecut_vssd::space::LogicalBlock;
@@ -43,6 +43,26 @@ impl Store {
         self.log.keep_all(reason);
     }
 
+    /// Whether it takes no writes because something is missing, and has changed nothing on the medium since: it can be opened again.
+    pub fn is_kept(&self) -> bool {
+        self.log.is_kept()
+    }
+
+    /// What recovery missed.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// Whether a repair is still to be written down. Until then a restart meets what this one met.
+    pub fn is_mending(&self) -> bool {
+        self.anchoring.is_mending(&self.log)
+    }
+
+    /// What was accepted as lost since the store was made.
+    pub fn accepted_loss(&self) -> AcceptedLoss {
+        self.accepted
+    }
+
     /// A volume that was made, and of which recovery found nothing: the medium lost it. Reads of it fail, and the store takes
     /// no writes unless loss is accepted.
     ///
@@ -50,6 +70,7 @@ impl Store {
     /// If recovery is not done, or the volume exists.
     pub fn volume_lost(&mut self, volume: VolumeIndex, size_ius: u64) {
         assert!(self.opening.is_none(), "I-M2: recovery tells what there is");
+        self.rest.end();
         let missing = Missing::Volume { volume };
         self.findings.miss(missing);
         let map = self.maps.volume(volume.0);
