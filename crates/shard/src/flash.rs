@@ -240,7 +240,7 @@ impl<M: Media> Flash<M> {
     /// If the store of that vSSD is open.
     pub fn put_store(&mut self, moved: MovedStore) -> StoreIndex {
         let MovedStore { vssd, mut store, unseen, told } = moved;
-        store.quiesce(false);
+        store.quiesce(mutant!("shard: a store rests at its new home"));
         self.make_room_for(vssd);
         if !unseen.is_empty() {
             mark!("shard: answers of the medium went with their store");

@@ -29,7 +29,7 @@ use diecut_media::Divide;
 use diecut_namespace::StoreIndex;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvmf::SubsystemConfig;
-use diecut_units::{Time, mark};
+use diecut_units::{Time, mark, mutant};
 use diecut_vssd::VssdId;
 
 fn refuse(kind: ControlErrorKind, message: String) -> Progress {
@@ -163,7 +163,7 @@ fn take_out<M: Divide>(
         !here.plane.flash.pool.vssd_ids().any(|id| group.vssds.contains(&id.0)),
         "I-S15: nothing of a group stays behind"
     );
-    here.plane.flash.pool.hold_migration(false);
+    here.plane.flash.pool.hold_migration(mutant!("shard: exchanges rest where a group left"));
     let moved = Moved::new(group.channels.clone(), part, &mut here.plane.flash.media);
     let duties = &mut here.placement.duties;
     duties.leaving.clear();

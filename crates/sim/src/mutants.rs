@@ -67,6 +67,16 @@ pub const MUTANTS: &[Mutant] = &[
         story: "what the medium answered while a tenant left its shard never reaches the tenant's store",
     },
     Mutant {
+        name: "shard: a store rests at its new home",
+        system: "stack",
+        story: "a store that programmed little at once while its tenant left the shard goes on to do so",
+    },
+    Mutant {
+        name: "shard: exchanges rest where a group left",
+        system: "stack",
+        story: "a shard that a tenant left exchanges nothing for even wear any more",
+    },
+    Mutant {
         name: "shard: old home keeps its subsystem",
         system: "stack",
         story: "the shard that a tenant left takes new connections of its hosts itself",
@@ -466,6 +476,8 @@ const TRIED_FIRST: &[(&str, u64)] = &[
     ("shard: an application is a tenant of its own", 35),
     ("shard: members are not waited for", 5),
     ("shard: answers of the medium stay behind", 39),
+    ("shard: a store rests at its new home", 5),
+    ("shard: exchanges rest where a group left", 5),
     ("shard: old home keeps its subsystem", 11),
     ("shard: entries of an application stay behind", 383),
     ("nvmf: unread bytes stay behind", 6),
