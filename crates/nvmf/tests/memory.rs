@@ -9,6 +9,7 @@ use diecut_nvme::tcp::{Digests, ReadyToTransfer};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, SglDescriptor, Status};
 use diecut_nvmf::*;
 use diecut_units::{Span, Time};
+use world::greedy::*;
 use world::*;
 use zerocopy::FromBytes;
 
@@ -36,48 +37,6 @@ fn small_world(seed: u64, config: TargetConfig) -> World {
     world
 }
 
-/// Connects a queue: an admin queue answers its controller's id. `None`: refused because the target is busy.
-fn queue(world: &mut World, nqn: &str, number: u16, controller: u16) -> Option<(ConnectionId, u16)> {
-    let id = world.open();
-    world.initialize(id, NONE);
-    let reply = world.connect(id, nqn, number, controller).expect("answered");
-    if reply.status == Status::CONNECT_CONTROLLER_BUSY {
-        return None;
-    }
-    assert_eq!(reply.status, Status::SUCCESS);
-    if number == 0 {
-        world.enable(id);
-    }
-    Some((id, reply.result as u16))
-}
-
-/// A host with an I/O queue on a subsystem.
-fn host(world: &mut World, nqn: &str, number: u8) -> Option<ConnectionId> {
-    (world.host_id, world.host) = ([number; 16], format!("{HOST}-{number}"));
-    let (_, controller) = queue(world, nqn, 0, 0xFFFF)?;
-    queue(world, nqn, 1, controller).map(|(id, _)| id)
-}
-
-fn send_read(world: &mut World, id: ConnectionId, blocks: u32) {
-    let mut entry = world.rw(opcode::READ, 0, blocks, SglDescriptor::transport(blocks * LBA as u32));
-    entry.flags |= 0x40;
-    entry.command_id = world.next_id(id).into();
-    let bytes = world.capsule(id, entry, &[]);
-    world.send(id, &bytes);
-}
-
-/// Hosts of one subsystem, as many as it lets in, that ask for much and take nothing.
-fn greedy(world: &mut World) -> Vec<ConnectionId> {
-    let hosts: Vec<ConnectionId> = (1..60).map_while(|number| host(world, SUBSYSTEM, number)).collect();
-    world.deaf = true;
-    for &id in &hosts {
-        (0..30).for_each(|_| send_read(world, id, 64));
-        assert!(world.target.memory().held_bytes <= LIMIT_BYTES, "{:?}", world.target.memory());
-    }
-    world.deaf = false;
-    hosts
-}
-
 fn hang_up_all(world: &mut World) {
     let ids: Vec<ConnectionId> = world.links.keys().copied().collect();
     ids.into_iter().for_each(|id| world.handle(Event::Closed(id)));
@@ -88,7 +47,7 @@ fn hang_up_all(world: &mut World) {
 #[test]
 fn hosts_that_read_nothing_hold_a_part_only() {
     let mut world = small_world(1, TargetConfig::default());
-    let greedy = greedy(&mut world);
+    let greedy = greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     assert!(greedy.len() > 10, "{} hosts", greedy.len());
     world.target.check_budget();
     let figures = world.target.memory();
@@ -153,7 +112,7 @@ fn hosts_that_never_send_their_data_hold_a_part_only() {
 fn a_stream_waits_when_there_is_no_room_for_its_data() {
     let mut world = small_world(3, TargetConfig::default());
     let writer = host(&mut world, SUBSYSTEM, 200).unwrap();
-    greedy(&mut world);
+    greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     world.hold = true;
     let mut ids = Vec::new();
     for number in 0..24u8 {
@@ -189,7 +148,7 @@ fn a_stream_waits_when_there_is_no_room_for_its_data() {
 fn data_that_were_asked_for_are_read_while_their_queue_waits() {
     let mut world = small_world(6, large_parts());
     let writer = host(&mut world, SUBSYSTEM, 200).unwrap();
-    greedy(&mut world);
+    greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     let ids: Vec<u16> = (0..6)
         .map(|number| {
             let sgl = SglDescriptor::transport(24 * LBA as u32);
@@ -233,7 +192,7 @@ fn a_slow_host_is_not_hung_up_on_for_want_of_memory() {
         (id, command_id)
     };
     let ((slow, command_id), (silent, _)) = (begin_write(200), begin_write(201));
-    greedy(&mut world);
+    greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     assert!(world.target.memory().waiting > 0, "{:?}", world.target.memory());
     let request = ReadyToTransfer::read_from_bytes(&world.links[&slow].pdus[0].header).unwrap();
     world.links.get_mut(&slow).unwrap().pdus.clear();
@@ -259,7 +218,7 @@ fn a_slow_host_is_not_hung_up_on_for_want_of_memory() {
 #[test]
 fn refused_hosts_leave_nothing_behind() {
     let mut world = small_world(6, TargetConfig::default());
-    greedy(&mut world);
+    greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     let mut refused = 0;
     for number in 100..140u8 {
         (world.host_id, world.host) = ([number; 16], format!("{HOST}-{number}"));
@@ -287,7 +246,7 @@ fn wait_for_a_lost_path(has_data: bool) {
     let mut world = small_world(5, TargetConfig::default());
     let writer = host(&mut world, SUBSYSTEM, 200).unwrap();
     let lost = host(&mut world, SUBSYSTEM, 200).unwrap();
-    let others = greedy(&mut world);
+    let others = greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     world.hold = true;
     let send = |world: &mut World, id, number: u8, blocks: u32| {
         let sgl = SglDescriptor::in_capsule(blocks * LBA as u32);

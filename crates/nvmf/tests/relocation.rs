@@ -7,6 +7,7 @@ use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
 use diecut_nvmf::*;
 use diecut_units::{Span, Time};
+use world::greedy::greedy;
 use world::*;
 
 fn elsewhere() -> SubsystemConfig {
@@ -59,6 +60,46 @@ fn worlds(seed: u64, keep_alive_ms: u32) -> (World, World) {
     there.next_link = 1000;
     (here.keep_alive_ms, there.keep_alive_ms) = (keep_alive_ms, keep_alive_ms);
     (here, there)
+}
+
+/// Goal: data in a capsule that wait for memory go on at the new home. Method: other hosts of the subsystem hold the memory of the old
+/// home, and the stream of a writer waits; it moves to where there is room, and where those hosts may not come.
+#[test]
+fn a_stream_that_waits_for_memory_goes_on_at_the_new_home() {
+    const LIMIT_BYTES: usize = 16 << 20;
+    let memory = MemoryLimits { limit_bytes: LIMIT_BYTES, ..MemoryLimits::default() };
+    let (_, mut there) = worlds(28, 0);
+    let mut here = World::with(28, TargetConfig { memory, ..TargetConfig::default() });
+    let open = SubsystemConfig { allow_any_host: true, ..subsystem() };
+    let mut actions = Vec::new();
+    here.target.set_subsystem(open, here.now, &mut actions);
+    let (_, controller) = here.admin(SUBSYSTEM, Digests::NONE);
+    let writer = here.io(controller, 1, Digests::NONE);
+    let kept = (here.host.clone(), here.host_id);
+    greedy(&mut here, SUBSYSTEM, LIMIT_BYTES);
+    (here.host, here.host_id) = kept;
+    here.hold = true;
+    let mut ids = Vec::new();
+    for number in 0..24u8 {
+        let sgl = SglDescriptor::in_capsule(2 * LBA as u32);
+        let mut entry = here.rw(opcode::io::WRITE, u64::from(number) * 2, 2, sgl);
+        let id = here.next_id(writer);
+        (entry.flags, entry.command_id) = (0x40, id.into());
+        ids.push(id);
+        let bytes = here.capsule(writer, entry, &vec![number + 1; 2 * LBA]);
+        here.send(writer, &bytes);
+    }
+    assert!(here.links[&writer].paused, "{:?}", here.target.memory());
+    let begun = here.held.len();
+    assert!((1..24).contains(&begun), "{begun} writes are under way");
+    here.target.freeze(&name(SUBSYSTEM));
+    here.release_held();
+    relocate(&mut here, &mut there, &[]);
+    for (number, id) in (0..24u8).zip(ids) {
+        let status = there.reply(writer, id).map(|reply| reply.status);
+        assert_eq!(status, Some(Status::SUCCESS), "write {number} of {begun}");
+        assert_eq!(there.memory[usize::from(number) * 2 * LBA], number + 1);
+    }
 }
 
 /// Nobody is told that hosts wait for memory because a subsystem moved: its connections look for room at the new home, and there is.

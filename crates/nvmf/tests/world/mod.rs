@@ -1,6 +1,8 @@
 //! A tiny host and a RAM namespace around a target: what a test sends is cut into random pieces from a seed.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod greedy;
+
 use diecut_namespace::contract::*;
 use diecut_nvme::fabrics::{ConnectCommand, ConnectData, PropertyCommand};
 use diecut_nvme::property::{Configuration, offset};
