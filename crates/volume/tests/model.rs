@@ -9,7 +9,7 @@ use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time}
 use diecut_volume::contract::*;
 use diecut_volume::{AnchorPace, Store, StoreConfig};
 use diecut_vssd::space::BlockShape;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const VOLUMES: u16 = 2;
 /// Marks versions that read as zeros; each deallocation is one of its own, or the end of one would count for another.
@@ -45,6 +45,8 @@ struct World {
     cached: Vec<Change>,
     /// For each flush under way: how much of `cached` it covers.
     flushes: BTreeMap<u64, Vec<Change>>,
+    /// Changes that are durable when they are answered.
+    forced: BTreeSet<u64>,
 }
 
 impl World {
@@ -72,6 +74,7 @@ impl World {
             volatile,
             cached: Vec::new(),
             flushes: BTreeMap::new(),
+            forced: BTreeSet::new(),
         };
         world.open();
         for volume in 0..VOLUMES {
@@ -133,7 +136,8 @@ impl World {
         }
         if let Some(change) = self.changes.remove(&token) {
             assert_eq!(completion.result, Ok(()), "seed {}", self.seed);
-            if self.volatile {
+            let is_forced = self.forced.remove(&token);
+            if self.volatile && !is_forced {
                 self.cached.push(change);
             } else {
                 self.durable(change);
@@ -196,12 +200,19 @@ impl World {
         let first = self.random.below(span);
         let count = 1 + self.random.below((self.size_ius - first).min(12));
         let token = self.token();
-        let kind = if self.full { 4 } else { self.random.below(12) };
+        let kind = if self.full { 5 } else { self.random.below(12) };
         match kind {
             0..=1 => self.read(volume, first, count),
             2 => {
                 self.change(volume, first, count, DEALLOCATED | token, token);
                 self.submit(volume, VolumeOperation::Deallocate { first_iu: first, iu_count: count }, token);
+            }
+            4 => {
+                self.change(volume, first, count, DEALLOCATED | token, token);
+                let force_unit_access = self.force(token);
+                let zeroes =
+                    VolumeOperation::WriteZeroes { first_iu: first, iu_count: count, force_unit_access };
+                self.submit(volume, zeroes, token);
             }
             3 => {
                 self.others.push(token);
@@ -215,7 +226,7 @@ impl World {
                 }
                 self.change(volume, first, count, token, token);
                 let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
-                let force_unit_access = self.random.below(8) == 0;
+                let force_unit_access = self.force(token);
                 self.submit(
                     volume,
                     VolumeOperation::Write { first_iu: first, payload, force_unit_access },
@@ -223,6 +234,15 @@ impl World {
                 );
             }
         }
+    }
+
+    /// Whether a change is durable when it is answered, whatever cache there is.
+    fn force(&mut self, token: u64) -> bool {
+        let is_forced = self.random.below(8) == 0;
+        if is_forced {
+            self.forced.insert(token);
+        }
+        is_forced
     }
 
     fn change(&mut self, volume: u16, first: u64, count: u64, version: u64, token: u64) {
