@@ -459,6 +459,12 @@ impl Log {
     pub fn check_invariants(&self) {
         self.writer.staging.check_invariants(&self.writer.segments);
         self.writer.segments.check_invariants();
+        for (index, segment) in self.writer.segments.iter() {
+            assert!(
+                segment.last_sequence < self.writer.next_sequence,
+                "I-L38: segment {index} holds nothing later than what comes"
+            );
+        }
     }
 
     /// Live IUs of each segment.
