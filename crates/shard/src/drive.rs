@@ -197,7 +197,7 @@ pub trait Drive {
 pub(crate) fn translate(action: target::Action) -> Action {
     match action {
         target::Action::Submit(_) | target::Action::GiveUp(..) => {
-            unreachable!("commands stay inside the shard")
+            unreachable!("I-S18: commands stay inside the shard")
         }
         target::Action::Transmit(connection) => Action::Transmit { connection },
         target::Action::Close(connection) => Action::Close { connection },

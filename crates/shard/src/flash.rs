@@ -3,7 +3,7 @@
 
 use diecut_media::{Completion, Intent, Media};
 use diecut_namespace::StoreIndex;
-use diecut_units::{ProtectedRegion, Span, Time, mark, mutant};
+use diecut_units::{ProtectedRegion, Slab, Span, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex};
 use diecut_volume::{Store, StoreConfig};
 use diecut_vssd::{Pool, SpaceCompletion, VssdId};
@@ -37,6 +37,15 @@ struct StoreSlot {
     full_told_until: Time,
     /// Answers that are kept from a store that is held: it starts nothing then.
     held: Option<Vec<SpaceCompletion>>,
+}
+
+/// The place of a store, beside what else is lent of [`Flash`].
+///
+/// # Panics
+/// If no store is open there.
+#[inline]
+fn slot_of(stores: &mut Slab<StoreSlot>, index: StoreIndex) -> &mut StoreSlot {
+    stores.get_mut(index.0.into()).expect("I-S21: a store that is used is open")
 }
 
 /// A store on its way to another shard, with answers that it has not seen.
@@ -123,7 +132,7 @@ impl Whose<'_> {
 pub(crate) struct Flash<M: Media> {
     pub media: M,
     pub pool: Pool,
-    stores: Vec<Option<StoreSlot>>,
+    stores: Slab<StoreSlot>,
     /// Store of each vSSD, by number: vSSDs are numbered from 1 and never again.
     by_vssd: Vec<u16>,
     /// Stores with work, each once.
@@ -149,7 +158,7 @@ impl<M: Media> Flash<M> {
         Flash {
             media,
             pool,
-            stores: Vec::new(),
+            stores: Slab::new(),
             by_vssd: Vec::new(),
             busy: Vec::new(),
             spare_busy: Vec::new(),
@@ -183,7 +192,7 @@ impl<M: Media> Flash<M> {
 
     /// Gives up free buffers of the stores that were not needed since the last call; see [`diecut_units::BufferPool::shrink`].
     pub fn shrink(&mut self, slabs_max: u32) -> usize {
-        self.stores.iter_mut().flatten().map(|slot| slot.store.shrink(slabs_max)).sum()
+        self.stores.iter_mut().map(|(_, slot)| slot.store.shrink(slabs_max)).sum()
     }
 
     /// A store of this vSSD comes; it has none.
@@ -196,19 +205,12 @@ impl<M: Media> Flash<M> {
     }
 
     fn seat(&mut self, vssd: VssdId, store: Store) -> StoreIndex {
-        let index = match self.stores.iter().position(Option::is_none) {
-            Some(free) => free,
-            None => {
-                self.stores.push(None);
-                self.stores.len() - 1
-            }
-        };
-        assert!(index < usize::from(NO_STORE), "I-S21: a store has a number of 16 bits");
-        // One that was taken out of this place may have been left there.
-        self.busy.retain(|busy| usize::from(*busy) != index);
-        self.stores[index] = Some(StoreSlot::new(vssd, store));
-        self.by_vssd[vssd.0 as usize] = index as u16;
+        let index = self.stores.insert(StoreSlot::new(vssd, store));
+        assert!(index < u32::from(NO_STORE), "I-S21: a store has a number of 16 bits");
         let index = StoreIndex(index as u16);
+        // One that was taken out of this place may have been left there.
+        self.busy.retain(|busy| *busy != index.0);
+        self.by_vssd[vssd.0 as usize] = index.0;
         self.mark_busy(index);
         index
     }
@@ -218,7 +220,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open.
     pub fn hold_store(&mut self, index: StoreIndex) {
-        let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: an open store is held");
+        let slot = slot_of(&mut self.stores, index);
         slot.held.get_or_insert_default();
     }
 
@@ -227,7 +229,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open, or not held.
     pub fn take_store(&mut self, index: StoreIndex) -> MovedStore {
-        let slot = self.stores[usize::from(index.0)].take().expect("I-S21: an open store is taken");
+        let slot = self.stores.remove(index.0.into());
         self.unseat(slot.vssd, index);
         let unseen = slot.held.expect("I-S21: a store that is held is taken");
         let told = (slot.told, slot.full_told_until);
@@ -249,7 +251,7 @@ impl<M: Media> Flash<M> {
             self.space_completions.extend(unseen.into_iter().map(|completion| (vssd, completion)));
         }
         let index = self.seat(vssd, store);
-        let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store has one place");
+        let slot = slot_of(&mut self.stores, index);
         (slot.told, slot.full_told_until) = told;
         index
     }
@@ -271,7 +273,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open.
     pub fn close_store(&mut self, index: StoreIndex) -> VssdId {
-        let slot = self.stores[usize::from(index.0)].take().expect("I-S21: an open store is closed");
+        let slot = self.stores.remove(index.0.into());
         self.unseat(slot.vssd, index);
         slot.vssd
     }
@@ -287,7 +289,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open, or something of it is under way.
     pub fn end_store(&mut self, index: StoreIndex) -> Vec<VolumeCommand> {
-        let slot = self.stores[usize::from(index.0)].take().expect("I-S21: an open store is opened again");
+        let slot = self.stores.lend(index.0.into());
         assert!(slot.held.is_none(), "I-S21: a store that is held does not end");
         slot.store.into_commands()
     }
@@ -305,13 +307,11 @@ impl<M: Media> Flash<M> {
         commands: Vec<VolumeCommand>,
         now: Time,
     ) {
-        let place = &mut self.stores[usize::from(index.0)];
-        assert!(place.is_none(), "I-S21: one store at one place");
         let vssd = VssdId(vssd);
         assert_eq!(self.by_vssd[vssd.0 as usize], index.0, "I-S21: a store is opened again at its place");
         let mut space = self.pool.space(vssd, &mut self.media, now);
         let store = Store::open(config, &mut space, staging);
-        *place = Some(StoreSlot::new(vssd, store));
+        self.stores.put_back(index.0.into(), StoreSlot::new(vssd, store));
         self.busy.retain(|busy| *busy != index.0);
         self.mark_busy(index);
         self.submit(&mut commands.into_iter().map(|command| (index, command)).collect(), now);
@@ -328,7 +328,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open.
     pub fn store(&self, index: StoreIndex) -> &Store {
-        &self.stores[usize::from(index.0)].as_ref().expect("I-S21: a store that is used is open").store
+        &self.stores.get(index.0.into()).expect("I-S21: a store that is used is open").store
     }
 
     /// An open store, to be changed; it gets a turn.
@@ -337,7 +337,7 @@ impl<M: Media> Flash<M> {
     /// If it is not open.
     pub fn store_mut(&mut self, index: StoreIndex) -> &mut Store {
         self.mark_busy(index);
-        &mut self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store that is used is open").store
+        &mut slot_of(&mut self.stores, index).store
     }
 
     /// Has an open store that lacks room look whether there is some now.
@@ -353,26 +353,23 @@ impl<M: Media> Flash<M> {
 
     /// Whether a store is held, or quiesces, so that its vSSD can leave.
     pub fn has_quiet_store(&self) -> bool {
-        self.stores.iter().flatten().any(|slot| slot.held.is_some() || slot.store.quiesced().is_some())
+        self.stores.iter().any(|(_, slot)| slot.held.is_some() || slot.store.quiesced().is_some())
     }
 
     /// Open stores.
     pub fn stores(&self) -> impl Iterator<Item = (StoreIndex, VssdId, &Store)> {
-        let slots = self.stores.iter().enumerate();
-        slots.filter_map(|(index, slot)| {
-            slot.as_ref().map(|slot| (StoreIndex(index as u16), slot.vssd, &slot.store))
-        })
+        self.stores.iter().map(|(index, slot)| (StoreIndex(index as u16), slot.vssd, &slot.store))
     }
 
     fn mark_busy(&mut self, index: StoreIndex) {
-        let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store that is used is open");
+        let slot = slot_of(&mut self.stores, index);
         slot.mark_busy(index, &mut self.busy);
     }
 
     /// A read of a store will follow soon: advice only.
     #[inline]
     pub fn expect_read(&self, index: StoreIndex, volume: VolumeIndex, first_iu: u64) {
-        if let Some(Some(slot)) = self.stores.get(usize::from(index.0)) {
+        if let Some(slot) = self.stores.get(index.0.into()) {
             slot.store.expect_read(volume, first_iu);
         }
     }
@@ -381,8 +378,7 @@ impl<M: Media> Flash<M> {
     pub fn submit(&mut self, commands: &mut Vec<(StoreIndex, VolumeCommand)>, now: Time) {
         let mut commands = commands.drain(..);
         while let Some(&(index, _)) = commands.as_slice().first() {
-            let slot =
-                self.stores[usize::from(index.0)].as_mut().expect("I-S21: a store that is used is open");
+            let slot = slot_of(&mut self.stores, index);
             slot.mark_busy(index, &mut self.busy);
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
             while commands.as_slice().first().is_some_and(|(next, _)| *next == index)
@@ -428,9 +424,9 @@ impl<M: Media> Flash<M> {
     }
 
     fn wake_stores(&mut self, now: Time) {
-        for index in 0..self.stores.len() {
-            if self.stores[index].as_ref().is_some_and(|slot| slot.deadline() <= now) {
-                self.mark_busy(StoreIndex(index as u16));
+        for (index, slot) in self.stores.iter_mut() {
+            if slot.deadline() <= now {
+                slot.mark_busy(StoreIndex(index as u16), &mut self.busy);
             }
         }
     }
@@ -444,7 +440,7 @@ impl<M: Media> Flash<M> {
                 self.block_completions.extend(rest.next());
                 continue;
             };
-            let slot = self.stores[usize::from(index.0)].as_mut().expect("I-S21: its vSSD names it");
+            let slot = slot_of(&mut self.stores, index);
             slot.mark_busy(index, &mut self.busy);
             let mut space = self.pool.space(vssd, &mut self.media, now);
             // Those in a row that are for one store find it once.
@@ -465,7 +461,7 @@ impl<M: Media> Flash<M> {
     fn work_stores(&mut self, now: Time) {
         let mut batch = std::mem::replace(&mut self.busy, std::mem::take(&mut self.spare_busy));
         for number in batch.drain(..) {
-            let Some(slot) = &mut self.stores[usize::from(number)] else { continue };
+            let Some(slot) = self.stores.get_mut(number.into()) else { continue };
             debug_assert!(slot.has_work, "I-S25: a store with work is in the list of those once");
             slot.has_work = false;
             if slot.held.is_some() {
@@ -491,7 +487,7 @@ impl<M: Media> Flash<M> {
     /// A store refused a write because it stores all that it can.
     #[cold]
     pub fn note_full(&mut self, index: StoreIndex, now: Time) {
-        let slot = self.stores[usize::from(index.0)].as_mut().filter(|slot| slot.full_told_until <= now);
+        let slot = self.stores.get_mut(index.0.into()).filter(|slot| slot.full_told_until <= now);
         if let Some(slot) = slot {
             slot.full_told_until = now + FULL_TOLD_FOR;
             self.standings.push((slot.vssd, Standing::Full));
@@ -509,7 +505,7 @@ impl<M: Media> Flash<M> {
         if !self.busy.is_empty() || self.pool.has_ready() {
             return Time::ZERO;
         }
-        let stores = self.stores.iter().flatten().map(StoreSlot::deadline);
+        let stores = self.stores.iter().map(|(_, slot)| slot.deadline());
         stores.fold(self.media.next_event().min(self.pool.deadline()), Time::min)
     }
 }

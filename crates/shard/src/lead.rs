@@ -97,7 +97,7 @@ fn scope(step: &Step, job: &Job) -> Scope {
         Step::Leave(group) => Scope::Shard(group.from),
         Step::Release(..) => Scope::All,
         Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear => {
-            unreachable!("the first shard's own")
+            unreachable!("I-S5: the first shard does what is its own")
         }
         Step::AllocVssd { .. } | Step::SyncPool | Step::Persist => Scope::Here,
         Step::CreateVolume { name } | Step::OpenNamespace { name } => home_of(name),

@@ -122,7 +122,7 @@ pub(crate) fn begin_orders<M: Divide>(
                 jobs.begin(Reply::Order(number), base, State::clone(&next), vec![step]);
                 begun = Begun::Jobs;
             }
-            Order::Status | Order::Wear => unreachable!("answered at once"),
+            Order::Status | Order::Wear => unreachable!("I-S14: answered at once"),
         }
     }
 }

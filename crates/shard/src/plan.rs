@@ -103,7 +103,7 @@ pub(crate) fn plan(
         ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
         ControlRequest::Shutdown => shut_down(state, &mut plan),
         ControlRequest::Status => {}
-        ControlRequest::Within { .. } => unreachable!("taken off when it came"),
+        ControlRequest::Within { .. } => unreachable!("I-S14: its patience was taken off when it came"),
     }
     Ok(plan)
 }

@@ -40,7 +40,7 @@ pub(crate) fn step_of_order<M: Divide>(
 pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut Job, now: Time) -> Progress {
     match step {
         Step::AllocVssd { .. } | Step::MoveTenant { .. } | Step::Arrive(_) | Step::LevelWear => {
-            unreachable!("the first shard chooses what lives where")
+            unreachable!("I-S5: the first shard chooses what lives where")
         }
         Step::Exchange(pairs) => leveling::exchange(here, pairs, job),
         // With the answer.

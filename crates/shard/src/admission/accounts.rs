@@ -189,7 +189,7 @@ impl Volume {
     #[inline]
     fn take(&mut self, queue: Option<&mut Queue>) -> Work {
         let Some(queue) = queue else {
-            let Leaf::Blocks(vssd) = self.leaf else { unreachable!("commands wait in queues") };
+            let Leaf::Blocks(vssd) = self.leaf else { unreachable!("I-S3: commands wait in queues") };
             self.waiting -= 1;
             return Work::Entry(vssd);
         };

@@ -48,7 +48,7 @@ pub(crate) fn persist<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time)
         };
         job.own_goes(Own::Catalog(number, Box::new(state)));
     }
-    let Own::Catalog(number, state) = job.own() else { unreachable!("just set") };
+    let Own::Catalog(number, state) = job.own() else { unreachable!("I-S9: a step has its own state") };
     if here.registry.catalog.durable() < *number {
         return Progress::Waits;
     }
