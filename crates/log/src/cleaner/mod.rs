@@ -8,6 +8,7 @@ mod victim;
 mod walk;
 
 use crate::reserve::{BURST_SEGMENTS, DISPLACED_LEAVE, RESERVE_SEGMENTS, SMALL_SEGMENTS};
+use crate::segments::Segments;
 use crate::writer::Writer;
 use crate::{LogAddress, Owner, Stream};
 use copies::Copies;
@@ -44,13 +45,12 @@ impl Cleaner {
 
     /// Whether there is room enough, and nothing is being cleaned.
     pub fn is_at_rest(&self, writer: &Writer) -> bool {
-        let enough = writer.segments.paced_segments() + BURST_SEGMENTS;
         !self.is_unfinished
             && self.victims.is_empty()
             && self.renewed.is_empty()
             && self.copies.is_empty()
             && writer.supply.free_segments() > RESERVE_SEGMENTS
-            && self.room_ius(writer) >= writer.segments.ius(enough)
+            && self.room_ius(writer) >= enough_ius(&writer.segments)
     }
 
     /// Lets the cleaner go on.
@@ -118,8 +118,7 @@ impl Cleaner {
         let segments = &writer.segments;
         let room = self.room_ius(writer);
         let least = segments.ius(segments.paced_segments());
-        let burst = segments.ius(BURST_SEGMENTS);
-        if self.victims.is_empty() && (segments.freeing_count() == 0 || room >= least + burst) {
+        if self.victims.is_empty() && (segments.freeing_count() == 0 || room >= enough_ius(segments)) {
             // Nothing gives room, or nothing needs to.
             writer.pace.lift();
         } else {
@@ -194,6 +193,11 @@ impl Cleaner {
         let victim = self.victims.iter_mut().find(|victim| victim.segment == segment);
         victim.expect("I-L24: copies belong to a victim")
     }
+}
+
+/// Room with which nothing needs to be cleaned, in IUs.
+fn enough_ius(segments: &Segments) -> u64 {
+    segments.ius(segments.paced_segments() + BURST_SEGMENTS)
 }
 
 impl std::fmt::Display for Cleaner {

@@ -5,7 +5,6 @@ use crate::owners::Owners;
 use crate::registry::qualified;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
-use diecut_nvme::QualifiedName;
 use diecut_nvmf::{Home, NamespaceConfig, SubsystemConfig};
 use diecut_units::Time;
 
@@ -32,7 +31,6 @@ pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: T
 /// What a subsystem looks like here.
 pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option<SubsystemConfig> {
     let record = here.registry.state.subsystems.get(nqn)?;
-    let name = |text: &str| QualifiedName::new(text).expect("I-S6: a name was checked when it was made");
     let content = here.plane.flash.media.capabilities().content_mode;
     let home = match here.placement.ledger.home_of(&record.tenant) {
         home if home == here.placement.index.0 => Home::Here,
@@ -48,11 +46,11 @@ pub(crate) fn subsystem_config<M: Divide>(here: &Owners<M>, nqn: &str) -> Option
         (shown.nsid, NamespaceConfig { namespace, uuid, nguid, properties, content })
     });
     Some(SubsystemConfig {
-        nqn: name(nqn),
+        nqn: qualified(nqn),
         serial: record.serial.clone().expect("I-C8: a subsystem that exists has its serial number"),
         model: record.model.clone().expect("I-C8: a subsystem that exists has its model number"),
         allow_any_host: record.allow_any_host,
-        allowed_hosts: record.allowed_hosts.iter().map(|host| name(host)).collect(),
+        allowed_hosts: record.allowed_hosts.iter().map(|host| qualified(host)).collect(),
         namespaces: namespaces.collect(),
         home,
     })
