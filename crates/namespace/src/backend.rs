@@ -45,17 +45,28 @@ pub(crate) trait Backend {
     ) -> Begun;
 
     /// The next piece of what it left of a command, whom it is for, and what comes after it.
-    fn go_on(&self, rest: Rest, map_piece: &mut MapPiece<'_>)
-    -> (VolumePlace, VolumeOperation, Option<Rest>);
+    ///
+    /// # Panics
+    /// If it leaves nothing of commands.
+    fn go_on(
+        &self,
+        _rest: Rest,
+        _map_piece: &mut MapPiece<'_>,
+    ) -> (VolumePlace, VolumeOperation, Option<Rest>) {
+        unreachable!("I-N1: what is answered at once has no piece left")
+    }
 
     /// Where a read of the range will begin below, if whoever is there can make ready what it needs.
-    fn place_of_read(&self, range: LbaRange) -> Option<(StoreIndex, VolumeIndex, u64)>;
+    #[inline]
+    fn place_of_read(&self, _range: LbaRange) -> Option<(StoreIndex, VolumeIndex, u64)> {
+        None
+    }
 
     /// What lies below has come to another shard, where its store has this number.
-    fn moved(&mut self, store: StoreIndex);
+    fn moved(&mut self, _store: StoreIndex) {}
 
     /// Whether writes go down in one piece.
-    fn set_whole_writes(&mut self, whole_writes: bool);
+    fn set_whole_writes(&mut self, _whole_writes: bool) {}
 }
 
 /// The backend of a namespace. Which one it is is looked up once for a command, without an allocation.

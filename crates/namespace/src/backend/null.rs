@@ -1,11 +1,9 @@
 //! Nothing: commands are answered at once, and writes are forgotten. For benchmarks of what lies above.
 
-use crate::backend::{Backend, Begun, MapPiece, Scratch, VolumePlace};
-use crate::contract::{LbaRange, NamespaceError, NamespaceOperation};
-use crate::definition::{NullReads, StoreIndex};
-use crate::pending::Rest;
+use crate::backend::{Backend, Begun, MapPiece, Scratch};
+use crate::contract::{NamespaceError, NamespaceOperation};
+use crate::definition::NullReads;
 use diecut_units::Buffer;
-use diecut_volume::contract::{VolumeIndex, VolumeOperation};
 
 /// Size of the shared buffer of zeros that reads are answered with, in bytes.
 const SHARED_ZEROS_BYTES: usize = 1 << 20;
@@ -39,21 +37,4 @@ impl Backend for Null {
             _ => Begun::Answered(Ok(()), None),
         }
     }
-
-    fn go_on(
-        &self,
-        _rest: Rest,
-        _map_piece: &mut MapPiece<'_>,
-    ) -> (VolumePlace, VolumeOperation, Option<Rest>) {
-        unreachable!("I-N1: what is answered at once has no piece left")
-    }
-
-    #[inline]
-    fn place_of_read(&self, _range: LbaRange) -> Option<(StoreIndex, VolumeIndex, u64)> {
-        None
-    }
-
-    fn moved(&mut self, _store: StoreIndex) {}
-
-    fn set_whole_writes(&mut self, _whole_writes: bool) {}
 }
