@@ -6,48 +6,39 @@ use diecut_blockspace::{LogicalBlock, UnitIndex};
 use diecut_devices::{Device, Fault, FaultyDie, OperationKind, Options, Profile};
 use diecut_media::Media;
 use diecut_spec::Isolation;
+use diecut_testing::pool::PoolWorld;
 use diecut_units::{BufferMut, Time};
-use diecut_vssd::{EraseBlockSpace, Pool, PoolConfig, VssdId};
+use diecut_vssd::{EraseBlockSpace, PoolConfig, VssdId};
 
 /// Of the rings that nobody has here.
 const SLOT_SIZE_BYTES: u32 = 1 << 20;
 
 struct World {
-    device: Device,
-    pool: Pool,
+    below: PoolWorld<Device>,
     vssd: VssdId,
     session: Session,
-    now: Time,
 }
 
 impl World {
     /// A vSSD on the first die, whose application has just attached.
     fn new() -> World {
-        let mut device = Device::create(&Profile::named("tiny").unwrap(), Options::default()).unwrap();
-        let mut pool = Pool::create(&device, PoolConfig::suited_to(device.geometry()));
-        let vssd = pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
-        let session = Session::new(&pool.space(vssd, &mut device, Time::ZERO), SLOT_SIZE_BYTES);
-        World { device, pool, vssd, session, now: Time::ZERO }
+        let device = Device::create(&Profile::named("tiny").unwrap(), Options::default()).unwrap();
+        let config = PoolConfig::suited_to(device.geometry());
+        let mut below = PoolWorld::open(device, config, Time::ZERO);
+        let vssd = below.pool.alloc_vssd(Isolation::Die, 0, 1).unwrap();
+        let session = Session::new(&below.space(vssd), SLOT_SIZE_BYTES);
+        World { below, vssd, session }
     }
 
     /// The answer to an entry, when all that it began is over.
     fn ask(&mut self, entry: Submission, data: Option<&[u8]>) -> Completion {
-        let (mut answers, mut done, mut ready) = (Vec::new(), Vec::new(), Vec::new());
+        let mut answers = Vec::new();
         let command = Command { entry: Ok(entry), data: data.map(BufferMut::copy_from) };
-        let mut space = self.pool.space(self.vssd, &mut self.device, self.now);
-        self.session.submit(command, &mut space, &mut answers);
+        self.session.submit(command, &mut self.below.space(self.vssd), &mut answers);
         while answers.is_empty() {
-            let next = self.device.next_event().min(self.pool.deadline());
-            if next != Time::NEVER {
-                self.now = self.now.max(next);
-                self.device.advance(self.now, &mut done);
-            }
-            for completion in done.drain(..) {
-                self.pool.complete(completion, self.now, &mut self.device, &mut ready);
-            }
-            self.pool.work(self.now, &mut self.device);
-            self.pool.take_ready(&mut ready);
-            for (_, completion) in ready.drain(..) {
+            let goes_on = self.below.step();
+            assert!(goes_on || !self.below.answers.is_empty(), "an entry is answered");
+            for (_, completion) in self.below.answers.drain(..) {
                 self.session.complete(completion, &mut answers);
             }
         }
@@ -69,8 +60,7 @@ impl World {
     }
 
     fn append(&mut self, block: LogicalBlock) -> Completion {
-        let space = self.pool.space(self.vssd, &mut self.device, self.now);
-        let ius = space.shape().program_unit_ius();
+        let ius = self.below.space(self.vssd).shape().program_unit_ius();
         let entry = Submission { count: ius, ..Submission::new(Opcode::Append, block) };
         self.ask(entry, Some(&vec![7; ius as usize * 4096]))
     }
@@ -84,8 +74,8 @@ fn a_block_whose_append_failed_can_be_freed() {
     let block = world.allocate();
     assert_eq!(world.append(block).status, Status::Done);
     let (die, kind) = (FaultyDie { channel: 0, die: 0 }, OperationKind::Program);
-    let nth = world.device.emulated().die_statistics(0).program_units;
-    world.device.emulated_mut().add_fault(Fault::Fail { die, kind, nth });
+    let nth = world.below.media.emulated().die_statistics(0).program_units;
+    world.below.media.emulated_mut().add_fault(Fault::Fail { die, kind, nth });
     assert_eq!(world.append(block).status, Status::AppendFailed);
     assert_eq!(world.ask(Submission::new(Opcode::Free, block), None).status, Status::Done);
     let next = world.allocate();
@@ -98,8 +88,7 @@ fn named_blocks_are_counted_once() {
     let mut world = World::new();
     assert_eq!(world.keep(&[], true).status, Status::Done);
     let (one, two) = (world.allocate(), world.allocate());
-    world.session =
-        Session::new(&world.pool.space(world.vssd, &mut world.device, world.now), SLOT_SIZE_BYTES);
+    world.session = Session::new(&world.below.space(world.vssd), SLOT_SIZE_BYTES);
     for (names, count) in [(&[one, one][..], 1), (&[two, one], 2), (&[], 2)] {
         let named = world.keep(names, false);
         assert_eq!((named.status, named.value), (Status::Done, count), "{names:?}");

@@ -9,8 +9,9 @@ use diecut_emulator::{Device, Options, Profile};
 use diecut_fuzz::{Input, bounded};
 use diecut_media::Media;
 use diecut_spec::Isolation;
+use diecut_testing::pool::PoolWorld;
 use diecut_units::{BufferPool, Time};
-use diecut_vssd::{LogicalBlock, Pool, PoolConfig, UnitIndex, VssdId};
+use diecut_vssd::{LogicalBlock, PoolConfig, UnitIndex, VssdId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -58,10 +59,8 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 struct Server {
-    device: Device,
-    pool: Pool,
+    below: PoolWorld,
     vssd: VssdId,
-    now: Time,
     buffers: BufferPool,
     answers: Vec<Answer>,
     taken: u64,
@@ -71,44 +70,36 @@ struct Server {
 impl Server {
     fn new() -> Server {
         let profile = Profile::named("tiny").expect("comes with diecut");
-        let mut device = Device::create(&profile, Options::default()).expect("a sound profile");
+        let device = Device::create(&profile, Options::default()).expect("a sound profile");
         let mut config = PoolConfig::suited_to(device.geometry());
         config.levels.channels = vec![device.geometry().channels.into()];
-        let mut pool = Pool::create(&device, config);
-        let vssd = pool.alloc_vssd(Isolation::Channel, 0, 1).expect("an empty device has room");
-        let _ = pool.space(vssd, &mut device, Time::ZERO);
+        let mut below = PoolWorld::open(device, config, Time::ZERO);
+        let vssd = below.pool.alloc_vssd(Isolation::Channel, 0, 1).expect("an empty device has room");
         let (buffers, answers) = (BufferPool::new(), Vec::new());
-        Server { device, pool, vssd, now: Time::ZERO, buffers, answers, taken: 0, answered: 0 }
+        Server { below, vssd, buffers, answers, taken: 0, answered: 0 }
     }
 
     fn session(&mut self) -> Session {
-        Session::new(&self.pool.space(self.vssd, &mut self.device, self.now), LAYOUT.slot_size_bytes)
+        Session::new(&self.below.space(self.vssd), LAYOUT.slot_size_bytes)
     }
 
     /// Takes and answers all that is there, until nothing is under way. Says whether the rings are whole.
     fn work(&mut self, end: &mut ServerEnd, session: &mut Session) -> bool {
         let mut is_whole = true;
-        let (mut completions, mut ready) = (Vec::new(), Vec::new());
         loop {
             let before = self.taken;
             while is_whole {
                 match end.take(&mut self.buffers) {
                     Ok(Some(command)) => {
                         self.taken += 1;
-                        let mut space = self.pool.space(self.vssd, &mut self.device, self.now);
-                        session.submit(command, &mut space, &mut self.answers);
+                        session.submit(command, &mut self.below.space(self.vssd), &mut self.answers);
                     }
                     Ok(None) => break,
                     Err(_) => is_whole = false,
                 }
             }
-            self.device.advance(self.now, &mut completions);
-            for completion in completions.drain(..) {
-                self.pool.complete(completion, self.now, &mut self.device, &mut ready);
-            }
-            self.pool.work(self.now, &mut self.device);
-            self.pool.take_ready(&mut ready);
-            for (_, completion) in ready.drain(..) {
+            let goes_on = self.below.step();
+            for (_, completion) in self.below.answers.drain(..) {
                 session.complete(completion, &mut self.answers);
             }
             for answer in self.answers.drain(..) {
@@ -116,10 +107,7 @@ impl Server {
                 assert!(self.answered <= self.taken, "one answer for each entry");
                 end.put(&answer);
             }
-            let next = self.device.next_event().min(self.pool.deadline());
-            if next != Time::NEVER {
-                self.now = self.now.max(next);
-            } else if session.is_idle() && before == self.taken && !self.pool.has_ready() {
+            if !goes_on && session.is_idle() && before == self.taken && !self.below.pool.has_ready() {
                 assert_eq!(self.answered, self.taken, "an answer for each entry");
                 return is_whole;
             }
