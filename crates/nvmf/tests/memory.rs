@@ -114,16 +114,7 @@ fn a_stream_waits_when_there_is_no_room_for_its_data() {
     let writer = host(&mut world, SUBSYSTEM, 200).unwrap();
     greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     world.hold = true;
-    let mut ids = Vec::new();
-    for number in 0..24u8 {
-        let sgl = SglDescriptor::in_capsule(2 * LBA as u32);
-        let mut entry = world.rw(opcode::WRITE, u64::from(number) * 2, 2, sgl);
-        entry.flags |= 0x40;
-        ids.push(world.next_id(writer));
-        entry.command_id = ids[usize::from(number)].into();
-        let bytes = world.capsule(writer, entry, &vec![number + 1; 2 * LBA]);
-        world.send(writer, &bytes);
-    }
+    let ids: Vec<u16> = (0..24).map(|number| send_write(&mut world, writer, number, 2)).collect();
     world.target.check_budget();
     assert!(world.links[&writer].paused, "{:?}", world.target.memory());
     assert!((8..24).contains(&world.held.len()), "{} writes are under way", world.held.len());
@@ -248,18 +239,8 @@ fn wait_for_a_lost_path(has_data: bool) {
     let lost = host(&mut world, SUBSYSTEM, 200).unwrap();
     let others = greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     world.hold = true;
-    let send = |world: &mut World, id, number: u8, blocks: u32| {
-        let sgl = SglDescriptor::in_capsule(blocks * LBA as u32);
-        let mut entry = world.rw(opcode::WRITE, u64::from(number) * 2, blocks, sgl);
-        entry.flags |= 0x40;
-        let command_id = world.next_id(id);
-        entry.command_id = command_id.into();
-        let bytes = world.capsule(id, entry, &vec![number + 1; blocks as usize * LBA]);
-        world.send(id, &bytes);
-        command_id
-    };
     if has_data {
-        send(&mut world, lost, 100, 1);
+        send_write(&mut world, lost, 100, 1);
     } else {
         let mut entry = world.rw(opcode::FLUSH, 0, 1, SglDescriptor::transport(0));
         entry.flags |= 0x40;
@@ -267,7 +248,7 @@ fn wait_for_a_lost_path(has_data: bool) {
         let bytes = world.capsule(lost, entry, &[]);
         world.send(lost, &bytes);
     }
-    let ids: Vec<u16> = (0..24).map(|number| send(&mut world, writer, number, 2)).collect();
+    let ids: Vec<u16> = (0..24).map(|number| send_write(&mut world, writer, number, 2)).collect();
     assert!(world.links[&writer].paused, "{:?}", world.target.memory());
     // Some of what the others have is begun when the first of them go; they only read, and their reads are done.
     let writes = |world: &World| {

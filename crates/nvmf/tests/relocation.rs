@@ -7,7 +7,7 @@ use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
 use diecut_nvmf::*;
 use diecut_units::{Span, Time};
-use world::greedy::greedy;
+use world::greedy::{greedy, send_write};
 use world::*;
 
 fn elsewhere() -> SubsystemConfig {
@@ -62,8 +62,8 @@ fn worlds(seed: u64, keep_alive_ms: u32) -> (World, World) {
     (here, there)
 }
 
-/// Goal: data in a capsule that wait for memory go on at the new home. Method: other hosts of the subsystem hold the memory of the old
-/// home, and the stream of a writer waits; it moves to where there is room, and where those hosts may not come.
+/// Goal: what a stream keeps back for want of memory is done at the new home. Method: other hosts of the subsystem hold the memory of the
+/// old home, and the stream of a writer waits; it moves to where there is room, and where those hosts may not come.
 #[test]
 fn a_stream_that_waits_for_memory_goes_on_at_the_new_home() {
     const LIMIT_BYTES: usize = 16 << 20;
@@ -79,16 +79,7 @@ fn a_stream_that_waits_for_memory_goes_on_at_the_new_home() {
     greedy(&mut here, SUBSYSTEM, LIMIT_BYTES);
     (here.host, here.host_id) = kept;
     here.hold = true;
-    let mut ids = Vec::new();
-    for number in 0..24u8 {
-        let sgl = SglDescriptor::in_capsule(2 * LBA as u32);
-        let mut entry = here.rw(opcode::io::WRITE, u64::from(number) * 2, 2, sgl);
-        let id = here.next_id(writer);
-        (entry.flags, entry.command_id) = (0x40, id.into());
-        ids.push(id);
-        let bytes = here.capsule(writer, entry, &vec![number + 1; 2 * LBA]);
-        here.send(writer, &bytes);
-    }
+    let ids: Vec<u16> = (0..24).map(|number| send_write(&mut here, writer, number, 2)).collect();
     assert!(here.links[&writer].paused, "{:?}", here.target.memory());
     let begun = here.held.len();
     assert!((1..24).contains(&begun), "{begun} writes are under way");

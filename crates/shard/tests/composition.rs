@@ -555,7 +555,8 @@ fn volumes_made_side_by_side_have_namespaces_of_their_own() {
 }
 
 /// Goal: what a vSSD that was deleted left in its slots of protected memory is nobody's. Method: one is deleted with writes that are
-/// staged, another one gets its slots, and the process dies before anything was staged there.
+/// staged, another one gets its slots, and the process dies before anything was staged there. Seen to fail when the deletion of the volume changes
+/// nothing and the slots are not cleared: either is enough by itself.
 #[test]
 fn what_a_deleted_vssd_staged_is_gone() {
     for volumes in [1, 0] {

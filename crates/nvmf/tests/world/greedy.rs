@@ -32,6 +32,18 @@ pub fn send_read(world: &mut World, id: ConnectionId, blocks: u32) {
     world.send(id, &bytes);
 }
 
+/// Sends the write of a number, with its data in the capsule: so many blocks from twice the number on, of bytes one larger than it. Gives
+/// the id of the command.
+pub fn send_write(world: &mut World, id: ConnectionId, number: u8, blocks: u32) -> u16 {
+    let sgl = SglDescriptor::in_capsule(blocks * LBA as u32);
+    let mut entry = world.rw(opcode::io::WRITE, u64::from(number) * 2, blocks, sgl);
+    let command_id = world.next_id(id);
+    (entry.flags, entry.command_id) = (entry.flags | 0x40, command_id.into());
+    let bytes = world.capsule(id, entry, &vec![number + 1; blocks as usize * LBA]);
+    world.send(id, &bytes);
+    command_id
+}
+
 /// Hosts of a subsystem, as many as it lets in, that ask for much and take nothing; the target holds so much at most.
 pub fn greedy(world: &mut World, nqn: &str, limit_bytes: usize) -> Vec<ConnectionId> {
     let hosts: Vec<ConnectionId> = (1..60).map_while(|number| host(world, nqn, number)).collect();
