@@ -2,7 +2,8 @@
 //!
 //! For each room (a crate, and the sub-rooms that are its files): circles of files that name each other, fields and methods of types and
 //! the files that their `impl` blocks stand in, parameters, lengths of functions and files, asserts per thousand lines. An `expect` or
-//! `unreachable!` that names an invariant asserts it, too. Tests are not counted. For the workspace: types of one name that several rooms define.
+//! `unreachable!` that names an invariant asserts it, too. Tests are not counted. For the workspace: types of one name that several rooms
+//! define.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

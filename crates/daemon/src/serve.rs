@@ -244,8 +244,8 @@ async fn shut_down(port: &dyn ControlPort) {
     tracing::info!(stopped_ms = stopping_at.elapsed().as_millis() as u64, "stopped");
 }
 
-/// Serves until SIGINT, SIGTERM or SIGHUP (unless that is ignored); a second one of the first two ends the process at once. `announce` is
-/// called once, with lines for people, when hosts can connect; warnings go to stderr before. What exists on the device wins over the set-up, which is brought onto a new device only, or if it is asked for.
+/// Serves until SIGINT, SIGTERM or SIGHUP (unless that is ignored); a second one of the first two ends the process at once. `announce`
+/// has lines for people, once hosts can connect; warnings come before. A set-up is brought onto a new device only, or if it is asked for.
 ///
 /// # Errors
 /// Names the file, field or address and what to do. A device that was new is removed again.
