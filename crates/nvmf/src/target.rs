@@ -17,8 +17,7 @@ use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_shutdown, slot_of};
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId};
-use diecut_nvme::opcode::io as opcode;
-use diecut_nvme::{QualifiedName, Status};
+use diecut_nvme::{QualifiedName, Status, opcode::io as opcode};
 use diecut_units::{Time, mark, mutant};
 
 /// The target of one shard. See the crate's documentation.
@@ -155,9 +154,10 @@ impl Target {
         self.shared.memory.receive_bytes()
     }
 
-    /// Whether a connection has become a queue of a controller.
-    pub fn is_connected(&self, id: ConnectionId) -> bool {
-        self.connections.by_id(id).is_some_and(|one| one.phase() == Phase::Live)
+    /// The subsystem of a connection that has become a queue of a controller; a queue of discovery has none.
+    pub fn queue_of(&self, id: ConnectionId) -> Option<Option<&QualifiedName>> {
+        let queue = self.connections.by_id(id).filter(|one| one.phase() == Phase::Live)?;
+        Some(queue.subsystem.map(|index| &self.shared.subsystems.get(index).config.nqn))
     }
 
     /// The source of a connection's commands.

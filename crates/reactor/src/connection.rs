@@ -1,6 +1,7 @@
 //! One TCP connection of a shard's thread.
 
 use crate::doors::Place;
+use crate::shares::NOBODY;
 use crate::wire::{Plain, Wire};
 use diecut_shard::drive::{ConnectionId, Drive, Event, Outbox, ShardIndex};
 use diecut_units::{BufferPool, Time};
@@ -42,6 +43,10 @@ pub(crate) struct Connection {
     receives: u8,
     /// The shard said that it is a queue of a controller.
     pub is_connected: bool,
+    /// Whose it is, in [`crate::shares`].
+    pub tenant: u32,
+    /// How often its output had to wait for a share since it was written last.
+    pub put_off: u8,
     /// Free when the stream is closed.
     pub place: Place,
 }
@@ -87,6 +92,8 @@ impl Connection {
             listed: false,
             receives: 0,
             is_connected: false,
+            tenant: NOBODY,
+            put_off: 0,
             place,
         }
     }
@@ -132,7 +139,7 @@ impl Connection {
         self.receives < NEWCOMER_RECEIVES
     }
 
-    /// Reads a turn's worth and hands it to the shard.
+    /// Reads a turn's worth and hands it to the shard. How the turn ended, and how many bytes came.
     pub fn read<D: Drive>(
         &mut self,
         shard: &mut D,
@@ -140,11 +147,11 @@ impl Connection {
         now: Time,
         actions: &mut Vec<diecut_shard::drive::Action>,
         system_calls: &mut u64,
-    ) -> Turn {
+    ) -> (Turn, usize) {
         let connection = self.id;
         self.receives = self.receives.saturating_add(1).min(NEWCOMER_RECEIVES);
-        let mut left = BYTES_PER_TURN;
-        while left > 0 {
+        let mut received = 0;
+        while received < BYTES_PER_TURN {
             *system_calls += 1;
             let (read, asked, event) = if let Some(window) = shard.receive_window(connection) {
                 let asked = window.len();
@@ -160,11 +167,11 @@ impl Connection {
                 (read, asked, Event::Received { connection, bytes: buffer.freeze() })
             };
             match read {
-                Ok(0) => return Turn::Gone,
+                Ok(0) => return (Turn::Gone, received),
                 Ok(bytes) => {
                     let before = actions.len();
                     shard.handle(event, now, actions);
-                    left = left.saturating_sub(bytes);
+                    received += bytes;
                     // Whatever the shard wants now (a pause, a hand-over) comes before more bytes.
                     let wants = actions[before..]
                         .iter()
@@ -172,18 +179,18 @@ impl Connection {
                     // A short read empties the socket; asking again would cost a system call to learn it. An end
                     // that is already known is still to be read.
                     if bytes < asked && !self.ended {
-                        return Turn::Drained;
+                        return (Turn::Drained, received);
                     }
                     if wants {
-                        return Turn::More;
+                        return (Turn::More, received);
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Drained,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return (Turn::Drained, received),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Turn::Gone,
+                Err(_) => return (Turn::Gone, received),
             }
         }
-        Turn::More
+        (Turn::More, received)
     }
 
     /// Says that nothing more will come, and lingers.
@@ -210,35 +217,35 @@ impl Connection {
         Turn::More
     }
 
-    /// Writes output until there is none, the socket blocks, or the turn is over.
+    /// Writes output until there is none, the socket blocks, or the turn is over. How the turn ended, and how many bytes went.
     pub fn write<D: Drive>(
         &mut self,
         shard: &mut D,
         actions: &mut Vec<diecut_shard::drive::Action>,
         system_calls: &mut u64,
-    ) -> Turn {
+    ) -> (Turn, usize) {
         let mut written = 0;
         loop {
             let Some(outbox) = shard.outbox(self.id).filter(|outbox| !outbox.is_empty()) else {
                 self.wants_write = false;
-                return Turn::Drained;
+                return (Turn::Drained, written);
             };
             if written >= BYTES_WRITTEN_PER_TURN {
-                return Turn::More;
+                return (Turn::More, written);
             }
             *system_calls += 1;
             match write_some(&mut self.wire, outbox) {
-                Ok(0) => return Turn::Gone,
+                Ok(0) => return (Turn::Gone, written),
                 Ok(bytes) => {
                     written += bytes;
                     shard.sent(self.id, bytes, actions);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.blocked = true;
-                    return Turn::More;
+                    return (Turn::More, written);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Turn::Gone,
+                Err(_) => return (Turn::Gone, written),
             }
         }
     }

@@ -7,11 +7,12 @@
 //! Invariants
 //! - A shard is touched by its own thread only. Threads talk through bounded queues and wake each other; what finds no room
 //!   is kept, in order, and no connection is accepted meanwhile. No thread waits for another.
-//! - A connection gets at most [`BYTES_PER_TURN`] read per round, so none keeps the others waiting.
+//! - A connection gets at most [`BYTES_PER_TURN`] read per round, and a tenant's connections together its share of a round, so none
+//!   keeps the others waiting.
 //! - Idle threads sleep in the kernel until a socket, a message or the shard's deadline.
 //! - A panic in a shard ends the process: what it held is recovered at the next start.
 //!
-//! Not known here: PDUs, commands, flash.
+//! Not known here: PDUs, commands, flash. Of tenants it knows names and weights.
 
 #![deny(clippy::unwrap_used)]
 
@@ -25,6 +26,7 @@ mod io;
 mod lines;
 mod log;
 mod reactor;
+mod shares;
 mod upkeep;
 mod wire;
 mod worker;

@@ -18,6 +18,9 @@ pub(crate) struct Lines {
     closing: Vec<u32>,
     /// The other half of a double buffer for turns.
     spare: Vec<u32>,
+    /// Connections whose turn it was, and whose tenant had used up its share of the round: they are first in the next round, before
+    /// those that had a turn and go on.
+    pub late: Vec<u32>,
 }
 
 impl Lines {
@@ -44,6 +47,7 @@ impl Lines {
         self.by_id.remove(&connection.id);
         self.to_read.retain(|&other| other != number);
         self.to_write.retain(|&other| other != number);
+        self.late.retain(|&other| other != number);
         self.closing.retain(|&other| other != number);
         Some(connection)
     }
@@ -143,10 +147,15 @@ impl Lines {
         std::mem::replace(list(self), spare)
     }
 
-    /// Gives the memory of a list of turns back.
-    pub fn end_turns(&mut self, turns: Vec<u32>) {
+    /// Gives the memory of a list of turns back, when they are over.
+    pub fn end_turns(&mut self, list: fn(&mut Lines) -> &mut Vec<u32>, turns: Vec<u32>) {
         assert!(turns.is_empty(), "I-R2: whoever had a turn is taken from the list");
         self.spare = turns;
+        if !self.late.is_empty() {
+            let mut late = std::mem::take(&mut self.late);
+            late.append(list(self));
+            self.late = std::mem::replace(list(self), late);
+        }
     }
 
     /// Whether somebody has a turn.

@@ -1,5 +1,6 @@
 //! Notices of a shard as events of `tracing`, limited by cause.
 
+use crate::doors::Full;
 use diecut_shard::drive::ShardIndex;
 use diecut_shard::notice::{Cause, HostAt, HostNotice, Limiter, Notice};
 use diecut_units::Time;
@@ -27,6 +28,22 @@ impl NoticeLog {
     pub fn admit(&mut self, cause: Cause, now: Time) -> bool {
         self.work(now);
         self.limiter.admit(cause, now)
+    }
+
+    /// A host is hung up on at once: there are too many connections that have Connected.
+    pub(crate) fn turned_away(&mut self, peer: std::net::IpAddr, full: Full, now: Time) {
+        if !self.admit(Cause::TurnedAway, now) {
+            return;
+        }
+        match full {
+            Full::All => tracing::warn!(
+                "as many connections are open as descriptors allow; one from {peer} is turned away; a higher limit of open files \
+                 (ulimit -n) lets more in"
+            ),
+            Full::Peer => tracing::warn!(
+                "{peer} has as many connections as one address may have; another one is turned away"
+            ),
+        }
     }
 
     /// Tells a notice, or counts it.

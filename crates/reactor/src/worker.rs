@@ -4,15 +4,16 @@ use crate::acceptor::{Acceptor, Came};
 use crate::blocks::{self, BlockClients};
 use crate::common::{Common, Ends};
 use crate::connection::{Connection, Turn};
-use crate::doors::{Chosen, Full, Why};
+use crate::doors::{Chosen, Why};
 use crate::inbox::{Answers, Message, Outgoing};
 use crate::lines::Lines;
 use crate::log::NoticeLog;
+use crate::shares::{Shares, Way};
 use crate::upkeep::Upkeep;
 use diecut_media::Intent;
 use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
 use diecut_shard::notice::Cause;
-use diecut_units::{BufferPool, Span, Time};
+use diecut_units::{Span, Time};
 use mio::{Events, Poll, Token};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -34,8 +35,6 @@ const MESSAGES_PER_ROUND: usize = 256;
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
 /// A deadline this near is waited for without sleeping: the kernel's timer counts milliseconds.
 const SPIN_BELOW: Span = Span::from_micros(1_500);
-/// Buffers given up at once at most: a round must stay short.
-const SHRINK_SLABS_MAX: u32 = 256;
 /// Rounds without work before the thread sleeps: the next request of a busy host is usually on its way.
 const IDLE_ROUNDS: u32 = 32;
 
@@ -47,10 +46,10 @@ pub(crate) struct Worker<D: Drive> {
     index: ShardIndex,
     acceptor: Acceptor,
     lines: Lines,
+    shares: Shares,
     outgoing: Outgoing,
     answers: Answers,
     actions: Vec<Action>,
-    pool: BufferPool,
     blocks: BlockClients,
     notices: NoticeLog,
     /// To the thread that carries out what the device asks for, where it does.
@@ -80,9 +79,9 @@ impl<D: Drive> Worker<D> {
             index,
             acceptor,
             lines: Lines::default(),
+            shares: Shares::default(),
             answers: Answers::default(),
             actions: Vec::new(),
-            pool: BufferPool::new(),
             blocks,
             notices: NoticeLog::default(),
             io,
@@ -115,6 +114,7 @@ impl<D: Drive> Worker<D> {
                 self.blocks.announce(false);
             }
             let mut now = self.common.now();
+            self.shares.begin_round();
             let mut worked = !events.is_empty();
             events.iter().for_each(|event| self.is_ready(event));
             worked |= self.read_inbox(now);
@@ -126,7 +126,7 @@ impl<D: Drive> Worker<D> {
             worked |= self.blocks.work(
                 &mut self.shard,
                 registry,
-                &mut self.pool,
+                &mut self.upkeep.pool,
                 now,
                 &mut self.actions,
                 &mut self.notices,
@@ -153,7 +153,7 @@ impl<D: Drive> Worker<D> {
                 self.upkeep.worked();
             }
             if self.upkeep.deadline() <= now {
-                self.keep_memory(now);
+                self.upkeep.keep(&mut self.shard, self.index, &self.common, now);
             }
             if self.notices.deadline() <= now {
                 self.notices.work(now);
@@ -195,35 +195,6 @@ impl<D: Drive> Worker<D> {
         }
         let left = next.since(self.common.now());
         if left < SPIN_BELOW { Some(Duration::ZERO) } else { Some(Duration::from_nanos(left.0)) }
-    }
-
-    /// Gives up what was not needed of late, and follows the memory that connections may hold.
-    fn keep_memory(&mut self, now: Time) {
-        let wanted = self.common.memory_bytes.load(Ordering::Relaxed);
-        if let Some(limit_bytes) = self.upkeep.new_limit(wanted) {
-            self.shard.set_memory(limit_bytes);
-        }
-        let given_up = self.shard.shrink(SHRINK_SLABS_MAX) + self.pool.shrink(SHRINK_SLABS_MAX);
-        let used = self.shard.memory().used_bytes + self.pool.size_bytes();
-        self.common.used_bytes[usize::from(self.index.0)].store(used, Ordering::Relaxed);
-        self.common.given_up_bytes.fetch_add(given_up as u64, Ordering::Relaxed);
-        self.upkeep.looked(given_up, now);
-    }
-
-    /// A host is hung up on at once: there are too many connections that have Connected.
-    fn turn_away(&mut self, peer: std::net::IpAddr, full: Full, now: Time) {
-        if !self.notices.admit(Cause::TurnedAway, now) {
-            return;
-        }
-        match full {
-            Full::All => tracing::warn!(
-                "as many connections are open as descriptors allow; one from {peer} is turned away; a higher limit of open files \
-                 (ulimit -n) lets more in"
-            ),
-            Full::Peer => tracing::warn!(
-                "{peer} has as many connections as one address may have; another one is turned away"
-            ),
-        }
     }
 
     /// A connection without Connect goes in favour of a new one, on whichever thread it is.
@@ -271,6 +242,11 @@ impl<D: Drive> Worker<D> {
                     if moving.arrives(self.index) && self.add(Connection::adopted(moving, id)) {
                         let event = Event::Adopted { connection: id, state };
                         self.shard.handle(event, now, &mut self.actions);
+                        if let Some((_, one)) = self.lines.known(id)
+                            && one.is_connected
+                        {
+                            one.tenant = self.shares.enter(self.shard.tenant_of(id));
+                        }
                     }
                 }
                 Message::Told(from, message) => {
@@ -303,7 +279,7 @@ impl<D: Drive> Worker<D> {
             let is_full = self.outgoing.has_any();
             match self.acceptor.accept(listener, &self.common, is_full, now) {
                 None => {}
-                Some(Came::Turned(peer, full)) => self.turn_away(peer, full, now),
+                Some(Came::Turned(peer, full)) => self.notices.turned_away(peer, full, now),
                 Some(Came::In(guest)) => {
                     guest.away.into_iter().flatten().for_each(|chosen| self.send_away(chosen, now));
                     let message = Message::Accepted(guest.id, guest.stream, guest.local, guest.place);
@@ -330,8 +306,14 @@ impl<D: Drive> Worker<D> {
         added.is_ok()
     }
 
+    fn remove(&mut self, number: u32) -> Option<Connection> {
+        let connection = self.lines.remove(number, self.poll.registry())?;
+        self.shares.leave(connection.tenant);
+        Some(connection)
+    }
+
     fn lost(&mut self, number: u32, now: Time) {
-        if let Some(connection) = self.lines.remove(number, self.poll.registry())
+        if let Some(connection) = self.remove(number)
             && !connection.lingering
         {
             self.shard.handle(Event::Closed { connection: connection.id }, now, &mut self.actions);
@@ -352,36 +334,39 @@ impl<D: Drive> Worker<D> {
         let mut turns_left = NEWCOMER_TURNS_PER_ROUND;
         for number in turns.drain(..) {
             let Some(connection) = self.lines.get_mut(number) else { continue };
+            let tenant = connection.tenant;
+            if !newcomers && !self.shares.may_go(tenant, Way::In, |name| self.shard.weight_of(name)) {
+                self.lines.late.push(number);
+                continue;
+            }
             connection.listed = false;
-            if connection.lingering {
-                match connection.discard(system_calls) {
-                    Turn::Drained => connection.readable = false,
-                    Turn::More => self.lines.list(number),
-                    Turn::Gone => self.lost(number, now),
+            let (turn, bytes) = if connection.lingering {
+                (connection.discard(system_calls), 0)
+            } else {
+                if connection.paused || !connection.readable || connection.closing.is_some() {
+                    continue;
                 }
-                continue;
-            }
-            if connection.paused || !connection.readable || connection.closing.is_some() {
-                continue;
-            }
-            // What a host sends while its commands wait for their turns would wait behind them, too: received later it comes in
-            // fewer and larger pieces. Each costs a system call and an acknowledgement, and a round is short.
-            let has_work = !newcomers && self.shard.goes_on(connection.id);
-            if has_work || connection.is_newcomer() != newcomers || (newcomers && turns_left == 0) {
-                self.lines.list(number);
-                continue;
-            }
-            turns_left -= usize::from(newcomers);
-            let turn = connection.read(&mut self.shard, &mut self.pool, now, &mut self.actions, system_calls);
+                // What a host sends while its commands wait for their turns would wait behind them, too: received later it comes
+                // in fewer and larger pieces. Each costs a system call and an acknowledgement, and a round is short.
+                let has_work = !newcomers && self.shard.goes_on(connection.id);
+                if has_work || connection.is_newcomer() != newcomers || (newcomers && turns_left == 0) {
+                    self.lines.list(number);
+                    continue;
+                }
+                turns_left -= usize::from(newcomers);
+                connection.read(&mut self.shard, &mut self.upkeep.pool, now, &mut self.actions, system_calls)
+            };
+            connection.readable &= turn != Turn::Drained;
+            self.shares.took(tenant, Way::In, bytes);
             match turn {
-                Turn::Drained => connection.readable = false,
+                Turn::Drained => {}
                 Turn::More => self.lines.list(number),
                 Turn::Gone => self.lost(number, now),
             }
             // A pause or a hand-over of this connection must be known before its next turn.
             self.act(now);
         }
-        self.lines.end_turns(turns);
+        self.lines.end_turns(|lines| &mut lines.to_read, turns);
         worked
     }
 
@@ -391,8 +376,10 @@ impl<D: Drive> Worker<D> {
             // Short answers first: they cost the long ones next to nothing, the other way round they would wait.
             let (lines, shard) = (&self.lines, &self.shard);
             let waiting = |number: &u32| {
-                let id = lines.get(*number).map(|one| one.id);
-                id.and_then(|id| shard.outbox(id)).map_or(0, |outbox| outbox.len_bytes())
+                let Some(one) = lines.get(*number) else { return 0 };
+                let waiting = shard.outbox(one.id).map_or(0, |outbox| outbox.len_bytes());
+                // Long ones, too, are first in the end.
+                waiting.unbounded_shr(2 * u32::from(one.put_off))
             };
             turns.sort_unstable_by_key(waiting);
         }
@@ -409,11 +396,20 @@ impl<D: Drive> Worker<D> {
                 self.lines.to_write.push(number);
                 continue;
             }
-            let turn = connection.write(&mut self.shard, &mut self.actions, system_calls);
+            let tenant = connection.tenant;
+            if !self.shares.may_go(tenant, Way::Out, |name| self.shard.weight_of(name)) {
+                connection.put_off = connection.put_off.saturating_add(1);
+                self.lines.late.push(number);
+                continue;
+            }
+            connection.put_off = 0;
+            let (turn, bytes) = connection.write(&mut self.shard, &mut self.actions, system_calls);
+            self.shares.took(tenant, Way::Out, bytes);
             // That it has Connected is answered, and so it shows here.
             if !connection.is_connected && self.shard.is_connected(connection.id) {
                 connection.is_connected = true;
                 connection.place.connected();
+                connection.tenant = self.shares.enter(self.shard.tenant_of(connection.id));
             }
             match turn {
                 Turn::Gone => self.lost(number, now),
@@ -422,7 +418,7 @@ impl<D: Drive> Worker<D> {
                 Turn::Drained | Turn::More => {}
             }
         }
-        self.lines.end_turns(turns);
+        self.lines.end_turns(|lines| &mut lines.to_write, turns);
     }
 
     fn close_late(&mut self, now: Time) {
@@ -441,7 +437,7 @@ impl<D: Drive> Worker<D> {
                 Action::Resume { connection } => self.lines.pause(connection, false),
                 Action::HandOver { connection, to, state } => {
                     let Some(number) = self.lines.number_of(connection) else { continue };
-                    let Some(one) = self.lines.remove(number, self.poll.registry()) else { continue };
+                    let Some(one) = self.remove(number) else { continue };
                     let message = Message::Adopted(connection, one.into_moving(), state);
                     self.outgoing.send(&self.common.addresses, usize::from(to.0), message);
                 }

@@ -10,8 +10,8 @@ use diecut_testing::wait::wait_until;
 use diecut_units::Time;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn start(address: &str, shards: usize) -> Reactor {
@@ -359,6 +359,127 @@ fn a_host_whose_commands_go_on_is_heard_later() {
     assert_eq!(received_bytes.load(Ordering::Relaxed), sent, "its commands go on");
     goes_on.store(false, Ordering::Relaxed);
     wait_for(sent + 8);
+    reactor.stop();
+}
+
+/// Says of all connections that they are queues: the last one belongs to one tenant, the others to another. Notes in which round each is
+/// heard and answered.
+struct TwoTenants {
+    inner: NullShard,
+    goes_on: Arc<AtomicBool>,
+    log: Arc<Mutex<Log>>,
+    round: usize,
+    connections: usize,
+}
+
+#[derive(Default)]
+struct Log {
+    /// Rounds in which bytes were received, and in which bytes were sent, each with whose connection it was.
+    received: Vec<(usize, bool)>,
+    sent: Vec<(usize, bool)>,
+}
+
+impl TwoTenants {
+    fn is_the_one(&self, connection: ConnectionId) -> bool {
+        connection.0 as usize == self.connections
+    }
+}
+
+impl Drive for TwoTenants {
+    fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
+        if let Event::Received { connection, .. } = &event {
+            self.log.lock().unwrap().received.push((self.round, self.is_the_one(*connection)));
+        }
+        self.inner.handle(event, now, actions);
+    }
+    fn work(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.round += 1;
+        self.inner.work(now, actions);
+    }
+    fn deadline(&self) -> Time {
+        Time::ZERO
+    }
+    fn goes_on(&self, _connection: ConnectionId) -> bool {
+        self.goes_on.load(Ordering::Relaxed)
+    }
+    fn is_connected(&self, _connection: ConnectionId) -> bool {
+        true
+    }
+    fn tenant_of(&self, connection: ConnectionId) -> Option<&str> {
+        Some(if self.is_the_one(connection) { "one" } else { "many" })
+    }
+    fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
+        self.inner.outbox(connection)
+    }
+    fn sent(&mut self, connection: ConnectionId, len_bytes: usize, actions: &mut Vec<Action>) {
+        self.log.lock().unwrap().sent.push((self.round, self.is_the_one(connection)));
+        self.inner.sent(connection, len_bytes, actions);
+    }
+    fn receive_window(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
+        self.inner.receive_window(connection)
+    }
+}
+
+/// Turns of a connection that has little to say, in a tenant's share of a round.
+const TURNS_PER_SHARE: usize = 32;
+
+/// Goal: a tenant with many connections takes its share of a round and no more, so that its neighbour is heard, and everybody is answered
+/// in few rounds. Method: far more connections of one tenant than its share allows have something to say, or to be told, when the thread
+/// looks, and one of another tenant that came last.
+#[test]
+fn many_connections_of_a_tenant_have_one_share_of_a_round() {
+    const CONNECTIONS: usize = 3 * TURNS_PER_SHARE + 1;
+    let goes_on = Arc::new(AtomicBool::new(true));
+    let log = Arc::new(Mutex::new(Log::default()));
+    let (told, noted) = (Arc::clone(&goes_on), Arc::clone(&log));
+    let config = ReactorConfig { listen: vec!["127.0.0.1:0".parse().unwrap()], ..ReactorConfig::default() };
+    let subsystems = ["nqn.2026-11.org.diecut:null"];
+    let make = move |_now| TwoTenants {
+        inner: NullShard::new(TargetConfig::default(), &subsystems, 1 << 20, NullReads::SharedZeros),
+        goes_on: told,
+        log: noted,
+        round: 0,
+        connections: CONNECTIONS,
+    };
+    let reactor = Reactor::start(&config, vec![make]).unwrap();
+    let heard = || log.lock().unwrap().received.len();
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(reactor.addresses()[0])).collect();
+    // All answers wait, as commands go on; then they are due at once.
+    for (number, stream) in streams.iter_mut().enumerate() {
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(&icreq()).unwrap();
+        wait_until(|| "a host is not heard", || heard() > number);
+    }
+    assert!(log.lock().unwrap().sent.is_empty(), "commands go on");
+    let most_of_a_round = |turns: &[(usize, bool)]| {
+        let (first, last) = (turns[0].0, turns[turns.len() - 1].0);
+        (first..=last).map(|round| turns.iter().filter(|turn| turn.0 == round).count()).max().unwrap()
+    };
+    goes_on.store(false, Ordering::Relaxed);
+    for stream in &mut streams {
+        stream.read_exact(&mut [0; 128]).unwrap();
+    }
+    let sent = std::mem::take(&mut log.lock().unwrap().sent);
+    assert_eq!(
+        (sent.len(), most_of_a_round(&sent)),
+        (CONNECTIONS, TURNS_PER_SHARE),
+        "nobody's share: {sent:?}"
+    );
+    // Hosts at work, not newcomers any more: the beginning of a command, byte by byte.
+    for (round, byte) in [4, 0, 72, 0, 72].into_iter().chain([0; 35]).enumerate() {
+        streams.iter_mut().for_each(|stream| stream.write_all(&[byte]).unwrap());
+        wait_until(|| "a host is not heard", || heard() >= (round + 2) * CONNECTIONS);
+    }
+    let release = hold(&reactor);
+    log.lock().unwrap().received.clear();
+    streams.iter_mut().for_each(|stream| stream.write_all(&[0]).unwrap());
+    release.send(()).unwrap();
+    wait_until(|| "a host is not heard", || heard() >= CONNECTIONS);
+    let received = std::mem::take(&mut log.lock().unwrap().received);
+    let first = received[0].0;
+    assert!(received.contains(&(first, true)), "the other tenant is heard in the first round: {received:?}");
+    assert_eq!(most_of_a_round(&received), TURNS_PER_SHARE + 1, "{received:?}");
+    assert_eq!(received[CONNECTIONS - 1].0, first + 2, "three shares: {received:?}");
     reactor.stop();
 }
 

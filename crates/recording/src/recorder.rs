@@ -192,6 +192,14 @@ impl<W: Write> Drive for Recorded<W> {
         self.shard.is_connected(connection)
     }
 
+    fn tenant_of(&self, connection: ConnectionId) -> Option<&str> {
+        self.shard.tenant_of(connection)
+    }
+
+    fn weight_of(&self, tenant: &str) -> u32 {
+        self.shard.weight_of(tenant)
+    }
+
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {
         self.shard.outbox(connection)
     }

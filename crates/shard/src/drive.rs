@@ -160,6 +160,16 @@ pub trait Drive {
     /// Whether a connection has become a queue of a controller. One that has not may be closed in favour of another.
     fn is_connected(&self, connection: ConnectionId) -> bool;
 
+    /// Whose a connection is that has become a queue of a controller. `None` of discovery: nobody's.
+    fn tenant_of(&self, _connection: ConnectionId) -> Option<&str> {
+        None
+    }
+
+    /// What is due to a tenant beside others, in the driver's turns as elsewhere.
+    fn weight_of(&self, _tenant: &str) -> u32 {
+        diecut_spec::TenantSpec::DEFAULT_WEIGHT
+    }
+
     /// The output of a connection; `None` if the connection is not known.
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox>;
 

@@ -152,7 +152,11 @@ impl Drive for NullShard {
     }
 
     fn is_connected(&self, connection: ConnectionId) -> bool {
-        self.target.is_connected(connection)
+        self.target.queue_of(connection).is_some()
+    }
+
+    fn tenant_of(&self, connection: ConnectionId) -> Option<&str> {
+        Some(self.target.queue_of(connection)??.as_str())
     }
 
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {

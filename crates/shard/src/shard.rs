@@ -22,6 +22,7 @@ use diecut_catalog::State;
 use diecut_media::Divide;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion};
 use diecut_nvmf as target;
+use diecut_spec::TenantSpec;
 use diecut_units::{ProtectedMemory, Time};
 use diecut_vssd::{Places, Pool};
 use std::collections::BTreeMap;
@@ -463,7 +464,16 @@ impl<M: Divide> Drive for Shard<M> {
     }
 
     fn is_connected(&self, connection: ConnectionId) -> bool {
-        self.here.plane.nvme.target.is_connected(connection)
+        self.here.plane.nvme.target.queue_of(connection).is_some()
+    }
+
+    fn tenant_of(&self, connection: ConnectionId) -> Option<&str> {
+        let nqn = self.here.plane.nvme.target.queue_of(connection)??;
+        Some(&self.here.registry.state.subsystems.get(nqn.as_str())?.tenant)
+    }
+
+    fn weight_of(&self, tenant: &str) -> u32 {
+        self.here.plane.admission.weight_of(tenant).unwrap_or(TenantSpec::DEFAULT_WEIGHT)
     }
 
     fn outbox(&self, connection: ConnectionId) -> Option<&Outbox> {

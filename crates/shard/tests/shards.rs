@@ -8,7 +8,7 @@ use diecut_blockspace::session::Command as BlockCommand;
 use diecut_blockspace::wire::{Opcode, Status, Submission};
 use diecut_emulator::Backing;
 use diecut_shard::control::*;
-use diecut_shard::drive::{BlockAction, BlockEvent, BlockSession, Event};
+use diecut_shard::drive::{BlockAction, BlockEvent, BlockSession, Drive, Event};
 use diecut_spec::{Isolation, Serves, Sharing, Size};
 use diecut_units::{BufferMut, IU_SIZE_BYTES, Time};
 use diecut_vssd::LogicalBlock;
@@ -200,7 +200,7 @@ fn a_vssd_that_another_shard_refuses_takes_nothing() {
 }
 
 /// Goal: a tenant's rate limit holds on each shard that it comes to, though it is lifted for the way, and so does its weight, which changes on
-/// the way. Method: a vSSD moves to another shard and back while its host works; wherever it lives, it has the share that its
+/// the way; the shard knows whose its connections are. Method: a vSSD moves to another shard and back while its host works; wherever it lives, it has the share that its
 /// definition says, and nothing rests any more that rested for the move.
 #[test]
 fn a_rate_limit_moves_with_its_tenant() {
@@ -225,6 +225,10 @@ fn a_rate_limit_moves_with_its_tenant() {
         };
         let share = home.pool().share_of(id).expect("just listed");
         assert_eq!(share.rate_bytes_per_second, 2 << 20, "on shard {shard}");
+        // Whoever drives the shard shares its own turns by tenant and weight.
+        let connection = hosts[0].connection().expect("the host is connected");
+        assert_eq!(home.tenant_of(connection), Some("a"), "on shard {shard}");
+        assert_eq!(home.weight_of("a"), weight, "on shard {shard}");
         herd.shards.iter().for_each(|shard| shard.check_shares());
     }
 }

@@ -17,7 +17,7 @@ pub struct TenantSpec {
 }
 
 /// All alike; with room below.
-fn default_weight() -> u32 {
+const fn default_weight() -> u32 {
     100
 }
 
@@ -25,9 +25,12 @@ fn default_weight() -> u32 {
 const WEIGHT_MAX: u32 = 1000;
 
 impl TenantSpec {
+    /// The weight of tenants that say none.
+    pub const DEFAULT_WEIGHT: u32 = default_weight();
+
     /// One of the usual weight.
     pub fn new(name: &str) -> TenantSpec {
-        TenantSpec { name: name.to_owned(), weight: default_weight() }
+        TenantSpec { name: name.to_owned(), weight: TenantSpec::DEFAULT_WEIGHT }
     }
 
     /// Whether it can be.

@@ -428,6 +428,11 @@ impl Host {
         QueueParameters::admin(host, [self.name.as_bytes()[0]; 16], subsystem)
     }
 
+    /// Its I/O queue's connection.
+    pub fn connection(&self) -> Option<ConnectionId> {
+        self.io.as_ref().map(|(id, _)| ConnectionId(*id))
+    }
+
     /// Its streams are gone with the server; what was under way may have happened.
     pub fn server_died(&mut self) {
         (self.admin, self.io) = (None, None);
