@@ -152,6 +152,12 @@ impl World {
         Some(word & 0xffff_ffff)
     }
 
+    /// The result of a read of several IUs in one command.
+    fn read_run(&mut self, volume: u16, first_iu: u64, iu_count: u32) -> Result<(), VolumeError> {
+        let destination = BufferMut::copy_from(&vec![0xee; self.mode.bytes_per_iu() * iu_count as usize]);
+        self.ask(volume, VolumeOperation::Read { first_iu, iu_count, destination }).result
+    }
+
     /// Everything reads as it was written last, but for what `excused` allows of an IU and what it reads as.
     fn check(&mut self, excused: impl Fn(u16, u64, Option<u64>, &[u64]) -> bool) {
         for volume in 0..VOLUMES {
@@ -339,6 +345,15 @@ fn a_loss_is_accepted(seed: u64) -> [u32; 2] {
             Some(found) => missing.records > 0 && versions.contains(&found) && !is_named(volume, iu),
         };
         world.check(is_excused);
+        // A read of more than what is lost names the first IU that is, wherever the others lie.
+        for range in &ranges {
+            let first = range.first_iu.saturating_sub(24);
+            let end = (range.first_iu + range.iu_count + 24).min(SIZE_IUS);
+            let first_lost = (first..end).find(|iu| world.read(range.volume.0, *iu).is_none());
+            let read = world.read_run(range.volume.0, first, (end - first) as u32);
+            let expected = VolumeError::Unrecovered { iu: first_lost.expect("it is lost") };
+            assert_eq!(read, Err(expected), "seed {seed}: {range:?}");
+        }
         // From now on it is a store like any other.
         let mut settled = Vec::new();
         for volume in 0..VOLUMES {
@@ -372,8 +387,28 @@ fn a_loss_is_accepted(seed: u64) -> [u32; 2] {
         world.die();
         world.open(Recovery::Strict);
         assert_eq!(world.store().read_only_reason(), None, "seed {seed}, unit {unit:?}");
+        if with[1] == 1 && kind == 1 {
+            lose_more_records(world, accepted.records);
+        }
     }
     with
+}
+
+/// Records that are accepted as lost count on top of those of before.
+fn lose_more_records(mut world: World, before: u64) {
+    world.die();
+    for unit in settled_units(&world) {
+        let mut other = world.copy();
+        other.space.lose(unit);
+        other.open(Recovery::Accept);
+        let lost = other.store().findings().records;
+        if lost > 0 {
+            let accepted = other.store().accepted_loss().records;
+            assert_eq!(accepted, before + lost, "seed {}, unit {unit:?}", world.seed);
+            return;
+        }
+    }
+    panic!("seed {}: every record can be missed", world.seed);
 }
 
 #[test]
