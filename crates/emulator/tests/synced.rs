@@ -425,10 +425,19 @@ fn a_failed_sync_is_final() {
             break number;
         }
     };
+    // What comes after the sync began waits for the next one, and there is none.
+    let later = rig.good_block((1, 0), 0);
+    rig.submit(4, Operation::Erase { block: later });
+    while rig.device.next_event() != Time::NEVER {
+        rig.now = rig.now.max(rig.device.next_event());
+        rig.device.advance(rig.now, &mut rig.completions);
+    }
     assert!(rig.completions.is_empty(), "nothing is answered before its sync");
     rig.device.synced(number, false, rig.now);
     let mut done = rig.drain();
     done.sort_by_key(|done| done.token.0);
+    assert_eq!(done.len(), 4, "{done:?}");
+    assert_eq!(done[3].result, Err(MediaError::DieOffline { block: later }));
     assert_eq!(done[0].result, Err(MediaError::DieOffline { block }));
     assert_eq!(done[1].result, Err(MediaError::DieOffline { block: other }));
     assert_eq!(done[2].result, Err(MediaError::Erased { block: other, page: 0 }), "reads go on");
