@@ -94,6 +94,9 @@ impl Jobs {
                 here.placement.index.0
             );
         }
+        if here.placement.index.0 == 0 && self.is_idle() {
+            here.placement.ledger.check(&here.registry.state);
+        }
     }
 
     /// Takes a request of an administrator at the first shard, which serves. Says whether it waits: [`Jobs::work`] follows.

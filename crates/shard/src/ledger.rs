@@ -1,6 +1,7 @@
 //! Who has what: which shard owns each channel, where vSSDs lie, and which shard is the home of each tenant. Kept by the
 //! first shard; nothing of it is stored, because it follows from where vSSDs lie.
 
+use diecut_catalog::State;
 use diecut_units::Geometry;
 use diecut_vssd::{Places, VssdId, WearNews};
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,6 +106,24 @@ impl Ledger {
     /// The home of a tenant.
     pub fn home_of(&self, tenant: &str) -> u16 {
         self.homes.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Checks, while nothing is carried out, that it holds just the vSSDs that exist, each where its tenant is at home.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check(&self, state: &State) {
+        let mut listed: BTreeSet<u32> = self.vssds.keys().copied().collect();
+        for (name, record) in &state.vssds {
+            assert!(listed.remove(&record.number), "I-S29: vSSD \"{name}\" lives somewhere");
+            assert_eq!(
+                self.homes.get(&record.tenant),
+                Some(&self.shard_of(record.number)),
+                "I-S29: home of tenant \"{}\", whose vSSD \"{name}\" is",
+                record.tenant
+            );
+        }
+        assert!(listed.is_empty(), "I-S29: nothing is kept of vSSDs that were deleted: {listed:?}");
     }
 
     /// Writes down a vSSD and its channels.
