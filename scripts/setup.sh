@@ -76,13 +76,16 @@ for component in fmt clippy; do
   fi
 done
 
-# A program as its authors released it: name, version, and what fails without it.
+# A program as its authors released it: name, version, what fails without it, and arguments for cargo. It is compiled without
+# optimization: it works for seconds, and would be compiled for minutes.
 tool() {
-  local root=${CARGO_TARGET_DIR:-target}/tools version
-  version=$("$root/bin/$1" --version 2>/dev/null) || true
-  [ "${version/ v/ }" = "$1 $2" ] && return
-  timeout 1200 cargo install --quiet --locked --version "$2" --root "$root" "$1" ||
-    echo "setup: $1 $2 CANNOT BE INSTALLED (cargo install); $3 will fail" >&2
+  local root=${CARGO_TARGET_DIR:-target}/tools name=$1 version=$2 fails=$3 found
+  shift 3
+  found=$("$root/bin/$name" --version 2>/dev/null) || true
+  [ "${found/ v/ }" = "$name $version" ] && return
+  CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
+    timeout 1200 cargo install --quiet --locked --version "$version" --root "$root" "$name" "$@" ||
+    echo "setup: $name $version CANNOT BE INSTALLED (cargo install); $fails will fail" >&2
 }
 # The suites that apps/vlfs must pass.
 if wants vlfs; then
@@ -90,5 +93,5 @@ if wants vlfs; then
   tool pjdfstest 0.2.2 "the tests of apps/vlfs"
 fi
 if wants book; then
-  tool mdbook 0.5.4 "cargo xtask book"
+  tool mdbook 0.5.4 "cargo xtask book" --no-default-features --features search
 fi
