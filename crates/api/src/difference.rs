@@ -2,10 +2,12 @@
 //! administrator what differs when it starts, and `diecut apply` after it did what it can.
 
 use crate::setup::Setup;
+use crate::socket::is_default_socket;
 use crate::status::Status;
-use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings, WearStatus};
+use diecut_spec::{SubsystemSpec, TenantSpec, WearSettings, WearStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::Path;
 
 /// Something that is not as a set-up declares it. What only exists, and is not declared, is no difference: other files or
 /// an administrator may have made it.
@@ -88,8 +90,18 @@ impl Object<'_> {
     }
 }
 
-/// Everything that is not as `setup` declares it, in the order of the file's kinds. `file` is named in remedies.
-pub fn differences(setup: &Setup, status: &Status, file: &str) -> Vec<Difference> {
+/// Everything that is not as `setup` declares it, in the order of the file's kinds. `file` is named in remedies, and so is the `socket`
+/// of the server that they are for, unless commands ask there unasked.
+pub fn differences(setup: &Setup, status: &Status, file: &str, socket: &Path) -> Vec<Difference> {
+    let mut found = gather(setup, status, file);
+    if !is_default_socket(socket) {
+        let diecut = format!("`diecut --socket {} ", socket.display());
+        found.iter_mut().for_each(|one| one.remedy = one.remedy.replace("`diecut ", &diecut));
+    }
+    found
+}
+
+fn gather(setup: &Setup, status: &Status, file: &str) -> Vec<Difference> {
     let mut found = Vec::new();
     if let Some(device) = status.devices.first() {
         of_wear(&setup.wear, &device.wear, &mut found);
@@ -134,84 +146,6 @@ pub fn differences(setup: &Setup, status: &Status, file: &str) -> Vec<Difference
             Some(exists) => of_subsystem(declared, exists, &mut object),
             None => object.missing(file),
         }
-    }
-    found
-}
-
-/// Something that a set-up declares and a server lacks, which one request brings.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Lacking<'a> {
-    /// Settings of even wear.
-    Wear(&'a WearSettings),
-    /// A tenant.
-    Tenant(&'a TenantSpec),
-    /// A vSSD.
-    Vssd(&'a VssdSpec),
-    /// A volume.
-    Volume(&'a VolumeSpec),
-    /// A subsystem with its hosts and namespaces.
-    Subsystem(&'a SubsystemSpec),
-    /// A host's permission in a subsystem that exists.
-    Host {
-        /// NQN of the subsystem.
-        subsystem: &'a str,
-        /// NQN of the host.
-        host: &'a str,
-    },
-    /// A namespace in a subsystem that exists.
-    Namespace {
-        /// NQN of the subsystem.
-        subsystem: &'a str,
-        /// What it is to show.
-        namespace: &'a NamespaceSpec,
-    },
-}
-
-impl fmt::Display for Lacking<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Lacking::Wear(_) => f.write_str("settings of even wear"),
-            Lacking::Tenant(tenant) => write!(f, "tenant \"{}\"", tenant.name),
-            Lacking::Vssd(vssd) => write!(f, "vSSD \"{}\"", vssd.name),
-            Lacking::Volume(volume) => write!(f, "volume \"{}\"", volume.name),
-            Lacking::Subsystem(subsystem) => write!(f, "subsystem {}", subsystem.nqn),
-            Lacking::Host { subsystem, host } => write!(f, "host {host} of subsystem {subsystem}"),
-            Lacking::Namespace { subsystem, namespace: NamespaceSpec { nsid, volume } } => {
-                write!(f, "namespace {nsid} of subsystem {subsystem}, volume \"{volume}\"")
-            }
-        }
-    }
-}
-
-/// What a server lacks of `setup`, in the order in which one needs the other. Nothing of it takes anything away.
-pub fn lacking<'a>(setup: &'a Setup, status: &Status) -> Vec<Lacking<'a>> {
-    let mut found = Vec::new();
-    let mut wear = Vec::new();
-    if let Some(device) = status.devices.first() {
-        of_wear(&setup.wear, &device.wear, &mut wear);
-    }
-    if !wear.is_empty() {
-        found.push(Lacking::Wear(&setup.wear));
-    }
-    let has = |name: &str| status.tenants.iter().any(|tenant| tenant.name == name);
-    found.extend(setup.tenants.iter().filter(|one| !has(&one.name)).map(Lacking::Tenant));
-    let has = |name: &str| status.vssds.iter().any(|vssd| vssd.vssd.name == name);
-    found.extend(setup.vssds.iter().filter(|one| !has(&one.name)).map(Lacking::Vssd));
-    let has = |name: &str| status.volumes.iter().any(|volume| volume.volume.name == name);
-    found.extend(setup.volumes.iter().filter(|one| !has(&one.name)).map(Lacking::Volume));
-    for declared in &setup.subsystems {
-        let subsystem = declared.nqn.as_str();
-        let Some(exists) =
-            status.subsystems.iter().map(|one| &one.subsystem).find(|one| one.nqn == subsystem)
-        else {
-            found.push(Lacking::Subsystem(declared));
-            continue;
-        };
-        let hosts = declared.allowed_hosts.iter().filter(|host| !exists.allowed_hosts.contains(host));
-        found.extend(hosts.map(|host| Lacking::Host { subsystem, host }));
-        let shown = |nsid| exists.namespaces.iter().any(|one| one.nsid == nsid);
-        let namespaces = declared.namespaces.iter().filter(|namespace| !shown(namespace.nsid));
-        found.extend(namespaces.map(|namespace| Lacking::Namespace { subsystem, namespace }));
     }
     found
 }
@@ -273,7 +207,7 @@ fn of_subsystem(declared: &SubsystemSpec, exists: &SubsystemSpec, object: &mut O
     }
 }
 
-fn of_wear(declared: &WearSettings, exists: &WearStatus, found: &mut Vec<Difference>) {
+pub(crate) fn of_wear(declared: &WearSettings, exists: &WearStatus, found: &mut Vec<Difference>) {
     let mut object = Object { kind: "wear", name: "", found };
     let mut setting = |field: &str, command: &str, declared: Option<String>, exists: String| {
         if let Some(declared) = declared.filter(|declared| *declared != exists) {
@@ -323,6 +257,7 @@ fn of_wear(declared: &WearSettings, exists: &WearStatus, found: &mut Vec<Differe
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::lacking::{Lacking, lacking};
     use crate::status::{DeviceStatus, SubsystemStatus, VolumeStatus, VssdStatus};
     use diecut_spec::Size;
 
@@ -394,7 +329,25 @@ mod test {
     }
 
     fn texts(setup: &Setup, status: &Status) -> Vec<String> {
-        differences(setup, status, "my.toml").iter().map(Difference::to_string).collect()
+        let socket = Path::new("setups/../diecut-data/control.sock");
+        differences(setup, status, "my.toml", socket).iter().map(Difference::to_string).collect()
+    }
+
+    /// Goal: who does what a remedy says does it to the server that it is about. Method: a server at another socket than commands ask
+    /// unasked, which lacks everything, and then has another weight of a tenant.
+    #[test]
+    fn remedies_name_the_socket_of_their_server() {
+        let setup = Setup::from_toml(FILE).unwrap();
+        let socket = Path::new("/run/other.sock");
+        let lacking_all = differences(&setup, &Status::default(), "my.toml", socket);
+        assert!(!lacking_all.is_empty());
+        for one in lacking_all {
+            assert_eq!(one.remedy, "`diecut --socket /run/other.sock apply my.toml` creates it");
+        }
+        let mut status = exactly(&setup);
+        status.tenants[0].weight += 1;
+        let remedy = &differences(&setup, &status, "my.toml", socket)[0].remedy;
+        assert!(remedy.starts_with("to set it: `diecut --socket /run/other.sock tenant set "), "{remedy}");
     }
 
     #[test]

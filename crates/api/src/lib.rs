@@ -8,8 +8,11 @@
 #![forbid(unsafe_code)]
 
 pub mod difference;
+pub mod lacking;
 pub mod object;
 pub mod problem;
 pub mod route;
 pub mod setup;
+mod setup_error;
+pub mod socket;
 pub mod status;

@@ -1,6 +1,7 @@
 //! The TOML file that declares a whole set-up: the server, its device, and what shall exist on it. Applying
 //! it again changes nothing.
 
+pub use crate::setup_error::SetupError;
 use diecut_spec::{Size, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::path::{Path, PathBuf};
@@ -212,37 +213,6 @@ pub struct Levels {
     pub dies: Vec<u32>,
     /// The same for soft-planes of a software-isolated or un-isolated vSSD.
     pub soft_planes: Vec<u32>,
-}
-
-/// A set-up file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// Not TOML, or a field that does not exist or has the wrong form; the message names line and field.
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
-    /// An object refers to another one that is not declared in the file.
-    #[error("{kind} `{name}` names {refers_to_kind} `{refers_to}`, which the file does not declare; add it")]
-    Dangling {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// Kind it refers to.
-        refers_to_kind: &'static str,
-        /// Name it refers to.
-        refers_to: String,
-    },
-    /// A number that cannot be meant; the message names the object and what to write.
-    #[error("{0}")]
-    Value(String),
-    /// Two objects of one kind have the same name.
-    #[error("{kind} `{name}` is declared twice; remove one or rename it")]
-    Twice {
-        /// Kind of the objects.
-        kind: &'static str,
-        /// Their name.
-        name: String,
-    },
 }
 
 impl Setup {

@@ -23,13 +23,19 @@ const CHANGE_PATIENCE_S: u64 = 60;
 /// How much longer a change is waited for: the server says what it waits for when its time is over.
 const CHANGE_GRACE_S: u64 = 10;
 
+/// What to do when nobody answers.
+fn advice_without_server(kind: std::io::ErrorKind) -> &'static str {
+    match kind {
+        std::io::ErrorKind::PermissionDenied => "only the user whom the server runs as may ask it",
+        _ => "start one with `make run` or name its socket with --socket",
+    }
+}
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens on the socket.
-    #[error(
-        "no server answers at {socket} ({source}); start one with `make run` or name its socket with --socket"
-    )]
+    #[error("no server answers at {socket} ({source}); {}", advice_without_server(source.kind()))]
     NoServer {
         /// The socket.
         socket: String,

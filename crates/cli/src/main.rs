@@ -23,7 +23,7 @@ use std::process::ExitCode;
 #[command(name = "diecut", version, about)]
 struct Arguments {
     /// Control socket of the server. The variable is for commands that ask a server: `serve` does not look at it.
-    #[arg(long, global = true, env = "DIECUT_SOCKET", default_value = "diecut-data/control.sock")]
+    #[arg(long, global = true, env = "DIECUT_SOCKET", default_value = diecut_api::socket::DEFAULT_SOCKET)]
     socket: PathBuf,
     /// Print JSON for programs.
     #[arg(long, global = true)]
@@ -204,6 +204,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let is_socket_told = matches.value_source("socket") != Some(ValueSource::DefaultValue);
+    let told_socket = is_socket_told.then(|| arguments.socket.clone());
     let client = client::Client::new(arguments.socket, arguments.timeout);
     let outcome = runtime.block_on(async {
         match command {
@@ -214,7 +216,7 @@ fn main() -> ExitCode {
             Command::Subsystem(subsystem) => subsystem.run(&client, arguments.json).await,
             Command::Host(host) => host.run(&client, arguments.json).await,
             Command::Wear(wear) => wear.run(&client, arguments.json).await,
-            Command::Apply(apply) => apply.run(&client, arguments.json).await,
+            Command::Apply(apply) => apply.run(told_socket, arguments.timeout, arguments.json).await,
             Command::Sim(_)
             | Command::Serve(_)
             | Command::Demo(_)

@@ -578,3 +578,67 @@ fn a_refused_start_names_things_once_and_advises_what_helps() {
         refused(folder, &["serve", "--listen", "127.0.0.1:0", "--setup", "setup.toml", "--shards", "0"]);
     assert_says(&said, &["server.shards = 0", "each channel"]);
 }
+
+/// Goal: `diecut apply FILE` brings what a file declares to the server of that file, and not to another one that happens to run in the
+/// usual folder. Method: two servers; the set-up of the second gets one more volume. The server that misses it names its socket.
+#[test]
+fn apply_asks_the_server_of_its_file() {
+    let folder = folder();
+    let folder = folder.path();
+    std::fs::write(folder.join("setup.toml"), SETUP).unwrap();
+    // Each logs to a file of its own.
+    std::fs::create_dir(folder.join("usual")).unwrap();
+    let in_folder = ["--setup", "../setup.toml", "--data", "../diecut-data"];
+    let usual = Server::start(&folder.join("usual"), &in_folder);
+    std::fs::create_dir(folder.join("other")).unwrap();
+    std::fs::copy(folder.join("small.toml"), folder.join("other/small.toml")).unwrap();
+    let file = folder.join("other/setup.toml");
+    std::fs::write(&file, SETUP).unwrap();
+    let serve = ["--setup", "other/setup.toml"];
+    Server::start(folder, &serve).stop();
+    let more = "[[volume]]\nname = \"more\"\nvssd = \"flash\"\nsize = \"1 MiB\"\n";
+    std::fs::write(&file, format!("{SETUP}\n{more}")).unwrap();
+    let other = Server::start(folder, &serve);
+    let socket = "other/diecut-data/control.sock";
+    let remedy =
+        format!("volume \"more\" does not exist, the set-up declares it; `diecut --socket {socket} apply");
+    assert_says(&other.said(), &[&remedy]);
+    assert_says(&done(folder, &["apply", "other/setup.toml"]), &["created volume \"more\""]);
+    assert_says(&done(folder, &["--socket", socket, "volume", "list"]), &["more"]);
+    assert!(!done(folder, &["volume", "list"]).contains("more"), "the other server has nothing new");
+    // Whoever names a server means it.
+    let said = done(folder, &["--socket", "diecut-data/control.sock", "apply", "other/setup.toml"]);
+    assert_says(&said, &["created volume \"more\""]);
+    other.stop();
+    usual.stop();
+}
+
+/// A field that differs is named where an object exists with another definition, and one table of several is written with two brackets.
+#[test]
+fn what_differs_and_what_is_mistyped_is_named() {
+    let folder = folder();
+    let folder = folder.path();
+    let one_bracket = SETUP.replacen("[[tenant]]", "[tenant]", 1);
+    assert_says(&start_refused(folder, &one_bracket), &["two brackets on each side, as in [[tenant]]"]);
+    std::fs::write(folder.join("setup.toml"), SETUP).unwrap();
+    let server = Server::start(folder, &SERVE);
+    let said = refused(folder, &["volume", "create", "disk", "--vssd", "flsh", "--size", "2M"]);
+    assert_says(
+        &said,
+        &[
+            "volume \"disk\" exists with another definition",
+            "vssd is flash, not flsh, size is 1 MiB, not 2 MiB",
+        ],
+    );
+    assert!(!said.contains("uuid"), "nobody asked for one: {said}");
+    let create = ["subsystem", "create", NQN, "--tenant", "b", "--allow-any-host"];
+    assert_says(&refused(folder, &create), &["tenant is a, not b", "namespaces is 1=disk, not none"]);
+    let vssd = ["vssd", "create", "flash", "--tenant", "a", "--isolation", "die", "--capacity", "1M"];
+    let said = refused(folder, &[&vssd[..], &["--over-provisioning-permille", "0"]].concat());
+    assert_says(&said, &["over-provisioning 0", "use 1 to 10000 permille"]);
+    assert_says(
+        &refused(folder, &vssd),
+        &["vSSD \"flash\" exists with another definition: ", "capacity is "],
+    );
+    server.stop();
+}

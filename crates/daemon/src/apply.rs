@@ -3,7 +3,7 @@
 
 use crate::control_port::ControlPort;
 use crate::convert;
-use diecut_api::difference::{Lacking, lacking};
+use diecut_api::lacking::{Lacking, lacking};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::setup::Setup;
 use diecut_api::status::Status;

@@ -3,9 +3,9 @@
 use crate::clients::{self, Clients, LimitedLog};
 use crate::control_port::ControlPort;
 use crate::convert;
+use crate::extract::{Body, PATIENCE, Path, Refusal};
 use axum::Router;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -75,6 +75,10 @@ fn routes(server: Server) -> Router {
         .fallback(|| async {
             Refusal(Problem::new(ProblemKind::NotFound, "no such route; see `diecut --help`"))
         })
+        .method_not_allowed_fallback(|| async {
+            let text = "the route does not take this method; the page on the control interface lists what each takes";
+            Refusal(Problem::new(ProblemKind::NotFound, text))
+        })
         .layer(axum::middleware::from_fn(with_patience))
         .with_state(server)
 }
@@ -125,8 +129,6 @@ pub async fn serve(listener: UnixListener, routes: Router, clients_max: usize) -
     }
 }
 
-/// For a whole head, and for a whole body.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// When accepting failed.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -137,16 +139,6 @@ struct Server {
     device: DeviceTraits,
     /// The file of the device, if it has one.
     image: Option<Arc<std::path::Path>>,
-}
-
-/// A refusal as an HTTP response.
-struct Refusal(Problem);
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.kind.http_status()).expect("statuses of problems are valid");
-        (status, axum::Json(self.0)).into_response()
-    }
 }
 
 tokio::task_local! {
@@ -162,27 +154,6 @@ async fn with_patience(request: Request, next: Next) -> Response {
         None => {
             let message = format!("header {}: write whole seconds, 0 for no limit", route::TIMEOUT_HEADER);
             Refusal(Problem::new(ProblemKind::Invalid, message)).into_response()
-        }
-    }
-}
-
-/// A JSON body whose mistakes are answered like every other refusal.
-struct Body<T>(T);
-
-impl<T: serde::de::DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Refusal;
-    async fn from_request(request: Request, state: &S) -> Result<Body<T>, Refusal> {
-        let read = axum::Json::<T>::from_request(request, state);
-        let Ok(read) = tokio::time::timeout(PATIENCE, read).await else {
-            let text = format!("the object did not come within {} seconds", PATIENCE.as_secs());
-            return Err(Refusal(Problem::new(ProblemKind::Invalid, text)));
-        };
-        match read {
-            Ok(axum::Json(value)) => Ok(Body(value)),
-            Err(JsonRejection::MissingJsonContentType(_)) => {
-                Err(Refusal(Problem::new(ProblemKind::Invalid, "send the object as `application/json`")))
-            }
-            Err(rejection) => Err(Refusal(Problem::new(ProblemKind::Invalid, rejection.body_text()))),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod control_port;
 mod convert;
 mod device;
 pub mod error;
+mod extract;
 pub mod folder;
 pub mod http;
 pub mod log;

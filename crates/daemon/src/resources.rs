@@ -1,6 +1,7 @@
 //! What the operating system gives the process, and how it is shared out: memory for hosts' connections, descriptors.
 
 use diecut_reactor::{ConnectionLimits, ReactorHandle};
+use diecut_spec::Size;
 use std::time::Duration;
 
 /// Memory for connections of each shard, if the set-up has no limit: all of them together.
@@ -60,9 +61,9 @@ impl MemoryPlan {
         }
         let mib = |bytes: usize| bytes.div_ceil(1 << 20);
         Err(format!(
-            "server.memory_limit = {} MiB is too little: the server holds {} MiB before any host has come, and each shard needs {} \
+            "server.memory_limit = {} is too little: the server holds {} MiB before any host has come, and each shard needs {} \
              MiB for hosts; use {} MiB or more",
-            mib(limit),
+            Size(limit as u64).exact(),
             mib(rest_bytes),
             mib(SHARD_BYTES_MIN),
             mib(enough)
@@ -173,9 +174,11 @@ mod test {
         assert!(plan.check(512 << 20).is_ok());
         let refused = plan.check(900 << 20).unwrap_err();
         assert!(
-            refused.contains("server.memory_limit = 1024 MiB") && refused.contains("use 1102 MiB"),
+            refused.contains("server.memory_limit = 1 GiB") && refused.contains("use 1102 MiB"),
             "{refused}"
         );
+        let little = MemoryPlan::new(Some(1 << 10), 1).check(1 << 20).unwrap_err();
+        assert!(little.contains("server.memory_limit = 1 KiB is too little"), "{little}");
         assert_eq!(MemoryPlan::new(None, 2).beside(5 << 30), CONNECTIONS_BYTES / 2);
     }
 

@@ -150,7 +150,7 @@ async fn settle(
         std::fs::remove_file(&pending).map_err(file_error(&pending, "cannot be removed"))?;
     }
     let file = options.file.map_or("FILE".to_owned(), |file| file.display().to_string());
-    let differences = differences(setup, &told(&status), &file);
+    let differences = differences(setup, &told(&status), &file, &setup.server.socket_path());
     of_device.iter().chain(&differences).for_each(|difference| warn(&difference.to_string()));
     Ok(status)
 }

@@ -70,6 +70,24 @@ fn is_alive(socket: &Path) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
+/// Goal: every refusal is a problem in JSON with the status of its kind, also where no handler of a route is reached. Method: a path that
+/// is no text, a method that the route does not take, and a route that there is not.
+#[test]
+fn refusals_are_problems_whatever_refuses() {
+    let end = "HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    with_server(|socket, _| {
+        for (line, status, kind) in [
+            ("DELETE /v1/tenants/%zz%ff", 422, "invalid"),
+            ("PUT /v1/status", 404, "not_found"),
+            ("GET /v1/nothing", 404, "not_found"),
+        ] {
+            let answer = send(socket, format!("{line} {end}").as_bytes());
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
+            assert!(answer.contains(&format!("\"kind\":\"{kind}\",\"message\":\"")), "{line}: {answer}");
+        }
+    });
+}
+
 #[test]
 fn bad_input_is_refused_and_the_next_client_is_answered() {
     with_server(|socket, port| {

@@ -20,7 +20,11 @@ impl NoticeLog {
     /// Says how many notices were only counted, where their time is over.
     pub(crate) fn work(&mut self, now: Time) {
         while let Some((cause, more)) = self.limiter.take_over(now) {
-            tracing::warn!(cause = cause.name(), more, "more of these in the last 10 s");
+            if cause.is_everyday() {
+                tracing::info!(cause = cause.name(), more, "more of these in the last 10 s");
+            } else {
+                tracing::warn!(cause = cause.name(), more, "more of these in the last 10 s");
+            }
         }
     }
 

@@ -67,6 +67,20 @@ pub struct MemoryUse {
     pub given_up_bytes: u64,
 }
 
+/// Connections that the kernel keeps until they are accepted, if it allows so many. Where there is no place it drops what a host sends,
+/// and hosts of all tenants wait a second or more before they try again; whom to turn away is for the reactor's doors to say.
+const BACKLOG: i32 = 4096;
+
+fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    // A restart takes the port of the last process at once.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
 /// What to do about an address that cannot be listened on.
 fn listen_advice(kind: std::io::ErrorKind) -> &'static str {
     match kind {
@@ -142,9 +156,8 @@ impl Reactor {
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         for &address in &config.listen {
-            // mio sets SO_REUSEADDR: a restart takes the port of the last process at once.
             let listen = |source| ReactorError::Listen { address, source };
-            let listener = TcpListener::bind(address).map_err(listen)?;
+            let listener = listen_at(address).map_err(listen)?;
             addresses.push(listener.local_addr().map_err(listen)?);
             listeners.push(listener);
         }

@@ -113,6 +113,11 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether it is of everyday life, and no warning.
+    pub fn is_everyday(self) -> bool {
+        matches!(self, Cause::HostCame | Cause::HostWent)
+    }
+
     /// For people.
     pub fn name(self) -> &'static str {
         match self {

@@ -51,11 +51,20 @@ fn lacks<T>(kind: &str, name: &str) -> Result<T, ControlError> {
     )
 }
 
-fn differs<T>(kind: &str, name: &str) -> Result<T, ControlError> {
-    refuse(
-        ControlErrorKind::Exists,
-        format!("{kind} \"{name}\" exists with another definition; delete it first, or choose another name"),
-    )
+/// An object exists whose fields (name, what exists, what was asked for) are not all as asked.
+fn differs<T>(
+    kind: &str,
+    name: &str,
+    fields: impl IntoIterator<Item = (&'static str, String, String)>,
+) -> Result<T, ControlError> {
+    let differing = fields.into_iter().filter(|(_, exists, asked)| exists != asked);
+    let differing: Vec<String> =
+        differing.map(|(field, exists, asked)| format!("{field} is {exists}, not {asked}")).collect();
+    let message = format!(
+        "{kind} \"{name}\" exists with another definition: {}; delete it first, or choose another name",
+        differing.join(", ")
+    );
+    refuse(ControlErrorKind::Exists, message)
 }
 
 /// An identity that follows from the pool and a name, the same at each start (RFC 9562 version 5: SHA-1 of both).

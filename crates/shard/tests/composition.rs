@@ -1284,7 +1284,8 @@ fn weights_of_tenants_are_changed_while_they_are_served() {
         assert!(message.contains("tenant \"b\": a weight of") && message.contains("1 to 1000"), "{message}");
     }
     let again = rig.refused(ControlRequest::CreateTenant(TenantSpec::new("b")));
-    assert!(again.contains("tenant \"b\" exists with another definition"), "{again}");
+    let named = "tenant \"b\" exists with another definition: weight is 300, not 100; delete it first";
+    assert!(again.contains(named), "{again}");
     let missing = ControlRequest::SetTenantWeight { tenant: "c".to_owned(), weight: 1 };
     assert!(rig.refused(missing).contains("there is no tenant \"c\""));
     assert_eq!(rig.ask(set(300)), ControlResponse::Unchanged);

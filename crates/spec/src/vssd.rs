@@ -136,7 +136,7 @@ impl VssdSpec {
                 "an un-isolated vSSD is served first come first served and can have no rate limit; use software isolation"
             }
             VssdSpec { over_provisioning_permille: 0, .. } => {
-                "over-provisioning 0 leaves the cleaner no room; use 70 (7 %) or more"
+                "over-provisioning 0 leaves the cleaner no room; use 1 to 10000 permille (280 is usual)"
             }
             _ => return Ok(()),
         };

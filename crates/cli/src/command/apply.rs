@@ -1,14 +1,18 @@
 use crate::client::{Client, ClientError};
 use crate::print;
 use clap::Args;
-use diecut_api::difference::{Difference, Lacking, differences, lacking};
+use diecut_api::difference::{Difference, differences};
+use diecut_api::lacking::{Lacking, lacking};
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::setup::Setup;
 use diecut_spec::HostSpec;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+/// Create what a set-up file declares and the server lacks, and name what differs; what exists is left as it is.
+///
+/// The server is the one of the file, unless --socket or DIECUT_SOCKET names another.
 #[derive(Args)]
 pub struct Apply {
     /// Set-up file (TOML).
@@ -25,12 +29,21 @@ struct Outcome {
 }
 
 impl Apply {
-    pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
+    /// Asks the server at the socket that was told, or at the file's.
+    pub async fn run(
+        self,
+        told_socket: Option<PathBuf>,
+        timeout_s: Option<u64>,
+        json: bool,
+    ) -> Result<(), ClientError> {
         let name = self.file.display().to_string();
         let text = std::fs::read_to_string(&self.file)
             .map_err(|error| ClientError::Usage(format!("{name} cannot be read: {error}")))?;
-        let setup =
+        let mut setup =
             Setup::from_toml(&text).map_err(|error| ClientError::Usage(format!("{name}: {error}")))?;
+        setup.relative_to(self.file.parent().unwrap_or(Path::new("")));
+        let socket = told_socket.unwrap_or_else(|| setup.server.socket_path());
+        let client = &Client::new(socket.clone(), timeout_s);
         let status = client.status().await?;
         let (mut created, mut refused) = (Vec::new(), Vec::new());
         for what in lacking(&setup, &status) {
@@ -51,7 +64,7 @@ impl Apply {
                 Err(other) => return Err(other),
             }
         }
-        let differences = differences(&setup, &client.status().await?, &name);
+        let differences = differences(&setup, &client.status().await?, &name, &socket);
         let is_as_declared = refused.is_empty() && differences.is_empty();
         let outcome = Outcome { created, refused, differences };
         if json {

@@ -28,7 +28,7 @@ pub enum Subsystem {
     Attach {
         /// NQN of the subsystem.
         nqn: String,
-        /// Namespace identifier, 1 or more.
+        /// Namespace identifier, 1 to 1024.
         #[arg(long)]
         nsid: u32,
         /// Name of the volume.

@@ -7,6 +7,22 @@ use diecut_catalog::State;
 use diecut_nvme::QualifiedName;
 use diecut_units::Shown;
 
+/// Fields as files call them, and their values for people.
+fn fields_of(spec: &SubsystemSpec) -> Vec<(&'static str, String)> {
+    // Without `..`, so that a new field cannot be forgotten.
+    let SubsystemSpec { nqn: _, tenant, serial, model, allow_any_host, allowed_hosts, namespaces } = spec;
+    let list = |words: Vec<String>| if words.is_empty() { "none".to_owned() } else { words.join(" ") };
+    let shown = |NamespaceSpec { nsid, volume }: &NamespaceSpec| format!("{nsid}={volume}");
+    vec![
+        ("tenant", tenant.clone()),
+        ("serial", serial.clone().unwrap_or_default()),
+        ("model", model.clone().unwrap_or_default()),
+        ("allow_any_host", allow_any_host.to_string()),
+        ("allowed_hosts", list(allowed_hosts.to_vec())),
+        ("namespaces", list(namespaces.iter().map(shown).collect())),
+    ]
+}
+
 pub(super) fn create(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Result<(), ControlError> {
     check_nqn("subsystem", &spec.nqn)?;
     sound(spec.check())?;
@@ -21,7 +37,9 @@ pub(super) fn create(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Re
     let mut record = SubsystemSpec { serial: Some(serial), model: Some(model), ..spec.clone() };
     record.namespaces.sort_by_key(|one| one.nsid);
     if let Some(existing) = state.subsystems.get(&spec.nqn) {
-        return if *existing == record { Ok(()) } else { differs("subsystem", &spec.nqn) };
+        let fields = fields_of(existing).into_iter().zip(fields_of(&record));
+        let fields = fields.map(|((field, exists), (_, asked))| (field, exists, asked));
+        return if *existing == record { Ok(()) } else { differs("subsystem", &spec.nqn, fields) };
     }
     if !state.tenants.contains_key(&spec.tenant) {
         return lacks("tenant", &spec.tenant);

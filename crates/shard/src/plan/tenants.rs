@@ -9,7 +9,10 @@ pub(super) fn create(spec: &TenantSpec, plan: &mut Plan) -> Result<(), ControlEr
     sound(spec.check())?;
     match plan.next.tenants.get(&spec.name) {
         Some(existing) if existing == spec => Ok(()),
-        Some(_) => differs("tenant", &spec.name),
+        Some(existing) => {
+            let weight = ("weight", existing.weight.to_string(), spec.weight.to_string());
+            differs("tenant", &spec.name, [weight])
+        }
         None => {
             plan.next.tenants.insert(spec.name.clone(), spec.clone());
             plan.steps = vec![Step::Persist];

@@ -20,7 +20,19 @@ pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Resul
             && existing.size == spec.size
             && (spec.uuid.is_none() || spec.uuid == existing.uuid)
             && (spec.nguid.is_none() || spec.nguid == existing.nguid);
-        return if same { Ok(()) } else { differs("volume", &spec.name) };
+        if same {
+            return Ok(());
+        }
+        let uuid = |of: &VolumeSpec| of.uuid.or(existing.uuid).unwrap_or_default().to_string();
+        let nguid =
+            |of: &VolumeSpec| of.nguid.or(existing.nguid).map(|id| id.to_string()).unwrap_or_default();
+        let fields = [
+            ("vssd", existing.vssd.clone(), spec.vssd.clone()),
+            ("size", existing.size.exact(), spec.size.exact()),
+            ("uuid", uuid(existing), uuid(spec)),
+            ("nguid", nguid(existing), nguid(spec)),
+        ];
+        return differs("volume", &spec.name, fields);
     }
     let Some(vssd) = state.vssds.get(&spec.vssd) else { return lacks("vSSD", &spec.vssd) };
     if vssd.serves != Serves::Volumes {
