@@ -156,7 +156,7 @@ fn hold(reactor: &Reactor) -> std::sync::mpsc::Sender<()> {
 }
 
 /// Goal: connections that come faster than they are accepted are kept, and their hosts do not wait for the kernel to forget that it
-/// dropped them. Method: hundreds come while the thread accepts none; each is established at once, and accepted later.
+/// dropped them. Method: more than a queue of the usual length holds come while the thread accepts none; each is established at once, and accepted later.
 #[test]
 fn a_burst_of_connections_is_accepted_to_the_last() {
     let reactor = start("127.0.0.1:0", 1);
@@ -167,7 +167,7 @@ fn a_burst_of_connections_is_accepted_to_the_last() {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
     };
-    let mut streams: Vec<TcpStream> = (0..400).map(burst).collect();
+    let mut streams: Vec<TcpStream> = (0..140).map(burst).collect();
     release.send(()).unwrap();
     for stream in &mut streams {
         handshake(stream);
@@ -435,7 +435,7 @@ const TURNS_PER_SHARE: usize = 32;
 /// looks, and one of another tenant that came last.
 #[test]
 fn many_connections_of_a_tenant_have_one_share_of_a_round() {
-    const CONNECTIONS: usize = 3 * TURNS_PER_SHARE + 1;
+    const CONNECTIONS: usize = 2 * TURNS_PER_SHARE + 1;
     let goes_on = Arc::new(AtomicBool::new(true));
     let log = Arc::new(Mutex::new(Log::default()));
     let (told, noted) = (Arc::clone(&goes_on), Arc::clone(&log));
@@ -486,7 +486,7 @@ fn many_connections_of_a_tenant_have_one_share_of_a_round() {
     let first = received[0].0;
     assert!(received.contains(&(first, true)), "the other tenant is heard in the first round: {received:?}");
     assert_eq!(most_of_a_round(&received), TURNS_PER_SHARE + 1, "{received:?}");
-    assert_eq!(received[CONNECTIONS - 1].0, first + 2, "three shares: {received:?}");
+    assert_eq!(received[CONNECTIONS - 1].0, first + 1, "two shares: {received:?}");
     reactor.stop();
 }
 

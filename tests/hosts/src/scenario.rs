@@ -134,6 +134,9 @@ const STRANGER_ID: &str = "5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000bad";
 const SERVER_ADDRESS: &str = "10.0.2.2";
 /// The same machine over the guest's second network card.
 const SERVER_ADDRESS_2: &str = "10.0.3.2";
+/// Boots of a guest at most. An emulated processor that patches the kernel's code while another one runs it can end a boot (an int3 that
+/// nobody expects); what happens after the guest said that it is up is never tried again.
+const BOOTS_MAX: u32 = 3;
 /// Lines of the guest's console shown when something failed.
 const TAIL_LINES: usize = 40;
 
@@ -197,8 +200,9 @@ fn play(
         disks: &[],
         processor_count: 2,
     };
-    let mut guest = Guest::boot(&plan, scenario.time_limit).map_err(|error| format!("QEMU: {error}"))?;
-    let mut finished = false;
+    let boot = || Guest::boot(&plan, scenario.time_limit).map_err(|error| format!("QEMU: {error}"));
+    let mut guest = boot()?;
+    let (mut boots, mut booted, mut finished) = (1, false, false);
     loop {
         let line = match guest.next(Duration::from_secs(5)) {
             Console::Line(line) => line,
@@ -206,6 +210,15 @@ fn play(
                 return Err(format!("the guest did not end within {} s", scenario.time_limit.as_secs()));
             }
             Console::Quiet => continue,
+            // Nothing of it has met the server yet.
+            Console::Ended if !booted && boots < BOOTS_MAX => {
+                println!(
+                    "  ..    the guest's kernel died before it was up (boot {boots} of {BOOTS_MAX}); booting again"
+                );
+                boots += 1;
+                guest = boot()?;
+                continue;
+            }
             Console::Ended => break,
         };
         if options.verbose {
@@ -229,6 +242,7 @@ fn play(
                     println!("  ..    server killed under load and started again");
                 }
                 "finished 0" => finished = true,
+                _ if event.starts_with("booted") => booted = true,
                 _ => {
                     let asked = event.strip_prefix("administer ").and_then(|rest| rest.split_once(' '));
                     if let Some((name, what)) = asked {
