@@ -10,6 +10,7 @@ use diecut_testing::wait::wait_until;
 use diecut_units::Time;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -427,6 +428,14 @@ impl Drive for TwoTenants {
     }
 }
 
+/// Whether all that was written to a stream is at the other end, whoever reads there.
+fn has_arrived(stream: &TcpStream) -> bool {
+    let mut left: libc::c_int = 0;
+    // SAFETY: of a socket that is open, and with room for the answer.
+    let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &mut left) };
+    asked == 0 && left == 0
+}
+
 /// Turns of a connection that has little to say, in a tenant's share of a round.
 const TURNS_PER_SHARE: usize = 32;
 
@@ -466,6 +475,9 @@ fn many_connections_of_a_tenant_have_one_share_of_a_round() {
     for stream in &mut streams {
         stream.read_exact(&mut [0; 128]).unwrap();
     }
+    // A host may have its answer before the thread says that it was sent.
+    let is_told = || log.lock().unwrap().sent.len() >= CONNECTIONS;
+    wait_until(|| "the thread does not say what it sent", is_told);
     let sent = std::mem::take(&mut log.lock().unwrap().sent);
     assert_eq!(
         (sent.len(), most_of_a_round(&sent)),
@@ -480,6 +492,7 @@ fn many_connections_of_a_tenant_have_one_share_of_a_round() {
     let release = hold(&reactor);
     log.lock().unwrap().received.clear();
     streams.iter_mut().for_each(|stream| stream.write_all(&[0]).unwrap());
+    wait_until(|| "bytes do not arrive", || streams.iter().all(has_arrived));
     release.send(()).unwrap();
     wait_until(|| "a host is not heard", || heard() >= CONNECTIONS);
     let received = std::mem::take(&mut log.lock().unwrap().received);
