@@ -5,6 +5,24 @@ use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A server that was killed gives its memory back before its folder, which takes a while: it is looked at so often, at most.
+const DYING_LOOKS: u32 = 500;
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Whether a process was killed: it has no memory any more, or the signal that nothing survives waits for it.
+fn is_dying(pid: u32) -> bool {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let is_killed = |line: &str| {
+        let signals = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
+        let signals = signals.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+        signals.is_some_and(|signals| signals & SIGKILL_BIT != 0)
+    };
+    read("cmdline").is_empty() || read("status").lines().any(is_killed)
+}
+/// Signal 9 in the masks of proc(5).
+const SIGKILL_BIT: u64 = 1 << 8;
 
 /// A folder that this process holds until it is dropped.
 #[derive(Debug)]
@@ -17,7 +35,8 @@ pub struct DataFolder {
 }
 
 impl DataFolder {
-    /// Makes the folder if it is not there (mode 0700) and takes it. `control` is asked who holds it, if somebody does.
+    /// Makes the folder if it is not there (mode 0700) and takes it. `control` is asked who holds it, if somebody does; a process that was
+    /// killed and has not ended yet is waited for.
     ///
     /// # Errors
     /// If it cannot be made, or another process holds it.
@@ -26,20 +45,25 @@ impl DataFolder {
         let is_new = !path.exists();
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("cannot be made"))?;
         let file = File::open(path).map_err(failed("cannot be opened"))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let holder =
-                    UnixStream::connect(control).ok().and_then(|stream| crate::socket::server_of(&stream));
-                let holder = holder.map_or(String::new(), |pid| format!(" (process {pid})"));
+        let mut looks_left = DYING_LOOKS;
+        loop {
+            let held = match file.try_lock() {
+                Ok(()) => return Ok(DataFolder { path: path.to_owned(), _file: file, is_new }),
+                Err(TryLockError::WouldBlock) => {
+                    UnixStream::connect(control).ok().and_then(|stream| crate::socket::server_of(&stream))
+                }
+                Err(TryLockError::Error(source)) => return Err(failed("cannot be locked")(source)),
+            };
+            if looks_left == 0 || !held.is_some_and(is_dying) {
+                let holder = held.map_or(String::new(), |pid| format!(" (process {pid})"));
                 return Err(ServeError::Setup(format!(
                     "another server is serving from {}{holder}; stop it, or name another data folder (--data)",
                     path.display()
                 )));
             }
-            Err(TryLockError::Error(source)) => return Err(failed("cannot be locked")(source)),
+            looks_left -= 1;
+            std::thread::sleep(LOOK_AGAIN_AFTER);
         }
-        Ok(DataFolder { path: path.to_owned(), _file: file, is_new })
     }
 
     /// It stays when this is dropped.
@@ -93,4 +117,22 @@ pub fn looseness(path: &Path) -> Option<String> {
         let name = path.display();
         format!("{name} is open to other users of this machine (mode {mode:o}); to close it: chmod {right:o} {name}")
     })
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// Goal: a server that is started right after another one was killed waits for its end, and for nobody who lives. Method: this process, one
+    /// that ended and that nobody asked for its end, and one that there is not.
+    #[test]
+    fn who_was_killed_is_told_from_who_lives() {
+        assert!(!is_dying(std::process::id()));
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(!is_dying(child.id()));
+        child.kill().unwrap();
+        diecut_testing::wait::wait_until(|| "it is not seen to be killed", || is_dying(child.id()));
+        child.wait().unwrap();
+        assert!(is_dying(child.id()), "it is gone");
+    }
 }
