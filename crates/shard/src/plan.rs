@@ -51,15 +51,14 @@ fn lacks<T>(kind: &str, name: &str) -> Result<T, ControlError> {
     )
 }
 
-/// An object exists whose fields (name, what exists, what was asked for) are not all as asked.
-fn differs<T>(
-    kind: &str,
-    name: &str,
-    fields: impl IntoIterator<Item = (&'static str, String, String)>,
-) -> Result<T, ControlError> {
-    let differing = fields.into_iter().filter(|(_, exists, asked)| exists != asked);
+/// Fields as files call them, and their values for people.
+type Fields = Vec<(&'static str, String)>;
+
+/// An object exists whose fields are not all as `asked`, which has the same ones in the same order.
+fn differs<T>(kind: &str, name: &str, exists: Fields, asked: Fields) -> Result<T, ControlError> {
+    let fields = exists.into_iter().zip(asked).filter(|(exists, asked)| exists != asked);
     let differing: Vec<String> =
-        differing.map(|(field, exists, asked)| format!("{field} is {exists}, not {asked}")).collect();
+        fields.map(|((field, exists), (_, asked))| format!("{field} is {exists}, not {asked}")).collect();
     let message = format!(
         "{kind} \"{name}\" exists with another definition: {}; delete it first, or choose another name",
         differing.join(", ")

@@ -1,14 +1,13 @@
 //! Requests for subsystems, their hosts and namespaces.
 
-use super::{Plan, derived_id, differs, lacks, missing, refuse, sound};
+use super::{Fields, Plan, derived_id, differs, lacks, missing, refuse, sound};
 use crate::control::{ControlError, ControlErrorKind, NamespaceSpec, SubsystemSpec};
 use crate::step::Step;
 use diecut_catalog::State;
 use diecut_nvme::QualifiedName;
 use diecut_units::Shown;
 
-/// Fields as files call them, and their values for people.
-fn fields_of(spec: &SubsystemSpec) -> Vec<(&'static str, String)> {
+fn fields_of(spec: &SubsystemSpec) -> Fields {
     // Without `..`, so that a new field cannot be forgotten.
     let SubsystemSpec { nqn: _, tenant, serial, model, allow_any_host, allowed_hosts, namespaces } = spec;
     let list = |words: Vec<String>| if words.is_empty() { "none".to_owned() } else { words.join(" ") };
@@ -37,9 +36,10 @@ pub(super) fn create(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Re
     let mut record = SubsystemSpec { serial: Some(serial), model: Some(model), ..spec.clone() };
     record.namespaces.sort_by_key(|one| one.nsid);
     if let Some(existing) = state.subsystems.get(&spec.nqn) {
-        let fields = fields_of(existing).into_iter().zip(fields_of(&record));
-        let fields = fields.map(|((field, exists), (_, asked))| (field, exists, asked));
-        return if *existing == record { Ok(()) } else { differs("subsystem", &spec.nqn, fields) };
+        if *existing == record {
+            return Ok(());
+        }
+        return differs("subsystem", &spec.nqn, fields_of(existing), fields_of(&record));
     }
     if !state.tenants.contains_key(&spec.tenant) {
         return lacks("tenant", &spec.tenant);

@@ -10,8 +10,8 @@ pub(super) fn create(spec: &TenantSpec, plan: &mut Plan) -> Result<(), ControlEr
     match plan.next.tenants.get(&spec.name) {
         Some(existing) if existing == spec => Ok(()),
         Some(existing) => {
-            let weight = ("weight", existing.weight.to_string(), spec.weight.to_string());
-            differs("tenant", &spec.name, [weight])
+            let fields = |of: &TenantSpec| vec![("weight", of.weight.to_string())];
+            differs("tenant", &spec.name, fields(existing), fields(spec))
         }
         None => {
             plan.next.tenants.insert(spec.name.clone(), spec.clone());

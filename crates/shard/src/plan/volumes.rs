@@ -23,16 +23,16 @@ pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Resul
         if same {
             return Ok(());
         }
-        let uuid = |of: &VolumeSpec| of.uuid.or(existing.uuid).unwrap_or_default().to_string();
-        let nguid =
-            |of: &VolumeSpec| of.nguid.or(existing.nguid).map(|id| id.to_string()).unwrap_or_default();
-        let fields = [
-            ("vssd", existing.vssd.clone(), spec.vssd.clone()),
-            ("size", existing.size.exact(), spec.size.exact()),
-            ("uuid", uuid(existing), uuid(spec)),
-            ("nguid", nguid(existing), nguid(spec)),
-        ];
-        return differs("volume", &spec.name, fields);
+        // What was not chosen is as it exists.
+        let fields = |of: &VolumeSpec| {
+            vec![
+                ("vssd", of.vssd.clone()),
+                ("size", of.size.exact()),
+                ("uuid", of.uuid.or(existing.uuid).unwrap_or_default().to_string()),
+                ("nguid", of.nguid.or(existing.nguid).map(|id| id.to_string()).unwrap_or_default()),
+            ]
+        };
+        return differs("volume", &spec.name, fields(existing), fields(spec));
     }
     let Some(vssd) = state.vssds.get(&spec.vssd) else { return lacks("vSSD", &spec.vssd) };
     if vssd.serves != Serves::Volumes {

@@ -27,9 +27,10 @@ pub(super) fn create(
 ) -> Result<(), ControlError> {
     sound(spec.check())?;
     if let Some(existing) = state.vssds.get(&spec.name) {
-        let fields = existing.spec.fields().into_iter().zip(spec.fields());
-        let fields = fields.map(|((field, exists), (_, asked))| (field, exists, asked));
-        return if existing.spec == *spec { Ok(()) } else { differs("vSSD", &spec.name, fields) };
+        if existing.spec == *spec {
+            return Ok(());
+        }
+        return differs("vSSD", &spec.name, existing.spec.fields(), spec.fields());
     }
     if !state.tenants.contains_key(&spec.tenant) {
         return lacks("tenant", &spec.tenant);
