@@ -124,6 +124,16 @@ impl AsynchronousEvent {
     pub const DISCOVERY_LOG_CHANGED: AsynchronousEvent =
         AsynchronousEvent { kind: 2, information: 0xF0, log_page: crate::log_page::lid::DISCOVERY };
 
+    /// SMART: reliability is compromised, or the media are read-only (figure 146).
+    pub const RELIABILITY: AsynchronousEvent =
+        AsynchronousEvent { kind: 1, information: 0x00, log_page: crate::log_page::lid::SMART };
+    /// SMART: a temperature is beyond a threshold (figure 146).
+    pub const TEMPERATURE: AsynchronousEvent =
+        AsynchronousEvent { kind: 1, information: 0x01, log_page: crate::log_page::lid::SMART };
+    /// SMART: the spare is below its threshold (figure 146).
+    pub const SPARE: AsynchronousEvent =
+        AsynchronousEvent { kind: 1, information: 0x02, log_page: crate::log_page::lid::SMART };
+
     /// As dword 0.
     pub fn encode(self) -> u32 {
         u32::from(self.kind) | u32::from(self.information) << 8 | u32::from(self.log_page) << 16
@@ -166,6 +176,8 @@ mod test {
     fn events_name_their_page() {
         assert_eq!(AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED.encode(), 0x0004_0002);
         assert_eq!(AsynchronousEvent::DISCOVERY_LOG_CHANGED.encode(), 0x0070_F002);
+        assert_eq!(AsynchronousEvent::TEMPERATURE.encode(), 0x0002_0101);
+        assert_eq!(AsynchronousEvent::SPARE.encode(), 0x0002_0201);
         assert_eq!(AsynchronousEvent::decode(0x0070_F002), AsynchronousEvent::DISCOVERY_LOG_CHANGED);
     }
 

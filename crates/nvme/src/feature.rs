@@ -35,7 +35,9 @@ pub enum Select {
     Reserved(u8),
 }
 
-/// Capability bits of Get Features with [`Select::Capabilities`] (Base 2.0 figure 194): changeable.
+/// Capability bits of Get Features with [`Select::Capabilities`] (Base 2.0 figure 194): the value can be set for a namespace.
+pub const CAPABILITY_NAMESPACE: u32 = 1 << 1;
+/// As [`CAPABILITY_NAMESPACE`]: changeable.
 pub const CAPABILITY_CHANGEABLE: u32 = 1 << 2;
 
 /// Get Features (Base 2.0 section 5.15).
@@ -108,6 +110,16 @@ impl TemperatureThreshold {
         }
     }
 }
+
+/// Host behavior support (Base 2.0 section 5.27.1.18), 512 bytes of which three are defined: ACRE, whether commands may be
+/// interrupted and tried again later.
+pub const BEHAVIOR_ADVANCED_RETRY: usize = 0;
+/// ETDAS, see [`BEHAVIOR_ADVANCED_RETRY`]: whether the host knows extended formats of telemetry.
+pub const BEHAVIOR_EXTENDED_TELEMETRY: usize = 1;
+/// LBAFEE, see [`BEHAVIOR_ADVANCED_RETRY`]: whether the host knows extended formats of logical blocks.
+pub const BEHAVIOR_EXTENDED_FORMATS: usize = 2;
+/// Bytes of host behavior support.
+pub const HOST_BEHAVIOR_SIZE_BYTES: usize = 512;
 
 /// Number of queues, 0's based halves as in dword 11 and in dword 0 of the answer (Base 2.0 section 5.27.1.5).
 pub fn number_of_queues(submission: u16, completion: u16) -> u32 {

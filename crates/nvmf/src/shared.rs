@@ -1,7 +1,7 @@
 //! What all connections of a target share.
 
 use crate::associations::Associations;
-use crate::config::TargetConfig;
+use crate::config::{Health, TargetConfig};
 use crate::connection::Connection;
 use crate::later::Later;
 use crate::memory::Memory;
@@ -9,7 +9,7 @@ use crate::notice::HostAt;
 use crate::subsystems::Subsystems;
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::NamespaceCommand;
-use diecut_nvme::{Status, SubmissionEntry};
+use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::Time;
 
 /// What commands of all admin queues together may cost in a round: one for each, or for each 4 KiB of a longer answer. They are
@@ -102,6 +102,22 @@ impl Shared {
         if let Some(watched) = &mut self.watched {
             watched.push(CommandOutline::of(command));
         }
+    }
+
+    /// Sets the health of a subsystem, if it is known. The associations that are to be told of it.
+    pub(crate) fn set_health(&mut self, nqn: &QualifiedName, health: Health) -> Vec<u32> {
+        let mut told = Vec::new();
+        let Some(index) = self.subsystems.find(nqn) else { return told };
+        if std::mem::replace(&mut self.subsystems.get_mut(index).health, health) == health {
+            return told;
+        }
+        for (number, association) in self.associations.iter_mut() {
+            if association.subsystem == Some(index) {
+                association.look_at_health(&health);
+                told.push(number);
+            }
+        }
+        told
     }
 
     /// The tenant of a connection's account.

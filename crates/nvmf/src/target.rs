@@ -283,10 +283,10 @@ impl Target {
         }
     }
 
-    /// Sets what the SMART log of a subsystem tells of its media.
-    pub fn set_health(&mut self, nqn: &QualifiedName, health: Health) {
-        if let Some(index) = self.shared.subsystems.find(nqn) {
-            self.shared.subsystems.get_mut(index).health = health;
+    /// Sets what the SMART log of a subsystem tells of its media. Hosts that want to know are told of warnings that begin.
+    pub fn set_health(&mut self, nqn: &QualifiedName, health: Health, actions: &mut Vec<Action>) {
+        for number in self.shared.set_health(nqn, health) {
+            self.tell_events(number, actions);
         }
     }
 

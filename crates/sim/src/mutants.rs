@@ -418,6 +418,8 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("nvmf: connect overtakes its controller", "crates/nvmf/tests/relocation.rs", "needs a tenant that changes its shard between two capsules of a host that connects: about one seed of 1,000"),
     ("nvmf: late write of an old association", "crates/nvmf/tests/associations.rs", "a host goes on when the target must know of the loss, and what the lost path had in namespaces is done before the next command has come"),
     ("nvmf: other paths overtake a lost one", "crates/nvmf/tests/associations.rs", "as the one before"),
+    ("nvmf: capabilities of features not told", "crates/nvmf/tests/features.rs", "hosts of seeds ask for no features"),
+    ("nvmf: warnings are kept from hosts", "crates/nvmf/tests/features.rs", "hosts of seeds set no thresholds"),
     ("nvmf: shutdown flushes no cache", "crates/nvmf/tests/associations.rs", "a power cut right after a shutdown is drawn too seldom; crates/sim/seeds/0022-shutdown-of-a-cache-planted.toml is a run that catches it"),
     ("nvmf: silent connections keep all places", "crates/nvmf/tests/memory.rs", "needs a host that comes again while silent ones hold all places: hosts of most seeds are connected before"),
     ("volume: blocks without marks given back", "crates/volume/tests/repair.rs", "needs a medium that forgets the marks of pages"),

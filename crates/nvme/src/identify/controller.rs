@@ -18,6 +18,8 @@ pub const CTRATT_TRAFFIC_BASED_KEEP_ALIVE: u32 = 1 << 6;
 pub const LPA_EFFECTS: u8 = 1 << 1;
 /// LPA bit 2: Get Log Page takes offsets and lengths above 12 bits.
 pub const LPA_EXTENDED_DATA: u8 = 1 << 2;
+/// LPA bit 5: log pages 00h, 12h and 13h, and the scope of commands in 05h.
+pub const LPA_SUPPORTED_PAGES: u8 = 1 << 5;
 /// ONCS bit 0: Compare.
 pub const ONCS_COMPARE: u16 = 1 << 0;
 /// ONCS bit 2: Dataset Management.

@@ -11,6 +11,12 @@ pub const EFFECT_NAMESPACE_CAPABILITY: u32 = 1 << 2;
 pub const EFFECT_NAMESPACE_INVENTORY: u32 = 1 << 3;
 /// CCC, bit 4: it may change controller capabilities.
 pub const EFFECT_CONTROLLER_CAPABILITY: u32 = 1 << 4;
+/// CSP, bits 31:20: the command works on a namespace (bit 20).
+pub const EFFECT_SCOPE_NAMESPACE: u32 = 1 << 20;
+/// CSP: it works on a controller (bit 21).
+pub const EFFECT_SCOPE_CONTROLLER: u32 = 1 << 21;
+/// CSP: it works on the NVM subsystem (bit 25).
+pub const EFFECT_SCOPE_SUBSYSTEM: u32 = 1 << 25;
 
 /// Commands supported and effects, LID 05h, 4096 bytes (Base 2.0 section 5.16.1.6, figure 210): one dword per
 /// admin opcode, then one per I/O opcode.
@@ -24,7 +30,10 @@ pub struct CommandEffects {
     reserved: [u8; 2048],
 }
 
-const _: () = assert!(size_of::<CommandEffects>() == 4096);
+const _: () = {
+    assert!(size_of::<CommandEffects>() == 4096);
+    assert!(std::mem::offset_of!(CommandEffects, io) == 1024);
+};
 
 impl Default for CommandEffects {
     fn default() -> CommandEffects {

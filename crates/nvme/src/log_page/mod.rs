@@ -2,14 +2,22 @@
 
 mod effects;
 mod error_information;
+mod feature_effects;
 mod smart;
 
 pub use effects::{
     CommandEffects, EFFECT_CONTROLLER_CAPABILITY, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_NAMESPACE_CAPABILITY,
-    EFFECT_NAMESPACE_INVENTORY, EFFECT_SUPPORTED,
+    EFFECT_NAMESPACE_INVENTORY, EFFECT_SCOPE_CONTROLLER, EFFECT_SCOPE_NAMESPACE, EFFECT_SCOPE_SUBSYSTEM,
+    EFFECT_SUPPORTED,
 };
 pub use error_information::ErrorEntry;
-pub use smart::{FirmwareSlots, SmartLog};
+pub use feature_effects::{
+    FEATURE_CONTROLLER_CAPABILITY, FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_NAMESPACE,
+    FEATURE_SCOPE_SUBSYSTEM, FEATURE_SUPPORTED, FEATURE_USER_DATA, FeatureEffects,
+};
+pub use smart::{
+    FirmwareSlots, SmartLog, WARNING_READ_ONLY, WARNING_RELIABILITY, WARNING_SPARE, WARNING_TEMPERATURE,
+};
 
 /// Log page ids (Base 2.0 figure 202).
 pub mod lid {
@@ -21,6 +29,8 @@ pub mod lid {
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const COMMAND_EFFECTS: u8 = 0x05;
     pub const ASYMMETRIC_NAMESPACE_ACCESS: u8 = 0x0C;
+    pub const FEATURE_EFFECTS: u8 = 0x12;
+    pub const MANAGEMENT_EFFECTS: u8 = 0x13;
     pub const DISCOVERY: u8 = 0x70;
 }
 

@@ -2,6 +2,15 @@ use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U128};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// Critical warning bit 0: the spare is below its threshold.
+pub const WARNING_SPARE: u8 = 1 << 0;
+/// Critical warning bit 1: a temperature is beyond a threshold.
+pub const WARNING_TEMPERATURE: u8 = 1 << 1;
+/// Critical warning bit 2: reliability is degraded by errors of the media.
+pub const WARNING_RELIABILITY: u8 = 1 << 2;
+/// Critical warning bit 3: the media are read-only.
+pub const WARNING_READ_ONLY: u8 = 1 << 3;
+
 /// SMART / health information, LID 02h, 512 bytes (Base 2.0 section 5.16.1.3, figure 207).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

@@ -6,11 +6,11 @@ use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{
     CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_HOST_ID_128,
     CTRATT_TRAFFIC_BASED_KEEP_ALIVE, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace,
-    IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LbaFormat, NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN,
-    NSTAT_READY, NvmCommandSetController, OAES_DISCOVERY_CHANGE, OAES_NAMESPACE_ATTRIBUTE, ONCS_COMPARE,
-    ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET,
-    SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list, namespace_descriptors,
-    namespace_list,
+    IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES, LbaFormat,
+    NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN, NSTAT_READY, NvmCommandSetController, OAES_DISCOVERY_CHANGE,
+    OAES_NAMESPACE_ATTRIBUTE, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP, ONCS_VERIFY,
+    ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns,
+    controller_list, namespace_descriptors, namespace_list,
 };
 use diecut_nvme::property::VERSION_2_0;
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, NSID_ALL, Status, SubmissionEntry, ascii_padded};
@@ -154,7 +154,7 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         acl: 3,
         aerl: (EVENT_REQUESTS_MAX - 1) as u8,
         frmw: 0b11, // one slot, read only
-        lpa: LPA_EXTENDED_DATA | if discovery { 0 } else { LPA_EFFECTS },
+        lpa: LPA_EXTENDED_DATA | if discovery { 0 } else { LPA_EFFECTS | LPA_SUPPORTED_PAGES },
         elpe: (ERROR_ENTRIES_MAX - 1) as u8,
         wctemp: WARNING_TEMPERATURE_KELVIN.into(),
         cctemp: 353.into(),

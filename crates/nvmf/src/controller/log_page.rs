@@ -1,12 +1,13 @@
-use super::{Answer, Association, Notice, Surroundings};
+use super::warning::{SPARE_THRESHOLD_PERCENT, critical_warnings};
+use super::{Answer, Association, Notice, Surroundings, feature};
 use crate::discovery;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::log_page::{
-    CHANGED_NAMESPACES_LENGTH, CommandEffects, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SUPPORTED, FirmwareSlots,
-    SmartLog, lid,
+    CHANGED_NAMESPACES_LENGTH, CommandEffects, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SCOPE_CONTROLLER,
+    EFFECT_SCOPE_NAMESPACE, EFFECT_SUPPORTED, FeatureEffects, FirmwareSlots, SmartLog, lid,
 };
 use diecut_nvme::opcode::{self, admin, io};
-use diecut_nvme::{Status, SubmissionEntry, ascii_padded};
+use diecut_nvme::{NSID_ALL, Status, SubmissionEntry, ascii_padded};
 use zerocopy::IntoBytes;
 
 /// Get Log Page (Base 2.0 section 5.16).
@@ -34,27 +35,26 @@ pub(crate) fn log_page(
         }
         (lid::SUPPORTED_PAGES, discovery) => {
             let mut page = vec![0; 1024];
-            let pages: &[u8] = if discovery {
-                &[lid::SUPPORTED_PAGES, lid::DISCOVERY]
-            } else {
-                &[
-                    lid::SUPPORTED_PAGES,
-                    lid::ERROR_INFORMATION,
-                    lid::SMART,
-                    lid::FIRMWARE_SLOT,
-                    lid::CHANGED_NAMESPACES,
-                    lid::COMMAND_EFFECTS,
-                ]
-            };
-            for &id in pages {
+            for &id in if discovery { DISCOVERY_PAGES } else { PAGES } {
                 page[usize::from(id) * 4] = 1; // LSUPP
             }
             page
         }
+        (lid::FEATURE_EFFECTS, false) => feature::effects(around).as_bytes().to_vec(),
+        // No command of the management interface is there.
+        (lid::MANAGEMENT_EFFECTS, false) => FeatureEffects::default().as_bytes().to_vec(),
         (lid::ERROR_INFORMATION, false) => {
             association.errors.entries.iter().flat_map(|error| error.as_bytes().to_vec()).collect()
         }
-        (lid::SMART, false) => smart(association, around).as_bytes().to_vec(),
+        (lid::SMART, false) => {
+            if let Some(status) = not_of_all_namespaces(entry.nsid.get(), around) {
+                return Answer::Fail(status);
+            }
+            if !log.retain_event {
+                association.events.warnings.read();
+            }
+            smart(association, around).as_bytes().to_vec()
+        }
         (lid::FIRMWARE_SLOT, false) => {
             FirmwareSlots::single(ascii_padded(&around.config.firmware)).as_bytes().to_vec()
         }
@@ -75,9 +75,32 @@ pub(crate) fn log_page(
     if log.offset > page.len() as u64 {
         return Answer::Fail(Status::INVALID_FIELD.do_not_retry());
     }
+    assert!(page.len().is_multiple_of(4), "I-T15: pages are whole dwords");
     let mut data = page[log.offset as usize..].to_vec();
     data.resize(log.length_bytes as usize, 0);
     Answer::Data(data)
+}
+
+const DISCOVERY_PAGES: &[u8] = &[lid::SUPPORTED_PAGES, lid::DISCOVERY];
+const PAGES: &[u8] = &[
+    lid::SUPPORTED_PAGES,
+    lid::ERROR_INFORMATION,
+    lid::SMART,
+    lid::FIRMWARE_SLOT,
+    lid::CHANGED_NAMESPACES,
+    lid::COMMAND_EFFECTS,
+    lid::FEATURE_EFFECTS,
+    lid::MANAGEMENT_EFFECTS,
+];
+
+/// A page that concerns the whole subsystem is not one of a single namespace (Base 2.0 figure 202; LPA bit 0 is 0).
+fn not_of_all_namespaces(nsid: u32, around: &Surroundings<'_>) -> Option<Status> {
+    let is_active = around.subsystem.is_some_and(|subsystem| subsystem.namespaces.contains_key(&nsid));
+    match nsid {
+        0 | NSID_ALL => None,
+        _ if is_active => Some(Status::INVALID_FIELD.do_not_retry()),
+        _ => Some(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
+    }
 }
 
 fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
@@ -85,9 +108,7 @@ fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
     // Thousands of 512 bytes, rounded up (Base 2.0 figure 207).
     let units = |bytes: u64| u128::from(bytes.div_ceil(512_000));
     SmartLog {
-        critical_warning: u8::from(health.available_spare_percent < SPARE_THRESHOLD_PERCENT)
-            | u8::from(association.temperature.is_left_by(health.temperature_kelvin)) << 1
-            | u8::from(health.read_only) << 3,
+        critical_warning: critical_warnings(association.settings.temperature, &health),
         temperature_kelvin: health.temperature_kelvin.into(),
         available_spare_percent: health.available_spare_percent,
         spare_threshold_percent: SPARE_THRESHOLD_PERCENT,
@@ -105,9 +126,6 @@ fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
     }
 }
 
-/// Spare below which the log warns.
-const SPARE_THRESHOLD_PERCENT: u8 = 10;
-
 fn effects() -> CommandEffects {
     let mut effects = CommandEffects::default();
     for code in [
@@ -120,13 +138,14 @@ fn effects() -> CommandEffects {
         admin::KEEP_ALIVE,
         opcode::FABRICS,
     ] {
-        effects.admin[usize::from(code)] = EFFECT_SUPPORTED.into();
+        effects.admin[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_CONTROLLER).into();
     }
     for code in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY] {
-        effects.io[usize::from(code)] = EFFECT_SUPPORTED.into();
+        effects.io[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
     }
     for code in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT] {
-        effects.io[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT).into();
+        effects.io[usize::from(code)] =
+            (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
     }
     effects
 }

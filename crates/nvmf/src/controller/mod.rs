@@ -3,12 +3,14 @@
 mod feature;
 mod identify;
 mod log_page;
+mod warning;
 
 use crate::config::{Health, SubsystemConfig, TargetConfig};
 use crate::io::Plan;
 use crate::queue::SlotIndex;
 use crate::subsystems::{Subsystems, Traffic};
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
+use diecut_nvme::identify::IDENTIFY_SIZE_BYTES;
 use diecut_nvme::log_page::ErrorEntry;
 use diecut_nvme::opcode::{admin as opcode, io};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_0, offset, shutdown};
@@ -16,6 +18,7 @@ use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::{Span, Time, mark, mutant};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use warning::Warnings;
 
 /// Asynchronous Event Requests a controller keeps (AERL + 1); Linux sends one.
 pub(crate) const EVENT_REQUESTS_MAX: usize = 4;
@@ -46,7 +49,21 @@ pub(crate) struct Association {
     pub(crate) events: Events,
     pub(crate) errors: ErrorLog,
     pub(crate) timestamp: Option<(u64, Time)>,
+    pub(crate) settings: Settings,
+}
+
+/// Features that a host set, until the controller is reset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
     pub(crate) temperature: TemperatureRange,
+    /// It knows that commands can be interrupted (ACRE).
+    pub(crate) knows_advanced_retry: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { temperature: TemperatureRange::DEFAULT, knows_advanced_retry: false }
+    }
 }
 
 /// How far an association is.
@@ -101,6 +118,7 @@ pub(crate) struct Events {
     pub(crate) parked: Vec<SlotIndex>,
     pub(crate) namespaces: Notice,
     pub(crate) discovery: Notice,
+    pub(crate) warnings: Warnings,
     /// NSIDs that changed since the host read the list.
     pub(crate) changed_namespaces: Vec<u32>,
 }
@@ -196,7 +214,7 @@ impl Association {
             events: Events::default(),
             errors: ErrorLog::default(),
             timestamp: None,
-            temperature: TemperatureRange::DEFAULT,
+            settings: Settings::default(),
         }
     }
 
@@ -303,6 +321,9 @@ impl Association {
             self.events.namespaces = Notice::Quiet;
             self.events.discovery = Notice::Quiet;
             self.events.changed_namespaces.clear();
+            self.events.warnings = Warnings::default();
+            // What no feature saves is as it was before (Base 2.0 section 5.27).
+            self.settings = Settings::default();
             self.flushes.failed = false;
         }
         Ok(match (shut, reset) {
@@ -334,7 +355,7 @@ impl Association {
             return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
         }
         match entry.opcode {
-            opcode::IDENTIFY => Ok(Plan { from_host_bytes: 0, to_host_bytes: length.min(4096) }),
+            opcode::IDENTIFY => Ok(Plan { from_host_bytes: 0, to_host_bytes: IDENTIFY_SIZE_BYTES as u32 }),
             opcode::GET_LOG_PAGE => {
                 let log = GetLogPage::decode(entry);
                 if log.length_bytes > u64::from(config.queue.transfer_bytes_max) {
@@ -348,7 +369,9 @@ impl Association {
             opcode::SET_FEATURES => {
                 Ok(Plan { from_host_bytes: feature::host_data_bytes(entry), to_host_bytes: 0 })
             }
-            opcode::GET_FEATURES => Ok(Plan { from_host_bytes: 0, to_host_bytes: length.min(4096) }),
+            opcode::GET_FEATURES => {
+                Ok(Plan { from_host_bytes: 0, to_host_bytes: feature::host_buffer_bytes(entry) })
+            }
             opcode::KEEP_ALIVE | opcode::ABORT | opcode::ASYNCHRONOUS_EVENT_REQUEST => Ok(Plan::default()),
             _ => Err(Status::INVALID_OPCODE.do_not_retry()),
         }
@@ -381,7 +404,7 @@ impl Association {
             self.events.discovery = Notice::Masked;
             return Some(AsynchronousEvent::DISCOVERY_LOG_CHANGED);
         }
-        None
+        self.events.warnings.next_event()
     }
 
     /// A namespace came, went or changed.
