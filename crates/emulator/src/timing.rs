@@ -91,6 +91,7 @@ impl Timing {
             read_page_ns: read_ns / u64::from(rows),
             program_unit_ns: program_ns / u64::from(rows / cells.unit_rows()),
             erase_ns: self.erase_ns,
+            iu_transfer_ns: self.bus_ns(diecut_units::IU_SIZE_BYTES as u32),
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Capabilities {
     pub die_times: Option<DieTimes>,
 }
 
-/// Time that operations keep a die busy, averaged over an erase block. Transfers over the channel are not counted.
+/// Time that operations keep a die busy, averaged over an erase block. What crosses the channel stands apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DieTimes {
     /// One page read, in nanoseconds.
@@ -31,4 +31,6 @@ pub struct DieTimes {
     pub program_unit_ns: u64,
     /// One erase, in nanoseconds.
     pub erase_ns: u64,
+    /// One IU on the channel, in nanoseconds, where the die need not be busy; 0 if unknown.
+    pub iu_transfer_ns: u64,
 }

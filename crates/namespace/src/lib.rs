@@ -33,11 +33,14 @@ mod backend;
 pub mod contract;
 mod definition;
 mod namespaces;
+mod outputs;
 mod pending;
 mod piece;
 mod statistics;
 
 pub use definition::{Backing, NamespaceDefinition, NullReads, StoreIndex};
-pub use namespaces::{Finished, MovedNamespace, Namespaces, Outputs};
+pub use namespaces::{MovedNamespace, Namespaces};
+pub use outputs::{Finished, Outputs};
+pub use pending::Stamps;
 pub use piece::{MAP_PIECE_LBAS, MapRange, READ_PIECE_LBAS, WRITE_PIECE_LBAS};
 pub use statistics::{LatencySummary, NamespaceStatistics, OperationStatistics};

@@ -4,31 +4,12 @@ use crate::contract::{
     NamespaceOperation, NamespaceProperties, SourceId,
 };
 use crate::definition::{Backing, NamespaceDefinition, StoreIndex};
-use crate::pending::{Extra, Pending};
+use crate::outputs::{Finished, Outputs};
+use crate::pending::{Extra, Pending, Stamps};
 use crate::piece::MapRange;
 use crate::statistics::{Kind, NamespaceStatistics};
 use diecut_units::{BufferMut, BufferPool, Slab, StampedSlab, Time, mark};
 use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeToken};
-
-/// A command that was answered.
-#[derive(Debug)]
-pub struct Finished {
-    /// Who asked: admission counts it as no longer under way.
-    pub source: SourceId,
-    /// Which namespace.
-    pub namespace: NamespaceId,
-    /// The answer for the door.
-    pub completion: NamespaceCompletion,
-}
-
-/// What comes out of the room; the caller empties and reuses it.
-#[derive(Debug, Default)]
-pub struct Outputs {
-    /// Commands for volumes, in order.
-    pub volume_commands: Vec<(StoreIndex, VolumeCommand)>,
-    /// Answers for doors, in order.
-    pub finished: Vec<Finished>,
-}
 
 /// All namespaces of a shard.
 pub struct Namespaces {
@@ -207,7 +188,8 @@ impl Namespaces {
         let (kind, lbas) = kind_of(&operation);
         let mut answer = |result, data| {
             let completion = NamespaceCompletion { token, result, data };
-            outputs.finished.push(Finished { source, namespace: id, completion });
+            let stamps = Stamps { arrived, admitted: now };
+            outputs.finished.push(Finished { source, namespace: id, stamps, completion });
             None
         };
         let Some(namespace) = self.namespaces.get_mut(id.0 as usize).and_then(Option::as_mut) else {
@@ -229,7 +211,7 @@ impl Namespaces {
         let more = extra.as_ref().is_some_and(|extra| extra.rest.is_some());
         let pending = Pending {
             token,
-            arrived,
+            stamps: Stamps { arrived, admitted: now },
             lbas,
             namespace: id,
             source,
@@ -291,6 +273,7 @@ impl Namespaces {
         let ((store, volume), piece, rest) = namespace.backend.go_on(rest, map_piece);
         let more = rest.is_some();
         pending.remaining += 1;
+        pending.stamps.admitted = now;
         extra.rest = rest;
         outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
         more
@@ -330,13 +313,19 @@ impl Namespaces {
         let namespace = self.get_mut(pending.namespace).expect("I-N2: it has commands under way");
         assert!(namespace.under_way > 0, "I-N2: a namespace counts its commands");
         namespace.under_way -= 1;
-        namespace.statistics.record(pending.kind, pending.lbas, now.since(pending.arrived), result.is_ok());
+        namespace.statistics.record(
+            pending.kind,
+            pending.lbas,
+            now.since(pending.stamps.arrived),
+            result.is_ok(),
+        );
         if matches!(result, Err(NamespaceError::Unrecovered { .. })) {
             namespace.statistics.media_errors += 1;
         }
         Finished {
             source: pending.source,
             namespace: pending.namespace,
+            stamps: pending.stamps,
             completion: NamespaceCompletion { token: pending.token, result, data },
         }
     }

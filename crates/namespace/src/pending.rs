@@ -13,12 +13,21 @@ pub(crate) struct Rest {
     pub(crate) ranges: SmallVec<[LbaRange; 2]>,
 }
 
+/// When a command passed the points before its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamps {
+    /// It came to its door.
+    pub arrived: Time,
+    /// Its last piece was given to its volume.
+    pub admitted: Time,
+}
+
 /// A command that waits for its volume. Small, as each command is written down and taken out once; what few of them have stands
 /// apart, in [`Extra`].
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) token: CommandToken,
-    pub(crate) arrived: Time,
+    pub(crate) stamps: Stamps,
     pub(crate) lbas: u64,
     pub(crate) namespace: NamespaceId,
     pub(crate) source: SourceId,

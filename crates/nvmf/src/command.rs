@@ -164,6 +164,7 @@ impl Session<'_> {
                     _ => {}
                 }
                 slot.enter(SlotState::Submitted);
+                slot.submitted = self.shared.now;
                 queue.submitted += 1;
                 let command = NamespaceCommand {
                     token: command_token(connection.index, slot_index),

@@ -37,6 +37,7 @@ mod controller;
 mod discovery;
 mod ending;
 mod event;
+mod facts;
 mod inbound;
 mod io;
 mod later;
@@ -61,6 +62,7 @@ pub use config::{
     SubsystemConfig, TargetConfig,
 };
 pub use event::{Action, ConnectionId, Event};
+pub use facts::CommandFacts;
 pub use memory::MemoryFigures;
 pub use moved::{MovedConnection, SubsystemFigures};
 pub use notice::{HostAt, HostNotice};

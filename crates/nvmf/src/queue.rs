@@ -43,6 +43,8 @@ pub(crate) struct Slot {
     state: SlotState,
     pub(crate) entry: SubmissionEntry,
     pub(crate) arrived: Time,
+    /// When all its data were here and its namespace got it.
+    pub(crate) submitted: Time,
     /// Bytes of data, either way.
     pub(crate) data_bytes: u32,
     /// Gathers the data of an R2T; lent to the receiver while a data PDU comes in.
@@ -115,6 +117,7 @@ impl Queue {
                 state: SlotState::Free,
                 entry: SubmissionEntry::default(),
                 arrived: Time::ZERO,
+                submitted: Time::ZERO,
                 data_bytes: 0,
                 gathered: None,
                 received: 0,

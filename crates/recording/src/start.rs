@@ -160,9 +160,10 @@ impl Start {
             anchor_pace,
             device_name,
             new_pool_uuid,
-            // The same in every server.
+            // The same in every server, or about what is told only.
             control_patience: _,
             rate_limit_min_bytes_per_second: _,
+            slow_after: _,
             cost_model,
         } = config;
         let PoolConfig {
@@ -192,11 +193,9 @@ impl Start {
             delta_permille,
             rule,
         } = wear;
-        let literal_rule = rule == SwapRule::Literal;
+        let unsupported = |why: &str| Err(StartError::Unsupported(why.to_owned()));
         if cost_model.is_some() {
-            return Err(StartError::Unsupported(
-                "a run with a cost model has no real clock to record".to_owned(),
-            ));
+            return unsupported("a run with a cost model has no real clock to record");
         }
         if matches!(options.backing, Backing::SyncedFile(_) | Backing::SyncedModel) {
             return Err(StartError::Unsupported(
@@ -261,7 +260,7 @@ impl Start {
                     follow_age,
                     endurance_cycles,
                     delta_permille,
-                    literal_rule,
+                    literal_rule: rule == SwapRule::Literal,
                 },
             },
             admission: AdmissionStart::of(*admission),
@@ -344,6 +343,7 @@ impl Start {
             read_page_ns: from.read_page_ns,
             program_unit_ns: from.program_unit_ns,
             erase_ns: from.erase_ns,
+            iu_transfer_ns: 0,
         };
         pool.costs = (costs.read_page_ns > 0).then_some(costs);
         pool.checked_blocks_per_unit = from.checked_blocks_per_unit;
@@ -374,7 +374,8 @@ mod test {
         config.pool.die_queue_depth = 33;
         config.pool.levels.dies = vec![1, 7];
         config.pool.die_placement = DiePlacement::Spread;
-        config.pool.costs = Some(DieTimes { read_page_ns: 3, program_unit_ns: 5, erase_ns: 17 });
+        config.pool.costs =
+            Some(DieTimes { read_page_ns: 3, program_unit_ns: 5, erase_ns: 17, iu_transfer_ns: 0 });
         config.pool.wear.die_threshold_erases = 4711;
         config.pool.wear.rule = SwapRule::Literal;
         config.pool.wear.follow_age = false;

@@ -97,7 +97,7 @@ impl Claims {
             }
             ControlRequest::SetWear(_) => claims.alone.push(Object::Wear),
             ControlRequest::MoveTenant { .. } | ControlRequest::Shutdown => return Claims::everything(),
-            ControlRequest::Status => {}
+            ControlRequest::Status | ControlRequest::Latency => {}
         }
         claims
     }

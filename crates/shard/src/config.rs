@@ -33,6 +33,8 @@ pub struct ShardConfig {
     pub rate_limit_min_bytes_per_second: u64,
     /// What commands cost the core in virtual time; `None` on the real clock, where they cost what they cost.
     pub cost_model: Option<CostModel>,
+    /// Commands that take so long are looked into: where their time went.
+    pub slow_after: Span,
 }
 
 impl Default for ShardConfig {
@@ -49,6 +51,7 @@ impl Default for ShardConfig {
             control_patience: Span::from_secs(60),
             rate_limit_min_bytes_per_second: 1 << 20,
             cost_model: None,
+            slow_after: Span::from_millis(5),
         }
     }
 }

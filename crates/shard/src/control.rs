@@ -1,6 +1,7 @@
 //! What an administrator asks of a shard. Objects are named by the administrator; names are unique per kind.
 //! Requests can be serialized, because recordings of runs hold them.
 
+use diecut_spec::latency::LatencyReport;
 use diecut_spec::older;
 pub use diecut_spec::{
     ChannelWear, NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearExchange, WearInForce,
@@ -94,6 +95,8 @@ pub enum ControlRequest {
     },
     /// Everything that exists, with figures.
     Status,
+    /// Where the time of slow commands went.
+    Latency,
     /// A request whose answer comes in this time: if it is not done, it is refused with what it waits for
     /// ([`ControlErrorKind::Unfinished`]), and goes on.
     Within {
@@ -140,6 +143,7 @@ impl ControlRequest {
                 format!("move of tenant \"{}\" to shard {shard}", Shown(tenant))
             }
             ControlRequest::Status => "status".to_owned(),
+            ControlRequest::Latency => "report of slow commands".to_owned(),
             ControlRequest::Within { request, .. } => request.title(),
             ControlRequest::Shutdown => "stop of the server".to_owned(),
         }
@@ -155,6 +159,8 @@ pub enum ControlResponse {
     Unchanged,
     /// What exists.
     Status(Box<Status>),
+    /// Where the time of slow commands went.
+    Latency(Box<LatencyReport>),
     /// A vSSD was looked at; what came of it.
     Repaired(Box<RepairReport>),
     /// Not done, and nothing was changed.

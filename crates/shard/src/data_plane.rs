@@ -1,9 +1,11 @@
 //! The path of commands through one shard: target, admission, namespaces, then stores, pool and medium ([`Flash`]), and back.
 //! Nothing here knows what exists, or what other shards do.
 
-use crate::admission::{Admission, AdmissionConfig, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
+use crate::admission::{Admission, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
 use crate::blocks::Blocks;
-use crate::cost::{CostModel, ModelledCore, TracePoint};
+use crate::config::ShardConfig;
+use crate::cost::{ModelledCore, TracePoint};
+use crate::delays::Delays;
 use crate::door::Door;
 use crate::drive;
 use crate::flash::Flash;
@@ -14,10 +16,10 @@ use diecut_namespace::contract::{
     NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, SourceId,
 };
 use diecut_namespace::{Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex};
-use diecut_nvmf::{self as target, TargetConfig};
+use diecut_nvmf::{self as target, CommandFacts};
 use diecut_units::{Time, mark};
 use diecut_volume::contract::{VolumeCompletion, VolumeError};
-use diecut_vssd::{Pool, VssdId};
+use diecut_vssd::{DieTimesView, Pool, SlowOperation, VssdId};
 use std::vec::Drain;
 
 /// The next action, if it is a command of this source to this namespace.
@@ -51,28 +53,27 @@ pub(crate) struct DataPlane<M: Media> {
     door_completions: Vec<NamespaceCompletion>,
     /// Blocks retired, by die, as far as that was told.
     retired_told: Vec<u32>,
+    /// Where the time of slow commands went.
+    pub delays: Delays,
 }
 
 impl<M: Media> DataPlane<M> {
-    pub fn new(
-        media: M,
-        pool: Pool,
-        target: TargetConfig,
-        admission: AdmissionConfig,
-        model: Option<CostModel>,
-    ) -> DataPlane<M> {
+    pub fn new(media: M, mut pool: Pool, config: &ShardConfig) -> DataPlane<M> {
         let dies = media.geometry().dies() as usize;
+        let delays = Delays::new(config.slow_after);
+        DieTimesView::of(&mut pool).note_from(delays.operation_threshold());
         DataPlane {
-            nvme: NvmeDoor::new(target),
-            admission: Admission::new(admission),
+            nvme: NvmeDoor::new(config.target.clone()),
+            admission: Admission::new(config.admission),
             namespaces: Namespaces::new(),
             outputs: Outputs::default(),
             taken_back: Vec::new(),
             flash: Flash::new(media, pool),
             blocks: Blocks::default(),
-            cpu: ModelledCore::new(model),
+            cpu: ModelledCore::new(config.cost_model),
             door_completions: Vec::new(),
             retired_told: vec![0; dies],
+            delays,
         }
     }
 
@@ -153,6 +154,7 @@ impl<M: Media> DataPlane<M> {
     /// others than namespaces, which it knows by itself.
     pub fn take_results(&mut self, mut of_jobs: impl FnMut(&VolumeCompletion) -> bool, now: Time) {
         self.finish(now);
+        self.delays.now = now;
         let mut answers = std::mem::take(&mut self.flash.answers);
         // Answers of one namespace come together: admission hears once of those in a row.
         let mut over = (NamespaceId::default(), 0);
@@ -168,6 +170,9 @@ impl<M: Media> DataPlane<M> {
                     over = (finished.namespace, 0);
                 }
                 over.1 += 1;
+                if self.delays.is_slow(&finished.stamps, now) {
+                    self.note_slow(&finished, whose.slow(), now);
+                }
                 self.answer(finished, now);
             }
         });
@@ -255,9 +260,21 @@ impl<M: Media> DataPlane<M> {
         let mut finished = std::mem::take(&mut self.outputs.finished);
         for finished in finished.drain(..) {
             self.admission.finished(finished.namespace, 1);
+            if self.delays.is_slow(&finished.stamps, now) {
+                self.note_slow(&finished, None, now);
+            }
             self.answer(finished, now);
         }
         self.outputs.finished = finished;
+    }
+
+    /// A command is about to be answered that took long; `operation` is what it waited for last on flash.
+    #[cold]
+    fn note_slow(&mut self, finished: &Finished, operation: Option<SlowOperation>, now: Time) {
+        let is_of_host = finished.source.0 & DOOR_SOURCE_BIT == 0;
+        let target = &self.nvme.target;
+        let facts = if is_of_host { CommandFacts::of(target, finished.completion.token) } else { None };
+        self.delays.note(finished, facts, operation, &DieTimesView::of(&mut self.flash.pool), now);
     }
 
     /// A command is answered; whoever calls tells admission.

@@ -1,12 +1,15 @@
 //! The lower half of a shard: one device, the pool over it, and one store per vSSD. Volume commands in, volume
 //! completions out.
 
+mod answers;
+
+pub(crate) use answers::StoreAnswers;
 use diecut_media::{Completion, Intent, Media};
 use diecut_namespace::StoreIndex;
 use diecut_units::{ProtectedRegion, Slab, Span, Time, mark, mutant};
-use diecut_volume::contract::{VolumeCommand, VolumeCompletion, VolumeIndex};
+use diecut_volume::contract::{VolumeCommand, VolumeIndex};
 use diecut_volume::{Store, StoreConfig};
-use diecut_vssd::{Pool, SpaceCompletion, VssdId};
+use diecut_vssd::{DieTimesView, Pool, SlowOperation, SpaceCompletion, VssdId};
 
 /// How often one call goes round between medium, pool and stores before it returns to the driver.
 const ROUNDS_MAX: u32 = 8;
@@ -37,6 +40,8 @@ struct StoreSlot {
     full_told_until: Time,
     /// Answers that are kept from a store that is held: it starts nothing then.
     held: Option<Vec<SpaceCompletion>>,
+    /// An operation that took long and came back in this round: it may be what commands waited for that are answered now.
+    released_by: Option<SlowOperation>,
 }
 
 /// The place of a store, beside what else is lent of [`Flash`].
@@ -66,6 +71,7 @@ impl StoreSlot {
             told: Standing::TakesWrites,
             full_told_until: Time::ZERO,
             held: None,
+            released_by: None,
         }
     }
 
@@ -80,51 +86,6 @@ impl StoreSlot {
             self.has_work = true;
             busy.push(index.0);
         }
-    }
-}
-
-/// Answers of stores, in order.
-#[derive(Default)]
-pub(crate) struct StoreAnswers {
-    answers: Vec<VolumeCompletion>,
-    /// Whose they are: of each store up to where, from where those of the one before end.
-    ends: Vec<(StoreIndex, usize)>,
-}
-
-impl StoreAnswers {
-    /// What came since the last call is of this store.
-    #[inline]
-    fn are_of(&mut self, store: StoreIndex) {
-        let end = self.answers.len();
-        match self.ends.last_mut() {
-            Some((last, before)) if *last == store => *before = end,
-            Some((_, before)) if *before == end => {}
-            None if end == 0 => {}
-            _ => self.ends.push((store, end)),
-        }
-    }
-
-    /// Takes them out; each with a way to ask whose it is.
-    #[inline]
-    pub fn take_all(&mut self, mut take: impl FnMut(VolumeCompletion, Whose<'_>)) {
-        for (at, answer) in self.answers.drain(..).enumerate() {
-            take(answer, Whose { ends: &self.ends, at });
-        }
-        self.ends.clear();
-    }
-}
-
-/// Whose an answer of a store is.
-#[derive(Clone, Copy)]
-pub(crate) struct Whose<'a> {
-    ends: &'a [(StoreIndex, usize)],
-    at: usize,
-}
-
-impl Whose<'_> {
-    /// The store.
-    pub fn store(self) -> StoreIndex {
-        self.ends[self.ends.partition_point(|(_, end)| *end <= self.at)].0
     }
 }
 
@@ -432,6 +393,9 @@ impl<M: Media> Flash<M> {
     }
 
     fn deliver(&mut self, now: Time) {
+        if DieTimesView::of(&mut self.pool).has_slow() {
+            return answers::deliver_with_notes(self, now);
+        }
         let mut batch = std::mem::take(&mut self.space_completions);
         let mut rest = batch.drain(..);
         while let Some(&(vssd, _)) = rest.as_slice().first() {
@@ -468,7 +432,11 @@ impl<M: Media> Flash<M> {
                 continue;
             }
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
+            let before = self.answers.answers.len();
             slot.store.work(now, &mut space, &mut self.answers.answers);
+            if let Some(slow) = slot.released_by.take() {
+                self.answers.waited_for(before, slow);
+            }
             let standing = match slot.store.read_only_reason() {
                 None => Standing::TakesWrites,
                 Some(reason) if slot.store.lacks_room() => Standing::NoRoom(reason),

@@ -7,6 +7,7 @@ use crate::catalog;
 use crate::claims::Claims;
 use crate::control::*;
 use crate::drive;
+use crate::inquiry::Inquiry;
 use crate::job::{Asked, Job, Progress, Reply};
 use crate::lead;
 use crate::leveling;
@@ -108,11 +109,11 @@ impl Jobs {
         now: Time,
         actions: &mut Vec<drive::Action>,
     ) -> bool {
-        if request == ControlRequest::Status && !self.is_moving() {
+        if let Some(inquiry) = Inquiry::of(&request).filter(|_| !self.is_moving()) {
             if here.placement.ledger.is_single() {
-                answer(actions, token, ControlResponse::Status(Box::new(status::status(here))));
+                answer(actions, token, status::find(here, inquiry).into_response());
             } else {
-                lead::gather_status(here, token);
+                lead::inquire(here, token, inquiry);
             }
             return false;
         }
@@ -198,19 +199,19 @@ impl Jobs {
         while at < self.waiting.len() {
             let request = &self.waiting[at].request;
             let claims = Claims::of(&here.registry.state, request);
-            let is_status = *request == ControlRequest::Status;
+            let inquiry = Inquiry::of(request);
             let mut others = self.running.iter().map(|job| &job.claims).chain(&before);
             let meets =
                 others.any(|other| claims.meet(other) || mutant!("shard: one request after the other"));
-            if if is_status { self.is_moving() } else { meets } {
+            if if inquiry.is_some() { self.is_moving() } else { meets } {
                 before.push(claims);
                 at += 1;
                 continue;
             }
             let waiting = self.waiting.remove(at).expect("I-S22: it waits");
             has_begun = true;
-            if is_status {
-                lead::gather_status(here, waiting.token);
+            if let Some(inquiry) = inquiry {
+                lead::inquire(here, waiting.token, inquiry);
                 continue;
             }
             if !self.running.is_empty() {

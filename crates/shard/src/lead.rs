@@ -5,10 +5,11 @@ use crate::allocation;
 use crate::control::*;
 use crate::custody::{forget_vssd, take_back};
 use crate::drive;
+use crate::inquiry::Inquiry;
 use crate::job::{Job, Own, Progress};
 use crate::ledger::Found;
 use crate::leveling;
-use crate::orders::PendingStatus;
+use crate::orders::PendingInquiry;
 use crate::owners::Owners;
 use crate::peer::{Answer, Moved, Order, StepAnswer};
 use crate::relocation;
@@ -38,29 +39,28 @@ pub(crate) fn answered<M: Divide>(
     actions: &mut Vec<drive::Action>,
 ) {
     assert!(here.placement.orders.was_given(number), "I-S14: what is answered was ordered");
-    let Answer::Status(status) = answer else {
+    let Answer::Found(findings) = answer else {
         let before = here.placement.orders.answers.insert(number, answer);
         assert!(before.is_none(), "I-S14: an order is answered once");
         return;
     };
-    let statuses = &mut here.placement.orders.statuses;
-    let at = statuses.iter().position(|pending| pending.awaited.contains(&number));
-    let at = at.expect("I-S14: a status was ordered");
-    let pending = &mut statuses[at];
+    let inquiries = &mut here.placement.orders.inquiries;
+    let at = inquiries.iter().position(|pending| pending.awaited.contains(&number));
+    let at = at.expect("I-S14: somebody asked");
+    let pending = &mut inquiries[at];
     pending.awaited.retain(|awaited| *awaited != number);
-    pending.status.merge(*status);
+    pending.findings.merge(findings);
     if pending.awaited.is_empty() {
-        let PendingStatus { token, status, .. } = statuses.remove(at);
-        let response = Box::new(ControlResponse::Status(Box::new(status)));
-        actions.push(drive::Action::Answer { token, response });
+        let PendingInquiry { token, findings, .. } = inquiries.remove(at);
+        actions.push(drive::Action::Answer { token, response: Box::new(findings.into_response()) });
     }
 }
 
-/// Asks all shards what exists.
-pub(crate) fn gather_status<M: Divide>(here: &mut Owners<M>, token: ControlToken) {
-    let status = status::status(here);
-    let awaited = here.placement.order_all(|| Order::Status);
-    here.placement.orders.statuses.push(PendingStatus { token, status, awaited });
+/// Asks all shards.
+pub(crate) fn inquire<M: Divide>(here: &mut Owners<M>, token: ControlToken, inquiry: Inquiry) {
+    let findings = status::find(here, inquiry);
+    let awaited = here.placement.order_all(|| Order::Find(inquiry));
+    here.placement.orders.inquiries.push(PendingInquiry { token, findings, awaited });
 }
 
 /// Gives every group of tenants its home and its channels; when the pool is open and nothing is under way.

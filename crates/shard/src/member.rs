@@ -32,8 +32,8 @@ pub(crate) fn told<M: Divide>(
         here.placement.index.0
     );
     match message.0 {
-        Message::Order(number, Order::Status) => {
-            let answer = Answer::Status(Box::new(status::status(here)));
+        Message::Order(number, Order::Find(inquiry)) => {
+            let answer = Answer::Found(status::find(here, inquiry));
             here.placement.answer_order(number, answer);
         }
         Message::Order(number, Order::Wear) => {
@@ -122,7 +122,7 @@ pub(crate) fn begin_orders<M: Divide>(
                 jobs.begin(Reply::Order(number), base, State::clone(&next), vec![step]);
                 begun = Begun::Jobs;
             }
-            Order::Status | Order::Wear => unreachable!("I-S14: answered at once"),
+            Order::Find(_) | Order::Wear => unreachable!("I-S14: answered at once"),
         }
     }
 }

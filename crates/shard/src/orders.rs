@@ -1,6 +1,7 @@
 //! Orders of the first shard that are under way, and what was answered.
 
-use crate::control::{ControlToken, Status};
+use crate::control::ControlToken;
+use crate::inquiry::Findings;
 use crate::peer::{Answer, MovedGroup};
 use diecut_media::Divide;
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Orders {
     next: u64,
     pub answers: BTreeMap<u64, Answer>,
-    pub statuses: Vec<PendingStatus>,
+    pub inquiries: Vec<PendingInquiry>,
     /// A group between its old home and its new one.
     pub moving: Option<Box<MovedGroup>>,
 }
@@ -38,9 +39,9 @@ impl Orders {
     }
 }
 
-/// A status that waits for the other shards' part.
-pub(crate) struct PendingStatus {
+/// A question that waits for the other shards' part.
+pub(crate) struct PendingInquiry {
     pub token: ControlToken,
-    pub status: Status,
+    pub findings: Findings,
     pub awaited: Vec<u64>,
 }

@@ -2,9 +2,10 @@
 //! channels that another shard owns. Drivers carry these messages, in order between any two shards, and know nothing of
 //! what is in them.
 
-use crate::control::{ControlError, RepairReport, Status};
+use crate::control::{ControlError, RepairReport};
 use crate::door::Luggage;
 use crate::flash::MovedStore;
+use crate::inquiry::{Findings, Inquiry};
 use crate::ledger::Group;
 use crate::step::Step;
 use diecut_catalog::{State, VssdRecord};
@@ -71,8 +72,8 @@ pub(crate) enum Order {
     Arrive(Box<MovedGroup>, Group),
     /// A step of a request, towards this state.
     Step(Step, Arc<State>),
-    /// Say what exists.
-    Status,
+    /// Say your part of what somebody asks.
+    Find(Inquiry),
     /// Say what you know of your dies.
     Wear,
 }
@@ -87,7 +88,8 @@ impl Order {
             Order::Alloc(_) => "alloc",
             Order::Arrive(..) => "arrive",
             Order::Step(..) => "step",
-            Order::Status => "status",
+            Order::Find(Inquiry::Status) => "status",
+            Order::Find(Inquiry::Latency) => "latency",
             Order::Wear => "wear",
         }
     }
@@ -113,8 +115,8 @@ pub(crate) enum Answer {
     Made(Box<VssdRecord>),
     /// Of [`Order::Alloc`]: why not, and the channels that nothing lies on.
     NotMade { number: u32, error: ControlError, returned: Moved },
-    /// Of [`Order::Status`].
-    Status(Box<Status>),
+    /// Of [`Order::Find`].
+    Found(Findings),
     /// Of [`Order::Wear`].
     Wear(WearReport),
 }
@@ -200,7 +202,7 @@ impl Answer {
             Answer::Step(_) => "step done",
             Answer::Made(_) => "made",
             Answer::NotMade { .. } => "not made",
-            Answer::Status(_) => "status",
+            Answer::Found(_) => "findings",
             Answer::Wear(_) => "wear",
         }
     }
@@ -210,7 +212,7 @@ impl Answer {
         match self {
             Answer::Done => false,
             Answer::Step(step) => step.returned.is_some() || step.group.is_some(),
-            Answer::Made(_) | Answer::NotMade { .. } | Answer::Status(_) | Answer::Wear(_) => true,
+            Answer::Made(_) | Answer::NotMade { .. } | Answer::Found(_) | Answer::Wear(_) => true,
         }
     }
 
@@ -219,7 +221,7 @@ impl Answer {
         let (returned, group) = match self {
             Answer::Step(step) => (step.returned, step.group),
             Answer::NotMade { returned, .. } => (Some(returned), None),
-            Answer::Done | Answer::Made(_) | Answer::Status(_) | Answer::Wear(_) => return,
+            Answer::Done | Answer::Made(_) | Answer::Found(_) | Answer::Wear(_) => return,
         };
         for moved in returned.into_iter().chain(group.map(|group| group.moved)) {
             moved.unpack(media);

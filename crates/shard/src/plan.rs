@@ -110,7 +110,7 @@ pub(crate) fn plan(
         }
         ControlRequest::SetWear(change) => set_wear(change, &mut plan)?,
         ControlRequest::Shutdown => shut_down(state, &mut plan),
-        ControlRequest::Status => {}
+        ControlRequest::Status | ControlRequest::Latency => {}
         ControlRequest::Within { .. } => unreachable!("I-S14: its patience was taken off when it came"),
     }
     Ok(plan)

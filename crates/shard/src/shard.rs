@@ -154,7 +154,7 @@ impl<M: Divide> Shard<M> {
             is_taken: false,
             lost_catalog_copies: 0,
         };
-        let plane = DataPlane::new(media, pool, config.target.clone(), config.admission, config.cost_model);
+        let plane = DataPlane::new(media, pool, &config);
         let (answers, notices) = (Answers::default(), Vec::new());
         Shard {
             here: Owners { config, plane, registry, placement, answers, notices },

@@ -1,6 +1,8 @@
 //! Everything that exists on a shard, with figures.
 
 use crate::control::*;
+use crate::inquiry::{Findings, Inquiry};
+use crate::latency_report;
 use crate::owners::Owners;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
@@ -8,6 +10,19 @@ use diecut_spec::{Serves, Size};
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::{DieWear, SwapRule, VssdId};
+
+/// This shard's part of an answer.
+pub(crate) fn find<M: Divide>(here: &Owners<M>, inquiry: Inquiry) -> Findings {
+    match inquiry {
+        Inquiry::Status => Findings::Status(Box::new(status(here))),
+        Inquiry::Latency => {
+            let dies_per_channel = here.plane.flash.media.geometry().dies_per_channel.into();
+            let (delays, shard) = (&here.plane.delays, here.placement.index.0);
+            let report = latency_report::report(delays, &here.registry, dies_per_channel, shard);
+            Findings::Latency(Box::new(report))
+        }
+    }
+}
 
 /// What lives on this shard, with figures: everything that exists, if there is one shard.
 pub fn status<M: Divide>(here: &Owners<M>) -> Status {

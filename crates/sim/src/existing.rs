@@ -131,7 +131,10 @@ impl Existing {
                 found(self.tenants.contains(tenant))?;
             }
             ControlRequest::RepairVssd { vssd, .. } => found(self.vssds.contains_key(vssd))?,
-            ControlRequest::SetWear(_) | ControlRequest::Status | ControlRequest::Shutdown => {}
+            ControlRequest::SetWear(_)
+            | ControlRequest::Status
+            | ControlRequest::Latency
+            | ControlRequest::Shutdown => {}
             ControlRequest::Within { request, .. } => return self.after(request),
         }
         fn found(there: bool) -> Result<(), ControlErrorKind> {

@@ -49,7 +49,8 @@ impl Free {
     fn give(&mut self, input: Input) {
         match input {
             // It reads figures and changes nothing.
-            Input::Control(_, _, request) if *request == ControlRequest::Status => {}
+            Input::Control(_, _, request)
+                if matches!(*request, ControlRequest::Status | ControlRequest::Latency) => {}
             Input::Control(_, token, request) => {
                 let event = Event::Control { token, request };
                 self.shard.handle(event, self.now, &mut self.actions);

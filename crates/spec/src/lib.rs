@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod identity;
+pub mod latency;
 mod name;
 pub mod older;
 mod size;

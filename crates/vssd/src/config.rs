@@ -7,7 +7,7 @@ use diecut_media::DieTimes;
 /// Scale of shares on a medium that does not know its times: MLC-class figures (FEMU's L95B set, a page's transfer with its
 /// read). They only weigh commands against each other.
 pub(crate) const UNKNOWN_DIE_TIMES: DieTimes =
-    DieTimes { read_page_ns: 100_000, program_unit_ns: 1_600_000, erase_ns: 3_000_000 };
+    DieTimes { read_page_ns: 100_000, program_unit_ns: 1_600_000, erase_ns: 3_000_000, iu_transfer_ns: 0 };
 
 /// Settings of even wear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

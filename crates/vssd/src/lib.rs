@@ -49,6 +49,7 @@ pub mod space;
 mod states;
 mod stripe;
 mod system;
+mod times;
 mod token;
 mod u24;
 mod view;
@@ -56,6 +57,9 @@ mod wear;
 
 pub use blocks::{QuarantineReason, Quarantined};
 pub use config::{PoolConfig, WearConfig};
+pub use dies::history::{
+    BusyShare, DieDelay, DieStretch, DieTimesView, DieWork, SlowOperation, Where, WorkKind, WorkSize,
+};
 pub use dies::share::Share;
 pub use erases::{DieWear, EraseCause, Heat};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};

@@ -34,6 +34,7 @@ impl Core {
             _ => 0,
         };
         let owner = op.owner;
+        op.queued = now;
         let at = self.queues.ops.add(op);
         let state = &mut self.blocks[block];
         let waits = match kind {
@@ -114,7 +115,7 @@ impl Core {
         completions: &mut Vec<(VssdId, SpaceCompletion)>,
     ) {
         let Completion { destination, oob, .. } = completion;
-        let op = self.queues.completed(at);
+        let op = self.queues.completed(at, now);
         self.blocks[op.block].in_flight -= 1;
         self.vssds.of(op.owner).operations -= 1;
         // Answers come in their order.
@@ -142,7 +143,7 @@ impl Core {
         media: &mut M,
     ) -> Option<(Op, Completion)> {
         let at = (completion.token.0 & !POOL_TOKEN_BIT) as usize;
-        let op = self.queues.completed(at as u32);
+        let op = self.queues.completed(at as u32, now);
         if op.kind.is_of_copy() {
             return Some((op, completion));
         }

@@ -1,6 +1,7 @@
 //! What waits at one die.
 
 use crate::VssdId;
+use crate::dies::history::History;
 use crate::dies::share::Share;
 use diecut_spec::Isolation;
 use std::collections::VecDeque;
@@ -42,6 +43,8 @@ pub(crate) struct DieQueue {
     pub background: VecDeque<u32>,
     /// How often others were served while one waited.
     pub passed: u32,
+    /// What it did lately.
+    pub history: History,
 }
 
 impl DieQueue {

@@ -8,19 +8,23 @@
 //! Not known here: where blocks lie and what they hold, what an operation waits for before it is queued, what its answer means.
 
 mod flow;
+pub(crate) mod history;
 pub(crate) mod ops;
+mod settings;
 pub(crate) mod share;
 
+use crate::VssdId;
 use crate::owners::by_id::ById;
 use crate::space::IoClass;
 use crate::token::POOL_TOKEN_BIT;
-use crate::{PoolConfig, VssdId};
-use diecut_media::{Command, DieTimes, Media, MediaToken, Operation};
+use diecut_media::{Command, Media, MediaToken, Operation};
 use diecut_spec::Isolation;
 use diecut_units::{Time, mark, mutant};
 pub(crate) use flow::DieQueue;
+use history::Delays;
 use ops::Ops;
 pub(crate) use ops::{Kind, Op};
+pub(crate) use settings::QueueSettings;
 use share::{Bucket, Share, Standing};
 use std::collections::VecDeque;
 
@@ -37,42 +41,6 @@ pub(crate) struct Sharer {
     parked: u32,
 }
 
-/// How commands are handed to dies, and what they cost.
-#[derive(Clone, Copy)]
-pub(crate) struct QueueSettings {
-    die_window: u16,
-    program_window: u16,
-    die_queue_depth: u16,
-    rate_burst_ns: u64,
-    /// Scale of shares.
-    costs: DieTimes,
-    blocks_per_die: u32,
-    ius_per_page: u32,
-    program_unit_pages: u32,
-}
-
-impl QueueSettings {
-    /// Those of a pool on a medium, where commands take these times.
-    pub fn new<M: Media + ?Sized>(config: &PoolConfig, costs: DieTimes, media: &M) -> QueueSettings {
-        QueueSettings {
-            die_window: config.die_window,
-            program_window: config.program_window,
-            die_queue_depth: config.die_queue_depth,
-            rate_burst_ns: config.rate_burst_ns,
-            costs,
-            blocks_per_die: media.geometry().erase_blocks_per_die(),
-            ius_per_page: media.geometry().ius_per_page(),
-            program_unit_pages: media.capabilities().program_unit_pages,
-        }
-    }
-
-    /// Pages that an operation is about.
-    #[inline]
-    fn pages_of(&self, op: &Op) -> u64 {
-        u64::from(op.end_page.saturating_sub(op.first_iu / self.ius_per_page))
-    }
-}
-
 /// The token of an operation at the medium.
 #[inline]
 fn token_of(at: u32) -> MediaToken {
@@ -81,8 +49,8 @@ fn token_of(at: u32) -> MediaToken {
 
 /// See the module.
 pub(crate) struct DieQueues {
-    settings: QueueSettings,
-    dies: Vec<DieQueue>,
+    pub settings: QueueSettings,
+    pub dies: Vec<DieQueue>,
     /// Operations that are not over, also those that wait elsewhere for something else first.
     pub ops: Ops,
     sharers: ById<Sharer>,
@@ -91,6 +59,7 @@ pub(crate) struct DieQueues {
     /// See [`DieQueues::take_limits_met`].
     limits_met: Vec<VssdId>,
     room_changes: Vec<VssdId>,
+    pub delays: Delays,
 }
 
 /// A flow's turn at a die.
@@ -112,6 +81,7 @@ impl DieQueues {
             throttled: VecDeque::new(),
             limits_met: Vec::new(),
             room_changes: Vec::new(),
+            delays: Delays::default(),
         }
     }
 
@@ -229,10 +199,12 @@ impl DieQueues {
 
     /// A command came back. Its operation is over.
     #[inline(always)]
-    pub fn completed(&mut self, at: u32) -> Op {
+    pub fn completed(&mut self, at: u32, now: Time) -> Op {
         let op = self.ops.end(at);
         let number = self.die_of(op.block);
+        let size = self.settings.size_of(&op);
         let die = &mut self.dies[number];
+        self.delays.answered(&mut die.history, &op, number as u32, size, now);
         debug_assert!(die.in_flight > 0, "what comes back was under way (I-V1)");
         die.in_flight -= 1;
         die.programs -= u16::from(!op.kind.only_reads());
@@ -292,12 +264,14 @@ impl DieQueues {
     #[inline]
     pub fn enqueue_new<M: Media + ?Sized>(
         &mut self,
-        op: Op,
+        mut op: Op,
         operation: Operation,
         flow: u16,
         media: &mut M,
         now: Time,
     ) {
+        op.queued = now;
+        op.begun = now;
         let (die, place) = (self.die_of(op.block), usize::from(flow));
         if self.passes(die, place, op.kind) {
             let turn = self.only_turn(die, place);
@@ -546,8 +520,9 @@ impl DieQueues {
         media: &mut M,
         now: Time,
     ) {
-        let op = self.ops.get(at);
-        let (kind, pages) = (op.kind, self.settings.pages_of(op));
+        let op = self.ops.get_mut(at);
+        op.begun = now;
+        let (kind, pages) = (op.kind, self.settings.pages_of(self.ops.get(at)));
         self.charge(&turn, kind, pages);
         media.submit(Command { token: token_of(at), operation }, now);
     }
@@ -566,7 +541,9 @@ impl DieQueues {
         die.passed = 0;
         die.in_flight += 1;
         assert!(die.in_flight <= self.settings.die_window, "a die has no more than its window (I-V14)");
-        die.programs += u16::from(!self.ops.get(at).kind.only_reads());
+        let op = self.ops.get_mut(at);
+        op.begun = now;
+        die.programs += u16::from(!op.kind.only_reads());
         let operation = self.ops.take(at);
         media.submit(Command { token: token_of(at), operation }, now);
     }

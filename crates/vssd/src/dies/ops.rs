@@ -2,7 +2,7 @@
 
 use crate::{IoClass, SpaceToken, VssdId};
 use diecut_media::Operation;
-use diecut_units::Slab;
+use diecut_units::{Slab, Time};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -36,13 +36,28 @@ pub(crate) struct Op {
     pub bytes: u64,
     /// The OOB that comes back is not for the holder.
     pub own_oob: bool,
+    /// When it came, to wait for its die or for something before that.
+    pub queued: Time,
+    /// When the medium got it.
+    pub begun: Time,
 }
 
 impl Op {
     /// An operation on a whole block that nobody waits for; the other fields say what differs.
     pub fn new(kind: Kind, owner: VssdId, class: IoClass, block: u32) -> Op {
-        let token = SpaceToken(0);
-        Op { kind, owner, class, block, token, first_iu: 0, end_page: 0, bytes: 0, own_oob: false }
+        Op {
+            kind,
+            owner,
+            class,
+            block,
+            token: SpaceToken(0),
+            first_iu: 0,
+            end_page: 0,
+            bytes: 0,
+            own_oob: false,
+            queued: Time::ZERO,
+            begun: Time::ZERO,
+        }
     }
 }
 

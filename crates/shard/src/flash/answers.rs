@@ -1,0 +1,105 @@
+//! What stores answered, and which operation on flash each answer waited for, where that took long.
+
+use super::{Flash, slot_of};
+use diecut_media::Media;
+use diecut_namespace::StoreIndex;
+use diecut_units::{Time, mark, mutant};
+use diecut_volume::contract::VolumeCompletion;
+use diecut_vssd::{DieTimesView, SlowOperation};
+
+/// Answers of stores, in order.
+#[derive(Default)]
+pub(crate) struct StoreAnswers {
+    pub(super) answers: Vec<VolumeCompletion>,
+    /// Whose they are: of each store up to where, from where those of the one before end.
+    ends: Vec<(StoreIndex, usize)>,
+    /// The last operation on flash of some of them, by place; few have one.
+    slow: Vec<(usize, SlowOperation)>,
+}
+
+impl StoreAnswers {
+    /// What came since the last call is of this store.
+    #[inline]
+    pub fn are_of(&mut self, store: StoreIndex) {
+        let end = self.answers.len();
+        match self.ends.last_mut() {
+            Some((last, before)) if *last == store => *before = end,
+            Some((_, before)) if *before == end => {}
+            None if end == 0 => {}
+            _ => self.ends.push((store, end)),
+        }
+    }
+
+    /// What came after so many waited for an operation that took long.
+    pub(super) fn waited_for(&mut self, before: usize, slow: SlowOperation) {
+        self.slow.extend((before..self.answers.len()).map(|at| (at, slow)));
+    }
+
+    /// Takes them out; each with a way to ask whose it is.
+    #[inline]
+    pub fn take_all(&mut self, mut take: impl FnMut(VolumeCompletion, Whose<'_>)) {
+        for (at, answer) in self.answers.drain(..).enumerate() {
+            take(answer, Whose { ends: &self.ends, slow: &self.slow, at });
+        }
+        self.ends.clear();
+        self.slow.clear();
+    }
+}
+
+/// Whose an answer of a store is.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose<'a> {
+    ends: &'a [(StoreIndex, usize)],
+    slow: &'a [(usize, SlowOperation)],
+    at: usize,
+}
+
+impl Whose<'_> {
+    /// The store.
+    pub fn store(self) -> StoreIndex {
+        self.ends[self.ends.partition_point(|(_, end)| *end <= self.at)].0
+    }
+
+    /// The operation on flash that it waited for last, if that took long.
+    pub fn slow(self) -> Option<SlowOperation> {
+        let at = self.slow.binary_search_by_key(&self.at, |(at, _)| *at).ok()?;
+        Some(self.slow[at].1)
+    }
+}
+
+/// As `Flash::deliver`, where operations that took long are among what came back: answers are told what they waited for. What a read
+/// waited for is told exactly. A write or a flush is answered when its store goes on, so that is told of all it answers then.
+#[cold]
+pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
+    let mut batch = std::mem::take(&mut flash.space_completions);
+    for (vssd, completion) in batch.drain(..) {
+        let slow = DieTimesView::of(&mut flash.pool).take_slow(vssd, completion.token);
+        let Some(index) = flash.store_of(vssd) else {
+            flash.block_completions.push((vssd, completion));
+            continue;
+        };
+        let slot = slot_of(&mut flash.stores, index);
+        slot.mark_busy(index, &mut flash.busy);
+        let before = flash.answers.answers.len();
+        match &mut slot.held {
+            None => {
+                let mut space = flash.pool.space(vssd, &mut flash.media, now);
+                slot.store.complete(completion, &mut space, &mut flash.answers.answers);
+            }
+            Some(unseen) => unseen.push(completion),
+        }
+        let is_answered = flash.answers.answers.len() > before;
+        if let Some(slow) = slow.filter(|_| !mutant!("shard: what a command waited for is not noted")) {
+            match is_answered {
+                true => flash.answers.waited_for(before, slow),
+                false => {
+                    mark!("shard: a store goes on after an operation that took long");
+                    slot.released_by = Some(slow);
+                }
+            }
+        }
+        flash.answers.are_of(index);
+    }
+    flash.space_completions = batch;
+    DieTimesView::of(&mut flash.pool).forget_slow();
+}
