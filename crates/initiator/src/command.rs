@@ -1,4 +1,4 @@
-use diecut_nvme::io::{DatasetManagement, DatasetRange, LbaRange};
+use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
 use diecut_nvme::{CompletionEntry, Status, SubmissionEntry, opcode::io as opcode};
 use diecut_units::Buffer;
 use zerocopy::IntoBytes;
@@ -68,6 +68,20 @@ pub enum Command {
         /// Where.
         spans: Vec<LbaSpan>,
     },
+    /// Copies within a namespace: 1 to 128 ranges, one behind the other.
+    Copy {
+        /// What is read.
+        sources: Vec<LbaSpan>,
+        /// First LBA that is written.
+        first: u64,
+        /// FUA: done means on the media.
+        force_unit_access: bool,
+    },
+    /// Reads fail with [`Status::UNRECOVERED_READ_ERROR`] until the LBAs are written again.
+    WriteUncorrectable {
+        /// Where.
+        span: LbaSpan,
+    },
     /// Reads without sending.
     Verify {
         /// Where.
@@ -104,11 +118,30 @@ impl Command {
             Command::WriteZeroes { span, may_deallocate, force_unit_access } => {
                 (on(opcode::WRITE_ZEROES, span, force_unit_access, may_deallocate), None, 0)
             }
+            Command::WriteUncorrectable { span } => {
+                (on(opcode::WRITE_UNCORRECTABLE, span, false, false), None, 0)
+            }
+            Command::Copy { sources, first, force_unit_access } => copy(&sources, first, force_unit_access),
             Command::Verify { span } => (on(opcode::VERIFY, span, false, false), None, 0),
             Command::Deallocate { span } => deallocate(&[span]),
             Command::DeallocateRanges { spans } => deallocate(&spans),
         }
     }
+}
+
+fn copy(sources: &[LbaSpan], start: u64, force_unit_access: bool) -> (SubmissionEntry, Option<Buffer>, u32) {
+    let nsid = sources[0].nsid.into();
+    let mut entry = SubmissionEntry { opcode: opcode::COPY, nsid, ..SubmissionEntry::default() };
+    let range_count = sources.len() as u32;
+    let copy = Copy { start, range_count, force_unit_access, ..Copy::default() };
+    copy.encode(&mut entry);
+    let range = |span: &LbaSpan| CopyRange {
+        start: span.first.into(),
+        lba_count_less_one: ((span.count - 1) as u16).into(),
+        ..CopyRange::default()
+    };
+    let bytes: Vec<u8> = sources.iter().flat_map(|span| range(span).as_bytes().to_vec()).collect();
+    (entry, Some(Buffer::copy_from(&bytes)), 0)
 }
 
 fn deallocate(spans: &[LbaSpan]) -> (SubmissionEntry, Option<Buffer>, u32) {

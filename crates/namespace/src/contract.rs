@@ -83,11 +83,43 @@ pub enum NamespaceOperation {
         /// Expected content, exactly as long as the range.
         data: Buffer,
     },
+    /// Copies logical blocks within the namespace.
+    Copy(Box<NamespaceCopy>),
+    /// Makes reads of a range fail, until it is written, deallocated or zeroed.
+    WriteUncorrectable {
+        /// Range, at least one block.
+        range: LbaRange,
+    },
     /// Checks that a range can be read, without giving its content.
     Verify {
         /// Range, at least one block.
         range: LbaRange,
     },
+}
+
+/// Ranges that one copy may have.
+pub const COPY_RANGES_MAX: u32 = 128;
+/// Logical blocks that one copy may have, in one range or several.
+pub const COPY_LBAS_MAX: u32 = 256;
+
+/// What the sources hold when the copy is carried out is written, one behind the other; durable as a write is. Where sources and
+/// destination overlap, all of it is read before any of it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceCopy {
+    /// What is read, in this order: 1 to [`COPY_RANGES_MAX`] ranges of at least one block, and [`COPY_LBAS_MAX`] blocks at most.
+    pub sources: SmallVec<[LbaRange; 2]>,
+    /// First logical block that is written.
+    pub first_lba: u64,
+    /// Durable against power cuts before completion.
+    pub force_unit_access: bool,
+}
+
+impl NamespaceCopy {
+    /// What is written.
+    pub fn destination(&self) -> LbaRange {
+        let lbas: u64 = self.sources.iter().map(|source| u64::from(source.lba_count)).sum();
+        LbaRange { first_lba: self.first_lba, lba_count: u32::try_from(lbas).unwrap_or(u32::MAX) }
+    }
 }
 
 /// Why a namespace refused or failed, in words of no transport. `nvmf` alone turns them into status codes.

@@ -43,4 +43,4 @@ pub use namespaces::{MovedNamespace, Namespaces};
 pub use outputs::{Finished, Outputs};
 pub use pending::Stamps;
 pub use piece::{MAP_PIECE_LBAS, MapRange, READ_PIECE_LBAS, WRITE_PIECE_LBAS};
-pub use statistics::{LatencySummary, NamespaceStatistics, OperationStatistics};
+pub use statistics::{LatencySummary, NamespaceStatistics, OperationStatistics, OtherStatistics};

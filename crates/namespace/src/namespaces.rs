@@ -1,7 +1,9 @@
+mod check;
+
 use crate::backend::{AnyBackend, Backend, Begun, Scratch};
 use crate::contract::{
-    CommandToken, LbaRange, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId,
-    NamespaceOperation, NamespaceProperties, SourceId,
+    CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, NamespaceOperation,
+    NamespaceProperties, SourceId,
 };
 use crate::definition::{Backing, NamespaceDefinition, StoreIndex};
 use crate::outputs::{Finished, Outputs};
@@ -337,84 +339,6 @@ impl Default for Namespaces {
     }
 }
 
-impl Namespace {
-    #[inline]
-    fn check(&self, operation: &NamespaceOperation) -> Result<(), NamespaceError> {
-        if self.closing {
-            return Err(NamespaceError::NoSuchNamespace);
-        }
-        match operation {
-            NamespaceOperation::Read { range, destination } => {
-                self.check_transfer(*range)?;
-                self.check_length(*range, destination.len())
-            }
-            NamespaceOperation::Write { range, data, .. } => {
-                self.check_transfer(*range)?;
-                self.check_length(*range, data.len())?;
-                self.check_writable()
-            }
-            NamespaceOperation::Compare { range, data } => {
-                self.check_transfer(*range)?;
-                self.check_length(*range, data.len())
-            }
-            NamespaceOperation::Flush => Ok(()),
-            NamespaceOperation::WriteZeroes { range, .. } => {
-                self.check_range(*range)?;
-                self.check_writable()
-            }
-            NamespaceOperation::Verify { range } => self.check_range(*range),
-            NamespaceOperation::Deallocate { ranges } => {
-                for range in ranges {
-                    self.check_end(*range)?;
-                }
-                self.check_writable()
-            }
-        }
-    }
-
-    #[inline]
-    fn check_transfer(&self, range: LbaRange) -> Result<(), NamespaceError> {
-        self.check_range(range)?;
-        if range.lba_count > self.definition.transfer_max_lbas {
-            return Err(NamespaceError::InvalidField { what: "the transfer is larger than the maximum" });
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn check_range(&self, range: LbaRange) -> Result<(), NamespaceError> {
-        if range.lba_count == 0 {
-            return Err(NamespaceError::InvalidField { what: "the range has no logical block" });
-        }
-        self.check_end(range)
-    }
-
-    #[inline]
-    fn check_end(&self, range: LbaRange) -> Result<(), NamespaceError> {
-        let size_lbas = self.definition.size_lbas;
-        match range.first_lba.checked_add(range.lba_count.into()) {
-            Some(end) if end <= size_lbas => Ok(()),
-            _ => Err(NamespaceError::LbaOutOfRange { size_lbas }),
-        }
-    }
-
-    #[inline]
-    fn check_length(&self, range: LbaRange, len: usize) -> Result<(), NamespaceError> {
-        if len == range.lba_count as usize * self.definition.content_mode.bytes_per_iu() {
-            return Ok(());
-        }
-        Err(NamespaceError::InvalidField { what: "the data is not as long as the range" })
-    }
-
-    #[inline]
-    fn check_writable(&self) -> Result<(), NamespaceError> {
-        match self.read_only_reason {
-            Some(reason) => Err(NamespaceError::ReadOnly { reason }),
-            None => Ok(()),
-        }
-    }
-}
-
 #[inline]
 fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
     match operation {
@@ -427,6 +351,10 @@ fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
         NamespaceOperation::WriteZeroes { range, .. } => (Kind::WriteZeroes, range.lba_count.into()),
         NamespaceOperation::Compare { range, .. } => (Kind::Compare, range.lba_count.into()),
         NamespaceOperation::Verify { range } => (Kind::Verify, range.lba_count.into()),
+        NamespaceOperation::Copy(copy) => (Kind::Copy, copy.destination().lba_count.into()),
+        NamespaceOperation::WriteUncorrectable { range } => {
+            (Kind::WriteUncorrectable, range.lba_count.into())
+        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! Pieces of large commands: what one volume command may ask for, so that whoever schedules them can let others go
 //! between. A piece is a whole number of logical blocks, which is all that AWUN = 0 promises to be atomic.
 
+mod copy;
+
+pub(crate) use copy::volume_copy;
+
 use crate::contract::LbaRange;
 use crate::definition::StoreIndex;
-use diecut_units::{ContentMode, mark, mutant};
+use diecut_units::{BufferMut, ContentMode, mark, mutant};
 use diecut_volume::contract::{VolumeIndex, VolumeOperation};
 use smallvec::SmallVec;
 
@@ -75,9 +79,10 @@ pub(crate) fn is_one_piece(operation: &VolumeOperation, whole_writes: bool) -> b
             *iu_count <= READ_PIECE_LBAS
         }
         VolumeOperation::Write { payload, .. } => whole_writes || payload.iu_count() <= WRITE_PIECE_LBAS,
-        VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
-            *iu_count <= MAP_PIECE_LBAS
-        }
+        VolumeOperation::Deallocate { iu_count, .. }
+        | VolumeOperation::WriteUncorrectable { iu_count, .. }
+        | VolumeOperation::WriteZeroes { iu_count, .. } => *iu_count <= MAP_PIECE_LBAS,
+        VolumeOperation::Copy(copy) => copy::is_one_piece(copy, whole_writes),
         VolumeOperation::Flush => true,
     }
 }
@@ -92,14 +97,8 @@ pub(crate) fn cut(
         return (operation, None);
     }
     match operation {
-        VolumeOperation::Read { first_iu, iu_count, mut destination } => {
-            let front = destination.split_to(READ_PIECE_LBAS as usize * content_mode.bytes_per_iu());
-            let destination = if iu_count <= 2 * READ_PIECE_LBAS { destination.apart() } else { destination };
-            let (next_iu, left) = (first_iu + u64::from(READ_PIECE_LBAS), iu_count - READ_PIECE_LBAS);
-            (
-                VolumeOperation::Read { first_iu, iu_count: READ_PIECE_LBAS, destination: front.apart() },
-                Some(VolumeOperation::Read { first_iu: next_iu, iu_count: left, destination }),
-            )
+        VolumeOperation::Read { first_iu, iu_count, destination } => {
+            cut_read(first_iu, iu_count, destination, content_mode)
         }
         VolumeOperation::Verify { first_iu, iu_count } => {
             let (next_iu, left) = (first_iu + u64::from(READ_PIECE_LBAS), iu_count - READ_PIECE_LBAS);
@@ -142,6 +141,36 @@ pub(crate) fn cut(
                 (left > 0).then_some(rest),
             )
         }
+        VolumeOperation::WriteUncorrectable { first_iu, iu_count } => cut_lost(first_iu, iu_count),
+        VolumeOperation::Copy(copy) => copy::cut(*copy),
         VolumeOperation::Flush => (operation, None),
     }
+}
+
+fn cut_read(
+    first_iu: u64,
+    iu_count: u32,
+    mut destination: BufferMut,
+    content_mode: ContentMode,
+) -> (VolumeOperation, Option<VolumeOperation>) {
+    let front = destination.split_to(READ_PIECE_LBAS as usize * content_mode.bytes_per_iu());
+    let destination = if iu_count <= 2 * READ_PIECE_LBAS { destination.apart() } else { destination };
+    let (next_iu, left) = (first_iu + u64::from(READ_PIECE_LBAS), iu_count - READ_PIECE_LBAS);
+    (
+        VolumeOperation::Read { first_iu, iu_count: READ_PIECE_LBAS, destination: front.apart() },
+        Some(VolumeOperation::Read { first_iu: next_iu, iu_count: left, destination }),
+    )
+}
+
+/// What the volume is asked for blocks that are to be unreadable.
+pub(crate) fn lost(range: LbaRange) -> VolumeOperation {
+    VolumeOperation::WriteUncorrectable { first_iu: range.first_lba, iu_count: range.lba_count.into() }
+}
+
+fn cut_lost(first_iu: u64, iu_count: u64) -> (VolumeOperation, Option<VolumeOperation>) {
+    let (next_iu, left) = (first_iu + MAP_PIECE_LBAS, iu_count - MAP_PIECE_LBAS);
+    (
+        VolumeOperation::WriteUncorrectable { first_iu, iu_count: MAP_PIECE_LBAS },
+        Some(VolumeOperation::WriteUncorrectable { first_iu: next_iu, iu_count: left }),
+    )
 }

@@ -17,6 +17,17 @@ pub struct OperationStatistics {
     pub lbas: u64,
 }
 
+/// Commands that hosts send seldom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherStatistics {
+    /// Verifies.
+    pub verifies: OperationStatistics,
+    /// Copies.
+    pub copies: OperationStatistics,
+    /// Commands that make blocks unreadable.
+    pub uncorrectables: OperationStatistics,
+}
+
 /// Percentiles of one histogram, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencySummary {
@@ -49,8 +60,8 @@ pub struct NamespaceStatistics {
     pub write_zeroes: OperationStatistics,
     /// Compares (a failed comparison counts as failed).
     pub compares: OperationStatistics,
-    /// Verifies.
-    pub verifies: OperationStatistics,
+    /// What is asked seldom.
+    pub others: OtherStatistics,
     /// Reads that failed because the medium lost data (media errors of the SMART log).
     pub media_errors: u64,
     read_latency: Histogram<u64>,
@@ -67,6 +78,8 @@ pub(crate) enum Kind {
     WriteZeroes,
     Compare,
     Verify,
+    Copy,
+    WriteUncorrectable,
 }
 
 impl NamespaceStatistics {
@@ -82,7 +95,7 @@ impl NamespaceStatistics {
             deallocations: OperationStatistics::default(),
             write_zeroes: OperationStatistics::default(),
             compares: OperationStatistics::default(),
-            verifies: OperationStatistics::default(),
+            others: OtherStatistics::default(),
             media_errors: 0,
             read_latency: histogram(),
             write_latency: histogram(),
@@ -97,7 +110,9 @@ impl NamespaceStatistics {
             Kind::Deallocate => &mut self.deallocations,
             Kind::WriteZeroes => &mut self.write_zeroes,
             Kind::Compare => &mut self.compares,
-            Kind::Verify => &mut self.verifies,
+            Kind::Verify => &mut self.others.verifies,
+            Kind::Copy => &mut self.others.copies,
+            Kind::WriteUncorrectable => &mut self.others.uncorrectables,
         };
         if !succeeded {
             counts.failed += 1;

@@ -1,7 +1,8 @@
 //! I/O commands of the NVM command set decoded from a submission entry (NVM 1.0 section 3.2).
 
 use crate::submission::SubmissionEntry;
-use zerocopy::little_endian::{U32, U64};
+use std::mem::offset_of;
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The fields that Read, Write, Compare, Verify and Write Zeroes share (NVM 1.0 figures 45 to 79: command dwords 10
@@ -120,9 +121,113 @@ impl DatasetRange {
     pub const SIZE_BYTES: usize = 16;
 }
 
+/// Copy (NVM 1.0 section 3.2.2, figures 31 to 34).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copy {
+    /// SDLBA, dwords 10 and 11: first LBA that is written.
+    pub start: u64,
+    /// Number of source ranges: NR, bits 7:0 of dword 12, converted from 0's based, so 1 to 256.
+    pub range_count: u32,
+    /// DESFMT, bits 11:8 of dword 12: which form source ranges have.
+    pub format: u8,
+    /// PRINFOR and PRINFOW, bits 15:12 and 29:26 of dword 12, the second one above the first.
+    pub protection: u8,
+    /// DTYPE, bits 23:20 of dword 12: directive type.
+    pub directive_type: u8,
+    /// STCW and STCR, bits 24 and 25 of dword 12: storage tag checks.
+    pub storage_tag_check: bool,
+    /// FUA, bit 30 of dword 12.
+    pub force_unit_access: bool,
+}
+
+impl Copy {
+    /// From command dwords 10 to 12.
+    pub fn decode(entry: &SubmissionEntry) -> Copy {
+        let cdw12 = entry.cdw12.get();
+        Copy {
+            start: entry.starting_lba(),
+            range_count: (cdw12 & 0xFF) + 1,
+            format: (cdw12 >> 8) as u8 & 0xF,
+            protection: (cdw12 >> 12) as u8 & 0xF | ((cdw12 >> 26) as u8 & 0xF) << 4,
+            directive_type: (cdw12 >> 20) as u8 & 0xF,
+            storage_tag_check: cdw12 & (3 << 24) != 0,
+            force_unit_access: cdw12 & (1 << 30) != 0,
+        }
+    }
+
+    /// Puts a copy without protection, directives and storage tags into a submission entry.
+    pub fn encode(&self, entry: &mut SubmissionEntry) {
+        entry.cdw10 = (self.start as u32).into();
+        entry.cdw11 = ((self.start >> 32) as u32).into();
+        let cdw12 = (self.range_count - 1) & 0xFF
+            | u32::from(self.format & 0xF) << 8
+            | u32::from(self.force_unit_access) << 30;
+        entry.cdw12 = cdw12.into();
+    }
+}
+
+/// One source range of Copy in format 0h, 32 bytes (NVM 1.0 figure 35).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct CopyRange {
+    #[doc(hidden)]
+    pub reserved_0: [u8; 8],
+    /// SLBA.
+    pub start: U64,
+    /// NLB, 0's based.
+    pub lba_count_less_one: U16,
+    #[doc(hidden)]
+    pub reserved_18: [u8; 6],
+    /// EILBRT, ELBAT and ELBATM: for formats with protection information.
+    pub protection: [u8; 8],
+}
+
+const _: () = {
+    assert!(size_of::<CopyRange>() == CopyRange::SIZE_BYTES);
+    assert!(offset_of!(CopyRange, lba_count_less_one) == 16);
+    assert!(offset_of!(CopyRange, protection) == 24);
+};
+
+impl CopyRange {
+    /// Size on the wire.
+    pub const SIZE_BYTES: usize = 32;
+
+    /// Number of LBAs, 1 to 65536.
+    pub fn lba_count(&self) -> u32 {
+        u32::from(self.lba_count_less_one.get()) + 1
+    }
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn a_copy_has_its_fields_where_the_figures_put_them() {
+        let entry = |cdw12: u32| SubmissionEntry {
+            cdw10: 0x9ABC_DEF0.into(),
+            cdw11: 0x1234_5678.into(),
+            cdw12: cdw12.into(),
+            ..SubmissionEntry::default()
+        };
+        let copy = Copy::decode(&entry(0x4000_01FF));
+        assert_eq!((copy.start, copy.range_count, copy.format), (0x1234_5678_9ABC_DEF0, 256, 1));
+        assert!(copy.force_unit_access && copy.protection == 0 && !copy.storage_tag_check);
+        assert_eq!(Copy::decode(&entry(0x2000_8000)).protection, 0x88, "PRACT, twice");
+        assert_eq!(Copy::decode(&entry(0x0020_0000)).directive_type, 2);
+        for bit in [24, 25] {
+            assert!(Copy::decode(&entry(1 << bit)).storage_tag_check);
+        }
+        let mut encoded = SubmissionEntry::default();
+        copy.encode(&mut encoded);
+        assert_eq!(encoded, entry(0x4000_01FF));
+        let mut wire = [0; 32];
+        wire[8..18].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0x80, 0xFF, 0]);
+        let range = CopyRange::read_from_bytes(&wire).unwrap();
+        assert_eq!((range.start.get(), range.lba_count()), (0x8000_0000_0000_0100, 256));
+    }
 
     #[test]
     fn flags_are_where_the_figures_put_them() {

@@ -1,5 +1,7 @@
 //! I/O commands: what they need, and what the namespace is asked.
 
+mod copy;
+
 use crate::config::{NamespaceConfig, SubsystemConfig};
 use diecut_namespace::contract::{LbaRange, NamespaceOperation};
 use diecut_nvme::io::{DatasetManagement, DatasetRange, LbaRange as WireRange};
@@ -49,7 +51,13 @@ pub(crate) fn plan(
             let from_host_bytes = if sent <= DATASET_BYTES_MAX { needed.max(sent) } else { needed };
             return Ok(Plan { from_host_bytes, to_host_bytes: 0 });
         }
-        opcode::READ | opcode::WRITE | opcode::COMPARE | opcode::VERIFY | opcode::WRITE_ZEROES => {}
+        opcode::COPY => return copy::plan(properties, entry),
+        opcode::READ
+        | opcode::WRITE
+        | opcode::WRITE_UNCORRECTABLE
+        | opcode::COMPARE
+        | opcode::VERIFY
+        | opcode::WRITE_ZEROES => {}
         _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
     }
     let range = WireRange::decode(entry);
@@ -64,7 +72,8 @@ pub(crate) fn plan(
     if end.is_none_or(|end| end > properties.size_lbas) {
         return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
     }
-    if properties.read_only && matches!(entry.opcode, opcode::WRITE | opcode::WRITE_ZEROES) {
+    let writes = matches!(entry.opcode, opcode::WRITE | opcode::WRITE_UNCORRECTABLE | opcode::WRITE_ZEROES);
+    if properties.read_only && writes {
         return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
     }
     let size = u64::from(range.count) << properties.lba_size_log2;
@@ -100,6 +109,8 @@ pub(crate) fn operation(
         opcode::WRITE => NamespaceOperation::Write { range, data: host_data(), force_unit_access },
         opcode::COMPARE => NamespaceOperation::Compare { range, data: host_data() },
         opcode::VERIFY => NamespaceOperation::Verify { range },
+        opcode::WRITE_UNCORRECTABLE => NamespaceOperation::WriteUncorrectable { range },
+        opcode::COPY => copy::operation(entry, &host_data())?,
         opcode::WRITE_ZEROES => {
             NamespaceOperation::WriteZeroes { range, may_deallocate: wire.deallocate, force_unit_access }
         }

@@ -1,6 +1,8 @@
 //! What hosts asked of namespaces, for those who want to ask the same of another system.
 
-use diecut_namespace::contract::{LbaRange, NamespaceCommand, NamespaceId, NamespaceOperation, SourceId};
+use diecut_namespace::contract::{
+    LbaRange, NamespaceCommand, NamespaceCopy, NamespaceId, NamespaceOperation, SourceId,
+};
 use diecut_units::Time;
 
 /// A command without its data.
@@ -33,6 +35,10 @@ pub enum OperationOutline {
     Compare(LbaRange),
     /// A verification.
     Verify(LbaRange),
+    /// A copy within the namespace.
+    Copy(NamespaceCopy),
+    /// Blocks made unreadable.
+    WriteUncorrectable(LbaRange),
 }
 
 impl CommandOutline {
@@ -49,6 +55,8 @@ impl CommandOutline {
             }
             NamespaceOperation::Compare { range, .. } => OperationOutline::Compare(*range),
             NamespaceOperation::Verify { range } => OperationOutline::Verify(*range),
+            NamespaceOperation::Copy(copy) => OperationOutline::Copy(copy.as_ref().clone()),
+            NamespaceOperation::WriteUncorrectable { range } => OperationOutline::WriteUncorrectable(*range),
         };
         CommandOutline {
             arrived: command.arrived,

@@ -53,6 +53,12 @@ impl CostModel {
             }
             VolumeOperation::Write { payload, .. } => u64::from(payload.iu_count()) * self.write_block_ns,
             VolumeOperation::Flush => 0,
+            VolumeOperation::Copy(copy) => {
+                u64::from(copy.iu_count()) * (self.read_block_ns + self.write_block_ns)
+            }
+            VolumeOperation::WriteUncorrectable { iu_count, .. } => {
+                iu_count.div_ceil(16) * self.deallocate_16_blocks_ns
+            }
             VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
                 looked_at_ius.unwrap_or(*iu_count).div_ceil(16) * self.deallocate_16_blocks_ns
             }

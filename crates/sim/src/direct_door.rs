@@ -8,7 +8,7 @@ use crate::administration::volume_name;
 use crate::door::Door;
 use crate::plan::{Lane, Range};
 use crate::shards::Shards;
-use crate::system::{HostAnswer, HostCommand, HostError, HostToken, ranges_of};
+use crate::system::{HostAnswer, HostCommand, HostError, HostToken, ranges_of, sources_of};
 use crate::tag::VolumeNumber;
 use diecut_namespace::contract::*;
 use diecut_shard::DOOR_SOURCE_BIT;
@@ -61,6 +61,14 @@ fn operation(command: HostCommand, mode: ContentMode) -> (VolumeNumber, Namespac
         HostCommand::Compare(range, data) => {
             let data = Buffer::copy_from(&data);
             (range.volume, NamespaceOperation::Compare { range: lba_range(range), data })
+        }
+        HostCommand::WriteUncorrectable(range) => {
+            (range.volume, NamespaceOperation::WriteUncorrectable { range: lba_range(range) })
+        }
+        HostCommand::Copy(range, to, force_unit_access) => {
+            let sources = sources_of(range).into_iter().map(lba_range).collect();
+            let copy = NamespaceCopy { sources, first_lba: to.first, force_unit_access };
+            (range.volume, NamespaceOperation::Copy(Box::new(copy)))
         }
         HostCommand::Verify(range) => (range.volume, NamespaceOperation::Verify { range: lba_range(range) }),
     }

@@ -8,6 +8,7 @@ mod wide;
 
 use crate::plan::*;
 use crate::tag::VolumeNumber;
+use diecut_namespace::contract::COPY_LBAS_MAX;
 use diecut_spec::Isolation;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -378,8 +379,18 @@ fn action(random: &mut impl Rng, tenant: &TenantPlan, taste: &Taste) -> Action {
             Action::Deallocate { range: Range { first, count, ..range } }
         }
         45..60 => Action::WriteZeroes { range, fua },
-        60..72 => Action::Compare { range, wrong: random.random_ratio(1, 3) },
-        72..80 => Action::Verify { range },
+        60..66 => {
+            let volume = tenant.volumes.iter().find(|v| v.number == range.volume).expect("from this list");
+            let range = Range { count: range.count.min(COPY_LBAS_MAX), ..range };
+            let reach = volume.iu_count - u64::from(range.count) + 1;
+            // Now and then so near that it writes over what it reads.
+            let near = range.first.saturating_sub(3).min(reach - 1);
+            let to = if random.random_ratio(1, 6) { near } else { random.random_range(0..reach) };
+            Action::Copy { range, to, fua }
+        }
+        66..68 => Action::WriteUncorrectable { range: Range { count: range.count.min(4), ..range } },
+        68..74 => Action::Compare { range, wrong: random.random_ratio(1, 3) },
+        74..80 => Action::Verify { range },
         80..88 => Action::Drain,
         88..96 => Action::Wait { span_ns: random.random_range(1_000..20_000_000) },
         _ => Action::Reconnect,

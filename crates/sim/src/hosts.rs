@@ -19,7 +19,7 @@ use crate::door::Door;
 use crate::network::Pipe;
 use crate::plan::{Lane, Plan, Range, Siege};
 use crate::shards::{Carried, Shards};
-use crate::system::{HostAnswer, HostCommand, HostError, HostToken, ranges_of};
+use crate::system::{HostAnswer, HostCommand, HostError, HostToken, ranges_of, sources_of};
 use crate::watch::Watch;
 use diecut_initiator::{
     Admin, Command, Completion, HostError as StreamError, LbaSpan, QueuePair, QueueParameters, Sink, Token,
@@ -346,6 +346,11 @@ impl Door for Hosts {
                 Command::Compare { span: span(range), data: Buffer::copy_from(&data) }
             }
             HostCommand::Verify(range) => Command::Verify { span: span(range) },
+            HostCommand::WriteUncorrectable(range) => Command::WriteUncorrectable { span: span(range) },
+            HostCommand::Copy(range, to, force_unit_access) => {
+                let sources = sources_of(range).into_iter().map(span).collect();
+                Command::Copy { sources, first: to.first, force_unit_access }
+            }
         };
         let ready = self.paths_of(lane).filter(|path| self.paths[*path].stage == Stage::Ready);
         let queues: Vec<(usize, usize)> =

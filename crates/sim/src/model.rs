@@ -268,6 +268,11 @@ impl Model {
         self.journal.push((self.now, key, before, zeroing));
     }
 
+    /// What a host made unreadable is kept as no content at all.
+    fn is_unreadable(&self, range: Range) -> bool {
+        range.ius().any(|iu| self.store.get(&(range.volume, iu)).is_some_and(Vec::is_empty))
+    }
+
     fn read(&self, range: Range) -> Vec<u8> {
         let size = self.mode.bytes_per_iu();
         let mut data = Vec::with_capacity(range.count as usize * size);
@@ -283,7 +288,24 @@ impl Model {
     fn execute(&mut self, command: &HostCommand) -> Result<Vec<u8>, HostError> {
         let size = self.mode.bytes_per_iu();
         match command {
+            HostCommand::Read(range) | HostCommand::Compare(range, _) | HostCommand::Verify(range)
+                if self.is_unreadable(*range) =>
+            {
+                return Err(HostError::Unrecovered);
+            }
             HostCommand::Read(range) => return Ok(self.read(*range)),
+            HostCommand::WriteUncorrectable(range) => {
+                for iu in range.ius() {
+                    self.set(self.key(range.volume, iu), Some(Vec::new()));
+                }
+            }
+            HostCommand::Copy(range, to, _) => {
+                let content = self.read(*range);
+                for (iu, bytes) in to.ius().zip(content.chunks_exact(size)) {
+                    let value = bytes.iter().any(|byte| *byte != 0).then(|| bytes.to_vec());
+                    self.set(self.key(to.volume, iu), value);
+                }
+            }
             HostCommand::Write(range, data, _) => {
                 self.writes += 1;
                 self.host_ius += u64::from(range.count);

@@ -148,13 +148,43 @@ impl std::fmt::Display for Violation {
 struct Candidate {
     /// 0 for the zeros before the first write.
     version: u32,
-    zeros: bool,
+    value: Value,
     issued: u64,
     ended: Option<u64>,
     acked: bool,
     durable: bool,
     /// Since when, and by which version.
     superseded: Option<(u64, u32)>,
+}
+
+/// What a write leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    /// Its own version.
+    Fresh,
+    /// Zeros.
+    Zeros,
+    /// What was elsewhere.
+    Copied(Tag),
+    /// Nothing that can be read.
+    Unreadable,
+}
+
+impl Candidate {
+    /// What a read gives.
+    fn content(&self, volume: VolumeNumber, lba: u64) -> Option<Content> {
+        match self.value {
+            Value::Fresh => Some(Content::Tagged(Tag { volume, lba, version: self.version })),
+            Value::Zeros => Some(Content::Zeros),
+            Value::Copied(tag) => Some(Content::Tagged(tag)),
+            Value::Unreadable => None,
+        }
+    }
+
+    /// Whether a read that was issued then may meet it.
+    fn is_open_to(&self, read: u64) -> bool {
+        self.superseded.is_none_or(|(since, _)| since > read)
+    }
 }
 
 #[derive(Debug)]
@@ -192,7 +222,7 @@ impl Oracle {
     pub fn new(volumes: impl IntoIterator<Item = (VolumeNumber, u64)>, volatile_cache: bool) -> Oracle {
         let initial = Candidate {
             version: 0,
-            zeros: true,
+            value: Value::Zeros,
             issued: 0,
             ended: Some(0),
             acked: true,
@@ -227,15 +257,29 @@ impl Oracle {
 
     /// A write of a fresh version (or of zeros) is issued.
     pub fn begin_write(&mut self, lane: Lane, range: Range, zeros: bool) -> WriteId {
+        self.begin(lane, range, |_| if zeros { Value::Zeros } else { Value::Fresh })
+    }
+
+    /// A copy of what is certain elsewhere is issued. Nothing changes it meanwhile.
+    pub fn begin_copy(&mut self, lane: Lane, to: Range, content: &[Certain]) -> WriteId {
+        self.begin(lane, to, |at| content[at].tag.map_or(Value::Zeros, Value::Copied))
+    }
+
+    /// Reads of a range are to fail.
+    pub fn begin_unreadable(&mut self, lane: Lane, range: Range) -> WriteId {
+        self.begin(lane, range, |_| Value::Unreadable)
+    }
+
+    fn begin(&mut self, lane: Lane, range: Range, value: impl Fn(usize) -> Value) -> WriteId {
         let issued = self.tick();
         let history = self.volume(range.volume);
         let version = history.next_version;
         history.next_version += 1;
         history.under_way.insert(version, WriteState { range, lane, issued });
-        for iu in range.ius() {
+        for (at, iu) in range.ius().enumerate() {
             history.cells[iu as usize].push(Candidate {
                 version,
-                zeros,
+                value: value(at),
                 issued,
                 ended: None,
                 acked: false,
@@ -422,14 +466,8 @@ impl Oracle {
             let content = recognize(bytes);
             let next_version = history.next_version;
             let cell = &mut history.cells[iu as usize];
-            let allowed = |c: &Candidate| c.superseded.is_none_or(|(since, _)| since > read.0);
-            let matches = |c: &Candidate| match content {
-                Content::Zeros => c.zeros,
-                Content::Tagged(tag) => {
-                    !c.zeros && tag.volume == range.volume && tag.lba == iu && tag.version == c.version
-                }
-                Content::Torn { .. } => false,
-            };
+            let allowed = |c: &Candidate| c.is_open_to(read.0);
+            let matches = |c: &Candidate| c.content(range.volume, iu) == Some(content);
             if !cell.iter().any(|c| matches(c) && allowed(c)) {
                 if history.lost.contains(&iu) {
                     let place = format!("volume {} IU {iu}", range.volume.0);
@@ -461,13 +499,23 @@ impl Oracle {
         violations
     }
 
+    /// Whether a read may have failed because a host wanted so.
+    pub fn may_fail(&self, range: Range, read: ReadId) -> bool {
+        let cells = &self.volumes[&range.volume].cells;
+        let may = |c: &Candidate| c.value == Value::Unreadable && c.is_open_to(read.0);
+        range.ius().any(|iu| cells[iu as usize].iter().any(may))
+    }
+
     /// The only content a read issued now could return for an IU, if it is certain.
     pub fn certain(&self, volume: VolumeNumber, iu: u64) -> Option<Certain> {
         let cell = &self.volumes[&volume].cells[iu as usize];
         let mut open = cell.iter().filter(|c| c.superseded.is_none());
         let first = open.next()?;
         let version = first.version;
-        let tag = (!first.zeros).then_some(Tag { volume, lba: iu, version });
+        let tag = match first.content(volume, iu)? {
+            Content::Tagged(tag) => Some(tag),
+            _ => None,
+        };
         open.next().is_none().then_some(Certain { version, tag })
     }
 
@@ -524,8 +572,9 @@ fn classify(
     let expected: Vec<String> = cell
         .iter()
         .filter(|c| c.superseded.is_none_or(|(since, _)| since > issued))
-        .map(|c| {
-            if c.zeros { format!("zeros (version {})", c.version) } else { format!("version {}", c.version) }
+        .map(|c| match c.value {
+            Value::Fresh => format!("version {}", c.version),
+            value => format!("{value:?} (version {})", c.version),
         })
         .collect();
     let place = format!("volume {} IU {iu}", volume.0);
@@ -552,7 +601,7 @@ fn classify(
             (Finding::NeverWritten, format!("version {}", tag.version))
         }
         Content::Tagged(tag) => {
-            let finding = if newest_acked.is_some_and(|c| c.zeros && c.version > 0) {
+            let finding = if newest_acked.is_some_and(|c| c.value == Value::Zeros && c.version > 0) {
                 Finding::Resurrected
             } else {
                 older()
@@ -675,6 +724,38 @@ mod test {
         oracle.crash(Crash::PowerCut);
         assert_eq!(read(&mut oracle, 0, None), []);
         assert_eq!(read(&mut oracle, 0, Some((A, 0, late))), [Finding::LostAfterPowerCut]);
+    }
+
+    #[test]
+    fn copies_hold_what_was_elsewhere() {
+        let mut oracle = oracle(false);
+        let first = write(&mut oracle, 0);
+        let content = oracle.certain(A, 0).unwrap();
+        let copy = oracle.begin_copy(LANE, at(3), &[content]);
+        assert_eq!(read(&mut oracle, 3, None), []);
+        oracle.acknowledge_write(copy, false);
+        assert_eq!(read(&mut oracle, 3, Some((A, 0, first))), []);
+        assert_eq!(read(&mut oracle, 3, None), [Finding::Stale]);
+        write(&mut oracle, 0);
+        assert_eq!(read(&mut oracle, 3, Some((A, 0, first))), []);
+        assert_eq!(oracle.certain(A, 3).unwrap().tag, content.tag, "a copy can be copied");
+    }
+
+    #[test]
+    fn what_was_made_unreadable_fails_until_it_is_written() {
+        let mut oracle = oracle(false);
+        let first = write(&mut oracle, 0);
+        let before = oracle.begin_read(A);
+        assert!(!oracle.may_fail(at(0), before));
+        let lost = oracle.begin_unreadable(LANE, at(0));
+        assert!(oracle.may_fail(at(0), before) && !oracle.may_fail(at(1), before));
+        oracle.acknowledge_write(lost, false);
+        assert!(oracle.certain(A, 0).is_none());
+        assert_eq!(read(&mut oracle, 0, Some((A, 0, first))), [Finding::Stale]);
+        oracle.give_up_read(A, before);
+        write(&mut oracle, 0);
+        let after = oracle.begin_read(A);
+        assert!(!oracle.may_fail(at(0), after));
     }
 
     #[test]

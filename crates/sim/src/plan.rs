@@ -379,6 +379,20 @@ pub enum Action {
         /// Compares with something else, and expects the refusal.
         wrong: bool,
     },
+    /// Copies what must be there, where that is certain, with nothing else of the lane under way.
+    Copy {
+        /// What is read.
+        range: Range,
+        /// First IU that is written.
+        to: u64,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Makes reads fail until it is written again.
+    WriteUncorrectable {
+        /// Where.
+        range: Range,
+    },
     /// Checks readability.
     Verify {
         /// Where.
@@ -456,6 +470,8 @@ impl Action {
             | Action::Deallocate { range }
             | Action::WriteZeroes { range, .. }
             | Action::Compare { range, .. }
+            | Action::Copy { range, .. }
+            | Action::WriteUncorrectable { range }
             | Action::Verify { range } => Some(range.volume),
             Action::Flush { volume } => Some(*volume),
             Action::Drain | Action::Wait { .. } | Action::Change(_) | Action::Blocks(_) => None,

@@ -88,6 +88,10 @@ impl Free {
                         NamespaceOperation::Compare { range, data }
                     }
                     OperationOutline::Verify(range) => NamespaceOperation::Verify { range },
+                    OperationOutline::Copy(copy) => NamespaceOperation::Copy(Box::new(copy)),
+                    OperationOutline::WriteUncorrectable(range) => {
+                        NamespaceOperation::WriteUncorrectable { range }
+                    }
                 };
                 self.shard.submit(NamespaceCommand {
                     token: CommandToken(self.rerun.commands),

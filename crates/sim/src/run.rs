@@ -8,11 +8,12 @@ mod administrator;
 mod aftermath;
 mod applications;
 mod losses;
+mod purpose;
 mod saturation;
 mod siege;
 
 use crate::administration::Change;
-use crate::oracle::{Certain, Crash, Finding, Oracle, ReadId, Violation, WriteId};
+use crate::oracle::{Certain, Crash, Finding, Oracle, Violation};
 use crate::plan::{Action, ContentKind, FaultKind, Lane, Plan, PlannedFault, Range, When};
 use crate::system::{Accounting, HostAnswer, HostCommand, HostError, HostToken, System, Wear};
 use crate::tag::{Tag, VolumeNumber};
@@ -20,6 +21,7 @@ use administrator::{Administrator, Sight};
 use applications::Applications;
 use diecut_namespace::WRITE_PIECE_LBAS;
 use diecut_units::{ContentMode, Span, Time, checksum, mark};
+use purpose::Purpose;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Longest virtual time a command may stay unanswered (slow hosts and reconnects included).
@@ -83,32 +85,6 @@ pub struct Outcome {
     pub marks: BTreeMap<&'static str, u64>,
 }
 
-enum Purpose {
-    Write {
-        id: WriteId,
-        fua: bool,
-    },
-    Read {
-        range: Range,
-        id: ReadId,
-    },
-    Flush {
-        volume: VolumeNumber,
-        issued: u64,
-    },
-    Compare {
-        range: Range,
-        expected: Vec<Certain>,
-        wrong: bool,
-    },
-    Verify,
-    /// A clean shutdown: of these volumes, what was acknowledged before is durable.
-    ShutDown {
-        volumes: Vec<VolumeNumber>,
-        issued: u64,
-    },
-}
-
 struct Pending {
     lane: Lane,
     purpose: Purpose,
@@ -129,6 +105,8 @@ struct LaneState {
     may_be_aborted: bool,
     /// Its connection broke; what was under way ends when the next connection stands.
     settling: bool,
+    /// What is under way is to be alone.
+    is_alone: bool,
     slowest: Span,
 }
 
@@ -195,6 +173,7 @@ pub fn run(plan: &Plan, system: &mut dyn System) -> Outcome {
             resume_at: Time::ZERO,
             may_be_aborted: false,
             settling: false,
+            is_alone: false,
             slowest: Span::ZERO,
         })
         .collect();
@@ -609,9 +588,11 @@ impl Runner<'_> {
                     break;
                 }
                 let Some(&action) = state.next() else { break };
-                if matches!(action, Action::Drain | Action::ShutDown) && state.in_flight > 0 {
+                let is_alone = matches!(action, Action::Drain | Action::ShutDown | Action::Copy { .. });
+                if state.in_flight > 0 && (is_alone || state.is_alone) {
                     break;
                 }
+                state.is_alone = is_alone;
                 let may = self.may_issue(lane, &action);
                 let state = &mut self.lanes[index];
                 match may {
@@ -690,11 +671,28 @@ impl Runner<'_> {
                     if wrong {
                         *data.last_mut().expect("not empty") ^= 0x40;
                     }
-                    (Purpose::Compare { range, expected, wrong }, HostCommand::Compare(range, data))
+                    let id = self.oracle.begin_read(range.volume);
+                    (Purpose::Compare { range, expected, wrong, id }, HostCommand::Compare(range, data))
                 }
                 None => self.read(range),
             },
-            Action::Verify { range } => (Purpose::Verify, HostCommand::Verify(range)),
+            Action::Copy { range, to, fua } => match self.certain(range) {
+                Some(content) => {
+                    mark!("run: copied");
+                    let to = Range { first: to, ..range };
+                    let id = self.oracle.begin_copy(lane, to, &content);
+                    (Purpose::Write { id, fua }, HostCommand::Copy(range, to, fua))
+                }
+                None => self.read(range),
+            },
+            Action::WriteUncorrectable { range } => {
+                let id = self.oracle.begin_unreadable(lane, range);
+                (Purpose::Write { id, fua: false }, HostCommand::WriteUncorrectable(range))
+            }
+            Action::Verify { range } => {
+                let id = self.oracle.begin_read(range.volume);
+                (Purpose::Verify { range, id }, HostCommand::Verify(range))
+            }
         };
         self.has_written |= matches!(purpose, Purpose::Write { .. });
         let token = self.pend(lane, purpose, volume, sight);
@@ -758,12 +756,20 @@ impl Runner<'_> {
                 format!("lane {} reached volume {:?}, which it must not see", answer.lane.0, pending.volume);
             self.found(Finding::WrongAnswer, detail);
         }
+        let reads = pending.purpose.reads();
+        let may_fail = error == Some(HostError::Unrecovered)
+            && reads.is_some_and(|(range, id)| self.oracle.may_fail(range, id));
+        if let Some((range, id)) = reads
+            && (answer.result.is_err() || !matches!(pending.purpose, Purpose::Read { .. }))
+        {
+            self.oracle.give_up_read(range.volume, id);
+        }
         match (pending.purpose, answer.result) {
-            (purpose, Err(HostError::ConnectionLost)) => {
+            (_, Err(HostError::Unrecovered)) if may_fail => {
+                mark!("run: what a host made unreadable is not read")
+            }
+            (_, Err(HostError::ConnectionLost)) => {
                 self.lanes[pending.lane.0 as usize].settling = true;
-                if let Purpose::Read { range, id } = purpose {
-                    self.oracle.give_up_read(range.volume, id);
-                }
                 // Writes end when the next connection of the lane stands.
             }
             (Purpose::Write { id, fua }, Ok(_)) => {
@@ -779,11 +785,9 @@ impl Runner<'_> {
             }
             (purpose, Err(HostError::Aborted)) if self.lanes[pending.lane.0 as usize].may_be_aborted => {
                 mark!("run: command aborted");
-                match purpose {
-                    // What is aborted is not done at all, or ends between two pieces.
-                    Purpose::Write { id, .. } => self.oracle.abort_write(id, WRITE_PIECE_LBAS),
-                    Purpose::Read { range, id } => self.oracle.give_up_read(range.volume, id),
-                    _ => {}
+                // What is aborted is not done at all, or ends between two pieces.
+                if let Purpose::Write { id, .. } = purpose {
+                    self.oracle.abort_write(id, WRITE_PIECE_LBAS);
                 }
             }
             (Purpose::ShutDown { volumes, issued }, Ok(_)) => {
@@ -795,7 +799,6 @@ impl Runner<'_> {
             (Purpose::Write { id, .. }, Err(HostError::NoNamespace)) if unseen => {
                 self.oracle.refuse_write(id)
             }
-            (Purpose::Read { range, id }, Err(_)) if unseen => self.oracle.give_up_read(range.volume, id),
             (_, Err(_)) if unseen => {}
             (Purpose::Write { id, .. }, Err(HostError::Full)) if pending.issued <= self.no_room_until => {
                 mark!("run: a write finds no room");
@@ -815,8 +818,7 @@ impl Runner<'_> {
                 let violations = self.oracle.check_read(range, id, &data, self.mode.bytes_per_iu());
                 violations.into_iter().for_each(|violation| self.report(violation));
             }
-            (Purpose::Read { range, id }, Err(_)) => {
-                self.oracle.give_up_read(range.volume, id);
+            (Purpose::Read { range, .. }, Err(_)) => {
                 let is_lost = error == Some(HostError::Unrecovered) && self.oracle.is_lost(range);
                 self.unexpected(answer.token, error, self.plan.may_lose_data() || is_lost);
             }
@@ -824,7 +826,7 @@ impl Runner<'_> {
                 self.flushes_answered += 1;
                 self.oracle.acknowledge_flush(volume, issued);
             }
-            (Purpose::Compare { range, expected, wrong }, result) => {
+            (Purpose::Compare { range, expected, wrong, .. }, result) => {
                 let still = self.certain(range) == Some(expected);
                 match result {
                     Err(HostError::CompareFailure) if wrong || !still => {}
@@ -836,8 +838,8 @@ impl Runner<'_> {
                     Err(_) => self.unexpected(answer.token, error, self.plan.may_lose_data()),
                 }
             }
-            (Purpose::Verify, Ok(_)) => {}
-            (Purpose::Flush { .. } | Purpose::Verify, Err(_)) => {
+            (Purpose::Verify { .. }, Ok(_)) => {}
+            (Purpose::Flush { .. } | Purpose::Verify { .. }, Err(_)) => {
                 self.unexpected(answer.token, error, self.plan.may_lose_data());
             }
         }
@@ -956,19 +958,6 @@ impl Runner<'_> {
         if a.erases != a.chip_erases {
             let detail = format!("{} erases counted, but the chips erased {} times", a.erases, a.chip_erases);
             self.found(Finding::Conservation, detail);
-        }
-    }
-}
-
-impl Purpose {
-    fn name(&self) -> &'static str {
-        match self {
-            Purpose::Write { .. } => "write",
-            Purpose::Read { .. } => "read",
-            Purpose::Flush { .. } => "flush",
-            Purpose::Compare { .. } => "compare",
-            Purpose::Verify => "verify",
-            Purpose::ShutDown { .. } => "shutdown",
         }
     }
 }

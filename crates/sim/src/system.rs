@@ -30,6 +30,10 @@ pub enum HostCommand {
     WriteZeroes(Range, bool),
     /// Compares.
     Compare(Range, Vec<u8>),
+    /// Copies the range to where the second one begins; durable at completion with the flag. [`sources_of`] says in how many ranges.
+    Copy(Range, Range, bool),
+    /// Makes reads fail.
+    WriteUncorrectable(Range),
     /// Checks readability.
     Verify(Range),
 }
@@ -239,6 +243,16 @@ pub trait System {
     /// # Panics
     /// If an inner promise is broken.
     fn check_invariants(&self);
+}
+
+/// Ranges that make up `range`, as a copy names them.
+pub fn sources_of(range: Range) -> Vec<Range> {
+    let parts = (range.first % 4) as u32 + 1;
+    let length = range.count.div_ceil(parts);
+    (0..range.count)
+        .step_by(length as usize)
+        .map(|at| Range { first: range.first + u64::from(at), count: length.min(range.count - at), ..range })
+        .collect()
 }
 
 /// Ranges whose union is `range`, as a deallocation names them: by the range itself this is one, or many that overlap, repeat, touch,

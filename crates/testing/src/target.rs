@@ -58,29 +58,35 @@ pub fn subsystem(
     }
 }
 
+fn bytes_of(range: LbaRange) -> std::ops::Range<usize> {
+    let first = range.first_lba as usize * LBA_SIZE_BYTES;
+    first..first + range.lba_count as usize * LBA_SIZE_BYTES
+}
+
 /// Carries a command out on a namespace that is this memory.
 pub fn execute(memory: &mut [u8], command: NamespaceCommand) -> NamespaceCompletion {
-    let bytes = |range: LbaRange| {
-        let first = range.first_lba as usize * LBA_SIZE_BYTES;
-        first..first + range.lba_count as usize * LBA_SIZE_BYTES
-    };
     let (mut data, mut result) = (None, Ok(()));
     match command.operation {
         NamespaceOperation::Read { range, mut destination } => {
-            destination.copy_from_slice(&memory[bytes(range)]);
+            destination.copy_from_slice(&memory[bytes_of(range)]);
             data = Some(destination.freeze());
         }
-        NamespaceOperation::Write { range, data, .. } => memory[bytes(range)].copy_from_slice(&data),
-        NamespaceOperation::WriteZeroes { range, .. } => memory[bytes(range)].fill(0),
+        NamespaceOperation::Write { range, data, .. } => memory[bytes_of(range)].copy_from_slice(&data),
+        NamespaceOperation::WriteZeroes { range, .. } => memory[bytes_of(range)].fill(0),
         NamespaceOperation::Deallocate { ranges } => {
-            ranges.iter().for_each(|range| memory[bytes(*range)].fill(0));
+            ranges.iter().for_each(|range| memory[bytes_of(*range)].fill(0));
         }
-        NamespaceOperation::Compare { range, data } => {
-            if memory[bytes(range)] != data[..] {
-                result = Err(NamespaceError::CompareFailure);
-            }
+        NamespaceOperation::Compare { range, data } if memory[bytes_of(range)] == data[..] => {}
+        NamespaceOperation::Compare { .. } => result = Err(NamespaceError::CompareFailure),
+        NamespaceOperation::Copy(copy) => {
+            let sources = copy.sources.iter();
+            let content: Vec<u8> = sources.flat_map(|source| memory[bytes_of(*source)].to_vec()).collect();
+            memory[bytes_of(copy.destination())].copy_from_slice(&content);
         }
+        NamespaceOperation::WriteUncorrectable { .. } => result = Err(FORGETS_NOTHING),
         NamespaceOperation::Flush | NamespaceOperation::Verify { .. } => {}
     }
     NamespaceCompletion { token: command.token, result, data }
 }
+
+const FORGETS_NOTHING: NamespaceError = NamespaceError::InvalidField { what: "memory forgets nothing" };

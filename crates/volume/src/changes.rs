@@ -3,7 +3,7 @@
 use crate::config::StoreConfig;
 use crate::contract::{VolumeCompletion, VolumeError, VolumeToken};
 use crate::lent::Lent;
-use crate::map::{self, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
+use crate::map::{self, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_IUS_MAX, NOTE_UNCORRECTABLE};
 use crate::waiting::Waiting;
 use diecut_log::{LogAddress, Stream};
 use diecut_units::{Payload, Time, mutant};
@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 pub(crate) enum Change {
     Write(Write),
     Deallocate { first: u64, count: u64 },
+    Lose { first: u64, count: u64 },
     Create { size_ius: u64 },
     Delete,
 }
@@ -21,13 +22,28 @@ pub(crate) struct Write {
     first: u64,
     payload: Payload,
     done: u32,
+    /// What it writes was read by a copy.
+    is_copied: bool,
     /// IUs that it fills which held nothing; `None` before there is room for them.
     promised: Option<u64>,
 }
 
 impl Change {
     pub fn write(first: u64, payload: Payload) -> Change {
-        Change::Write(Write { first, payload, done: 0, promised: None })
+        Change::Write(Write { first, payload, done: 0, is_copied: false, promised: None })
+    }
+
+    /// A write of what a copy has read.
+    pub fn copied(first: u64, payload: Payload) -> Change {
+        Change::Write(Write { first, payload, done: 0, is_copied: true, promised: None })
+    }
+
+    /// IUs that a copy holds for it.
+    fn copied_ius(&self) -> u32 {
+        match self {
+            Change::Write(write) if write.is_copied => write.payload.iu_count(),
+            _ => 0,
+        }
     }
 }
 
@@ -56,6 +72,8 @@ pub(crate) struct Changes {
     promised_ius: u64,
     /// IUs that hosts wrote.
     pub host_written_ius: u64,
+    /// IUs that copies have read and that wait to be written.
+    pub copied_ius: u32,
 }
 
 impl Changes {
@@ -70,6 +88,7 @@ impl Changes {
 
     /// None of them will be made.
     pub fn drain(&mut self) -> impl Iterator<Item = VolumeToken> {
+        self.copied_ius = 0;
         std::mem::take(&mut self.queue).into_iter().map(|queued| queued.token)
     }
 
@@ -94,6 +113,7 @@ impl Changes {
                     destination: None,
                 }),
             }
+            self.copied_ius -= queued.change.copied_ius();
             over += 1;
         }
         // All together: giving a payload back waits for the copies of it that were made just before.
@@ -111,6 +131,7 @@ impl Changes {
         match &mut queued.change {
             Change::Write(write) => self.try_write(volume, write, config, lent),
             Change::Deallocate { first, count } => try_deallocate(volume, first, count, lent),
+            Change::Lose { first, count } => try_lose(volume, first, count, lent),
             Change::Create { size_ius } => try_create(volume, *size_ius, lent),
             Change::Delete => try_delete(volume, lent),
         }
@@ -196,6 +217,28 @@ fn try_deallocate(volume: u16, first: &mut u64, count: &mut u64, lent: &mut Lent
         let done = from + part - *first;
         assert!(done <= *count, "I-M9: a part lies within its range");
         (*first, *count) = (*first + done, *count - done);
+    }
+    Progress::Made
+}
+
+/// Makes reads of a range fail, because its host wants so.
+#[cold]
+fn try_lose(volume: u16, first: &mut u64, count: &mut u64, lent: &mut Lent) -> Progress {
+    while *count > 0 {
+        let part = (*count).min(NOTE_IUS_MAX as u64);
+        let note = map::note(NOTE_UNCORRECTABLE, volume, *first, part);
+        if !mutant!("volume: record of uncorrectable blocks lost")
+            && lent.log.note(note, lent.space).is_none()
+        {
+            return no_room(lent);
+        }
+        for iu in *first..*first + part {
+            let old = lent.maps.set(volume, iu, LogAddress::LOST);
+            if old.is_place() {
+                lent.log.invalidate(old);
+            }
+        }
+        (*first, *count) = (*first + part, *count - part);
     }
     Progress::Made
 }

@@ -55,6 +55,13 @@ pub enum VolumeOperation {
         /// Number of IUs, at least 1.
         iu_count: u64,
     },
+    /// Reads of the range fail from now on, until it is written, deallocated or zeroed. Ordered like a write, durable like a write.
+    WriteUncorrectable {
+        /// First IU.
+        first_iu: u64,
+        /// Number of IUs, at least 1.
+        iu_count: u64,
+    },
     /// The range reads as zeros from now on.
     WriteZeroes {
         /// First IU.
@@ -64,6 +71,8 @@ pub enum VolumeOperation {
         /// As for a write.
         force_unit_access: bool,
     },
+    /// Copies IUs within the volume.
+    Copy(Box<VolumeCopy>),
     /// Reads and checks checksums without giving the content.
     Verify {
         /// First IU.
@@ -71,6 +80,34 @@ pub enum VolumeOperation {
         /// Number of IUs, at least 1.
         iu_count: u32,
     },
+}
+
+/// What the sources hold when the copy is carried out is written, one behind the other. Nothing is written before all of it was read, and
+/// nothing at all if a part of it is lost; it is durable as a write is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeCopy {
+    /// What is read, in this order: at least one IU, and each range at least one.
+    pub sources: Vec<IuRange>,
+    /// First IU that is written.
+    pub first_iu: u64,
+    /// As for a write.
+    pub force_unit_access: bool,
+}
+
+/// A range of IUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IuRange {
+    /// First IU.
+    pub first_iu: u64,
+    /// Number of IUs.
+    pub iu_count: u32,
+}
+
+impl VolumeCopy {
+    /// IUs of all sources.
+    pub fn iu_count(&self) -> u32 {
+        self.sources.iter().map(|source| source.iu_count).sum()
+    }
 }
 
 /// Why a volume could not do it.

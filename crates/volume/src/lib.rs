@@ -20,6 +20,8 @@ mod anchoring;
 mod changes;
 mod config;
 pub mod contract;
+mod copies;
+mod copying;
 mod lent;
 mod loss;
 mod map;

@@ -1,4 +1,4 @@
-use diecut_log::{LogAddress, Owner, StoredAddress};
+use diecut_log::{Log, LogAddress, Owner, StoredAddress};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_units::mutant;
 use std::collections::VecDeque;
@@ -9,6 +9,7 @@ use zerocopy::FromZeros;
 pub(crate) const NOTE_DEALLOCATE: u64 = 1;
 pub(crate) const NOTE_CREATE: u64 = 2;
 pub(crate) const NOTE_DELETE: u64 = 3;
+pub(crate) const NOTE_UNCORRECTABLE: u64 = 4;
 /// Entries of a leaf: it fills one IU.
 pub(crate) const LEAF_ENTRIES: usize = IU_SIZE_BYTES / 4;
 /// Leaves of a group: the bits of a word. A group is what the writer of leaves goes through in one step.
@@ -39,7 +40,7 @@ const END_ENTRIES: usize = 16 * LEAF_ENTRIES;
 /// Leaves without entries that such a step passes over, at most.
 const END_LEAVES: usize = 16 * 1024;
 /// IUs that one note of a deallocation tells of, at most: the cleaner looks at all of them when the note is to be kept.
-const NOTE_IUS_MAX: usize = 4 * LEAF_ENTRIES;
+pub(crate) const NOTE_IUS_MAX: usize = 4 * LEAF_ENTRIES;
 /// Leaves without entries that a piece of a deallocation passes over, at most: some ten microseconds.
 const PIECE_LEAVES: usize = 8 * 1024;
 /// Memory of a map that ends is given back in pieces of so many entries: a huge page.
@@ -158,6 +159,13 @@ impl VolumeMap {
         self.dirty[leaf / GROUP_LEAVES] |= 1 << (leaf % GROUP_LEAVES);
         self.empty[leaf / GROUP_LEAVES] &= !(1 << (leaf % GROUP_LEAVES));
     }
+    /// Makes reads of a range fail.
+    pub fn lose(&mut self, range: Range<usize>) {
+        self.entries[range.clone()].fill(LogAddress::LOST.into());
+        for leaf in range.start / LEAF_ENTRIES..range.end.div_ceil(LEAF_ENTRIES) {
+            self.mark_dirty((leaf * LEAF_ENTRIES).max(range.start));
+        }
+    }
     /// Empties a range, as far as it has entries.
     pub fn clear(&mut self, range: Range<usize>) {
         for leaf in range.start / LEAF_ENTRIES..range.end.div_ceil(LEAF_ENTRIES) {
@@ -234,7 +242,7 @@ impl Maps {
         // What was lost takes no room.
         volume.used_ius += u64::from(!old.is_place());
         debug_assert!(volume.used_ius > 0, "I-M13: a volume knows how many of its IUs hold data");
-        volume.used_ius -= u64::from(address == LogAddress::NONE);
+        volume.used_ius -= u64::from(!address.is_place());
         old
     }
     /// Of a range of a volume, the first part that has entries; see [`VolumeMap::next_part`].
@@ -326,6 +334,26 @@ impl Maps {
         }
         None
     }
+    /// Goes through all maps: how many live IUs each segment has.
+    ///
+    /// # Panics
+    /// If a volume has another number of IUs that hold data than it says.
+    pub fn count(&self, log: &Log) -> Vec<u32> {
+        let mut counts = vec![0u32; log.segment_count() as usize];
+        let mut count = |place: LogAddress| counts[log.layout().segment_of(place).0 as usize] += 1;
+        for volume in &self.volumes {
+            let parts = volume.written_parts().into_iter();
+            let entries = parts.flat_map(|part| &volume.entries[part]).map(|entry| entry.get());
+            let mut used = 0;
+            for place in entries.filter(|entry| entry.is_place()) {
+                used += 1;
+                count(place);
+            }
+            volume.leaves.iter().map(|leaf| leaf.get()).filter(|leaf| leaf.is_place()).for_each(&mut count);
+            assert_eq!(if volume.exists { used } else { 0 }, volume.used_ius, "I-M13: used IUs");
+        }
+        counts
+    }
     /// IUs that hold data.
     pub fn used_ius(&self) -> u64 {
         self.volumes.iter().map(|volume| volume.used_ius).sum()
@@ -358,6 +386,21 @@ impl Maps {
         }
         if let Some(start) = start {
             found.push(note(NOTE_DEALLOCATE, volume, start, end - start));
+        }
+    }
+    /// Of the range, what cannot be read because a host wanted so, as runs.
+    fn lost(&self, volume: u16, first: u64, count: u64, found: &mut Vec<[u64; 3]>) {
+        let entries = &self.volumes[usize::from(volume)].entries;
+        let end = first.saturating_add(count).min(entries.len() as u64);
+        let first = first.min(end);
+        let mut iu = first;
+        for run in entries[first as usize..end as usize].chunk_by(|one, next| one == next) {
+            if run[0].get() == LogAddress::LOST
+                && !mutant!("volume: uncorrectable blocks not kept by the cleaner")
+            {
+                found.push(note(NOTE_UNCORRECTABLE, volume, iu, run.len() as u64));
+            }
+            iu += run.len() as u64;
         }
     }
     fn entry(&mut self, tag: u64) -> Option<&mut StoredAddress> {
@@ -422,6 +465,7 @@ impl Owner for Maps {
             // A deleted volume keeps its deletion only; one that came again keeps what is empty.
             NOTE_DELETE if !exists => renewed.push(words),
             NOTE_DELETE => self.holes(volume, 0, u64::MAX, renewed),
+            NOTE_UNCORRECTABLE if exists => self.lost(volume, words[1], words[2], renewed),
             _ if exists => self.holes(volume, words[1], words[2], renewed),
             _ => {}
         }

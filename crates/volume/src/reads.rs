@@ -1,6 +1,7 @@
 //! Reads: what is staged is copied, the rest is read from flash in runs, and checked.
 
-use crate::contract::{VolumeCompletion, VolumeError, VolumeToken};
+use crate::contract::{IuRange, VolumeCompletion, VolumeError, VolumeToken};
+use crate::copies::{Copies, CopyRequest, Reading};
 use crate::lent::LentOver;
 use diecut_log::{Log, LogAddress, TOKEN_USER};
 use diecut_units::{BufferLoan, BufferMut, Slab};
@@ -21,6 +22,8 @@ enum Target {
     Pieces(BufferLoan),
     /// Nobody wants the content.
     Nothing,
+    /// It is written elsewhere.
+    Copy(Box<Reading>),
 }
 
 /// A read of which the log reads several pieces, or not all.
@@ -30,6 +33,13 @@ struct ReadOperation {
     pending: u32,
     lost: Option<u64>,
     gone: bool,
+}
+
+/// Pieces of a read that are being asked for.
+struct Pieces {
+    operation: u32,
+    pending: u32,
+    lost: Option<u64>,
 }
 
 /// One request to the log.
@@ -52,12 +62,13 @@ enum PartOf {
 pub(crate) struct Reads {
     operations: Slab<ReadOperation>,
     parts: Slab<Part>,
+    pub copies: Copies,
 }
 
 impl Reads {
     /// Whether none is under way.
     pub fn are_done(&self) -> bool {
-        self.operations.is_empty() && self.parts.is_empty()
+        self.operations.is_empty() && self.parts.is_empty() && self.copies.are_done()
     }
 
     /// Begins a read; one that needs no flash ends at once.
@@ -92,19 +103,52 @@ impl Reads {
     ) {
         let ReadRequest { token, volume, first_iu, iu_count, .. } = request;
         let verify = request.destination.is_none();
-        let iu_bytes = lent.log.layout().content_mode().bytes_per_iu();
         let destination = request.into_destination(lent);
-        let operation = self.operations.next_index();
         let (loan, mut rest) = destination.lend();
-        let mut pending = 0;
-        let mut lost = None;
+        let mut pieces = Pieces { operation: self.operations.next_index(), pending: 0, lost: None };
+        self.read_range(&mut pieces, volume, IuRange { first_iu, iu_count }, &mut rest, lent);
+        drop(rest);
+        let target = if verify { Target::Nothing } else { Target::Pieces(loan) };
+        completions.extend(self.asked(pieces, token, target));
+    }
+
+    /// Begins to read the sources of a copy.
+    pub fn read_copy<S: EraseBlockSpace + ?Sized>(
+        &mut self,
+        request: CopyRequest,
+        lent: &mut LentOver<'_, S>,
+        completions: &mut Vec<VolumeCompletion>,
+    ) {
+        let iu_bytes = lent.log.layout().content_mode().bytes_per_iu();
+        let (loan, mut rest) = lent.log.pool().take(request.copy.iu_count() as usize * iu_bytes).lend();
+        let mut pieces = Pieces { operation: self.operations.next_index(), pending: 0, lost: None };
+        for source in &request.copy.sources {
+            self.read_range(&mut pieces, request.volume, *source, &mut rest, lent);
+        }
+        drop(rest);
+        let token = request.token;
+        let target = Target::Copy(Box::new(Reading { loan, request }));
+        completions.extend(self.asked(pieces, token, target));
+    }
+
+    /// Asks for what of a range lies on flash, and fills in the rest.
+    fn read_range<S: EraseBlockSpace + ?Sized>(
+        &mut self,
+        pieces: &mut Pieces,
+        volume: u16,
+        range: IuRange,
+        rest: &mut BufferMut,
+        lent: &mut LentOver<'_, S>,
+    ) {
+        let IuRange { first_iu, iu_count } = range;
+        let iu_bytes = lent.log.layout().content_mode().bytes_per_iu();
         let mut done = 0;
         while done < iu_count {
             let iu = first_iu + u64::from(done);
             let address = lent.maps.get(volume, iu);
             if !address.is_place() {
                 if address == LogAddress::LOST {
-                    lost.get_or_insert(iu);
+                    pieces.lost.get_or_insert(iu);
                 }
                 rest.split_to(iu_bytes).fill(0);
                 done += 1;
@@ -117,21 +161,23 @@ impl Reads {
             }
             let count = run_len(volume, iu, address, iu_count - done, lent);
             let buffer = rest.split_to(count as usize * iu_bytes);
-            let part = Part { of: PartOf::Piece(operation), address, first_iu: iu };
+            let part = Part { of: PartOf::Piece(pieces.operation), address, first_iu: iu };
             self.read_part(part, count, buffer, lent);
-            pending += 1;
+            pieces.pending += 1;
             done += count;
         }
-        drop(rest);
+    }
+
+    /// All pieces of a read were asked for. Its answer, if there was none to ask for.
+    fn asked(&mut self, pieces: Pieces, token: VolumeToken, target: Target) -> Option<VolumeCompletion> {
+        let Pieces { operation, pending, lost } = pieces;
+        let read = ReadOperation { token, target, pending, lost, gone: false };
         if pending == 0 {
-            let destination = (!verify && lost.is_none()).then(|| loan.reclaim());
-            let result = lost.map_or(Ok(()), |iu| Err(VolumeError::Unrecovered { iu }));
-            completions.push(VolumeCompletion { token, result, destination });
-            return;
+            return read.end(&mut self.copies);
         }
-        let target = if verify { Target::Nothing } else { Target::Pieces(loan) };
-        let index = self.operations.insert(ReadOperation { token, target, pending, lost, gone: false });
+        let index = self.operations.insert(read);
         assert_eq!(index, operation, "I-M6: parts name their read");
+        None
     }
 
     // In place: parts and requests are large, and a call in between moves them once more.
@@ -199,7 +245,8 @@ impl Reads {
             Err(_) => operation.gone = true,
         }
         if operation.pending == 0 {
-            completions.push(self.operations.remove(index).end());
+            let read = self.operations.remove(index);
+            completions.extend(read.end(&mut self.copies));
         }
     }
 }
@@ -239,19 +286,21 @@ impl ReadOperation {
         self.lost = Some(self.lost.unwrap_or(u64::MAX).min(iu));
     }
 
-    /// All pieces are here.
-    fn end(self) -> VolumeCompletion {
-        let result = match (self.gone, self.lost) {
-            (true, _) => Err(VolumeError::Gone),
-            (_, Some(iu)) => Err(VolumeError::Unrecovered { iu }),
-            _ => Ok(()),
+    /// All pieces are here. Its answer, but for a copy that goes on.
+    fn end(self, copies: &mut Copies) -> Option<VolumeCompletion> {
+        let error = match (self.gone, self.lost) {
+            (true, _) => Some(VolumeError::Gone),
+            (_, Some(iu)) => Some(VolumeError::Unrecovered { iu }),
+            _ => None,
         };
         let destination = match self.target {
             Target::Pieces(loan) => loan.try_reclaim().ok(),
             Target::Nothing => None,
+            Target::Copy(reading) => return copies.ended(*reading, error),
         };
+        let result = error.map_or(Ok(()), Err);
         let destination = destination.filter(|_| result.is_ok());
-        VolumeCompletion { token: self.token, result, destination }
+        Some(VolumeCompletion { token: self.token, result, destination })
     }
 }
 

@@ -6,6 +6,8 @@ use crate::config::{StoreConfig, StoreStatistics};
 use crate::contract::{
     VolumeCommand, VolumeCompletion, VolumeError, VolumeIndex, VolumeOperation, VolumeToken,
 };
+use crate::copies::CopyRequest;
+use crate::copying;
 use crate::lent::{Lent, LentOver};
 use crate::loss::{AcceptedLoss, Findings};
 use crate::map::Maps;
@@ -259,6 +261,9 @@ impl Store {
                 unreachable!("reads were taken before")
             }
             VolumeOperation::Flush => return self.flush(token, completions),
+            VolumeOperation::Copy(copy) => {
+                return self.reads.copies.push(CopyRequest { token, volume, copy });
+            }
             VolumeOperation::Write { first_iu, payload, force_unit_access } => {
                 let mode = self.log.layout().content_mode();
                 assert_eq!(payload.mode(), mode, "I-M5: payloads are in the medium's mode");
@@ -268,6 +273,9 @@ impl Store {
             }
             VolumeOperation::Deallocate { first_iu, iu_count } => {
                 (false, Change::Deallocate { first: first_iu, count: iu_count })
+            }
+            VolumeOperation::WriteUncorrectable { first_iu, iu_count } => {
+                (false, Change::Lose { first: first_iu, count: iu_count })
             }
             VolumeOperation::WriteZeroes { first_iu, iu_count, force_unit_access } => {
                 (force_unit_access, Change::Deallocate { first: first_iu, count: iu_count })
@@ -349,7 +357,8 @@ impl Store {
         if self.opening.is_some() {
             return;
         }
-        let rests = self.rest.holds(space.free_changes());
+        let rests =
+            self.rest.holds(space.free_changes()) && !self.reads.copies.can_go_on(self.changes.copied_ius);
         if rests && !cfg!(debug_assertions) {
             return;
         }
@@ -405,6 +414,7 @@ impl Store {
             && self.changes.is_empty()
             && self.waiting.is_empty()
             && !self.maps.has_ending()
+            && !self.reads.copies.can_go_on(self.changes.copied_ius)
             && log_rests;
         let next_sequence = self.log.next_sequence();
         let free_changes = space.free_changes().filter(|_| rests);
@@ -415,7 +425,8 @@ impl Store {
     #[cold]
     fn fail_all(&mut self, completions: &mut Vec<VolumeCompletion>) {
         let result = || Err(VolumeError::Gone);
-        completions.extend(self.changes.drain().map(|token| VolumeCompletion {
+        let copies = self.reads.copies.drain();
+        completions.extend(self.changes.drain().chain(copies).map(|token| VolumeCompletion {
             token,
             result: result(),
             destination: None,
@@ -455,6 +466,7 @@ impl Store {
         completions: &mut Vec<VolumeCompletion>,
     ) {
         let mut lent = Lent { log: &mut self.log, maps: &mut self.maps, space };
+        copying::go_on(&mut self.reads, &mut self.changes, &mut lent, completions);
         self.changes.make(now, &self.config, &mut lent, &mut self.waiting, completions);
     }
 
@@ -463,7 +475,8 @@ impl Store {
         if self.opening.is_none()
             && (self.log.is_unfinished()
                 || self.anchoring.is_mending_unfinished(&self.log, &self.maps) && !self.log.is_gone()
-                || self.maps.has_ending() && !self.log.is_gone())
+                || self.maps.has_ending() && !self.log.is_gone()
+                || self.reads.copies.can_go_on(self.changes.copied_ius) && !self.log.is_gone())
         {
             return Time::ZERO;
         }
@@ -481,20 +494,7 @@ impl Store {
     /// If they do not.
     pub fn check_invariants(&self) {
         self.log.check_invariants();
-        let mut counts = vec![0u32; self.log.segment_count() as usize];
-        for volume in &self.maps.volumes {
-            let mut used = 0;
-            for entry in volume.written_parts().into_iter().flat_map(|part| &volume.entries[part]) {
-                used += u64::from(entry.get().is_place());
-                if entry.get().is_place() {
-                    counts[self.log.layout().segment_of(entry.get()).0 as usize] += 1;
-                }
-            }
-            for leaf in volume.leaves.iter().map(|leaf| leaf.get()).filter(|leaf| leaf.is_place()) {
-                counts[self.log.layout().segment_of(leaf).0 as usize] += 1;
-            }
-            assert_eq!(if volume.exists { used } else { 0 }, volume.used_ius, "I-M13: used IUs");
-        }
+        let counts = self.maps.count(&self.log);
         assert_eq!(counts, self.log.valid_counts(), "I-M14: live IUs of each segment");
     }
 }

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const VOLUMES: u16 = 2;
 /// Marks versions that read as zeros; each deallocation is one of its own, or the end of one would count for another.
 const DEALLOCATED: u64 = 1 << 63;
+/// Marks versions that cannot be read, because a host wanted so.
+const UNCORRECTABLE: u64 = 1 << 62;
 /// IUs of a volume where nothing else is said.
 const SIZE_IUS: u64 = 500;
 
@@ -143,6 +145,12 @@ impl World {
                 self.durable(change);
             }
         } else if let Some((volume, first, count, allowed)) = self.reads.remove(&token) {
+            if let Err(VolumeError::Unrecovered { iu }) = completion.result {
+                let allowed = &allowed[(iu - first) as usize];
+                let is_allowed = allowed.iter().any(|version| *version & UNCORRECTABLE != 0);
+                assert!(is_allowed, "seed {}: volume {volume} IU {iu} is lost: {allowed:?}", self.seed);
+                return;
+            }
             assert_eq!(completion.result, Ok(()), "seed {}", self.seed);
             let data = completion.destination.expect("read");
             for iu in 0..count as usize {
@@ -200,8 +208,13 @@ impl World {
         let first = self.random.below(span);
         let count = 1 + self.random.below((self.size_ius - first).min(12));
         let token = self.token();
-        let kind = if self.full { 5 } else { self.random.below(12) };
+        let kind = if self.full { 5 } else { self.random.below(13) };
         match kind {
+            12 => {
+                self.change(volume, first, count, UNCORRECTABLE | token, token);
+                let lost = VolumeOperation::WriteUncorrectable { first_iu: first, iu_count: count };
+                self.submit(volume, lost, token);
+            }
             0..=1 => self.read(volume, first, count),
             2 => {
                 self.change(volume, first, count, DEALLOCATED | token, token);
@@ -380,6 +393,9 @@ impl World {
             store.complete(completion, &mut self.space, &mut out);
         }
         assert_eq!(out.len(), 1);
+        if out[0].result == Err(VolumeError::Unrecovered { iu }) {
+            return UNCORRECTABLE;
+        }
         let data = out.pop().unwrap().destination.expect("read");
         u64::from_le_bytes(data[..].try_into().unwrap()) & ((1 << 40) - 1)
     }
@@ -598,6 +614,8 @@ fn every_planted_bug_is_caught() {
         "log: slot released before programmed",
         "volume: flush answered early",
         "volume: copies without originals undone",
+        "volume: record of uncorrectable blocks lost",
+        "volume: uncorrectable blocks not kept by the cleaner",
     ] {
         assert!(plant_mutant(Some(name)));
         let caught = (1..40).any(run);

@@ -5,7 +5,7 @@ use diecut_fuzz::{Input, bounded};
 use diecut_nvme::admin::{Abort, AsynchronousEvent, GetLogPage, Identify};
 use diecut_nvme::fabrics::{ConnectCommand, PropertyCommand};
 use diecut_nvme::feature::{GetFeatures, SetFeatures};
-use diecut_nvme::io::{DatasetManagement, DatasetRange, LbaRange};
+use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus};
 use diecut_nvme::{SglDescriptor, Status, SubmissionEntry, opcode};
 use zerocopy::{FromBytes, IntoBytes};
@@ -59,6 +59,11 @@ fn check_all(mut input: Input<'_>) {
     discard.encode(&mut again);
     assert_eq!(DatasetManagement::decode(&again), discard);
 
+    let copy = Copy::decode(&entry);
+    let plain = Copy { protection: 0, directive_type: 0, storage_tag_check: false, ..copy };
+    plain.encode(&mut again);
+    assert_eq!(Copy::decode(&again), plain);
+
     let page = GetLogPage::decode(&entry);
     page.encode(&mut again);
     assert_eq!(GetLogPage::decode(&again), page);
@@ -84,5 +89,7 @@ fn check_all(mut input: Input<'_>) {
     while !input.is_empty() {
         let range = DatasetRange::read_from_bytes(&input.array::<16>()).expect("16 bytes");
         let _ = range.start.get().checked_add(u64::from(range.lba_count.get()));
+        let source = CopyRange::read_from_bytes(&input.array::<32>()).expect("32 bytes");
+        assert!((1..=0x1_0000).contains(&source.lba_count()));
     }
 }

@@ -100,6 +100,26 @@ limits() {
 }
 last=$(($(blockdev --getsize64 "$A") / 4096 - 1))
 check nothing-beyond-the-end limits
+# block LBA COUNT: these blocks as they are on the device, past the page cache.
+block() { dd if="$A" bs=4k skip="$1" count="$2" iflag=direct 2>/dev/null; }
+copies() {
+  dd if=/dev/urandom of=/tmp/sources bs=4k count=8 2>/dev/null
+  dd if=/tmp/sources of="$A" bs=4k seek=1000 oflag=direct 2>/dev/null || return 1
+  answers_to Success nvme copy "$A" -d 2000 -s 1000,1006 -b 3,1 || return 1
+  { dd if=/tmp/sources bs=4k count=4; dd if=/tmp/sources bs=4k skip=6 count=2; } 2>/dev/null >/tmp/expected
+  block 2000 6 | cmp - /tmp/expected && answers_to 'LBA Out of Range' nvme copy "$A" -d "$last" -s 1000 -b 1 &&
+    answers_to 'LBA Out of Range' nvme copy "$A" -d 2000 -s "$last" -b 1
+}
+check copies-within-the-device copies
+unreadable() {
+  answers_to Success nvme write-uncor "$A" -s 3001 -c 1 || return 1
+  refused block 3001 1 && refused block 3000 4 && block 3000 1 >/dev/null && answers_to 'Unrecovered Read Error' nvme verify "$A" -s 3002 -c 0 || return 1
+  dd if=/tmp/block of="$A" bs=4k seek=3001 oflag=direct 2>/dev/null && block 3001 1 | cmp - /tmp/block || return 1
+  refused block 3002 1 && answers_to Success nvme write-zeroes "$A" -s 3002 -c 0 && block 3000 4 >/dev/null
+}
+check blocks-made-unreadable unreadable
+pages() { nvme supported-log-pages "$C" >/tmp/pages && nvme fid-support-effects-log "$C" | tee /tmp/features | grep -q '^FID 0*4 ' && cat /tmp/features; }
+check pages-of-2.0 pages
 fi
 check disconnect-a nvme disconnect -n "$NQN_A"
 

@@ -34,6 +34,10 @@ impl Backend for Null {
             NamespaceOperation::Compare { data, .. } if data.iter().any(|&byte| byte != 0) => {
                 Begun::Answered(Err(NamespaceError::CompareFailure), None)
             }
+            NamespaceOperation::WriteUncorrectable { .. } => {
+                let error = NamespaceError::InvalidField { what: "a null namespace loses nothing" };
+                Begun::Answered(Err(error), None)
+            }
             _ => Begun::Answered(Ok(()), None),
         }
     }

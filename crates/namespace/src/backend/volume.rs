@@ -87,6 +87,8 @@ impl Volume {
             NamespaceOperation::Verify { range } => {
                 VolumeOperation::Verify { first_iu: range.first_lba, iu_count: range.lba_count }
             }
+            NamespaceOperation::WriteUncorrectable { range } => piece::lost(range),
+            NamespaceOperation::Copy(copy) => VolumeOperation::Copy(Box::new(piece::volume_copy(&copy))),
             NamespaceOperation::Compare { range, data } => {
                 let destination = pool.take(data.len());
                 extra.expected = Some(data);

@@ -22,6 +22,12 @@ pub const LPA_EXTENDED_DATA: u8 = 1 << 2;
 pub const LPA_SUPPORTED_PAGES: u8 = 1 << 5;
 /// ONCS bit 0: Compare.
 pub const ONCS_COMPARE: u16 = 1 << 0;
+/// ONCS bit 1: Write Uncorrectable.
+pub const ONCS_WRITE_UNCORRECTABLE: u16 = 1 << 1;
+/// ONCS bit 8: Copy.
+pub const ONCS_COPY: u16 = 1 << 8;
+/// OCFS bit 0: source ranges of format 0h.
+pub const OCFS_FORMAT_0: u16 = 1 << 0;
 /// ONCS bit 2: Dataset Management.
 pub const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 /// ONCS bit 3: Write Zeroes.
@@ -128,7 +134,8 @@ pub struct IdentifyController {
     pub icsvscc: u8,
     pub nwpc: u8,
     pub acwu: U16,
-    pub cdfs: U16,
+    /// Forms of source ranges of Copy.
+    pub ocfs: U16,
     pub sgls: U32,
     /// Maximum number of allowed namespaces.
     pub mnan: U32,
@@ -175,6 +182,7 @@ const _: () = {
     assert!(offset_of!(IdentifyController, oncs) == 520);
     assert!(offset_of!(IdentifyController, vwc) == 525);
     assert!(offset_of!(IdentifyController, acwu) == 532);
+    assert!(offset_of!(IdentifyController, ocfs) == 534);
     assert!(offset_of!(IdentifyController, sgls) == 536);
     assert!(offset_of!(IdentifyController, subnqn) == 768);
     assert!(offset_of!(IdentifyController, ioccsz) == 1792);

@@ -69,8 +69,14 @@ pub struct IdentifyNamespace {
     pub npda: U16,
     /// Optimal write size, 0's based.
     pub nows: U16,
+    /// Most LBAs of a source range of Copy.
+    pub mssrl: U16,
+    /// Most LBAs of a Copy.
+    pub mcl: U32,
+    /// Most source ranges of a Copy, 0's based.
+    pub msrc: u8,
     #[doc(hidden)]
-    pub reserved_74: [u8; 18],
+    pub reserved_81: [u8; 11],
     pub anagrpid: U32,
     #[doc(hidden)]
     pub reserved_96: [u8; 3],
@@ -92,6 +98,9 @@ const _: () = {
     assert!(offset_of!(IdentifyNamespace, noiob) == 46);
     assert!(offset_of!(IdentifyNamespace, npwg) == 64);
     assert!(offset_of!(IdentifyNamespace, nows) == 72);
+    assert!(offset_of!(IdentifyNamespace, mssrl) == 74);
+    assert!(offset_of!(IdentifyNamespace, mcl) == 76);
+    assert!(offset_of!(IdentifyNamespace, msrc) == 80);
     assert!(offset_of!(IdentifyNamespace, anagrpid) == 92);
     assert!(offset_of!(IdentifyNamespace, nsattr) == 99);
     assert!(offset_of!(IdentifyNamespace, nguid) == 104);

@@ -2,15 +2,17 @@ use super::{
     Answer, Association, ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, Surroundings, WARNING_TEMPERATURE_KELVIN,
 };
 use crate::config::NamespaceConfig;
+use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
 use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{
     CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_HOST_ID_128,
     CTRATT_TRAFFIC_BASED_KEEP_ALIVE, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace,
     IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES, LbaFormat,
     NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN, NSTAT_READY, NvmCommandSetController, OAES_DISCOVERY_CHANGE,
-    OAES_NAMESPACE_ATTRIBUTE, ONCS_COMPARE, ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP, ONCS_VERIFY,
-    ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns,
-    controller_list, namespace_descriptors, namespace_list,
+    OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT,
+    ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE, ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET,
+    SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list, namespace_descriptors,
+    namespace_list,
 };
 use diecut_nvme::property::VERSION_2_0;
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, NSID_ALL, Status, SubmissionEntry, ascii_padded};
@@ -123,6 +125,9 @@ fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace 
         npwa: (preferred as u16).into(),
         npdg: (preferred as u16).into(),
         npda: (preferred as u16).into(),
+        mssrl: (COPY_LBAS_MAX as u16).into(),
+        mcl: COPY_LBAS_MAX.into(),
+        msrc: (COPY_RANGES_MAX - 1) as u8,
         nsattr: u8::from(properties.read_only),
         nvmcap: (u128::from(properties.capacity_lbas) << properties.lba_size_log2).into(),
         nguid: namespace.nguid,
@@ -172,9 +177,15 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
     if let Some(subsystem) = around.subsystem {
         page.nn = NSID_MAX.into();
         page.mnan = NSID_MAX.into();
-        page.oncs =
-            (ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES | ONCS_TIMESTAMP | ONCS_VERIFY)
-                .into();
+        page.oncs = (ONCS_COMPARE
+            | ONCS_WRITE_UNCORRECTABLE
+            | ONCS_DATASET_MANAGEMENT
+            | ONCS_WRITE_ZEROES
+            | ONCS_TIMESTAMP
+            | ONCS_VERIFY
+            | ONCS_COPY)
+            .into();
+        page.ocfs = OCFS_FORMAT_0.into();
         let volatile = subsystem.namespaces.values().any(|namespace| namespace.properties.volatile_cache);
         // Bits 2:1 = 10b: Flush with NSID FFFFFFFFh is not supported.
         page.vwc = 0b100 | if volatile { VWC_PRESENT } else { 0 };

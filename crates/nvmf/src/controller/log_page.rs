@@ -143,7 +143,7 @@ fn effects() -> CommandEffects {
     for code in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY] {
         effects.io[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
     }
-    for code in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT] {
+    for code in [io::WRITE, io::WRITE_UNCORRECTABLE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY] {
         effects.io[usize::from(code)] =
             (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
     }

@@ -19,6 +19,11 @@ pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: Option<u64>) -
         VolumeOperation::Write { .. } if mutant!("shard: writes cost the same whatever their size") => 2,
         VolumeOperation::Write { payload, .. } => 2 * payload.iu_count(),
         VolumeOperation::Flush => 0,
+        // Read, and written.
+        VolumeOperation::Copy(copy) => 3 * copy.iu_count(),
+        VolumeOperation::WriteUncorrectable { iu_count, .. } => {
+            u32::try_from(iu_count / 16).unwrap_or(u32::MAX)
+        }
         // Cost lies in the map: no byte is touched.
         VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
             u32::try_from(looked_at_ius.unwrap_or(*iu_count) / 16).unwrap_or(u32::MAX)

@@ -3,7 +3,7 @@
 use super::Found;
 use crate::lent::Lent;
 use crate::loss::Missing;
-use crate::map::{self, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE};
+use crate::map::{self, LEAF_VOLUME, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_UNCORRECTABLE};
 use diecut_log::head::Head;
 use diecut_log::walk::SEQUENCE_MAX;
 use diecut_log::{LogAddress, RecoveredChunk, SegmentIndex, Stream};
@@ -255,14 +255,16 @@ impl Replay {
 
     fn apply_note(&self, sequence: u64, words: [u64; 3], lent: &mut Lent) {
         let Some(volume) = map::volume_of_note(words) else { return };
-        if words[0] & 0xff != NOTE_DEALLOCATE || self.is_over(volume, sequence) {
+        let kind = words[0] & 0xff;
+        if !matches!(kind, NOTE_DEALLOCATE | NOTE_UNCORRECTABLE) || self.is_over(volume, sequence) {
             return;
         }
         let Some(volume) = lent.maps.volumes.get_mut(usize::from(volume)) else { return };
         let len = volume.entries.len() as u64;
         let end = words[1].saturating_add(words[2]).min(len) as usize;
         let first = words[1].min(len) as usize;
-        volume.clear(first..end.max(first));
+        let range = first..end.max(first);
+        if kind == NOTE_UNCORRECTABLE { volume.lose(range) } else { volume.clear(range) }
     }
 }
 
