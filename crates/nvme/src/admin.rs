@@ -134,6 +134,10 @@ impl AsynchronousEvent {
     pub const SPARE: AsynchronousEvent =
         AsynchronousEvent { kind: 1, information: 0x02, log_page: crate::log_page::lid::SMART };
 
+    /// A reservation notification is there to be read (figure 149).
+    pub const RESERVATION_LOG: AsynchronousEvent =
+        AsynchronousEvent { kind: 6, information: 0x00, log_page: crate::log_page::lid::RESERVATION };
+
     /// As dword 0.
     pub fn encode(self) -> u32 {
         u32::from(self.kind) | u32::from(self.information) << 8 | u32::from(self.log_page) << 16
@@ -177,6 +181,7 @@ mod test {
         assert_eq!(AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED.encode(), 0x0004_0002);
         assert_eq!(AsynchronousEvent::DISCOVERY_LOG_CHANGED.encode(), 0x0070_F002);
         assert_eq!(AsynchronousEvent::TEMPERATURE.encode(), 0x0002_0101);
+        assert_eq!(AsynchronousEvent::RESERVATION_LOG.encode(), 0x0080_0006);
         assert_eq!(AsynchronousEvent::SPARE.encode(), 0x0002_0201);
         assert_eq!(AsynchronousEvent::decode(0x0070_F002), AsynchronousEvent::DISCOVERY_LOG_CHANGED);
     }

@@ -18,6 +18,7 @@ pub mod fid {
     pub const HOST_BEHAVIOR: u8 = 0x16;
     pub const COMMAND_SET_PROFILE: u8 = 0x19;
     pub const HOST_IDENTIFIER: u8 = 0x81;
+    pub const RESERVATION_NOTIFICATION_MASK: u8 = 0x82;
 }
 
 /// SEL of Get Features (Base 2.0 figure 193).

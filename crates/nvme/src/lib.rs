@@ -34,6 +34,7 @@ pub mod log_page;
 pub mod opcode;
 pub mod property;
 mod qualified_name;
+pub mod reservation;
 mod sgl;
 mod status;
 mod submission;

@@ -23,6 +23,10 @@ pub mod io {
     pub const WRITE_ZEROES: u8 = 0x08;
     pub const DATASET_MANAGEMENT: u8 = 0x09;
     pub const VERIFY: u8 = 0x0C;
+    pub const RESERVATION_REGISTER: u8 = 0x0D;
+    pub const RESERVATION_REPORT: u8 = 0x0E;
+    pub const RESERVATION_ACQUIRE: u8 = 0x11;
+    pub const RESERVATION_RELEASE: u8 = 0x15;
     pub const COPY: u8 = 0x19;
 }
 

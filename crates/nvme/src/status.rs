@@ -66,6 +66,12 @@ statuses! {
     KEEP_ALIVE_EXPIRED = 0, 0x19;
     /// The keep-alive time is not supported.
     KEEP_ALIVE_INVALID = 0, 0x1A;
+    /// Its host was preempted: its reservation is another's now.
+    ABORTED_BY_PREEMPTION = 0, 0x1B;
+    /// A sanitize operation failed.
+    SANITIZE_FAILED = 0, 0x1C;
+    /// A sanitize operation goes on.
+    SANITIZE_IN_PROGRESS = 0, 0x1D;
     /// Writes are refused for now.
     NAMESPACE_WRITE_PROTECTED = 0, 0x20;
     /// Interrupted: try again.
@@ -78,6 +84,10 @@ statuses! {
     CAPACITY_EXCEEDED = 0, 0x81;
     /// The namespace cannot serve yet.
     NAMESPACE_NOT_READY = 0, 0x82;
+    /// A reservation of another host does not allow it.
+    RESERVATION_CONFLICT = 0, 0x83;
+    /// The namespace is being formatted.
+    FORMAT_IN_PROGRESS = 0, 0x84;
 
     /// Command specific, Base 2.0 figure 95.
     INVALID_QUEUE_IDENTIFIER = 1, 0x01;

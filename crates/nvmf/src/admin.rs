@@ -23,7 +23,7 @@ pub(crate) fn take_over_event_request(
 ) -> bool {
     let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
     let Some(slot) = queue.find(command_id) else { return false };
-    if queue.slots[usize::from(slot)].state() != SlotState::Parked {
+    if queue.id != 0 || queue.slots[usize::from(slot)].state() != SlotState::Parked {
         return false;
     }
     let number = connection.association.expect("I-T11: a live connection has an association");

@@ -6,6 +6,8 @@ use crate::event::Action;
 use crate::inbound::Current;
 use crate::io::{self, Plan};
 use crate::queue::{SlotIndex, SlotState, TakeError};
+use crate::reservation;
+use crate::reserving;
 use crate::session::Session;
 use crate::tcp::Destination;
 use crate::token::command_token;
@@ -116,11 +118,9 @@ impl Session<'_> {
             return Err(Status::ABORTED_SQ_DELETION);
         }
         let subsystem = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
-        io::plan(
-            &self.shared.subsystems.get(subsystem).config,
-            entry,
-            self.shared.config.queue.transfer_bytes_max,
-        )
+        let subsystem = self.shared.subsystems.get(subsystem);
+        reservation::check(&subsystem.reservations, &association.host_id, entry)?;
+        io::plan(&subsystem.config, entry, self.shared.config.queue.transfer_bytes_max)
     }
 
     /// A command with all its data.
@@ -140,11 +140,21 @@ impl Session<'_> {
         }
         let index = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
         let subsystem = self.shared.subsystems.get_mut(index);
-        // A namespace may have gone while data came in.
-        let operation = match subsystem.config.namespaces.get(&slot.entry.nsid.get()) {
-            None => Err(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
-            Some(namespace) => io::operation(namespace, &slot.entry, data, &mut self.shared.memory.pool)
-                .map(|operation| operation.map(|operation| (namespace.namespace, operation))),
+        let namespace = subsystem.config.namespaces.get(&slot.entry.nsid.get());
+        if reservation::is_ours(slot.entry.opcode) && namespace.is_some() {
+            let entry = slot.entry;
+            return reserving::execute(self, connection, slot_index, &entry, data);
+        }
+        let number = connection.association.expect("I-T11: a live connection has an association");
+        let host = &self.shared.associations.kept(number).host_id;
+        // A namespace may have gone while data came in, or another host may have it for itself.
+        let operation = match (namespace, reservation::check(&subsystem.reservations, host, &slot.entry)) {
+            (None, _) => Err(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
+            (_, Err(status)) => Err(status),
+            (Some(namespace), Ok(())) => {
+                io::operation(namespace, &slot.entry, data, &mut self.shared.memory.pool)
+                    .map(|operation| operation.map(|operation| (namespace.namespace, operation)))
+            }
         };
         match operation {
             Ok(Some((namespace, operation))) => {

@@ -45,7 +45,8 @@ impl CommandFacts {
         assert!(slot.submitted >= slot.arrived, "I-T7: a command comes before its namespace has it");
         let entry = &slot.entry;
         let has_range = slot.entry.opcode != diecut_nvme::opcode::io::FLUSH
-            && slot.entry.opcode != diecut_nvme::opcode::io::DATASET_MANAGEMENT;
+            && slot.entry.opcode != diecut_nvme::opcode::io::DATASET_MANAGEMENT
+            && slot.entry.opcode != diecut_nvme::opcode::io::COPY;
         let range = LbaRange::decode(entry);
         let association = connection.association.and_then(|number| target.shared.associations.get(number));
         Some(CommandFacts {

@@ -1,8 +1,10 @@
 //! I/O commands: what they need, and what the namespace is asked.
 
 mod copy;
+mod reserve;
 
 use crate::config::{NamespaceConfig, SubsystemConfig};
+use crate::reservation;
 use diecut_namespace::contract::{LbaRange, NamespaceOperation};
 use diecut_nvme::io::{DatasetManagement, DatasetRange, LbaRange as WireRange};
 use diecut_nvme::opcode::io as opcode;
@@ -52,6 +54,7 @@ pub(crate) fn plan(
             return Ok(Plan { from_host_bytes, to_host_bytes: 0 });
         }
         opcode::COPY => return copy::plan(properties, entry),
+        code if reservation::is_ours(code) => return reserve::plan(entry, transfer_bytes_max),
         opcode::READ
         | opcode::WRITE
         | opcode::WRITE_UNCORRECTABLE

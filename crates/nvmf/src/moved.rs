@@ -4,6 +4,7 @@ use crate::config::Health;
 use crate::controller::Association;
 use crate::inbound::Current;
 use crate::queue::Queue;
+use crate::reservation::Reservations;
 use crate::subsystems::Traffic;
 use crate::tcp::{Outbox, Receiver};
 use diecut_nvme::QualifiedName;
@@ -13,10 +14,11 @@ use diecut_units::Buffer;
 use std::collections::VecDeque;
 
 /// What is counted and told for a subsystem, on its way to another shard.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SubsystemFigures {
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
+    pub(crate) reservations: Reservations,
 }
 
 /// A connection on its way to the home shard of its subsystem: Connect was read and nothing was decided, or the subsystem

@@ -17,7 +17,7 @@ pub(crate) enum SlotState {
     Transferring,
     /// The namespace has it.
     Submitted,
-    /// Asynchronous Event Request.
+    /// It waits for something that others do: an Asynchronous Event Request, or a preemption.
     Parked,
 }
 
@@ -31,7 +31,7 @@ impl SlotState {
             (Free, Receiving)
                 | (Receiving, WaitingForSpace | Submitted | Parked | Free)
                 | (WaitingForSpace, Transferring | Submitted | Free)
-                | (Transferring, Submitted | Free)
+                | (Transferring, Submitted | Parked | Free)
                 | (Submitted | Parked, Free)
         )
     }

@@ -57,7 +57,8 @@ impl Target {
     /// If there is no such subsystem.
     pub fn figures(&self, nqn: &QualifiedName) -> SubsystemFigures {
         let subsystem = self.shared.subsystems.get(self.shared.subsystems.known(nqn));
-        SubsystemFigures { health: subsystem.health, traffic: subsystem.traffic }
+        let reservations = subsystem.reservations.clone();
+        SubsystemFigures { health: subsystem.health, traffic: subsystem.traffic, reservations }
     }
 
     /// Says where a subsystem lives from now on, and with which namespaces. Nobody is told: nothing changed for hosts.
@@ -77,9 +78,10 @@ impl Target {
         let subsystem = self.shared.subsystems.get_mut(index);
         subsystem.config = config;
         subsystem.pass(Passage::None);
-        if let Some(SubsystemFigures { health, traffic }) = figures {
+        if let Some(SubsystemFigures { health, traffic, reservations }) = figures {
             subsystem.pass(Passage::Arrives);
             (subsystem.health, subsystem.traffic) = (health, traffic);
+            subsystem.reservations = reservations;
         }
         self.seat_tenant(index);
         self.sweep(actions);

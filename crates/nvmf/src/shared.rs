@@ -6,9 +6,11 @@ use crate::connection::Connection;
 use crate::later::Later;
 use crate::memory::Memory;
 use crate::notice::HostAt;
+use crate::preemption::Preemptions;
+use crate::status::status_of;
 use crate::subsystems::Subsystems;
 use crate::watch::CommandOutline;
-use diecut_namespace::contract::NamespaceCommand;
+use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceError};
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::Time;
 
@@ -25,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) associations: Associations,
     pub(crate) memory: Memory,
     pub(crate) later: Later,
+    /// Commands that wait for those of hosts that they preempted.
+    pub(crate) preemptions: Preemptions,
     /// What is left of this round for commands of admin queues, see [`ADMIN_COST_PER_ROUND`].
     pub(crate) admin_left: u32,
     /// Time of the current event.
@@ -43,6 +47,7 @@ impl Shared {
             subsystems: Subsystems::default(),
             associations: Associations::default(),
             later: Later::default(),
+            preemptions: Preemptions::default(),
             admin_left: ADMIN_COST_PER_ROUND,
             now: Time::ZERO,
             tick_at: Time::NEVER,
@@ -118,6 +123,14 @@ impl Shared {
             }
         }
         told
+    }
+
+    /// What a host is told of a command that its namespace failed.
+    pub(crate) fn status_of(&self, error: &NamespaceError, token: CommandToken) -> Status {
+        match error {
+            NamespaceError::Aborted if self.preemptions.is_awaited(token) => Status::ABORTED_BY_PREEMPTION,
+            error => status_of(error),
+        }
     }
 
     /// The tenant of a connection's account.

@@ -1,6 +1,7 @@
 //! The subsystems of a target, by index and by name.
 
 use crate::config::{Health, SubsystemConfig};
+use crate::reservation::Reservations;
 use diecut_nvme::QualifiedName;
 use diecut_units::Slab;
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub(crate) struct Subsystem {
     pub(crate) config: SubsystemConfig,
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
+    pub(crate) reservations: Reservations,
     passage: Passage,
     /// Its account's tenant, where it lives here.
     pub(crate) tenant: Option<u32>,
@@ -100,6 +102,14 @@ impl Subsystems {
         self.find(nqn).expect("I-T6: a subsystem that moves is known")
     }
 
+    /// See [`crate::Target::set_used_lbas`].
+    pub(crate) fn set_used_lbas(&mut self, nqn: &QualifiedName, nsid: u32, used_lbas: u64) {
+        let Some(index) = self.find(nqn) else { return };
+        if let Some(namespace) = self.get_mut(index).config.namespaces.get_mut(&nsid) {
+            namespace.properties.used_lbas = used_lbas;
+        }
+    }
+
     /// All that are there, with their indexes. Removed ones are, as long as controllers of them end.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Subsystem)> {
         self.places.iter()
@@ -115,7 +125,8 @@ impl Subsystems {
         let Some(index) = self.find(&config.nqn) else {
             let nqn = config.nqn.clone();
             let (health, traffic) = (Health::default(), Traffic::default());
-            let subsystem = Subsystem { config, health, traffic, passage: Passage::None, tenant: None };
+            let (passage, reservations) = (Passage::None, Reservations::new());
+            let subsystem = Subsystem { config, health, traffic, reservations, passage, tenant: None };
             let index = self.places.insert(subsystem);
             let before = self.by_nqn.insert(nqn, index);
             assert!(before.is_none(), "I-T5: a name leads to one subsystem");
@@ -138,7 +149,14 @@ impl Subsystems {
                 changed.push(*nsid);
             }
         }
+        // What is another namespace than before is nobody's.
+        let is_other = |nsid: &u32| {
+            let place = |config: &SubsystemConfig| config.namespaces.get(nsid).map(|one| one.namespace);
+            place(old) != place(&config)
+        };
+        let others: Vec<u32> = changed.iter().copied().filter(is_other).collect();
         *old = config;
+        self.get_mut(index).reservations.retain(|nsid, _| !others.contains(nsid));
         (index, changed)
     }
 

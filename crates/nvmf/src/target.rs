@@ -10,9 +10,9 @@ use crate::memory::MemoryFigures;
 use crate::moved::{Arriving, MovedConnection};
 use crate::notice::HostNotice;
 use crate::queue::SlotState;
+use crate::reserving;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::status::status_of;
 use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_shutdown, slot_of};
 use crate::watch::CommandOutline;
@@ -43,9 +43,13 @@ impl Target {
     #[inline(always)]
     pub fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
         self.shared.now = now;
-        // Inlined for the event that comes once for each command; the others come once for many.
+        // Inlined for the event that comes once for each command; others come once for many.
         match event {
-            Event::Completed(completion) => self.complete(completion, actions),
+            Event::Completed(completion) => {
+                let token = completion.token;
+                self.complete(completion, actions);
+                reserving::came_back(&mut self.shared, &mut self.connections, token, actions);
+            }
             event => self.handle_other(event, now, actions),
         }
         if self.shared.memory.waiting.take_news() {
@@ -292,11 +296,7 @@ impl Target {
 
     /// Sets how many logical blocks of a namespace hold data (NUSE); no host is told.
     pub fn set_used_lbas(&mut self, nqn: &QualifiedName, nsid: u32, used_lbas: u64) {
-        if let Some(index) = self.shared.subsystems.find(nqn)
-            && let Some(namespace) = self.shared.subsystems.get_mut(index).config.namespaces.get_mut(&nsid)
-        {
-            namespace.properties.used_lbas = used_lbas;
-        }
+        self.shared.subsystems.set_used_lbas(nqn, nsid, used_lbas);
     }
 
     /// The account of a new connection. Where newcomers have all they may, the oldest of those that have not sent Connect makes room:
@@ -453,7 +453,7 @@ impl Target {
             }
             (Ok(()), _) => connection.answer(command_id, Status::SUCCESS, 0),
             (Err(error), _) => {
-                let status = status_of(error);
+                let status = self.shared.status_of(error, completion.token);
                 // The slot keeps the entry until it is taken again.
                 let entry = queue.slots[usize::from(slot_index)].entry;
                 connection.answer(command_id, status, 0);
@@ -502,8 +502,8 @@ impl Target {
     /// Answers Asynchronous Event Requests with events that wait.
     fn tell_events(&mut self, number: u32, actions: &mut Vec<Action>) {
         let Some(association) = self.shared.associations.get_mut(number) else { return };
-        let Some(&index) = association.connections.first() else { return };
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let first = association.connections.first();
+        let Some(connection) = first.and_then(|&index| self.connections.get_mut(index)) else { return };
         admin::answer_events(association, connection);
         connection.tell_output(actions);
     }

@@ -113,7 +113,7 @@ fn wrong_commands_are_refused_by_name() {
             },
             Status::SGL_DESCRIPTOR_TYPE_INVALID,
         ),
-        (world.rw(0x11, 0, 1, transport), Status::INVALID_OPCODE),
+        (world.rw(0x21, 0, 1, transport), Status::INVALID_OPCODE),
         (world.rw(0x7D, 0, 1, transport), Status::INVALID_OPCODE),
     ];
     for (entry, expected) in cases {

@@ -19,12 +19,13 @@ const SAVED: u32 = 2;
 const CAPABILITIES: u32 = 3;
 
 /// Those that a host can give another value.
-const CHANGEABLE: [u8; 5] = [
+const CHANGEABLE: [u8; 6] = [
     fid::TEMPERATURE_THRESHOLD,
     fid::ASYNCHRONOUS_EVENT_CONFIGURATION,
     fid::TIMESTAMP,
     fid::KEEP_ALIVE_TIMER,
     fid::HOST_BEHAVIOR,
+    fid::RESERVATION_NOTIFICATION_MASK,
 ];
 
 /// Data of a feature, and what gets and sets it.
@@ -147,7 +148,9 @@ fn ask_in_every_way() {
             assert_eq!(capabilities.result & u64::from(CAPABILITY_NAMESPACE) != 0, is_specific);
             assert_eq!(capabilities.result & 1, 0, "{feature:#x}: nothing is saved");
             let data = vec![0; bytes_of(feature) as usize];
-            let status = set(&mut world, admin, feature, 1, &data);
+            let (nsid, value) =
+                if feature == fid::RESERVATION_NOTIFICATION_MASK { (NSID_ALL, 2) } else { (0, 1) };
+            let status = set_for(&mut world, admin, feature, nsid, value, &data);
             assert_eq!(
                 capabilities.result & u64::from(CAPABILITY_CHANGEABLE) != 0,
                 status.is_success() && CHANGEABLE.contains(&feature),
@@ -170,7 +173,7 @@ fn ask_in_every_way() {
             }
         }
         assert_eq!(known.contains(&fid::VOLATILE_WRITE_CACHE), volatile_cache);
-        assert_eq!(known.len(), 12 + usize::from(volatile_cache), "{known:x?}");
+        assert_eq!(known.len(), 13 + usize::from(volatile_cache), "{known:x?}");
     }
 }
 
@@ -189,6 +192,8 @@ fn values_that_nothing_stands_for_are_refused() {
         (fid::ASYNCHRONOUS_EVENT_CONFIGURATION, 1 << 9),
         (fid::COMMAND_SET_PROFILE, 1),
         (fid::COMMAND_SET_PROFILE, 1 << 12),
+        (fid::RESERVATION_NOTIFICATION_MASK, 1),
+        (fid::RESERVATION_NOTIFICATION_MASK, 1 << 4),
     ];
     for (feature, value) in invalid {
         let before = get(&mut world, admin, feature, 0).result;

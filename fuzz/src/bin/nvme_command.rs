@@ -7,6 +7,7 @@ use diecut_nvme::fabrics::{ConnectCommand, PropertyCommand};
 use diecut_nvme::feature::{GetFeatures, SetFeatures};
 use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus};
+use diecut_nvme::reservation::{ReservationCommand, ReservationReport};
 use diecut_nvme::{SglDescriptor, Status, SubmissionEntry, opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -63,6 +64,13 @@ fn check_all(mut input: Input<'_>) {
     let plain = Copy { protection: 0, directive_type: 0, storage_tag_check: false, ..copy };
     plain.encode(&mut again);
     assert_eq!(Copy::decode(&again), plain);
+
+    let reservation = ReservationCommand::decode(&entry);
+    reservation.encode(&mut again);
+    assert_eq!(ReservationCommand::decode(&again), reservation);
+    let report = ReservationReport::decode(&entry);
+    report.encode(&mut again);
+    assert_eq!(ReservationReport::decode(&again), report);
 
     let page = GetLogPage::decode(&entry);
     page.encode(&mut again);

@@ -48,7 +48,15 @@ each_identify() {
   echo "are there"
 }
 check each-identify each_identify
-odd_log_pages() {
+odd_log_# The one host of this guest, alone with itself: what others may not do is tested without a guest.
+reservations() {
+  answers_to Success nvme resv-register "$A" -n 1 --nrkey=0xabc --rrega=0 && answers_to 'Reservation Conflict' nvme resv-acquire "$A" -n 1 --crkey=0xabd --rtype=1 --racqa=0 &&
+    answers_to Success nvme resv-acquire "$A" -n 1 --crkey=0xabc --rtype=1 --racqa=0 && nvme resv-report "$A" -n 1 --eds | tee /tmp/report && grep -Eq 'rtype *: *1' /tmp/report && grep -Eq 'rkey *: *(abc|0xabc)' /tmp/report &&
+    dd if=/tmp/block of="$A" bs=4k seek=5 oflag=direct 2>/dev/null && answers_to Success nvme resv-release "$A" -n 1 --crkey=0xabc --rtype=1 --rrela=0 &&
+    answers_to Success nvme resv-register "$A" -n 1 --crkey=0xabc --rrega=1
+}
+check reservations-of-one-host reservations
+pages() {
   answers_to Success nvme get-log "$C" -i 2 -l 4 -b && answers_to Success nvme get-log "$C" -i 2 -l 16 -o 496 -b &&
     answers_to 'Invalid Field in Command' nvme get-log "$C" -i 2 -l 16 -o 3 -b &&
     answers_to 'Invalid Field in Command' nvme get-log "$C" -i 2 -l 16 -o 1048576 -b
@@ -57,7 +65,7 @@ check parts-of-log-pages odd_log_pages
 
 # --- each opcode, with data to the host, from it and without; 0Ch waits for an event, by right ---
 dd if=/dev/urandom of=/tmp/block bs=4k count=1 2>/dev/null
-proper='Success|Invalid Command Opcode|Invalid Field in Command|Data SGL Length Invalid|Command Sequence Error|Invalid Log Page|LBA Out of Range|Compare Failure|Invalid Protection Information'
+proper='Success|Invalid Command Opcode|Invalid Field in Command|Data SGL Length Invalid|Command Sequence Error|Invalid Log Page|LBA Out of Range|Compare Failure|Unrecovered Read Error|Reservation Conflict|Invalid Protection Information'
 # passes KIND DEVICE OPCODE: bits 1:0 of the opcode say which way its data go; nvme-cli 2.3 cannot send those that go both ways,
 # so they have none here.
 passes() {
@@ -77,6 +85,8 @@ each_io_opcode() {
   for number in $(seq 0 34) 121 122 125 127 128 144 255; do passes io "$A" $number || return 1; done
 }
 check each-io-opcode each_io_opcode
+# One of them made the first block unreadable, by right.
+check first-block-readable-again dd if=/tmp/block of="$A" bs=4k oflag=direct
 check lives-after-all-opcodes lives
 
 # --- what a namespace and a controller say of themselves ---

@@ -32,6 +32,8 @@ pub const OCFS_FORMAT_0: u16 = 1 << 0;
 pub const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 /// ONCS bit 3: Write Zeroes.
 pub const ONCS_WRITE_ZEROES: u16 = 1 << 3;
+/// ONCS bit 5: reservations.
+pub const ONCS_RESERVATIONS: u16 = 1 << 5;
 /// ONCS bit 6: timestamp feature.
 pub const ONCS_TIMESTAMP: u16 = 1 << 6;
 /// ONCS bit 7: Verify.

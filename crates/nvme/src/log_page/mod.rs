@@ -32,6 +32,7 @@ pub mod lid {
     pub const FEATURE_EFFECTS: u8 = 0x12;
     pub const MANAGEMENT_EFFECTS: u8 = 0x13;
     pub const DISCOVERY: u8 = 0x70;
+    pub const RESERVATION: u8 = 0x80;
 }
 
 /// Entries of the changed namespace list (Base 2.0 section 5.16.1.5): 1024 ids; more than fit are told as one

@@ -59,6 +59,7 @@ const TRAITS: &[Trait] = &[
     set_by_host(fid::HOST_BEHAVIOR),
     fixed(fid::COMMAND_SET_PROFILE),
     Trait { of_discovery: true, ..fixed(fid::HOST_IDENTIFIER) },
+    Trait { scope: FEATURE_SCOPE_NAMESPACE, ..set_by_host(fid::RESERVATION_NOTIFICATION_MASK) },
 ];
 
 const _: () = {
@@ -130,7 +131,10 @@ pub(crate) fn set(
     if let Some(status) = wrong_scope(known, entry.nsid.get(), around) {
         return Answer::Fail(status);
     }
-    let answer = set_value(association, set, data, around);
+    let answer = match set.feature {
+        fid::RESERVATION_NOTIFICATION_MASK => set_mask(association, entry.nsid.get(), set.value, around),
+        _ => set_value(association, set, data, around),
+    };
     if matches!(set.feature, fid::TEMPERATURE_THRESHOLD | fid::ASYNCHRONOUS_EVENT_CONFIGURATION) && !discovery
     {
         association.look_at_health(&around.health);
@@ -232,6 +236,21 @@ fn set_behavior(association: &mut Association, bytes: &[u8]) -> Answer {
     Answer::Result(0)
 }
 
+/// Reservation notification mask: bits 3:1 say what the host does not want to hear of.
+fn set_mask(association: &mut Association, nsid: u32, value: u32, around: &Surroundings<'_>) -> Answer {
+    if value & !0xE != 0 {
+        return INVALID_FIELD;
+    }
+    let all = around.subsystem.into_iter().flat_map(|subsystem| subsystem.namespaces.keys());
+    let masks = &mut association.events.reservations.masks;
+    match nsid {
+        NSID_ALL => masks.extend(all.map(|nsid| (*nsid, value as u8))),
+        0 => return Answer::Fail(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
+        nsid => drop(masks.insert(nsid, value as u8)),
+    }
+    Answer::Result(0)
+}
+
 fn set_threshold(association: &mut Association, value: u32) -> Answer {
     let threshold = TemperatureThreshold::decode(value);
     // Bits 31:22 are reserved.
@@ -277,6 +296,13 @@ pub(crate) fn get(association: &Association, entry: &SubmissionEntry, around: &S
         }
         fid::ASYNCHRONOUS_EVENT_CONFIGURATION => (association.events.configuration, 0),
         fid::VOLATILE_WRITE_CACHE => (1, 1),
+        fid::RESERVATION_NOTIFICATION_MASK => {
+            let nsid = entry.nsid.get();
+            if wrong_scope(known, nsid, around).is_some() {
+                return Answer::Fail(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry());
+            }
+            (association.events.reservations.masks.get(&nsid).copied().unwrap_or(0).into(), 0)
+        }
         fid::TEMPERATURE_THRESHOLD => {
             let threshold = TemperatureThreshold::decode(entry.cdw11.get());
             let (current, default) = (association.settings.temperature, TemperatureRange::DEFAULT);

@@ -10,11 +10,12 @@ use diecut_nvme::identify::{
     IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES, LbaFormat,
     NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN, NSTAT_READY, NvmCommandSetController, OAES_DISCOVERY_CHANGE,
     OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT,
-    ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE, ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET,
-    SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list, namespace_descriptors,
-    namespace_list,
+    ONCS_RESERVATIONS, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE, ONCS_WRITE_ZEROES,
+    SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list,
+    namespace_descriptors, namespace_list,
 };
 use diecut_nvme::property::VERSION_2_0;
+use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, NSID_ALL, Status, SubmissionEntry, ascii_padded};
 use zerocopy::IntoBytes;
 
@@ -63,6 +64,7 @@ pub(crate) fn identify(
             Ok(Some(namespace)) => {
                 let page = IndependentNamespace {
                     nmic: 1,
+                    rescap: RESCAP,
                     nsattr: u8::from(namespace.properties.read_only),
                     nstat: NSTAT_READY,
                     ..IndependentNamespace::default()
@@ -101,6 +103,9 @@ pub(crate) fn identify(
     Answer::Data(page.to_vec())
 }
 
+/// What reservations can be: all types, none of which persists through power loss.
+const RESCAP: u8 = RESCAP_ALL_TYPES | RESCAP_IEKEY_1_3;
+
 /// Largest NSID, as NN says: ids are the administrator's choice in this range.
 pub(crate) const NSID_MAX: u32 = 1024;
 
@@ -119,6 +124,7 @@ fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace 
         nuse: properties.used_lbas.into(),
         nsfeat: nsfeat(namespace),
         nmic: 1,
+        rescap: RESCAP,
         // Deallocated blocks read as zeros (001b), and Write Zeroes may deallocate (bit 3).
         dlfeat: 0b1001,
         npwg: (preferred as u16).into(),
@@ -181,6 +187,7 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
             | ONCS_WRITE_UNCORRECTABLE
             | ONCS_DATASET_MANAGEMENT
             | ONCS_WRITE_ZEROES
+            | ONCS_RESERVATIONS
             | ONCS_TIMESTAMP
             | ONCS_VERIFY
             | ONCS_COPY)

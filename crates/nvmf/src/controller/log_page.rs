@@ -55,6 +55,9 @@ pub(crate) fn log_page(
             }
             smart(association, around).as_bytes().to_vec()
         }
+        (lid::RESERVATION, false) => {
+            association.events.reservations.read(log.retain_event).as_bytes().to_vec()
+        }
         (lid::FIRMWARE_SLOT, false) => {
             FirmwareSlots::single(ascii_padded(&around.config.firmware)).as_bytes().to_vec()
         }
@@ -91,6 +94,7 @@ const PAGES: &[u8] = &[
     lid::COMMAND_EFFECTS,
     lid::FEATURE_EFFECTS,
     lid::MANAGEMENT_EFFECTS,
+    lid::RESERVATION,
 ];
 
 /// A page that concerns the whole subsystem is not one of a single namespace (Base 2.0 figure 202; LPA bit 0 is 0).
@@ -140,7 +144,9 @@ fn effects() -> CommandEffects {
     ] {
         effects.admin[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_CONTROLLER).into();
     }
-    for code in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY] {
+    let reservations =
+        [io::RESERVATION_REGISTER, io::RESERVATION_REPORT, io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE];
+    for code in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY].into_iter().chain(reservations) {
         effects.io[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
     }
     for code in [io::WRITE, io::WRITE_UNCORRECTABLE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY] {

@@ -3,6 +3,7 @@
 mod feature;
 mod identify;
 mod log_page;
+mod reservation_log;
 mod warning;
 
 use crate::config::{Health, SubsystemConfig, TargetConfig};
@@ -16,6 +17,7 @@ use diecut_nvme::opcode::{admin as opcode, io};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSION_2_0, offset, shutdown};
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::{Span, Time, mark, mutant};
+use reservation_log::ReservationLog;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use warning::Warnings;
@@ -119,6 +121,7 @@ pub(crate) struct Events {
     pub(crate) namespaces: Notice,
     pub(crate) discovery: Notice,
     pub(crate) warnings: Warnings,
+    pub(crate) reservations: ReservationLog,
     /// NSIDs that changed since the host read the list.
     pub(crate) changed_namespaces: Vec<u32>,
 }
@@ -322,6 +325,7 @@ impl Association {
             self.events.discovery = Notice::Quiet;
             self.events.changed_namespaces.clear();
             self.events.warnings = Warnings::default();
+            self.events.reservations.reset();
             // What no feature saves is as it was before (Base 2.0 section 5.27).
             self.settings = Settings::default();
             self.flushes.failed = false;
@@ -404,7 +408,7 @@ impl Association {
             self.events.discovery = Notice::Masked;
             return Some(AsynchronousEvent::DISCOVERY_LOG_CHANGED);
         }
-        self.events.warnings.next_event()
+        self.events.warnings.next_event().or_else(|| self.events.reservations.next_event())
     }
 
     /// A namespace came, went or changed.
