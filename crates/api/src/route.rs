@@ -3,6 +3,7 @@
 //! | method and path | what it does | body | answer |
 //! |---|---|---|---|
 //! | `GET /v1/status` | tells what exists, with figures | - | [`crate::status::Status`] |
+//! | `GET /v1/latency` | tells where the time of slow commands went | - | [`diecut_spec::latency::LatencyReport`] |
 //! | `POST /v1/tenants` | makes a tenant | [`diecut_spec::TenantSpec`] | 204 |
 //! | `DELETE /v1/tenants/{name}` | deletes it | - | 204 |
 //! | `POST /v1/tenants/{name}/home` | moves it to another shard | [`crate::object::Home`] | 204 |
@@ -32,6 +33,8 @@ pub const TIMEOUT_HEADER: &str = "diecut-timeout";
 
 /// Figures and everything that exists.
 pub const STATUS: &str = "/v1/status";
+/// Where the time of slow commands went.
+pub const LATENCY: &str = "/v1/latency";
 /// Tenants.
 pub const TENANTS: &str = "/v1/tenants";
 /// vSSDs.

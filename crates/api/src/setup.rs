@@ -67,6 +67,8 @@ pub struct Server {
     pub pin_cores: bool,
     /// How long a shard looks for work before it sleeps, in microseconds. It wakes up sooner, and takes all of its core meanwhile.
     pub busy_poll_us: u32,
+    /// Commands that take so many microseconds are looked into: `diecut latency` says where their time went.
+    pub slow_after_us: u64,
 }
 
 impl Default for Server {
@@ -81,6 +83,7 @@ impl Default for Server {
             memory_limit: None,
             pin_cores: false,
             busy_poll_us: 0,
+            slow_after_us: 5000,
         }
     }
 }

@@ -4,6 +4,7 @@ use diecut_api::object::Repair;
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::status::{RepairReport, Status};
+use diecut_spec::latency::LatencyReport;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
@@ -99,6 +100,16 @@ impl Client {
         let (_, body) = self.exchange(Method::GET, route::STATUS, None).await?;
         serde_json::from_slice(&body)
             .map_err(|error| ClientError::Broken(format!("its status cannot be read ({error})")))
+    }
+
+    /// Where the time of slow commands went.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn latency(&self) -> Result<LatencyReport, ClientError> {
+        let (_, body) = self.exchange(Method::GET, route::LATENCY, None).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| ClientError::Broken(format!("its report cannot be read ({error})")))
     }
 
     /// Creates an object, or changes one; whether that changed anything.

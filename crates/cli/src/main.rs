@@ -42,6 +42,8 @@ enum Command {
     Serve(command::serve::Serve),
     /// Show everything that exists, with figures.
     Status(command::status::Status),
+    /// Slow commands: where their time went, and who waited for whom.
+    Latency(command::latency::Latency),
     /// Tenants: the owners of vSSDs and subsystems.
     #[command(subcommand)]
     Tenant(command::tenant::Tenant),
@@ -210,6 +212,7 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match command {
             Command::Status(status) => status.run(&client, arguments.json).await,
+            Command::Latency(latency) => latency.run(&client, arguments.json).await,
             Command::Tenant(tenant) => tenant.run(&client, arguments.json).await,
             Command::Vssd(vssd) => vssd.run(&client, arguments.json).await,
             Command::Volume(volume) => volume.run(&client, arguments.json).await,

@@ -55,6 +55,7 @@ pub struct DeviceTraits {
 fn routes(server: Server) -> Router {
     Router::new()
         .route(route::STATUS, get(status))
+        .route(route::LATENCY, get(latency))
         .route(route::TENANTS, post(create_tenant))
         .route("/v1/tenants/{name}", delete(delete_tenant))
         .route("/v1/tenants/{name}/home", post(move_tenant))
@@ -202,6 +203,13 @@ async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
             Ok(axum::Json(status).into_response())
         }
         other => panic!("a status request was answered with {other:?}"),
+    }
+}
+
+async fn latency(State(server): State<Server>) -> Result<Response, Refusal> {
+    match server.ask(ControlRequest::Latency).await? {
+        ControlResponse::Latency(report) => Ok(axum::Json(*report).into_response()),
+        other => panic!("a question about latency was answered with {other:?}"),
     }
 }
 

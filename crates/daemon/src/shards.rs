@@ -4,7 +4,7 @@ use crate::error::{ServeError, file_error};
 use diecut_api::setup::Setup;
 use diecut_devices::Profile;
 use diecut_shard::{PoolConfig, ShardConfig};
-use diecut_units::Geometry;
+use diecut_units::{Geometry, Span};
 use std::path::Path;
 
 /// What each shard is made with, but for addresses and limits of memory.
@@ -17,10 +17,21 @@ pub fn config(setup: &Setup, profile: &Profile, volatile_cache: bool) -> Result<
         device_name: profile.name.clone(),
         volatile_cache,
         new_pool_uuid: random_uuid()?,
+        slow_after: slow_after(setup.server.slow_after_us)?,
         ..ShardConfig::default()
     };
     config.pool.wear.endurance_cycles = profile.cell.endurance_cycles.max(1);
     Ok(config)
+}
+
+/// From how long on a command is slow. Below a few microseconds every one would be.
+fn slow_after(us: u64) -> Result<Span, ServeError> {
+    let sensible = 10..=3_600_000_000;
+    if sensible.contains(&us) {
+        return Ok(Span::from_micros(us));
+    }
+    let (least, most) = (sensible.start(), sensible.end());
+    Err(ServeError::Setup(format!("server.slow_after_us = {us}: use {least} to {most} (5000 is usual)")))
 }
 
 fn random_uuid() -> Result<[u8; 16], ServeError> {
@@ -103,6 +114,17 @@ pub fn check_cores(server: &diecut_api::setup::Server, cores: usize) -> Result<(
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn what_is_slow_is_sensible() {
+        assert_eq!(
+            slow_after(Setup::default().server.slow_after_us).unwrap(),
+            ShardConfig::default().slow_after
+        );
+        for us in [0, 9, u64::MAX] {
+            assert!(slow_after(us).unwrap_err().to_string().contains("server.slow_after_us"));
+        }
+    }
 
     #[test]
     fn a_pool_is_set_as_the_file_says() {

@@ -4,6 +4,7 @@ pub mod apply;
 pub mod bench;
 pub mod demo;
 pub mod host;
+pub mod latency;
 mod live;
 pub mod repro;
 pub mod serve;
