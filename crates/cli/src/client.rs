@@ -4,12 +4,12 @@ use diecut_api::object::Repair;
 use diecut_api::problem::{Problem, ProblemKind};
 use diecut_api::route;
 use diecut_api::status::{RepairReport, Status};
-use diecut_spec::latency::LatencyReport;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -79,6 +79,16 @@ impl ClientError {
     }
 }
 
+/// Asks a server for what lies at a path.
+///
+/// # Errors
+/// See [`ClientError`].
+pub async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, ClientError> {
+    let (_, body) = client.exchange(Method::GET, path, None).await?;
+    serde_json::from_slice(&body)
+        .map_err(|error| ClientError::Broken(format!("its answer cannot be read ({error})")))
+}
+
 /// A server's control interface.
 pub struct Client {
     socket: PathBuf,
@@ -97,19 +107,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn status(&self) -> Result<Status, ClientError> {
-        let (_, body) = self.exchange(Method::GET, route::STATUS, None).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| ClientError::Broken(format!("its status cannot be read ({error})")))
-    }
-
-    /// Where the time of slow commands went.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn latency(&self) -> Result<LatencyReport, ClientError> {
-        let (_, body) = self.exchange(Method::GET, route::LATENCY, None).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| ClientError::Broken(format!("its report cannot be read ({error})")))
+        get(self, route::STATUS).await
     }
 
     /// Creates an object, or changes one; whether that changed anything.

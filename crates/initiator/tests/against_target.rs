@@ -48,8 +48,12 @@ impl World {
             self.target.handle(target::Event::Round, self.now, &mut actions);
         }
         for action in actions {
-            if let target::Action::Submit(command) = action {
-                self.execute(command);
+            match action {
+                target::Action::Submit(command) => self.execute(command),
+                target::Action::Ask(question) => {
+                    self.tell(target::Event::Told(Box::new(question.unknown())));
+                }
+                _ => {}
             }
         }
     }

@@ -31,6 +31,7 @@ pub mod feature;
 pub mod identify;
 pub mod io;
 pub mod log_page;
+pub mod ocp;
 pub mod opcode;
 pub mod property;
 mod qualified_name;

@@ -97,6 +97,10 @@ impl Server {
                     Action::Resume(id) => drop(self.paused.remove(&id)),
                     Action::HandOver(..) => unreachable!("one shard"),
                     Action::Notice(_) => {}
+                    Action::Ask(question) => {
+                        let tidings = Box::new(question.unknown());
+                        self.target.handle(Event::Told(tidings), now, &mut self.actions);
+                    }
                 }
             }
         }

@@ -3,6 +3,7 @@
 use crate::connection::{Connection, Phase};
 use crate::controller::{Answer, Association, EVENT_REQUESTS_MAX, Surroundings, Turn};
 use crate::event::Action;
+use crate::pages;
 use crate::queue::{SlotIndex, SlotState};
 use crate::session::Session;
 use crate::token::{command_token, shutdown_token};
@@ -57,13 +58,42 @@ pub(crate) fn execute(
         answer_events(association, connection);
         return;
     }
+    if pages::put_off(session.shared, session.actions, connection, slot_index, entry) {
+        return;
+    }
     let answer = if entry.opcode == opcode::FABRICS {
         property(session, connection, number, entry)
     } else if entry.opcode == opcode::admin::ABORT {
         abort(session, connection, number, entry)
     } else {
-        execute_controller(session, number, entry, data.as_deref())
+        execute_controller(session, number, entry, data.as_deref(), &[])
     };
+    end(session, connection, slot_index, entry, answer);
+}
+
+/// A command that was put off goes on with what it waited for.
+pub(crate) fn go_on(
+    session: &mut Session<'_>,
+    connection: &mut Connection,
+    slot_index: SlotIndex,
+    entry: &SubmissionEntry,
+    debug_log: Vec<u8>,
+) {
+    let number = connection.association.expect("I-T11: a live connection has an association");
+    let answer = execute_controller(session, number, entry, None, &debug_log);
+    end(session, connection, slot_index, entry, answer);
+}
+
+/// Answers a command.
+fn end(
+    session: &mut Session<'_>,
+    connection: &mut Connection,
+    slot_index: SlotIndex,
+    entry: &SubmissionEntry,
+    answer: Answer,
+) {
+    let number = connection.association.expect("I-T11: a live connection has an association");
+    let command_id = entry.command_id.get();
     let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
     let slot = &mut queue.slots[usize::from(slot_index)];
     let room = slot.data_bytes as usize;
@@ -99,7 +129,11 @@ fn execute_controller(
     number: u32,
     entry: &SubmissionEntry,
     data: Option<&[u8]>,
+    debug_log: &[u8],
 ) -> Answer {
+    if let Some(answer) = pages::execute(session.shared, number, entry, data, debug_log) {
+        return answer;
+    }
     let subsystem = session
         .shared
         .associations

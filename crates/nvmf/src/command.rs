@@ -174,7 +174,7 @@ impl Session<'_> {
                     _ => {}
                 }
                 slot.enter(SlotState::Submitted);
-                slot.submitted = self.shared.now;
+                slot.note_submitted(self.shared.now);
                 queue.submitted += 1;
                 let command = NamespaceCommand {
                     token: command_token(connection.index, slot_index),

@@ -1,12 +1,14 @@
 //! How connections and associations end: by silence, by a stream that is gone, by a reset; and what must be back before they are
 //! forgotten.
 
+use crate::budget::Account;
 use crate::connection::{Connection, Held, Phase};
 use crate::event::Action;
 use crate::notice::HostNotice;
 use crate::shared::Shared;
 use crate::target::Target;
-use diecut_namespace::contract::SourceId;
+use crate::token::connection_of;
+use diecut_namespace::contract::{NamespaceCompletion, SourceId};
 use diecut_units::{Time, mark, mutant};
 
 /// Whether patience with a connection ends at its deadline.
@@ -15,6 +17,37 @@ fn is_awaited(connection: &Connection) -> bool {
 }
 
 impl Target {
+    /// A flush that a shutdown waits for is answered.
+    pub(crate) fn complete_shutdown_flush(&mut self, completion: &NamespaceCompletion) {
+        let index = connection_of(completion.token);
+        let connection = self.connections.there(index);
+        connection.queue.as_mut().expect("I-T11: a live connection has a queue").came_back();
+        let number = connection.association.expect("I-T3: it stays until its connections are quiet");
+        let association = self.shared.associations.kept_mut(number);
+        association.flushes.answered(completion.result.is_ok());
+        self.quiet_if_done(index);
+        self.forget_if_done(index);
+    }
+
+    /// The account of a new connection. Where newcomers have all they may, the oldest of those that have not sent Connect makes room:
+    /// who only holds a place must not keep out who wants to work. Nothing if there is none, or it does not help.
+    pub(crate) fn open_newcomer(&mut self, actions: &mut Vec<Action>) -> Option<Account> {
+        let account = self.shared.memory.open_newcomer();
+        if account.is_some() || mutant!("nvmf: silent connections keep all places") {
+            return account;
+        }
+        let index = self.connections.oldest_newcomer()?;
+        mark!("nvmf: oldest connection without Connect makes room");
+        actions.push(Action::Notice(Box::new(HostNotice::MadeRoom)));
+        // Whoever holds a place without a word is told nothing: what is unsent holds memory, too.
+        let connection = self.connections.there(index);
+        let id = connection.id;
+        connection.outbound.stream_gone = true;
+        self.close_connection(index, actions);
+        actions.push(Action::Close(id));
+        self.shared.memory.open_newcomer()
+    }
+
     /// Ends what was silent for too long, and what holds memory that others wait for.
     pub(crate) fn tick(&mut self, actions: &mut Vec<Action>) {
         let now = self.shared.now;

@@ -1,5 +1,6 @@
 use crate::moved::MovedConnection;
 use crate::notice::HostNotice;
+use crate::ocp::{Question, Tidings};
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
 use diecut_units::Buffer;
 use std::net::SocketAddr;
@@ -23,6 +24,8 @@ pub enum Event {
     Closed(ConnectionId),
     /// A namespace answers a command.
     Completed(NamespaceCompletion),
+    /// What was [asked](Action::Ask).
+    Told(Box<Tidings>),
     /// Connections whose round was over get another one ([`Target::has_work`](crate::Target::has_work)).
     Round,
     /// Time reached [`Target::deadline`](crate::Target::deadline).
@@ -51,6 +54,8 @@ pub enum Action {
     Resume(ConnectionId),
     /// Give the stream to the shard of this index as [`Event::Adopted`].
     HandOver(ConnectionId, u16, Box<MovedConnection>),
+    /// Say what media did: [`Event::Told`] follows, soon.
+    Ask(Box<Question>),
     /// Something happened that an operator would ask about.
     Notice(Box<HostNotice>),
 }

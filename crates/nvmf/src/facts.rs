@@ -42,7 +42,8 @@ impl CommandFacts {
         if slot.state() != SlotState::Submitted {
             return None;
         }
-        assert!(slot.submitted >= slot.arrived, "I-T7: a command comes before its namespace has it");
+        let submitted = slot.submitted_at();
+        assert!(submitted <= target.shared.now, "I-T7: a namespace has what came before");
         let entry = &slot.entry;
         let has_range = slot.entry.opcode != diecut_nvme::opcode::io::FLUSH
             && slot.entry.opcode != diecut_nvme::opcode::io::DATASET_MANAGEMENT
@@ -58,7 +59,7 @@ impl CommandFacts {
             queue_id: queue.id,
             command_id: entry.command_id.get(),
             arrived: slot.arrived,
-            submitted: slot.submitted,
+            submitted,
         })
     }
 }

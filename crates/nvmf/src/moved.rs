@@ -3,6 +3,7 @@
 use crate::config::Health;
 use crate::controller::Association;
 use crate::inbound::Current;
+use crate::ocp::Ocp;
 use crate::queue::Queue;
 use crate::reservation::Reservations;
 use crate::subsystems::Traffic;
@@ -19,6 +20,7 @@ pub struct SubsystemFigures {
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
     pub(crate) reservations: Reservations,
+    pub(crate) ocp: Ocp,
 }
 
 /// A connection on its way to the home shard of its subsystem: Connect was read and nothing was decided, or the subsystem

@@ -1,5 +1,5 @@
 use diecut_nvme::SubmissionEntry;
-use diecut_units::{BufferMut, Time};
+use diecut_units::{BufferMut, Span, Time};
 use std::collections::VecDeque;
 
 /// Index of a command slot in its queue; on the wire it is the transfer tag of R2Ts.
@@ -43,8 +43,6 @@ pub(crate) struct Slot {
     state: SlotState,
     pub(crate) entry: SubmissionEntry,
     pub(crate) arrived: Time,
-    /// When all its data were here and its namespace got it.
-    pub(crate) submitted: Time,
     /// Bytes of data, either way.
     pub(crate) data_bytes: u32,
     /// Gathers the data of an R2T; lent to the receiver while a data PDU comes in.
@@ -56,6 +54,8 @@ pub(crate) struct Slot {
     pub(crate) read_held: u32,
     /// What its connection's account holds for it.
     pub(crate) account_held: u32,
+    /// How long after its arrival its namespace got it, in units of 1024 ns.
+    pub(crate) submitted_after: u32,
     /// Its data keep a whole receive buffer.
     pub(crate) pins: bool,
     /// A data digest was wrong; the command fails when its data are over.
@@ -63,6 +63,17 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// Its namespace gets it now.
+    #[inline]
+    pub(crate) fn note_submitted(&mut self, now: Time) {
+        self.submitted_after = (now.since(self.arrived).0 >> 10).min(u32::MAX.into()) as u32;
+    }
+
+    /// When its namespace got it, a microsecond early at most.
+    pub(crate) fn submitted_at(&self) -> Time {
+        self.arrived + Span(u64::from(self.submitted_after) << 10)
+    }
+
     #[inline]
     pub(crate) fn state(&self) -> SlotState {
         self.state
@@ -117,7 +128,7 @@ impl Queue {
                 state: SlotState::Free,
                 entry: SubmissionEntry::default(),
                 arrived: Time::ZERO,
-                submitted: Time::ZERO,
+                submitted_after: 0,
                 data_bytes: 0,
                 gathered: None,
                 received: 0,

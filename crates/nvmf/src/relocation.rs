@@ -13,12 +13,14 @@
 //! A host sees nothing but the delay. A stream that ends on the way ends as it would have at home: without its admin queue
 //! a controller never arrives, and its I/O queues are hung up on.
 
+use crate::config::Health;
 use crate::config::{Home, SubsystemConfig};
 use crate::connection::{Connection, Held, Phase};
 use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::inbound::Current;
 use crate::moved::{Arriving, MovedQueue, SubsystemFigures};
+use crate::pages;
 use crate::subsystems::Passage;
 use crate::target::Target;
 use crate::tcp::Receiver;
@@ -51,14 +53,30 @@ impl Target {
         own.all(|(_, one)| !one.is_ending() && one.connections.iter().all(idle))
     }
 
+    /// Sets what the SMART log of a subsystem tells of its media. Hosts that want to know are told of warnings that begin.
+    pub fn set_health(&mut self, nqn: &QualifiedName, health: Health, actions: &mut Vec<Action>) {
+        for number in self.shared.set_health(nqn, health) {
+            self.tell_events(number, actions);
+        }
+    }
+
+    /// Sets how many logical blocks of a namespace hold data (NUSE); no host is told.
+    pub fn set_used_lbas(&mut self, nqn: &QualifiedName, nsid: u32, used_lbas: u64) {
+        if let Some(index) = self.shared.subsystems.find(nqn)
+            && let Some(namespace) = self.shared.subsystems.get_mut(index).config.namespaces.get_mut(&nsid)
+        {
+            namespace.properties.used_lbas = used_lbas;
+        }
+    }
+
     /// What was counted for a subsystem.
     ///
     /// # Panics
     /// If there is no such subsystem.
     pub fn figures(&self, nqn: &QualifiedName) -> SubsystemFigures {
         let subsystem = self.shared.subsystems.get(self.shared.subsystems.known(nqn));
-        let reservations = subsystem.reservations.clone();
-        SubsystemFigures { health: subsystem.health, traffic: subsystem.traffic, reservations }
+        let (reservations, ocp) = (subsystem.reservations.clone(), subsystem.ocp.clone());
+        SubsystemFigures { health: subsystem.health, traffic: subsystem.traffic, reservations, ocp }
     }
 
     /// Says where a subsystem lives from now on, and with which namespaces. Nobody is told: nothing changed for hosts.
@@ -78,10 +96,11 @@ impl Target {
         let subsystem = self.shared.subsystems.get_mut(index);
         subsystem.config = config;
         subsystem.pass(Passage::None);
-        if let Some(SubsystemFigures { health, traffic, reservations }) = figures {
+        if let Some(SubsystemFigures { health, traffic, reservations, ocp }) = figures {
             subsystem.pass(Passage::Arrives);
-            (subsystem.health, subsystem.traffic) = (health, traffic);
+            (subsystem.health, subsystem.traffic, subsystem.ocp) = (health, traffic, ocp);
             subsystem.reservations = reservations;
+            pages::find_threshold(&mut self.shared);
         }
         self.seat_tenant(index);
         self.sweep(actions);

@@ -12,7 +12,7 @@ use crate::subsystems::Subsystems;
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceError};
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
-use diecut_units::Time;
+use diecut_units::{Span, Time};
 
 /// What commands of all admin queues together may cost in a round: one for each, or for each 4 KiB of a longer answer. They are
 /// served at once and pass no admission, so many admin queues would hold up the I/O of every tenant otherwise.
@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) tick_at: Time,
     /// Commands since they were last taken, if someone watches.
     pub(crate) watched: Option<Vec<CommandOutline>>,
+    /// Latencies from here on are of interest to some latency monitor.
+    pub(crate) monitored_from: Span,
 }
 
 impl Shared {
@@ -52,6 +54,7 @@ impl Shared {
             now: Time::ZERO,
             tick_at: Time::NEVER,
             watched: None,
+            monitored_from: Span(u64::MAX),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::config::{Health, SubsystemConfig};
 use crate::reservation::Reservations;
+use crate::ocp::Ocp;
 use diecut_nvme::QualifiedName;
 use diecut_units::Slab;
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub(crate) struct Subsystem {
     pub(crate) health: Health,
     pub(crate) traffic: Traffic,
     pub(crate) reservations: Reservations,
+    pub(crate) ocp: Ocp,
     passage: Passage,
     /// Its account's tenant, where it lives here.
     pub(crate) tenant: Option<u32>,
@@ -125,8 +127,9 @@ impl Subsystems {
         let Some(index) = self.find(&config.nqn) else {
             let nqn = config.nqn.clone();
             let (health, traffic) = (Health::default(), Traffic::default());
-            let (passage, reservations) = (Passage::None, Reservations::new());
-            let subsystem = Subsystem { config, health, traffic, reservations, passage, tenant: None };
+            let (passage, reservations, ocp) = (Passage::None, Reservations::new(), Ocp::default());
+            let subsystem =
+                Subsystem { config, health, traffic, ocp, reservations, passage, tenant: None };
             let index = self.places.insert(subsystem);
             let before = self.by_nqn.insert(nqn, index);
             assert!(before.is_none(), "I-T5: a name leads to one subsystem");

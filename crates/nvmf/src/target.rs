@@ -1,7 +1,6 @@
 use crate::admin;
 use crate::associations::AssociationStatus;
-use crate::budget::Account;
-use crate::config::{Health, Home, SubsystemConfig, TargetConfig};
+use crate::config::{Home, SubsystemConfig, TargetConfig};
 use crate::connect::Connecting;
 use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
@@ -9,6 +8,8 @@ use crate::event::{Action, ConnectionId, Event};
 use crate::memory::MemoryFigures;
 use crate::moved::{Arriving, MovedConnection};
 use crate::notice::HostNotice;
+use crate::ocp::Tidings;
+use crate::pages;
 use crate::queue::SlotState;
 use crate::reserving;
 use crate::session::Session;
@@ -17,6 +18,7 @@ use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_shutdown, slot_of};
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId};
+use diecut_nvme::opcode::admin::GET_LOG_PAGE;
 use diecut_nvme::{QualifiedName, Status, opcode::io as opcode};
 use diecut_units::{Time, mark, mutant};
 
@@ -99,6 +101,7 @@ impl Target {
                     self.lose_connection(index, actions);
                 }
             }
+            Event::Told(tidings) => told(self, *tidings, actions),
             Event::Completed(_) => unreachable!("handled by itself"),
             Event::Round => {
                 self.relieve(actions);
@@ -230,6 +233,7 @@ impl Target {
     pub fn set_subsystem(&mut self, config: SubsystemConfig, now: Time, actions: &mut Vec<Action>) {
         self.shared.now = now;
         let (index, changed) = self.shared.subsystems.define(config);
+        pages::find_threshold(&mut self.shared);
         self.seat_tenant(index);
         let Shared { subsystems, associations, later, .. } = &mut self.shared;
         let config = &subsystems.get(index).config;
@@ -285,37 +289,6 @@ impl Target {
             }
             _ => {}
         }
-    }
-
-    /// Sets what the SMART log of a subsystem tells of its media. Hosts that want to know are told of warnings that begin.
-    pub fn set_health(&mut self, nqn: &QualifiedName, health: Health, actions: &mut Vec<Action>) {
-        for number in self.shared.set_health(nqn, health) {
-            self.tell_events(number, actions);
-        }
-    }
-
-    /// Sets how many logical blocks of a namespace hold data (NUSE); no host is told.
-    pub fn set_used_lbas(&mut self, nqn: &QualifiedName, nsid: u32, used_lbas: u64) {
-        self.shared.subsystems.set_used_lbas(nqn, nsid, used_lbas);
-    }
-
-    /// The account of a new connection. Where newcomers have all they may, the oldest of those that have not sent Connect makes room:
-    /// who only holds a place must not keep out who wants to work. Nothing if there is none, or it does not help.
-    fn open_newcomer(&mut self, actions: &mut Vec<Action>) -> Option<Account> {
-        let account = self.shared.memory.open_newcomer();
-        if account.is_some() || mutant!("nvmf: silent connections keep all places") {
-            return account;
-        }
-        let index = self.connections.oldest_newcomer()?;
-        mark!("nvmf: oldest connection without Connect makes room");
-        actions.push(Action::Notice(Box::new(HostNotice::MadeRoom)));
-        // Whoever holds a place without a word is told nothing: what is unsent holds memory, too.
-        let connection = self.connections.there(index);
-        let id = connection.id;
-        connection.outbound.stream_gone = true;
-        self.close_connection(index, actions);
-        actions.push(Action::Close(id));
-        self.shared.memory.open_newcomer()
     }
 
     pub(crate) fn add_connection(&mut self, connection: Connection) -> u32 {
@@ -411,18 +384,6 @@ impl Target {
         }
     }
 
-    /// A flush that a shutdown waits for is answered.
-    fn complete_shutdown_flush(&mut self, completion: &NamespaceCompletion) {
-        let index = connection_of(completion.token);
-        let connection = self.connections.there(index);
-        connection.queue.as_mut().expect("I-T11: a live connection has a queue").came_back();
-        let number = connection.association.expect("I-T3: it stays until its connections are quiet");
-        let association = self.shared.associations.kept_mut(number);
-        association.flushes.answered(completion.result.is_ok());
-        self.quiet_if_done(index);
-        self.forget_if_done(index);
-    }
-
     fn complete(&mut self, completion: NamespaceCompletion, actions: &mut Vec<Action>) {
         if is_of_shutdown(completion.token) {
             return self.complete_shutdown_flush(&completion);
@@ -434,7 +395,8 @@ impl Target {
         let slot = &mut queue.slots[usize::from(slot_index)];
         assert!(slot.state() == SlotState::Submitted, "I-T8: {:?} is answered once", completion.token);
         let is_answer = completion.result.is_ok() && completion.data.is_some();
-        let (command_id, is_read) = (slot.entry.command_id.get(), slot.entry.opcode == opcode::READ);
+        let (command_id, code) = (slot.entry.command_id.get(), slot.entry.opcode);
+        let (is_read, took) = (code == opcode::READ, self.shared.now.since(slot.arrived));
         // The data of a read are held until they are sent.
         let held_bytes =
             if is_answer && !is_closing && is_read { std::mem::take(&mut slot.account_held) } else { 0 };
@@ -446,6 +408,9 @@ impl Target {
             self.quiet_if_done(index);
             self.forget_if_done(index);
             return;
+        }
+        if took >= self.shared.monitored_from {
+            pages::record(&mut self.shared, connection.subsystem, code, took, actions);
         }
         match (&completion.result, completion.data) {
             (Ok(()), Some(data)) if is_read => {
@@ -500,11 +465,37 @@ impl Target {
     }
 
     /// Answers Asynchronous Event Requests with events that wait.
-    fn tell_events(&mut self, number: u32, actions: &mut Vec<Action>) {
+    pub(crate) fn tell_events(&mut self, number: u32, actions: &mut Vec<Action>) {
         let Some(association) = self.shared.associations.get_mut(number) else { return };
         let first = association.connections.first();
         let Some(connection) = first.and_then(|&index| self.connections.get_mut(index)) else { return };
         admin::answer_events(association, connection);
         connection.tell_output(actions);
     }
+}
+
+/// What media did is told: a command that waited for it goes on.
+fn told(target: &mut Target, tidings: Tidings, actions: &mut Vec<Action>) {
+    pages::take(&mut target.shared, &tidings);
+    let Some(token) = tidings.waits else { return };
+    let (index, slot_index) = (connection_of(token), slot_of(token));
+    let connection = target.connections.there(index);
+    let is_closing = connection.phase() == Phase::Closing;
+    let queue = connection.queue.as_mut().expect("I-T8: who has a command put off has a queue");
+    let slot = &queue.slots[usize::from(slot_index)];
+    assert!(slot.state() == SlotState::Submitted, "I-T8: {token:?} is answered once");
+    let entry = slot.entry;
+    assert!(entry.opcode == GET_LOG_PAGE, "I-T19: what is put off is a page");
+    queue.came_back();
+    if is_closing {
+        mark!("nvmf: page of media after its connection");
+        queue.release(slot_index);
+        target.shared.memory.balance(connection);
+        target.quiet_if_done(index);
+        target.forget_if_done(index);
+        return;
+    }
+    let mut connection = target.connections.lend(index);
+    admin::go_on(&mut target.session(actions), &mut connection, slot_index, &entry, tidings.debug_log);
+    target.settle(index, connection, actions);
 }

@@ -133,6 +133,9 @@ fn ask_in_every_way() {
             let told = page.features[usize::from(feature)].get();
             let capabilities = get(&mut world, admin, feature, CAPABILITIES);
             let current = get(&mut world, admin, feature, 0);
+            if feature == diecut_nvme::ocp::fid::LATENCY_MONITOR {
+                continue; // it takes data of its own: see `ocp.rs`
+            }
             let is_known = told & FEATURE_SUPPORTED != 0;
             assert_eq!(capabilities.status.is_success(), is_known, "{feature:#x}");
             assert_eq!(current.status.is_success(), is_known, "{feature:#x}");

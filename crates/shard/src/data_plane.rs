@@ -55,6 +55,8 @@ pub(crate) struct DataPlane<M: Media> {
     retired_told: Vec<u32>,
     /// Where the time of slow commands went.
     pub delays: Delays,
+    /// What the target asks of those who know what exists.
+    pub questions: Vec<target::Question>,
 }
 
 impl<M: Media> DataPlane<M> {
@@ -74,6 +76,7 @@ impl<M: Media> DataPlane<M> {
             door_completions: Vec::new(),
             retired_told: vec![0; dies],
             delays,
+            questions: Vec::new(),
         }
     }
 
@@ -105,7 +108,7 @@ impl<M: Media> DataPlane<M> {
 
     /// Takes what the target asks: commands go to admission, the rest to the driver.
     pub fn sort_actions(&mut self, actions: &mut Vec<drive::Action>) {
-        let DataPlane { nvme, admission, namespaces, flash, taken_back, .. } = self;
+        let DataPlane { nvme, admission, namespaces, flash, taken_back, questions, .. } = self;
         let mut batch = nvme.take_actions();
         let mut rest = batch.drain(..);
         while let Some(next) = rest.as_slice().first() {
@@ -126,6 +129,7 @@ impl<M: Media> DataPlane<M> {
                     namespaces.give_up(source, token);
                     admission.take_back(source, token, taken_back);
                 }
+                target::Action::Ask(question) => questions.push(*question),
                 other => actions.push(drive::translate(other)),
             }
         }

@@ -245,6 +245,10 @@ impl Delays {
             record.neighbours.iter_mut().zip(around).for_each(|(place, one)| *place = Some(*one));
         }
         mark!("shard: slow command explained");
+        assert!(
+            record.stamps.arrived <= record.stamps.admitted,
+            "I-S30: a command is admitted after it came"
+        );
         self.count(&record);
         if self.commands.len() == COMMANDS_MAX {
             self.commands.pop_front();
@@ -273,6 +277,7 @@ impl Delays {
             let pair = (operation.work.owner, share.work.owner);
             if self.matrix.len() < PAIRS_MAX || self.matrix.contains_key(&pair) {
                 self.matrix.entry(pair).or_default().add(share);
+                assert!(self.matrix.len() <= PAIRS_MAX, "I-S30: the matrix is bounded");
             }
         }
     }

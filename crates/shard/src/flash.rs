@@ -434,7 +434,9 @@ impl<M: Media> Flash<M> {
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
             let before = self.answers.answers.len();
             slot.store.work(now, &mut space, &mut self.answers.answers);
-            if let Some(slow) = slot.released_by.take() {
+            if slot.released_by.is_some()
+                && let Some(slow) = slot.released_by.take()
+            {
                 self.answers.waited_for(before, slow);
             }
             let standing = match slot.store.read_only_reason() {

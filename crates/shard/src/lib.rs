@@ -61,6 +61,7 @@ mod lead;
 mod ledger;
 mod leveling;
 mod limits;
+mod media_figures;
 mod member;
 pub mod notice;
 pub mod null;

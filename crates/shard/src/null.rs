@@ -87,11 +87,18 @@ impl NullShard {
         while !self.pending.is_empty() {
             let mut batch = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
             for action in batch.drain(..) {
-                if let target::Action::Submit(command) = action {
-                    self.namespaces.submit(command, now, &mut self.outputs, &mut |_| MAP_PIECE_LBAS);
-                } else if !matches!(action, target::Action::GiveUp(..)) {
-                    // Commands were answered when they came: there is nothing to give up.
-                    actions.push(drive::translate(action));
+                match action {
+                    target::Action::Submit(command) => {
+                        self.namespaces.submit(command, now, &mut self.outputs, &mut |_| MAP_PIECE_LBAS);
+                    }
+                    // Commands were answered when they came.
+                    target::Action::GiveUp(..) => {}
+                    // There are no media.
+                    target::Action::Ask(question) => {
+                        let tidings = Box::new(question.unknown());
+                        self.target.handle(target::Event::Told(tidings), now, &mut self.pending);
+                    }
+                    action => actions.push(drive::translate(action)),
                 }
             }
             self.spare = batch;

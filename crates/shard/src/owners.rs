@@ -5,6 +5,7 @@ use crate::config::ShardConfig;
 use crate::data_plane::DataPlane;
 use crate::drive;
 use crate::flash::Standing;
+use crate::media_figures;
 use crate::notice::Notice;
 use crate::peer::{Message, ShardMessage, World};
 use crate::placement::Placement;
@@ -14,6 +15,7 @@ use crate::seat::ShardIndex;
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
+use diecut_nvmf as target;
 use diecut_spec::Serves;
 use diecut_units::{Time, mutant};
 use diecut_volume::contract::VolumeCompletion;
@@ -132,8 +134,13 @@ impl<M: Divide> Owners<M> {
     }
 
     /// Hands what was asked for out: commands to admission, the rest to the driver.
-    pub fn hand_out(&mut self, actions: &mut Vec<drive::Action>) {
+    pub fn hand_out(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
         self.plane.sort_actions(actions);
+        while let Some(question) = self.plane.questions.pop() {
+            let tidings = media_figures::answer(&self.plane, &self.registry, question);
+            self.plane.nvme.handle(target::Event::Told(Box::new(tidings)), now);
+            self.plane.sort_actions(actions);
+        }
         if !self.notices.is_empty() {
             actions.extend(self.notices.drain(..).map(|notice| drive::Action::Notice(Box::new(notice))));
         }

@@ -386,7 +386,7 @@ impl<M: Divide> Drive for Shard<M> {
             } else {
                 self.open_further(now, actions);
             }
-            return self.here.hand_out(actions);
+            return self.here.hand_out(now, actions);
         }
         if let drive::Event::IoDone(done) = event {
             return self.here.plane.flash.media.intent_done(done, now);
@@ -405,16 +405,16 @@ impl<M: Divide> Drive for Shard<M> {
             drive::Event::Closed { connection } => target::Event::Closed(connection),
             drive::Event::Control { token, request } => {
                 self.control(token, *request, now, actions);
-                return self.here.hand_out(actions);
+                return self.here.hand_out(now, actions);
             }
             drive::Event::Blocks(event) => {
                 attach::blocks_event(&mut self.here, self.opening.failure(), event, now);
-                return self.here.hand_out(actions);
+                return self.here.hand_out(now, actions);
             }
             drive::Event::Told { .. } | drive::Event::IoDone(_) => unreachable!("taken above"),
         };
         self.here.plane.nvme.handle(event, now);
-        self.here.hand_out(actions);
+        self.here.hand_out(now, actions);
     }
 
     fn work(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
@@ -424,7 +424,7 @@ impl<M: Divide> Drive for Shard<M> {
             let plane = &mut self.here.plane;
             if round == 0 && plane.nvme.target.has_work() {
                 plane.nvme.handle(target::Event::Round, now);
-                self.here.hand_out(actions);
+                self.here.hand_out(now, actions);
             }
             self.here.plane.round(&mut budget, now);
             let intents = &mut self.here.plane.flash.intents;
@@ -436,9 +436,9 @@ impl<M: Divide> Drive for Shard<M> {
             self.here.plane.take_room();
             self.here.take_foreign(now);
             self.here.take_results(now);
-            self.here.hand_out(actions);
+            self.here.hand_out(now, actions);
             self.administer(now, actions);
-            self.here.hand_out(actions);
+            self.here.hand_out(now, actions);
             self.here.plane.send_answers(now);
             let goes_on = budget > 0 || self.here.plane.flash.deadline() <= now;
             if !goes_on || self.deadline() > now {

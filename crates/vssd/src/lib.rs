@@ -40,6 +40,7 @@ mod config;
 mod core;
 mod dies;
 mod erases;
+mod figures;
 mod oob;
 mod owners;
 mod part;
@@ -62,6 +63,7 @@ pub use dies::history::{
 };
 pub use dies::share::Share;
 pub use erases::{DieWear, EraseCause, Heat};
+pub use figures::MediaUse;
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use owners::UnitLocation;
 pub use owners::resources::{AllocError, DeallocError, DiePlacement, LevelTable};

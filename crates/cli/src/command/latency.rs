@@ -1,8 +1,9 @@
 //! `diecut latency`: where the time of slow commands went.
 
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, get};
 use crate::print;
 use clap::Args;
+use diecut_api::route;
 use diecut_spec::latency::{
     CauseFigures, HISTOGRAM_MS, LatencyReport, Neighbour, SlowCommand, TimePart, WaitedFor,
 };
@@ -25,7 +26,7 @@ pub struct Latency {
 impl Latency {
     pub async fn run(self, client: &Client, json: bool) -> Result<(), ClientError> {
         let Some(seconds) = self.live else {
-            let report = client.latency().await?;
+            let report: LatencyReport = get(client, route::LATENCY).await?;
             match json {
                 true => print::json(&report),
                 false => print::line(&self.text(&report)),
@@ -33,7 +34,7 @@ impl Latency {
             return Ok(());
         };
         loop {
-            let report = client.latency().await?;
+            let report: LatencyReport = get(client, route::LATENCY).await?;
             let text = if json {
                 serde_json::to_string(&report).expect("figures are plain data") + "\n"
             } else {

@@ -20,6 +20,10 @@ pub const LPA_EFFECTS: u8 = 1 << 1;
 pub const LPA_EXTENDED_DATA: u8 = 1 << 2;
 /// LPA bit 5: log pages 00h, 12h and 13h, and the scope of commands in 05h.
 pub const LPA_SUPPORTED_PAGES: u8 = 1 << 5;
+/// LPA bit 3: telemetry.
+pub const LPA_TELEMETRY: u8 = 1 << 3;
+/// CTRATT bit 9: a list of UUIDs is there.
+pub const CTRATT_UUID_LIST: u32 = 1 << 9;
 /// ONCS bit 0: Compare.
 pub const ONCS_COMPARE: u16 = 1 << 0;
 /// ONCS bit 1: Write Uncorrectable.

@@ -45,6 +45,15 @@ pub fn controller_list(page: &mut [u8; IDENTIFY_SIZE_BYTES], ids: impl IntoItera
     page[..2].copy_from_slice(&count.to_le_bytes());
 }
 
+/// Fills the UUID list, CNS 17h (Base 2.0 section 5.17.2.16): entries of 32 bytes, the first of which is reserved, so that index 1 names the
+/// first UUID.
+pub fn uuid_list(page: &mut [u8; IDENTIFY_SIZE_BYTES], uuids: &[[u8; 16]]) {
+    page.fill(0);
+    for (entry, uuid) in page.chunks_exact_mut(32).skip(1).zip(uuids) {
+        entry[16..].copy_from_slice(uuid);
+    }
+}
+
 /// Fills the namespace identification descriptor list, CNS 03h (Base 2.0 section 5.17.2.3, figure 277): NGUID,
 /// UUID and the command set.
 ///

@@ -28,6 +28,8 @@ pub mod lid {
     pub const FIRMWARE_SLOT: u8 = 0x03;
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     pub const COMMAND_EFFECTS: u8 = 0x05;
+    pub const TELEMETRY_HOST: u8 = 0x07;
+    pub const TELEMETRY_CONTROLLER: u8 = 0x08;
     pub const ASYMMETRIC_NAMESPACE_ACCESS: u8 = 0x0C;
     pub const FEATURE_EFFECTS: u8 = 0x12;
     pub const MANAGEMENT_EFFECTS: u8 = 0x13;

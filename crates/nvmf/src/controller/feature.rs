@@ -6,9 +6,11 @@ use diecut_nvme::feature::{
     TemperatureThreshold, fid, number_of_queues,
 };
 use diecut_nvme::log_page::{
-    FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_NAMESPACE, FEATURE_SUPPORTED, FeatureEffects,
+    FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_NAMESPACE, FEATURE_SCOPE_SUBSYSTEM, FEATURE_SUPPORTED,
+    FeatureEffects,
 };
-use diecut_nvme::{NSID_ALL, Status, SubmissionEntry};
+use diecut_nvme::ocp::{self, LatencyConfiguration};
+use diecut_nvme::{NSID_ALL, SglKind, Status, SubmissionEntry};
 use diecut_units::mutant;
 
 /// THSEL of a temperature threshold.
@@ -83,12 +85,24 @@ pub(super) fn effects(around: &Surroundings<'_>) -> FeatureEffects {
     for one in TRAITS.iter().filter(|one| trait_of(one.id, false, around).is_some()) {
         page.features[usize::from(one.id)] = (FEATURE_SUPPORTED | one.scope).into();
     }
+    let monitor = usize::from(ocp::fid::LATENCY_MONITOR);
+    page.features[monitor] = (FEATURE_SUPPORTED | FEATURE_SCOPE_SUBSYSTEM).into();
     page
 }
 
 /// Data that Set Features of this feature takes.
 pub(crate) fn host_data_bytes(entry: &SubmissionEntry) -> u32 {
-    data_bytes(SetFeatures::decode(entry).feature)
+    let feature = SetFeatures::decode(entry).feature;
+    if feature == ocp::fid::LATENCY_MONITOR { monitor_bytes(entry) } else { data_bytes(feature) }
+}
+
+/// Bytes that a host sends or gets with the latency monitor: one that wants none of them gets none.
+pub(crate) fn monitor_bytes(entry: &SubmissionEntry) -> u32 {
+    let room_bytes = match entry.sgl.kind() {
+        SglKind::InCapsule { length_bytes, .. } | SglKind::Transport { length_bytes } => length_bytes,
+        SglKind::Other(_) => 0,
+    };
+    room_bytes.min(LatencyConfiguration::SIZE_BYTES as u32)
 }
 
 /// Data that Get Features of this feature gives.
@@ -98,6 +112,7 @@ pub(crate) fn host_buffer_bytes(entry: &SubmissionEntry) -> u32 {
         Select::Current | Select::Default | Select::Saved => match get.feature {
             // Half of it is asked for by hosts that do not know of the other half, and refused with a better reason than the length.
             fid::HOST_IDENTIFIER if entry.cdw11.get() & 1 == 0 => 0,
+            ocp::fid::LATENCY_MONITOR => monitor_bytes(entry),
             feature => data_bytes(feature),
         },
         Select::Capabilities | Select::Reserved(_) => 0,

@@ -6,13 +6,7 @@ use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
 use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{
     CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_HOST_ID_128,
-    CTRATT_TRAFFIC_BASED_KEEP_ALIVE, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace,
-    IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES, LbaFormat,
-    NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN, NSTAT_READY, NvmCommandSetController, OAES_DISCOVERY_CHANGE,
-    OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT,
-    ONCS_RESERVATIONS, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE, ONCS_WRITE_ZEROES,
-    SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list,
-    namespace_descriptors, namespace_list,
+    CTRATT_TRAFFIC_BASED_KEEP_ALIVE, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES, LbaFormat, NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN, NSTAT_READY, NvmCommandSetController, OAES_DISCOVERY_CHANGE, OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE, ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list, namespace_descriptors, namespace_list, CTRATT_UUID_LIST, LPA_TELEMETRY, uuid_list,
 };
 use diecut_nvme::property::VERSION_2_0;
 use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3};
@@ -97,6 +91,7 @@ pub(crate) fn identify(
         cns::CONTROLLERS => {
             controller_list(&mut page, around.controllers.iter().copied(), identify.controller_id);
         }
+        cns::UUIDS => uuid_list(&mut page, &[diecut_nvme::ocp::UUID]),
         cns::COMMAND_SETS => page[0] = 1, // combination 0: the NVM command set
         _ => return invalid_field,
     }
@@ -160,12 +155,16 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         cntlid: association.controller_id.into(),
         ver: VERSION_2_0.into(),
         oaes: if discovery { OAES_DISCOVERY_CHANGE } else { OAES_NAMESPACE_ATTRIBUTE }.into(),
-        ctratt: (CTRATT_HOST_ID_128 | CTRATT_TRAFFIC_BASED_KEEP_ALIVE).into(),
+        ctratt: (CTRATT_HOST_ID_128
+            | CTRATT_TRAFFIC_BASED_KEEP_ALIVE
+            | if discovery { 0 } else { CTRATT_UUID_LIST })
+        .into(),
         cntrltype: if discovery { CONTROLLER_TYPE_DISCOVERY } else { CONTROLLER_TYPE_IO },
         acl: 3,
         aerl: (EVENT_REQUESTS_MAX - 1) as u8,
         frmw: 0b11, // one slot, read only
-        lpa: LPA_EXTENDED_DATA | if discovery { 0 } else { LPA_EFFECTS | LPA_SUPPORTED_PAGES },
+        lpa: LPA_EXTENDED_DATA
+            | if discovery { 0 } else { LPA_EFFECTS | LPA_SUPPORTED_PAGES | LPA_TELEMETRY },
         elpe: (ERROR_ENTRIES_MAX - 1) as u8,
         wctemp: WARNING_TEMPERATURE_KELVIN.into(),
         cctemp: 353.into(),

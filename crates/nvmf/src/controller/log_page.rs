@@ -1,13 +1,17 @@
 use super::warning::{SPARE_THRESHOLD_PERCENT, critical_warnings};
 use super::{Answer, Association, Notice, Surroundings, feature};
+use crate::config::Health;
 use crate::discovery;
+use crate::subsystems::Traffic;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::log_page::{
     CHANGED_NAMESPACES_LENGTH, CommandEffects, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SCOPE_CONTROLLER,
     EFFECT_SCOPE_NAMESPACE, EFFECT_SUPPORTED, FeatureEffects, FirmwareSlots, SmartLog, lid,
 };
+use diecut_nvme::ocp;
 use diecut_nvme::opcode::{self, admin, io};
 use diecut_nvme::{NSID_ALL, Status, SubmissionEntry, ascii_padded};
+use diecut_units::Time;
 use zerocopy::IntoBytes;
 
 /// Get Log Page (Base 2.0 section 5.16).
@@ -92,9 +96,18 @@ const PAGES: &[u8] = &[
     lid::FIRMWARE_SLOT,
     lid::CHANGED_NAMESPACES,
     lid::COMMAND_EFFECTS,
+    lid::TELEMETRY_HOST,
+    lid::TELEMETRY_CONTROLLER,
     lid::FEATURE_EFFECTS,
     lid::MANAGEMENT_EFFECTS,
     lid::RESERVATION,
+    ocp::lid::SMART_EXTENDED,
+    ocp::lid::ERROR_RECOVERY,
+    ocp::lid::LATENCY_MONITOR,
+    ocp::lid::DEVICE_CAPABILITIES,
+    ocp::lid::UNSUPPORTED_REQUIREMENTS,
+    ocp::lid::TELEMETRY_STRINGS,
+    ocp::lid::LATENCY_DEBUG,
 ];
 
 /// A page that concerns the whole subsystem is not one of a single namespace (Base 2.0 figure 202; LPA bit 0 is 0).
@@ -108,11 +121,18 @@ fn not_of_all_namespaces(nsid: u32, around: &Surroundings<'_>) -> Option<Status>
 }
 
 fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
-    let (health, traffic) = (around.health, around.traffic);
+    SmartLog {
+        critical_warning: critical_warnings(association.settings.temperature, &around.health),
+        error_log_entries: u128::from(association.errors.count).into(),
+        ..smart_of(&around.health, around.traffic, around.now)
+    }
+}
+
+/// What the page says that is the same for all controllers of a subsystem.
+pub(crate) fn smart_of(health: &Health, traffic: Traffic, now: Time) -> SmartLog {
     // Thousands of 512 bytes, rounded up (Base 2.0 figure 207).
     let units = |bytes: u64| u128::from(bytes.div_ceil(512_000));
     SmartLog {
-        critical_warning: critical_warnings(association.settings.temperature, &health),
         temperature_kelvin: health.temperature_kelvin.into(),
         available_spare_percent: health.available_spare_percent,
         spare_threshold_percent: SPARE_THRESHOLD_PERCENT,
@@ -122,10 +142,9 @@ fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
         host_read_commands: u128::from(traffic.read_commands).into(),
         host_write_commands: u128::from(traffic.write_commands).into(),
         power_cycles: u128::from(health.power_cycles).into(),
-        power_on_hours: u128::from(around.now.0 / 3_600_000_000_000).into(),
+        power_on_hours: u128::from(now.0 / 3_600_000_000_000).into(),
         unsafe_shutdowns: u128::from(health.unsafe_shutdowns).into(),
         media_errors: u128::from(health.media_errors).into(),
-        error_log_entries: u128::from(association.errors.count).into(),
         ..SmartLog::default()
     }
 }

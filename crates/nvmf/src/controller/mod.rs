@@ -18,6 +18,8 @@ use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSI
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::{Span, Time, mark, mutant};
 use reservation_log::ReservationLog;
+pub(crate) use feature::monitor_bytes;
+pub(crate) use log_page::smart_of;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use warning::Warnings;

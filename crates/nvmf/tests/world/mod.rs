@@ -85,6 +85,11 @@ pub struct World {
     /// Where connections come to.
     pub local: Option<std::net::SocketAddr>,
     pub use_window: bool,
+    /// What is told of media.
+    pub media: diecut_nvmf::MediaFigures,
+    /// Questions about media are kept instead of answered.
+    pub keep_questions: bool,
+    pub questions: Vec<diecut_nvmf::Question>,
 }
 
 pub fn subsystem() -> SubsystemConfig {
@@ -124,6 +129,9 @@ impl World {
             nameless: false,
             local: None,
             use_window: false,
+            media: diecut_nvmf::MediaFigures::default(),
+            keep_questions: false,
+            questions: Vec::new(),
         };
         let mut actions = Vec::new();
         world.target.set_subsystem(subsystem(), world.now, &mut actions);
@@ -163,6 +171,15 @@ impl World {
                 Action::Resume(id) => self.links.get_mut(&id).unwrap().paused = false,
                 Action::HandOver(id, shard, moved) => self.moved.push((id, shard, moved)),
                 Action::Notice(notice) => self.notices.push(*notice),
+                Action::Ask(question) if self.keep_questions => self.questions.push(*question),
+                Action::Ask(question) => {
+                    let tidings = diecut_nvmf::Tidings {
+                        figures: self.media,
+                        debug_log: b"why it was slow".to_vec(),
+                        ..question.unknown()
+                    };
+                    self.handle(Event::Told(Box::new(tidings)));
+                }
             }
         }
     }

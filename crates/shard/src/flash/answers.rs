@@ -32,6 +32,8 @@ impl StoreAnswers {
 
     /// What came after so many waited for an operation that took long.
     pub(super) fn waited_for(&mut self, before: usize, slow: SlowOperation) {
+        let last = self.slow.last().map_or(0, |(at, _)| at + 1);
+        assert!(last <= before, "I-S30: an answer waited for one operation last");
         self.slow.extend((before..self.answers.len()).map(|at| (at, slow)));
     }
 

@@ -117,7 +117,9 @@ impl Core {
         let Completion { destination, oob, .. } = completion;
         let op = self.queues.completed(at, now);
         self.blocks[op.block].in_flight -= 1;
-        self.vssds.of(op.owner).operations -= 1;
+        let vssd = self.vssds.of(op.owner);
+        vssd.operations -= 1;
+        vssd.read_bytes += op.bytes;
         // Answers come in their order.
         if !self.ready.is_empty() {
             completions.append(&mut self.ready);
@@ -350,6 +352,7 @@ impl Core {
         let at = self.at_of(op.owner).expect("I-V6: a vSSD with operations stays");
         debug_assert!(self.vssds[at].operations > 0, "a vSSD counts what it has under way (I-V1)");
         self.vssds[at].operations -= 1;
+        self.vssds[at].read_bytes += if op.kind == Kind::Read { op.bytes } else { 0 };
         self.ready.push((op.owner, SpaceCompletion { token: op.token, result, destination, oob }));
     }
 

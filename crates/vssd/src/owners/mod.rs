@@ -47,6 +47,8 @@ pub(crate) struct Vssd {
     pub operations: u32,
     /// IUs handed over for its appends, since the pool was opened.
     pub appended_ius: u64,
+    /// Bytes that the medium read for it, since then.
+    pub read_bytes: u64,
     pub read_only: bool,
     /// Rises whenever erase blocks that its holder may take became more or fewer.
     pub free_changes: u64,
