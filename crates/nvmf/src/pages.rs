@@ -194,6 +194,7 @@ fn capabilities() -> DeviceCapabilities {
         // There, and blocks read as zeros afterwards.
         write_zeroes: 0b11.into(),
         dataset_management: 0b1.into(),
+        write_uncorrectable: 0b1.into(),
         ..DeviceCapabilities::default()
     }
 }

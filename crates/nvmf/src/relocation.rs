@@ -62,11 +62,7 @@ impl Target {
 
     /// Sets how many logical blocks of a namespace hold data (NUSE); no host is told.
     pub fn set_used_lbas(&mut self, nqn: &QualifiedName, nsid: u32, used_lbas: u64) {
-        if let Some(index) = self.shared.subsystems.find(nqn)
-            && let Some(namespace) = self.shared.subsystems.get_mut(index).config.namespaces.get_mut(&nsid)
-        {
-            namespace.properties.used_lbas = used_lbas;
-        }
+        self.shared.subsystems.set_used_lbas(nqn, nsid, used_lbas);
     }
 
     /// What was counted for a subsystem.

@@ -22,6 +22,8 @@ pub(crate) fn operation_name(code: u8) -> &'static str {
         opcode::WRITE_ZEROES => "write_zeroes",
         opcode::COMPARE => "compare",
         opcode::VERIFY => "verify",
+        opcode::COPY => "copy",
+        opcode::WRITE_UNCORRECTABLE => "write_uncorrectable",
         _ => "other",
     }
 }
