@@ -1,8 +1,8 @@
 //! The subsystems of a target, by index and by name.
 
 use crate::config::{Health, SubsystemConfig};
-use crate::reservation::Reservations;
 use crate::ocp::Ocp;
+use crate::reservation::Reservations;
 use diecut_nvme::QualifiedName;
 use diecut_units::Slab;
 use std::collections::BTreeMap;
@@ -128,8 +128,7 @@ impl Subsystems {
             let nqn = config.nqn.clone();
             let (health, traffic) = (Health::default(), Traffic::default());
             let (passage, reservations, ocp) = (Passage::None, Reservations::new(), Ocp::default());
-            let subsystem =
-                Subsystem { config, health, traffic, ocp, reservations, passage, tenant: None };
+            let subsystem = Subsystem { config, health, traffic, ocp, reservations, passage, tenant: None };
             let index = self.places.insert(subsystem);
             let before = self.by_nqn.insert(nqn, index);
             assert!(before.is_none(), "I-T5: a name leads to one subsystem");
