@@ -176,6 +176,7 @@ impl Session<'_> {
                 slot.enter(SlotState::Submitted);
                 slot.note_submitted(self.shared.now);
                 queue.submitted += 1;
+                subsystem.traffic.busy.begin(self.shared.now);
                 let command = NamespaceCommand {
                     token: command_token(connection.index, slot_index),
                     namespace,

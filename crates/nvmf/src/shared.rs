@@ -128,6 +128,13 @@ impl Shared {
         told
     }
 
+    /// A namespace answered a command of this subsystem.
+    #[inline]
+    pub(crate) fn came_back(&mut self, subsystem: Option<u32>) {
+        let index = subsystem.expect("I-T8: who has commands in namespaces has a subsystem");
+        self.subsystems.get_mut(index).traffic.busy.end(self.now);
+    }
+
     /// What a host is told of a command that its namespace failed.
     pub(crate) fn status_of(&self, error: &NamespaceError, token: CommandToken) -> Status {
         match error {

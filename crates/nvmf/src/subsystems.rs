@@ -4,7 +4,7 @@ use crate::config::{Health, SubsystemConfig};
 use crate::ocp::Ocp;
 use crate::reservation::Reservations;
 use diecut_nvme::QualifiedName;
-use diecut_units::Slab;
+use diecut_units::{Slab, Span, Time};
 use std::collections::BTreeMap;
 
 /// Figures of a subsystem's traffic, for its SMART log and for reports.
@@ -14,6 +14,42 @@ pub(crate) struct Traffic {
     pub(crate) write_commands: u64,
     pub(crate) read_bytes: u64,
     pub(crate) written_bytes: u64,
+    pub(crate) busy: Busy,
+}
+
+/// How long namespaces had commands of a subsystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Busy {
+    under_way: u32,
+    since: Time,
+    spent: Span,
+}
+
+impl Busy {
+    /// A command goes to its namespace.
+    #[inline]
+    pub(crate) fn begin(&mut self, now: Time) {
+        if self.under_way == 0 {
+            self.since = now;
+        }
+        self.under_way += 1;
+    }
+
+    /// One came back.
+    #[inline]
+    pub(crate) fn end(&mut self, now: Time) {
+        assert!(self.under_way > 0, "I-T8: a namespace answers each command once");
+        self.under_way -= 1;
+        if self.under_way == 0 {
+            self.spent += now.since(self.since);
+        }
+    }
+
+    /// All of it, in minutes.
+    pub(crate) fn minutes(&self, now: Time) -> u64 {
+        let now = if self.under_way > 0 { now.since(self.since) } else { Span::ZERO };
+        (self.spent.0 + now.0) / 60_000_000_000
+    }
 }
 
 /// A subsystem and what is counted for it.

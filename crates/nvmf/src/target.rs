@@ -11,7 +11,6 @@ use crate::notice::HostNotice;
 use crate::ocp::Tidings;
 use crate::pages;
 use crate::queue::SlotState;
-use crate::reserving;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::tcp::Outbox;
@@ -45,12 +44,12 @@ impl Target {
     #[inline(always)]
     pub fn handle(&mut self, event: Event, now: Time, actions: &mut Vec<Action>) {
         self.shared.now = now;
-        // Inlined for the event that comes once for each command; others come once for many.
         match event {
+            // Inlined for the event that comes once for each command; others come once for many.
             Event::Completed(completion) => {
                 let token = completion.token;
                 self.complete(completion, actions);
-                reserving::came_back(&mut self.shared, &mut self.connections, token, actions);
+                crate::reserving::came_back(&mut self.shared, &mut self.connections, token, actions);
             }
             event => self.handle_other(event, now, actions),
         }
@@ -402,6 +401,7 @@ impl Target {
             if is_answer && !is_closing && is_read { std::mem::take(&mut slot.account_held) } else { 0 };
         queue.came_back();
         queue.release(slot_index);
+        self.shared.came_back(connection.subsystem);
         if is_closing {
             mark!("nvmf: completion after its connection");
             self.shared.memory.balance(connection);

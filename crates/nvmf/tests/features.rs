@@ -6,7 +6,7 @@ use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
 use diecut_nvme::feature::{CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, HOST_BEHAVIOR_SIZE_BYTES, fid};
 use diecut_nvme::log_page::{
     CommandEffects, EFFECT_SCOPE_NAMESPACE, EFFECT_SUPPORTED, FEATURE_SCOPE_NAMESPACE, FEATURE_SUPPORTED,
-    FeatureEffects, lid,
+    FeatureEffects, SmartLog, lid,
 };
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
@@ -314,6 +314,31 @@ fn log_pages_are_those_that_are_listed() {
     let effects = CommandEffects::read_from_bytes(&effects).unwrap();
     let read = effects.io[usize::from(opcode::io::READ)].get();
     assert_eq!(read, EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE);
+}
+
+/// The controller is busy while a namespace has a command, however many there are, and not between.
+#[test]
+fn busy_minutes_are_those_with_commands_under_way() {
+    let mut world = World::new(13);
+    let (admin, controller) = world.admin(SUBSYSTEM, Digests::NONE);
+    let io = world.io(controller, 1, Digests::NONE);
+    let minutes = |world: &mut World| {
+        let log = log(world, admin, lid::SMART, NSID_ALL, 512).unwrap();
+        SmartLog::read_from_bytes(&log).unwrap().controller_busy_minutes.get()
+    };
+    world.hold = true;
+    for lba in 0..2 {
+        let read = world.rw(opcode::io::READ, lba, 1, SglDescriptor::transport(LBA as u32));
+        let id = world.next_id(io);
+        let read = SubmissionEntry { command_id: id.into(), flags: 0x40, ..read };
+        let bytes = world.capsule(io, read, &[]);
+        world.send(io, &bytes);
+    }
+    world.now += diecut_units::Span::from_secs(3 * 60 + 1);
+    assert_eq!(minutes(&mut world), 3, "under way");
+    world.release_held();
+    world.now += diecut_units::Span::from_secs(5 * 60);
+    assert_eq!(minutes(&mut world), 3, "over");
 }
 
 fn park_event_request(world: &mut World, admin: ConnectionId) -> u16 {

@@ -53,6 +53,8 @@ mod door;
 pub mod drive;
 mod evenness;
 mod flash;
+mod health;
+mod health_turns;
 mod inquiry;
 mod job;
 mod jobs;

@@ -6,6 +6,7 @@ use crate::data_plane::DataPlane;
 use crate::drive;
 use crate::flash::Standing;
 use crate::media_figures;
+use crate::health_turns::HealthTurns;
 use crate::notice::Notice;
 use crate::peer::{Message, ShardMessage, World};
 use crate::placement::Placement;
@@ -33,6 +34,8 @@ pub(crate) struct Owners<M: Divide> {
     pub placement: Placement,
     /// What stores answered jobs.
     pub answers: Answers,
+    /// Whose health is told next.
+    pub health: HealthTurns,
     /// For the driver.
     pub notices: Vec<Notice>,
 }

@@ -8,6 +8,8 @@ use crate::control::{ControlErrorKind, ControlRequest, ControlToken, Status};
 use crate::cost::TracePoint;
 use crate::data_plane::DataPlane;
 use crate::drive::{self, CommandOutline, ConnectionId, Drive, Outbox};
+use crate::health;
+use crate::health_turns::HealthTurns;
 use crate::jobs::{self, Jobs};
 use crate::leveling;
 use crate::member::{self, Begun};
@@ -155,9 +157,9 @@ impl<M: Divide> Shard<M> {
             lost_catalog_copies: 0,
         };
         let plane = DataPlane::new(media, pool, &config);
-        let (answers, notices) = (Answers::default(), Vec::new());
+        let (answers, notices, health) = (Answers::default(), Vec::new(), HealthTurns::default());
         Shard {
-            here: Owners { config, plane, registry, placement, answers, notices },
+            here: Owners { config, plane, registry, placement, answers, health, notices },
             jobs: Jobs::default(),
             opening: Opening::new(is_member, failure),
         }
@@ -413,6 +415,7 @@ impl<M: Divide> Drive for Shard<M> {
             }
             drive::Event::Told { .. } | drive::Event::IoDone(_) => unreachable!("taken above"),
         };
+        health::look(&mut self.here, now);
         self.here.plane.nvme.handle(event, now);
         self.here.hand_out(now, actions);
     }
@@ -432,6 +435,7 @@ impl<M: Divide> Drive for Shard<M> {
                 actions.extend(intents.drain(..).map(drive::Action::Io));
             }
             leveling::tell_wear(&mut self.here);
+            health::look(&mut self.here, now);
             self.here.notice_flash();
             self.here.plane.take_room();
             self.here.take_foreign(now);

@@ -415,6 +415,7 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("shard: what a command waited for is not noted", "crates/shard/tests/delays.rs", "as the one before"),
     ("nvmf: no minimum window of latencies", "crates/nvmf/tests/ocp.rs", "hosts of seeds read no latency monitor; the model of `latency_monitor` does"),
     ("nvmf: static latency buckets stay active", "crates/nvmf/tests/ocp.rs", "as the one before"),
+    ("shard: hosts are told of new flash for ever", "crates/shard/tests/smart.rs", "hosts of seeds read no SMART log"),
     ("shard: a limit stays lifted", "crates/shard/tests/composition.rs", "vSSDs of seeds have no rate limits"),
     ("shard: an end waits for the rate limit", "crates/shard/tests/composition.rs", "as the one before"),
     ("shard: one request after the other", "crates/shard/tests/composition.rs", "the second administrator of seeds may wait for the first one a minute"),

@@ -36,6 +36,7 @@
 
 mod blocks;
 mod check;
+mod condition;
 mod config;
 mod core;
 mod dies;
@@ -57,6 +58,7 @@ mod view;
 mod wear;
 
 pub use blocks::{QuarantineReason, Quarantined};
+pub use condition::Condition;
 pub use config::{PoolConfig, WearConfig};
 pub use dies::history::{
     BusyShare, DieDelay, DieStretch, DieTimesView, DieWork, SlowOperation, Where, WorkKind, WorkSize,

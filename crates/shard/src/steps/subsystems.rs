@@ -1,5 +1,6 @@
 //! Subsystems: what the target is told of them.
 
+use crate::health;
 use crate::job::Progress;
 use crate::owners::Owners;
 use crate::registry::qualified;
@@ -25,6 +26,7 @@ pub(crate) fn remove<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) -> P
 pub(crate) fn apply_subsystem<M: Divide>(here: &mut Owners<M>, nqn: &str, now: Time) {
     if let Some(config) = subsystem_config(here, nqn) {
         here.plane.nvme.target.set_subsystem(config, now, &mut here.plane.nvme.actions);
+        health::tell(here, nqn);
     }
 }
 

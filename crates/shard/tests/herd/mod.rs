@@ -1,9 +1,11 @@
 //! Several shards over one device in virtual time: messages between them, connections that are handed over, hosts with
 //! queue pairs of their own, all in an order that a seed chooses. Every host knows what it was promised.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use diecut_emulator::{Backing, Device, Options, Pacing, Profile};
 use diecut_initiator::*;
-use diecut_nvme::{QualifiedName, Status as NvmeStatus};
+use diecut_nvme::{QualifiedName, Status as NvmeStatus, SubmissionEntry, opcode};
 use diecut_shard::control::*;
 use diecut_shard::drive::*;
 use diecut_shard::{PoolConfig, Seat, Shard, ShardConfig, divide, gather};
@@ -400,6 +402,8 @@ pub struct Host {
     io: Option<(u64, QueuePair)>,
     asked: BTreeMap<u64, Asked>,
     received: Collect,
+    /// What its admin queue was answered.
+    told: Collect,
     next: u64,
     /// Tags that an LBA may hold: one, or more after the death of the server while writes were under way.
     promised: BTreeMap<u64, Vec<u64>>,
@@ -416,6 +420,7 @@ impl Host {
             io,
             asked,
             received: Collect::default(),
+            told: Collect::default(),
             next: number << 32,
             promised,
             done: 0,
@@ -453,6 +458,37 @@ impl Host {
         self.server_died();
     }
 
+    /// Asks its controller for a log page of `bytes` bytes; it is connected.
+    pub fn log_page(&mut self, herd: &mut Herd, page: u8, bytes: u32) -> Vec<u8> {
+        let mut entry = SubmissionEntry {
+            opcode: opcode::admin::GET_LOG_PAGE,
+            nsid: diecut_nvme::NSID_ALL.into(),
+            ..SubmissionEntry::default()
+        };
+        let log = diecut_nvme::admin::GetLogPage {
+            page,
+            specific: 0,
+            retain_event: false,
+            length_bytes: bytes.into(),
+            offset: 0,
+            offset_is_index: false,
+            command_set: 0,
+        };
+        log.encode(&mut entry);
+        self.next += 1;
+        let token = Token(self.next);
+        self.admin.as_mut().expect("connected").1.submit_entry(token, entry, None, bytes);
+        for _ in 0..100_000 {
+            if let Some(at) = self.told.completions.iter().position(|one| one.token == token) {
+                assert!(self.told.completions.remove(at).status.is_success(), "page {page:#x}");
+                return self.told.data.remove(&token).expect("a log page has content");
+            }
+            self.work(herd, false);
+            herd.step();
+        }
+        panic!("log page {page:#x} is never answered");
+    }
+
     /// Goes on as far as it can: connects, asks, checks.
     pub fn work(&mut self, herd: &mut Herd, may_ask: bool) {
         let Some((id, admin)) = &mut self.admin else {
@@ -464,7 +500,7 @@ impl Host {
         admin.sent(bytes.len());
         stream.to_server.extend(bytes);
         let bytes: Vec<u8> = stream.to_host.drain(..).collect();
-        admin.receive(&bytes, herd.now, &mut Collect::default()).unwrap_or_else(|error| {
+        admin.receive(&bytes, herd.now, &mut self.told).unwrap_or_else(|error| {
             panic!("{}: {error}", self.name);
         });
         if admin.facts().is_none() {
