@@ -23,6 +23,7 @@ impl Condition {
         let Some(at) = core.at_of(id) else { return Condition::NEW };
         let reserve = core.blocks.reserve().max(1);
         let blocks = u64::from(core.geometry.erase_blocks_per_die());
+        assert!(reserve <= core.geometry.erase_blocks_per_die(), "a reserve is a part of a die");
         let life = (blocks * u64::from(core.config.wear.endurance_cycles)).max(1);
         let dies = core.vssds[at].units.iter().map(|unit| core.blocks.die(unit.place.die));
         dies.fold(Condition::NEW, |worst, die| {

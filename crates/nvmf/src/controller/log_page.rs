@@ -141,7 +141,7 @@ pub(crate) fn smart_of(health: &Health, traffic: Traffic, now: Time) -> SmartLog
         data_units_written: units(traffic.written_bytes).into(),
         host_read_commands: u128::from(traffic.read_commands).into(),
         host_write_commands: u128::from(traffic.write_commands).into(),
-        controller_busy_minutes: u128::from(traffic.busy.minutes(around.now)).into(),
+        controller_busy_minutes: u128::from(traffic.busy.minutes(now)).into(),
         power_cycles: u128::from(health.power_cycles).into(),
         power_on_hours: u128::from(now.0 / 3_600_000_000_000).into(),
         unsafe_shutdowns: u128::from(health.unsafe_shutdowns).into(),
