@@ -105,6 +105,53 @@ impl Abort {
     pub const NOT_ABORTED: u32 = 1;
 }
 
+/// Format NVM (Base 2.0 section 5.14, figure 187).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormatNvm {
+    /// LBAFL and LBAFU, bits 3:0 and 13:12 of dword 10: which LBA format.
+    pub lba_format: u8,
+    /// MSET, bit 4: metadata lie behind their block.
+    pub has_metadata: bool,
+    /// PI, bits 7:5: protection information.
+    pub protection: u8,
+    /// PIL, bit 8: where protection information lies.
+    pub protection_first: bool,
+    /// SES, bits 11:9: what is erased.
+    pub erase: u8,
+}
+
+impl FormatNvm {
+    /// SES: nothing has to be erased.
+    pub const NO_ERASE: u8 = 0;
+    /// SES: user data are erased.
+    pub const USER_DATA_ERASE: u8 = 1;
+    /// SES: keys are forgotten.
+    pub const CRYPTOGRAPHIC_ERASE: u8 = 2;
+
+    /// From command dword 10.
+    pub fn decode(entry: &SubmissionEntry) -> FormatNvm {
+        let cdw10 = entry.cdw10.get();
+        FormatNvm {
+            lba_format: (cdw10 & 0xF | (cdw10 >> 12 & 3) << 4) as u8,
+            has_metadata: cdw10 & (1 << 4) != 0,
+            protection: (cdw10 >> 5) as u8 & 7,
+            protection_first: cdw10 & (1 << 8) != 0,
+            erase: (cdw10 >> 9) as u8 & 7,
+        }
+    }
+
+    /// Puts the fields into a submission entry.
+    pub fn encode(&self, entry: &mut SubmissionEntry) {
+        let cdw10 = u32::from(self.lba_format & 0xF)
+            | u32::from(self.lba_format >> 4 & 3) << 12
+            | u32::from(self.has_metadata) << 4
+            | u32::from(self.protection & 7) << 5
+            | u32::from(self.protection_first) << 8
+            | u32::from(self.erase & 7) << 9;
+        entry.cdw10 = cdw10.into();
+    }
+}
+
 /// What an Asynchronous Event Request is answered with, dword 0 (Base 2.0 section 5.2, figure 143).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsynchronousEvent {
@@ -184,6 +231,23 @@ mod test {
         assert_eq!(AsynchronousEvent::RESERVATION_LOG.encode(), 0x0080_0006);
         assert_eq!(AsynchronousEvent::SPARE.encode(), 0x0002_0201);
         assert_eq!(AsynchronousEvent::decode(0x0070_F002), AsynchronousEvent::DISCOVERY_LOG_CHANGED);
+    }
+
+    #[test]
+    fn a_format_has_its_fields_where_the_figure_puts_them() {
+        let entry = SubmissionEntry { cdw10: 0x0000_2375.into(), ..SubmissionEntry::default() };
+        let format = FormatNvm::decode(&entry);
+        let expected = FormatNvm {
+            lba_format: 0x25,
+            has_metadata: true,
+            protection: 3,
+            protection_first: true,
+            erase: FormatNvm::USER_DATA_ERASE,
+        };
+        assert_eq!(format, expected);
+        let mut encoded = SubmissionEntry::default();
+        format.encode(&mut encoded);
+        assert_eq!(encoded, entry);
     }
 
     #[test]

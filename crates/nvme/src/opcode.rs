@@ -10,6 +10,7 @@ pub mod admin {
     pub const GET_FEATURES: u8 = 0x0A;
     pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0C;
     pub const KEEP_ALIVE: u8 = 0x18;
+    pub const FORMAT_NVM: u8 = 0x80;
 }
 
 /// I/O commands of the NVM command set (NVM 1.0 section 3, figure 12).

@@ -99,6 +99,8 @@ statuses! {
     ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED = 1, 0x05;
     /// No such log page here.
     INVALID_LOG_PAGE = 1, 0x09;
+    /// The format asked for is not supported.
+    INVALID_FORMAT = 1, 0x0A;
     /// The feature cannot be saved.
     FEATURE_NOT_SAVEABLE = 1, 0x0D;
     /// The feature cannot be changed.

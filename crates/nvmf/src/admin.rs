@@ -3,6 +3,7 @@
 use crate::connection::{Connection, Phase};
 use crate::controller::{Answer, Association, EVENT_REQUESTS_MAX, Surroundings, Turn};
 use crate::event::Action;
+use crate::format;
 use crate::pages;
 use crate::queue::{SlotIndex, SlotState};
 use crate::session::Session;
@@ -61,7 +62,12 @@ pub(crate) fn execute(
     if pages::put_off(session.shared, session.actions, connection, slot_index, entry) {
         return;
     }
-    let answer = if entry.opcode == opcode::FABRICS {
+    let answer = if entry.opcode == opcode::admin::FORMAT_NVM {
+        match format::begin(session, connection, slot_index, entry) {
+            Ok(()) => return,
+            Err(status) => Answer::Fail(status),
+        }
+    } else if entry.opcode == opcode::FABRICS {
         property(session, connection, number, entry)
     } else if entry.opcode == opcode::admin::ABORT {
         abort(session, connection, number, entry)

@@ -38,6 +38,7 @@ mod discovery;
 mod ending;
 mod event;
 mod facts;
+mod format;
 mod inbound;
 mod io;
 mod later;

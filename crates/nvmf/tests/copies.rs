@@ -85,6 +85,49 @@ fn copies_are_carried_out_within_their_limits() {
     assert_eq!(copy(&mut world, io, &vec![(1, 1); COPY_RANGES_MAX as usize], 0), Status::SUCCESS);
 }
 
+/// Format NVM gives zeros, or is refused by name; what it does is answered like any command of a namespace.
+#[test]
+fn a_namespace_is_formatted() {
+    let mut world = World::new(23);
+    let (admin, _) = world.admin(SUBSYSTEM, Digests::NONE);
+    world.memory.fill(7);
+    let format = |cdw10: u32, nsid: u32| SubmissionEntry {
+        opcode: opcode::admin::FORMAT_NVM,
+        nsid: nsid.into(),
+        cdw10: cdw10.into(),
+        sgl: SglDescriptor::transport(0),
+        ..SubmissionEntry::default()
+    };
+    for (cdw10, nsid, expected) in [
+        (1, 1, Status::INVALID_FORMAT),
+        (1 << 12, 1, Status::INVALID_FORMAT),
+        (1 << 4, 1, Status::INVALID_FORMAT),
+        (1 << 5, 1, Status::INVALID_FORMAT),
+        (1 << 9, 1, Status::INVALID_FIELD),
+        (2 << 9, 1, Status::INVALID_FIELD),
+        (7 << 9, 1, Status::INVALID_FIELD),
+        (0, NSID_ALL, Status::INVALID_FIELD),
+        (0, 2, Status::INVALID_NAMESPACE_OR_FORMAT),
+    ] {
+        let status = world.command(admin, format(cdw10, nsid), &[]).status;
+        assert!(status.same_code(expected), "{cdw10:#x} {nsid}: {status}");
+    }
+    assert!(world.memory.iter().all(|byte| *byte == 7), "what is refused changes nothing");
+    assert_eq!(world.command(admin, format(0, 1), &[]).status, Status::SUCCESS);
+    assert!(world.memory.iter().all(|byte| *byte == 0));
+    // A host that goes meanwhile leaves nothing behind.
+    world.hold = true;
+    let id = world.next_id(admin);
+    let entry = SubmissionEntry { command_id: id.into(), flags: 0x40, ..format(0, 1) };
+    let bytes = world.capsule(admin, entry, &[]);
+    world.send(admin, &bytes);
+    assert_eq!(world.held.len(), 1);
+    world.handle(diecut_nvmf::Event::Closed(admin));
+    assert!(!world.target.is_quiet(&name(SUBSYSTEM)));
+    world.release_held();
+    assert!(world.target.is_quiet(&name(SUBSYSTEM)));
+}
+
 #[test]
 fn blocks_are_made_unreadable_without_data() {
     let mut world = World::new(22);

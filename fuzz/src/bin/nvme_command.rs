@@ -2,7 +2,7 @@
 #![no_main]
 
 use diecut_fuzz::{Input, bounded};
-use diecut_nvme::admin::{Abort, AsynchronousEvent, GetLogPage, Identify};
+use diecut_nvme::admin::{Abort, AsynchronousEvent, FormatNvm, GetLogPage, Identify};
 use diecut_nvme::fabrics::{ConnectCommand, PropertyCommand};
 use diecut_nvme::feature::{GetFeatures, SetFeatures};
 use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
@@ -65,6 +65,9 @@ fn check_all(mut input: Input<'_>) {
     plain.encode(&mut again);
     assert_eq!(Copy::decode(&again), plain);
 
+    let format = FormatNvm::decode(&entry);
+    format.encode(&mut again);
+    assert_eq!(FormatNvm::decode(&again), format);
     let reservation = ReservationCommand::decode(&entry);
     reservation.encode(&mut again);
     assert_eq!(ReservationCommand::decode(&again), reservation);

@@ -56,6 +56,12 @@ reservations() {
     answers_to Success nvme resv-register "$A" -n 1 --crkey=0xabc --rrega=1
 }
 check reservations-of-one-host reservations
+formats() {
+  dd if=/tmp/block of="$A" bs=4k seek=7 oflag=direct 2>/dev/null && answers_to 'Invalid Field in Command' nvme format "$A" -n 1 -s 1 -f &&
+    answers_to Success nvme format "$A" -n 1 -l 0 -s 0 -f && block 7 1 | cmp - /tmp/zeros
+}
+dd if=/dev/zero of=/tmp/zeros bs=4k count=1 2>/dev/null
+check formats-to-zeros formats
 pages() {
   answers_to Success nvme get-log "$C" -i 2 -l 4 -b && answers_to Success nvme get-log "$C" -i 2 -l 16 -o 496 -b &&
     answers_to 'Invalid Field in Command' nvme get-log "$C" -i 2 -l 16 -o 3 -b &&
@@ -65,7 +71,7 @@ check parts-of-log-pages odd_log_pages
 
 # --- each opcode, with data to the host, from it and without; 0Ch waits for an event, by right ---
 dd if=/dev/urandom of=/tmp/block bs=4k count=1 2>/dev/null
-proper='Success|Invalid Command Opcode|Invalid Field in Command|Data SGL Length Invalid|Command Sequence Error|Invalid Log Page|LBA Out of Range|Compare Failure|Unrecovered Read Error|Host Identifier Inconsistent Format|Reservation Conflict|Invalid Protection Information'
+proper='Success|Invalid Format|Invalid Namespace or Format|Invalid Command Opcode|Invalid Field in Command|Data SGL Length Invalid|Command Sequence Error|Invalid Log Page|LBA Out of Range|Compare Failure|Unrecovered Read Error|Host Identifier Inconsistent Format|Reservation Conflict|Invalid Protection Information'
 # passes KIND DEVICE OPCODE: bits 1:0 of the opcode say which way its data go; nvme-cli 2.3 cannot send those that go both ways,
 # so they have none here.
 passes() {

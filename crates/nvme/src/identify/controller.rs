@@ -24,6 +24,10 @@ pub const LPA_SUPPORTED_PAGES: u8 = 1 << 5;
 pub const LPA_TELEMETRY: u8 = 1 << 3;
 /// CTRATT bit 9: a list of UUIDs is there.
 pub const CTRATT_UUID_LIST: u32 = 1 << 9;
+/// OACS bit 1: Format NVM.
+pub const OACS_FORMAT_NVM: u16 = 1 << 1;
+/// FNA bit 3: Format NVM does not take NSID FFFFFFFFh.
+pub const FNA_NOT_ALL: u8 = 1 << 3;
 /// ONCS bit 0: Compare.
 pub const ONCS_COMPARE: u16 = 1 << 0;
 /// ONCS bit 1: Write Uncorrectable.

@@ -6,10 +6,10 @@ use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
 use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{
     CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_HOST_ID_128,
-    CTRATT_TRAFFIC_BASED_KEEP_ALIVE, CTRATT_UUID_LIST, IDENTIFY_SIZE_BYTES, IdentifyController,
+    CTRATT_TRAFFIC_BASED_KEEP_ALIVE, CTRATT_UUID_LIST, FNA_NOT_ALL, IDENTIFY_SIZE_BYTES, IdentifyController,
     IdentifyNamespace, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES,
     LPA_TELEMETRY, LbaFormat, NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN, NSTAT_READY, NvmCommandSetController,
-    OAES_DISCOVERY_CHANGE, OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY,
+    OACS_FORMAT_NVM, OAES_DISCOVERY_CHANGE, OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY,
     ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE,
     ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns,
     controller_list, namespace_descriptors, namespace_list, uuid_list,
@@ -187,6 +187,8 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
     page.msdbd = 1;
     if let Some(subsystem) = around.subsystem {
         page.nn = NSID_MAX.into();
+        page.oacs = (page.oacs.get() | OACS_FORMAT_NVM).into();
+        page.fna = FNA_NOT_ALL;
         page.mnan = NSID_MAX.into();
         page.oncs = (ONCS_COMPARE
             | ONCS_WRITE_UNCORRECTABLE

@@ -378,7 +378,9 @@ impl Association {
             opcode::GET_FEATURES => {
                 Ok(Plan { from_host_bytes: 0, to_host_bytes: feature::host_buffer_bytes(entry) })
             }
-            opcode::KEEP_ALIVE | opcode::ABORT | opcode::ASYNCHRONOUS_EVENT_REQUEST => Ok(Plan::default()),
+            opcode::KEEP_ALIVE | opcode::ABORT | opcode::ASYNCHRONOUS_EVENT_REQUEST | opcode::FORMAT_NVM => {
+                Ok(Plan::default())
+            }
             _ => Err(Status::INVALID_OPCODE.do_not_retry()),
         }
     }
