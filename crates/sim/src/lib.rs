@@ -56,6 +56,7 @@ mod hosts;
 pub mod isolation;
 mod memory_file;
 pub mod model;
+pub mod monitored;
 pub mod mutants;
 pub mod network;
 pub mod oracle;

@@ -7,6 +7,7 @@
 //! Latency questions are asked at page level, through the shard that ships (`stage`); wear over years at the level of
 //! erase blocks.
 
+mod latency_monitor;
 mod lifetime;
 mod loads;
 mod lsm;
@@ -85,6 +86,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     migration::EXPERIMENT,
     sharing::EXPERIMENT,
     waf::EXPERIMENT,
+    latency_monitor::EXPERIMENT,
     write_latency::EXPERIMENT,
     ycsb::EXPERIMENT,
 ];
