@@ -316,6 +316,36 @@ fn log_pages_are_those_that_are_listed() {
     assert_eq!(read, EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE);
 }
 
+/// Paths: one group with all namespaces, optimized; what Identify says of groups fits.
+#[test]
+fn every_path_is_as_good_as_the_others() {
+    let (mut world, admin) = world(false);
+    let page = log(&mut world, admin, lid::ASYMMETRIC_NAMESPACE_ACCESS, NSID_ALL, 52).unwrap();
+    // By hand from figures 217 and 218: no change, one group; group 1 has one namespace, no change, optimized; NSID 1.
+    let mut expected = vec![0; 52];
+    (expected[8], expected[16], expected[20], expected[32], expected[48]) = (1, 1, 1, 1, 1);
+    assert_eq!(page, expected);
+    let mut identify = |cns: u32, nsid: u32| {
+        let entry = SubmissionEntry {
+            opcode: opcode::admin::IDENTIFY,
+            nsid: nsid.into(),
+            cdw10: cns.into(),
+            sgl: SglDescriptor::transport(4096),
+            ..SubmissionEntry::default()
+        };
+        world.command(admin, entry, &[]).data
+    };
+    let controller = identify(1, 0);
+    assert_eq!(controller[76], 0b1010, "CMIC: several controllers, ANA");
+    assert_eq!(
+        controller[342..352],
+        [10, 0x41, 1, 0, 0, 0, 1, 0, 0, 0],
+        "ANATT, ANACAP, ANAGRPMAX, NANAGRPID"
+    );
+    assert_eq!(identify(0, 1)[92..96], [1, 0, 0, 0], "ANAGRPID");
+    assert_eq!(identify(8, 1)[4..8], [1, 0, 0, 0], "ANAGRPID");
+}
+
 /// The controller is busy while a namespace has a command, however many there are, and not between.
 #[test]
 fn busy_minutes_are_those_with_commands_under_way() {

@@ -24,6 +24,14 @@ pub const LPA_SUPPORTED_PAGES: u8 = 1 << 5;
 pub const LPA_TELEMETRY: u8 = 1 << 3;
 /// CTRATT bit 9: a list of UUIDs is there.
 pub const CTRATT_UUID_LIST: u32 = 1 << 9;
+/// CMIC bit 1: several controllers.
+pub const CMIC_CONTROLLERS: u8 = 1 << 1;
+/// CMIC bit 3: asymmetric namespace access is told.
+pub const CMIC_ANA: u8 = 1 << 3;
+/// ANACAP bit 0: the state "optimized".
+pub const ANACAP_OPTIMIZED: u8 = 1 << 0;
+/// ANACAP bit 6: a namespace stays in its group.
+pub const ANACAP_GROUPS_STAY: u8 = 1 << 6;
 /// OACS bit 1: Format NVM.
 pub const OACS_FORMAT_NVM: u16 = 1 << 1;
 /// FNA bit 3: Format NVM does not take NSID FFFFFFFFh.

@@ -1,10 +1,12 @@
 //! Log pages (Base 2.0 section 5.16.1).
 
+mod ana;
 mod effects;
 mod error_information;
 mod feature_effects;
 mod smart;
 
+pub use ana::{ANA_GROUPS_ONLY, ANA_OPTIMIZED, AnaGroup, AnaHeader};
 pub use effects::{
     CommandEffects, EFFECT_CONTROLLER_CAPABILITY, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_NAMESPACE_CAPABILITY,
     EFFECT_NAMESPACE_INVENTORY, EFFECT_SCOPE_CONTROLLER, EFFECT_SCOPE_NAMESPACE, EFFECT_SCOPE_SUBSYSTEM,

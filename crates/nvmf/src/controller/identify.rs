@@ -5,14 +5,15 @@ use crate::config::NamespaceConfig;
 use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
 use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{
-    CONTROLLER_TYPE_DISCOVERY, CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_HOST_ID_128,
-    CTRATT_TRAFFIC_BASED_KEEP_ALIVE, CTRATT_UUID_LIST, FNA_NOT_ALL, IDENTIFY_SIZE_BYTES, IdentifyController,
-    IdentifyNamespace, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES,
-    LPA_TELEMETRY, LbaFormat, NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN, NSTAT_READY, NvmCommandSetController,
-    OACS_FORMAT_NVM, OAES_DISCOVERY_CHANGE, OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY,
-    ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE,
-    ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns,
-    controller_list, namespace_descriptors, namespace_list, uuid_list,
+    ANACAP_GROUPS_STAY, ANACAP_OPTIMIZED, CMIC_ANA, CMIC_CONTROLLERS, CONTROLLER_TYPE_DISCOVERY,
+    CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_HOST_ID_128, CTRATT_TRAFFIC_BASED_KEEP_ALIVE, CTRATT_UUID_LIST,
+    FNA_NOT_ALL, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, IndependentNamespace,
+    LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES, LPA_TELEMETRY, LbaFormat, NSFEAT_IO_OPTIMIZATION,
+    NSFEAT_THIN, NSTAT_READY, NvmCommandSetController, OACS_FORMAT_NVM, OAES_DISCOVERY_CHANGE,
+    OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT,
+    ONCS_RESERVATIONS, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE, ONCS_WRITE_ZEROES,
+    SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list,
+    namespace_descriptors, namespace_list, uuid_list,
 };
 use diecut_nvme::property::VERSION_2_0;
 use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3};
@@ -65,6 +66,7 @@ pub(crate) fn identify(
                 let page = IndependentNamespace {
                     nmic: 1,
                     rescap: RESCAP,
+                    anagrpid: ANA_GROUP.into(),
                     nsattr: u8::from(namespace.properties.read_only),
                     nstat: NSTAT_READY,
                     ..IndependentNamespace::default()
@@ -104,6 +106,11 @@ pub(crate) fn identify(
     Answer::Data(page.to_vec())
 }
 
+/// The group of all namespaces: every path to them is as good as the others.
+pub(super) const ANA_GROUP: u32 = 1;
+/// Longest change of a state that a host must bear; none changes.
+const ANA_TRANSITION_SECONDS: u8 = 10;
+
 /// What reservations can be: all types, none of which persists through power loss.
 const RESCAP: u8 = RESCAP_ALL_TYPES | RESCAP_IEKEY_1_3;
 
@@ -126,6 +133,7 @@ fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace 
         nsfeat: nsfeat(namespace),
         nmic: 1,
         rescap: RESCAP,
+        anagrpid: ANA_GROUP.into(),
         // Deallocated blocks read as zeros (001b), and Write Zeroes may deallocate (bit 3).
         dlfeat: 0b1001,
         npwg: (preferred as u16).into(),
@@ -156,7 +164,7 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         mn: ascii_padded(model),
         fr: ascii_padded(&config.firmware),
         rab: 6,
-        cmic: 0b10,
+        cmic: CMIC_CONTROLLERS,
         mdts: (config.queue.transfer_bytes_max / 4096).ilog2() as u8,
         cntlid: association.controller_id.into(),
         ver: VERSION_2_0.into(),
@@ -189,6 +197,11 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         page.nn = NSID_MAX.into();
         page.oacs = (page.oacs.get() | OACS_FORMAT_NVM).into();
         page.fna = FNA_NOT_ALL;
+        page.cmic |= CMIC_ANA;
+        page.anatt = ANA_TRANSITION_SECONDS;
+        page.anacap = ANACAP_OPTIMIZED | ANACAP_GROUPS_STAY;
+        page.anagrpmax = ANA_GROUP.into();
+        page.nanagrpid = ANA_GROUP.into();
         page.mnan = NSID_MAX.into();
         page.oncs = (ONCS_COMPARE
             | ONCS_WRITE_UNCORRECTABLE

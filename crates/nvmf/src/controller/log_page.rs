@@ -1,3 +1,4 @@
+use super::identify::ANA_GROUP;
 use super::warning::{SPARE_THRESHOLD_PERCENT, critical_warnings};
 use super::{Answer, Association, Notice, Surroundings, feature};
 use crate::config::Health;
@@ -5,8 +6,9 @@ use crate::discovery;
 use crate::subsystems::Traffic;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::log_page::{
-    CHANGED_NAMESPACES_LENGTH, CommandEffects, EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SCOPE_CONTROLLER,
-    EFFECT_SCOPE_NAMESPACE, EFFECT_SUPPORTED, FeatureEffects, FirmwareSlots, SmartLog, lid,
+    ANA_GROUPS_ONLY, ANA_OPTIMIZED, AnaGroup, AnaHeader, CHANGED_NAMESPACES_LENGTH, CommandEffects,
+    EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SCOPE_CONTROLLER, EFFECT_SCOPE_NAMESPACE, EFFECT_SUPPORTED,
+    FeatureEffects, FirmwareSlots, SmartLog, lid,
 };
 use diecut_nvme::ocp;
 use diecut_nvme::opcode::{self, admin, io};
@@ -59,6 +61,7 @@ pub(crate) fn log_page(
             }
             smart(association, around).as_bytes().to_vec()
         }
+        (lid::ASYMMETRIC_NAMESPACE_ACCESS, false) => access(log.specific, around),
         (lid::RESERVATION, false) => {
             association.events.reservations.read(log.retain_event).as_bytes().to_vec()
         }
@@ -100,6 +103,7 @@ const PAGES: &[u8] = &[
     lid::TELEMETRY_CONTROLLER,
     lid::FEATURE_EFFECTS,
     lid::MANAGEMENT_EFFECTS,
+    lid::ASYMMETRIC_NAMESPACE_ACCESS,
     lid::RESERVATION,
     ocp::lid::SMART_EXTENDED,
     ocp::lid::ERROR_RECOVERY,
@@ -118,6 +122,22 @@ fn not_of_all_namespaces(nsid: u32, around: &Surroundings<'_>) -> Option<Status>
         _ if is_active => Some(Status::INVALID_FIELD.do_not_retry()),
         _ => Some(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
     }
+}
+
+/// Paths to namespaces: one group, and each path of it is as good as the others.
+fn access(specific: u8, around: &Surroundings<'_>) -> Vec<u8> {
+    let all = around.subsystem.into_iter().flat_map(|subsystem| subsystem.namespaces.keys());
+    let ids: Vec<u32> = all.filter(|_| specific & ANA_GROUPS_ONLY == 0).copied().collect();
+    let head = AnaHeader { groups: 1.into(), ..AnaHeader::default() };
+    let group = AnaGroup {
+        id: ANA_GROUP.into(),
+        namespaces: (ids.len() as u32).into(),
+        state: ANA_OPTIMIZED,
+        ..AnaGroup::default()
+    };
+    let mut page = [head.as_bytes(), group.as_bytes()].concat();
+    page.extend(ids.into_iter().flat_map(u32::to_le_bytes));
+    page
 }
 
 fn smart(association: &Association, around: &Surroundings<'_>) -> SmartLog {
