@@ -8,7 +8,7 @@
 # the machine's own apt configuration (or from DIECUT_DEBIAN_MIRROR). Needs no root when QEMU is already there.
 #
 # Leaves in FOLDER:
-#   base.cpio                 busybox, nvme-cli, e2fsprogs, xfsprogs, fio and the libraries they load
+#   base.cpio                 busybox, nvme-cli, e2fsprogs, xfsprogs, btrfs-progs, fio and the libraries they load
 #   <kernel>/vmlinuz          for kernel in 6.1 (cloud flavour) and 6.12 (full flavour, from bookworm-backports)
 #   <kernel>/modules.cpio     the modules the scenarios load, with their dependencies
 #   <kernel>/version          the kernel's own version string
@@ -83,7 +83,7 @@ apt_options=(
 say "reading the package lists of bookworm and bookworm-backports"
 timeout 300 apt-get "${apt_options[@]}" update -qq || die "apt-get update of the private sources failed"
 
-tools=(busybox-static nvme-cli e2fsprogs xfsprogs fio util-linux kmod)
+tools=(busybox-static nvme-cli e2fsprogs xfsprogs btrfs-progs fio util-linux kmod)
 say "downloading ${tools[*]} and what they need"
 timeout 900 apt-get "${apt_options[@]}" install -y -qq --download-only "${tools[@]}" >"$apt_root/install.log" 2>&1 \
   || { tail -n 20 "$apt_root/install.log" >&2; die "the tools could not be downloaded"; }
@@ -103,7 +103,7 @@ base=$cache/base
 mkdir -p "$base"/{dev,proc,sys,run,tmp,mnt,etc/nvme,var/lib,usr/bin,usr/sbin,usr/lib64,usr/lib/x86_64-linux-gnu,usr/lib/modules}
 for name in bin sbin lib lib64; do ln -s "usr/$name" "$base/$name"; done
 programs=(sbin/nvme sbin/mke2fs sbin/e2fsck sbin/debugfs sbin/mkfs.xfs sbin/xfs_repair usr/sbin/xfs_io usr/bin/fio
-  sbin/blkid bin/lsblk sbin/blkdiscard sbin/wipefs sbin/blockdev)
+  sbin/blkid bin/lsblk sbin/blkdiscard sbin/blkzone sbin/wipefs sbin/blockdev sbin/mkfs.btrfs bin/btrfs)
 find_program() { local candidate; for candidate in "$full/$1" "$full/usr/$1"; do [ ! -x "$candidate" ] || { echo "$candidate"; return; }; done; die "program $1 is in no package"; }
 cp "$(find_program bin/busybox)" "$base/usr/bin/busybox"
 for program in "${programs[@]}"; do
@@ -125,7 +125,7 @@ archive() { (cd "$1" && find . | LC_ALL=C sort | "$busybox" cpio -o -H newc 2>/d
 archive "$base" "$cache/base.cpio"
 
 # --- kernels --------------------------------------------------------------------------------------------------------
-modules=(virtio_pci virtio_blk virtio_net nvme-tcp nvme-fabrics nvmet nvmet-tcp ext4 xfs loop crc32c_generic crc32c-intel)
+modules=(virtio_pci virtio_blk virtio_net nvme-tcp nvme-fabrics nvmet nvmet-tcp ext4 xfs btrfs loop crc32c_generic crc32c-intel)
 kmod() { local name=$1; shift; "$loader" --argv0 "$name" --library-path "$libraries" "$full/bin/kmod" "$@"; }
 prepare_kernel() { # folder name, metapackage, suite
   local out=$cache/$1 package root version tree module file
@@ -145,7 +145,7 @@ prepare_kernel() { # folder name, metapackage, suite
   tree=$out/tree
   mkdir -p "$tree/usr/lib/modules/$version"
   for module in "${modules[@]}"; do
-    kmod modprobe -d "$root" -S "$version" --show-depends "$module" 2>/dev/null || say "kernel $version has no module $module"
+    kmod modprobe -d "$root" -S "$version" --show-depends "$module" 2>/dev/null || say "kernel $version has no module $module (it may not be needed)"
   done | awk '$1 == "insmod" { print $2 } $1 == "hosts:" { print > "/dev/stderr" }' | sort -u | while read -r file; do
     file=${file#"$root"/}; file=${file#usr/}
     install -D -m 644 "$root/$file" "$tree/usr/$file"

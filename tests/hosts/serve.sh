@@ -4,6 +4,7 @@
 # SECOND_PORT: where it listens, too.
 # Discovery tells the address under which guests reach this machine.
 # SHARDS: shards of the server; with 2, each tenant lives on one of its own.
+# SCENARIO: which story it is for; "zones" has a third tenant with zoned namespaces, subsystem NQN_ZONES.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 port=$1 folder=$2
@@ -34,6 +35,40 @@ tenant = "a"
 allow_any_host = false
 allowed_hosts = ["$HOST_NQN"]
 namespaces = [{ nsid = 1, volume = "a" }]
+SETUP
+# Before tenant b, which shares all channels that are left.
+b_capacity="1 GiB" b_size="512 MiB"
+if [ "${SCENARIO:-}" = zones ]; then
+  b_capacity="512 MiB" b_size="256 MiB"
+  cat >> "$folder/setup.toml" <<SETUP
+[[tenant]]
+name = "z"
+[[vssd]]
+name = "z"
+tenant = "z"
+isolation = "channel"
+throughput_level = 1
+capacity = "768 MiB"
+use = "zones"
+[[volume]]
+name = "z"
+vssd = "z"
+size = "512 MiB"
+zones = { active = 6, open = 4 }
+[[volume]]
+name = "r"
+vssd = "z"
+size = "128 MiB"
+zones = { units = 1, active = 4, random_area = "64 KiB", extension = 64 }
+[[subsystem]]
+nqn = "$NQN_ZONES"
+tenant = "z"
+allow_any_host = false
+allowed_hosts = ["$HOST_NQN"]
+namespaces = [{ nsid = 1, volume = "z" }, { nsid = 2, volume = "r" }]
+SETUP
+fi
+cat >> "$folder/setup.toml" <<SETUP
 [[tenant]]
 name = "b"
 [[vssd]]
@@ -41,11 +76,11 @@ name = "b"
 tenant = "b"
 isolation = "software"
 throughput_level = 1
-capacity = "1 GiB"
+capacity = "$b_capacity"
 [[volume]]
 name = "b"
 vssd = "b"
-size = "512 MiB"
+size = "$b_size"
 [[subsystem]]
 nqn = "$NQN_B"
 tenant = "b"

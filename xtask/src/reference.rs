@@ -12,12 +12,15 @@ use syn::{Attribute, Expr, Fields, Item, Lit, Type};
 /// Pages with parts that are drawn.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "docs/setup.md", "docs/api.md"];
 /// Sources whose types are objects of the control interface and tables of the set-up file.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 16] = [
     "crates/api/src/setup.rs",
     "crates/api/src/object.rs",
     "crates/api/src/problem.rs",
     "crates/api/src/status.rs",
     "crates/spec/src/identity.rs",
+    "crates/spec/src/latency/cause.rs",
+    "crates/spec/src/latency/command.rs",
+    "crates/spec/src/latency/mod.rs",
     "crates/spec/src/subsystem.rs",
     "crates/spec/src/tenant.rs",
     "crates/spec/src/volume.rs",
@@ -25,6 +28,7 @@ const SOURCES: [&str; 12] = [
     "crates/spec/src/wear.rs",
     "crates/spec/src/wear_status.rs",
     "crates/spec/src/words.rs",
+    "crates/spec/src/zones.rs",
 ];
 /// The table of routes, and the router that answers them.
 const ROUTES: &str = "crates/api/src/route.rs";

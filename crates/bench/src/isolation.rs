@@ -140,6 +140,7 @@ fn create_volumes(server: &Server, lbas: u64) -> Outcome<()> {
             size: Size(lbas * 4096),
             uuid: None,
             nguid: None,
+            zones: Default::default(),
         }))?;
         server.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
             nqn: subsystem(&name),

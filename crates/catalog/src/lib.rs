@@ -28,12 +28,14 @@ mod record;
 mod replay;
 mod state;
 mod store;
+mod vssd_record;
 
 pub use copy::CATALOG_TOKEN_BIT;
 pub use error::CatalogError;
 pub use record::Changes;
-pub use state::{PoolRecord, State, VolumeRecord, VssdRecord};
+pub use state::{PoolRecord, State, VolumeRecord};
 pub use store::Catalog;
+pub use vssd_record::{VssdRecord, ZoneRoomRecord};
 
 /// Encoders and decoders for the fuzz targets.
 #[doc(hidden)]

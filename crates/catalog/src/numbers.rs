@@ -38,6 +38,7 @@ mod test {
                 size: Size(4096),
                 uuid: Some(Default::default()),
                 nguid: Some(Nguid([0; 16])),
+                zones: Default::default(),
             };
             state.volumes.insert(name.to_owned(), VolumeRecord { spec, index: 0, namespace });
             check(&state)

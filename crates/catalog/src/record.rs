@@ -52,8 +52,8 @@ impl Kind {
     /// The version that is written; all up to it are read.
     pub const fn version(self) -> u16 {
         match self {
-            Kind::Tenant => 3,
-            Kind::Pool | Kind::Vssd | Kind::Volume | Kind::Subsystem => 2,
+            Kind::Tenant | Kind::Vssd | Kind::Volume => 3,
+            Kind::Pool | Kind::Subsystem => 2,
             Kind::Namespaces => 1,
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::older;
 use crate::record::{Changes, Content, Kind, Record, RecordError, take_record};
-use diecut_spec::{NamespaceSpec, Serves, SubsystemSpec, TenantSpec, VolumeSpec, VssdSpec, WearSettings};
+use crate::vssd_record::VssdRecord;
+use diecut_spec::{NamespaceSpec, SubsystemSpec, TenantSpec, VolumeSpec, WearSettings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,29 +26,6 @@ pub struct PoolRecord {
     /// Settings of even wear; absent where none was ever changed.
     #[serde(default, skip_serializing_if = "WearSettings::is_empty")]
     pub wear: WearSettings,
-}
-
-/// A vSSD: what was asked for, and what the server adds. It reads as its specification.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VssdRecord {
-    /// What was asked for.
-    pub spec: VssdSpec,
-    /// Its number in the pool, never used again: the owner generation of its blocks.
-    pub number: u32,
-    /// The first of its slots of protected memory, if it stages there.
-    pub staging_slot: Option<u32>,
-    /// How many slots it has, one behind the other.
-    pub staging_slot_count: u32,
-    /// IUs its volumes can store.
-    pub exported_ius: u64,
-}
-
-impl Deref for VssdRecord {
-    type Target = VssdSpec;
-    fn deref(&self) -> &VssdSpec {
-        &self.spec
-    }
 }
 
 /// A volume: what was asked for, and what the server adds. It reads as its specification.
@@ -269,7 +247,7 @@ impl State {
                     volume.vssd
                 ));
             }
-            if self.vssds[&volume.vssd].serves != Serves::Volumes {
+            if !self.vssds[&volume.vssd].serves.has_volumes() {
                 return Err(format!(
                     "volume \"{name}\" lies on vSSD \"{}\", which serves blocks",
                     volume.vssd
@@ -390,6 +368,7 @@ mod test {
             size: Size(4096),
             uuid: Some(Default::default()),
             nguid: Some(Nguid([0; 16])),
+            zones: Default::default(),
         };
         state.volumes.insert("v".to_owned(), VolumeRecord { spec: spec.clone(), index: 0, namespace: 1 });
         let error = state.check().unwrap_err();

@@ -69,6 +69,7 @@ fn everything() -> State {
             staging_slot: (!is_shared).then_some(0),
             staging_slot_count: if is_shared { 1 } else { 4 },
             exported_ius: 1000,
+            zone_room: None,
             spec,
         };
         state.vssds.insert(record.name.clone(), record);
@@ -81,6 +82,7 @@ fn everything() -> State {
             size: Size(1 << (20 + index)),
             uuid: Some(uuid::Uuid::from_bytes(uuid)),
             nguid: Some(Nguid(std::array::from_fn(|at| 255 - at as u8 - index as u8))),
+            zones: Default::default(),
         };
         let record = VolumeRecord { spec, index: index % 2, namespace: 5 + u32::from(index) };
         state.volumes.insert(record.name.clone(), record);

@@ -18,6 +18,7 @@ fn volume(number: u32) -> VolumeRecord {
         size: Size(64 << 30),
         uuid: Some(uuid::Uuid::from_bytes(uuid)),
         nguid: Some(Nguid(nguid)),
+        zones: Default::default(),
     };
     VolumeRecord { spec, index: (number % 1024) as u16, namespace: number }
 }
@@ -30,8 +31,14 @@ fn with_volumes(count: u32) -> State {
     let mut state = State::default();
     add_tenant(&mut state, "alpha");
     let spec = VssdSpec::new("flash", "alpha", Isolation::Channel, 280);
-    let flash =
-        VssdRecord { spec, number: 1, staging_slot: Some(0), staging_slot_count: 1, exported_ius: 1000 };
+    let flash = VssdRecord {
+        spec,
+        number: 1,
+        staging_slot: Some(0),
+        staging_slot_count: 1,
+        exported_ius: 1000,
+        zone_room: None,
+    };
     state.vssds.insert("flash".to_owned(), flash);
     for number in 0..count {
         state.volumes.insert(format!("volume-{number:05}"), volume(number));

@@ -58,6 +58,7 @@ fn what_hosts_write_is_in_the_file() {
         size: diecut_spec::Size(size_bytes),
         uuid: None,
         nguid: None,
+        zones: Default::default(),
     }));
     done(ControlRequest::CreateSubsystem(SubsystemSpec {
         nqn: "nqn.2026-11.org.diecut:a".to_owned(),

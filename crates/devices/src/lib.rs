@@ -21,8 +21,8 @@ mod file_medium;
 
 pub use device::Device;
 pub use diecut_emulator::{
-    Backing, DieStatistics, Fault, FaultPlan, FaultyDie, FileChange, FileChanges, OperationKind, Options,
-    Pacing, Profile, ProfileError, Room, RoomSupport, RoomWorker, SyncFile, tell_of_bus_errors,
+    Backing, DieStatistics, Fault, FaultPlan, FaultRates, FaultyDie, FileChange, FileChanges, OperationKind,
+    Options, Pacing, Profile, ProfileError, Room, RoomSupport, RoomWorker, SyncFile, tell_of_bus_errors,
 };
 pub use error::DeviceError;
 #[cfg(feature = "file-medium")]

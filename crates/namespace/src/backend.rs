@@ -3,6 +3,7 @@
 
 mod null;
 mod volume;
+mod zones;
 
 use crate::contract::{LbaRange, NamespaceError, NamespaceOperation};
 use crate::definition::{Backing, StoreIndex};
@@ -10,8 +11,10 @@ use crate::pending::{Extra, Rest};
 use crate::piece::{Cutting, MapRange};
 use diecut_units::{Buffer, BufferPool, ContentMode};
 use diecut_volume::contract::{VolumeIndex, VolumeOperation};
+use diecut_zoned::contract::{ZoneOperation, ZoneSetIndex};
 use null::Null;
 use volume::Volume;
+use zones::Zones;
 
 /// What backends share: buffers that are used again.
 pub(crate) struct Scratch {
@@ -29,6 +32,8 @@ pub(crate) enum Begun {
     Answered(Result<(), NamespaceError>, Option<Buffer>),
     /// A volume is asked first, and this belongs to the command besides.
     Asks(VolumePlace, VolumeOperation, Option<Extra>),
+    /// Zones are asked, once, and this belongs to the command besides.
+    AsksZones((StoreIndex, ZoneSetIndex), ZoneOperation, Option<Extra>),
 }
 
 /// How many blocks the first piece of a range has that is cut: see [`crate::Namespaces::submit`].
@@ -72,6 +77,7 @@ pub(crate) trait Backend {
 /// The backend of a namespace. Which one it is is looked up once for a command, without an allocation.
 pub(crate) enum AnyBackend {
     Volume(Volume),
+    Zones(Zones),
     Null(Null),
 }
 
@@ -82,6 +88,7 @@ impl AnyBackend {
                 let cutting = Cutting { content_mode, whole_writes: false };
                 AnyBackend::Volume(Volume { place: (store, volume), cutting })
             }
+            Backing::Zones { store, set } => AnyBackend::Zones(Zones { place: (store, set), content_mode }),
             Backing::Null { reads } => AnyBackend::Null(Null { reads }),
         }
     }
@@ -97,6 +104,7 @@ impl Backend for AnyBackend {
     ) -> Begun {
         match self {
             AnyBackend::Volume(volume) => volume.begin(operation, scratch, map_piece),
+            AnyBackend::Zones(zones) => zones.begin(operation, scratch, map_piece),
             AnyBackend::Null(null) => null.begin(operation, scratch, map_piece),
         }
     }
@@ -108,6 +116,7 @@ impl Backend for AnyBackend {
     ) -> (VolumePlace, VolumeOperation, Option<Rest>) {
         match self {
             AnyBackend::Volume(volume) => volume.go_on(rest, map_piece),
+            AnyBackend::Zones(zones) => zones.go_on(rest, map_piece),
             AnyBackend::Null(null) => null.go_on(rest, map_piece),
         }
     }
@@ -116,6 +125,7 @@ impl Backend for AnyBackend {
     fn place_of_read(&self, range: LbaRange) -> Option<(StoreIndex, VolumeIndex, u64)> {
         match self {
             AnyBackend::Volume(volume) => volume.place_of_read(range),
+            AnyBackend::Zones(zones) => zones.place_of_read(range),
             AnyBackend::Null(null) => null.place_of_read(range),
         }
     }
@@ -123,6 +133,7 @@ impl Backend for AnyBackend {
     fn moved(&mut self, store: StoreIndex) {
         match self {
             AnyBackend::Volume(volume) => volume.moved(store),
+            AnyBackend::Zones(zones) => zones.moved(store),
             AnyBackend::Null(null) => null.moved(store),
         }
     }
@@ -130,6 +141,7 @@ impl Backend for AnyBackend {
     fn set_whole_writes(&mut self, whole_writes: bool) {
         match self {
             AnyBackend::Volume(volume) => volume.set_whole_writes(whole_writes),
+            AnyBackend::Zones(zones) => zones.set_whole_writes(whole_writes),
             AnyBackend::Null(null) => null.set_whole_writes(whole_writes),
         }
     }

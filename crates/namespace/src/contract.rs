@@ -4,6 +4,9 @@
 use diecut_units::{Buffer, BufferMut, Time};
 use smallvec::SmallVec;
 
+pub use diecut_zoned::contract::{ReportRequest, ZoneDescriptor, ZoneReport};
+pub use diecut_zoned::states::{ZoneAction, ZoneRefusal, ZoneState};
+
 /// A namespace of the whole server, whatever subsystem shows it and under whatever NSID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceId(pub u32);
@@ -95,6 +98,52 @@ pub enum NamespaceOperation {
         /// Range, at least one block.
         range: LbaRange,
     },
+    /// What only namespaces with zones can do.
+    Zone(ZoneRequest),
+}
+
+/// What a host can ask of zones. A zone is named by its first logical block.
+#[derive(Debug)]
+pub enum ZoneRequest {
+    /// Writes at the write pointer of a zone. The completion says where.
+    Append {
+        /// First logical block of the zone.
+        zone_lba: u64,
+        /// Logical blocks to write, at least one.
+        lba_count: u32,
+        /// The content, exactly as long as the range.
+        data: Buffer,
+    },
+    /// Changes the state of one zone, or of all that it concerns.
+    Act {
+        /// First logical block of the zone; `None`: all.
+        zone_lba: Option<u64>,
+        /// What is asked.
+        action: ZoneAction,
+    },
+    /// Gives an empty zone a descriptor extension.
+    Extend {
+        /// First logical block of the zone.
+        zone_lba: u64,
+        /// The extension, as long as [`ZoneProperties::extension_size_bytes`] says.
+        extension: Vec<u8>,
+    },
+    /// Commits a random write area up to a logical block, with that block.
+    Commit {
+        /// The last logical block.
+        last_lba: u64,
+    },
+    /// Says how zones are.
+    Report(ReportRequest),
+}
+
+/// What the completion of a command to zones has besides.
+#[derive(Debug)]
+pub enum ZoneOutcome {
+    /// First logical block that an append wrote.
+    Appended(u64),
+    /// How zones are.
+    Report(Box<ZoneReport>),
 }
 
 /// Ranges that one copy may have.
@@ -161,6 +210,9 @@ pub enum NamespaceError {
         /// Why.
         reason: &'static str,
     },
+    /// A zone refuses.
+    #[error("{0}")]
+    Zone(ZoneRefusal),
     /// There is no such namespace (any more).
     #[error("no such namespace")]
     NoSuchNamespace,
@@ -187,6 +239,15 @@ pub struct NamespaceCompletion {
     pub result: Result<(), NamespaceError>,
     /// The content of a read.
     pub data: Option<Buffer>,
+    /// What an append or a report of zones gives.
+    pub zones: Option<ZoneOutcome>,
+}
+
+impl NamespaceCompletion {
+    /// The answer to a command that gives no content.
+    pub fn without_data(token: CommandToken, result: Result<(), NamespaceError>) -> NamespaceCompletion {
+        NamespaceCompletion { token, result, data: None, zones: None }
+    }
 }
 
 /// What a namespace says of itself.
@@ -208,4 +269,34 @@ pub struct NamespaceProperties {
     pub preferred_write_lbas: u32,
     /// Whether the namespace takes no writes.
     pub read_only: bool,
+    /// What its zones are like, if it has zones.
+    pub zones: Option<ZoneProperties>,
+}
+
+/// What the zones of a namespace are like (NVMe Zoned Namespace Command Set 1.1, section 4.1.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneProperties {
+    /// log2 of the logical blocks from the start of a zone to that of the next one.
+    pub size_lbas_log2: u32,
+    /// Logical blocks that a zone holds.
+    pub capacity_lbas: u32,
+    /// Zones that may be active at once.
+    pub active_max: u32,
+    /// Zones that may be open at once.
+    pub open_max: u32,
+    /// Logical blocks of a random write area; 0: zones have none.
+    pub random_lbas: u32,
+    /// A commit takes a multiple of so many logical blocks.
+    pub commit_lbas: u32,
+    /// A write is a multiple of so many logical blocks.
+    pub write_lbas_min: u32,
+    /// Bytes of a descriptor extension; 0: zones have none.
+    pub extension_size_bytes: u32,
+}
+
+impl ZoneProperties {
+    /// Logical blocks from the start of a zone to that of the next one.
+    pub const fn size_lbas(&self) -> u64 {
+        1 << self.size_lbas_log2
+    }
 }

@@ -1,6 +1,7 @@
-use crate::contract::NamespaceProperties;
+use crate::contract::{NamespaceProperties, ZoneProperties};
 use diecut_units::{ContentMode, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
+use diecut_zoned::contract::ZoneSetIndex;
 
 /// A volume store of the shard (one per vSSD); numbered by whoever routes [`crate::Outputs::volume_commands`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +16,13 @@ pub enum Backing {
         store: StoreIndex,
         /// The volume within its store.
         volume: VolumeIndex,
+    },
+    /// Zones on erase blocks.
+    Zones {
+        /// The store they live in.
+        store: StoreIndex,
+        /// Which of its zones.
+        set: ZoneSetIndex,
     },
     /// Nothing: commands complete at once and writes are forgotten. For benchmarks of what lies above.
     Null {
@@ -47,6 +55,8 @@ pub struct NamespaceDefinition {
     pub preferred_write_lbas: u32,
     /// Takes no writes.
     pub read_only: bool,
+    /// What its zones are like, if it has zones.
+    pub zones: Option<ZoneProperties>,
 }
 
 impl NamespaceDefinition {
@@ -57,13 +67,16 @@ impl NamespaceDefinition {
     pub fn properties(&self, used_lbas: u64) -> NamespaceProperties {
         NamespaceProperties {
             size_lbas: self.size_lbas,
-            capacity_lbas: self.size_lbas,
+            capacity_lbas: self.zones.map_or(self.size_lbas, |zones| {
+                (self.size_lbas >> zones.size_lbas_log2) * u64::from(zones.capacity_lbas)
+            }),
             used_lbas: used_lbas.min(self.size_lbas),
             lba_size_log2: NamespaceDefinition::LBA_SIZE_LOG2,
             transfer_max_lbas: self.transfer_max_lbas,
             volatile_cache: self.volatile_cache,
             preferred_write_lbas: self.preferred_write_lbas,
             read_only: self.read_only,
+            zones: self.zones,
         }
     }
 }

@@ -1,12 +1,15 @@
+mod answer_of_zones;
 mod check;
+
+pub use answer_of_zones::complete_zones;
 
 use crate::backend::{AnyBackend, Backend, Begun, Scratch};
 use crate::contract::{
     CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, NamespaceOperation,
-    NamespaceProperties, SourceId,
+    NamespaceProperties, SourceId, ZoneRequest,
 };
 use crate::definition::{Backing, NamespaceDefinition, StoreIndex};
-use crate::outputs::{Finished, Outputs};
+use crate::outputs::{Asked, Finished, Outputs};
 use crate::pending::{Extra, Pending, Stamps};
 use crate::piece::MapRange;
 use crate::statistics::{Kind, NamespaceStatistics};
@@ -189,7 +192,7 @@ impl Namespaces {
         let NamespaceCommand { token, namespace: id, source, arrived, operation } = command;
         let (kind, lbas) = kind_of(&operation);
         let mut answer = |result, data| {
-            let completion = NamespaceCompletion { token, result, data };
+            let completion = NamespaceCompletion { token, result, data, zones: None };
             let stamps = Stamps { arrived, admitted: now };
             outputs.finished.push(Finished { source, namespace: id, stamps, completion });
             None
@@ -201,14 +204,14 @@ impl Namespaces {
             namespace.statistics.record(kind, 0, now.since(arrived), false);
             return answer(Err(error), None);
         }
-        let ((store, volume), piece, extra) =
-            match namespace.backend.begin(operation, &mut self.scratch, map_piece) {
-                Begun::Asks(place, piece, extra) => (place, piece, extra),
-                Begun::Answered(result, data) => {
-                    namespace.statistics.record(kind, lbas, now.since(arrived), result.is_ok());
-                    return answer(result, data);
-                }
-            };
+        let (asked, extra) = match namespace.backend.begin(operation, &mut self.scratch, map_piece) {
+            Begun::Asks(place, piece, extra) => (Asked::Volume(place, piece), extra),
+            Begun::AsksZones(place, operation, extra) => (Asked::Zones(place, operation), extra),
+            Begun::Answered(result, data) => {
+                namespace.statistics.record(kind, lbas, now.since(arrived), result.is_ok());
+                return answer(result, data);
+            }
+        };
         namespace.under_way += 1;
         let more = extra.as_ref().is_some_and(|extra| extra.rest.is_some());
         let pending = Pending {
@@ -222,7 +225,7 @@ impl Namespaces {
             extra: extra.map(|extra| self.extras.insert(extra)),
         };
         let token = VolumeToken(self.pending.insert(pending));
-        outputs.volume_commands.push((store, VolumeCommand { token, volume, operation: piece }));
+        outputs.ask(token, asked);
         more.then_some(token)
     }
 
@@ -328,7 +331,7 @@ impl Namespaces {
             source: pending.source,
             namespace: pending.namespace,
             stamps: pending.stamps,
-            completion: NamespaceCompletion { token: pending.token, result, data },
+            completion: NamespaceCompletion { token: pending.token, result, data, zones: None },
         }
     }
 }
@@ -355,6 +358,10 @@ fn kind_of(operation: &NamespaceOperation) -> (Kind, u64) {
         NamespaceOperation::WriteUncorrectable { range } => {
             (Kind::WriteUncorrectable, range.lba_count.into())
         }
+        NamespaceOperation::Zone(ZoneRequest::Append { lba_count, .. }) => {
+            (Kind::Append, (*lba_count).into())
+        }
+        NamespaceOperation::Zone(_) => (Kind::Zone, 0),
     }
 }
 

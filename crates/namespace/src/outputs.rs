@@ -1,9 +1,11 @@
 //! What comes out of the room.
 
+use crate::backend::VolumePlace;
 use crate::contract::{NamespaceCompletion, NamespaceId, SourceId};
 use crate::definition::StoreIndex;
 use crate::pending::Stamps;
-use diecut_volume::contract::VolumeCommand;
+use diecut_volume::contract::{VolumeCommand, VolumeOperation, VolumeToken};
+use diecut_zoned::contract::{ZoneCommand, ZoneOperation, ZoneSetIndex, ZoneToken};
 
 /// A command that was answered.
 #[derive(Debug)]
@@ -23,6 +25,30 @@ pub struct Finished {
 pub struct Outputs {
     /// Commands for volumes, in order.
     pub volume_commands: Vec<(StoreIndex, VolumeCommand)>,
+    /// Commands for zones, in order.
+    pub zone_commands: Vec<(StoreIndex, ZoneCommand)>,
     /// Answers for doors, in order.
     pub finished: Vec<Finished>,
+}
+
+/// Who is asked for a command.
+pub(crate) enum Asked {
+    Volume(VolumePlace, VolumeOperation),
+    Zones((StoreIndex, ZoneSetIndex), ZoneOperation),
+}
+
+impl Outputs {
+    /// Somebody is asked for a command.
+    #[inline]
+    pub(crate) fn ask(&mut self, token: VolumeToken, asked: Asked) {
+        match asked {
+            Asked::Volume((store, volume), operation) => {
+                self.volume_commands.push((store, VolumeCommand { token, volume, operation }));
+            }
+            Asked::Zones((store, set), operation) => {
+                let token = ZoneToken(token.0);
+                self.zone_commands.push((store, ZoneCommand { token, set, operation }));
+            }
+        }
+    }
 }

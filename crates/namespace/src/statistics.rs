@@ -26,6 +26,8 @@ pub struct OtherStatistics {
     pub copies: OperationStatistics,
     /// Commands that make blocks unreadable.
     pub uncorrectables: OperationStatistics,
+    /// What was asked of zones besides reads and writes.
+    pub zone_commands: OperationStatistics,
 }
 
 /// Percentiles of one histogram, in nanoseconds.
@@ -80,6 +82,8 @@ pub(crate) enum Kind {
     Verify,
     Copy,
     WriteUncorrectable,
+    Append,
+    Zone,
 }
 
 impl NamespaceStatistics {
@@ -105,7 +109,7 @@ impl NamespaceStatistics {
     pub(crate) fn record(&mut self, kind: Kind, lbas: u64, latency: Span, succeeded: bool) {
         let counts = match kind {
             Kind::Read => &mut self.reads,
-            Kind::Write => &mut self.writes,
+            Kind::Write | Kind::Append => &mut self.writes,
             Kind::Flush => &mut self.flushes,
             Kind::Deallocate => &mut self.deallocations,
             Kind::WriteZeroes => &mut self.write_zeroes,
@@ -113,6 +117,7 @@ impl NamespaceStatistics {
             Kind::Verify => &mut self.others.verifies,
             Kind::Copy => &mut self.others.copies,
             Kind::WriteUncorrectable => &mut self.others.uncorrectables,
+            Kind::Zone => &mut self.others.zone_commands,
         };
         if !succeeded {
             counts.failed += 1;
@@ -122,7 +127,7 @@ impl NamespaceStatistics {
         counts.lbas += lbas;
         match kind {
             Kind::Read => self.read_latency.saturating_record(latency.0.max(1)),
-            Kind::Write => self.write_latency.saturating_record(latency.0.max(1)),
+            Kind::Write | Kind::Append => self.write_latency.saturating_record(latency.0.max(1)),
             _ => {}
         }
     }

@@ -91,6 +91,7 @@ fn run(seed: u64) {
             volatile_cache: false,
             preferred_write_lbas: 1,
             read_only: false,
+            zones: None,
         },
         Backing::Volume { store: StoreIndex(0), volume: VolumeIndex(0) },
     );

@@ -18,6 +18,7 @@ fn definition() -> NamespaceDefinition {
         volatile_cache: false,
         preferred_write_lbas: 1,
         read_only: false,
+        zones: None,
     }
 }
 

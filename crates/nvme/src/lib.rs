@@ -40,6 +40,7 @@ mod sgl;
 mod status;
 mod submission;
 pub mod tcp;
+pub mod zns;
 
 pub use completion::CompletionEntry;
 pub use discovery::{

@@ -134,6 +134,26 @@ statuses! {
     COMPARE_FAILURE = 2, 0x85;
     /// Access is denied.
     ACCESS_DENIED = 2, 0x86;
+    /// ZNS 1.1 figure 24: the zone's random write area does not allow the command, or it lacks one.
+    INVALID_ZONE_OPERATION_REQUEST = 1, 0xB6;
+    /// No more zones can have a random write area.
+    ZRWA_RESOURCES_UNAVAILABLE = 1, 0xB7;
+    /// The range goes beyond the zone's capacity.
+    ZONE_BOUNDARY_ERROR = 1, 0xB8;
+    /// The zone is full.
+    ZONE_IS_FULL = 1, 0xB9;
+    /// The zone is read-only.
+    ZONE_IS_READ_ONLY = 1, 0xBA;
+    /// The zone is offline.
+    ZONE_IS_OFFLINE = 1, 0xBB;
+    /// The write does not begin at the write pointer.
+    ZONE_INVALID_WRITE = 1, 0xBC;
+    /// As many zones are active as may be.
+    TOO_MANY_ACTIVE_ZONES = 1, 0xBD;
+    /// As many zones are open as may be.
+    TOO_MANY_OPEN_ZONES = 1, 0xBE;
+    /// The zone's state does not allow the transition.
+    INVALID_ZONE_STATE_TRANSITION = 1, 0xBF;
     /// Path related, Base 2.0 figure 98: our side of the path failed, another path may work.
     INTERNAL_PATH_ERROR = 3, 0x00;
 }

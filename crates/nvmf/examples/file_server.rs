@@ -65,6 +65,7 @@ fn execute(file: &File, operation: NamespaceOperation) -> std::io::Result<(Optio
         NamespaceOperation::WriteUncorrectable { .. } => {
             return Err(std::io::Error::other("a file does not forget"));
         }
+        NamespaceOperation::Zone(_) => return Err(std::io::Error::other("a file has no zones")),
         NamespaceOperation::Flush | NamespaceOperation::Verify { .. } => (None, true),
     })
 }
@@ -82,7 +83,8 @@ impl Server {
                             Ok((_, false)) => (None, Err(NamespaceError::CompareFailure)),
                             Err(_) => (None, Err(NamespaceError::Internal { reason: "file" })),
                         };
-                        let completion = NamespaceCompletion { token: command.token, result, data };
+                        let completion =
+                            NamespaceCompletion { token: command.token, result, data, zones: None };
                         self.target.handle(Event::Completed(completion), now, &mut self.actions);
                     }
                     Action::GiveUp(..) => {} // all are answered at once
@@ -155,6 +157,7 @@ fn main() {
             volatile_cache: false,
             preferred_write_lbas: 1,
             read_only: false,
+            zones: None,
         };
         let namespace = NamespaceConfig {
             namespace: NamespaceId(number),

@@ -54,6 +54,7 @@ fn run(title: &str, write: bool, digests: Digests, depth: u16) {
         volatile_cache: false,
         preferred_write_lbas: 1,
         read_only: false,
+        zones: None,
     };
     let namespace = NamespaceConfig {
         namespace: NamespaceId(1),
@@ -121,7 +122,12 @@ fn run(title: &str, write: bool, digests: Digests, depth: u16) {
                         NamespaceOperation::Read { destination, .. } => Some(destination.freeze()),
                         _ => None,
                     };
-                    completions.push(NamespaceCompletion { token: command.token, result: Ok(()), data });
+                    completions.push(NamespaceCompletion {
+                        token: command.token,
+                        result: Ok(()),
+                        data,
+                        zones: None,
+                    });
                 }
             }
             for completion in completions.drain(..) {

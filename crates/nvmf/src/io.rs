@@ -2,6 +2,7 @@
 
 mod copy;
 mod reserve;
+pub(crate) mod zones;
 
 use crate::config::{NamespaceConfig, SubsystemConfig};
 use crate::reservation;
@@ -53,8 +54,12 @@ pub(crate) fn plan(
             let from_host_bytes = if sent <= DATASET_BYTES_MAX { needed.max(sent) } else { needed };
             return Ok(Plan { from_host_bytes, to_host_bytes: 0 });
         }
+        opcode::COPY | opcode::WRITE_UNCORRECTABLE if properties.zones.is_some() => {
+            return Err(Status::INVALID_OPCODE.do_not_retry());
+        }
         opcode::COPY => return copy::plan(properties, entry),
         code if reservation::is_ours(code) => return reserve::plan(entry, transfer_bytes_max),
+        code if zones::is_of_zones(code) => return zones::plan(namespace, entry, transfer_bytes_max),
         opcode::READ
         | opcode::WRITE
         | opcode::WRITE_UNCORRECTABLE
@@ -100,6 +105,9 @@ pub(crate) fn operation(
     data: Option<Buffer>,
     pool: &mut BufferPool,
 ) -> Result<Option<NamespaceOperation>, Status> {
+    if zones::is_of_zones(entry.opcode) {
+        return zones::operation(namespace, entry, data).map(Some);
+    }
     let wire = WireRange::decode(entry);
     let range = LbaRange { first_lba: wire.start, lba_count: wire.count };
     let force_unit_access = wire.force_unit_access;

@@ -1,4 +1,4 @@
-use diecut_namespace::contract::NamespaceError;
+use diecut_namespace::contract::{NamespaceError, ZoneRefusal};
 use diecut_nvme::Status;
 
 /// The only place where errors of a namespace become words of NVMe.
@@ -12,10 +12,27 @@ pub(crate) fn status_of(error: &NamespaceError) -> Status {
         // Hosts make of it what a full file system says.
         NamespaceError::NoRoom { .. } => Status::CAPACITY_EXCEEDED.do_not_retry(),
         NamespaceError::ReadOnly { .. } => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
+        NamespaceError::Zone(refusal) => status_of_zone(*refusal).do_not_retry(),
         NamespaceError::NoSuchNamespace => Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry(),
         NamespaceError::Aborted => Status::ABORT_REQUESTED,
         // These two may go well the next time: the host decides.
         NamespaceError::NotReady => Status::NAMESPACE_NOT_READY,
         NamespaceError::Internal { .. } => Status::INTERNAL_ERROR,
+    }
+}
+
+fn status_of_zone(refusal: ZoneRefusal) -> Status {
+    match refusal {
+        ZoneRefusal::InvalidTransition => Status::INVALID_ZONE_STATE_TRANSITION,
+        ZoneRefusal::TooManyActive => Status::TOO_MANY_ACTIVE_ZONES,
+        ZoneRefusal::TooManyOpen => Status::TOO_MANY_OPEN_ZONES,
+        ZoneRefusal::Full => Status::ZONE_IS_FULL,
+        ZoneRefusal::ReadOnly => Status::ZONE_IS_READ_ONLY,
+        ZoneRefusal::Offline => Status::ZONE_IS_OFFLINE,
+        ZoneRefusal::Boundary => Status::ZONE_BOUNDARY_ERROR,
+        ZoneRefusal::InvalidWrite => Status::ZONE_INVALID_WRITE,
+        ZoneRefusal::InvalidOperation => Status::INVALID_ZONE_OPERATION_REQUEST,
+        ZoneRefusal::NoRandomArea => Status::ZRWA_RESOURCES_UNAVAILABLE,
+        ZoneRefusal::InvalidCommit => Status::INVALID_FIELD,
     }
 }

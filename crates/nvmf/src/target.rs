@@ -5,6 +5,7 @@ use crate::connect::Connecting;
 use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
 use crate::event::{Action, ConnectionId, Event};
+use crate::io::zones::answer_zones;
 use crate::memory::MemoryFigures;
 use crate::moved::{Arriving, MovedConnection};
 use crate::notice::HostNotice;
@@ -16,7 +17,7 @@ use crate::shared::Shared;
 use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_shutdown, slot_of};
 use crate::watch::CommandOutline;
-use diecut_namespace::contract::{NamespaceCompletion, SourceId};
+use diecut_namespace::contract::{NamespaceCompletion, SourceId, ZoneOutcome};
 use diecut_nvme::opcode::admin::GET_LOG_PAGE;
 use diecut_nvme::{QualifiedName, Status, opcode::io as opcode};
 use diecut_units::{Time, mark, mutant};
@@ -393,12 +394,16 @@ impl Target {
         let queue = connection.queue.as_mut().expect("I-T8: who has commands in namespaces has a queue");
         let slot = &mut queue.slots[usize::from(slot_index)];
         assert!(slot.state() == SlotState::Submitted, "I-T8: {:?} is answered once", completion.token);
-        let is_answer = completion.result.is_ok() && completion.data.is_some();
+        let is_report = matches!(completion.zones, Some(ZoneOutcome::Report(_)));
+        let is_answer = completion.result.is_ok() && (completion.data.is_some() || is_report);
         let (command_id, code) = (slot.entry.command_id.get(), slot.entry.opcode);
         let (is_read, took) = (code == opcode::READ, self.shared.now.since(slot.arrived));
         // The data of a read are held until they are sent.
-        let held_bytes =
-            if is_answer && !is_closing && is_read { std::mem::take(&mut slot.account_held) } else { 0 };
+        let held_bytes = if is_answer && !is_closing && (is_read || is_report) {
+            std::mem::take(&mut slot.account_held)
+        } else {
+            0
+        };
         queue.came_back();
         queue.release(slot_index);
         self.shared.came_back(connection.subsystem);
@@ -415,6 +420,10 @@ impl Target {
         match (&completion.result, completion.data) {
             (Ok(()), Some(data)) if is_read => {
                 connection.answer_with_data(command_id, data, held_bytes);
+            }
+            (Ok(()), _) if completion.zones.is_some() => {
+                let entry = queue.slots[usize::from(slot_index)].entry;
+                answer_zones(connection, &mut self.shared, &entry, completion.zones, held_bytes);
             }
             (Ok(()), _) => connection.answer(command_id, Status::SUCCESS, 0),
             (Err(error), _) => {

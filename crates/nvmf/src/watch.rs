@@ -35,6 +35,8 @@ pub enum OperationOutline {
     Compare(LbaRange),
     /// A verification.
     Verify(LbaRange),
+    /// What only zones can do.
+    Zone,
     /// A copy within the namespace.
     Copy(NamespaceCopy),
     /// Blocks made unreadable.
@@ -55,6 +57,7 @@ impl CommandOutline {
             }
             NamespaceOperation::Compare { range, .. } => OperationOutline::Compare(*range),
             NamespaceOperation::Verify { range } => OperationOutline::Verify(*range),
+            NamespaceOperation::Zone(_) => OperationOutline::Zone,
             NamespaceOperation::Copy(copy) => OperationOutline::Copy(copy.as_ref().clone()),
             NamespaceOperation::WriteUncorrectable { range } => OperationOutline::WriteUncorrectable(*range),
         };

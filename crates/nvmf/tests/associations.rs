@@ -266,7 +266,7 @@ fn a_shutdown_makes_caches_durable() {
         if fails {
             let token = world.held.pop().unwrap().token;
             let result = Err(NamespaceError::CapacityExceeded);
-            world.handle(Event::Completed(NamespaceCompletion { token, result, data: None }));
+            world.handle(Event::Completed(NamespaceCompletion::without_data(token, result)));
         }
         world.release_held();
         let status = world.get_property(admin, offset::CSTS);
@@ -704,7 +704,7 @@ fn what_no_host_waits_for_is_given_up() {
         assert_eq!(world.given_up, [(source, Some(second))]);
         let aborted = world.held.remove(1);
         let result = Err(NamespaceError::Aborted);
-        world.handle(Event::Completed(NamespaceCompletion { token: aborted.token, result, data: None }));
+        world.handle(Event::Completed(NamespaceCompletion::without_data(aborted.token, result)));
         assert!(world.reply(io, ids[1]).unwrap().status.same_code(Status::ABORT_REQUESTED));
         if reset {
             world.set_cc(admin, 0);

@@ -147,7 +147,7 @@ fn conflicts_and_errors_are_told() {
     assert!(world.reply(io, 77).unwrap().status.same_code(Status::COMMAND_ID_CONFLICT));
     let token = world.held.pop().unwrap().token;
     let result = Err(NamespaceError::Unrecovered { lba: 0 });
-    let completion = diecut_namespace::contract::NamespaceCompletion { token, result, data: None };
+    let completion = diecut_namespace::contract::NamespaceCompletion::without_data(token, result);
     world.handle(Event::Completed(completion));
     assert!(world.reply(io, 77).unwrap().status.same_code(Status::UNRECOVERED_READ_ERROR));
     // Two entries of the error log, the newest first.

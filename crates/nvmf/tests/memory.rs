@@ -142,8 +142,8 @@ fn data_that_were_asked_for_are_read_while_their_queue_waits() {
     greedy(&mut world, SUBSYSTEM, LIMIT_BYTES);
     let ids: Vec<u16> = (0..6)
         .map(|number| {
-            let sgl = SglDescriptor::transport(24 * LBA as u32);
-            let mut entry = world.rw(opcode::WRITE, number * 24, 24, sgl);
+            let sgl = SglDescriptor::transport(12 * LBA as u32);
+            let mut entry = world.rw(opcode::WRITE, number * 12, 12, sgl);
             entry.flags |= 0x40;
             let id = world.next_id(writer);
             entry.command_id = id.into();
@@ -155,12 +155,12 @@ fn data_that_were_asked_for_are_read_while_their_queue_waits() {
     let asked = world.links[&writer].pdus.len();
     assert!((1..6).contains(&asked), "{asked} writes were asked for their data");
     world.target.check_budget();
-    world.serve_transfers(writer, &vec![9; 24 * LBA]);
+    world.serve_transfers(writer, &vec![9; 12 * LBA]);
     for (number, id) in (0..).zip(ids) {
         let status = world.reply(writer, id).map(|reply| reply.status);
         assert_eq!(status, Some(Status::SUCCESS), "write {number}, {:?}", world.target.memory());
     }
-    assert!(world.memory[..6 * 24 * LBA].iter().all(|byte| *byte == 9));
+    assert!(world.memory[..6 * 12 * LBA].iter().all(|byte| *byte == 9));
     hang_up_all(&mut world);
     assert_eq!(world.target.memory().held_bytes, 0);
 }

@@ -77,7 +77,7 @@ fn staging_slots<M: Divide>(
     record: &VssdRecord,
     places: &Places,
 ) -> Result<(Option<u32>, u32), ControlError> {
-    if record.serves != Serves::Volumes {
+    if record.serves == Serves::Blocks {
         return Ok((None, 1));
     }
     let geometry = here.plane.flash.media.geometry();

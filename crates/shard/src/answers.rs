@@ -1,7 +1,7 @@
 //! Answers of stores to jobs.
 
 use diecut_units::token;
-use diecut_volume::contract::{VolumeCompletion, VolumeToken};
+use diecut_volume::contract::VolumeToken;
 use std::collections::BTreeMap;
 
 /// See the module.
@@ -13,9 +13,9 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Whether a store answers a job; else a namespace.
-    pub fn is_for_job(completion: &VolumeCompletion) -> bool {
-        completion.token.0 & token::volume::CONTROL != 0
+    /// Whether a store answers a job with this token; else a namespace.
+    pub fn is_for_job(token: u64) -> bool {
+        token & token::volume::CONTROL != 0
     }
 
     /// A token for a command of a job.
@@ -28,13 +28,13 @@ impl Answers {
     ///
     /// # Panics
     /// If it did so before, or was not asked.
-    pub fn put(&mut self, completion: &VolumeCompletion) {
-        let number = completion.token.0 & !token::volume::CONTROL;
+    pub fn put(&mut self, token: u64, worked: bool) {
+        let number = token & !token::volume::CONTROL;
         assert!(
             (1..=self.last_token).contains(&number),
             "I-S10: an answer of a store to a job was asked for"
         );
-        let before = self.came.insert(completion.token.0, completion.result.is_ok());
+        let before = self.came.insert(token, worked);
         assert!(before.is_none(), "I-S10: a store answers once");
     }
 

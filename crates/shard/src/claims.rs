@@ -166,6 +166,7 @@ mod test {
             size: Size(4096),
             uuid,
             nguid,
+            zones: Default::default(),
         })
     }
 

@@ -5,6 +5,7 @@ use crate::drive;
 use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceCompletion, SourceId};
 use diecut_units::{Span, Time};
 use diecut_volume::contract::VolumeOperation;
+use diecut_zoned::contract::ZoneOperation;
 
 /// Costs of commands on the shard's core. On the real clock commands cost what they cost and there is no model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,6 +204,21 @@ impl ModelledCore {
     pub fn charge(&mut self, operation: &VolumeOperation, looked_at_ius: Option<u64>, now: Time) {
         if let Some(model) = &self.model {
             self.free_at = self.free_at.max(now) + model.cost(operation, looked_at_ius);
+        }
+    }
+    /// As [`ModelledCore::charge`], of a command to zones.
+    pub fn charge_zones(&mut self, operation: &ZoneOperation, now: Time) {
+        if let Some(model) = &self.model {
+            let ns = match operation {
+                ZoneOperation::Read { iu_count, .. } | ZoneOperation::Verify { iu_count, .. } => {
+                    u64::from(*iu_count) * model.read_block_ns
+                }
+                ZoneOperation::Write { data, .. } | ZoneOperation::Append { data, .. } => {
+                    u64::from(data.iu_count()) * model.write_block_ns
+                }
+                _ => 0,
+            };
+            self.free_at = self.free_at.max(now) + Span(ns);
         }
     }
     /// Whether the core is still at work on what it admitted.

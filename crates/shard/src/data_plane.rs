@@ -1,24 +1,24 @@
 //! The path of commands through one shard: target, admission, namespaces, then stores, pool and medium ([`Flash`]), and back.
 //! Nothing here knows what exists, or what other shards do.
 
-use crate::admission::{Admission, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of};
+use crate::admission::{Admission, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of, cost_of_zones};
 use crate::blocks::Blocks;
 use crate::config::ShardConfig;
 use crate::cost::{ModelledCore, TracePoint};
 use crate::delays::Delays;
 use crate::door::Door;
 use crate::drive;
-use crate::flash::Flash;
+use crate::flash::{Flash, ZonesView};
 use crate::notice::Notice;
 use crate::nvme_door::NvmeDoor;
 use diecut_media::Media;
 use diecut_namespace::contract::{
     NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, SourceId,
 };
-use diecut_namespace::{Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex};
+use diecut_namespace::{Finished, MAP_PIECE_LBAS, MapRange, Namespaces, Outputs, StoreIndex, complete_zones};
 use diecut_nvmf::{self as target, CommandFacts};
 use diecut_units::{Time, mark};
-use diecut_volume::contract::{VolumeCompletion, VolumeError};
+use diecut_volume::contract::VolumeError;
 use diecut_vssd::{DieTimesView, Pool, SlowOperation, VssdId};
 use std::vec::Drain;
 
@@ -156,9 +156,18 @@ impl<M: Media> DataPlane<M> {
 
     /// Takes what came back from below: of applications, of rooms in the queues of dies, of stores. `of_jobs` gets what stores answer
     /// others than namespaces, which it knows by itself.
-    pub fn take_results(&mut self, mut of_jobs: impl FnMut(&VolumeCompletion) -> bool, now: Time) {
+    pub fn take_results(&mut self, mut of_jobs: impl FnMut(u64, bool) -> bool, now: Time) {
         self.finish(now);
         self.delays.now = now;
+        let mut of_zones = std::mem::take(&mut self.flash.answers.zones);
+        for answer in of_zones.drain(..) {
+            if !of_jobs(answer.token.0, answer.result.is_ok()) {
+                let finished = complete_zones(&mut self.namespaces, answer, now);
+                self.admission.finished(finished.namespace, 1);
+                self.answer(finished, now);
+            }
+        }
+        self.flash.answers.zones = of_zones;
         let mut answers = std::mem::take(&mut self.flash.answers);
         // Answers of one namespace come together: admission hears once of those in a row.
         let mut over = (NamespaceId::default(), 0);
@@ -166,7 +175,7 @@ impl<M: Media> DataPlane<M> {
             if matches!(answer.result, Err(VolumeError::Full)) {
                 self.flash.note_full(whose.store(), now);
             }
-            if !of_jobs(&answer)
+            if !of_jobs(answer.token.0, answer.result.is_ok())
                 && let Some(finished) = self.namespaces.complete(answer, now)
             {
                 if finished.namespace != over.0 {
@@ -205,12 +214,13 @@ impl<M: Media> DataPlane<M> {
             let of_flash = &*flash;
             let mut map_piece = |range: MapRange| {
                 let MapRange { store, volume, first_iu, iu_count } = range;
-                let store = of_flash.store(store);
+                let store = of_flash.kept(store).expect_volumes();
                 let (piece, ius) = store.deallocation_piece(volume, first_iu, iu_count, MAP_PIECE_LBAS);
                 looked_at = Some(ius);
                 piece
             };
             let before = outputs.volume_commands.len();
+            let zones_before = outputs.zone_commands.len();
             let (mut cost, rest) = match work {
                 Work::Command(command) => {
                     cpu.begin_command(command.token, command.source, now);
@@ -234,11 +244,16 @@ impl<M: Media> DataPlane<M> {
                 cost += cost_of(&piece.operation, looked_at);
                 cpu.charge(&piece.operation, looked_at, now);
             }
+            if let Some((_, command)) = outputs.zone_commands.get(zones_before) {
+                cost += cost_of_zones(&command.operation);
+                cpu.charge_zones(&command.operation, now);
+            }
             // A turn is never free, or a budget would not end.
             let cost = cost.max(1);
             Begun { cost, rest, holds, goes_on: cpu.goes_on(cost, now) }
         });
         flash.submit(&mut outputs.volume_commands, now);
+        ZonesView::of(flash).submit(&mut outputs.zone_commands, now);
     }
 
     /// Answers of doors go out when a round is over; on the real clock that is now.
@@ -258,7 +273,7 @@ impl<M: Media> DataPlane<M> {
         for command in self.taken_back.drain(..) {
             mark!("shard: command given up before it began");
             let result = Err(NamespaceError::Aborted);
-            let completion = NamespaceCompletion { token: command.token, result, data: None };
+            let completion = NamespaceCompletion::without_data(command.token, result);
             self.nvme.handle(target::Event::Completed(completion), now);
         }
         let mut finished = std::mem::take(&mut self.outputs.finished);

@@ -293,7 +293,12 @@ mod test {
             source: SourceId(0),
             namespace: NamespaceId(1),
             stamps: Stamps { arrived: Time(arrived), admitted: Time(admitted) },
-            completion: NamespaceCompletion { token: CommandToken(0), result: Ok(()), data: None },
+            completion: NamespaceCompletion {
+                token: CommandToken(0),
+                result: Ok(()),
+                data: None,
+                zones: None,
+            },
         }
     }
 

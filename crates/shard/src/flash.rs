@@ -1,8 +1,9 @@
-//! The lower half of a shard: one device, the pool over it, and one store per vSSD. Volume commands in, volume
-//! completions out.
+//! The lower half of a shard: one device, the pool over it, and one store per vSSD, of volumes or zones. Commands in, completions out.
 
 mod answers;
+mod zones;
 
+use crate::kept::Kept;
 pub(crate) use answers::StoreAnswers;
 use diecut_media::{Completion, Intent, Media};
 use diecut_namespace::StoreIndex;
@@ -10,6 +11,7 @@ use diecut_units::{ProtectedRegion, Slab, Span, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeIndex};
 use diecut_volume::{Store, StoreConfig};
 use diecut_vssd::{DieTimesView, Pool, SlowOperation, SpaceCompletion, VssdId};
+pub(crate) use zones::ZonesView;
 
 /// How often one call goes round between medium, pool and stores before it returns to the driver.
 const ROUNDS_MAX: u32 = 8;
@@ -32,7 +34,7 @@ const FULL_TOLD_FOR: Span = Span::from_secs(60);
 
 struct StoreSlot {
     vssd: VssdId,
-    store: Store,
+    store: Kept,
     has_work: bool,
     /// What was told of it last.
     told: Standing,
@@ -56,14 +58,14 @@ fn slot_of(stores: &mut Slab<StoreSlot>, index: StoreIndex) -> &mut StoreSlot {
 /// A store on its way to another shard, with answers that it has not seen.
 pub(crate) struct MovedStore {
     pub vssd: VssdId,
-    store: Store,
+    store: Kept,
     unseen: Vec<SpaceCompletion>,
     /// What was told of it last, and until when not again that it is full: its new shard tells what is new.
     told: (Standing, Time),
 }
 
 impl StoreSlot {
-    fn new(vssd: VssdId, store: Store) -> StoreSlot {
+    fn new(vssd: VssdId, store: Kept) -> StoreSlot {
         StoreSlot {
             vssd,
             store,
@@ -148,7 +150,7 @@ impl<M: Media> Flash<M> {
         self.make_room_for(vssd);
         let mut space = self.pool.space(vssd, &mut self.media, now);
         let store = Store::open(config, &mut space, staging);
-        self.seat(vssd, store)
+        self.seat(vssd, Kept::Volumes(store))
     }
 
     /// Gives up free buffers of the stores that were not needed since the last call; see [`diecut_units::BufferPool::shrink`].
@@ -165,7 +167,7 @@ impl<M: Media> Flash<M> {
         assert_eq!(self.by_vssd[number], NO_STORE, "I-S21: the store of {vssd:?} is open already");
     }
 
-    fn seat(&mut self, vssd: VssdId, store: Store) -> StoreIndex {
+    fn seat(&mut self, vssd: VssdId, store: Kept) -> StoreIndex {
         let index = self.stores.insert(StoreSlot::new(vssd, store));
         assert!(index < u32::from(NO_STORE), "I-S21: a store has a number of 16 bits");
         let index = StoreIndex(index as u16);
@@ -252,7 +254,10 @@ impl<M: Media> Flash<M> {
     pub fn end_store(&mut self, index: StoreIndex) -> Vec<VolumeCommand> {
         let slot = self.stores.lend(index.0.into());
         assert!(slot.held.is_none(), "I-S21: a store that is held does not end");
-        slot.store.into_commands()
+        match slot.store {
+            Kept::Volumes(store) => store.into_commands(),
+            Kept::Zones { .. } => unreachable!("I-S21: zones are not opened again"),
+        }
     }
 
     /// Opens a store again, at the place of the one that was taken out, for `commands` and those that come.
@@ -272,7 +277,7 @@ impl<M: Media> Flash<M> {
         assert_eq!(self.by_vssd[vssd.0 as usize], index.0, "I-S21: a store is opened again at its place");
         let mut space = self.pool.space(vssd, &mut self.media, now);
         let store = Store::open(config, &mut space, staging);
-        self.stores.put_back(index.0.into(), StoreSlot::new(vssd, store));
+        self.stores.put_back(index.0.into(), StoreSlot::new(vssd, Kept::Volumes(store)));
         self.busy.retain(|busy| *busy != index.0);
         self.mark_busy(index);
         self.submit(&mut commands.into_iter().map(|command| (index, command)).collect(), now);
@@ -284,19 +289,19 @@ impl<M: Media> Flash<M> {
         (index != NO_STORE).then_some(StoreIndex(index))
     }
 
-    /// An open store.
+    /// What is kept at a place.
     ///
     /// # Panics
-    /// If it is not open.
-    pub fn store(&self, index: StoreIndex) -> &Store {
+    /// If nothing is open there.
+    pub fn kept(&self, index: StoreIndex) -> &Kept {
         &self.stores.get(index.0.into()).expect("I-S21: a store that is used is open").store
     }
 
-    /// An open store, to be changed; it gets a turn.
+    /// What is kept at a place, to be changed; it gets a turn.
     ///
     /// # Panics
-    /// If it is not open.
-    pub fn store_mut(&mut self, index: StoreIndex) -> &mut Store {
+    /// If nothing is open there.
+    pub fn kept_mut(&mut self, index: StoreIndex) -> &mut Kept {
         self.mark_busy(index);
         &mut slot_of(&mut self.stores, index).store
     }
@@ -306,7 +311,7 @@ impl<M: Media> Flash<M> {
     /// # Panics
     /// If it is not open.
     pub fn look_for_room(&mut self, index: StoreIndex, now: Time) {
-        if self.store(index).lacks_room() {
+        if self.kept(index).lacks_room() {
             self.mark_busy(index);
             self.run(now);
         }
@@ -318,7 +323,7 @@ impl<M: Media> Flash<M> {
     }
 
     /// Open stores.
-    pub fn stores(&self) -> impl Iterator<Item = (StoreIndex, VssdId, &Store)> {
+    pub fn stores(&self) -> impl Iterator<Item = (StoreIndex, VssdId, &Kept)> {
         self.stores.iter().map(|(index, slot)| (StoreIndex(index as u16), slot.vssd, &slot.store))
     }
 
@@ -330,8 +335,10 @@ impl<M: Media> Flash<M> {
     /// A read of a store will follow soon: advice only.
     #[inline]
     pub fn expect_read(&self, index: StoreIndex, volume: VolumeIndex, first_iu: u64) {
-        if let Some(slot) = self.stores.get(index.0.into()) {
-            slot.store.expect_read(volume, first_iu);
+        if let Some(slot) = self.stores.get(index.0.into())
+            && let Kept::Volumes(store) = &slot.store
+        {
+            store.expect_read(volume, first_iu);
         }
     }
 
@@ -345,7 +352,10 @@ impl<M: Media> Flash<M> {
             while commands.as_slice().first().is_some_and(|(next, _)| *next == index)
                 && let Some((_, command)) = commands.next()
             {
-                slot.store.submit(command, &mut space, &mut self.answers.answers);
+                let Kept::Volumes(store) = &mut slot.store else {
+                    unreachable!("I-S21: volumes are asked of a store of volumes")
+                };
+                store.submit(command, &mut space, &mut self.answers.answers);
             }
             self.answers.are_of(index);
         }
@@ -412,7 +422,7 @@ impl<M: Media> Flash<M> {
                 && let Some((_, completion)) = rest.next()
             {
                 match &mut slot.held {
-                    None => slot.store.complete(completion, &mut space, &mut self.answers.answers),
+                    None => slot.store.complete(completion, &mut space, &mut self.answers.of_all()),
                     Some(unseen) => unseen.push(completion),
                 }
             }
@@ -433,7 +443,7 @@ impl<M: Media> Flash<M> {
             }
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
             let before = self.answers.answers.len();
-            slot.store.work(now, &mut space, &mut self.answers.answers);
+            slot.store.work(now, &mut space, &mut self.answers.of_all());
             if slot.released_by.is_some()
                 && let Some(slow) = slot.released_by.take()
             {

@@ -66,7 +66,7 @@ fn health_of<M: Divide>(here: &Owners<M>, nqn: &str) -> Option<Health> {
     let mut worst = Condition::NEW;
     let mut read_only = false;
     for number in vssds {
-        let store = here.plane.flash.store(here.plane.store_of(number)?);
+        let store = here.plane.flash.kept(here.plane.store_of(number)?);
         read_only |= store.read_only_reason().is_some() && !store.lacks_room();
         let one = Condition::of(&here.plane.flash.pool, VssdId(number));
         worst.spare_permille = worst.spare_permille.min(one.spare_permille);

@@ -58,6 +58,7 @@ mod health_turns;
 mod inquiry;
 mod job;
 mod jobs;
+mod kept;
 mod latency_report;
 mod lead;
 mod ledger;
@@ -85,6 +86,7 @@ mod status;
 mod step;
 mod steps;
 mod waits;
+mod zones;
 
 pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};
 pub use config::ShardConfig;

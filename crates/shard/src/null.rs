@@ -55,6 +55,7 @@ impl NullShard {
                 volatile_cache: false,
                 preferred_write_lbas: 1,
                 read_only: false,
+                zones: None,
             };
             let namespace = NamespaceId(number as u32 + 1);
             shard.namespaces.open(namespace, definition, Backing::Null { reads });

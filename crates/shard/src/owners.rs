@@ -19,7 +19,6 @@ use diecut_namespace::contract::NamespaceId;
 use diecut_nvmf as target;
 use diecut_spec::Serves;
 use diecut_units::{Time, mutant};
-use diecut_volume::contract::VolumeCompletion;
 use diecut_vssd::{VssdId, WearNews};
 use std::sync::Arc;
 
@@ -102,10 +101,10 @@ impl<M: Divide> Owners<M> {
     /// Takes what stores answered: jobs, or namespaces.
     pub fn take_results(&mut self, now: Time) {
         let answers = &mut self.answers;
-        let of_jobs = |completion: &VolumeCompletion| {
-            let is_for_job = Answers::is_for_job(completion);
+        let of_jobs = |token: u64, worked: bool| {
+            let is_for_job = Answers::is_for_job(token);
             if is_for_job {
-                answers.put(completion);
+                answers.put(token, worked);
             }
             is_for_job
         };

@@ -94,7 +94,7 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
         here.plane.flash.pool.hold_migration(true);
         here.placement.duties.leaving.clone_from(&group.vssds);
         for &store in &stores {
-            here.plane.flash.store_mut(store).quiesce(true);
+            here.plane.flash.kept_mut(store).quiesce(true);
         }
     }
     assert_eq!(here.placement.duties.leaving, group.vssds, "I-S15: one group leaves a shard at a time");
@@ -102,7 +102,7 @@ pub(crate) fn leave<M: Divide>(here: &mut Owners<M>, group: &Group) -> Progress 
     let subsystems = nqns.iter().map(|nqn| qualified(nqn)).collect();
     let party = Party { vssds: group.vssds.clone(), subsystems };
     if !here.placement.duties.frozen {
-        if !stores.iter().all(|&store| here.plane.flash.store(store).quiesced() == Some(true)) {
+        if !stores.iter().all(|&store| here.plane.flash.kept(store).quiesced() == Some(true)) {
             mark!("shard: move waits while its hosts are served");
             return Progress::Waits;
         }

@@ -2,6 +2,7 @@
 
 use crate::control::*;
 use crate::inquiry::{Findings, Inquiry};
+use crate::kept::Kept;
 use crate::latency_report;
 use crate::owners::Owners;
 use diecut_media::Divide;
@@ -10,6 +11,7 @@ use diecut_spec::{Serves, Size};
 use diecut_units::{BlockIndex, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::{DieWear, SwapRule, VssdId};
+use diecut_zoned::contract::ZoneSetIndex;
 
 /// This shard's part of an answer.
 pub(crate) fn find<M: Divide>(here: &Owners<M>, inquiry: Inquiry) -> Findings {
@@ -31,7 +33,7 @@ pub fn status<M: Divide>(here: &Owners<M>) -> Status {
         let record = &here.registry.state.vssds[vssd];
         let number = record.number;
         match record.serves {
-            Serves::Volumes => here.plane.store_of(number).is_some(),
+            Serves::Volumes | Serves::Zones => here.plane.store_of(number).is_some(),
             Serves::Blocks => {
                 held.contains(&VssdId(number)) && ledger_shard(here, number) == here.placement.index.0
             }
@@ -138,14 +140,16 @@ fn wear_status<M: Divide>(here: &Owners<M>) -> WearStatus {
 fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
     let record = &here.registry.state.vssds[name];
     let id = VssdId(record.number);
-    let store = here.plane.store_of(record.number).map(|index| here.plane.flash.store(index));
-    assert!(store.is_some() || record.serves != Serves::Volumes, "the store of an existing vSSD is open");
+    let kept = here.plane.store_of(record.number).map(|index| here.plane.flash.kept(index));
+    assert!(kept.is_some() || record.serves == Serves::Blocks, "the store of an existing vSSD is open");
+    let store = kept.and_then(|kept| kept.volumes());
+    let zones = kept.and_then(|kept| kept.zones());
     let statistics = store.map(|store| store.statistics()).unwrap_or_default();
     let accepted = store.map(|store| store.accepted_loss()).unwrap_or_default();
     let (units, physical_bytes) = here.plane.flash.pool.size_of(id);
     let (erase_blocks, free_erase_blocks) = here.plane.flash.pool.erase_blocks_of(id);
     let bytes = |ius: u64| ius * IU_SIZE_BYTES as u64;
-    // What applications append is programmed as it is.
+    // What applications and zones append is programmed as it is.
     let appended_ius = if store.is_some() { 0 } else { here.plane.flash.pool.appended_ius(id) };
     VssdStatus {
         spec: record.spec.clone(),
@@ -154,13 +158,15 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
         space: VssdSpace {
             units,
             physical_bytes,
-            exported_bytes: bytes(statistics.exported_ius),
-            used_bytes: bytes(statistics.used_ius),
+            exported_bytes: bytes(zones.map_or(statistics.exported_ius, |_| record.exported_ius)),
+            used_bytes: bytes(zones.map_or(statistics.used_ius, |zones| zones.all_used_ius())),
             erase_blocks,
             free_erase_blocks,
         },
         traffic: VssdTraffic {
-            host_written_bytes: bytes(statistics.host_written_ius + appended_ius),
+            host_written_bytes: bytes(zones.map_or(statistics.host_written_ius + appended_ius, |zones| {
+                zones.statistics().host_written_ius
+            })),
             programmed_user_bytes: bytes(statistics.log.user_ius() + appended_ius),
             programmed_cleaner_bytes: bytes(statistics.log.cleaner_ius()),
             programmed_metadata_bytes: bytes(
@@ -182,10 +188,12 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
 fn volume_status<M: Divide>(here: &Owners<M>, name: &str) -> VolumeStatus {
     let record = &here.registry.state.volumes[name];
     let spec = record.spec.clone();
-    let used_ius = here
-        .plane
-        .store_of(here.registry.state.vssds[&record.vssd].number)
-        .map_or(0, |store| here.plane.flash.store(store).volume_used_ius(VolumeIndex(record.index)));
+    let used_ius = here.plane.store_of(here.registry.state.vssds[&record.vssd].number).map_or(0, |store| {
+        match here.plane.flash.kept(store) {
+            Kept::Volumes(store) => store.volume_used_ius(VolumeIndex(record.index)),
+            Kept::Zones { store, .. } => store.used_ius(ZoneSetIndex(record.index)),
+        }
+    });
     let none = VolumeStatus {
         spec,
         used_bytes: used_ius * IU_SIZE_BYTES as u64,

@@ -166,6 +166,7 @@ fn volume(name: &str, size_bytes: u64) -> VolumeSpec {
         size: Size(size_bytes),
         uuid: None,
         nguid: None,
+        zones: Default::default(),
     }
 }
 

@@ -55,6 +55,7 @@ impl Rig {
                 size: Size(2 << 20),
                 uuid: None,
                 nguid: None,
+                zones: Default::default(),
             }));
         }
         rig

@@ -129,6 +129,7 @@ impl Change {
                 size: Size(plan.volume(volume).iu_count * 4096),
                 uuid: None,
                 nguid: None,
+                zones: Default::default(),
             }),
             Change::DeleteVolume(volume) => ControlRequest::DeleteVolume(volume_name(volume)),
             Change::CreateSubsystem(lane) => ControlRequest::CreateSubsystem(SubsystemSpec {

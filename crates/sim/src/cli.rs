@@ -3,6 +3,8 @@
 //! Results go to standard output, progress to standard error. A failing seed is printed first and last, with
 //! the command that replays it.
 
+mod zones_cli;
+
 use crate::bank::Entry;
 use crate::generate::{Shape, generate};
 use crate::guard::{Factory, cut_at_every_operation, run_guarded, run_twice};
@@ -32,7 +34,8 @@ pub struct SimArgs {
     /// Runs the seeds A..B (B not included); 0..50 if nothing says what to run, and 0..100 for --mutants.
     #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
     pub seeds: Option<(u64, u64)>,
-    /// System to run: `stack` (hosts, network, shard and an emulated device) or `model` (a small one that keeps its promises).
+    /// System to run: `stack` (hosts, network, shard and an emulated device), `zones` (hosts of zoned namespaces on a shard), or `model` (a
+    /// small one that keeps its promises).
     #[arg(long, default_value = "stack")]
     pub system: String,
     /// Uses at most this many steps of the plan; 0 for all of them.
@@ -132,7 +135,11 @@ fn execute(arguments: &SimArgs) -> Result<bool, String> {
     if let Some(path) = &arguments.replay {
         return crate::replay_cli::run(path, arguments.free, arguments.json);
     }
-    let known = || format!("no system {:?}; there are: {}", arguments.system, systems::NAMES.join(", "));
+    if arguments.system == "zones" {
+        return Ok(zones_cli::run(arguments));
+    }
+    let known =
+        || format!("no system {:?}; there are: {}, zones", arguments.system, systems::NAMES.join(", "));
     let factory = systems::factory(&arguments.system).ok_or_else(known)?;
     if (arguments.mutants || arguments.mutant.is_some()) && !marks::plant_mutant(None) {
         return Err("this build carries no planted bugs; build with --features mutants".to_owned());

@@ -77,3 +77,4 @@ pub mod systems;
 pub mod tag;
 mod watch;
 pub mod wear_model;
+pub mod zones;

@@ -177,6 +177,7 @@ impl Scene {
             size: Size(setting.mapped_bytes),
             uuid: None,
             nguid: None,
+            zones: Default::default(),
         }))?;
         scene.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
             nqn: SUBSYSTEM.to_owned(),

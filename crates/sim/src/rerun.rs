@@ -88,6 +88,7 @@ impl Free {
                         NamespaceOperation::Compare { range, data }
                     }
                     OperationOutline::Verify(range) => NamespaceOperation::Verify { range },
+                    OperationOutline::Zone => unreachable!("no experiment has zones"),
                     OperationOutline::Copy(copy) => NamespaceOperation::Copy(Box::new(copy)),
                     OperationOutline::WriteUncorrectable(range) => {
                         NamespaceOperation::WriteUncorrectable { range }

@@ -80,6 +80,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
             size: Size(status.vssds[0].space.exported_bytes),
             uuid: None,
             nguid: None,
+            zones: Default::default(),
         }),
     );
     done(

@@ -30,6 +30,7 @@ mod vssd;
 mod wear;
 mod wear_status;
 mod words;
+mod zones;
 
 pub use identity::Nguid;
 pub use size::Size;
@@ -40,6 +41,7 @@ pub use vssd::VssdSpec;
 pub use wear::WearSettings;
 pub use wear_status::{ChannelWear, WearExchange, WearInForce, WearStatus};
 pub use words::{Isolation, Serves, Sharing};
+pub use zones::ZoneSpec;
 
 #[cfg(test)]
 mod test {

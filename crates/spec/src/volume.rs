@@ -1,8 +1,8 @@
 //! Volumes.
 
-use crate::Nguid;
 use crate::name::check_name;
 use crate::size::{Size, perhaps};
+use crate::{Nguid, ZoneSpec};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -27,6 +27,10 @@ pub struct VolumeSpec {
     #[cfg_attr(feature = "clap", arg(long))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nguid: Option<Nguid>,
+    /// What its zones are like, on a vSSD whose use is zones.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    #[serde(default, skip_serializing_if = "ZoneSpec::is_empty")]
+    pub zones: ZoneSpec,
 }
 
 /// No volume can be smaller, in bytes: one block of a host.
@@ -37,7 +41,14 @@ pub const VOLUME_SIZE_MAX: Size = Size((u32::MAX as u64 - 1) * 4096);
 impl VolumeSpec {
     /// A volume whose identities the server makes.
     pub fn new(name: &str, vssd: &str, size: Size) -> VolumeSpec {
-        VolumeSpec { name: name.to_owned(), vssd: vssd.to_owned(), size, uuid: None, nguid: None }
+        VolumeSpec {
+            name: name.to_owned(),
+            vssd: vssd.to_owned(),
+            size,
+            uuid: None,
+            nguid: None,
+            zones: ZoneSpec::default(),
+        }
     }
 
     /// Whether it can be; what the vSSD can give is the server's to say.
@@ -46,6 +57,7 @@ impl VolumeSpec {
     /// Names the volume, the value, and what to write.
     pub fn check(&self) -> Result<(), String> {
         check_name("volume", &self.name)?;
+        self.zones.check().map_err(|error| format!("volume \"{}\": {error}", self.name))?;
         self.check_slips()
     }
 
@@ -102,6 +114,7 @@ mod test {
             size: Size(size),
             uuid: None,
             nguid: None,
+            zones: ZoneSpec::default(),
         };
         assert_eq!(volume(4096).check(), Ok(()));
         let most = volume(VOLUME_SIZE_MAX.bytes());

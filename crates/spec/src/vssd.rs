@@ -148,7 +148,7 @@ impl VssdSpec {
     /// # Errors
     /// Names the vSSD, the value, and what to write.
     pub fn check_slips(&self) -> Result<(), String> {
-        let name = &self.name;
+        let (name, serves) = (&self.name, self.serves.name());
         if self.capacity < CAPACITY_MIN {
             return Err(format!(
                 "vSSD \"{name}\": a capacity of {} is below {CAPACITY_MIN}, the least there is{}",
@@ -162,9 +162,9 @@ impl VssdSpec {
                 self.over_provisioning_permille
             ));
         }
-        if let (Some(uid), Serves::Volumes) = (self.uid, self.serves) {
+        if let (Some(uid), Serves::Volumes | Serves::Zones) = (self.uid, self.serves) {
             return Err(format!(
-                "vSSD \"{name}\": uid {uid} is who may attach to erase blocks, and this vSSD is for volumes: leave it out, or make it \
+                "vSSD \"{name}\": uid {uid} is who may attach to erase blocks, and this vSSD is for {serves}: leave it out, or make it \
                  for blocks (use = \"blocks\" in a set-up file, --use blocks on the command line)"
             ));
         }

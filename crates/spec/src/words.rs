@@ -61,14 +61,22 @@ pub enum Serves {
     Volumes,
     /// An application uses its erase blocks, through the socket for blocks (`blocks_socket`).
     Blocks,
+    /// Zoned volumes live on it: each zone is an erase block, or several.
+    Zones,
 }
 
 impl Serves {
+    /// Whether volumes live on it, of whatever kind.
+    pub const fn has_volumes(self) -> bool {
+        !matches!(self, Serves::Blocks)
+    }
+
     /// The word for it on every surface.
     pub const fn name(self) -> &'static str {
         match self {
             Serves::Volumes => "volumes",
             Serves::Blocks => "blocks",
+            Serves::Zones => "zones",
         }
     }
 }
@@ -93,7 +101,9 @@ mod test {
             assert_eq!(from_str::<Sharing>(&format!("\"{word}\"")).unwrap(), sharing);
         }
         assert!(from_str::<Isolation>("\"Channel\"").is_err(), "one spelling each");
-        for (serves, word) in [Serves::Volumes, Serves::Blocks].into_iter().zip(["volumes", "blocks"]) {
+        for (serves, word) in
+            [Serves::Volumes, Serves::Blocks, Serves::Zones].into_iter().zip(["volumes", "blocks", "zones"])
+        {
             assert_eq!((serves.name(), to_string(&serves).unwrap()), (word, format!("\"{word}\"")));
             assert_eq!(from_str::<Serves>(&format!("\"{word}\"")).unwrap(), serves);
         }

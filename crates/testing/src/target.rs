@@ -30,6 +30,7 @@ pub fn namespace(number: u32, size_lbas: u64) -> NamespaceConfig {
         volatile_cache: false,
         preferred_write_lbas: 4,
         read_only: false,
+        zones: None,
     };
     let namespace = NamespaceId(number);
     NamespaceConfig {
@@ -83,10 +84,12 @@ pub fn execute(memory: &mut [u8], command: NamespaceCommand) -> NamespaceComplet
             let content: Vec<u8> = sources.flat_map(|source| memory[bytes_of(*source)].to_vec()).collect();
             memory[bytes_of(copy.destination())].copy_from_slice(&content);
         }
-        NamespaceOperation::WriteUncorrectable { .. } => result = Err(FORGETS_NOTHING),
+        NamespaceOperation::WriteUncorrectable { .. } | NamespaceOperation::Zone(_) => {
+            result = Err(FORGETS_NOTHING);
+        }
         NamespaceOperation::Flush | NamespaceOperation::Verify { .. } => {}
     }
-    NamespaceCompletion { token: command.token, result, data }
+    NamespaceCompletion { token: command.token, result, data, zones: None }
 }
 
 const FORGETS_NOTHING: NamespaceError = NamespaceError::InvalidField { what: "memory forgets nothing" };

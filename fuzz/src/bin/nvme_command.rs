@@ -8,6 +8,7 @@ use diecut_nvme::feature::{GetFeatures, SetFeatures};
 use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus};
 use diecut_nvme::reservation::{ReservationCommand, ReservationReport};
+use diecut_nvme::zns::{ZoneAppend, ZoneManagementReceive, ZoneManagementSend};
 use diecut_nvme::{SglDescriptor, Status, SubmissionEntry, opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -74,6 +75,16 @@ fn check_all(mut input: Input<'_>) {
     let report = ReservationReport::decode(&entry);
     report.encode(&mut again);
     assert_eq!(ReservationReport::decode(&again), report);
+
+    let send = ZoneManagementSend::decode(&entry);
+    send.encode(&mut again);
+    assert_eq!(ZoneManagementSend::decode(&again), send);
+    let receive = ZoneManagementReceive::decode(&entry);
+    receive.encode(&mut again);
+    assert_eq!(ZoneManagementReceive::decode(&again), receive);
+    let append = ZoneAppend::decode(&entry);
+    append.encode(&mut again);
+    assert_eq!(ZoneAppend::decode(&again), append);
 
     let page = GetLogPage::decode(&entry);
     page.encode(&mut again);

@@ -10,7 +10,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let mut list = [0; IDENTIFY_SIZE_BYTES];
     namespace_list(&mut list, 1..=NAMESPACE_LIST_LENGTH as u32, 0);
     let mut descriptors = [0; IDENTIFY_SIZE_BYTES];
-    namespace_descriptors(&mut descriptors, &[0xCD; 16], &[0xAB; 16]);
+    namespace_descriptors(&mut descriptors, &[0xCD; 16], &[0xAB; 16], 2);
     let mut short = [0; IDENTIFY_SIZE_BYTES];
     namespace_list(&mut short, [1, 7, 9], 1);
     vec![list.to_vec(), descriptors.to_vec(), short[..16].to_vec()]

@@ -44,7 +44,7 @@ pub enum Kernels {
 }
 
 /// All scenarios, in the order they run.
-pub static SCENARIOS: [Scenario; 7] = [
+pub static SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "basic",
         script: "basic.sh",
@@ -101,6 +101,17 @@ pub static SCENARIOS: [Scenario; 7] = [
         shards: None,
     },
     Scenario {
+        name: "zones",
+        script: "zones.sh",
+        purpose: "zoned namespaces: every zone command, limits, random write areas, fio in zone mode, btrfs, the server killed under writes",
+        time_limit: Duration::from_secs(600),
+        check_count_min: 50,
+        two_paths: false,
+        needs_programs: false,
+        kernels: Kernels::Newest,
+        shards: None,
+    },
+    Scenario {
         name: "file-systems",
         script: "file-systems.sh",
         purpose: "fsx and fsstress on ext4 and xfs, sync, and what is there after the server was killed",
@@ -126,6 +137,8 @@ pub static SCENARIOS: [Scenario; 7] = [
 
 /// NQN of the guest. Servers must allow it, and no other host.
 pub const HOST_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000001";
+/// NQN of the subsystem with zoned namespaces, in the story that has one.
+pub const NQN_ZONES: &str = "nqn.2026-11.org.diecut:zones";
 const HOST_ID: &str = "5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000001";
 /// An NQN that no server allows.
 const STRANGER_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:5b6b8e2c-3f0a-4a7e-9d53-0d1ec0000bad";
@@ -173,7 +186,8 @@ fn play(
     work: &Path,
     run: &mut Run,
 ) -> Result<(), String> {
-    let mut server = Server::new(options, work, scenario.shards).map_err(|error| error.to_string())?;
+    let mut server =
+        Server::new(options, work, scenario.name, scenario.shards).map_err(|error| error.to_string())?;
     server.start()?;
     let variables = [
         ("ADDRESS", SERVER_ADDRESS.to_string()),
@@ -183,6 +197,7 @@ fn play(
         ("NQN_A", options.nqn_a.clone()),
         ("NQN_B", options.nqn_b.clone()),
         ("HOST_NQN", HOST_NQN.to_string()),
+        ("NQN_ZONES", NQN_ZONES.to_string()),
         ("HOST_ID", HOST_ID.to_string()),
         ("STRANGER_NQN", STRANGER_NQN.to_string()),
         ("STRANGER_ID", STRANGER_ID.to_string()),

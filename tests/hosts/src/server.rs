@@ -45,6 +45,8 @@ pub struct Server<'a> {
     work: PathBuf,
     port: u16,
     second_port: u16,
+    /// The story that it is for.
+    scenario: &'static str,
     shards: Option<u16>,
     process: Option<Process>,
     start_count: u32,
@@ -56,14 +58,19 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// When the folder cannot be made or no ports can be had.
-    pub fn new(options: &'a Options, work: &Path, shards: Option<u16>) -> std::io::Result<Self> {
+    pub fn new(
+        options: &'a Options,
+        work: &Path,
+        scenario: &'static str,
+        shards: Option<u16>,
+    ) -> std::io::Result<Self> {
         // Both are held until both are known, so that they differ.
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let (one, other) = (free()?, free()?);
         let (port, second_port) = (one.local_addr()?.port(), other.local_addr()?.port());
         fs::create_dir_all(work.join("data"))?;
         let work = fs::canonicalize(work)?;
-        Ok(Self { options, work, port, second_port, shards, process: None, start_count: 0 })
+        Ok(Self { options, work, port, second_port, scenario, shards, process: None, start_count: 0 })
     }
 
     /// TCP port on 127.0.0.1.
@@ -153,6 +160,8 @@ impl<'a> Server<'a> {
             .env("NQN_A", &self.options.nqn_a)
             .env("NQN_B", &self.options.nqn_b)
             .env("HOST_NQN", crate::scenario::HOST_NQN)
+            .env("NQN_ZONES", crate::scenario::NQN_ZONES)
+            .env("SCENARIO", self.scenario)
             .env("SECOND_PORT", self.second_port.to_string())
             .envs(self.shards.map(|count| ("SHARDS", count.to_string())))
             .stdin(Stdio::null())

@@ -94,6 +94,7 @@ impl Volume {
                 extra.expected = Some(data);
                 VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
             }
+            NamespaceOperation::Zone(_) => no_zones(),
             NamespaceOperation::Deallocate { mut ranges } => {
                 piece::merge(&mut ranges);
                 ranges.reverse();
@@ -154,4 +155,10 @@ fn whole_piece(
         }
         other => Err(other),
     }
+}
+
+/// A namespace without zones refuses what is asked of zones before it comes here.
+#[cold]
+fn no_zones() -> ! {
+    unreachable!("I-N3: a volume is asked what volumes can do")
 }

@@ -4,6 +4,7 @@ use super::Namespace;
 use crate::contract::{
     COPY_LBAS_MAX, COPY_RANGES_MAX, LbaRange, NamespaceCopy, NamespaceError, NamespaceOperation,
 };
+use crate::zones;
 
 impl Namespace {
     #[inline]
@@ -36,6 +37,10 @@ impl Namespace {
                 self.check_writable()
             }
             NamespaceOperation::Copy(copy) => self.check_copy(copy),
+            NamespaceOperation::Zone(request) => {
+                zones::check(request, &self.definition)?;
+                if zones::changes_something(request) { self.check_writable() } else { Ok(()) }
+            }
             NamespaceOperation::Deallocate { ranges } => {
                 for range in ranges {
                     self.check_end(*range)?;

@@ -1,4 +1,4 @@
-use super::{CSI_NVM, IDENTIFY_SIZE_BYTES};
+use super::IDENTIFY_SIZE_BYTES;
 use crate::error::DecodeError;
 
 /// Namespace ids that one list holds (Base 2.0 section 4.4.3).
@@ -62,7 +62,12 @@ pub fn uuid_list(page: &mut [u8; IDENTIFY_SIZE_BYTES], uuids: &[[u8; 16]]) {
 /// |      0 |    1 | NIDT: 1 EUI64, 2 NGUID, 3 UUID, 4 command set |
 /// |      1 |    1 | NIDL: length of the identifier                |
 /// |      4 | NIDL | identifier                                    |
-pub fn namespace_descriptors(page: &mut [u8; IDENTIFY_SIZE_BYTES], nguid: &[u8; 16], uuid: &[u8; 16]) {
+pub fn namespace_descriptors(
+    page: &mut [u8; IDENTIFY_SIZE_BYTES],
+    nguid: &[u8; 16],
+    uuid: &[u8; 16],
+    command_set: u8,
+) {
     page.fill(0);
     let mut offset = 0;
     let mut put = |kind: u8, identifier: &[u8]| {
@@ -77,7 +82,7 @@ pub fn namespace_descriptors(page: &mut [u8; IDENTIFY_SIZE_BYTES], nguid: &[u8; 
     if *uuid != [0; 16] {
         put(3, uuid);
     }
-    put(4, &[CSI_NVM]);
+    put(4, &[command_set]);
 }
 
 /// Reads a namespace identification descriptor list into (NIDT, identifier) pairs.
@@ -122,7 +127,7 @@ mod test {
     #[test]
     fn descriptors_follow_each_other() {
         let mut page = [0xFF; IDENTIFY_SIZE_BYTES];
-        namespace_descriptors(&mut page, &[0xAA; 16], &[0xBB; 16]);
+        namespace_descriptors(&mut page, &[0xAA; 16], &[0xBB; 16], 0);
         assert_eq!(page[..4], [2, 16, 0, 0]);
         assert_eq!(page[4..20], [0xAA; 16]);
         assert_eq!(page[20..24], [3, 16, 0, 0]);

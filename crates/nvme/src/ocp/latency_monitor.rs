@@ -79,13 +79,13 @@ pub struct LatencyLog {
     pub reserved_1: u8,
     /// Units of five minutes since active buckets began.
     pub timer: U16,
-    /// See [`LatencyConfiguration::timer_threshold`].
+    /// See [`timer_threshold`](super::LatencyConfiguration::timer_threshold).
     pub timer_threshold: U16,
-    /// See [`LatencyConfiguration::thresholds`].
+    /// See [`thresholds`](super::LatencyConfiguration::thresholds).
     pub thresholds: [u8; BUCKETS],
-    /// See [`LatencyConfiguration::modes`].
+    /// See [`modes`](super::LatencyConfiguration::modes).
     pub modes: U16,
-    /// See [`LatencyConfiguration::minimum_window`].
+    /// See [`minimum_window`](super::LatencyConfiguration::minimum_window).
     pub minimum_window: u8,
     #[doc(hidden)]
     pub reserved_13: [u8; 0x13],
@@ -99,7 +99,7 @@ pub struct LatencyLog {
     pub reserved_426: [u8; 0x0A],
     /// Bytes of the debug log.
     pub debug_size: [u8; 12],
-    /// See [`LatencyConfiguration::debug_trigger`].
+    /// See [`debug_trigger`](super::LatencyConfiguration::debug_trigger).
     pub debug_trigger: U16,
     /// Latency that triggered the debug log, in milliseconds.
     pub debug_measured: U16,

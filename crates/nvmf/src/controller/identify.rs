@@ -1,7 +1,9 @@
+mod zones;
+
 use super::{
     Answer, Association, ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, Surroundings, WARNING_TEMPERATURE_KELVIN,
 };
-use crate::config::NamespaceConfig;
+use crate::config::{NamespaceConfig, SubsystemConfig};
 use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
 use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{
@@ -17,6 +19,7 @@ use diecut_nvme::identify::{
 };
 use diecut_nvme::property::VERSION_2_0;
 use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3};
+use diecut_nvme::zns::CSI_ZONED;
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, NSID_ALL, Status, SubmissionEntry, ascii_padded};
 use zerocopy::IntoBytes;
 
@@ -36,7 +39,7 @@ pub(crate) fn identify(
     if matches!(
         identify.cns,
         cns::COMMAND_SET_NAMESPACE | cns::COMMAND_SET_CONTROLLER | cns::COMMAND_SET_ACTIVE_NAMESPACES
-    ) && identify.command_set != CSI_NVM
+    ) && !matches!(identify.command_set, CSI_NVM | CSI_ZONED)
     {
         return invalid_field;
     }
@@ -51,6 +54,11 @@ pub(crate) fn identify(
         }
         None => Ok(None),
     };
+    if identify.command_set == CSI_ZONED
+        && matches!(identify.cns, cns::COMMAND_SET_NAMESPACE | cns::COMMAND_SET_CONTROLLER)
+    {
+        return zones::identify(identify.cns, namespace());
+    }
     match identify.cns {
         cns::CONTROLLER => return Answer::Data(controller(association, around).as_bytes().to_vec()),
         cns::NAMESPACE => match namespace() {
@@ -63,15 +71,7 @@ pub(crate) fn identify(
         },
         cns::INDEPENDENT_NAMESPACE => match namespace() {
             Ok(Some(namespace)) => {
-                let page = IndependentNamespace {
-                    nmic: 1,
-                    rescap: RESCAP,
-                    anagrpid: ANA_GROUP.into(),
-                    nsattr: u8::from(namespace.properties.read_only),
-                    nstat: NSTAT_READY,
-                    ..IndependentNamespace::default()
-                };
-                return Answer::Data(page.as_bytes().to_vec());
+                return Answer::Data(independent_page(namespace).as_bytes().to_vec());
             }
             Ok(None) => {}
             Err(answer) => return answer,
@@ -86,10 +86,13 @@ pub(crate) fn identify(
             if nsid >= NSID_ALL - 1 {
                 return Answer::Fail(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry());
             }
-            namespace_list(&mut page, subsystem.namespaces.keys().copied(), nsid);
+            list_active(&mut page, subsystem, &identify, nsid);
         }
         cns::NAMESPACE_DESCRIPTORS => match namespace() {
-            Ok(Some(namespace)) => namespace_descriptors(&mut page, &namespace.nguid, &namespace.uuid),
+            Ok(Some(namespace)) => {
+                let set = command_set_of(namespace);
+                namespace_descriptors(&mut page, &namespace.nguid, &namespace.uuid, set);
+            }
             _ => return Answer::Fail(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()),
         },
         cns::COMMAND_SET_CONTROLLER => {
@@ -100,7 +103,8 @@ pub(crate) fn identify(
             controller_list(&mut page, around.controllers.iter().copied(), identify.controller_id);
         }
         cns::UUIDS => uuid_list(&mut page, &[diecut_nvme::ocp::UUID]),
-        cns::COMMAND_SETS => page[0] = 1, // combination 0: the NVM command set
+        // Combination 0: the NVM command set and zones.
+        cns::COMMAND_SETS => page[0] = 1 << CSI_NVM | 1 << CSI_ZONED,
         _ => return invalid_field,
     }
     Answer::Data(page.to_vec())
@@ -117,7 +121,40 @@ const RESCAP: u8 = RESCAP_ALL_TYPES | RESCAP_IEKEY_1_3;
 /// Largest NSID, as NN says: ids are the administrator's choice in this range.
 pub(crate) const NSID_MAX: u32 = 1024;
 
+fn independent_page(namespace: &NamespaceConfig) -> IndependentNamespace {
+    IndependentNamespace {
+        nmic: 1,
+        rescap: RESCAP,
+        nsattr: u8::from(namespace.properties.read_only),
+        anagrpid: ANA_GROUP.into(),
+        nstat: NSTAT_READY,
+        ..IndependentNamespace::default()
+    }
+}
+
+/// Lists active namespaces behind an NSID: all of them, or those of a command set.
+fn list_active(
+    page: &mut [u8; IDENTIFY_SIZE_BYTES],
+    subsystem: &SubsystemConfig,
+    identify: &Identify,
+    after: u32,
+) {
+    let is_listed = |namespace: &NamespaceConfig| {
+        identify.cns == cns::ACTIVE_NAMESPACES || command_set_of(namespace) == identify.command_set
+    };
+    let listed = subsystem.namespaces.iter().filter(|(_, namespace)| is_listed(namespace));
+    namespace_list(page, listed.map(|(nsid, _)| *nsid), after);
+}
+
+/// The command set that a namespace speaks.
+fn command_set_of(namespace: &NamespaceConfig) -> u8 {
+    if namespace.properties.zones.is_some() { CSI_ZONED } else { CSI_NVM }
+}
+
 fn nsfeat(namespace: &NamespaceConfig) -> u8 {
+    if namespace.properties.zones.is_some() {
+        return NSFEAT_IO_OPTIMIZATION;
+    }
     let thin = namespace.properties.capacity_lbas < namespace.properties.size_lbas
         || namespace.properties.used_lbas < namespace.properties.size_lbas;
     NSFEAT_IO_OPTIMIZATION | if thin { NSFEAT_THIN } else { 0 }
@@ -128,14 +165,18 @@ fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace 
     let preferred = properties.preferred_write_lbas.clamp(1, 0x1_0000) - 1;
     let mut page = IdentifyNamespace {
         nsze: properties.size_lbas.into(),
-        ncap: properties.capacity_lbas.max(properties.size_lbas).into(),
+        ncap: match properties.zones {
+            Some(_) => properties.capacity_lbas,
+            None => properties.capacity_lbas.max(properties.size_lbas),
+        }
+        .into(),
         nuse: properties.used_lbas.into(),
         nsfeat: nsfeat(namespace),
         nmic: 1,
         rescap: RESCAP,
         anagrpid: ANA_GROUP.into(),
         // Deallocated blocks read as zeros (001b), and Write Zeroes may deallocate (bit 3).
-        dlfeat: 0b1001,
+        dlfeat: if properties.zones.is_some() { 0b0001 } else { 0b1001 },
         npwg: (preferred as u16).into(),
         npwa: (preferred as u16).into(),
         npdg: (preferred as u16).into(),

@@ -5,6 +5,7 @@ use crate::config::Health;
 use crate::discovery;
 use crate::subsystems::Traffic;
 use diecut_nvme::admin::GetLogPage;
+use diecut_nvme::identify::CSI_NVM;
 use diecut_nvme::log_page::{
     ANA_GROUPS_ONLY, ANA_OPTIMIZED, AnaGroup, AnaHeader, CHANGED_NAMESPACES_LENGTH, CommandEffects,
     EFFECT_LOGICAL_BLOCK_CONTENT, EFFECT_SCOPE_CONTROLLER, EFFECT_SCOPE_NAMESPACE, EFFECT_SUPPORTED,
@@ -12,6 +13,7 @@ use diecut_nvme::log_page::{
 };
 use diecut_nvme::ocp;
 use diecut_nvme::opcode::{self, admin, io};
+use diecut_nvme::zns::{self, CSI_ZONED};
 use diecut_nvme::{NSID_ALL, Status, SubmissionEntry, ascii_padded};
 use diecut_units::Time;
 use zerocopy::IntoBytes;
@@ -79,7 +81,10 @@ pub(crate) fn log_page(
             }
             page
         }
-        (lid::COMMAND_EFFECTS, false) => effects().as_bytes().to_vec(),
+        (lid::COMMAND_EFFECTS, false) => match log.command_set {
+            CSI_NVM | CSI_ZONED => effects(log.command_set).as_bytes().to_vec(),
+            _ => return Answer::Fail(Status::INVALID_FIELD.do_not_retry()),
+        },
         _ => return Answer::Fail(Status::INVALID_LOG_PAGE.do_not_retry()),
     };
     if log.offset > page.len() as u64 {
@@ -170,7 +175,8 @@ pub(crate) fn smart_of(health: &Health, traffic: Traffic, now: Time) -> SmartLog
     }
 }
 
-fn effects() -> CommandEffects {
+/// Commands of a command set, besides the admin commands.
+fn effects(command_set: u8) -> CommandEffects {
     let mut effects = CommandEffects::default();
     for code in [
         admin::GET_LOG_PAGE,
@@ -192,6 +198,17 @@ fn effects() -> CommandEffects {
     for code in [io::WRITE, io::WRITE_UNCORRECTABLE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY] {
         effects.io[usize::from(code)] =
             (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
+    }
+    if command_set == CSI_ZONED {
+        for code in [io::WRITE_UNCORRECTABLE, io::COPY] {
+            effects.io[usize::from(code)] = 0.into();
+        }
+        for code in [zns::opcode::ZONE_APPEND, zns::opcode::ZONE_MANAGEMENT_SEND] {
+            effects.io[usize::from(code)] =
+                (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
+        }
+        effects.io[usize::from(zns::opcode::ZONE_MANAGEMENT_RECEIVE)] =
+            (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
     }
     effects
 }

@@ -4,6 +4,7 @@ use diecut_namespace::contract::NamespaceCommand;
 use diecut_units::mutant;
 use diecut_volume::contract::{VolumeOperation, VolumeToken};
 use diecut_vssd::VssdId;
+use diecut_zoned::contract::ZoneOperation;
 
 /// What each command costs the shard's core, besides its pieces.
 pub(crate) const COMMAND_COST: u32 = 1;
@@ -28,6 +29,18 @@ pub(crate) fn cost_of(operation: &VolumeOperation, looked_at_ius: Option<u64>) -
         VolumeOperation::Deallocate { iu_count, .. } | VolumeOperation::WriteZeroes { iu_count, .. } => {
             u32::try_from(looked_at_ius.unwrap_or(*iu_count) / 16).unwrap_or(u32::MAX)
         }
+    }
+}
+
+/// As [`cost_of`], of a command to zones. A write is staged once, and nothing is cleaned.
+pub(crate) fn cost_of_zones(operation: &ZoneOperation) -> u32 {
+    match operation {
+        ZoneOperation::Read { iu_count, .. } | ZoneOperation::Verify { iu_count, .. } => *iu_count,
+        ZoneOperation::Write { data, .. } | ZoneOperation::Append { data, .. } => data.iu_count(),
+        ZoneOperation::Flush | ZoneOperation::Extend { .. } | ZoneOperation::Commit { .. } => 0,
+        // All zones may be looked at.
+        ZoneOperation::Act { first_iu: None, .. } | ZoneOperation::Report(_) => 16,
+        ZoneOperation::Act { .. } => 1,
     }
 }
 

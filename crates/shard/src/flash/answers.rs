@@ -1,11 +1,13 @@
 //! What stores answered, and which operation on flash each answer waited for, where that took long.
 
 use super::{Flash, slot_of};
+use crate::kept::KeptAnswers;
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
 use diecut_units::{Time, mark, mutant};
 use diecut_volume::contract::VolumeCompletion;
 use diecut_vssd::{DieTimesView, SlowOperation};
+use diecut_zoned::contract::ZoneCompletion;
 
 /// Answers of stores, in order.
 #[derive(Default)]
@@ -15,9 +17,16 @@ pub(crate) struct StoreAnswers {
     ends: Vec<(StoreIndex, usize)>,
     /// The last operation on flash of some of them, by place; few have one.
     slow: Vec<(usize, SlowOperation)>,
+    /// Those of zones, in order.
+    pub zones: Vec<ZoneCompletion>,
 }
 
 impl StoreAnswers {
+    /// Where answers of any store go.
+    pub(super) fn of_all(&mut self) -> KeptAnswers<'_> {
+        KeptAnswers { of_volumes: &mut self.answers, of_zones: &mut self.zones }
+    }
+
     /// What came since the last call is of this store.
     #[inline]
     pub fn are_of(&mut self, store: StoreIndex) {
@@ -86,7 +95,7 @@ pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
         match &mut slot.held {
             None => {
                 let mut space = flash.pool.space(vssd, &mut flash.media, now);
-                slot.store.complete(completion, &mut space, &mut flash.answers.answers);
+                slot.store.complete(completion, &mut space, &mut flash.answers.of_all());
             }
             Some(unseen) => unseen.push(completion),
         }

@@ -3,6 +3,7 @@
 use super::{Plan, derived_id, differs, lacks, missing, refuse, sound};
 use crate::control::{ControlError, ControlErrorKind, VolumeSpec};
 use crate::step::Step;
+use crate::zones;
 use diecut_catalog::{State, VolumeRecord, VssdRecord};
 use diecut_spec::{Nguid, Serves};
 use diecut_units::IU_SIZE_BYTES;
@@ -19,30 +20,43 @@ pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Resul
         let same = existing.vssd == spec.vssd
             && existing.size == spec.size
             && (spec.uuid.is_none() || spec.uuid == existing.uuid)
-            && (spec.nguid.is_none() || spec.nguid == existing.nguid);
+            && (spec.nguid.is_none() || spec.nguid == existing.nguid)
+            && spec.zones.or(&existing.zones) == existing.zones;
         if same {
             return Ok(());
         }
         // What was not chosen is as it exists.
         let fields = |of: &VolumeSpec| {
-            vec![
+            let mut fields = vec![
                 ("vssd", of.vssd.clone()),
                 ("size", of.size.exact()),
                 ("uuid", of.uuid.or(existing.uuid).unwrap_or_default().to_string()),
                 ("nguid", of.nguid.or(existing.nguid).map(|id| id.to_string()).unwrap_or_default()),
-            ]
+            ];
+            fields.extend(of.zones.or(&existing.zones).fields());
+            fields
         };
         return differs("volume", &spec.name, fields(existing), fields(spec));
     }
     let Some(vssd) = state.vssds.get(&spec.vssd) else { return lacks("vSSD", &spec.vssd) };
-    if vssd.serves != Serves::Volumes {
+    if !vssd.serves.has_volumes() {
         let message = format!(
             "volume \"{}\": vSSD \"{}\" serves erase blocks to applications and holds no volumes; make another vSSD for them",
             spec.name, spec.vssd
         );
         return refuse(ControlErrorKind::Invalid, message);
     }
-    fits(state, spec, vssd)?;
+    if vssd.serves == Serves::Volumes {
+        if !spec.zones.is_empty() {
+            let message = format!(
+                "volume \"{}\": zones are for volumes on a vSSD whose use is zones, and the use of vSSD \"{}\" is volumes; leave them \
+                 out, or make a vSSD with use = \"zones\"",
+                spec.name, spec.vssd
+            );
+            return refuse(ControlErrorKind::Invalid, message);
+        }
+        fits(state, spec, vssd)?;
+    }
     let index = free_index(state, spec)?;
     has_own_identities(state, spec)?;
     let Some(number) = plan.next.pool.namespaces_given.checked_add(1) else {
@@ -53,7 +67,12 @@ pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Resul
     let derived = |kind| derived_id(&state.pool.uuid, kind, &spec.name, number);
     let uuid = spec.uuid.unwrap_or_else(|| Uuid::from_bytes(derived("uuid")));
     let nguid = spec.nguid.unwrap_or_else(|| Nguid(derived("nguid")));
-    let filled = VolumeSpec { uuid: Some(uuid), nguid: Some(nguid), ..spec.clone() };
+    let chosen = match vssd.serves {
+        Serves::Zones => zones::choose(state, spec, vssd, number),
+        _ => Ok(spec.zones),
+    };
+    let zones = chosen.map_err(|message| ControlError { kind: ControlErrorKind::Invalid, message })?;
+    let filled = VolumeSpec { uuid: Some(uuid), nguid: Some(nguid), zones, ..spec.clone() };
     let record = VolumeRecord { spec: filled, index, namespace: number };
     plan.next.volumes.insert(spec.name.clone(), record);
     let name = || spec.name.clone();

@@ -50,6 +50,7 @@ pub(super) fn create(
         staging_slot: None,
         staging_slot_count: 1,
         exported_ius: 0,
+        zone_room: None,
     };
     plan.next.vssds.insert(spec.name.clone(), record);
     plan.steps = vec![Step::AllocVssd { name: spec.name.clone() }, Step::SyncPool, Step::Persist];
@@ -74,9 +75,15 @@ pub(super) fn repair(
 ) -> Result<(), ControlError> {
     let Some(vssd) = state.vssds.get(name) else { return missing("vSSD", name) };
     if vssd.serves != Serves::Volumes {
-        let message = format!(
-            "vSSD \"{name}\" serves erase blocks: what lies on them is its application's, and nothing here can repair it"
-        );
+        let why = match vssd.serves {
+            Serves::Zones => {
+                "has zones: one that the medium cannot write to any more is read-only by itself, and is reset or copied by its host"
+            }
+            _ => {
+                "serves erase blocks: what lies on them is its application's, and nothing here can repair it"
+            }
+        };
+        let message = format!("vSSD \"{name}\" {why}");
         return refuse(ControlErrorKind::Invalid, message);
     }
     plan.steps = vec![Step::RepairVssd { name: name.to_owned(), accepts_loss }];

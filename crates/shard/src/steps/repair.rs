@@ -35,14 +35,14 @@ pub(crate) fn repair<M: Divide>(
 ) -> Progress {
     let record = here.registry.state.vssds[name].clone();
     let Some(index) = here.plane.store_of(record.number) else { return Progress::Waits };
-    let store = here.plane.flash.store(index);
+    let store = here.plane.flash.kept(index).expect_volumes();
     let Own::Repairs(at, reason_before) = *job.own() else {
         if !store.is_ready() {
             return Progress::Waits;
         }
         match store.read_only_reason() {
             Some(reason) if store.is_kept() && !store.findings().is_of_other_version() => {
-                here.plane.flash.store_mut(index).wind_down();
+                here.plane.flash.kept_mut(index).volumes_mut().wind_down();
                 job.own_goes(Own::Repairs(Repair::WindsDown, reason));
                 return Progress::Waits;
             }
@@ -118,7 +118,7 @@ struct Looked {
 
 fn report<M: Divide>(here: &Owners<M>, name: &str, index: StoreIndex, looked: &Looked) -> RepairReport {
     let Looked { accepts_loss, was_opened, reason_before } = *looked;
-    let store = here.plane.flash.store(index);
+    let store = here.plane.flash.kept(index).expect_volumes();
     let findings = store.findings();
     let accepted = store.accepted_loss();
     let reason = store.read_only_reason();

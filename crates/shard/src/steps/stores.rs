@@ -1,9 +1,11 @@
 //! Stores of vSSDs: how they are opened, what is left over in them from a crash, and what they answer.
 
 use crate::control::{ControlError, ControlErrorKind};
+use crate::flash::ZonesView;
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
 use crate::step::Step;
+use crate::zones;
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_namespace::StoreIndex;
@@ -17,11 +19,11 @@ use diecut_vssd::VssdId;
 pub(crate) fn can_delete<M: Divide>(here: &mut Owners<M>, vssd: u32, now: Time) -> Progress {
     let Some(store) = here.plane.store_of(vssd) else { return Progress::Done };
     let flash = &mut here.plane.flash;
-    if !flash.store(store).is_ready() {
+    if !flash.kept(store).is_ready() {
         return Progress::Waits;
     }
     flash.look_for_room(store, now);
-    let Some(reason) = flash.store(store).read_only_reason() else { return Progress::Done };
+    let Some(reason) = flash.kept(store).read_only_reason() else { return Progress::Done };
     let message = format!("nothing was deleted: its vSSD takes no writes: {reason}");
     Progress::Refused(ControlError { kind: ControlErrorKind::Media, message })
 }
@@ -32,7 +34,9 @@ pub(crate) fn flush<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -
         return Progress::Waits;
     }
     if *job.own() == Own::Begins {
-        let stores: Vec<StoreIndex> = here.plane.flash.stores().map(|(index, ..)| index).collect();
+        // What zones answer is durable.
+        let stores = here.plane.flash.stores().filter(|(.., kept)| kept.volumes().is_some());
+        let stores: Vec<StoreIndex> = stores.map(|(index, ..)| index).collect();
         let mut tokens = Vec::new();
         for store in stores {
             let token = here.answers.token();
@@ -48,13 +52,22 @@ pub(crate) fn flush<M: Divide>(here: &mut Owners<M>, job: &mut Job, now: Time) -
 
 /// Opens the store of a vSSD that the pool holds.
 pub(crate) fn open_store<M: Divide>(here: &mut Owners<M>, record: &VssdRecord, now: Time) {
-    if record.serves != Serves::Volumes {
+    match record.serves {
         // Opened by the application.
-        return;
+        Serves::Blocks => return,
+        Serves::Zones => return open_zones(here, record, now),
+        Serves::Volumes => {}
     }
     let config = store_config(here, record, Recovery::Strict);
     let staging = here.registry.staging.region(record);
     here.plane.flash.open_store(VssdId(record.number), config, staging, now);
+}
+
+fn open_zones<M: Divide>(here: &mut Owners<M>, record: &VssdRecord, now: Time) {
+    let room = record.zone_room.as_ref().expect("I-S33: a vSSD for zones says what room it has");
+    let sets = zones::sets_of(&here.registry.state, &record.name, &zones::room_of(room));
+    let staging = here.registry.staging.region(record);
+    ZonesView::of(&mut here.plane.flash).open(VssdId(record.number), &sets, staging, now);
 }
 
 pub(crate) fn store_config<M: Divide>(
@@ -103,11 +116,11 @@ pub(crate) fn find_lost_volumes<M: Divide>(here: &mut Owners<M>, vssd: &str, sto
         .map(|volume| (VolumeIndex(volume.index), volume.size.bytes() / IU_SIZE_BYTES as u64))
         .collect();
     for (index, size_ius) in volumes {
-        if here.plane.flash.store(store).volume_size_ius(index).is_none()
+        if here.plane.flash.kept(store).expect_volumes().volume_size_ius(index).is_none()
             && !mutant!("shard: a lost volume counts as new")
         {
             mark!("shard: volume lost");
-            here.plane.flash.store_mut(store).volume_lost(index, size_ius);
+            here.plane.flash.kept_mut(store).volumes_mut().volume_lost(index, size_ius);
         }
     }
 }
@@ -127,19 +140,25 @@ pub(crate) fn leftover_volumes<M: Divide>(here: &mut Owners<M>) -> Vec<Step> {
     let names: Vec<(String, u32)> =
         here.registry.state.vssds.iter().map(|(name, vssd)| (name.clone(), vssd.number)).collect();
     for (name, number) in names {
-        if let Some(store) = here.plane.store_of(number) {
+        if let Some(store) = here.plane.store_of(number)
+            && here.plane.flash.kept(store).volumes().is_some()
+        {
             find_lost_volumes(here, &name, store);
         }
     }
     let mut steps = Vec::new();
     for (name, vssd) in &here.registry.state.vssds {
         let Some(store) = here.plane.store_of(vssd.number) else { continue };
-        if here.plane.flash.store(store).read_only_reason().is_some() {
+        let Some(volumes) = here.plane.flash.kept(store).volumes() else {
+            // Zones of which the catalog knows nothing were given back when the store was opened.
+            continue;
+        };
+        if volumes.read_only_reason().is_some() {
             // It would refuse, and with it everything else that opening has to write down.
             continue;
         }
         for index in 0..1024 {
-            let exists = here.plane.flash.store(store).volume_size_ius(VolumeIndex(index)).is_some();
+            let exists = volumes.volume_size_ius(VolumeIndex(index)).is_some();
             let wanted = here
                 .registry
                 .state

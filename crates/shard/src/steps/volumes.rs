@@ -3,13 +3,15 @@
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
 use crate::steps::stores;
+use crate::zones;
 use diecut_catalog::VolumeRecord;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
-use diecut_namespace::{Backing, NamespaceDefinition};
+use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
 use diecut_units::IU_SIZE_BYTES;
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::VssdId;
+use diecut_zoned::contract::{ZoneSetIndex, ZoneToken};
 
 /// Makes a volume in its store and waits until it is durable.
 pub(crate) fn create<M: Divide>(here: &mut Owners<M>, name: &str, job: &mut Job) -> Progress {
@@ -18,27 +20,53 @@ pub(crate) fn create<M: Divide>(here: &mut Owners<M>, name: &str, job: &mut Job)
         return Progress::Waits;
     };
     let flash = &mut here.plane.flash;
-    if !flash.store(store).is_ready() {
+    if !flash.kept(store).is_ready() {
         return Progress::Waits;
+    }
+    if flash.kept(store).zones().is_some() {
+        return create_zones(here, name, store, job);
     }
     if *job.own() == Own::Begins {
         let (index, size_ius) = (VolumeIndex(volume.index), volume.size.bytes() / IU_SIZE_BYTES as u64);
         let mut tokens = Vec::new();
         // Of a volume whose deletion, or whose creation, did not come to its end.
-        if flash.store(store).volume_size_ius(index).is_some() {
+        if flash.kept(store).expect_volumes().volume_size_ius(index).is_some() {
             let token = here.answers.token();
-            flash.store_mut(store).delete_volume(token, index);
+            flash.kept_mut(store).volumes_mut().delete_volume(token, index);
             tokens.push(token.0);
         }
         let token = here.answers.token();
-        flash.store_mut(store).create_volume(token, index, size_ius);
+        flash.kept_mut(store).volumes_mut().create_volume(token, index, size_ius);
         tokens.push(token.0);
         job.own_goes(Own::Stores(tokens));
         return Progress::Waits;
     }
-    let reason = flash.store(store).read_only_reason();
+    let reason = flash.kept(store).expect_volumes().read_only_reason();
     let reason = reason.map_or(String::new(), |reason| format!(": its vSSD takes no writes: {reason}"));
     stores::stores_answered(here, job, || format!("volume \"{name}\" cannot be made{reason}"))
+}
+
+/// Makes the zones of a volume. They are empty, so nothing has to be durable.
+fn create_zones<M: Divide>(here: &mut Owners<M>, name: &str, store: StoreIndex, job: &mut Job) -> Progress {
+    let volume = &job.next.volumes[name];
+    let index = ZoneSetIndex(volume.index);
+    let room = job.next.vssds[&volume.vssd].zone_room.as_ref();
+    let room = zones::room_of(room.expect("I-S33: a vSSD for zones says what room it has"));
+    let definition = zones::definition_of(volume, &room);
+    if *job.own() == Own::Begins && here.plane.flash.kept_mut(store).zones_mut().has_set(index) {
+        // Of a volume whose creation did not come to its end.
+        let token = here.answers.token();
+        here.plane.flash.kept_mut(store).zones_mut().delete_set(ZoneToken(token.0), index);
+        job.own_goes(Own::Stores(vec![token.0]));
+        return Progress::Waits;
+    }
+    let progress = stores::stores_answered(here, job, || {
+        format!("volume \"{name}\" cannot be made: its vSSD takes no writes")
+    });
+    if matches!(progress, Progress::Done) {
+        here.plane.flash.kept_mut(store).zones_mut().create_set(index, definition);
+    }
+    progress
 }
 
 /// Deletes a volume from its store and waits until that is durable.
@@ -50,11 +78,16 @@ pub(crate) fn delete<M: Divide>(
 ) -> Progress {
     let Some(store) = here.plane.store_of(vssd) else { return Progress::Done };
     if *job.own() == Own::Begins {
-        if !here.plane.flash.store(store).is_ready() {
+        if !here.plane.flash.kept(store).is_ready() {
             return Progress::Waits;
         }
         let token = here.answers.token();
-        here.plane.flash.store_mut(store).delete_volume(token, index);
+        if here.plane.flash.kept(store).zones().is_some() {
+            let zones = here.plane.flash.kept_mut(store).zones_mut();
+            zones.delete_set(ZoneToken(token.0), ZoneSetIndex(index.0));
+        } else {
+            here.plane.flash.kept_mut(store).volumes_mut().delete_volume(token, index);
+        }
         job.own_goes(Own::Stores(vec![token.0]));
         return Progress::Waits;
     }
@@ -94,17 +127,32 @@ pub(crate) fn close<M: Divide>(here: &mut Owners<M>, id: NamespaceId) -> Progres
 pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord, vssd: u32) {
     let store = here.plane.store_of(vssd).expect("I-S6: a volume's store is open");
     let capabilities = *here.plane.flash.media.capabilities();
+    let kept_zones = here.plane.flash.kept(store).zones().is_some();
+    let record = here.registry.state.vssds.get(&volume.vssd).filter(|_| kept_zones);
+    let room = record.and_then(|record| record.zone_room.as_ref()).map(zones::room_of);
+    let zones = room.map(|room| {
+        let definition = zones::definition_of(volume, &room);
+        (definition.zones, zones::properties_of(&definition, &room))
+    });
     let definition = NamespaceDefinition {
-        size_lbas: volume.size.bytes() / IU_SIZE_BYTES as u64,
+        size_lbas: match &zones {
+            Some((count, zones)) => u64::from(*count) << zones.size_lbas_log2,
+            None => volume.size.bytes() / IU_SIZE_BYTES as u64,
+        },
         transfer_max_lbas: here.config.target.queue.transfer_bytes_max / IU_SIZE_BYTES as u32,
         content_mode: capabilities.content_mode,
-        volatile_cache: here.config.volatile_cache,
-        preferred_write_lbas: 1,
+        // What zones answer is durable, whatever volumes do.
+        volatile_cache: here.config.volatile_cache && zones.is_none(),
+        preferred_write_lbas: zones.map_or(1, |(_, zones)| zones.write_lbas_min),
         read_only: false,
+        zones: zones.map(|(_, zones)| zones),
     };
     let id = NamespaceId(volume.namespace);
     here.seat_namespace(id, VssdId(vssd));
-    let backing = Backing::Volume { store, volume: VolumeIndex(volume.index) };
+    let backing = match zones {
+        Some(_) => Backing::Zones { store, set: ZoneSetIndex(volume.index) },
+        None => Backing::Volume { store, volume: VolumeIndex(volume.index) },
+    };
     here.plane.namespaces.open(id, definition, backing);
     choose_whole_writes(here, vssd);
 }

@@ -1,16 +1,19 @@
 //! vSSDs: how they are made on channels of this shard, and given back.
 
 use crate::control::{ControlError, ControlErrorKind};
+use crate::flash::ZonesView;
 use crate::job::Progress;
 use crate::owners::Owners;
 use crate::registry::share_of;
 use crate::steps::stores;
+use crate::zones;
 use diecut_blockspace::session::Session;
 use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_spec::{Isolation, Serves};
 use diecut_units::Time;
 use diecut_vssd::{DeallocError, Places, VssdId};
+use diecut_zoned::ZoneSetDefinition;
 
 /// Makes a vSSD on channels of this shard and opens its store.
 pub(crate) fn make_vssd<M: Divide>(
@@ -25,7 +28,7 @@ pub(crate) fn make_vssd<M: Divide>(
     let pool = &mut here.plane.flash.pool;
     pool.admit(id, isolation, places);
     pool.set_share(id, share_of(&record), now);
-    if record.serves != Serves::Volumes {
+    if record.serves == Serves::Blocks {
         if !Session::can_serve(here.plane.flash.pool.shape()) {
             here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
             let message = format!(
@@ -38,6 +41,9 @@ pub(crate) fn make_vssd<M: Divide>(
         return Ok(record);
     }
     let staging_size_bytes = here.registry.staging.size_bytes(&record);
+    if record.serves == Serves::Zones {
+        return make_room_for_zones(here, name, id, record, now);
+    }
     let over_provisioning = record.over_provisioning_permille;
     let exported_ius = here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, now);
     if exported_ius == 0 {
@@ -49,6 +55,40 @@ pub(crate) fn make_vssd<M: Divide>(
         return Err(ControlError { kind: ControlErrorKind::Invalid, message });
     }
     let record = VssdRecord { number: id.0, exported_ius, ..record };
+    if let Some(mut region) = here.registry.staging.region(&record) {
+        // What a vSSD that was deleted left there is nobody's.
+        region.fill(0);
+    }
+    stores::open_store(here, &record, now);
+    Ok(record)
+}
+
+/// A vSSD for zones says what room it has, and has none yet.
+fn make_room_for_zones<M: Divide>(
+    here: &mut Owners<M>,
+    name: &str,
+    id: VssdId,
+    record: VssdRecord,
+    now: Time,
+) -> Result<VssdRecord, ControlError> {
+    let staging_size_bytes = here.registry.staging.size_bytes(&record);
+    let room = ZonesView::of(&mut here.plane.flash).room(id, staging_size_bytes, now);
+    let least = ZoneSetDefinition {
+        id: 0,
+        zones: 1,
+        width: 1,
+        active_max: 1,
+        open_max: 1,
+        random_units: 0,
+        extension_size_bytes: 0,
+    };
+    if let Err(error) = room.check(&least, &[]) {
+        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        let message = format!("vSSD \"{name}\" cannot hold a single zone: {error}");
+        return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+    }
+    let zone_room = Some(zones::record_of(&room));
+    let record = VssdRecord { number: id.0, exported_ius: room.ius(), zone_room, ..record };
     if let Some(mut region) = here.registry.staging.region(&record) {
         // What a vSSD that was deleted left there is nobody's.
         region.fill(0);

@@ -131,6 +131,7 @@ impl Stage {
                 size: Size(lbas * 4096),
                 uuid: None,
                 nguid: None,
+                zones: Default::default(),
             }))?;
         }
         self.ask(ControlRequest::CreateSubsystem(SubsystemSpec {

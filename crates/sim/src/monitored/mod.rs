@@ -125,6 +125,7 @@ impl Monitored {
                 size: Size(LBAS * 4096),
                 uuid: None,
                 nguid: None,
+                zones: diecut_spec::ZoneSpec::default(),
             }))?;
             all.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
                 nqn: nqn(name).as_str().to_owned(),

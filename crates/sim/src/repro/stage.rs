@@ -180,6 +180,7 @@ impl Stage {
             size: Size(lbas * LOGICAL_BLOCK_BYTES),
             uuid: None,
             nguid: None,
+            zones: Default::default(),
         }))?;
         self.volumes.push(NamespaceId(self.shard.state().volumes[&name].namespace));
         Ok(())

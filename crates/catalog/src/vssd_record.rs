@@ -1,0 +1,49 @@
+//! A vSSD as the catalog keeps it.
+
+use diecut_spec::VssdSpec;
+use serde::{Deserialize, Serialize};
+use std::ops::Deref;
+
+/// A vSSD: what was asked for, and what the server adds. It reads as its specification.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VssdRecord {
+    /// What was asked for.
+    pub spec: VssdSpec,
+    /// Its number in the pool, never used again: the owner generation of its blocks.
+    pub number: u32,
+    /// The first of its slots of protected memory, if it stages there.
+    pub staging_slot: Option<u32>,
+    /// How many slots it has, one behind the other.
+    pub staging_slot_count: u32,
+    /// IUs its volumes can store.
+    pub exported_ius: u64,
+    /// What room it has for zones, if it is for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone_room: Option<ZoneRoomRecord>,
+}
+
+impl Deref for VssdRecord {
+    type Target = VssdSpec;
+    fn deref(&self) -> &VssdSpec {
+        &self.spec
+    }
+}
+
+/// What room a vSSD has for zones: fixed when it is made, so that zones can be planned without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneRoomRecord {
+    /// Independent units.
+    pub units: u16,
+    /// IUs of a program unit.
+    pub unit_ius: u32,
+    /// Program units of an erase block.
+    pub rows: u32,
+    /// Program units that a power cut can destroy behind the one that is programmed.
+    pub unsafe_units: u32,
+    /// Erase blocks that zones can have on each unit.
+    pub blocks: u32,
+    /// Slots of staging in protected memory, if the device has that.
+    pub slots: Option<u32>,
+}

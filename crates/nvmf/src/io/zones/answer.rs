@@ -1,0 +1,38 @@
+//! Answers to commands of zones that give more than success.
+
+use super::bytes_of_report;
+use crate::connection::Connection;
+use crate::shared::Shared;
+use diecut_namespace::contract::ZoneOutcome;
+use diecut_nvme::{Status, SubmissionEntry};
+
+/// Answers a command to zones that gives more than success. The account holds `held_bytes` for a report.
+#[cold]
+pub(crate) fn answer_zones(
+    connection: &mut Connection,
+    shared: &mut Shared,
+    entry: &SubmissionEntry,
+    outcome: Option<ZoneOutcome>,
+    held_bytes: u32,
+) {
+    let command_id = entry.command_id.get();
+    match outcome {
+        Some(ZoneOutcome::Appended(lba)) => connection.answer(command_id, Status::SUCCESS, lba),
+        Some(ZoneOutcome::Report(report)) => {
+            let subsystem = connection.subsystem.expect("I-T11: an I/O queue has a subsystem");
+            let config = &shared.subsystems.get(subsystem).config;
+            let namespace = config.namespaces.get(&entry.nsid.get());
+            match namespace.and_then(|namespace| namespace.properties.zones) {
+                Some(zones) => {
+                    let page = bytes_of_report(entry, &zones, &report, &mut shared.memory.pool);
+                    connection.answer_with_data(command_id, page, held_bytes);
+                }
+                // It was detached meanwhile.
+                None => {
+                    connection.answer(command_id, Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry(), 0);
+                }
+            }
+        }
+        None => connection.answer(command_id, Status::SUCCESS, 0),
+    }
+}

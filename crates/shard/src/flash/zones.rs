@@ -1,0 +1,54 @@
+//! Zones among the stores of a shard: how they are opened and asked.
+
+use super::{Flash, slot_of};
+use crate::kept::Kept;
+use diecut_media::Media;
+use diecut_namespace::StoreIndex;
+use diecut_units::{ProtectedRegion, Time};
+use diecut_vssd::VssdId;
+use diecut_zoned::contract::{ZoneCommand, ZoneSetIndex};
+use diecut_zoned::{ZoneRoom, ZoneSetDefinition, ZoneStore};
+
+/// A view of stores that are of zones.
+pub(crate) struct ZonesView<'a, M: Media>(&'a mut Flash<M>);
+
+impl<'a, M: Media> ZonesView<'a, M> {
+    pub fn of(flash: &'a mut Flash<M>) -> ZonesView<'a, M> {
+        ZonesView(flash)
+    }
+
+    /// As [`Flash::open_store`].
+    ///
+    /// # Panics
+    /// As [`Flash::open_store`].
+    pub fn open(
+        &mut self,
+        vssd: VssdId,
+        sets: &[(ZoneSetIndex, ZoneSetDefinition)],
+        staging: Option<ProtectedRegion>,
+        now: Time,
+    ) -> StoreIndex {
+        let flash = &mut *self.0;
+        flash.make_room_for(vssd);
+        let mut space = flash.pool.space(vssd, &mut flash.media, now);
+        let store = Box::new(ZoneStore::open(sets, &mut space, staging));
+        flash.seat(vssd, Kept::Zones { store, is_quiescing: false })
+    }
+
+    /// What room a vSSD has for zones.
+    pub fn room(&mut self, vssd: VssdId, staging_size_bytes: Option<usize>, now: Time) -> ZoneRoom {
+        let flash = &mut *self.0;
+        ZoneRoom::of(&flash.pool.space(vssd, &mut flash.media, now), staging_size_bytes)
+    }
+
+    /// Gives commands to zones, in order. [`Flash::run`] follows.
+    pub fn submit(&mut self, commands: &mut Vec<(StoreIndex, ZoneCommand)>, now: Time) {
+        let flash = &mut *self.0;
+        for (index, command) in commands.drain(..) {
+            let slot = slot_of(&mut flash.stores, index);
+            slot.mark_busy(index, &mut flash.busy);
+            let mut space = flash.pool.space(slot.vssd, &mut flash.media, now);
+            slot.store.zones_mut().submit(command, &mut space, &mut flash.answers.zones);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Zoned namespaces on the whole shard, in virtual time: hosts that write, append, finish and reset zones of several sizes beside a
+//! tenant with a volume, on a device that fails programs and loses its power; and an oracle that knows of each zone what was
+//! written in its present life, and what a cut may leave of it.
+//!
+//! A seed chooses the device (cells, protected memory), the zones, what hosts do, and when the process or the power goes. After each restart every write
+//! pointer is compared, and everything is read.
+
+mod host;
+
+use crate::shards::Shards;
+use diecut_devices::{Backing, Device, FaultPlan, FaultRates, Options, Profile};
+use diecut_media::Media;
+use diecut_namespace::contract::{
+    CommandToken, NamespaceCommand, NamespaceCompletion, NamespaceId, NamespaceOperation, SourceId,
+};
+use diecut_shard::control::{
+    ControlRequest, ControlResponse, ControlToken, TenantSpec, VolumeSpec, VssdSpec,
+};
+use diecut_shard::drive::{Action, Event};
+use diecut_shard::{DOOR_SOURCE_BIT, ShardConfig};
+use diecut_spec::{Isolation, Serves, Size, ZoneSpec};
+use diecut_units::{Span, Time};
+use diecut_vssd::PoolConfig;
+use host::{NeighbourHost, ZoneHost};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Commands of zone hosts that were answered.
+    pub commands: u64,
+    /// Zones that were reset.
+    pub resets: u64,
+    /// Restarts after the death of the process, and after power cuts.
+    pub restarts: [u64; 2],
+    /// IUs that hosts wrote to zones.
+    pub written_ius: u64,
+    /// IUs that were programmed for them.
+    pub programmed_ius: u64,
+}
+
+impl std::ops::AddAssign for Figures {
+    fn add_assign(&mut self, other: Figures) {
+        self.commands += other.commands;
+        self.resets += other.resets;
+        (0..2).for_each(|kind| self.restarts[kind] += other.restarts[kind]);
+        self.written_ius += other.written_ius;
+        self.programmed_ius += other.programmed_ius;
+    }
+}
+
+/// Steps of a life between two restarts, at most.
+const STEPS_MAX: u64 = 500;
+/// Turns of the scene in which commands are answered, at most: more is a command that hangs.
+const TURNS_MAX: u32 = 400_000;
+const NEIGHBOUR: &str = "neighbour";
+const ZONED: &str = "zoned";
+const STAGING_BYTES: usize = 512 << 10;
+
+struct Scene {
+    shards: Option<Shards>,
+    config: ShardConfig,
+    seed: u64,
+    now: Time,
+    random: Xoshiro256PlusPlus,
+    answer: Option<ControlResponse>,
+    zones: Vec<ZoneHost>,
+    neighbour: NeighbourHost,
+    figures: Figures,
+}
+
+/// Plays a seed for so many lives of the server.
+///
+/// # Errors
+/// What was found, with the seed.
+pub fn run(seed: u64, lives: u32) -> Result<Figures, String> {
+    play(seed, lives).map_err(|error| format!("seed {seed}: {error}"))
+}
+
+fn play(seed: u64, lives: u32) -> Result<Figures, String> {
+    let mut scene = Scene::new(seed)?;
+    for life in 0..lives {
+        for _ in 0..scene.random.random_range(0..STEPS_MAX) {
+            scene.step()?;
+        }
+        if scene.random.random_ratio(1, 3) {
+            scene.settle()?;
+            scene.read_all()?;
+        }
+        scene.restart()?;
+        if life + 1 == lives || scene.random.random_ratio(1, 2) {
+            scene.read_all()?;
+        }
+    }
+    Ok(scene.figures)
+}
+
+fn device(seed: u64, random: &mut Xoshiro256PlusPlus) -> Result<Device, String> {
+    let name = ["tiny", "tiny-one-shot"][random.random_range(0..2)];
+    let mut profile = Profile::named(name).map_err(|error| error.to_string())?;
+    profile.geometry.blocks_per_plane = 40;
+    // Cells that share word lines cannot hold zones without it.
+    let is_protected = name == "tiny" || random.random_ratio(2, 3);
+    profile.protected_memory_bytes = if is_protected { 4 << 20 } else { 0 };
+    let rates =
+        FaultRates { program_fail: f64::from(random.random_range(0..3_u32)) * 4e-4, ..FaultRates::default() };
+    let faults = FaultPlan { rates, ..FaultPlan::default() };
+    let options = Options { backing: Backing::Tags, seed, faults, ..Options::default() };
+    Device::create(&profile, options).map_err(|error| error.to_string())
+}
+
+impl Scene {
+    fn new(seed: u64) -> Result<Scene, String> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x007a_6f6e_6573);
+        let device = device(seed, &mut random)?;
+        let is_protected = device.protected_memory().is_some();
+        let config = ShardConfig {
+            pool: PoolConfig::suited_to(device.geometry()),
+            staging_bytes_per_vssd: STAGING_BYTES,
+            ..ShardConfig::default()
+        };
+        let shards = Shards::new(device, &config, 1, seed, Time::ZERO);
+        let mut scene = Scene {
+            shards: Some(shards),
+            config,
+            seed,
+            now: Time::ZERO,
+            random,
+            answer: None,
+            zones: Vec::new(),
+            neighbour: NeighbourHost::new(),
+            figures: Figures::default(),
+        };
+        scene.open()?;
+        for tenant in [ZONED, NEIGHBOUR] {
+            scene.done(ControlRequest::CreateTenant(TenantSpec::new(tenant)))?;
+            let serves = if tenant == ZONED { Serves::Zones } else { Serves::Volumes };
+            let isolation = Isolation::Channel;
+            let capacity = Size(4 << 20);
+            let vssd = VssdSpec { serves, capacity, ..VssdSpec::new(tenant, tenant, isolation, 400) };
+            scene.done(ControlRequest::CreateVssd(vssd))?;
+        }
+        scene.done(ControlRequest::CreateVolume(VolumeSpec::new(NEIGHBOUR, NEIGHBOUR, Size(1 << 20))))?;
+        let room = scene.shards().lead().state().vssds[ZONED].zone_room.ok_or("no room for zones")?;
+        let block_bytes = u64::from(room.rows) * u64::from(room.unit_ius) * 4096;
+        for (index, (width, zones)) in [(1, 6), (room.units, 4)].into_iter().enumerate() {
+            let name = format!("{ZONED}-{index}");
+            let spec = VolumeSpec {
+                zones: ZoneSpec {
+                    units: Some(width),
+                    active: Some(3),
+                    open: Some(2),
+                    random_area: None,
+                    extension: Some(64),
+                },
+                ..VolumeSpec::new(&name, ZONED, Size(block_bytes * u64::from(width) * zones))
+            };
+            scene.done(ControlRequest::CreateVolume(spec))?;
+            let record = &scene.shards().lead().state().volumes[&name];
+            let capacity = u32::from(width) * room.rows * room.unit_ius;
+            let step = if is_protected { 1 } else { room.unit_ius };
+            let namespace = NamespaceId(record.namespace);
+            scene.zones.push(ZoneHost::new(namespace, index as u64 + 1, zones as u32, capacity, step));
+        }
+        let namespace = NamespaceId(scene.shards().lead().state().volumes[NEIGHBOUR].namespace);
+        scene.neighbour.shown(namespace);
+        Ok(scene)
+    }
+
+    fn shards(&self) -> &Shards {
+        self.shards.as_ref().expect("shards stand")
+    }
+
+    fn shards_mut(&mut self) -> &mut Shards {
+        self.shards.as_mut().expect("shards stand")
+    }
+
+    fn open(&mut self) -> Result<(), String> {
+        self.turn_until(|scene| scene.shards().lead().is_ready())
+    }
+
+    fn done(&mut self, request: ControlRequest) -> Result<(), String> {
+        let mut actions = Vec::new();
+        let event = Event::Control { token: ControlToken(1), request: Box::new(request.clone()) };
+        let now = self.now;
+        self.shards_mut().handle(0, event, now, &mut actions);
+        self.act(actions);
+        self.turn_until(|scene| scene.answer.is_some())?;
+        match self.answer.take() {
+            Some(ControlResponse::Done | ControlResponse::Unchanged) => Ok(()),
+            other => Err(format!("{request:?}: {other:?}")),
+        }
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            if let Action::Answer { response, .. } = action {
+                self.answer = Some(*response);
+            }
+        }
+    }
+
+    /// Goes on to what happens next. Says whether anything does.
+    fn turn(&mut self) -> Result<bool, String> {
+        let next = self.shards().deadline();
+        if next == Time::NEVER {
+            return Ok(false);
+        }
+        self.now = self.now.max(next);
+        let now = self.now;
+        let mut actions = Vec::new();
+        self.shards_mut().work(0, now, &mut actions);
+        self.act(actions);
+        let mut completions = Vec::new();
+        self.shards_mut().lead_mut().take_completions(&mut completions);
+        completions.into_iter().try_for_each(|completion| self.completed(completion))?;
+        Ok(true)
+    }
+
+    fn completed(&mut self, completion: NamespaceCompletion) -> Result<(), String> {
+        let host = completion.token.0 >> 56;
+        match host.checked_sub(1) {
+            None => self.neighbour.completed(completion),
+            Some(at) => {
+                self.figures.commands += 1;
+                let host = &mut self.zones[at as usize];
+                host.completed(completion)?;
+                (self.figures.resets, self.figures.written_ius) =
+                    self.zones.iter().fold((0, 0), |(resets, written), host| {
+                        (resets + host.resets, written + host.written_ius)
+                    });
+                Ok(())
+            }
+        }
+    }
+
+    fn turn_until(&mut self, is_over: impl Fn(&Scene) -> bool) -> Result<(), String> {
+        for _ in 0..TURNS_MAX {
+            if is_over(self) {
+                return Ok(());
+            }
+            if !self.turn()? {
+                self.now += Span::from_millis(1);
+            }
+        }
+        Err(format!("it comes to no end: {}", self.shards().lead().describe()))
+    }
+
+    fn submit(&mut self, host: u64, namespace: NamespaceId, number: u64, operation: NamespaceOperation) {
+        let command = NamespaceCommand {
+            token: CommandToken(host << 56 | number),
+            namespace,
+            source: SourceId(DOOR_SOURCE_BIT | host as u32),
+            arrived: self.now,
+            operation,
+        };
+        self.shards_mut().lead_mut().submit(command);
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let at = self.random.random_range(0..self.zones.len() + 1);
+        let asked = match self.zones.get_mut(at) {
+            Some(host) => host.ask(&mut self.random).map(|asked| (host.number, host.namespace, asked)),
+            None => self.neighbour.ask(&mut self.random).map(|asked| (0, self.neighbour.namespace, asked)),
+        };
+        if let Some((host, namespace, (number, operation))) = asked {
+            self.submit(host, namespace, number, operation);
+        }
+        for _ in 0..self.random.random_range(0..4) {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Everything that is under way ends.
+    fn settle(&mut self) -> Result<(), String> {
+        self.turn_until(|scene| scene.neighbour.is_quiet() && scene.zones.iter().all(ZoneHost::is_quiet))
+    }
+
+    fn read_all(&mut self) -> Result<(), String> {
+        for at in 0..self.zones.len() {
+            let (number, namespace) = (self.zones[at].number, self.zones[at].namespace);
+            for (token, operation) in self.zones[at].read_all() {
+                self.submit(number, namespace, token, operation);
+            }
+        }
+        let (token, operation) = self.neighbour.read_all();
+        let namespace = self.neighbour.namespace;
+        self.submit(0, namespace, token, operation);
+        self.settle()
+    }
+
+    /// The process dies, or the power goes; then what is there is compared with what may be.
+    fn restart(&mut self) -> Result<(), String> {
+        let is_cut = self.random.random_ratio(2, 3);
+        let now = self.now;
+        let state = self.shards().lead().state();
+        let number = state.vssds[ZONED].number;
+        let appended = self.shards().lead().pool().appended_ius(diecut_vssd::VssdId(number));
+        self.figures.programmed_ius += appended;
+        self.figures.restarts[usize::from(is_cut)] += 1;
+        let media = self.shards_mut().lead_mut().media_mut().emulated_mut();
+        if is_cut {
+            media.power_cut(now)
+        } else {
+            media.process_death(now)
+        }
+        let mut device = self.shards.take().expect("shards stand").into_device();
+        if !device.emulated().is_powered() {
+            device.emulated_mut().power_on();
+        }
+        self.shards = Some(Shards::new(device, &self.config, 1, self.seed, now));
+        self.neighbour.crashed();
+        self.zones.iter_mut().for_each(ZoneHost::crashed);
+        self.open()?;
+        for at in 0..self.zones.len() {
+            let (number, namespace) = (self.zones[at].number, self.zones[at].namespace);
+            let (token, operation) = self.zones[at].look();
+            self.submit(number, namespace, token, operation);
+        }
+        self.turn_until(|scene| scene.zones.iter().all(ZoneHost::has_looked))
+    }
+}
+
+#[cfg(test)]
+mod test;

@@ -1,0 +1,463 @@
+//! A space in memory with power cuts: torn and lost trailing units, frees that come back, completions in any order.
+
+use crate::Random;
+use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES};
+use diecut_vssd::space::*;
+use std::collections::BTreeMap;
+
+#[derive(Clone)]
+struct Unit {
+    ius: Vec<Vec<u8>>,
+    oob: Vec<u8>,
+    torn: bool,
+}
+
+#[derive(Clone)]
+struct Block {
+    purpose: Purpose,
+    sequence: u64,
+    units: Vec<Unit>,
+    submitted: u32,
+    durable: bool,
+}
+
+enum Pending {
+    Append(SpaceToken, LogicalBlock, Vec<Unit>),
+    Done(SpaceCompletion),
+    Sync(SpaceToken),
+}
+
+/// See the module.
+pub struct FakeSpace {
+    /// Shape of all blocks.
+    pub shape: BlockShape,
+    units: u16,
+    blocks_per_unit: u32,
+    blocks: BTreeMap<LogicalBlock, Block>,
+    limbo: Vec<(LogicalBlock, Block)>,
+    pending: Vec<Pending>,
+    sequence: u64,
+    /// What was asked of it, counted.
+    pub operations: u64,
+    /// The next program that is carried out fails.
+    pub fail_next_append: bool,
+    /// The reserve of good blocks is used up.
+    pub read_only: bool,
+    /// The medium has no room for blocks that are opened.
+    pub no_room: bool,
+    /// Program units whose reads fail at present.
+    pub unreadable: Vec<(LogicalBlock, u32)>,
+    failed: Vec<LogicalBlock>,
+}
+
+/// A shape of small blocks: 8 program units of 2 pages.
+pub fn shape(content_mode: ContentMode, unsafe_units: u32) -> BlockShape {
+    BlockShape {
+        pages: 16,
+        page_size_bytes: 16384,
+        program_unit_pages: 2,
+        unsafe_units,
+        pipelined_units: 0,
+        oob_size_bytes: 64,
+        holder_oob_offset: 32,
+        content_mode,
+    }
+}
+
+impl FakeSpace {
+    /// One of so many units and blocks, all free.
+    pub fn new(shape: BlockShape, units: u16, blocks_per_unit: u32) -> FakeSpace {
+        FakeSpace {
+            shape,
+            units,
+            blocks_per_unit,
+            blocks: BTreeMap::new(),
+            limbo: Vec::new(),
+            pending: Vec::new(),
+            sequence: 0,
+            operations: 0,
+            fail_next_append: false,
+            read_only: false,
+            no_room: false,
+            unreadable: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Executes one operation under way and gives its completion.
+    pub fn step(&mut self, random: &mut Random) -> Option<SpaceCompletion> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let mut at = random.below(self.pending.len() as u64) as usize;
+        if let Pending::Append(_, block, _) = &self.pending[at] {
+            let block = *block;
+            at = self
+                .pending
+                .iter()
+                .position(|p| matches!(p, Pending::Append(_, other, _) if *other == block))
+                .unwrap();
+        }
+        let answer = |token, result| SpaceCompletion { token, result, destination: None, oob: None };
+        Some(match self.pending.remove(at) {
+            Pending::Done(completion) => completion,
+            Pending::Sync(token) => {
+                self.limbo.clear();
+                self.blocks.values_mut().for_each(|b| b.durable = true);
+                answer(token, Ok(()))
+            }
+            Pending::Append(token, block, units) => {
+                if std::mem::take(&mut self.fail_next_append) {
+                    self.failed.push(block);
+                }
+                if self.failed.contains(&block) {
+                    let error = SpaceError::AppendFailed { unit: block.unit.0, index: block.index };
+                    return Some(answer(token, Err(error)));
+                }
+                let held = self.blocks.get_mut(&block).unwrap();
+                held.units.extend(units);
+                held.durable = true;
+                answer(token, Ok(()))
+            }
+        })
+    }
+
+    /// Program units that hold something.
+    pub fn unit_sum(&self) -> usize {
+        self.blocks.values().map(|block| block.units.len()).sum()
+    }
+
+    /// Program units that hold something, in the order of [`FakeSpace::bend`].
+    pub fn written_units(&self) -> Vec<(LogicalBlock, u32)> {
+        let units = |(block, held): (&LogicalBlock, &Block)| {
+            let block = *block;
+            (0..held.units.len() as u32).map(move |unit| (block, unit))
+        };
+        self.blocks.iter().flat_map(units).collect()
+    }
+
+    /// Another medium with the same content.
+    ///
+    /// # Panics
+    /// If something is under way.
+    pub fn copy(&self) -> FakeSpace {
+        assert!(self.pending.is_empty(), "what is under way belongs to one medium");
+        FakeSpace {
+            blocks: self.blocks.clone(),
+            limbo: self.limbo.clone(),
+            sequence: self.sequence,
+            failed: self.failed.clone(),
+            ..FakeSpace::new(self.shape, self.units, self.blocks_per_unit)
+        }
+    }
+
+    /// What a program unit holds cannot be read any more.
+    pub fn lose(&mut self, (block, unit): (LogicalBlock, u32)) {
+        self.blocks.get_mut(&block).expect("held").units[unit as usize].torn = true;
+    }
+
+    /// Two program units, content and OOB, lie in each other's place, as if their programs had gone astray.
+    pub fn swap(&mut self, (block, unit): (LogicalBlock, u32), (other, other_unit): (LogicalBlock, u32)) {
+        let mut moved = self.blocks[&block].units[unit as usize].clone();
+        let there = &mut self.blocks.get_mut(&other).expect("held").units[other_unit as usize];
+        std::mem::swap(&mut moved, there);
+        self.blocks.get_mut(&block).expect("held").units[unit as usize] = moved;
+    }
+
+    /// The medium forgets all blocks.
+    pub fn forget_all(&mut self) {
+        self.blocks.clear();
+        self.limbo.clear();
+    }
+
+    /// Changes the content and OOB of a program unit, counted over all blocks and round and round.
+    pub fn bend(&mut self, nth: usize, edit: impl FnOnce(&mut [Vec<u8>], &mut [u8])) {
+        let count = self.unit_sum();
+        let mut units = self.blocks.values_mut().flat_map(|block| &mut block.units);
+        if let Some(unit) = nth.checked_rem(count).and_then(|nth| units.nth(nth)) {
+            edit(&mut unit.ius, &mut unit.oob);
+        }
+    }
+
+    /// The process dies: what was handed over may or may not happen.
+    pub fn process_death(&mut self, random: &mut Random) {
+        for pending in std::mem::take(&mut self.pending) {
+            if let Pending::Append(_, block, units) = pending {
+                if self.failed.contains(&block) {
+                    // What comes after a program that failed fails too.
+                    continue;
+                }
+                let held = self.blocks.get_mut(&block).unwrap();
+                if random.below(2) == 0 && held.submitted != u32::MAX {
+                    held.units.extend(units);
+                } else {
+                    held.submitted = u32::MAX;
+                }
+            }
+        }
+        self.after_restart();
+    }
+
+    /// The power goes.
+    pub fn power_cut(&mut self, random: &mut Random) {
+        for pending in std::mem::take(&mut self.pending) {
+            if let Pending::Append(_, block, mut units) = pending {
+                let full = self.shape.program_units() as usize;
+                let held = self.blocks.get_mut(&block).unwrap();
+                if held.submitted == u32::MAX || self.failed.contains(&block) {
+                    continue;
+                }
+                match random.below(3) {
+                    0 => held.units.extend(units),
+                    1 => {
+                        let len = held.units.len();
+                        for unit in
+                            held.units.iter_mut().skip(len - (self.shape.unsafe_units as usize).min(len))
+                        {
+                            unit.torn |= random.below(2) == 0;
+                        }
+                        units[0].torn = true;
+                        held.units.extend(units);
+                        assert!(held.units.len() <= full);
+                        held.submitted = u32::MAX;
+                    }
+                    _ => held.submitted = u32::MAX,
+                }
+            }
+        }
+        for (block, old) in std::mem::take(&mut self.limbo) {
+            if self.blocks.contains_key(&block) || random.below(2) == 0 {
+                continue;
+            }
+            self.blocks.insert(block, old);
+        }
+        let mut dropped = Vec::new();
+        for (block, held) in &self.blocks {
+            if !held.durable && held.units.is_empty() && random.below(2) == 0 {
+                dropped.push(*block);
+            }
+        }
+        for block in dropped {
+            self.blocks.remove(&block);
+        }
+        self.after_restart();
+    }
+
+    fn after_restart(&mut self) {
+        for held in self.blocks.values_mut() {
+            held.submitted = held.units.len() as u32;
+        }
+    }
+
+    fn read_iu(&self, block: LogicalBlock, iu: u32, size: usize) -> Result<&[u8], SpaceError> {
+        let (unit, index) = (block.unit.0, block.index);
+        let held = self.blocks.get(&block).ok_or(SpaceError::NotAllocated { unit, index })?;
+        let unit_ius = self.shape.program_unit_ius();
+        let data = held.units.get((iu / unit_ius) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
+        let content = &data.ius[(iu % unit_ius) as usize];
+        if data.torn || self.unreadable.contains(&(block, iu / unit_ius)) {
+            return Err(SpaceError::Uncorrectable { unit, index, iu });
+        }
+        if content.len() != size {
+            return Err(SpaceError::WrongContentMode { unit, index, iu });
+        }
+        Ok(content)
+    }
+
+    fn read_page_oob(&self, block: LogicalBlock, page: u32) -> Result<&[u8], SpaceError> {
+        let (unit, index) = (block.unit.0, block.index);
+        let iu = page * self.shape.ius_per_page();
+        let held = self.blocks.get(&block).ok_or(SpaceError::NotAllocated { unit, index })?;
+        let pages = self.shape.program_unit_pages;
+        let data = held.units.get((page / pages) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
+        if data.torn || self.unreadable.contains(&(block, page / pages)) {
+            return Err(SpaceError::Uncorrectable { unit, index, iu });
+        }
+        let size = self.shape.oob_size_bytes as usize;
+        Ok(&data.oob[(page % pages) as usize * size..][..size])
+    }
+}
+
+impl EraseBlockSpace for FakeSpace {
+    fn shape(&self) -> &BlockShape {
+        &self.shape
+    }
+    fn unit_count(&self) -> u16 {
+        self.units
+    }
+    fn blocks_of_unit(&self, _unit: UnitIndex) -> u32 {
+        self.blocks_per_unit
+    }
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+    fn free_blocks(&self, unit: UnitIndex) -> u32 {
+        if self.read_only {
+            return 0;
+        }
+        let held =
+            self.blocks.keys().chain(self.limbo.iter().map(|(b, _)| b)).filter(|b| b.unit == unit).count();
+        self.blocks_per_unit.saturating_sub(held as u32)
+    }
+    fn make_room(&mut self, _unit: UnitIndex) -> bool {
+        !self.no_room
+    }
+    fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError> {
+        self.operations += 1;
+        if self.no_room {
+            return Err(SpaceError::NoRoom);
+        }
+        if self.read_only {
+            return Err(SpaceError::ReadOnly);
+        }
+        for index in 0..self.blocks_per_unit {
+            let block = LogicalBlock { unit, index };
+            if !self.blocks.contains_key(&block) && !self.limbo.iter().any(|(b, _)| *b == block) {
+                self.sequence += 1;
+                self.failed.retain(|b| *b != block);
+                let new = Block {
+                    purpose,
+                    sequence: self.sequence,
+                    units: Vec::new(),
+                    submitted: 0,
+                    durable: false,
+                };
+                self.blocks.insert(block, new);
+                return Ok(block);
+            }
+        }
+        Err(SpaceError::NoFreeBlock { unit: unit.0 })
+    }
+    fn append(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        parts: PayloadParts,
+        oob: BufferMut,
+        _: IoClass,
+    ) {
+        self.operations += 1;
+        let mut ius = Vec::new();
+        for part in &parts {
+            for iu in 0..part.iu_count() {
+                ius.push(part.iu(iu).to_vec());
+            }
+        }
+        let unit_ius = self.shape.program_unit_ius() as usize;
+        assert!(!ius.is_empty() && ius.len().is_multiple_of(unit_ius), "whole program units");
+        assert_eq!(oob.len() * unit_ius, ius.len() * self.shape.program_unit_oob_size_bytes() as usize);
+        let units: Vec<Unit> = ius
+            .chunks(unit_ius)
+            .zip(oob.chunks(self.shape.program_unit_oob_size_bytes() as usize))
+            .map(|(ius, oob)| Unit { ius: ius.to_vec(), oob: oob.to_vec(), torn: false })
+            .collect();
+        let held = self.blocks.get_mut(&block).expect("append to a block that is held");
+        held.submitted += units.len() as u32;
+        assert!(held.submitted <= self.shape.program_units(), "append beyond the end");
+        self.pending.push(Pending::Append(token, block, units));
+    }
+    fn begun_pages(&self, block: LogicalBlock) -> u32 {
+        let held = &self.blocks[&block];
+        if self.failed.contains(&block) {
+            return u32::MAX;
+        }
+        held.units.len() as u32 * self.shape.program_unit_pages
+    }
+    fn withdraw(&mut self, block: LogicalBlock, first_page: u32) {
+        let first_unit = first_page / self.shape.program_unit_pages;
+        let held = self.blocks.get_mut(&block).unwrap();
+        let mut next = held.units.len() as u32;
+        assert!(next <= first_unit || held.submitted == next, "what was programmed stays");
+        self.pending.retain(|pending| {
+            let Pending::Append(_, other, units) = pending else { return true };
+            if *other != block {
+                return true;
+            }
+            next += units.len() as u32;
+            next <= first_unit
+        });
+        held.submitted = held.submitted.min(first_unit);
+    }
+    fn read(
+        &mut self,
+        token: SpaceToken,
+        run: BlockRun,
+        mut destination: BufferMut,
+        oob: Option<BufferMut>,
+        _: IoClass,
+    ) {
+        let BlockRun { block, first_iu, iu_count } = run;
+        self.operations += 1;
+        let size = destination.len() / iu_count as usize;
+        assert!(size == IU_SIZE_BYTES || size == 8);
+        let mut result = Ok(());
+        for iu in 0..iu_count {
+            match self.read_iu(block, first_iu + iu, size) {
+                Ok(content) => destination[iu as usize * size..][..size].copy_from_slice(content),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        let mut oob = oob;
+        if let Some(oob) = &mut oob
+            && result.is_ok()
+        {
+            let page_ius = self.shape.ius_per_page();
+            let (first, last) = (first_iu / page_ius, (first_iu + iu_count - 1) / page_ius);
+            let size = self.shape.oob_size_bytes as usize;
+            assert_eq!(oob.len(), (last - first + 1) as usize * size);
+            for page in first..=last {
+                oob[(page - first) as usize * size..][..size]
+                    .copy_from_slice(self.read_page_oob(block, page).unwrap());
+            }
+        }
+        let (destination, oob) = if result.is_ok() { (Some(destination), oob) } else { (None, None) };
+        self.pending.push(Pending::Done(SpaceCompletion { token, result, destination, oob }));
+    }
+    fn read_oob(
+        &mut self,
+        token: SpaceToken,
+        block: LogicalBlock,
+        first_page: u32,
+        mut oob: BufferMut,
+        _: IoClass,
+    ) {
+        self.operations += 1;
+        let size = self.shape.oob_size_bytes as usize;
+        let mut result = Ok(());
+        for (page, place) in oob.chunks_exact_mut(size).enumerate() {
+            match self.read_page_oob(block, first_page + page as u32) {
+                Ok(content) => place.copy_from_slice(content),
+                Err(error) => result = Err(error),
+            }
+        }
+        let oob = result.is_ok().then_some(oob);
+        self.pending.push(Pending::Done(SpaceCompletion { token, result, destination: None, oob }));
+    }
+    fn free(&mut self, block: LogicalBlock) -> Result<(), SpaceError> {
+        self.operations += 1;
+        let error = SpaceError::NotAllocated { unit: block.unit.0, index: block.index };
+        let old = self.blocks.remove(&block).ok_or(error)?;
+        self.limbo.push((block, old));
+        Ok(())
+    }
+    fn sync(&mut self, token: SpaceToken) {
+        self.operations += 1;
+        self.pending.push(Pending::Sync(token));
+    }
+    fn held_blocks(&self) -> Vec<HeldBlock> {
+        self.blocks
+            .iter()
+            .map(|(block, held)| HeldBlock {
+                block: *block,
+                purpose: held.purpose,
+                written_pages: held.units.len() as u32 * self.shape.program_unit_pages,
+                allocation_sequence: held.sequence,
+            })
+            .collect()
+    }
+}

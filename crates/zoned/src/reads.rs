@@ -1,0 +1,213 @@
+//! Reads: what is staged is copied, the rest is read from flash a program unit at a time, and checked.
+
+use crate::contract::{ZoneAnswer, ZoneCompletion, ZoneError, ZoneToken};
+use crate::lent::Facts;
+use crate::mark::{self, Mark};
+use crate::shape::ZoneShape;
+use crate::staging::Staging;
+use crate::token::Kind;
+use crate::zone::Zone;
+use diecut_units::{BufferLoan, BufferMut, BufferPool, Slab, checksum, mutant};
+use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion, SpaceError};
+
+/// A read of which pieces are under way.
+struct ReadOperation {
+    token: ZoneToken,
+    loan: BufferLoan,
+    /// Nobody wants the content.
+    is_check: bool,
+    pending: u32,
+    lost: Option<u64>,
+    gone: bool,
+}
+
+/// One read of a block.
+struct Part {
+    operation: u32,
+    /// Of the namespace.
+    first_iu: u64,
+    /// In the block.
+    block_iu: u32,
+    mark: Mark,
+}
+
+/// Where an IU of a read comes from.
+enum Source {
+    Zeros,
+    Staged,
+    Flash,
+}
+
+/// What is read, and from where.
+pub(crate) struct ReadLent<'a> {
+    pub shape: &'a ZoneShape,
+    pub facts: &'a Facts,
+    pub zones: &'a [Option<Box<Zone>>],
+    pub staging: &'a Staging,
+    pub pool: &'a mut BufferPool,
+    pub space: &'a mut dyn EraseBlockSpace,
+}
+
+/// Reads that are under way.
+#[derive(Default)]
+pub(crate) struct Reads {
+    operations: Slab<ReadOperation>,
+    parts: Slab<Part>,
+}
+
+impl Reads {
+    /// Whether none is under way.
+    pub fn are_done(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Begins a read; without a destination what is there is checked only.
+    pub fn read(
+        &mut self,
+        token: ZoneToken,
+        first_iu: u64,
+        iu_count: u32,
+        destination: Option<BufferMut>,
+        lent: &mut ReadLent<'_>,
+        completions: &mut Vec<ZoneCompletion>,
+    ) {
+        let iu_bytes = lent.facts.mode.bytes_per_iu();
+        let is_check = destination.is_none();
+        let destination = destination.unwrap_or_else(|| lent.pool.take(iu_count as usize * iu_bytes));
+        assert_eq!(
+            destination.len(),
+            iu_count as usize * iu_bytes,
+            "I-Z11: a destination is as long as its range"
+        );
+        let (loan, mut rest) = destination.lend();
+        let operation = self.operations.next_index();
+        let (mut pending, mut done) = (0, 0);
+        while done < iu_count {
+            let iu = first_iu + u64::from(done);
+            let size_log2 = lent.shape.size_ius_log2();
+            let (number, in_zone) = ((iu >> size_log2) as usize, (iu & ((1 << size_log2) - 1)) as u32);
+            let (unit, in_unit) = (in_zone / lent.shape.unit_ius, in_zone % lent.shape.unit_ius);
+            let count = (iu_count - done).min(lent.shape.unit_ius - in_unit);
+            let zone = lent.zones[number].as_deref();
+            let mut buffer = rest.split_to(count as usize * iu_bytes);
+            match zone.map_or(Source::Zeros, |zone| source_of(zone, unit, lent.shape)) {
+                Source::Zeros => buffer.fill(0),
+                Source::Staged => {
+                    let staged = zone.and_then(|zone| zone.staged(unit)).expect("just looked at");
+                    let slot = lent.staging.slot(staged.slot);
+                    for (iu, place) in (in_unit..).zip(buffer.chunks_exact_mut(iu_bytes)) {
+                        if slot.has(iu) {
+                            place.copy_from_slice(slot.iu(iu));
+                        } else {
+                            place.fill(0);
+                        }
+                    }
+                }
+                Source::Flash => {
+                    let zone = zone.expect("just looked at");
+                    let (column, row) = lent.shape.place(unit);
+                    let block = zone.columns[column].block.expect("I-Z8: what is on flash lies on a block");
+                    let block_iu = row * lent.shape.unit_ius + in_unit;
+                    let part = Part { operation, first_iu: iu, block_iu, mark: zone.mark_of(column) };
+                    let page_ius = lent.facts.block.ius_per_page();
+                    let pages = (block_iu + count).div_ceil(page_ius) - block_iu / page_ius;
+                    let oob = lent.pool.take((pages * lent.facts.block.oob_size_bytes) as usize);
+                    let run = BlockRun { block, first_iu: block_iu, iu_count: count };
+                    let token = Kind::Read.token(self.parts.insert(part));
+                    lent.space.read(token, run, buffer, Some(oob), IoClass::HostRead);
+                    pending += 1;
+                }
+            }
+            done += count;
+        }
+        drop(rest);
+        let read = ReadOperation { token, loan, is_check, pending, lost: None, gone: false };
+        if pending == 0 {
+            completions.push(read.end());
+            return;
+        }
+        let index = self.operations.insert(read);
+        assert_eq!(index, operation, "I-Z11: parts name their read");
+    }
+
+    /// A part was read, or cannot be.
+    pub fn arrived(
+        &mut self,
+        place: u32,
+        completion: SpaceCompletion,
+        facts: &Facts,
+        completions: &mut Vec<ZoneCompletion>,
+    ) {
+        let part = self.parts.remove(place);
+        let SpaceCompletion { result, destination, oob, .. } = completion;
+        let operation = self.operations.get_mut(part.operation).expect("I-Z11: parts belong to a read");
+        match (result, &destination, &oob) {
+            (Ok(()), Some(data), Some(oob)) => {
+                if let Err(at) = check(&part, data, oob, facts) {
+                    operation.lose(part.first_iu + u64::from(at));
+                }
+            }
+            (Err(SpaceError::PowerLost), ..) => operation.gone = true,
+            _ => operation.lose(part.first_iu),
+        }
+        drop(destination);
+        assert!(operation.pending > 0, "I-Z11: each part of a read ends once");
+        operation.pending -= 1;
+        if operation.pending == 0 {
+            completions.push(self.operations.remove(part.operation).end());
+        }
+    }
+}
+
+fn source_of(zone: &Zone, unit: u32, shape: &ZoneShape) -> Source {
+    if unit >= shape.unit_count() {
+        return Source::Zeros;
+    }
+    if zone.staged(unit).is_some() {
+        return Source::Staged;
+    }
+    let (column, row) = shape.place(unit);
+    if row < zone.columns[column].done_rows { Source::Flash } else { Source::Zeros }
+}
+
+/// Compares what was read with the marks of its pages. `Err` is the number of the first IU that is not what was written there.
+fn check(part: &Part, data: &[u8], oob: &[u8], facts: &Facts) -> Result<(), u32> {
+    let shape = &facts.block;
+    let page_ius = shape.ius_per_page();
+    let first_page = part.block_iu / page_ius;
+    let mut checked = None;
+    for (at, content) in (0..).zip(data.chunks_exact(facts.mode.bytes_per_iu())) {
+        let (page, iu) = ((part.block_iu + at) / page_ius, (part.block_iu + at) % page_ius);
+        let start = ((page - first_page) * shape.oob_size_bytes + shape.holder_oob_offset) as usize;
+        let oob = &oob[start..];
+        if checked != Some(page) {
+            let found = mark::decode(oob, page, page_ius);
+            if found != Some(part.mark) && !mutant!("zoned: identity of a page not compared") {
+                return Err(at);
+            }
+            checked = Some(page);
+        }
+        if mark::checksum_of(oob, iu) != checksum(content) {
+            return Err(at);
+        }
+    }
+    Ok(())
+}
+
+impl ReadOperation {
+    /// An IU cannot be read. The first one counts.
+    fn lose(&mut self, iu: u64) {
+        self.lost = Some(self.lost.unwrap_or(u64::MAX).min(iu));
+    }
+
+    /// All parts are here.
+    fn end(self) -> ZoneCompletion {
+        let result = match (self.gone, self.lost) {
+            (true, _) => Err(ZoneError::Gone),
+            (_, Some(iu)) => Err(ZoneError::Unrecovered { iu }),
+            _ if self.is_check => Ok(ZoneAnswer::Done),
+            _ => Ok(ZoneAnswer::Content(self.loan.reclaim())),
+        };
+        ZoneCompletion { token: self.token, result }
+    }
+}
