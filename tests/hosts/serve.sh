@@ -54,7 +54,7 @@ use = "zones"
 name = "z"
 vssd = "z"
 size = "512 MiB"
-zones = { active = 6, open = 4 }
+zones = { active = 10, open = 4 }
 [[volume]]
 name = "r"
 vssd = "z"

@@ -18,7 +18,7 @@ queue=/sys/block/${Z##*/}/queue
 is_zoned() { cat "$queue/zoned" "$queue/chunk_sectors" "$queue/nr_zones" "$queue/max_active_zones" "$queue/max_open_zones"; [ "$(cat "$queue/zoned")" = host-managed ]; }
 check linux-sees-zones is_zoned
 check zone-size-is-4-MiB test "$(cat "$queue/chunk_sectors")" = 8192
-check limits-are-told test "$(cat "$queue/max_active_zones")" = 6 -a "$(cat "$queue/max_open_zones")" = 4
+check limits-are-told test "$(cat "$queue/max_active_zones")" = 10 -a "$(cat "$queue/max_open_zones")" = 4
 appends() { cat "$queue/zone_append_max_bytes"; [ "$(cat "$queue/zone_append_max_bytes")" -gt 0 ]; }
 check zone-append-is-used appends
 check id-ctrl nvme zns id-ctrl "/dev/${controller##*/}"
