@@ -133,8 +133,8 @@ const _: () = {
 impl LatencyLog {
     /// What the page is known by.
     pub const GUID: [u8; 16] = guid(0x85D4_5E58_D4E6_4370_9C6C_84D0_8CC0_7A92);
-    /// Version of the page: with the size of the debug log.
-    pub const LOG_VERSION: u16 = 4;
+    /// Version of the page. nvme-cli 2.3 takes no other one; later ones show the size of the debug log from version 4 on.
+    pub const LOG_VERSION: u16 = 1;
 }
 
 impl Default for LatencyLog {
@@ -180,7 +180,7 @@ mod test {
         assert_eq!(bytes[0xD8..0xDA], [0, 2], "bit 9: reads of bucket 3");
         assert_eq!(bytes[0x108..0x10C], [1, 0, 0, 0], "static bucket 1, writes");
         assert_eq!(bytes[0x1CC..0x1CE], [5, 0]);
-        assert_eq!((bytes[0x1EE], bytes[0x1F0], bytes[0x1FF]), (4, 0x92, 0x85));
+        assert_eq!((bytes[0x1EE], bytes[0x1F0], bytes[0x1FF]), (1, 0x92, 0x85));
         assert_eq!(page.active.measured(Bucket::ALL[3], CommandKind::Read), (0x0A0B, LatencyStamp(0x11)));
         assert_eq!(LatencyStamp::new(1, true).0, 1 | 1 << 49);
     }
