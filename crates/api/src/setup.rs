@@ -392,6 +392,10 @@ mod test {
                         let levels = keys(&format!("[{section}.levels]")).into_iter();
                         known.extend(levels.map(|level| format!("{section}.levels.{level}")));
                     }
+                    "zones" => {
+                        let zones = keys(&format!("[[{section}]]\n[{section}.zones]")).into_iter();
+                        known.extend(zones.map(|key| format!("{section}.zones.{key}")));
+                    }
                     _ => known.push(format!("{section}.{key}")),
                 }
             }
