@@ -66,7 +66,13 @@ fn every_broken_promise_is_found() {
             ],
             ModelBug::Misdirects => &[Finding::Misdirected],
             ModelBug::CrossesVolumes => &[Finding::Foreign],
-            ModelBug::TearsWrites => &[Finding::Stale, Finding::Resurrected],
+            // An end that was never there is lost where the first look at it comes after a cut.
+            ModelBug::TearsWrites => &[
+                Finding::Stale,
+                Finding::Resurrected,
+                Finding::LostAfterPowerCut,
+                Finding::LostAfterProcessDeath,
+            ],
             ModelBug::ForgetsCommand | ModelBug::NeverRests => &[Finding::Liveness],
             ModelBug::ComparesNothing => &[Finding::WrongAnswer],
             ModelBug::HidesPrograms => &[Finding::Conservation],

@@ -24,7 +24,7 @@
 //! |     18 |    2 | extension  | its length in bytes                                                |
 //! |     20 |  ... | extension  |                                                                    |
 
-use crate::mark::{self, JOURNAL, Mark};
+use crate::mark::{self, JOURNAL, Mark, Place};
 use crate::token::Kind;
 use diecut_units::{Buffer, BufferMut, ContentMode, IU_SIZE_BYTES, Payload, checksum, checksum_append, mark};
 use diecut_vssd::space::{
@@ -258,7 +258,8 @@ fn append(
             checksum(&bytes[at..at + IU_SIZE_BYTES])
         });
         let sums: smallvec::SmallVec<[u32; 16]> = sums.collect();
-        mark::encode(mark, first_page + at, sums.into_iter(), &mut oob[shape.holder_oob_offset as usize..]);
+        let page = Place { unit: place.block.unit, page: first_page + at };
+        mark::encode(mark, page, sums.into_iter(), &mut oob[shape.holder_oob_offset as usize..]);
     }
     place.used_units += units;
     let mut parts = PayloadParts::new();

@@ -2,7 +2,7 @@
 //!
 //! | offset | size | field      | meaning                                                               |
 //! |-------:|-----:|------------|-----------------------------------------------------------------------|
-//! |      0 |    4 | check      | CRC-32C of the page's number in its erase block (4 bytes) and bytes 4 to the end of the mark |
+//! |      0 |    4 | check      | CRC-32C of the page's number in its erase block (4 bytes), the block's unit (2 bytes) and bytes 4 to the end of the mark |
 //! |      4 |    4 | set        | lower 24 bits: whose zone it is, number of the namespace, FFFFFFh: journal; above: edition of the block |
 //! |      8 |    4 | zone       | lower 20 bits: the zone, of the journal part of the snapshot; above: rows that were copied to the block |
 //! |     12 |    4 | generation | rises with each zone that is begun; of the journal: lower 32 bits of the snapshot's sequence |
@@ -14,6 +14,7 @@
 //! A mark that does not check out means: not written, torn, of another place, or not ours.
 
 use diecut_units::{checksum, checksum_append};
+use diecut_vssd::space::UnitIndex;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -63,12 +64,22 @@ impl Mark {
     }
 }
 
-fn check_of(page: u32, behind_check: &[u8]) -> u32 {
-    checksum_append(checksum(&page.to_le_bytes()), behind_check)
+/// Where a page lies: a page that is found elsewhere is not taken for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// Unit of its erase block. Columns of a zone lie on units of their own, and their marks say the same.
+    pub unit: UnitIndex,
+    /// Its number in the block.
+    pub page: u32,
+}
+
+fn check_of(place: Place, behind_check: &[u8]) -> u32 {
+    let of_unit = checksum_append(checksum(&place.page.to_le_bytes()), &place.unit.0.to_le_bytes());
+    checksum_append(of_unit, behind_check)
 }
 
 /// Writes the mark of a page into `oob` (the holder's part), with the checksums of its IUs.
-pub(crate) fn encode(mark: Mark, page: u32, checksums: impl ExactSizeIterator<Item = u32>, oob: &mut [u8]) {
+pub(crate) fn encode(mark: Mark, at: Place, checksums: impl ExactSizeIterator<Item = u32>, oob: &mut [u8]) {
     let (oob, _) = oob.split_at_mut(size_bytes(checksums.len() as u32));
     let [set, zone] = mark.words();
     let fields =
@@ -78,17 +89,17 @@ pub(crate) fn encode(mark: Mark, page: u32, checksums: impl ExactSizeIterator<It
     for (place, value) in rest.chunks_exact_mut(4).zip(checksums) {
         place.copy_from_slice(&value.to_le_bytes());
     }
-    let check = check_of(page, &oob[4..]);
+    let check = check_of(at, &oob[4..]);
     oob[..4].copy_from_slice(&check.to_le_bytes());
 }
 
 /// Reads the mark of a page of `ius` IUs; `None` if it does not check out.
 #[inline]
-pub(crate) fn decode(oob: &[u8], page: u32, ius: u32) -> Option<Mark> {
+pub(crate) fn decode(oob: &[u8], at: Place, ius: u32) -> Option<Mark> {
     let oob = oob.get(..size_bytes(ius))?;
     let (fields, _) = Fields::ref_from_prefix(oob).ok()?;
     let (set, zone) = (fields.set.get(), fields.zone.get());
-    (fields.check == check_of(page, &oob[4..])).then(|| Mark {
+    (fields.check == check_of(at, &oob[4..])).then(|| Mark {
         set: set & JOURNAL,
         zone: zone & (ZONES_MAX - 1),
         generation: fields.generation.get(),
@@ -114,20 +125,23 @@ mod test {
         let mark =
             Mark { set: 0x03_0201, zone: 0x7_0605, generation: 0x0c0b_0a09, edition: 4, copied_rows: 0x080 };
         let mut oob = [0xff; 26];
-        encode(mark, 3, [0x1413_1211, 0x1817_1615].into_iter(), &mut oob);
+        let at = Place { unit: UnitIndex(0x0201), page: 3 };
+        encode(mark, at, [0x1413_1211, 0x1817_1615].into_iter(), &mut oob);
         let behind = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 17, 18, 19, 20, 21, 22, 23, 24];
-        let check = checksum(&[&[3, 0, 0, 0], &behind[..]].concat());
+        let check = checksum(&[&[3, 0, 0, 0, 1, 2], &behind[..]].concat());
         assert_eq!(oob[..4], check.to_le_bytes());
         assert_eq!(oob[4..24], behind);
         assert_eq!(oob[24..], [0xff; 2], "nothing behind it is touched");
-        assert_eq!(decode(&oob, 3, 2), Some(mark));
+        assert_eq!(decode(&oob, at, 2), Some(mark));
         assert_eq!(checksum_of(&oob, 1), 0x1817_1615);
-        assert_eq!(decode(&oob, 4, 2), None, "a page of another place");
+        for other in [Place { page: 4, ..at }, Place { unit: UnitIndex(0x0202), ..at }] {
+            assert_eq!(decode(&oob, other, 2), None, "a page of another place");
+        }
         for bit in 0..24 * 8 {
             let mut rotten = oob;
             rotten[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode(&rotten, 3, 2), None, "bit {bit}");
+            assert_eq!(decode(&rotten, at, 2), None, "bit {bit}");
         }
-        assert_eq!(decode(&oob[..23], 3, 2), None);
+        assert_eq!(decode(&oob[..23], at, 2), None);
     }
 }

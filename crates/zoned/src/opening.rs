@@ -6,14 +6,14 @@
 
 use crate::journal::{self, Entry, PURPOSE_JOURNAL, ZoneKey};
 use crate::lent::Facts;
-use crate::mark::{self, JOURNAL, Mark};
+use crate::mark::{self, JOURNAL, Mark, Place};
 use crate::slot::{FoundSlot, SlotName};
 use crate::staging::SlotIndex;
 use crate::token::Kind;
 use crate::writer::PURPOSE_ZONE;
 use diecut_units::{BufferMut, IU_SIZE_BYTES};
 use diecut_vssd::space::{
-    BlockRun, EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError,
+    BlockRun, EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError, UnitIndex,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -167,6 +167,7 @@ impl Opening {
         let pages = shape.program_unit_pages;
         match look {
             Look::Row { found, row } => {
+                let unit = self.finds.blocks[found].held.block.unit;
                 let block = self.finds.blocks[found].held.block;
                 space.read_oob(token, block, row * pages, oob(), IoClass::HostRead);
             }
@@ -199,7 +200,9 @@ impl Opening {
         let is_read = completion.result.is_ok();
         match look {
             Look::Row { found, row } => {
-                let mark = completion.oob.filter(|_| is_read).and_then(|oob| mark_of_row(&oob, row, facts));
+                let unit = self.finds.blocks[found].held.block.unit;
+                let mark =
+                    completion.oob.filter(|_| is_read).and_then(|oob| mark_of_row(&oob, unit, row, facts));
                 let block = &mut self.finds.blocks[found];
                 if row == 0 {
                     block.mark = mark;
@@ -209,7 +212,10 @@ impl Opening {
                 }
             }
             Look::Journal { block, unit } => {
-                let mark = completion.oob.filter(|_| is_read).and_then(|oob| mark_of_row(&oob, unit, facts));
+                let mark = completion
+                    .oob
+                    .filter(|_| is_read)
+                    .and_then(|oob| mark_of_row(&oob, block.unit, unit, facts));
                 if let Some(mark) = mark.filter(|mark| mark.set == JOURNAL) {
                     self.journal_units.push((block, unit, mark.zone, mark.generation));
                 }
@@ -269,12 +275,12 @@ fn candidates(mut units: Vec<(LogicalBlock, u32, u32, u32)>) -> Vec<Candidate> {
 }
 
 /// The mark that all pages of a row have.
-fn mark_of_row(oob: &[u8], row: u32, facts: &Facts) -> Option<Mark> {
+fn mark_of_row(oob: &[u8], unit: UnitIndex, row: u32, facts: &Facts) -> Option<Mark> {
     let shape = &facts.block;
     let first = row * shape.program_unit_pages;
     let pages = (first..).zip(oob.chunks_exact(shape.oob_size_bytes as usize));
     let mut marks = pages.map(|(page, oob)| {
-        mark::decode(&oob[shape.holder_oob_offset as usize..], page, shape.ius_per_page())
+        mark::decode(&oob[shape.holder_oob_offset as usize..], Place { unit, page }, shape.ius_per_page())
     });
     let first = marks.next()??;
     marks.all(|mark| mark == Some(first)).then_some(first)

@@ -2,13 +2,13 @@
 
 use crate::contract::{ZoneAnswer, ZoneCompletion, ZoneError, ZoneToken};
 use crate::lent::Facts;
-use crate::mark::{self, Mark};
+use crate::mark::{self, Mark, Place};
 use crate::shape::ZoneShape;
 use crate::staging::Staging;
 use crate::token::Kind;
 use crate::zone::Zone;
 use diecut_units::{BufferLoan, BufferMut, BufferPool, Slab, checksum, mutant};
-use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion, SpaceError};
+use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, UnitIndex};
 
 /// A read of which pieces are under way.
 struct ReadOperation {
@@ -29,6 +29,7 @@ struct Part {
     /// In the block.
     block_iu: u32,
     mark: Mark,
+    unit: UnitIndex,
 }
 
 /// Where an IU of a read comes from.
@@ -108,7 +109,8 @@ impl Reads {
                     let (column, row) = lent.shape.place(unit);
                     let block = zone.columns[column].block.expect("I-Z8: what is on flash lies on a block");
                     let block_iu = row * lent.shape.unit_ius + in_unit;
-                    let part = Part { operation, first_iu: iu, block_iu, mark: zone.mark_of(column) };
+                    let mark = zone.mark_of(column);
+                    let part = Part { operation, first_iu: iu, block_iu, mark, unit: block.unit };
                     let page_ius = lent.facts.block.ius_per_page();
                     let pages = (block_iu + count).div_ceil(page_ius) - block_iu / page_ius;
                     let oob = lent.pool.take((pages * lent.facts.block.oob_size_bytes) as usize);
@@ -181,7 +183,7 @@ fn check(part: &Part, data: &[u8], oob: &[u8], facts: &Facts) -> Result<(), u32>
         let start = ((page - first_page) * shape.oob_size_bytes + shape.holder_oob_offset) as usize;
         let oob = &oob[start..];
         if checked != Some(page) {
-            let found = mark::decode(oob, page, page_ius);
+            let found = mark::decode(oob, Place { unit: part.unit, page }, page_ius);
             if found != Some(part.mark) && !mutant!("zoned: identity of a page not compared") {
                 return Err(at);
             }

@@ -3,7 +3,7 @@
 //! the copy, which a power cut can destroy when more is programmed behind them, are staged as they were when they were written.
 
 use crate::lent::{CopyStep, Lent, Pieces};
-use crate::mark;
+use crate::mark::{self, Place};
 use crate::slot::SlotName;
 use crate::staging::SlotIndex;
 use crate::token::Kind;
@@ -123,6 +123,7 @@ impl Zone {
     /// Checksums of IUs as marks of the copy have them: those of IUs that are not what was written there stay wrong.
     fn sums_of(&self, column: usize, first_page: u32, data: &[u8], oob: &[u8], lent: &Lent<'_>) -> Vec<u32> {
         let shape = &lent.facts.block;
+        let unit = lent.shape.unit_of(self.name.zone, column);
         let page_ius = shape.ius_per_page();
         let iu_bytes = lent.facts.mode.bytes_per_iu();
         let mut sums = Vec::with_capacity(data.len() / iu_bytes);
@@ -131,7 +132,7 @@ impl Zone {
             (first_page..).zip(pages).zip(oob.chunks_exact(shape.oob_size_bytes as usize))
         {
             let oob = &oob[shape.holder_oob_offset as usize..];
-            let is_ours = mark::decode(oob, page, page_ius) == Some(self.mark_of(column));
+            let is_ours = mark::decode(oob, Place { unit, page }, page_ius) == Some(self.mark_of(column));
             for (iu, content) in (0..).zip(data.chunks_exact(iu_bytes)) {
                 let sum = checksum(content);
                 let is_good = is_ours && mark::checksum_of(oob, iu) == sum;
@@ -150,12 +151,14 @@ impl Zone {
         let (page_ius, pages) = (shape.ius_per_page(), shape.program_unit_pages);
         let mut oob = lent.pool.take_zeroed(shape.program_unit_oob_size_bytes() as usize);
         let place = &self.columns[step.column];
+        let unit = lent.shape.unit_of(self.name.zone, step.column);
         let mark = self.mark(place.edition.wrapping_add(1), place.done_rows);
         let of_pages = sums.chunks_exact(page_ius as usize);
         for ((page, oob), sums) in
             (step.row * pages..).zip(oob.chunks_exact_mut(shape.oob_size_bytes as usize)).zip(of_pages)
         {
-            mark::encode(mark, page, sums.iter().copied(), &mut oob[shape.holder_oob_offset as usize..]);
+            let oob = &mut oob[shape.holder_oob_offset as usize..];
+            mark::encode(mark, Place { unit, page }, sums.iter().copied(), oob);
         }
         let relocation = self.columns[step.column].relocation.as_mut();
         let relocation = relocation.expect("I-Z10: a column that is copied is on its way");

@@ -2,7 +2,7 @@
 
 use crate::contract::{ZoneAnswer, ZoneCompletion, ZoneData, ZoneError, ZoneToken};
 use crate::lent::{Lent, Program};
-use crate::mark;
+use crate::mark::{self, Place};
 use crate::shape::UnitNumber;
 use crate::slot::SlotName;
 use crate::states::ZoneRefusal;
@@ -249,7 +249,7 @@ impl Zone {
                 (0..page_ius).map(|iu| slot.checksum_of(page * page_ius + iu)).collect();
             mark::encode(
                 mark,
-                row * pages + page,
+                Place { unit: block.unit, page: row * pages + page },
                 sums.into_iter(),
                 &mut oob[shape.holder_oob_offset as usize..],
             );
