@@ -38,9 +38,10 @@ const TURNS_MAX: u32 = 100_000;
 const IDLE_TURNS_MAX: u32 = 500_000;
 /// Restarts in a row that a cut may spoil.
 const FAILED_RESTARTS_MAX: u32 = 3;
-/// Rounds of small writes at most, and writes of each lane in one.
+/// Rounds of small writes at most, writes of each lane in one, and the pause between two.
 const OVERWRITE_ROUNDS_MAX: u32 = 30;
 const OVERWRITES_PER_ROUND: u32 = 300;
+const OVERWRITE_PAUSE: Span = Span::from_millis(20);
 /// Violations after which a run stops: the first ones tell the story.
 const VIOLATIONS_MAX: usize = 20;
 
@@ -325,13 +326,17 @@ impl Runner<'_> {
     /// Goes on with small writes all over until the medium went through what a run is to show.
     fn overwrite_until_cleaned(&mut self) {
         let mut state = self.plan.seed | 1;
-        for _ in 0..OVERWRITE_ROUNDS_MAX {
+        for round in 0..OVERWRITE_ROUNDS_MAX {
             let wanting = |wear: Wear| wear.programmed_ius < wear.raw_ius || wear.cleaned_ius == 0;
             let goes_on = self.plan.system.until_cleaned && !self.stop && !self.system.power_is_lost();
             if !goes_on || !self.system.wear().is_some_and(wanting) {
                 return;
             }
             for (index, tenant) in self.plan.tenants.iter().enumerate().filter(|(_, tenant)| !tenant.guest) {
+                if round > 0 {
+                    // A medium that has no room for a while refuses all writes of all rounds at once.
+                    self.lanes[index].steps.push_back(Action::Wait { span_ns: OVERWRITE_PAUSE.0 });
+                }
                 for _ in 0..OVERWRITES_PER_ROUND {
                     // A linear congruence (Knuth's): its high bits are as good as needed here.
                     state =

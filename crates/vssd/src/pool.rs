@@ -397,6 +397,11 @@ impl Pool {
         self.core.at_of(id).map_or(0, |at| self.core.vssds[at].erases)
     }
 
+    /// Whether a vSSD takes no more programs, because its reserve of good erase blocks is used up.
+    pub fn is_read_only(&self, id: VssdId) -> bool {
+        self.core.at_of(id).is_some_and(|at| self.core.vssds[at].read_only)
+    }
+
     /// IUs that the holder of a vSSD appended since the pool was opened; 0 if there is none.
     pub fn appended_ius(&self, id: VssdId) -> u64 {
         self.core.at_of(id).map_or(0, |at| self.core.vssds[at].appended_ius)

@@ -100,8 +100,8 @@ pub(super) fn raids(siege: &Siege, mode: ContentMode, now: Time) -> Vec<Raid> {
     };
     let hostile: Vec<Option<Attack>> = attacks.map(Some).collect();
     // Places and memory of the subsystem are for those who come first; a few of them leave enough for the next one. A capsule of which
-    // half has come holds its queue's memory, too.
-    let of_memory = [Attack::ReadNothing, Attack::SendNothing, Attack::HalfCapsules];
+    // half has come holds its queue's memory, too, as does a controller that connects and is left.
+    let of_memory = [Attack::ReadNothing, Attack::SendNothing, Attack::HalfCapsules, Attack::Connects];
     let takers = siege.attacks.iter().filter(|attack| of_memory.contains(attack)).count();
     let takes_all = siege.attacks.iter().any(|attack| matches!(attack, Attack::Crowd | Attack::Squatters));
     let visitor = (takers <= 1 && !takes_all).then_some(None);

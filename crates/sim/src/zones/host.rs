@@ -28,6 +28,14 @@ enum Request {
     Look,
 }
 
+const REFUSED: &str = "is refused";
+const WORN: &str = "it was good";
+
+/// Whether that is what hosts find of zones whose vSSD has no good blocks left.
+pub fn is_of_worn_zones(found: &str) -> bool {
+    [REFUSED, WORN].iter().any(|what| found.contains(what))
+}
+
 /// A host of one zoned namespace.
 pub struct ZoneHost {
     pub namespace: NamespaceId,
@@ -92,7 +100,9 @@ impl ZoneHost {
         let of = self.zones[zone as usize].clone();
         let written = of.words.len() as u32;
         let start = self.start(zone);
-        let takes_writes = !of.resets && !of.finishes && !of.is_finished && written < self.capacity;
+        // The first write of a zone may be refused because too many are active; those behind it would be, too, for another reason.
+        let is_active = of.answered > 0 || written == 0;
+        let takes_writes = is_active && !of.resets && !of.finishes && !of.is_finished && written < self.capacity;
         match random.random_range(0..100) {
             0..60 if takes_writes => {
                 let most = (self.capacity - written).div_ceil(self.step).min(60 / self.step.min(60));
@@ -256,7 +266,7 @@ impl ZoneHost {
             return wrong("nobody filled it");
         }
         if found.state == ZoneState::ReadOnly {
-            return wrong("it was good");
+            return wrong(WORN);
         }
         zone.words.truncate(found.written_ius as usize);
         zone.answered = found.written_ius;
@@ -277,7 +287,15 @@ impl ZoneHost {
                 self.zones[*zone as usize].finishes = false;
                 *zone
             }
-            _ => return Err(format!("refused: {error}")),
+            Request::Write { zone, first, count } => {
+                let of = &self.zones[*zone as usize];
+                return Err(format!("zone {zone}: a write of {count} at {first} {REFUSED}: {error}; answered {}, finished {}", of.answered, of.is_finished));
+            }
+            Request::Finish { zone } => {
+                let of = &self.zones[*zone as usize];
+                return Err(format!("zone {zone}: its finish {REFUSED}: {error}; answered {}, finished {}", of.answered, of.is_finished));
+            }
+            _ => return Err(format!("a command {REFUSED}: {error}")),
         };
         self.zones[zone as usize].under_way -= 1;
         Ok(())
