@@ -102,7 +102,8 @@ impl ZoneHost {
         let start = self.start(zone);
         // The first write of a zone may be refused because too many are active; those behind it would be, too, for another reason.
         let is_active = of.answered > 0 || written == 0;
-        let takes_writes = is_active && !of.resets && !of.finishes && !of.is_finished && written < self.capacity;
+        let takes_writes =
+            is_active && !of.resets && !of.finishes && !of.is_finished && written < self.capacity;
         match random.random_range(0..100) {
             0..60 if takes_writes => {
                 let most = (self.capacity - written).div_ceil(self.step).min(60 / self.step.min(60));
@@ -289,11 +290,17 @@ impl ZoneHost {
             }
             Request::Write { zone, first, count } => {
                 let of = &self.zones[*zone as usize];
-                return Err(format!("zone {zone}: a write of {count} at {first} {REFUSED}: {error}; answered {}, finished {}", of.answered, of.is_finished));
+                return Err(format!(
+                    "zone {zone}: a write of {count} at {first} {REFUSED}: {error}; answered {}, finished {}",
+                    of.answered, of.is_finished
+                ));
             }
             Request::Finish { zone } => {
                 let of = &self.zones[*zone as usize];
-                return Err(format!("zone {zone}: its finish {REFUSED}: {error}; answered {}, finished {}", of.answered, of.is_finished));
+                return Err(format!(
+                    "zone {zone}: its finish {REFUSED}: {error}; answered {}, finished {}",
+                    of.answered, of.is_finished
+                ));
             }
             _ => return Err(format!("a command {REFUSED}: {error}")),
         };
