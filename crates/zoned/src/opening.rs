@@ -167,7 +167,6 @@ impl Opening {
         let pages = shape.program_unit_pages;
         match look {
             Look::Row { found, row } => {
-                let unit = self.finds.blocks[found].held.block.unit;
                 let block = self.finds.blocks[found].held.block;
                 space.read_oob(token, block, row * pages, oob(), IoClass::HostRead);
             }
