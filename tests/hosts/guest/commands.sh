@@ -110,7 +110,7 @@ thresholds() {
     nvme set-feature "$C" -f 4 -v 0x157 && nvme smart-log "$C" | grep '^critical_warning.*: *0$'
 }
 check temperature-thresholds thresholds
-last_error() { refused nvme get-log "$C" -i 0xC1 -l 512 -b && nvme error-log "$C" -e 1 | tee /tmp/error && grep -q '^lba.*: *0$' /tmp/error; }
+last_error() { refused nvme get-log "$C" -i 0xC8 -l 512 -b && nvme error-log "$C" -e 1 | tee /tmp/error && grep -q '^lba.*: *0$' /tmp/error; }
 check errors-of-admin-commands-name-no-lba last_error
 limits() {
   answers_to 'LBA Out of Range' nvme write-zeroes "$A" -s "$last" -c 1 && answers_to 'LBA Out of Range' nvme verify "$A" -s "$last" -c 1 &&
