@@ -51,6 +51,18 @@ pub struct GetLogPage {
 }
 
 impl GetLogPage {
+    /// The start of a page, so many bytes of it; reading it takes back the event that told of it.
+    pub const fn of(page: u8, length_bytes: u64) -> GetLogPage {
+        GetLogPage {
+            page,
+            specific: 0,
+            retain_event: false,
+            length_bytes,
+            offset: 0,
+            offset_is_index: false,
+            command_set: 0,
+        }
+    }
     /// From command dwords 10 to 14.
     pub fn decode(entry: &SubmissionEntry) -> GetLogPage {
         let cdw10 = entry.cdw10.get();

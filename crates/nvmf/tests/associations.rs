@@ -359,19 +359,6 @@ fn hosts_that_never_connect_are_hung_up_on() {
     assert_eq!(world.target.deadline(), Time::NEVER);
 }
 
-fn event_request(world: &mut World, id: ConnectionId) -> u16 {
-    let cid = world.next_id(id);
-    let entry = SubmissionEntry {
-        opcode: opcode::admin::ASYNCHRONOUS_EVENT_REQUEST,
-        flags: 0x40,
-        command_id: cid.into(),
-        ..SubmissionEntry::default()
-    };
-    let bytes = world.capsule(id, entry, &[]);
-    world.send(id, &bytes);
-    cid
-}
-
 fn admin_command(
     world: &mut World,
     id: ConnectionId,
@@ -404,13 +391,13 @@ fn changed_namespaces_are_told() {
         world.target.set_subsystem(config, world.now, &mut actions);
         world.act(actions);
     };
-    let first = event_request(&mut world, admin);
+    let first = world.ask_for_event(admin);
     assert_eq!(admin_command(&mut world, admin, 0x09, 0x0B, 1 << 8, 0).status, Status::SUCCESS);
     assert!(world.reply(admin, first).is_none());
     change(&mut world, 100);
     let told = AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED.encode();
     assert_eq!(world.reply(admin, first).expect("told").result, u64::from(told));
-    let second = event_request(&mut world, admin);
+    let second = world.ask_for_event(admin);
     change(&mut world, 120);
     assert!(world.reply(admin, second).is_none(), "masked until the list is read");
     let list = admin_command(&mut world, admin, 0x02, 0x03FF_0004, 0, 4096).data;
@@ -418,16 +405,16 @@ fn changed_namespaces_are_told() {
     change(&mut world, 130);
     assert_eq!(world.reply(admin, second).expect("told again").result, u64::from(told));
     // Abort takes an event request back.
-    let third = event_request(&mut world, admin);
+    let third = world.ask_for_event(admin);
     let abort = admin_command(&mut world, admin, 0x08, u32::from(third) << 16, 0, 0);
     assert_eq!((abort.status, abort.result), (Status::SUCCESS, 0));
     assert!(world.reply(admin, third).unwrap().status.same_code(Status::ABORT_REQUESTED));
     let abort = admin_command(&mut world, admin, 0x08, u32::from(third) << 16, 0, 0);
     assert_eq!(abort.result, 1, "nothing to abort");
     for _ in 0..4 {
-        event_request(&mut world, admin);
+        world.ask_for_event(admin);
     }
-    let fifth = event_request(&mut world, admin);
+    let fifth = world.ask_for_event(admin);
     let reply = world.reply(admin, fifth).unwrap();
     assert!(reply.status.same_code(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED));
 }
@@ -441,8 +428,8 @@ fn a_command_takes_over_the_id_of_an_event_request() {
     let mut world = World::new(19);
     let (admin, controller) = world.admin(SUBSYSTEM, NONE);
     assert_eq!(admin_command(&mut world, admin, 0x09, 0x0B, 1 << 8, 0).status, Status::SUCCESS);
-    let dropped = event_request(&mut world, admin);
-    let kept = event_request(&mut world, admin);
+    let dropped = world.ask_for_event(admin);
+    let kept = world.ask_for_event(admin);
     let with_id = |world: &mut World, entry: SubmissionEntry| {
         let mut entry = entry;
         entry.command_id = dropped.into();
@@ -460,7 +447,7 @@ fn a_command_takes_over_the_id_of_an_event_request() {
     assert_eq!(world.reply(admin, kept).expect("the other request is told").status, Status::SUCCESS);
     assert!(world.reply(admin, dropped).is_none());
     // Four can wait again.
-    let parked: Vec<u16> = (0..4).map(|_| event_request(&mut world, admin)).collect();
+    let parked: Vec<u16> = (0..4).map(|_| world.ask_for_event(admin)).collect();
     assert!(parked.iter().all(|&cid| world.reply(admin, cid).is_none()));
     let io = world.io(controller, 1, NONE);
     world.hold = true;
@@ -555,7 +542,7 @@ fn discovery_shows_what_a_host_may_use() {
     let (generation, names) = read(&mut world);
     assert_eq!(names, [DISCOVERY_SUBSYSTEM_NQN, SUBSYSTEM]);
     assert_eq!(admin_command(&mut world, admin, 0x09, 0x0B, 1 << 31, 0).status, Status::SUCCESS);
-    let event = event_request(&mut world, admin);
+    let event = world.ask_for_event(admin);
     let mut actions = Vec::new();
     world.target.remove_subsystem(&name(SUBSYSTEM), world.now, &mut actions);
     world.act(actions);

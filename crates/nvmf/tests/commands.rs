@@ -3,6 +3,7 @@
 
 mod world;
 use diecut_namespace::contract::NamespaceError;
+use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::{IdentifyController, IdentifyNamespace, IndependentNamespace, cns};
 use diecut_nvme::tcp::{Digests, pdu_type};
 use diecut_nvme::*;
@@ -169,16 +170,7 @@ fn log_page(
         sgl: SglDescriptor::transport(length as u32),
         ..SubmissionEntry::default()
     };
-    diecut_nvme::admin::GetLogPage {
-        page,
-        specific: 0,
-        retain_event: retain,
-        length_bytes: length,
-        offset: 0,
-        offset_is_index: false,
-        command_set: 0,
-    }
-    .encode(&mut entry);
+    GetLogPage { retain_event: retain, ..GetLogPage::of(page, length) }.encode(&mut entry);
     let reply = world.command(id, entry, &[]);
     assert_eq!(reply.status, Status::SUCCESS, "page {page:#x}");
     assert_eq!(reply.data.len() as u64, length);

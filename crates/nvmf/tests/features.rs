@@ -89,15 +89,7 @@ fn log(
         sgl: SglDescriptor::transport(length as u32),
         ..SubmissionEntry::default()
     };
-    let ask = GetLogPage {
-        page,
-        specific: 0,
-        retain_event: false,
-        length_bytes: length as u64,
-        offset: 0,
-        offset_is_index: false,
-        command_set: 0,
-    };
+    let ask = GetLogPage::of(page, length as u64);
     ask.encode(&mut entry);
     let reply = world.command(admin, entry, &[]);
     if reply.status.is_success() { Ok(reply.data) } else { Err(reply.status) }
@@ -371,20 +363,6 @@ fn busy_minutes_are_those_with_commands_under_way() {
     assert_eq!(minutes(&mut world), 3, "over");
 }
 
-fn park_event_request(world: &mut World, admin: ConnectionId) -> u16 {
-    let command_id = world.next_id(admin);
-    let entry = SubmissionEntry {
-        opcode: opcode::admin::ASYNCHRONOUS_EVENT_REQUEST,
-        flags: 0x40,
-        command_id: command_id.into(),
-        sgl: SglDescriptor::transport(0),
-        ..SubmissionEntry::default()
-    };
-    let bytes = world.capsule(admin, entry, &[]);
-    world.send(admin, &bytes);
-    command_id
-}
-
 /// A host hears of warnings that it wants to hear of: when a threshold is set that the temperature is beyond, and when the media change.
 #[test]
 fn warnings_are_told() {
@@ -400,13 +378,13 @@ fn warnings_that_are_kept_are_noticed() {
 
 fn tell_warnings() {
     let (mut world, admin) = world(false);
-    let request = park_event_request(&mut world, admin);
+    let request = world.ask_for_event(admin);
     assert_eq!(set(&mut world, admin, fid::TEMPERATURE_THRESHOLD, 280, &[]), Status::SUCCESS);
     assert!(world.reply(admin, request).is_none(), "it did not want to know");
     assert_eq!(set(&mut world, admin, fid::ASYNCHRONOUS_EVENT_CONFIGURATION, 0x2, &[]), Status::SUCCESS);
     let event = world.reply(admin, request).expect("told").result;
     assert_eq!(AsynchronousEvent::decode(event as u32), AsynchronousEvent::TEMPERATURE);
-    let request = park_event_request(&mut world, admin);
+    let request = world.ask_for_event(admin);
     assert_eq!(set(&mut world, admin, fid::ASYNCHRONOUS_EVENT_CONFIGURATION, 0xF, &[]), Status::SUCCESS);
     let worn = |world: &mut World, health: Health| {
         let mut actions = Vec::new();
@@ -420,7 +398,7 @@ fn tell_warnings() {
     let event = world.reply(admin, request).expect("told when the log was read").result;
     assert_eq!(AsynchronousEvent::decode(event as u32), AsynchronousEvent::SPARE);
     log(&mut world, admin, lid::SMART, NSID_ALL, 512).unwrap();
-    let request = park_event_request(&mut world, admin);
+    let request = world.ask_for_event(admin);
     worn(&mut world, Health { available_spare_percent: 9, read_only: true, ..Health::default() });
     let event = world.reply(admin, request).expect("told").result;
     assert_eq!(AsynchronousEvent::decode(event as u32), AsynchronousEvent::RELIABILITY);

@@ -34,20 +34,9 @@ fn page_at(
     if reply.status.is_success() { Ok(reply.data) } else { Err(reply.status) }
 }
 
-fn ask(page: u8, length_bytes: u64) -> GetLogPage {
-    GetLogPage {
-        page,
-        specific: 0,
-        retain_event: false,
-        length_bytes,
-        offset: 0,
-        offset_is_index: false,
-        command_set: 0,
-    }
-}
-
 fn page(world: &mut World, admin: ConnectionId, id: u8, length_bytes: u64) -> Vec<u8> {
-    page_at(world, admin, ask(id, length_bytes), 1).unwrap_or_else(|status| panic!("{id:#x}: {status:?}"))
+    page_at(world, admin, GetLogPage::of(id, length_bytes), 1)
+        .unwrap_or_else(|status| panic!("{id:#x}: {status:?}"))
 }
 
 fn latency(world: &mut World, admin: ConnectionId) -> LatencyLog {
@@ -115,15 +104,20 @@ fn the_uuid_is_found_and_pages_are_behind_it() {
     ] {
         assert_eq!(supported[usize::from(id) * 4], 1, "{id:#x} is told");
         assert_eq!(page(&mut world, admin, id, length)[length as usize - 16..], guid, "{id:#x}");
-        assert!(page_at(&mut world, admin, ask(id, length), 0).is_ok(), "no UUID is any UUID");
-        let other = page_at(&mut world, admin, ask(id, length), 2);
+        assert!(page_at(&mut world, admin, GetLogPage::of(id, length), 0).is_ok(), "no UUID is any UUID");
+        let other = page_at(&mut world, admin, GetLogPage::of(id, length), 2);
         assert_eq!(other, Err(Status::INVALID_FIELD.do_not_retry()), "another UUID");
     }
     let strings = page(&mut world, admin, ocp::lid::TELEMETRY_STRINGS, 432);
     assert_eq!(strings[16..32], ocp::TelemetryStrings::GUID);
     // A part of a page is that part.
     let all = page(&mut world, admin, ocp::lid::SMART_EXTENDED, 512);
-    let part = page_at(&mut world, admin, GetLogPage { offset: 496, ..ask(ocp::lid::SMART_EXTENDED, 16) }, 1);
+    let part = page_at(
+        &mut world,
+        admin,
+        GetLogPage { offset: 496, ..GetLogPage::of(ocp::lid::SMART_EXTENDED, 16) },
+        1,
+    );
     assert_eq!(part.unwrap(), all[496..]);
 }
 
@@ -211,7 +205,7 @@ fn an_outlier_is_in_the_debug_log_until_it_is_read() {
         LatencyConfiguration { debug_trigger: trigger.0.into(), ..LatencyConfiguration::default() };
     assert_eq!(configure(&mut world, admin, &configuration.encode()), Status::SUCCESS);
     let telemetry = |world: &mut World, id: u8, specific: u8| {
-        let header = page_at(world, admin, GetLogPage { specific, ..ask(id, 512) }, 0).unwrap();
+        let header = page_at(world, admin, GetLogPage { specific, ..GetLogPage::of(id, 512) }, 0).unwrap();
         let blocks = u16::from_le_bytes([header[10], header[11]]);
         page(world, admin, id, (u64::from(blocks) + 1) * 512)
     };
@@ -241,7 +235,7 @@ fn an_outlier_is_in_the_debug_log_until_it_is_read() {
     assert_eq!(telemetry(&mut world, lid::TELEMETRY_HOST, 0)[381], 1);
     assert_eq!(telemetry(&mut world, lid::TELEMETRY_HOST, 1)[381], 2);
     // Read to its end, it makes room for the next one.
-    let retained = GetLogPage { retain_event: true, ..ask(ocp::lid::LATENCY_DEBUG, 16) };
+    let retained = GetLogPage { retain_event: true, ..GetLogPage::of(ocp::lid::LATENCY_DEBUG, 16) };
     assert_eq!(page_at(&mut world, admin, retained, 1).unwrap()[..15], *b"why it was slow");
     assert_eq!(latency(&mut world, admin).debug_measured.get(), 300);
     assert_eq!(page(&mut world, admin, ocp::lid::LATENCY_DEBUG, 16)[..15], *b"why it was slow");
@@ -262,7 +256,7 @@ fn a_page_that_nobody_waits_for_any_more_is_dropped() {
         sgl: SglDescriptor::transport(512),
         ..SubmissionEntry::default()
     };
-    ask(ocp::lid::SMART_EXTENDED, 512).encode(&mut entry);
+    GetLogPage::of(ocp::lid::SMART_EXTENDED, 512).encode(&mut entry);
     let capsule = world.capsule(admin, entry, &[]);
     world.send(admin, &capsule);
     assert_eq!(world.questions.len(), 1);

@@ -120,18 +120,7 @@ fn what_is_under_way_goes_with_its_connection() {
         let digests = Digests { header: true, data: true };
         let (admin, controller) = here.admin(SUBSYSTEM, digests);
         let io = here.io(controller, 1, digests);
-        let event = {
-            let cid = here.next_id(admin);
-            let entry = SubmissionEntry {
-                opcode: opcode::admin::ASYNCHRONOUS_EVENT_REQUEST,
-                flags: 0x40,
-                command_id: cid.into(),
-                ..SubmissionEntry::default()
-            };
-            let bytes = here.capsule(admin, entry, &[]);
-            here.send(admin, &bytes);
-            cid
-        };
+        let event = here.ask_for_event(admin);
         // In the namespace.
         here.hold = true;
         let mut first = here.rw(opcode::io::WRITE, 1, 1, SglDescriptor::in_capsule(LBA as u32));

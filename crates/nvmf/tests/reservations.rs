@@ -86,31 +86,9 @@ fn log(world: &mut World, admin: ConnectionId) -> ReservationNotification {
         sgl: SglDescriptor::transport(64),
         ..SubmissionEntry::default()
     };
-    let ask = GetLogPage {
-        page: lid::RESERVATION,
-        specific: 0,
-        retain_event: false,
-        length_bytes: 64,
-        offset: 0,
-        offset_is_index: false,
-        command_set: 0,
-    };
+    let ask = GetLogPage::of(lid::RESERVATION, 64);
     ask.encode(&mut entry);
     ReservationNotification::read_from_bytes(&world.command(admin, entry, &[]).data).unwrap()
-}
-
-fn park_event_request(world: &mut World, admin: ConnectionId) -> u16 {
-    let command_id = world.next_id(admin);
-    let entry = SubmissionEntry {
-        opcode: opcode::admin::ASYNCHRONOUS_EVENT_REQUEST,
-        flags: 0x40,
-        command_id: command_id.into(),
-        sgl: SglDescriptor::transport(0),
-        ..SubmissionEntry::default()
-    };
-    let bytes = world.capsule(admin, entry, &[]);
-    world.send(admin, &bytes);
-    command_id
 }
 
 /// Every command of a host that does not hold a reservation, against every kind.
@@ -235,7 +213,7 @@ fn hosts_are_told_of_what_others_did() {
     register(&mut world, a, KEY_A);
     register(&mut world, b, KEY_B);
     assert_eq!(log(&mut world, b.admin), ReservationNotification::default(), "an empty page");
-    let request = park_event_request(&mut world, b.admin);
+    let request = world.ask_for_event(b.admin);
     let kind = ReservationKind::WriteExclusiveRegistrantsOnly;
     acquire(&mut world, a, KEY_A, kind);
     assert!(world.reply(b.admin, request).is_none());
@@ -243,7 +221,7 @@ fn hosts_are_told_of_what_others_did() {
     assert_eq!(release(&mut world, a, KEY_A, CLEAR, kind), Status::SUCCESS);
     let event = world.reply(b.admin, request).expect("told").result as u32;
     assert_eq!(AsynchronousEvent::decode(event), AsynchronousEvent::RESERVATION_LOG);
-    let request = park_event_request(&mut world, b.admin);
+    let request = world.ask_for_event(b.admin);
     let pages: Vec<_> = (0..3)
         .map(|_| {
             let page = log(&mut world, b.admin);

@@ -147,16 +147,7 @@ impl Watch {
             self.wants_log = false;
             let mut log = entry(opcode::admin::GET_LOG_PAGE);
             let length_bytes = CHANGED_NAMESPACES_LENGTH as u64 * 4;
-            GetLogPage {
-                page: lid::CHANGED_NAMESPACES,
-                specific: 0,
-                retain_event: false,
-                length_bytes,
-                offset: 0,
-                offset_is_index: false,
-                command_set: 0,
-            }
-            .encode(&mut log);
+            GetLogPage::of(lid::CHANGED_NAMESPACES, length_bytes).encode(&mut log);
             self.send(admin, CHANGED, log, length_bytes as u32);
             return true;
         }

@@ -335,7 +335,7 @@ impl Scene {
             let (token, operation) = self.zones[at].look();
             self.submit(number, namespace, token, operation);
         }
-        self.turn_until(|scene| scene.zones.iter().all(ZoneHost::has_looked))
+        self.turn_until(|scene| scene.zones.iter().all(ZoneHost::is_quiet))
     }
 }
 

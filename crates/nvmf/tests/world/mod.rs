@@ -301,6 +301,21 @@ impl World {
         link.next_id
     }
 
+    /// Sends an Asynchronous Event Request, which waits for its event. Its command identifier.
+    pub fn ask_for_event(&mut self, id: ConnectionId) -> u16 {
+        let command_id = self.next_id(id);
+        let entry = SubmissionEntry {
+            opcode: opcode::admin::ASYNCHRONOUS_EVENT_REQUEST,
+            flags: 0x40,
+            command_id: command_id.into(),
+            sgl: SglDescriptor::transport(0),
+            ..SubmissionEntry::default()
+        };
+        let bytes = self.capsule(id, entry, &[]);
+        self.send(id, &bytes);
+        command_id
+    }
+
     /// Sends a command; R2Ts are served from `data` if it is not in the capsule.
     pub fn command(&mut self, id: ConnectionId, mut entry: SubmissionEntry, data: &[u8]) -> Reply {
         entry.command_id = self.next_id(id).into();

@@ -465,15 +465,7 @@ impl Host {
             nsid: diecut_nvme::NSID_ALL.into(),
             ..SubmissionEntry::default()
         };
-        let log = diecut_nvme::admin::GetLogPage {
-            page,
-            specific: 0,
-            retain_event: false,
-            length_bytes: bytes.into(),
-            offset: 0,
-            offset_is_index: false,
-            command_set: 0,
-        };
+        let log = diecut_nvme::admin::GetLogPage::of(page, bytes.into());
         log.encode(&mut entry);
         self.next += 1;
         let token = Token(self.next);

@@ -275,16 +275,7 @@ impl Monitored {
             nsid: NSID_ALL.into(),
             ..SubmissionEntry::default()
         };
-        GetLogPage {
-            page,
-            specific: 0,
-            retain_event: false,
-            length_bytes,
-            offset: 0,
-            offset_is_index: false,
-            command_set: 0,
-        }
-        .encode(&mut entry);
+        GetLogPage::of(page, length_bytes).encode(&mut entry);
         self.admin(entry, None, length_bytes as u32)
     }
 

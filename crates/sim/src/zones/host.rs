@@ -72,10 +72,6 @@ impl ZoneHost {
         self.requests.is_empty()
     }
 
-    pub fn has_looked(&self) -> bool {
-        self.requests.is_empty()
-    }
-
     fn token(&mut self, request: Request) -> u64 {
         self.next += 1;
         self.requests.insert(self.next, request);
