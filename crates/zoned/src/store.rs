@@ -73,8 +73,6 @@ pub struct ZoneStore {
     overtaken: Vec<(ZoneToken, u64)>,
     /// While the store opens: zones as far as blocks and staging tell.
     found_views: Vec<(u16, u32, ZoneView)>,
-    /// Zones that came to another state by themselves, for whoever tells hosts.
-    changed: Vec<(ZoneSetIndex, u32)>,
     statistics: ZoneStatistics,
     changes: Vec<Change>,
 }
@@ -120,7 +118,6 @@ impl ZoneStore {
             is_sweeping: false,
             overtaken: Vec::new(),
             found_views: Vec::new(),
-            changed: Vec::new(),
             statistics: ZoneStatistics::default(),
             changes: Vec::new(),
         };
@@ -204,11 +201,6 @@ impl ZoneStore {
     /// Figures.
     pub fn statistics(&self) -> ZoneStatistics {
         self.statistics
-    }
-
-    /// Takes which zones came to another state by themselves since the last call.
-    pub fn take_changed(&mut self, changed: &mut Vec<(ZoneSetIndex, u32)>) {
-        changed.append(&mut self.changed);
     }
 
     /// Gives up free buffers that were not needed since the last call; see [`BufferPool::shrink`].
@@ -499,7 +491,6 @@ impl ZoneStore {
             let before = of_set.states.zone(number).state;
             of_set.states.wear_out(number, &mut self.changes);
             if of_set.states.zone(number).state != before {
-                self.changed.push((ZoneSetIndex(set), number));
                 self.journal.change((zone.name.set_id, number), |entry| {
                     entry.is_read_only = true;
                     entry.generation = zone.name.generation;

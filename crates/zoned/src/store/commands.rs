@@ -99,7 +99,6 @@ impl ZoneStore {
         };
         let result = match result {
             Ok(placed) => {
-                self.tell(index, &changes, Some(number));
                 self.queue_write(token, index, number, placed, data);
                 Ok(())
             }
@@ -174,7 +173,6 @@ impl ZoneStore {
             Err(_) => {
                 zone.give_back_blocks(&mut lent);
                 set.states.wear_out(number, &mut Vec::new());
-                self.changed.push((index, number));
                 return Err(ZoneError::Refused { zone: number, refusal: ZoneRefusal::ReadOnly });
             }
         }
@@ -190,12 +188,6 @@ impl ZoneStore {
             });
         }
         Ok(())
-    }
-
-    /// Zones that came to another state without having been asked are told.
-    fn tell(&mut self, index: ZoneSetIndex, changes: &[Change], asked: Option<u32>) {
-        let others = changes.iter().filter(|change| Some(change.zone) != asked);
-        self.changed.extend(others.map(|change| (index, change.zone)));
     }
 
     fn commit(
@@ -238,7 +230,7 @@ impl ZoneStore {
         };
         done.map_err(|refusal| ZoneError::Refused { zone: zone.unwrap_or(0), refusal })?;
         let operation = self.operations.begin(token);
-        for Change { zone, from, to } in changes {
+        for Change { zone, to, .. } in changes {
             match to {
                 ZoneState::Empty => self.reset(index, zone, operation),
                 ZoneState::Full => self.finish(index, zone, operation),
@@ -247,15 +239,7 @@ impl ZoneStore {
                     let change = self.journal.change(key, |entry| entry.is_offline = true);
                     self.operations.waits_for_change(operation, change);
                 }
-                _ => {
-                    // Opening one zone may have closed another.
-                    if from == ZoneState::ImplicitlyOpen
-                        && to == ZoneState::Closed
-                        && action != ZoneAction::Close
-                    {
-                        self.changed.push((index, zone));
-                    }
-                }
+                _ => {}
             }
         }
         self.operations.is_begun(operation);
