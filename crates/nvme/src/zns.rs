@@ -79,6 +79,9 @@ mod test {
         let append = ZoneAppend::decode(&entry);
         assert_eq!((append.zone_lba, append.count, append.protection), (0x1_8000_0000, 8, 0x1F));
         assert!(append.storage_tag_check && append.directive_type == 15);
+        let mut encoded = SubmissionEntry { cdw12: 0.into(), ..entry };
+        append.encode(&mut encoded);
+        assert_eq!(encoded, entry, "an append loses nothing on its way");
     }
 
     /// Goal: the bytes of a descriptor are those of the figure.

@@ -28,9 +28,9 @@ fn check(bytes: &[u8]) {
                 before = bucket;
             }
             let trigger = TriggerBits(configuration.debug_trigger.get());
-            let set = Bucket::ALL.iter().flat_map(|bucket| {
-                CommandKind::ALL.iter().filter(move |kind| trigger.has(*bucket, **kind))
-            });
+            let set = Bucket::ALL
+                .iter()
+                .flat_map(|bucket| CommandKind::ALL.iter().filter(move |kind| trigger.has(*bucket, **kind)));
             assert_eq!(set.count() as u32, trigger.0.count_ones());
         }
     }

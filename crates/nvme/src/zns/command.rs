@@ -109,10 +109,14 @@ impl ZoneAppend {
         }
     }
 
-    /// Puts address and count into a submission entry.
+    /// Puts everything that [`ZoneAppend::decode`] reads into a submission entry.
     pub fn encode(&self, entry: &mut SubmissionEntry) {
         entry.cdw10 = (self.zone_lba as u32).into();
         entry.cdw11 = ((self.zone_lba >> 32) as u32).into();
-        entry.cdw12 = ((self.count - 1) & 0xFFFF).into();
+        let cdw12 = (self.count - 1) & 0xFFFF
+            | u32::from(self.protection & 0x1F) << 25
+            | u32::from(self.storage_tag_check) << 24
+            | u32::from(self.directive_type & 0xF) << 20;
+        entry.cdw12 = cdw12.into();
     }
 }
