@@ -75,7 +75,7 @@ mod test {
         send.encode(&mut encoded);
         assert_eq!(encoded, entry);
 
-        let entry = SubmissionEntry { cdw12: 0x7FF0_0007.into(), cdw13: 0.into(), ..entry };
+        let entry = SubmissionEntry { cdw12: 0x3FF0_0007.into(), cdw13: 0.into(), ..entry };
         let append = ZoneAppend::decode(&entry);
         assert_eq!((append.zone_lba, append.count, append.protection), (0x1_8000_0000, 8, 0x1F));
         assert!(append.storage_tag_check && append.directive_type == 15);
