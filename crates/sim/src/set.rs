@@ -66,13 +66,15 @@ pub struct SetOptions {
     pub failures_max: usize,
     /// A planted bug for every run, by name.
     pub mutant: Option<String>,
-    /// No further seed is begun then.
+    /// No further seed is begun then, if `floor` of them were.
     pub deadline: Option<Instant>,
+    /// So many seeds are begun whatever the clock says: what a set finds must not depend on how busy the machine is.
+    pub floor: u64,
 }
 
 impl Default for SetOptions {
     fn default() -> SetOptions {
-        SetOptions { threads: 1, twice: false, failures_max: 5, mutant: None, deadline: None }
+        SetOptions { threads: 1, twice: false, failures_max: 5, mutant: None, deadline: None, floor: 0 }
     }
 }
 
@@ -81,8 +83,8 @@ impl SetOptions {
         clippy::disallowed_methods,
         reason = "how many seeds run may depend on the real clock; what they do does not"
     )]
-    fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    fn is_over(&self, begun: u64) -> bool {
+        begun >= self.floor && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
@@ -111,9 +113,10 @@ pub fn run_set(
         let (sender, receiver) = mpsc::channel();
         for _ in 0..options.threads.max(1) {
             let sender = sender.clone();
-            let (next, stop, end) = (&next, &stop, seeds.end);
+            let (next, stop, start, end) = (&next, &stop, seeds.start, seeds.end);
             scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) && !options.is_over() {
+                while !stop.load(Ordering::Relaxed) && !options.is_over(next.load(Ordering::Relaxed) - start)
+                {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= end || sender.send((seed, run_seed(seed, shape, factory, options))).is_err() {
                         return;
@@ -197,5 +200,17 @@ mod test {
         };
         assert_eq!(run(1), run(2));
         assert!(!run(1).2.is_empty());
+    }
+
+    /// Goal: a busy machine finds what a calm one does. Method: the time is over before the first seed.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the deadline is one of the real clock")]
+    fn seeds_of_the_floor_run_after_the_deadline() {
+        let factory = |plan: &Plan| Ok(Box::new(Model::new(plan, ModelBug::None)) as Box<dyn System>);
+        let shape = Shape { volume_ius: 128, ..Shape::default() };
+        for (floor, expected) in [(0, 0), (5, 5), (40, 20)] {
+            let options = SetOptions { deadline: Some(Instant::now()), floor, ..SetOptions::default() };
+            assert_eq!(run_set(100..120, &shape, &factory, &options, |_, _| ()).seeds, expected);
+        }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
     let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
     let (mut seeds, mut failed, mut all) = (0, 0, Figures::default());
     for seed in first..end {
-        if limit.is_some_and(|limit| started.elapsed() > limit) {
+        if seeds >= arguments.floor && limit.is_some_and(|limit| started.elapsed() > limit) {
             break;
         }
         seeds += 1;
@@ -40,5 +40,5 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
         all.written_ius,
         all.programmed_ius
     );
-    failed == 0 && (arguments.minutes.is_none() || seeds >= arguments.floor)
+    failed == 0
 }
