@@ -107,13 +107,18 @@ pub(crate) fn cut(
                 Some(VolumeOperation::Verify { first_iu: next_iu, iu_count: left }),
             )
         }
-        VolumeOperation::Write { first_iu, payload, force_unit_access } => {
+        VolumeOperation::Write { first_iu, payload, force_unit_access, placement } => {
             let front = payload.slice(0, WRITE_PIECE_LBAS);
             let left = payload.slice(WRITE_PIECE_LBAS, payload.iu_count() - WRITE_PIECE_LBAS);
             let next_iu = first_iu + u64::from(WRITE_PIECE_LBAS);
             (
-                VolumeOperation::Write { first_iu, payload: front, force_unit_access },
-                Some(VolumeOperation::Write { first_iu: next_iu, payload: left, force_unit_access }),
+                VolumeOperation::Write { first_iu, payload: front, force_unit_access, placement },
+                Some(VolumeOperation::Write {
+                    first_iu: next_iu,
+                    payload: left,
+                    force_unit_access,
+                    placement,
+                }),
             )
         }
         VolumeOperation::Deallocate { first_iu, iu_count } => {

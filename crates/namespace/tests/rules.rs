@@ -146,7 +146,7 @@ fn a_large_write_goes_in_pieces_and_is_answered_after_the_last() {
     let mut shapes = Vec::new();
     let mut answer = |namespaces: &mut Namespaces, outputs: &mut Outputs| {
         let (_, piece) = outputs.volume_commands.remove(0);
-        let VolumeOperation::Write { first_iu, payload, force_unit_access } = piece.operation else {
+        let VolumeOperation::Write { first_iu, payload, force_unit_access, .. } = piece.operation else {
             panic!()
         };
         assert!(force_unit_access, "each piece is as durable as the whole");

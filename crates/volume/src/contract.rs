@@ -1,6 +1,7 @@
 //! What `namespace` asks of a volume. Counts are IUs (4096 bytes); payloads are in the content mode of the
 //! medium.
 
+pub use diecut_log::PlacementHandle;
 use diecut_units::{BufferMut, Payload};
 
 /// A volume of one store; small and used again after a deletion was made durable.
@@ -44,6 +45,8 @@ pub enum VolumeOperation {
         payload: Payload,
         /// Durable against power cuts before completion, whatever the cache policy.
         force_unit_access: bool,
+        /// The reclaim unit handle that it goes to.
+        placement: PlacementHandle,
     },
     /// Completes when every write, deallocation and write zeroes that completed before it was submitted
     /// survives a power cut.

@@ -33,5 +33,6 @@ mod waiting;
 
 pub use anchoring::AnchorPace;
 pub use config::{StoreConfig, StoreStatistics};
+pub use diecut_log::PlacementHandle;
 pub use loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
 pub use store::Store;

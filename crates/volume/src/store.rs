@@ -264,7 +264,7 @@ impl Store {
             VolumeOperation::Copy(copy) => {
                 return self.reads.copies.push(CopyRequest { token, volume, copy });
             }
-            VolumeOperation::Write { first_iu, payload, force_unit_access } => {
+            VolumeOperation::Write { first_iu, payload, force_unit_access, placement: _ } => {
                 let mode = self.log.layout().content_mode();
                 assert_eq!(payload.mode(), mode, "I-M5: payloads are in the medium's mode");
                 // What changes the map waits for `work`: by then a batch's places in the map are near.

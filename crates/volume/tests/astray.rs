@@ -51,7 +51,12 @@ fn written() -> World {
     for first_iu in (0..SIZE_IUS).step_by(8) {
         let bytes: Vec<u8> = (first_iu..first_iu + 8).flat_map(content).collect();
         let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
-        let write = VolumeOperation::Write { first_iu, payload, force_unit_access: false };
+        let write = VolumeOperation::Write {
+            first_iu,
+            payload,
+            force_unit_access: false,
+            placement: PlacementHandle::default(),
+        };
         assert_eq!(world.ask(2, write).result, Ok(()));
     }
     assert_eq!(world.ask(2, VolumeOperation::Flush).result, Ok(()));

@@ -115,7 +115,15 @@ impl World {
                 let tags: Vec<u64> = range.clone().map(|iu| (self.next << 16) + iu as u64 + 1).collect();
                 let bytes: Vec<u8> = tags.iter().flat_map(|tag| tag.to_le_bytes()).collect();
                 let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
-                self.submit(VolumeOperation::Write { first_iu, payload, force_unit_access: false }, Ok(()));
+                self.submit(
+                    VolumeOperation::Write {
+                        first_iu,
+                        payload,
+                        force_unit_access: false,
+                        placement: PlacementHandle::default(),
+                    },
+                    Ok(()),
+                );
                 self.content[range].iter_mut().zip(tags).for_each(|(iu, tag)| *iu = Ok(tag));
             }
         }

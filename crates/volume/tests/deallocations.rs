@@ -75,7 +75,12 @@ impl World {
     fn write(&mut self, iu: u64) {
         let data = BufferMut::copy_from(&(iu + 1).to_le_bytes()).freeze();
         let payload = Payload::new(ContentMode::Tags, data);
-        let write = VolumeOperation::Write { first_iu: iu, payload, force_unit_access: false };
+        let write = VolumeOperation::Write {
+            first_iu: iu,
+            payload,
+            force_unit_access: false,
+            placement: PlacementHandle::default(),
+        };
         assert_eq!(self.run(write).result, Ok(()));
     }
     fn read(&mut self, iu: u64) -> u64 {

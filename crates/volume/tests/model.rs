@@ -242,7 +242,12 @@ impl World {
                 let force_unit_access = self.force(token);
                 self.submit(
                     volume,
-                    VolumeOperation::Write { first_iu: first, payload, force_unit_access },
+                    VolumeOperation::Write {
+                        first_iu: first,
+                        payload,
+                        force_unit_access,
+                        placement: PlacementHandle::default(),
+                    },
                     token,
                 );
             }
@@ -678,6 +683,7 @@ fn new_data_is_refused_when_the_store_is_full_and_nothing_of_it_is_written() {
             first_iu,
             payload: Payload::new(ContentMode::Tags, BufferMut::copy_from(&vec![1; 8 * count]).freeze()),
             force_unit_access: false,
+            placement: PlacementHandle::default(),
         },
     };
     for (first, count) in [(0, 90), (85, 20), (0, 90)] {

@@ -13,7 +13,12 @@ use diecut_vssd::space::{BlockShape, EraseBlockSpace};
 
 fn write(token: u64, first_iu: u64, count: usize) -> VolumeCommand {
     let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&vec![7; 8 * count]).freeze());
-    let operation = VolumeOperation::Write { first_iu, payload, force_unit_access: false };
+    let operation = VolumeOperation::Write {
+        first_iu,
+        payload,
+        force_unit_access: false,
+        placement: PlacementHandle::default(),
+    };
     VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(0), operation }
 }
 
@@ -541,7 +546,12 @@ fn what_is_staged_of_a_deleted_volume_is_dropped() {
     const OTHERS: u64 = 127;
     let write_to = |token: u64, volume: u16, first_iu: u64, fill: u8| {
         let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&[fill; 8]).freeze());
-        let operation = VolumeOperation::Write { first_iu, payload, force_unit_access: false };
+        let operation = VolumeOperation::Write {
+            first_iu,
+            payload,
+            force_unit_access: false,
+            placement: PlacementHandle::default(),
+        };
         VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(volume), operation }
     };
     for is_cut in [false, true] {

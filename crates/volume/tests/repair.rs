@@ -125,7 +125,12 @@ impl World {
             self.versions[usize::from(volume)][iu as usize].push(version);
         }
         let payload = Payload::new(self.mode, BufferMut::copy_from(&bytes).freeze());
-        let operation = VolumeOperation::Write { first_iu: first, payload, force_unit_access: true };
+        let operation = VolumeOperation::Write {
+            first_iu: first,
+            payload,
+            force_unit_access: true,
+            placement: PlacementHandle::default(),
+        };
         assert_eq!(self.ask(volume, operation).result, Ok(()), "seed {}", self.seed);
     }
 

@@ -209,7 +209,12 @@ impl World {
         let payload = Payload::new(self.mode, BufferMut::copy_from(&bytes).freeze());
         self.submit(
             volume,
-            VolumeOperation::Write { first_iu: first, payload, force_unit_access: false },
+            VolumeOperation::Write {
+                first_iu: first,
+                payload,
+                force_unit_access: false,
+                placement: PlacementHandle::default(),
+            },
             token,
         );
     }

@@ -118,7 +118,12 @@ impl World {
         self.next += 1;
         self.since.insert(self.next, self.now);
         let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&vec![7; 8 * count]).freeze());
-        let operation = VolumeOperation::Write { first_iu, payload, force_unit_access: false };
+        let operation = VolumeOperation::Write {
+            first_iu,
+            payload,
+            force_unit_access: false,
+            placement: PlacementHandle::default(),
+        };
         let command = VolumeCommand { token: VolumeToken(self.next), volume: VolumeIndex(0), operation };
         let mut space = self.pool.space(self.id, &mut self.device, self.now);
         self.written_ius += count as u64;

@@ -76,7 +76,15 @@ impl World {
         let tags: Vec<u8> = (first..first + count).flat_map(|iu| (tag << 32 | iu).to_le_bytes()).collect();
         let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&tags).freeze());
         let force_unit_access = tag.is_multiple_of(5);
-        self.ask(volume, VolumeOperation::Write { first_iu: first, payload, force_unit_access })
+        self.ask(
+            volume,
+            VolumeOperation::Write {
+                first_iu: first,
+                payload,
+                force_unit_access,
+                placement: PlacementHandle::default(),
+            },
+        )
     }
 
     /// Everything is asked of what there is; whatever the answers are, there is one to each.

@@ -85,7 +85,12 @@ impl Engine {
         let contents = contents.freeze();
         for (at, first_iu) in self.batch.drain(..).enumerate() {
             let payload = Payload::new(ContentMode::Tags, contents.slice(at * 8..at * 8 + 8));
-            let operation = VolumeOperation::Write { first_iu, payload, force_unit_access: false };
+            let operation = VolumeOperation::Write {
+                first_iu,
+                payload,
+                force_unit_access: false,
+                placement: PlacementHandle::default(),
+            };
             let command = VolumeCommand { token: VolumeToken(0), volume: VolumeIndex(0), operation };
             self.store.submit(command, &mut self.space, &mut self.out);
         }
@@ -168,7 +173,12 @@ impl Engine {
         let destination = self.pool.take(8);
         let read = VolumeOperation::Read { first_iu, iu_count: 1, destination };
         let content = Payload::new(ContentMode::Tags, BufferMut::copy_from(&tag_of(0, 0)).freeze());
-        let write = VolumeOperation::Write { first_iu: 0, payload: content, force_unit_access: false };
+        let write = VolumeOperation::Write {
+            first_iu: 0,
+            payload: content,
+            force_unit_access: false,
+            placement: PlacementHandle::default(),
+        };
         for (token, operation) in [(1, read), (2, write)] {
             let command = VolumeCommand { token: VolumeToken(token), volume: VolumeIndex(0), operation };
             self.store.submit(command, &mut self.space, &mut self.out);

@@ -6,7 +6,7 @@ use crate::definition::StoreIndex;
 use crate::pending::{Extra, Rest};
 use crate::piece::{self, Cutting, MapRange, READ_PIECE_LBAS, WRITE_PIECE_LBAS, is_one_piece};
 use diecut_units::{BufferPool, Payload};
-use diecut_volume::contract::{VolumeIndex, VolumeOperation};
+use diecut_volume::contract::{PlacementHandle, VolumeIndex, VolumeOperation};
 use smallvec::SmallVec;
 
 /// See the module.
@@ -74,6 +74,7 @@ impl Volume {
                 first_iu: range.first_lba,
                 payload: Payload::new(self.cutting.content_mode, data),
                 force_unit_access,
+                placement: PlacementHandle::default(),
             },
             NamespaceOperation::Flush => VolumeOperation::Flush,
             NamespaceOperation::WriteZeroes { range, may_deallocate: _, force_unit_access } => {
@@ -151,7 +152,8 @@ fn whole_piece(
             if cutting.whole_writes || range.lba_count <= WRITE_PIECE_LBAS =>
         {
             let payload = Payload::new(cutting.content_mode, data);
-            Ok(VolumeOperation::Write { first_iu: range.first_lba, payload, force_unit_access })
+            let placement = PlacementHandle::default();
+            Ok(VolumeOperation::Write { first_iu: range.first_lba, payload, force_unit_access, placement })
         }
         other => Err(other),
     }
