@@ -267,7 +267,8 @@ impl Admin {
             nsid: nsid.into(),
             ..SubmissionEntry::default()
         };
-        Identify { cns: structure, controller_id: 0, command_set: CSI_NVM }.encode(&mut entry);
+        Identify { cns: structure, controller_id: 0, command_set: CSI_NVM, specific_id: 0 }
+            .encode(&mut entry);
         self.send(entry, IDENTIFY_SIZE_BYTES as u32);
     }
 

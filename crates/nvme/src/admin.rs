@@ -11,6 +11,8 @@ pub struct Identify {
     pub controller_id: u16,
     /// Command set.
     pub command_set: u8,
+    /// CNS-specific identifier, bits 15:0 of dword 11: the first endurance group of a list of them.
+    pub specific_id: u16,
 }
 
 impl Identify {
@@ -21,13 +23,14 @@ impl Identify {
             cns: cdw10 as u8,
             controller_id: (cdw10 >> 16) as u16,
             command_set: (entry.cdw11.get() >> 24) as u8,
+            specific_id: entry.cdw11.get() as u16,
         }
     }
 
     /// Puts the fields into a submission entry.
     pub fn encode(&self, entry: &mut SubmissionEntry) {
         entry.cdw10 = (u32::from(self.cns) | u32::from(self.controller_id) << 16).into();
-        entry.cdw11 = (u32::from(self.command_set) << 24).into();
+        entry.cdw11 = (u32::from(self.command_set) << 24 | u32::from(self.specific_id)).into();
     }
 }
 
@@ -40,6 +43,8 @@ pub struct GetLogPage {
     pub specific: u8,
     /// RAE: the event that told of the page stays outstanding.
     pub retain_event: bool,
+    /// LSI, bits 31:16 of dword 11: of pages of an endurance group its identifier.
+    pub specific_id: u16,
     /// Bytes asked for: NUMD, 0's based dwords in two halves, converted.
     pub length_bytes: u64,
     /// First byte of the page: LPO in two halves. With OT set it would be an index.
@@ -57,6 +62,7 @@ impl GetLogPage {
             page,
             specific: 0,
             retain_event: false,
+            specific_id: 0,
             length_bytes,
             offset: 0,
             offset_is_index: false,
@@ -72,6 +78,7 @@ impl GetLogPage {
             page: cdw10 as u8,
             specific: (cdw10 >> 8) as u8 & 0x7F,
             retain_event: cdw10 & (1 << 15) != 0,
+            specific_id: (entry.cdw11.get() >> 16) as u16,
             length_bytes: dwords * 4,
             offset: u64::from(entry.cdw12.get()) | u64::from(entry.cdw13.get()) << 32,
             offset_is_index: cdw14 & (1 << 23) != 0,
@@ -86,7 +93,7 @@ impl GetLogPage {
         let cdw10 =
             u32::from(self.page) | u32::from(self.specific) << 8 | retain | ((dwords & 0xFFFF) as u32) << 16;
         entry.cdw10 = cdw10.into();
-        entry.cdw11 = ((dwords >> 16) as u32 & 0xFFFF).into();
+        entry.cdw11 = ((dwords >> 16) as u32 & 0xFFFF | u32::from(self.specific_id) << 16).into();
         entry.cdw12 = (self.offset as u32).into();
         entry.cdw13 = ((self.offset >> 32) as u32).into();
         let index = if self.offset_is_index { 1 << 23 } else { 0 };
@@ -217,10 +224,10 @@ mod test {
 
     #[test]
     fn a_log_page_length_has_two_halves() {
-        // Page 70h, RAE, NUMD = 0001_00FFh (65792 dwords), offset 0x2_0000_0400; by hand from figures 197 to 200.
+        // Page 70h, RAE, LSI 0203h, NUMD = 0001_00FFh (65792 dwords), offset 0x2_0000_0400; by hand from figures 197 to 200.
         let entry = SubmissionEntry {
             cdw10: 0x00FF_8070.into(),
-            cdw11: 0x0000_0001.into(),
+            cdw11: 0x0203_0001.into(),
             cdw12: 0x0000_0400.into(),
             cdw13: 0x0000_0002.into(),
             ..SubmissionEntry::default()
@@ -229,6 +236,7 @@ mod test {
         assert_eq!(log.page, 0x70);
         assert!(log.retain_event);
         assert_eq!(log.length_bytes, 65792 * 4);
+        assert_eq!(log.specific_id, 0x0203);
         assert_eq!(log.offset, 0x2_0000_0400);
         let mut encoded = SubmissionEntry::default();
         log.encode(&mut encoded);
@@ -266,10 +274,11 @@ mod test {
     fn identify_and_abort_come_from_their_dwords() {
         let entry = SubmissionEntry {
             cdw10: 0x0007_0013.into(),
-            cdw11: 0x0200_0000.into(),
+            cdw11: 0x0200_0304.into(),
             ..SubmissionEntry::default()
         };
-        assert_eq!(Identify::decode(&entry), Identify { cns: 0x13, controller_id: 7, command_set: 2 });
+        let expected = Identify { cns: 0x13, controller_id: 7, command_set: 2, specific_id: 0x0304 };
+        assert_eq!(Identify::decode(&entry), expected);
         let mut encoded = SubmissionEntry::default();
         Identify::decode(&entry).encode(&mut encoded);
         assert_eq!(encoded, entry);

@@ -17,6 +17,8 @@ pub mod fid {
     pub const KEEP_ALIVE_TIMER: u8 = 0x0F;
     pub const HOST_BEHAVIOR: u8 = 0x16;
     pub const COMMAND_SET_PROFILE: u8 = 0x19;
+    pub const DATA_PLACEMENT: u8 = 0x1D;
+    pub const DATA_PLACEMENT_EVENTS: u8 = 0x1E;
     pub const HOST_IDENTIFIER: u8 = 0x81;
     pub const RESERVATION_NOTIFICATION_MASK: u8 = 0x82;
 }
@@ -38,6 +40,8 @@ pub enum Select {
 
 /// Capability bits of Get Features with [`Select::Capabilities`] (Base 2.0 figure 194): the value can be set for a namespace.
 pub const CAPABILITY_NAMESPACE: u32 = 1 << 1;
+/// As [`CAPABILITY_NAMESPACE`]: it can be saved.
+pub const CAPABILITY_SAVEABLE: u32 = 1 << 0;
 /// As [`CAPABILITY_NAMESPACE`]: changeable.
 pub const CAPABILITY_CHANGEABLE: u32 = 1 << 2;
 

@@ -25,6 +25,8 @@ pub struct LbaRange {
     pub storage_tag_check: bool,
     /// DTYPE of Write, bits 23:20: directive type.
     pub directive_type: u8,
+    /// DSPEC of Write, bits 31:16 of dword 13: what the directive needs to know.
+    pub directive_specific: u16,
 }
 
 impl LbaRange {
@@ -42,10 +44,11 @@ impl LbaRange {
             deallocate: false,
             storage_tag_check: false,
             directive_type: 0,
+            directive_specific: 0,
         }
     }
 
-    /// From command dwords 10 to 12.
+    /// From command dwords 10 to 13.
     #[inline]
     pub fn decode(entry: &SubmissionEntry) -> LbaRange {
         let cdw12 = entry.cdw12.get();
@@ -58,10 +61,11 @@ impl LbaRange {
             deallocate: cdw12 & (1 << 25) != 0,
             storage_tag_check: cdw12 & (1 << 24) != 0,
             directive_type: (cdw12 >> 20) as u8 & 0xF,
+            directive_specific: (entry.cdw13.get() >> 16) as u16,
         }
     }
 
-    /// Puts range and flags into a submission entry.
+    /// Puts range and flags into a submission entry; the lower half of dword 13 stays.
     pub fn encode(&self, entry: &mut SubmissionEntry) {
         entry.cdw10 = (self.start as u32).into();
         entry.cdw11 = ((self.start >> 32) as u32).into();
@@ -73,6 +77,7 @@ impl LbaRange {
             | u32::from(self.storage_tag_check) << 24
             | u32::from(self.directive_type & 0xF) << 20;
         entry.cdw12 = cdw12.into();
+        entry.cdw13 = (entry.cdw13.get() & 0xFFFF | u32::from(self.directive_specific) << 16).into();
     }
 }
 
@@ -134,6 +139,8 @@ pub struct Copy {
     pub protection: u8,
     /// DTYPE, bits 23:20 of dword 12: directive type.
     pub directive_type: u8,
+    /// DSPEC, bits 31:16 of dword 13: what the directive needs to know.
+    pub directive_specific: u16,
     /// STCW and STCR, bits 24 and 25 of dword 12: storage tag checks.
     pub storage_tag_check: bool,
     /// FUA, bit 30 of dword 12.
@@ -141,7 +148,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// From command dwords 10 to 12.
+    /// From command dwords 10 to 13.
     pub fn decode(entry: &SubmissionEntry) -> Copy {
         let cdw12 = entry.cdw12.get();
         Copy {
@@ -150,19 +157,22 @@ impl Copy {
             format: (cdw12 >> 8) as u8 & 0xF,
             protection: (cdw12 >> 12) as u8 & 0xF | ((cdw12 >> 26) as u8 & 0xF) << 4,
             directive_type: (cdw12 >> 20) as u8 & 0xF,
+            directive_specific: (entry.cdw13.get() >> 16) as u16,
             storage_tag_check: cdw12 & (3 << 24) != 0,
             force_unit_access: cdw12 & (1 << 30) != 0,
         }
     }
 
-    /// Puts a copy without protection, directives and storage tags into a submission entry.
+    /// Puts a copy without protection and storage tags into a submission entry.
     pub fn encode(&self, entry: &mut SubmissionEntry) {
         entry.cdw10 = (self.start as u32).into();
         entry.cdw11 = ((self.start >> 32) as u32).into();
         let cdw12 = (self.range_count - 1) & 0xFF
             | u32::from(self.format & 0xF) << 8
+            | u32::from(self.directive_type & 0xF) << 20
             | u32::from(self.force_unit_access) << 30;
         entry.cdw12 = cdw12.into();
+        entry.cdw13 = (entry.cdw13.get() & 0xFFFF | u32::from(self.directive_specific) << 16).into();
     }
 }
 
@@ -223,6 +233,10 @@ mod test {
         let mut encoded = SubmissionEntry::default();
         copy.encode(&mut encoded);
         assert_eq!(encoded, entry(0x4000_01FF));
+        let placed = SubmissionEntry { cdw13: 0x0305_0000.into(), ..entry(0x0020_0000) };
+        let mut encoded = SubmissionEntry::default();
+        Copy::decode(&placed).encode(&mut encoded);
+        assert_eq!((Copy::decode(&placed).directive_specific, encoded), (0x0305, placed));
         let mut wire = [0; 32];
         wire[8..18].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0x80, 0xFF, 0]);
         let range = CopyRange::read_from_bytes(&wire).unwrap();
@@ -249,6 +263,10 @@ mod test {
             LbaRange::decode(&entry(cdw12)).encode(&mut encoded);
             assert_eq!(encoded.cdw12.get(), cdw12);
         }
+        let placed = SubmissionEntry { cdw13: 0x8003_0000.into(), ..entry(0x0020_0007) };
+        let mut encoded = SubmissionEntry::default();
+        LbaRange::decode(&placed).encode(&mut encoded);
+        assert_eq!((LbaRange::decode(&placed).directive_specific, encoded), (0x8003, placed));
     }
 
     #[test]

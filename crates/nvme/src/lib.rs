@@ -27,6 +27,7 @@ mod completion;
 mod discovery;
 mod error;
 pub mod fabrics;
+pub mod fdp;
 pub mod feature;
 pub mod identify;
 pub mod io;

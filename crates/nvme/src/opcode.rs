@@ -10,6 +10,8 @@ pub mod admin {
     pub const GET_FEATURES: u8 = 0x0A;
     pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0C;
     pub const KEEP_ALIVE: u8 = 0x18;
+    pub const DIRECTIVE_SEND: u8 = 0x19;
+    pub const DIRECTIVE_RECEIVE: u8 = 0x1A;
     pub const FORMAT_NVM: u8 = 0x80;
 }
 
@@ -27,8 +29,10 @@ pub mod io {
     pub const RESERVATION_REGISTER: u8 = 0x0D;
     pub const RESERVATION_REPORT: u8 = 0x0E;
     pub const RESERVATION_ACQUIRE: u8 = 0x11;
+    pub const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
     pub const RESERVATION_RELEASE: u8 = 0x15;
     pub const COPY: u8 = 0x19;
+    pub const IO_MANAGEMENT_SEND: u8 = 0x1D;
 }
 
 /// The one opcode of all fabrics commands (Base 2.0 section 6); which one is in FCTYPE.
@@ -70,5 +74,9 @@ mod test {
         assert_eq!(data_direction(io::WRITE_ZEROES), DataDirection::None);
         assert_eq!(data_direction(admin::GET_LOG_PAGE), DataDirection::ControllerToHost);
         assert_eq!(data_direction(admin::SET_FEATURES), DataDirection::HostToController);
+        assert_eq!(data_direction(admin::DIRECTIVE_SEND), DataDirection::HostToController);
+        assert_eq!(data_direction(admin::DIRECTIVE_RECEIVE), DataDirection::ControllerToHost);
+        assert_eq!(data_direction(io::IO_MANAGEMENT_RECEIVE), DataDirection::ControllerToHost);
+        assert_eq!(data_direction(io::IO_MANAGEMENT_SEND), DataDirection::HostToController);
     }
 }

@@ -78,6 +78,10 @@ statuses! {
     COMMAND_INTERRUPTED = 0, 0x21;
     /// The transport failed for this command only (digest errors): try again.
     TRANSIENT_TRANSPORT_ERROR = 0, 0x22;
+    /// The endurance group has no data placement (Base 2.1).
+    FDP_DISABLED = 0, 0x29;
+    /// Placement handles of a namespace that cannot be, or identifiers that name none (Base 2.1).
+    INVALID_PLACEMENT_HANDLE_LIST = 0, 0x2A;
     /// Beyond the end of the namespace (NVM 1.0).
     LBA_OUT_OF_RANGE = 0, 0x80;
     /// No space behind the thin volume.
@@ -213,6 +217,8 @@ mod test {
     fn codes_are_the_tables_of_the_specification() {
         assert_eq!(Status::CONNECT_INVALID_HOST.bits(), 0x184);
         assert_eq!(Status::UNRECOVERED_READ_ERROR.bits(), 0x281);
+        assert_eq!(Status::FDP_DISABLED.bits(), 0x29);
+        assert_eq!(Status::INVALID_PLACEMENT_HANDLE_LIST.bits(), 0x2A);
         assert_eq!(Status::INVALID_FIELD.do_not_retry().bits(), 0x4002);
         assert!(Status::INVALID_FIELD.do_not_retry().same_code(Status::INVALID_FIELD));
         assert!(!Status::from_bits(0x4002).is_success());

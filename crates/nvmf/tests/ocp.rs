@@ -84,7 +84,7 @@ fn the_uuid_is_found_and_pages_are_behind_it() {
             sgl: SglDescriptor::transport(4096),
             ..SubmissionEntry::default()
         };
-        Identify { cns, controller_id: 0, command_set: 0 }.encode(&mut entry);
+        Identify { cns, controller_id: 0, command_set: 0, specific_id: 0 }.encode(&mut entry);
         world.command(admin, entry, &[]).data
     };
     let list = identify(cns::UUIDS);

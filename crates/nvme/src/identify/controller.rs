@@ -12,6 +12,10 @@ pub const OAES_NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
 pub const OAES_DISCOVERY_CHANGE: u32 = 1 << 31;
 /// CTRATT bit 0: 128-bit host identifiers.
 pub const CTRATT_HOST_ID_128: u32 = 1 << 0;
+/// CTRATT bit 4: endurance groups.
+pub const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
+/// CTRATT bit 19: Flexible Data Placement (Base 2.1).
+pub const CTRATT_DATA_PLACEMENT: u32 = 1 << 19;
 /// CTRATT bit 6: any command keeps the association alive.
 pub const CTRATT_TRAFFIC_BASED_KEEP_ALIVE: u32 = 1 << 6;
 /// LPA bit 1: commands supported and effects log page.
@@ -32,6 +36,8 @@ pub const CMIC_ANA: u8 = 1 << 3;
 pub const ANACAP_OPTIMIZED: u8 = 1 << 0;
 /// ANACAP bit 6: a namespace stays in its group.
 pub const ANACAP_GROUPS_STAY: u8 = 1 << 6;
+/// OACS bit 5: directives.
+pub const OACS_DIRECTIVES: u16 = 1 << 5;
 /// OACS bit 1: Format NVM.
 pub const OACS_FORMAT_NVM: u16 = 1 << 1;
 /// FNA bit 3: Format NVM does not take NSID FFFFFFFFh.

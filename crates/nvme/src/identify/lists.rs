@@ -45,6 +45,15 @@ pub fn controller_list(page: &mut [u8; IDENTIFY_SIZE_BYTES], ids: impl IntoItera
     page[..2].copy_from_slice(&count.to_le_bytes());
 }
 
+/// Fills an endurance group list, CNS 19h (Base 2.0 section 5.17.2.18): a count, then 16-bit ids in rising order.
+pub fn endurance_group_list(
+    page: &mut [u8; IDENTIFY_SIZE_BYTES],
+    ids: impl IntoIterator<Item = u16>,
+    first: u16,
+) {
+    controller_list(page, ids, first);
+}
+
 /// Fills the UUID list, CNS 17h (Base 2.0 section 5.17.2.16): entries of 32 bytes, the first of which is reserved, so that index 1 names the
 /// first UUID.
 pub fn uuid_list(page: &mut [u8; IDENTIFY_SIZE_BYTES], uuids: &[[u8; 16]]) {
@@ -122,6 +131,8 @@ mod test {
 
         controller_list(&mut page, [1, 5, 0x0203], 5);
         assert_eq!(page[..8], [2, 0, 5, 0, 0x03, 0x02, 0, 0]);
+        endurance_group_list(&mut page, [1, 2], 2);
+        assert_eq!(page[..8], [1, 0, 2, 0, 0, 0, 0, 0]);
     }
 
     #[test]

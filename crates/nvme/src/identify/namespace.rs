@@ -103,6 +103,7 @@ const _: () = {
     assert!(offset_of!(IdentifyNamespace, msrc) == 80);
     assert!(offset_of!(IdentifyNamespace, anagrpid) == 92);
     assert!(offset_of!(IdentifyNamespace, nsattr) == 99);
+    assert!(offset_of!(IdentifyNamespace, endgid) == 102);
     assert!(offset_of!(IdentifyNamespace, nguid) == 104);
     assert!(offset_of!(IdentifyNamespace, eui64) == 120);
     assert!(offset_of!(IdentifyNamespace, lbaf) == 128);
@@ -138,6 +139,7 @@ pub struct IndependentNamespace {
 const _: () = {
     assert!(size_of::<IndependentNamespace>() == super::IDENTIFY_SIZE_BYTES);
     assert!(offset_of!(IndependentNamespace, anagrpid) == 4);
+    assert!(offset_of!(IndependentNamespace, endgid) == 12);
     assert!(offset_of!(IndependentNamespace, nstat) == 14);
 };
 

@@ -11,6 +11,8 @@ pub const FEATURE_CONTROLLER_CAPABILITY: u32 = 1 << 4;
 pub const FEATURE_SCOPE_NAMESPACE: u32 = 1 << 20;
 /// FSP: its scope is a controller (bit 21).
 pub const FEATURE_SCOPE_CONTROLLER: u32 = 1 << 21;
+/// FSP: its scope is an endurance group (bit 23).
+pub const FEATURE_SCOPE_ENDURANCE_GROUP: u32 = 1 << 23;
 /// FSP: its scope is the NVM subsystem (bit 25).
 pub const FEATURE_SCOPE_SUBSYSTEM: u32 = 1 << 25;
 

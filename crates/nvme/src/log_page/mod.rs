@@ -14,8 +14,8 @@ pub use effects::{
 };
 pub use error_information::ErrorEntry;
 pub use feature_effects::{
-    FEATURE_CONTROLLER_CAPABILITY, FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_NAMESPACE,
-    FEATURE_SCOPE_SUBSYSTEM, FEATURE_SUPPORTED, FEATURE_USER_DATA, FeatureEffects,
+    FEATURE_CONTROLLER_CAPABILITY, FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_ENDURANCE_GROUP,
+    FEATURE_SCOPE_NAMESPACE, FEATURE_SCOPE_SUBSYSTEM, FEATURE_SUPPORTED, FEATURE_USER_DATA, FeatureEffects,
 };
 pub use smart::{
     FirmwareSlots, SmartLog, WARNING_READ_ONLY, WARNING_RELIABILITY, WARNING_SPARE, WARNING_TEMPERATURE,
@@ -32,9 +32,14 @@ pub mod lid {
     pub const COMMAND_EFFECTS: u8 = 0x05;
     pub const TELEMETRY_HOST: u8 = 0x07;
     pub const TELEMETRY_CONTROLLER: u8 = 0x08;
+    pub const ENDURANCE_GROUP: u8 = 0x09;
     pub const ASYMMETRIC_NAMESPACE_ACCESS: u8 = 0x0C;
     pub const FEATURE_EFFECTS: u8 = 0x12;
     pub const MANAGEMENT_EFFECTS: u8 = 0x13;
+    pub const FDP_CONFIGURATIONS: u8 = 0x20;
+    pub const RECLAIM_UNIT_HANDLE_USAGE: u8 = 0x21;
+    pub const FDP_STATISTICS: u8 = 0x22;
+    pub const FDP_EVENTS: u8 = 0x23;
     pub const DISCOVERY: u8 = 0x70;
     pub const RESERVATION: u8 = 0x80;
 }
