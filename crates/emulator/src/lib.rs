@@ -33,6 +33,7 @@ mod nand;
 mod options;
 mod profile;
 mod rooms;
+mod rot;
 mod statistics;
 mod store;
 mod syncs;

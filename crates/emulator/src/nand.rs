@@ -324,7 +324,7 @@ impl Nand {
         }
     }
 
-    fn mark(&mut self, block: u64, page: u32, mark: PageMark) {
+    pub(crate) fn mark(&mut self, block: u64, page: u32, mark: PageMark) {
         self.marks.set(block, page, mark);
         self.blocks[block as usize].flags |= HAS_MARKS;
         self.store.set_mark(block, page, mark);

@@ -453,6 +453,8 @@ pub const CAUGHT_ELSEWHERE: &[Elsewhere] = &[
     ("zoned: rows that no longer count stay", "crates/zoned/tests/model.rs", "as the one before"),
     ("zoned: slots given back while a power cut can destroy the unit", "crates/zoned/tests/model.rs", "as the one before"),
     ("zoned: the end of a copy is not staged", "crates/zoned/tests/model.rs", "as the one before"),
+    ("zoned: only the first row says whose a block is", "crates/zoned/tests/lost.rs", "as the one before"),
+    ("zoned: rows that are lost do not count", "crates/zoned/tests/lost.rs", "as the one before"),
     ("zoned: write answered before it is durable", "crates/zoned/tests/model.rs", "as the one before"),
     ("zoned: copies make wrong content right", "crates/zoned/tests/astray.rs", "no medium of the simulator gives another page than was asked for"),
     ("zoned: identity of a page not compared", "crates/zoned/tests/astray.rs", "as the one before"),

@@ -2,10 +2,11 @@
 //! tenant with a volume, on a device that fails programs and loses its power; and an oracle that knows of each zone what was
 //! written in its present life, and what a cut may leave of it.
 //!
-//! A seed chooses the device (cells, protected memory), the zones, what hosts do, and when the process or the power goes. After each restart every write
-//! pointer is compared, and everything is read.
+//! A seed chooses the device (cells, protected memory), the zones, what hosts do, and when the process or the power goes, and whether pages are lost
+//! then. After each restart every write pointer is compared, and everything is read.
 
 mod host;
+mod losses;
 
 use crate::shards::Shards;
 use diecut_devices::{Backing, Device, FaultPlan, FaultRates, Options, Profile};
@@ -34,6 +35,8 @@ pub struct Figures {
     pub resets: u64,
     /// Restarts after the death of the process, and after power cuts.
     pub restarts: [u64; 2],
+    /// Pages that were lost.
+    pub lost_pages: u64,
     /// IUs that hosts wrote to zones.
     pub written_ius: u64,
     /// IUs that were programmed for them.
@@ -45,6 +48,7 @@ impl std::ops::AddAssign for Figures {
         self.commands += other.commands;
         self.resets += other.resets;
         (0..2).for_each(|kind| self.restarts[kind] += other.restarts[kind]);
+        self.lost_pages += other.lost_pages;
         self.written_ius += other.written_ius;
         self.programmed_ius += other.programmed_ius;
     }
@@ -67,6 +71,9 @@ struct Scene {
     answer: Option<ControlResponse>,
     zones: Vec<ZoneHost>,
     neighbour: NeighbourHost,
+    /// Pages of a program unit, and IUs of a page.
+    row_pages: u32,
+    page_ius: u32,
     figures: Figures,
 }
 
@@ -124,6 +131,7 @@ impl Scene {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x007a_6f6e_6573);
         let device = device(seed, &mut random)?;
         let is_protected = device.protected_memory().is_some();
+        let page_ius = device.geometry().ius_per_page();
         let config = ShardConfig {
             pool: PoolConfig::suited_to(device.geometry()),
             staging_bytes_per_vssd: STAGING_BYTES,
@@ -139,6 +147,8 @@ impl Scene {
             answer: None,
             zones: Vec::new(),
             neighbour: NeighbourHost::new(),
+            row_pages: 0,
+            page_ius,
             figures: Figures::default(),
         };
         scene.open()?;
@@ -152,6 +162,7 @@ impl Scene {
         }
         scene.done(ControlRequest::CreateVolume(VolumeSpec::new(NEIGHBOUR, NEIGHBOUR, Size(1 << 20))))?;
         let room = scene.shards().lead().state().vssds[ZONED].zone_room.ok_or("no room for zones")?;
+        scene.row_pages = room.unit_ius / page_ius;
         let block_bytes = u64::from(room.rows) * u64::from(room.unit_ius) * 4096;
         for (index, (width, zones)) in [(1, 6), (room.units, 4)].into_iter().enumerate() {
             let name = format!("{ZONED}-{index}");
@@ -242,6 +253,14 @@ impl Scene {
                 self.figures.commands += 1;
                 let host = &mut self.zones[at as usize];
                 host.completed(completion)?;
+                let (number, namespace) = (host.number, host.namespace);
+                for (token, operation) in host.read_again() {
+                    self.submit(number, namespace, token, operation);
+                }
+                let lost: usize = self.zones.iter().map(ZoneHost::lost_ius).sum();
+                if lost as u64 > self.figures.lost_pages * u64::from(self.page_ius) {
+                    return Err(format!("{lost} IUs are lost with {} pages", self.figures.lost_pages));
+                }
                 (self.figures.resets, self.figures.written_ius) =
                     self.zones.iter().fold((0, 0), |(resets, written), host| {
                         (resets + host.resets, written + host.written_ius)
@@ -316,6 +335,9 @@ impl Scene {
         let appended = self.shards().lead().pool().appended_ius(diecut_vssd::VssdId(number));
         self.figures.programmed_ius += appended;
         self.figures.restarts[usize::from(is_cut)] += 1;
+        let loses_page = self.random.random_ratio(1, 4);
+        let shards = self.shards.as_ref().expect("shards stand");
+        let chosen = if loses_page { losses::choose(shards.lead(), number, &mut self.random) } else { None };
         let media = self.shards_mut().lead_mut().media_mut().emulated_mut();
         if is_cut {
             media.power_cut(now)
@@ -325,6 +347,10 @@ impl Scene {
         let mut device = self.shards.take().expect("shards stand").into_device();
         if !device.emulated().is_powered() {
             device.emulated_mut().power_on();
+        }
+        if let Some(block) = chosen {
+            let is_lost = losses::lose(&mut device, block, self.row_pages, &mut self.random);
+            self.figures.lost_pages += u64::from(is_lost);
         }
         self.shards = Some(Shards::new(device, &self.config, 1, self.seed, now));
         self.neighbour.crashed();

@@ -47,6 +47,8 @@ pub struct FakeSpace {
     pub no_room: bool,
     /// Program units whose reads fail at present.
     pub unreadable: Vec<(LogicalBlock, u32)>,
+    /// Pages whose reads fail until their block is allocated again.
+    lost_pages: Vec<(LogicalBlock, u32)>,
     failed: Vec<LogicalBlock>,
 }
 
@@ -80,6 +82,7 @@ impl FakeSpace {
             read_only: false,
             no_room: false,
             unreadable: Vec::new(),
+            lost_pages: Vec::new(),
             failed: Vec::new(),
         }
     }
@@ -151,6 +154,7 @@ impl FakeSpace {
             blocks: self.blocks.clone(),
             limbo: self.limbo.clone(),
             sequence: self.sequence,
+            lost_pages: self.lost_pages.clone(),
             failed: self.failed.clone(),
             ..FakeSpace::new(self.shape, self.units, self.blocks_per_unit)
         }
@@ -159,6 +163,22 @@ impl FakeSpace {
     /// What a program unit holds cannot be read any more.
     pub fn lose(&mut self, (block, unit): (LogicalBlock, u32)) {
         self.blocks.get_mut(&block).expect("held").units[unit as usize].torn = true;
+    }
+
+    /// What a page holds cannot be read any more, content and OOB.
+    pub fn lose_page(&mut self, block: LogicalBlock, page: u32) {
+        self.lost_pages.push((block, page));
+    }
+
+    /// Pages of a block that can be read.
+    pub fn readable_pages(&self, block: LogicalBlock) -> Vec<u32> {
+        let pages = 0..self.blocks[&block].units.len() as u32 * self.shape.program_unit_pages;
+        pages.filter(|page| self.read_page_oob(block, *page).is_ok()).collect()
+    }
+
+    /// OOB of a page that can be read.
+    pub fn oob_of(&self, block: LogicalBlock, page: u32) -> Option<&[u8]> {
+        self.read_page_oob(block, page).ok()
     }
 
     /// Two program units, content and OOB, lie in each other's place, as if their programs had gone astray.
@@ -260,7 +280,8 @@ impl FakeSpace {
         let unit_ius = self.shape.program_unit_ius();
         let data = held.units.get((iu / unit_ius) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
         let content = &data.ius[(iu % unit_ius) as usize];
-        if data.torn || self.unreadable.contains(&(block, iu / unit_ius)) {
+        let page = (block, iu / self.shape.ius_per_page());
+        if data.torn || self.unreadable.contains(&(block, iu / unit_ius)) || self.lost_pages.contains(&page) {
             return Err(SpaceError::Uncorrectable { unit, index, iu });
         }
         if content.len() != size {
@@ -275,7 +296,8 @@ impl FakeSpace {
         let held = self.blocks.get(&block).ok_or(SpaceError::NotAllocated { unit, index })?;
         let pages = self.shape.program_unit_pages;
         let data = held.units.get((page / pages) as usize).ok_or(SpaceError::Erased { unit, index, iu })?;
-        if data.torn || self.unreadable.contains(&(block, page / pages)) {
+        let is_lost = self.lost_pages.contains(&(block, page));
+        if data.torn || self.unreadable.contains(&(block, page / pages)) || is_lost {
             return Err(SpaceError::Uncorrectable { unit, index, iu });
         }
         let size = self.shape.oob_size_bytes as usize;
@@ -320,6 +342,7 @@ impl EraseBlockSpace for FakeSpace {
             if !self.blocks.contains_key(&block) && !self.limbo.iter().any(|(b, _)| *b == block) {
                 self.sequence += 1;
                 self.failed.retain(|b| *b != block);
+                self.lost_pages.retain(|(b, _)| *b != block);
                 let new = Block {
                     purpose,
                     sequence: self.sequence,

@@ -2,7 +2,8 @@
 
 use crate::VssdId;
 use crate::pool::Pool;
-use diecut_units::IU_SIZE_BYTES;
+use crate::space::HeldBlock;
+use diecut_units::{EraseBlockAddress, IU_SIZE_BYTES};
 use std::collections::BTreeSet;
 
 /// See the module. Counted since the pool was opened, but for erases.
@@ -22,6 +23,11 @@ pub struct MediaUse {
     pub dies: BTreeSet<u32>,
     /// Blocks that were retired on these, and that may be.
     pub retired: (u64, u64),
+}
+
+/// Blocks that the holder of a vSSD holds, and where they lie, for tests: none if there is no such vSSD.
+pub fn held_blocks(pool: &Pool, id: VssdId) -> Vec<(HeldBlock, EraseBlockAddress)> {
+    pool.core.at_of(id).map_or_else(Vec::new, |at| pool.core.held_blocks(at).collect())
 }
 
 impl MediaUse {

@@ -65,7 +65,7 @@ pub use dies::history::{
 };
 pub use dies::share::Share;
 pub use erases::{DieWear, EraseCause, Heat};
-pub use figures::MediaUse;
+pub use figures::{MediaUse, held_blocks};
 pub use oob::{OOB_RECORD_SIZE_BYTES, OobKind, OobRecord};
 pub use owners::UnitLocation;
 pub use owners::resources::{AllocError, DeallocError, DiePlacement, LevelTable};

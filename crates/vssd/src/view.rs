@@ -281,17 +281,6 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         }
     }
     fn held_blocks(&self) -> Vec<HeldBlock> {
-        let units = self.pool.core.vssds[self.at].units.iter();
-        let numbers = units.flat_map(|unit| unit.map.iter()).filter(|&&number| number != u32::MAX);
-        let blocks = numbers.map(|&number| &self.pool.core.blocks[number]);
-        blocks
-            .filter(|block| block.is_held())
-            .map(|block| HeldBlock {
-                block: block.logical,
-                purpose: block.purpose,
-                written_pages: block.next_page,
-                allocation_sequence: block.sequence,
-            })
-            .collect()
+        self.pool.core.held_blocks(self.at).map(|(held, _)| held).collect()
     }
 }

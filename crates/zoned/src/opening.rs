@@ -3,6 +3,8 @@
 //! A zone is there if its first program unit is, on flash or in staging; of several lives of a zone the newest one that is there counts. Its
 //! write pointer lies behind the last unit before the first gap. A block that was not full takes no more programs: who writes on has it
 //! copied (`relocation.rs`).
+//!
+//! All marks of a block say the same. Where the first row cannot be read, the first page behind it that can be tells whose the block is.
 
 use crate::journal::{self, Entry, PURPOSE_JOURNAL, ZoneKey};
 use crate::lent::Facts;
@@ -11,23 +13,41 @@ use crate::slot::{FoundSlot, SlotName};
 use crate::staging::SlotIndex;
 use crate::token::Kind;
 use crate::writer::PURPOSE_ZONE;
-use diecut_units::{BufferMut, IU_SIZE_BYTES};
+use diecut_units::{BufferMut, IU_SIZE_BYTES, mark, mutant};
 use diecut_vssd::space::{
-    BlockRun, EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError, UnitIndex,
+    BlockRun, BlockShape, EraseBlockSpace, HeldBlock, IoClass, LogicalBlock, SpaceCompletion, SpaceError,
+    UnitIndex,
 };
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Reads that are under way at once.
 const READS_MAX: u32 = 256;
 
 /// A block of a zone that was found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FoundBlock {
     pub held: HeldBlock,
-    /// Rows before the first one that does not check out.
-    pub sound_rows: u32,
+    /// Rows that were programmed, or begun.
+    pub rows: u32,
     /// Whose it is.
     pub mark: Option<Mark>,
+    /// Rows that were looked at and do not check out: lost, or torn by a cut.
+    unsound: SmallVec<[u32; 4]>,
+}
+
+impl FoundBlock {
+    /// Whether all rows that were to be copied to it are there. The row behind them is programmed when they are.
+    pub fn is_complete(&self, copied_rows: u32) -> bool {
+        let is_there = self.rows == copied_rows && self.unsound.iter().all(|row| *row >= copied_rows);
+        self.rows > copied_rows || is_there
+    }
+
+    /// Rows before the first one that was torn; rows before `settled_rows` were not, and what cannot be read of them is lost.
+    pub fn rows_before_torn(&self, settled_rows: u32) -> u32 {
+        let torn = self.unsound.iter().copied().filter(|row| *row >= settled_rows);
+        torn.min().unwrap_or(self.rows)
+    }
 }
 
 /// One read.
@@ -35,6 +55,8 @@ pub(crate) struct FoundBlock {
 enum Look {
     /// OOB of a row of a block that was found.
     Row { found: usize, row: u32 },
+    /// OOB of a page of a block whose first row does not say whose it is.
+    Witness { found: usize, page: u32 },
     /// OOB of a unit of the journal.
     Journal { block: LogicalBlock, unit: u32 },
     /// A unit of a snapshot of the journal.
@@ -118,13 +140,11 @@ impl Opening {
             return;
         }
         let found = self.finds.blocks.len();
-        self.finds.blocks.push(FoundBlock { held, sound_rows: rows, mark: None });
+        self.finds.blocks.push(FoundBlock { held, rows, mark: None, unsound: SmallVec::new() });
         if held.purpose != PURPOSE_ZONE || rows == 0 {
             return;
         }
-        // Behind those a cut or a failed program leaves nothing that is not sound.
-        let unsettled = 2 + shape.unsafe_units.max(shape.pipelined_units);
-        let first = rows.saturating_sub(unsettled).max(1);
+        let first = rows.saturating_sub(unsettled_rows(shape)).max(1);
         self.looks.push_back(Look::Row { found, row: 0 });
         self.looks.extend((first..rows).map(|row| Look::Row { found, row }));
     }
@@ -170,6 +190,10 @@ impl Opening {
                 let block = self.finds.blocks[found].held.block;
                 space.read_oob(token, block, row * pages, oob(), IoClass::HostRead);
             }
+            Look::Witness { found, page } => {
+                let oob = BufferMut::copy_from(&vec![0; shape.oob_size_bytes as usize]);
+                space.read_oob(token, self.finds.blocks[found].held.block, page, oob, IoClass::HostRead);
+            }
             Look::Journal { block, unit } => {
                 space.read_oob(token, block, unit * pages, oob(), IoClass::HostRead);
             }
@@ -207,7 +231,23 @@ impl Opening {
                     block.mark = mark;
                 }
                 if mark.is_none() {
-                    block.sound_rows = block.sound_rows.min(row);
+                    block.unsound.push(row);
+                }
+                if row == 0 && mark.is_none() && !mutant!("zoned: only the first row says whose a block is") {
+                    self.looks.push_back(Look::Witness { found, page: 0 });
+                }
+            }
+            Look::Witness { found, page } => {
+                let unit = self.finds.blocks[found].held.block.unit;
+                let oob = completion.oob.filter(|_| is_read);
+                let block = &mut self.finds.blocks[found];
+                block.mark = oob.and_then(|oob| mark_of_page(&oob, Place { unit, page }, &facts.block));
+                match block.mark {
+                    Some(_) => mark!("zoned: a later page says whose a block is"),
+                    None if page + 1 < block.rows * facts.block.program_unit_pages => {
+                        self.looks.push_back(Look::Witness { found, page: page + 1 });
+                    }
+                    None => {}
                 }
             }
             Look::Journal { block, unit } => {
@@ -273,14 +313,21 @@ fn candidates(mut units: Vec<(LogicalBlock, u32, u32, u32)>) -> Vec<Candidate> {
     candidates
 }
 
+/// Rows at the end of a block that a cut or a failed program can leave torn.
+pub(crate) fn unsettled_rows(shape: &BlockShape) -> u32 {
+    2 + shape.unsafe_units.max(shape.pipelined_units)
+}
+
+fn mark_of_page(oob: &[u8], at: Place, shape: &BlockShape) -> Option<Mark> {
+    mark::decode(&oob[shape.holder_oob_offset as usize..], at, shape.ius_per_page())
+}
+
 /// The mark that all pages of a row have.
 fn mark_of_row(oob: &[u8], unit: UnitIndex, row: u32, facts: &Facts) -> Option<Mark> {
     let shape = &facts.block;
     let first = row * shape.program_unit_pages;
     let pages = (first..).zip(oob.chunks_exact(shape.oob_size_bytes as usize));
-    let mut marks = pages.map(|(page, oob)| {
-        mark::decode(&oob[shape.holder_oob_offset as usize..], Place { unit, page }, shape.ius_per_page())
-    });
+    let mut marks = pages.map(|(page, oob)| mark_of_page(oob, Place { unit, page }, shape));
     let first = marks.next()??;
     marks.all(|mark| mark == Some(first)).then_some(first)
 }

@@ -150,6 +150,9 @@ impl Reads {
                 }
             }
             (Err(SpaceError::PowerLost), ..) => operation.gone = true,
+            (Err(SpaceError::Uncorrectable { iu, .. }), ..) => {
+                operation.lose(part.first_iu + u64::from(iu.saturating_sub(part.block_iu)));
+            }
             _ => operation.lose(part.first_iu),
         }
         drop(destination);

@@ -63,7 +63,10 @@ impl Retiring {
         if mutant!("zoned: a zone ends from its end") {
             return self.end(lent);
         }
-        match zone.columns[0].block.filter(|_| zone.columns[0].done_rows > 0) {
+        // A first program that failed or was torn leaves something, too.
+        let first = &zone.columns[0];
+        let has_something = first.done_rows > 0 || !first.is_open;
+        match first.block.filter(|_| has_something) {
             Some(block) => {
                 lent.free(block);
                 zone.columns[0].block = None;

@@ -1,6 +1,8 @@
 //! Goal: what was answered is there after any death of the process and any power cut, write pointers are exact, and a zone that is reset is
 //! gone as a whole. Method: random commands on two namespaces of different zones over a space in memory that tears units, brings frees
-//! back and fails programs; an oracle that knows of each zone what was written in its present life, and what a cut may leave of it.
+//! back, fails programs and loses pages; an oracle that knows of each zone what was written in its present life, and what a cut may leave of it.
+
+mod losses;
 
 use diecut_testing::Random;
 use diecut_testing::fake_space::{FakeSpace, shape};
@@ -8,6 +10,7 @@ use diecut_units::{Buffer, BufferMut, ContentMode, Payload, ProtectedMemory, Spa
 use diecut_zoned::contract::*;
 use diecut_zoned::states::{ZoneAction, ZoneRefusal, ZoneState};
 use diecut_zoned::{ZoneSetDefinition, ZoneStore};
+use losses::Losses;
 use std::collections::BTreeMap;
 
 const UNITS: u16 = 3;
@@ -68,6 +71,8 @@ struct World {
     definitions: [ZoneSetDefinition; 2],
     zones: [Vec<Zone>; 2],
     deleted: [bool; 2],
+    losses: Losses,
+    loses_pages: bool,
     requests: BTreeMap<u64, Request>,
     next: u64,
     next_id: u32,
@@ -103,6 +108,8 @@ impl World {
             definitions,
             zones,
             deleted: [false; 2],
+            losses: Losses::default(),
+            loses_pages: false,
             requests: BTreeMap::new(),
             next: 1,
             next_id: 3,
@@ -196,6 +203,7 @@ impl World {
         let request = self.requests.remove(&completion.token.0).expect("a request waits");
         let answer = match completion.result {
             Ok(answer) => answer,
+            Err(ZoneError::Unrecovered { iu }) => return self.lost(request, iu),
             Err(error) => return self.refused(request, &error),
         };
         match request {
@@ -245,6 +253,7 @@ impl World {
                 }
             }
             Request::Reset { set, zone } => {
+                self.losses.forget(self.definitions[set].id, zone);
                 let zone = &mut self.zones[set][zone as usize];
                 assert_eq!(zone.under_way, 1, "a zone is reset alone");
                 *zone = Zone::default();
@@ -287,6 +296,36 @@ impl World {
                 store.create_set(World::index(set), self.definitions[set]);
             }
         }
+    }
+
+    /// Only what lies on a lost page is refused, and what lies beside it is there.
+    fn lost(&mut self, request: Request, iu: u64) {
+        let seed = self.seed;
+        let Request::Read { set, zone, first, count, before } = request else {
+            panic!("seed {seed}: only reads find that IU {iu} is lost");
+        };
+        let size_log2 = self.size_log2(set);
+        let at = (iu & ((1 << size_log2) - 1)) as u32;
+        let is_of_it = iu >> size_log2 == u64::from(zone) && (first..first + count).contains(&at);
+        let id = self.definitions[set].id;
+        assert!(
+            is_of_it && (self.losses.has(id, zone, at) || before.resets),
+            "seed {seed}: set {set} zone {zone}: IU {at} of {first} + {count} is lost"
+        );
+        self.zones[set][zone as usize].under_way -= 1;
+        for (first, end) in [(first, at), (at + 1, first + count)] {
+            if first < end {
+                self.read(set, zone, first, end - first, before.clone());
+            }
+        }
+    }
+
+    fn read(&mut self, set: usize, zone: u32, first: u32, count: u32, before: Zone) {
+        let destination = BufferMut::copy_from(&vec![0xee; count as usize * self.mode.bytes_per_iu()]);
+        let first_iu = (u64::from(zone) << self.size_log2(set)) + u64::from(first);
+        let operation = ZoneOperation::Read { first_iu, iu_count: count, destination };
+        self.zones[set][zone as usize].under_way += 1;
+        self.submit(set, operation, Request::Read { set, zone, first, count, before });
     }
 
     /// Only what limits allow is refused; nothing changed then.
@@ -370,12 +409,7 @@ impl World {
                 let first = self.random.below(u64::from(capacity)) as u32;
                 let most = (capacity - first).min(50);
                 let count = 1 + self.random.below(u64::from(most)) as u32;
-                let bytes = vec![0xee; count as usize * self.mode.bytes_per_iu()];
-                let destination = BufferMut::copy_from(&bytes);
-                let operation =
-                    ZoneOperation::Read { first_iu: base + u64::from(first), iu_count: count, destination };
-                self.zones[set][zone as usize].under_way += 1;
-                self.submit(set, operation, Request::Read { set, zone, first, count, before: of });
+                self.read(set, zone, first, count, of);
             }
             80..86 if of.is_quiet() => {
                 let place = &mut self.zones[set][zone as usize];
@@ -476,6 +510,10 @@ impl World {
                 self.zones[set] = vec![Zone::default(); self.definitions[set].zones as usize];
             }
         }
+        if self.loses_pages && self.random.below(3) == 0 {
+            let (sets, is_protected) = (self.definitions, self.memory.is_some());
+            self.losses.lose_page(&mut self.space, &sets, is_protected, &mut self.random);
+        }
         self.open();
         self.compare();
     }
@@ -493,6 +531,7 @@ impl World {
                 assert!(!view.state.is_open(), "{what}");
                 let is_gone = view.state == ZoneState::Empty && zone.resets;
                 if is_gone {
+                    self.losses.forget(self.definitions[set].id, number);
                     *zone = Zone::default();
                     continue;
                 }
@@ -550,13 +589,8 @@ impl World {
                     continue;
                 }
                 let capacity = self.capacity(set);
-                let destination =
-                    BufferMut::copy_from(&vec![0; capacity as usize * self.mode.bytes_per_iu()]);
-                let first_iu = u64::from(zone) << self.size_log2(set);
-                let operation = ZoneOperation::Read { first_iu, iu_count: capacity, destination };
                 let before = self.zones[set][zone as usize].clone();
-                self.zones[set][zone as usize].under_way += 1;
-                self.submit(set, operation, Request::Read { set, zone, first: 0, count: capacity, before });
+                self.read(set, zone, 0, capacity, before);
             }
         }
         self.settle();
@@ -589,8 +623,20 @@ fn what_was_answered_is_there() {
     (0..seeds.unwrap_or(150)).for_each(run);
 }
 
+#[test]
+fn a_lost_page_costs_what_it_holds() {
+    let seeds = std::env::var("DIECUT_ZONED_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    (0..seeds.unwrap_or(100)).for_each(run_with_losses);
+}
+
 fn run(seed: u64) {
     World::new(seed).run(8);
+}
+
+fn run_with_losses(seed: u64) {
+    let mut world = World::new(seed);
+    world.loses_pages = true;
+    world.run(8);
 }
 
 /// Goal: the model sees what it is there for. Method: one bug at a time, over seeds until it is seen.
@@ -607,5 +653,7 @@ fn planted_bugs_are_noticed() {
         ("zoned: rows that no longer count stay", || (10..60).for_each(run)),
         ("zoned: a copy that is not complete counts", || (0..20).for_each(run)),
         ("zoned: the end of a copy is not staged", || (2045..2060).for_each(run)),
+        ("zoned: only the first row says whose a block is", || (0..30).for_each(run_with_losses)),
+        ("zoned: rows that are lost do not count", || (0..30).for_each(run_with_losses)),
     ]);
 }

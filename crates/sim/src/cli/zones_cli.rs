@@ -15,6 +15,7 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
         (Some(seed), _) => (seed, seed + 1),
         (None, seeds) => seeds.unwrap_or(super::SEEDS_UNASKED),
     };
+    diecut_units::marks::plant_mutant(arguments.mutant.as_deref());
     let started = Instant::now();
     let limit = arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes));
     let (mut seeds, mut failed, mut all) = (0, 0, Figures::default());
@@ -31,12 +32,14 @@ pub(super) fn run(arguments: &SimArgs) -> bool {
             }
         }
     }
+    diecut_units::marks::plant_mutant(None);
     let [deaths, cuts] = all.restarts;
     say!(
-        "zones: {seeds} seeds, {failed} failed: {} commands, {} resets, {deaths} deaths of the process, {cuts} power cuts, {} IUs written, \
-         {} programmed",
+        "zones: {seeds} seeds, {failed} failed: {} commands, {} resets, {deaths} deaths of the process, {cuts} power cuts, {} pages lost, \
+         {} IUs written, {} programmed",
         all.commands,
         all.resets,
+        all.lost_pages,
         all.written_ius,
         all.programmed_ius
     );

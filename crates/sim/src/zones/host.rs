@@ -4,7 +4,7 @@ use diecut_namespace::contract::*;
 use diecut_units::{Buffer, BufferMut, TAG_SIZE_BYTES};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a host knows of a zone.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +50,10 @@ pub struct ZoneHost {
     step: u32,
     requests: BTreeMap<u64, Request>,
     next: u64,
+    /// IUs that cannot be read, by zone.
+    lost: BTreeSet<(u32, u32)>,
+    /// What lies beside them is still to be read: zone, first IU, number of IUs.
+    beside: Vec<(u32, u32, u32)>,
 }
 
 impl ZoneHost {
@@ -65,11 +69,44 @@ impl ZoneHost {
             step,
             requests: BTreeMap::new(),
             next: 0,
+            lost: BTreeSet::new(),
+            beside: Vec::new(),
         }
     }
 
     pub fn is_quiet(&self) -> bool {
         self.requests.is_empty()
+    }
+
+    /// IUs that hosts found lost in the zones' present lives.
+    pub fn lost_ius(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// Reads of what lies beside IUs that are lost.
+    pub fn read_again(&mut self) -> Vec<(u64, NamespaceOperation)> {
+        let beside = std::mem::take(&mut self.beside);
+        beside.into_iter().map(|(zone, first, count)| self.read(zone, first, count)).collect()
+    }
+
+    /// A read finds that an IU is lost.
+    fn found_lost(&mut self, zone: u32, first: u32, count: u32, lba: u64) -> Result<(), String> {
+        self.zones[zone as usize].under_way -= 1;
+        let iu = lba.wrapping_sub(self.start(zone)) as u32;
+        if lba < self.start(zone) || !(first..first + count).contains(&iu) {
+            return Err(format!("zone {zone}: a read of {count} at {first} says that {lba:#x} is lost"));
+        }
+        self.lost.insert((zone, iu));
+        let pieces = [(first, iu), (iu + 1, first + count)].into_iter();
+        self.beside
+            .extend(pieces.filter(|(first, end)| first < end).map(|(first, end)| (zone, first, end - first)));
+        Ok(())
+    }
+
+    /// A zone is as if nothing had been written to it.
+    fn begin_again(&mut self, zone: u32) {
+        self.zones[zone as usize] = Zone::default();
+        self.lost.retain(|(of, _)| *of != zone);
     }
 
     fn token(&mut self, request: Request) -> u64 {
@@ -172,6 +209,7 @@ impl ZoneHost {
     /// The server is gone; what was under way may have happened.
     pub fn crashed(&mut self) {
         self.requests.clear();
+        self.beside.clear();
         self.zones.iter_mut().for_each(|zone| zone.under_way = 0);
     }
 
@@ -181,8 +219,12 @@ impl ZoneHost {
             return Err(format!("command {number} is answered, and nobody waits for it"));
         };
         let start = |zone: u32| u64::from(zone) << self.size_log2;
-        if let Err(error) = &completion.result {
-            return self.refused(&request, error);
+        match (&completion.result, &request) {
+            (Err(NamespaceError::Unrecovered { lba }), Request::Read { zone, first, count, .. }) => {
+                return self.found_lost(*zone, *first, *count, *lba);
+            }
+            (Err(error), _) => return self.refused(&request, error),
+            (Ok(()), _) => {}
         }
         match request {
             Request::Write { zone, first, count } => {
@@ -221,7 +263,7 @@ impl ZoneHost {
             }
             Request::Reset { zone } => {
                 self.resets += 1;
-                self.zones[zone as usize] = Zone::default();
+                self.begin_again(zone);
             }
             Request::Finish { zone } => {
                 let zone = &mut self.zones[zone as usize];
@@ -243,12 +285,12 @@ impl ZoneHost {
     /// What a zone is after a restart.
     fn compare(&mut self, found: &ZoneDescriptor) -> Result<(), String> {
         let capacity = self.capacity;
-        let zone = &mut self.zones[found.zone as usize];
-        let wrong = |what: &str| Err(format!("zone {} is {found:?}: {what}; {zone:?}", found.zone));
-        if found.state == ZoneState::Empty && zone.resets {
-            *zone = Zone::default();
+        if found.state == ZoneState::Empty && self.zones[found.zone as usize].resets {
+            self.begin_again(found.zone);
             return Ok(());
         }
+        let zone = &mut self.zones[found.zone as usize];
+        let wrong = |what: &str| Err(format!("zone {} is {found:?}: {what}; {zone:?}", found.zone));
         if found.state.is_open() {
             return wrong("it is open");
         }

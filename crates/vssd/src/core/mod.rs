@@ -11,7 +11,7 @@ use crate::owners::by_id::ById;
 use crate::owners::resources::{DieUse, Resources, UnitPlace};
 use crate::owners::{Unit, Vssd};
 use crate::states::{BlockEntry, BlockState, BlockStates, LogEvent, Sizes, UnitEntry, VssdEntry};
-use crate::{BlockShape, PoolConfig, SpaceCompletion, SpaceError, SpaceToken, VssdId};
+use crate::{BlockShape, HeldBlock, PoolConfig, SpaceCompletion, SpaceError, SpaceToken, VssdId};
 use diecut_media::{Media, MediaError};
 use diecut_spec::Isolation;
 use diecut_units::{BlockIndex, EraseBlockAddress, Geometry, Time};
@@ -44,6 +44,22 @@ impl Core {
     #[inline]
     pub fn at_of(&self, id: VssdId) -> Option<usize> {
         self.vssds.at(id)
+    }
+
+    /// Blocks that the holder of a vSSD holds, and where they lie.
+    pub fn held_blocks(&self, at: usize) -> impl Iterator<Item = (HeldBlock, EraseBlockAddress)> {
+        let numbers = self.vssds[at].units.iter().flat_map(|unit| unit.map.iter().copied());
+        let held = numbers.filter(|number| *number != u32::MAX && self.blocks[*number].is_held());
+        held.map(|number| {
+            let block = &self.blocks[number];
+            let held = HeldBlock {
+                block: block.logical,
+                purpose: block.purpose,
+                written_pages: block.next_page,
+                allocation_sequence: block.sequence,
+            };
+            (held, self.address(number))
+        })
     }
 
     /// The die that a block lies on.

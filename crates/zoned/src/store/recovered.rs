@@ -3,7 +3,7 @@
 use super::{SETTLE, ZoneStore};
 use crate::journal::Entry;
 use crate::mark::Mark;
-use crate::opening::{Finds, FoundBlock};
+use crate::opening::{Finds, FoundBlock, unsettled_rows};
 use crate::shape::ZoneShape;
 use crate::slot::SlotName;
 use crate::staging::SlotIndex;
@@ -77,7 +77,7 @@ impl ZoneStore {
         let mut is_found = false;
         while let Some((generation, life)) = lives.pop_last() {
             let shape = position.and_then(|at| self.sets[at].as_ref()).map(|set| set.shape);
-            let is_there = shape.is_some_and(|shape| is_there(&life, number, &shape));
+            let is_there = shape.is_some_and(|shape| self.is_there(&life, number, &shape));
             if is_found || !is_there {
                 mark!("zoned: a life of a zone that had ended");
                 lost_blocks.extend(life.blocks.iter().map(|found| found.held.block));
@@ -91,8 +91,26 @@ impl ZoneStore {
         }
     }
 
+    fn settles(&self) -> Settles {
+        match self.staging.is_protected() {
+            true => Settles::Unstaged,
+            false => Settles::Before(unsettled_rows(&self.facts.block)),
+        }
+    }
+
+    /// Whether the first program unit of a zone is there.
+    fn is_there(&self, life: &Life, number: u32, shape: &ZoneShape) -> bool {
+        let first = shape.unit_of(number, 0);
+        let counts = |found: &FoundBlock| {
+            found.held.block.unit == first
+                && rows_that_count(found, 0, &life.slots, shape, self.settles()) > 0
+        };
+        life.blocks.iter().any(counts) || life.slots.iter().any(|(_, name, _)| name.unit == 0)
+    }
+
     fn take_over(&mut self, name: ZoneName, life: Life, lost_blocks: &mut Vec<LogicalBlock>) {
         let is_protected = self.staging.is_protected();
+        let settles = self.settles();
         let set = self.sets[usize::from(name.set)].as_mut().expect("found with its set");
         let shape = set.shape;
         let claim = self.staging.begin(set.slots_owed);
@@ -114,12 +132,18 @@ impl ZoneStore {
             mark!("zoned: a block and its copy");
             lost_blocks.push(loses.held.block);
         }
-        for (column, found) in zone.columns.iter_mut().zip(&best) {
+        for (at, (column, found)) in zone.columns.iter_mut().zip(&best).enumerate() {
             let Some(found) = found else { continue };
-            column.block = Some(found.held.block);
             let mark = found.mark.expect("found by it");
             (column.edition, column.copied_rows) = (mark.edition, mark.copied_rows.into());
-            (column.done_rows, column.begun_rows) = (found.sound_rows, found.sound_rows);
+            let rows = rows_that_count(found, at, &life.slots, &shape, settles);
+            if rows == 0 {
+                // What it holds of its first row would make a zone of it that was reset.
+                lost_blocks.push(found.held.block);
+                continue;
+            }
+            column.block = Some(found.held.block);
+            (column.done_rows, column.begun_rows) = (rows, rows);
         }
         for (slot, of, is_committed) in life.slots {
             let (column, row) = shape.place(of.unit);
@@ -244,19 +268,46 @@ impl ZoneStore {
     }
 }
 
+/// How it is known that a row was programmed to its end.
+#[derive(Clone, Copy)]
+enum Settles {
+    /// In protected memory what a cut can destroy is staged: all other rows.
+    Unstaged,
+    /// Rows with so many behind them.
+    Before(u32),
+}
+
+/// Rows of a block of a column that count. One that was programmed to its end counts though it cannot be read: it is lost, and reads say so.
+fn rows_that_count(
+    found: &FoundBlock,
+    column: usize,
+    slots: &[(SlotIndex, SlotName, bool)],
+    shape: &ZoneShape,
+    settles: Settles,
+) -> u32 {
+    let settled_rows = match settles {
+        Settles::Unstaged => {
+            let is_staged = |row: &u32| {
+                let unit = row * u32::from(shape.width) + column as u32;
+                slots.iter().any(|(_, name, _)| name.unit == unit)
+            };
+            (0..found.rows).rev().find(|row| !is_staged(row)).map_or(0, |row| row + 1)
+        }
+        Settles::Before(rows) => {
+            let copied_rows = found.mark.map_or(0, |mark| mark.copied_rows.into());
+            found.rows.saturating_sub(rows).max(copied_rows)
+        }
+    };
+    let settled_rows = if mutant!("zoned: rows that are lost do not count") { 0 } else { settled_rows };
+    found.rows_before_torn(settled_rows)
+}
+
 /// Whether of two blocks of a column the first one counts: it is a copy of the other one, and complete, or the other one is none.
 fn counts_before(one: &FoundBlock, other: &FoundBlock) -> bool {
     let (Some(mark), Some(of_other)) = (one.mark, other.mark) else { return one.mark.is_some() };
     let is_complete = |found: &FoundBlock, mark: &Mark| {
-        found.sound_rows >= mark.copied_rows.into() || mutant!("zoned: a copy that is not complete counts")
+        found.is_complete(mark.copied_rows.into()) || mutant!("zoned: a copy that is not complete counts")
     };
     let is_newer = (mark.edition.wrapping_sub(of_other.edition) as i8) > 0;
     if is_newer { is_complete(one, &mark) } else { !is_complete(other, &of_other) }
-}
-
-/// Whether the first program unit of a zone is there.
-fn is_there(life: &Life, number: u32, shape: &ZoneShape) -> bool {
-    let first = shape.unit_of(number, 0);
-    life.blocks.iter().any(|found| found.held.block.unit == first && found.sound_rows > 0)
-        || life.slots.iter().any(|(_, name, _)| name.unit == 0)
 }
