@@ -155,7 +155,8 @@ impl Watch {
             self.wants_list = false;
             let mut identify = entry(opcode::admin::IDENTIFY);
             let structure = cns::ACTIVE_NAMESPACES;
-            Identify { cns: structure, controller_id: 0, command_set: CSI_NVM }.encode(&mut identify);
+            Identify { cns: structure, controller_id: 0, specific_id: 0, command_set: CSI_NVM }
+                .encode(&mut identify);
             self.send(admin, LIST, identify, IDENTIFY_SIZE_BYTES as u32);
             return true;
         }
