@@ -1,3 +1,4 @@
+use crate::Streams;
 use crate::divisor::Divisor;
 use diecut_units::ContentMode;
 use diecut_vssd::space::{BlockShape, LogicalBlock, UnitIndex};
@@ -69,6 +70,8 @@ pub struct Layout {
     pub segment_shift: u32,
     /// Program units of a full chunk.
     pub chunk_units: u32,
+    /// What it tells apart.
+    pub streams: Streams,
     by_width: Divisor,
     by_unit: Divisor,
     by_page: Divisor,
@@ -109,6 +112,7 @@ impl Layout {
             segment_shift: segment_ius.next_power_of_two().trailing_zeros(),
             chunk_units: (CHUNK_IUS / unit_ius).clamp(if unit_ius == 1 { 2 } else { 1 }, segment_units),
             shape,
+            streams: Streams::default(),
         }
     }
     /// IUs of a full chunk, head included.
@@ -118,6 +122,10 @@ impl Layout {
     /// Chunks of a segment when all are full.
     pub fn chunks_per_segment(&self) -> u32 {
         self.segment_units.div_ceil(self.chunk_units)
+    }
+    /// IUs of data that a segment holds when its chunks are full: a reclaim unit.
+    pub fn reclaim_unit_ius(&self) -> u64 {
+        u64::from(self.segment_ius - self.chunks_per_segment())
     }
     /// The address of an IU.
     pub fn address(&self, segment: SegmentIndex, offset: u32) -> LogAddress {

@@ -1,11 +1,11 @@
 //! The reserve: free segments that writers leave, so that the cleaner always finds one, and what follows from it for the room that
 //! there is for data.
 
-use crate::Layout;
+use crate::{Layout, StreamKind};
 
 /// Segments that only the cleaner, the map and chunks that move may open.
 ///
-/// However often the log is cut, the cleaner gets one: chunks found in staging leave [`FOUND_LEAVE`], leaves and anchors
+/// With several streams of the cleaner there is one more for each ([`reserve_segments`]). However often the log is cut, the cleaner gets one: chunks found in staging leave [`FOUND_LEAVE`], leaves and anchors
 /// are written only while two are free, and what the cleaner had copied from a segment that is still there is undone
 /// ([`crate::Log::undo_segment`]), so that a cut gives back what it had taken.
 pub(crate) const RESERVE_SEGMENTS: u32 = 5;
@@ -20,6 +20,17 @@ pub(crate) const SMALL_SEGMENTS: u32 = 48;
 const _: () = assert!(DISPLACED_LEAVE < FOUND_LEAVE, "I-L29: displaced chunks come before found ones");
 const _: () = assert!(FOUND_LEAVE < RESERVE_SEGMENTS - 1, "I-L29: the cleaner comes before found chunks");
 
+/// Segments that writers leave: see [`RESERVE_SEGMENTS`].
+pub(crate) fn reserve_segments(layout: &Layout) -> u32 {
+    RESERVE_SEGMENTS + more_reserve(layout)
+}
+
+/// Those of them that there are because copies of handles do not mix: a stream of the cleaner may need a segment while another one has
+/// room in its own.
+pub(crate) fn more_reserve(layout: &Layout) -> u32 {
+    layout.streams.count(StreamKind::Cleaner) - 1
+}
+
 /// Groups that are cleaned at a time.
 pub(crate) fn walks(layout: &Layout, segments: u32) -> u32 {
     if segments < SMALL_SEGMENTS { 1 } else { layout.groups.min(WALKS_MAX) }
@@ -30,7 +41,7 @@ pub(crate) fn walks(layout: &Layout, segments: u32) -> u32 {
 /// be durable. With less, writers nearly stop; so the reserve, where they would stop, is not reached.
 pub(crate) fn paced_segments(layout: &Layout, segments: u32) -> u32 {
     let open = if segments < SMALL_SEGMENTS { 2 } else { 3 };
-    RESERVE_SEGMENTS + open + 2 * walks(layout, segments)
+    reserve_segments(layout) + open + layout.streams.more() + 2 * walks(layout, segments)
 }
 /// Room beyond that, in segments, that the cleaner makes for bursts.
 pub(crate) const BURST_SEGMENTS: u32 = 1;
@@ -40,9 +51,12 @@ pub(crate) const WALKS_MAX: u32 = 2;
 /// Segments' worth of blocks that anchoring takes beside what lives: open leaves, two anchors.
 pub(crate) const ANCHOR_SEGMENTS: u32 = 2;
 
+/// Segments that hold no data of volumes, so that the log goes on.
+pub(crate) fn kept_segments(layout: &Layout, segments: u32) -> u32 {
+    paced_segments(layout, segments) + BURST_SEGMENTS + ANCHOR_SEGMENTS
+}
+
 /// IUs of data that all segments but the reserve hold when chunks are full.
 pub(crate) fn usable_ius(layout: &Layout, segments: u32) -> u64 {
-    let per_segment = layout.segment_ius - layout.chunks_per_segment();
-    let kept = paced_segments(layout, segments) + BURST_SEGMENTS + ANCHOR_SEGMENTS;
-    u64::from(segments.saturating_sub(kept)) * u64::from(per_segment)
+    u64::from(segments.saturating_sub(kept_segments(layout, segments))) * layout.reclaim_unit_ius()
 }

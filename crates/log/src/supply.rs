@@ -3,7 +3,7 @@
 use crate::anchors::Anchors;
 use crate::condition::{Condition, NO_GOOD_BLOCKS};
 use crate::segments::{Blocks, NO_BLOCK, Segments};
-use crate::{Layout, PerStream, Stream};
+use crate::{Layout, PerKind, Stream, StreamKind};
 use diecut_units::mutant;
 use diecut_vssd::space::{EraseBlockSpace, Purpose, SpaceError, UnitIndex};
 use smallvec::SmallVec;
@@ -24,7 +24,8 @@ struct Prepared {
 
 /// Erase blocks that segments can get.
 pub(crate) struct Supply {
-    prepared: PerStream<Option<Prepared>>,
+    /// Streams of a kind share what is taken ahead: it is for the one that needs it first.
+    prepared: PerKind<Option<Prepared>>,
     /// Segments opened in each group.
     opened: Vec<u64>,
     free_segments: u32,
@@ -41,7 +42,7 @@ pub(crate) struct Supply {
 impl Supply {
     pub fn new(layout: &Layout) -> Supply {
         Supply {
-            prepared: PerStream::default(),
+            prepared: PerKind::default(),
             opened: vec![0; layout.groups as usize],
             free_segments: 0,
             free_without_anchors: 0,
@@ -104,7 +105,7 @@ impl Supply {
         for group in 0..layout.groups {
             // Members that were prepared have more.
             let prepared = self.prepared.0.iter().flatten().filter(|prepared| prepared.group == group);
-            let prepared: SmallVec<[u32; Stream::COUNT]> =
+            let prepared: SmallVec<[u32; StreamKind::COUNT]> =
                 prepared.map(|prepared| prepared.blocks.len() as u32).collect();
             let more = |m: u32| prepared.iter().filter(|members| m < **members).count() as u32;
             let (mut least, mut least_without_anchors) = (u32::MAX, u32::MAX);
@@ -133,7 +134,7 @@ impl Supply {
     /// Looks whether the medium has room again, if it had none.
     pub fn look_for_room(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) {
         if self.has_no_room && !self.is_blind_to_room() {
-            let (layout, group) = (&segments.layout, self.calm_group(Stream::User, segments));
+            let (layout, group) = (&segments.layout, self.calm_group(Stream::USER, segments));
             self.has_no_room = !(0..layout.width).all(|member| space.make_room(layout.member(group, member)));
         }
     }
@@ -216,13 +217,13 @@ impl Supply {
 
     /// Segments opened in a group, and those that will be because they are prepared.
     fn opened_or_prepared(&self, group: u32) -> u64 {
-        let sets = Stream::DATA.iter().filter_map(|set| self.prepared[*set].as_ref());
+        let sets = StreamKind::DATA.iter().filter_map(|set| self.prepared[*set].as_ref());
         self.opened[group as usize] + sets.filter(|set| set.group == group).count() as u64
     }
 
     /// The less, the better for this stream's next segment.
     fn calmness(&self, stream: Stream, group: u32, segments: &Segments) -> (bool, usize, u64) {
-        let others = Stream::DATA.into_iter().filter(|other| *other != stream);
+        let others = segments.layout.streams.data().filter(|other| *other != stream);
         let groups = 0..segments.layout.groups;
         let opened_least =
             groups.map(|group| self.opened_or_prepared(group)).min().expect("there is a group");
@@ -233,14 +234,14 @@ impl Supply {
     }
 
     /// Whether a set has a block on each member.
-    fn is_whole(&self, set: Stream, layout: &Layout) -> bool {
+    fn is_whole(&self, set: StreamKind, layout: &Layout) -> bool {
         self.prepared[set].as_ref().is_some_and(|set| set.blocks.len() as u32 == layout.width)
     }
 
     /// The group in which a stream opens a segment now: whoever erases all members at once waits for them.
     fn group_to_open(&self, stream: Stream, segments: &Segments) -> u32 {
         let is_whole = |group: u32| {
-            let is_of = |set: &Stream| self.prepared[*set].as_ref().is_some_and(|set| set.group == group);
+            let is_of = |set: &StreamKind| self.prepared[*set].as_ref().is_some_and(|set| set.group == group);
             let mut sets = stream.policy().shares_blocks_with.iter();
             sets.any(|set| is_of(set) && self.is_whole(*set, &segments.layout))
         };
@@ -256,13 +257,13 @@ impl Supply {
         group: u32,
         layout: &Layout,
         space: &dyn EraseBlockSpace,
-    ) -> Option<Stream> {
+    ) -> Option<StreamKind> {
         let can_be_whole = |set: &Prepared| {
             let missing = set.blocks.len() as u32..layout.width;
             set.group == group && missing.into_iter().all(|m| space.free_blocks(layout.member(group, m)) > 0)
         };
         let sets =
-            Stream::ALL.into_iter().filter(|set| self.prepared[*set].as_ref().is_some_and(can_be_whole));
+            StreamKind::ALL.into_iter().filter(|set| self.prepared[*set].as_ref().is_some_and(can_be_whole));
         sets.max_by_key(|set| {
             let blocks = self.prepared[*set].as_ref().map_or(0, |set| set.blocks.len());
             (stream.policy().shares_blocks_with.contains(set), blocks)
@@ -273,22 +274,27 @@ impl Supply {
     /// ones before are filled. One die erases one of them at a time: programs behind several erases would wait longer than
     /// staging lasts. Whether none was due.
     pub fn prepare(&mut self, segments: &Segments, space: &mut dyn EraseBlockSpace) -> bool {
-        let mut none_due = !self.prepare_next(Stream::Map, Stream::Map, segments, space);
+        let mut none_due = !self.prepare_next(Stream::Map, StreamKind::Map, segments, space);
         let layout = &segments.layout;
-        let filled =
-            Stream::DATA.map(|stream| segments.open_of(stream).map_or(0, |at| segments[at].next_unit));
-        if filled[0].max(filled[1]) < due(0, layout)
-            || Stream::DATA.into_iter().all(|set| self.is_whole(set, layout))
+        // Of each kind the stream whose segment is the fullest.
+        let filled_of = |stream: Stream| segments.open_of(stream).map_or(0, |at| segments[at].next_unit);
+        let fullest = |kind: StreamKind| {
+            let streams = layout.streams.of(kind).map(|stream| (filled_of(stream), stream));
+            streams.reduce(|one, other| if other.0 > one.0 { other } else { one }).expect("there is one")
+        };
+        let [of_writers, of_cleaner] = StreamKind::DATA.map(fullest);
+        if of_writers.0.max(of_cleaner.0) < due(0, layout)
+            || StreamKind::DATA.into_iter().all(|set| self.is_whole(set, layout))
         {
             return none_due;
         }
         // Whoever needs one first gets what is ready, so the set that has most, where that one would open, is made for it.
-        let mut streams = Stream::DATA;
-        if filled[1] > filled[0] {
+        let mut streams = [of_writers.1, of_cleaner.1];
+        if of_cleaner.0 > of_writers.0 {
             streams.reverse();
         }
         let group = self.calm_group(streams[0], segments);
-        let mut sets = Stream::DATA;
+        let mut sets = StreamKind::DATA;
         sets.sort_by_key(|set| {
             std::cmp::Reverse(self.prepared[*set].as_ref().map(|set| (set.group == group, set.blocks.len())))
         });
@@ -302,7 +308,7 @@ impl Supply {
     fn prepare_next(
         &mut self,
         stream: Stream,
-        set: Stream,
+        set: StreamKind,
         segments: &Segments,
         space: &mut dyn EraseBlockSpace,
     ) -> bool {

@@ -9,7 +9,7 @@ use diecut_media::{Completion, Intent, Media};
 use diecut_namespace::StoreIndex;
 use diecut_units::{ProtectedRegion, Slab, Span, Time, mark, mutant};
 use diecut_volume::contract::{VolumeCommand, VolumeIndex};
-use diecut_volume::{Store, StoreConfig};
+use diecut_volume::{Placement, Store, StoreConfig};
 use diecut_vssd::{DieTimesView, Pool, SlowOperation, SpaceCompletion, VssdId};
 pub(crate) use zones::ZonesView;
 
@@ -225,10 +225,11 @@ impl<M: Media> Flash<M> {
         vssd: VssdId,
         staging_size_bytes: Option<usize>,
         over_provisioning_permille: u32,
+        placement: Placement,
         now: Time,
     ) -> u64 {
         let space = self.pool.space(vssd, &mut self.media, now);
-        Store::exportable_ius(&space, staging_size_bytes, over_provisioning_permille)
+        Store::exportable_ius(&space, staging_size_bytes, over_provisioning_permille, placement)
     }
 
     /// Forgets a store; operations of it that are under way are answered to nobody.

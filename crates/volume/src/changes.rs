@@ -5,7 +5,7 @@ use crate::contract::{VolumeCompletion, VolumeError, VolumeToken};
 use crate::lent::Lent;
 use crate::map::{self, NOTE_CREATE, NOTE_DEALLOCATE, NOTE_DELETE, NOTE_IUS_MAX, NOTE_UNCORRECTABLE};
 use crate::waiting::Waiting;
-use diecut_log::{LogAddress, Stream};
+use diecut_log::{LogAddress, PlacementHandle, Stream};
 use diecut_units::{Payload, Time, mutant};
 use std::collections::VecDeque;
 
@@ -21,6 +21,7 @@ pub(crate) enum Change {
 pub(crate) struct Write {
     first: u64,
     payload: Payload,
+    stream: Stream,
     done: u32,
     /// What it writes was read by a copy.
     is_copied: bool,
@@ -29,13 +30,21 @@ pub(crate) struct Write {
 }
 
 impl Change {
-    pub fn write(first: u64, payload: Payload) -> Change {
-        Change::Write(Write { first, payload, done: 0, is_copied: false, promised: None })
+    pub fn write(first: u64, payload: Payload, stream: Stream) -> Change {
+        Change::Write(Write { first, payload, stream, done: 0, is_copied: false, promised: None })
     }
 
     /// A write of what a copy has read.
-    pub fn copied(first: u64, payload: Payload) -> Change {
-        Change::Write(Write { first, payload, done: 0, is_copied: true, promised: None })
+    pub fn copied(first: u64, payload: Payload, stream: Stream) -> Change {
+        Change::Write(Write { first, payload, stream, done: 0, is_copied: true, promised: None })
+    }
+
+    /// Where it goes; what is no data goes with that of the first handle.
+    fn stream(&self) -> Stream {
+        match self {
+            Change::Write(write) => write.stream,
+            _ => Stream::USER,
+        }
     }
 
     /// IUs that a copy holds for it.
@@ -72,6 +81,8 @@ pub(crate) struct Changes {
     promised_ius: u64,
     /// IUs that hosts wrote.
     pub host_written_ius: u64,
+    /// By handle.
+    pub handle_written_ius: [u64; PlacementHandle::COUNT_MAX as usize],
     /// IUs that copies have read and that wait to be written.
     pub copied_ius: u32,
 }
@@ -84,6 +95,11 @@ impl Changes {
 
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// The stream that the next change goes to.
+    pub fn next_stream(&self) -> Option<Stream> {
+        self.queue.front().map(|queued| queued.change.stream())
     }
 
     /// None of them will be made.
@@ -162,8 +178,8 @@ impl Changes {
             let iu = write.first + u64::from(write.done);
             let content = write.payload.iu(write.done);
             let tag = map::tag(volume, iu);
-            let Some(address) = lent.log.append(Stream::User, tag, content, lent.space) else {
-                let progress = no_room(lent);
+            let Some(address) = lent.log.append(write.stream, tag, content, lent.space) else {
+                let progress = no_room(write.stream, lent);
                 if matches!(progress, Progress::Refused(_)) {
                     self.keep_promise(promised);
                 }
@@ -177,6 +193,7 @@ impl Changes {
         }
         self.keep_promise(promised);
         self.host_written_ius += u64::from(count);
+        self.handle_written_ius[usize::from(write.stream.handle().0)] += u64::from(count);
         Progress::Made
     }
 
@@ -189,9 +206,9 @@ impl Changes {
 
 /// A change needs room: it waits, but for a medium that has none.
 #[cold]
-fn no_room(lent: &Lent) -> Progress {
+fn no_room(stream: Stream, lent: &Lent) -> Progress {
     match lent.log.no_room() {
-        Some(reason) if lent.log.lacks_room() => Progress::Refused(VolumeError::NoRoom { reason }),
+        Some(reason) if lent.log.lacks_room_for(stream) => Progress::Refused(VolumeError::NoRoom { reason }),
         _ => Progress::Waits,
     }
 }
@@ -202,7 +219,7 @@ fn try_deallocate(volume: u16, first: &mut u64, count: &mut u64, lent: &mut Lent
         let recorded = if mutant!("volume: deallocate record lost") { 0 } else { part };
         let note = map::note(NOTE_DEALLOCATE, volume, from, recorded);
         if lent.log.note(note, lent.space).is_none() {
-            return no_room(lent);
+            return no_room(Stream::USER, lent);
         }
         let kept = u64::from(mutant!("volume: last IU of a deallocation kept"));
         for iu in from..from + part - kept {
@@ -230,7 +247,7 @@ fn try_lose(volume: u16, first: &mut u64, count: &mut u64, lent: &mut Lent) -> P
         if !mutant!("volume: record of uncorrectable blocks lost")
             && lent.log.note(note, lent.space).is_none()
         {
-            return no_room(lent);
+            return no_room(Stream::USER, lent);
         }
         for iu in *first..*first + part {
             let old = lent.maps.set(volume, iu, LogAddress::LOST);
@@ -264,11 +281,11 @@ fn try_create(volume: u16, size_ius: u64, lent: &mut Lent) -> Progress {
         && !mutant!("volume: copies of a deleted volume are left to the next one")
         && lent.log.note(map::note(NOTE_DELETE, volume, 0, 0), lent.space).is_none()
     {
-        return no_room(lent);
+        return no_room(Stream::USER, lent);
     }
     let sequence = lent.log.next_sequence();
     if lent.log.note(map::note(NOTE_CREATE, volume, 0, size_ius), lent.space).is_none() {
-        return no_room(lent);
+        return no_room(Stream::USER, lent);
     }
     let volume = lent.maps.volume(volume);
     assert!(!volume.exists || size_ius >= volume.size_ius, "I-M10: volumes do not shrink");
@@ -281,7 +298,7 @@ fn try_create(volume: u16, size_ius: u64, lent: &mut Lent) -> Progress {
 fn try_delete(volume: u16, lent: &mut Lent) -> Progress {
     if lent.maps.volume(volume).exists {
         if lent.log.note(map::note(NOTE_DELETE, volume, 0, 0), lent.space).is_none() {
-            return no_room(lent);
+            return no_room(Stream::USER, lent);
         }
         lent.maps.delete(volume);
         drop_staged(volume, lent);

@@ -1,6 +1,6 @@
 use crate::anchoring::AnchorPace;
 use crate::loss::Recovery;
-use diecut_log::LogStatistics;
+use diecut_log::{LogStatistics, Placement};
 use diecut_units::Span;
 
 /// What is chosen when a store is opened.
@@ -12,8 +12,10 @@ pub struct StoreConfig {
     pub volatile_cache: bool,
     /// Without protected memory: how long a write waits for others to fill its chunk before the chunk is padded.
     pub group_commit: Span,
-    /// Staging slots of the user stream without protected memory.
+    /// Staging slots of host data without protected memory.
     pub user_slots: usize,
+    /// Reclaim unit handles; the same at each opening.
+    pub placement: Placement,
     /// How much leaves and anchors may write.
     pub anchor_pace: AnchorPace,
     /// What is done about what is missing.
@@ -27,6 +29,7 @@ impl Default for StoreConfig {
             volatile_cache: false,
             group_commit: Span::from_micros(200),
             user_slots: 32,
+            placement: Placement::default(),
             anchor_pace: AnchorPace::default(),
             recovery: Recovery::Strict,
         }

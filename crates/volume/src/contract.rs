@@ -45,7 +45,7 @@ pub enum VolumeOperation {
         payload: Payload,
         /// Durable against power cuts before completion, whatever the cache policy.
         force_unit_access: bool,
-        /// The reclaim unit handle that it goes to.
+        /// The reclaim unit handle that it goes to; one that the store does not have stands for the first one.
         placement: PlacementHandle,
     },
     /// Completes when every write, deallocation and write zeroes that completed before it was submitted
@@ -95,6 +95,8 @@ pub struct VolumeCopy {
     pub first_iu: u64,
     /// As for a write.
     pub force_unit_access: bool,
+    /// As for a write.
+    pub placement: PlacementHandle,
 }
 
 /// A range of IUs.

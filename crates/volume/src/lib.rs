@@ -33,6 +33,6 @@ mod waiting;
 
 pub use anchoring::AnchorPace;
 pub use config::{StoreConfig, StoreStatistics};
-pub use diecut_log::PlacementHandle;
+pub use diecut_log::{HandleStatistics, Placement, PlacementError, PlacementHandle, PlacementIsolation};
 pub use loss::{AcceptedLoss, Findings, LostRange, Missing, Recovery};
-pub use store::Store;
+pub use store::{HandleFigures, ReclaimUnit, ReclaimUnitUpdate, Store};

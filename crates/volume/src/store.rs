@@ -1,4 +1,7 @@
+mod placement;
 mod recovered;
+
+pub use placement::{HandleFigures, ReclaimUnit, ReclaimUnitUpdate};
 
 use crate::anchoring::{Anchoring, Asked};
 use crate::changes::{Change, Changes, Queued};
@@ -15,7 +18,7 @@ use crate::opening::Opening;
 use crate::reads::{ReadRequest, Reads};
 use crate::rest::{Rest, Seen};
 use crate::waiting::Waiting;
-use diecut_log::{Log, LogConfig, Stream};
+use diecut_log::{Log, LogConfig, Placement, Stream};
 use diecut_units::{ProtectedRegion, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceCompletion};
 
@@ -58,7 +61,8 @@ impl Store {
         space: &mut dyn EraseBlockSpace,
         staging: Option<ProtectedRegion>,
     ) -> Store {
-        let log = Log::new(&LogConfig { user_slots: config.user_slots }, space, staging);
+        let log_config = LogConfig { user_slots: config.user_slots, placement: config.placement };
+        let log = Log::new(&log_config, space, staging);
         let mut store = Store {
             config,
             log,
@@ -106,8 +110,9 @@ impl Store {
         space: &dyn EraseBlockSpace,
         staging_size_bytes: Option<usize>,
         over_provisioning_permille: u32,
+        placement: Placement,
     ) -> u64 {
-        let usable = Log::usable_ius_of(space, staging_size_bytes);
+        let usable = Log::usable_ius_of(space, staging_size_bytes, placement);
         usable * 1000 / (1000 + u64::from(over_provisioning_permille))
     }
 
@@ -264,12 +269,13 @@ impl Store {
             VolumeOperation::Copy(copy) => {
                 return self.reads.copies.push(CopyRequest { token, volume, copy });
             }
-            VolumeOperation::Write { first_iu, payload, force_unit_access, placement: _ } => {
+            VolumeOperation::Write { first_iu, payload, force_unit_access, placement } => {
                 let mode = self.log.layout().content_mode();
                 assert_eq!(payload.mode(), mode, "I-M5: payloads are in the medium's mode");
                 // What changes the map waits for `work`: by then a batch's places in the map are near.
                 self.maps.prefetch(volume, first_iu);
-                (force_unit_access, Change::write(first_iu, payload))
+                let stream = Stream::User(self.log.layout().streams.handle(placement));
+                (force_unit_access, Change::write(first_iu, payload, stream))
             }
             VolumeOperation::Deallocate { first_iu, iu_count } => {
                 (false, Change::Deallocate { first: first_iu, count: iu_count })
@@ -392,9 +398,9 @@ impl Store {
             self.anchoring.write_due(&asked, &mut Lent { log: &mut self.log, maps: &mut self.maps, space });
         let mut log_rests = self.log.work(now, space, &mut self.maps);
         // What the log released may be all that a queued change waits for, and nothing else may come to say so.
-        while !self.changes.is_empty()
+        while let Some(stream) = self.changes.next_stream()
             && self.log.read_only().is_none()
-            && self.log.has_room(Stream::User, space)
+            && self.log.has_room(stream, space)
         {
             let before = self.log.next_sequence();
             self.make_changes(now, space, completions);
@@ -403,7 +409,7 @@ impl Store {
                 break;
             }
         }
-        if self.log.lacks_room() && !self.changes.is_empty() {
+        if self.changes.next_stream().is_some_and(|stream| self.log.lacks_room_for(stream)) {
             // Found by the cleaner, and no event will come that makes room.
             self.make_changes(now, space, completions);
         }

@@ -149,7 +149,12 @@ impl World {
             }
         }
         let force_unit_access = self.random.below(4) == 0;
-        let copy = Box::new(VolumeCopy { sources, first_iu, force_unit_access });
+        let copy = Box::new(VolumeCopy {
+            sources,
+            first_iu,
+            force_unit_access,
+            placement: PlacementHandle::default(),
+        });
         self.submit(VolumeOperation::Copy(copy), expected);
     }
 
@@ -247,7 +252,12 @@ fn copies_wait_for_each_other() {
     world.wait(|world| world.expected.is_empty());
     for nth in 0..200 {
         let source = IuRange { first_iu: nth % PARTS * PART_IUS, iu_count: 100 };
-        let copy = VolumeCopy { sources: vec![source], first_iu: source.first_iu, force_unit_access: false };
+        let copy = VolumeCopy {
+            sources: vec![source],
+            first_iu: source.first_iu,
+            force_unit_access: false,
+            placement: PlacementHandle::default(),
+        };
         world.submit(VolumeOperation::Copy(Box::new(copy)), Ok(()));
     }
     world.wait(|world| world.expected.is_empty());

@@ -7,7 +7,7 @@ mod common;
 use common::{FakeSpace, Random, shape};
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{AnchorPace, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Placement, PlacementIsolation, Store, StoreConfig};
 use diecut_vssd::space::BlockShape;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +30,7 @@ struct World {
     seed: u64,
     random: Random,
     space: FakeSpace,
+    placement: Placement,
     store: Option<Store>,
     protected: Option<ProtectedMemory>,
     allowed: Vec<Allowed>,
@@ -58,11 +59,35 @@ impl World {
     }
 
     fn on(space: FakeSpace, seed: u64, protected: bool, volatile: bool, size_ius: u64) -> World {
+        World::with(Placement::default(), space, seed, protected, volatile, size_ius)
+    }
+
+    /// With several reclaim unit handles.
+    fn with_handles(
+        placement: Placement,
+        seed: u64,
+        protected: bool,
+        unsafe_units: u32,
+        volatile: bool,
+    ) -> World {
+        let space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, 26);
+        World::with(placement, space, seed, protected, volatile, SIZE_IUS)
+    }
+
+    fn with(
+        placement: Placement,
+        space: FakeSpace,
+        seed: u64,
+        protected: bool,
+        volatile: bool,
+        size_ius: u64,
+    ) -> World {
         let mut world = World {
             seed,
             random: Random::of(seed),
             space,
             size_ius,
+            placement,
             store: None,
             protected: protected.then(|| ProtectedMemory::in_memory(6 * 5248)),
             allowed: vec![vec![vec![0]; size_ius as usize]; usize::from(VOLUMES)],
@@ -99,6 +124,7 @@ impl World {
             group_commit: Span::from_micros(5),
             user_slots: 6,
             volatile_cache: self.volatile,
+            placement: self.placement,
             anchor_pace: AnchorPace {
                 ius_per_leaf: 4 + self.seed % 40,
                 ius_per_anchor_iu: 3 + self.seed % 9,
@@ -106,6 +132,7 @@ impl World {
             ..StoreConfig::default()
         };
         self.store = Some(Store::open(config, &mut self.space, region));
+        assert_eq!(self.store.as_ref().unwrap().placement(), self.placement);
         for _ in 0..1_000_000 {
             if self.store.as_ref().unwrap().is_ready() {
                 self.store.as_ref().unwrap().check_invariants();
@@ -202,6 +229,27 @@ impl World {
         self.out = out;
     }
 
+    /// The handle that a version is written to.
+    fn handle_of(&self, version: u64) -> PlacementHandle {
+        PlacementHandle((version % u64::from(self.placement.handles)) as u16)
+    }
+
+    /// Nothing lies in a reclaim unit of another handle, unless the cleaner may have brought it there.
+    fn check_placement(&self) {
+        for (volume, ius) in self.allowed.iter().enumerate() {
+            for (iu, versions) in ius.iter().enumerate() {
+                let &[version] = &versions[..] else { continue };
+                let store = self.store.as_ref().unwrap();
+                let unit = store.reclaim_unit_of(VolumeIndex(volume as u16), iu as u64);
+                let Some(unit) = unit else { continue };
+                let is_mixed =
+                    unit.is_of_cleaner && self.placement.isolation == PlacementIsolation::Initially;
+                let expected = if is_mixed { PlacementHandle(0) } else { self.handle_of(version) };
+                assert_eq!(unit.handle, expected, "seed {}: volume {volume} IU {iu}: {unit:?}", self.seed);
+            }
+        }
+    }
+
     fn command(&mut self) {
         let volume = self.random.below(VOLUMES.into()) as u16;
         let span = if self.full || self.random.below(4) > 0 { self.size_ius } else { 40 };
@@ -246,7 +294,7 @@ impl World {
                         first_iu: first,
                         payload,
                         force_unit_access,
-                        placement: PlacementHandle::default(),
+                        placement: self.handle_of(token),
                     },
                     token,
                 );
@@ -383,6 +431,7 @@ impl World {
                 self.allowed[volume][iu] = vec![value];
             }
         }
+        self.check_placement();
     }
 
     fn value(&mut self, volume: u16, iu: u64) -> u64 {
@@ -416,7 +465,11 @@ fn run(seed: u64, protected: bool, unsafe_units: u32, commands: u64) {
 }
 
 fn run_with(seed: u64, protected: bool, unsafe_units: u32, volatile: bool, commands: u64) {
-    let mut world = World::new(seed, protected, unsafe_units, volatile);
+    go(World::new(seed, protected, unsafe_units, volatile), commands);
+}
+
+fn go(mut world: World, commands: u64) {
+    let volatile = world.volatile;
     for _ in 0..commands {
         if world.changes.len() < 20 {
             world.command();
@@ -430,6 +483,12 @@ fn run_with(seed: u64, protected: bool, unsafe_units: u32, volatile: bool, comma
         }
         if world.random.below(400) == 0 {
             world.space.fail_next_append = true;
+        }
+        if world.placement.handles > 1 && world.random.below(60) == 0 {
+            let handle = PlacementHandle(world.random.below(world.placement.handles.into()) as u16);
+            let store = world.store.as_mut().unwrap();
+            store.update_reclaim_unit(handle, &mut world.space);
+            // Without protected memory, and with units that a cut destroys, it ends when what it holds is safe.
         }
     }
     world.settle();
@@ -587,6 +646,65 @@ fn a_moved_chunk_that_the_writer_of_leaves_forgets_is_noticed() {
     let caught = (20..40).any(is_caught);
     diecut_units::marks::plant_mutant(None);
     assert!(caught, "no seed catches it");
+}
+
+fn placements() -> [Placement; 2] {
+    [PlacementIsolation::Initially, PlacementIsolation::Persistently]
+        .map(|isolation| Placement { handles: 3, isolation })
+}
+
+/// Goal: what holds of one stream of host data holds of several, and data of handles stays apart, also when reclaim units are ended, and
+/// over cuts. Method: as the others, with writes to three handles in turns.
+#[test]
+fn handles_keep_what_they_are_given_and_stay_apart() {
+    for placement in placements() {
+        for seed in seeds(300, 8) {
+            let (protected, volatile) = (seed % 3 > 0, seed % 3 == 0 && seed % 2 == 0);
+            let world = World::with_handles(placement, seed, protected, (seed % 3) as u32, volatile);
+            go(world, 1500);
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_at_every_operation_leaves_handles_apart() {
+    for placement in placements() {
+        for protected in [false, true] {
+            for steps in (0..240).step_by(2) {
+                let mut world = World::with_handles(placement, 9, protected, 1, false);
+                for step in 0..steps {
+                    if world.changes.len() < 6 {
+                        world.command();
+                    }
+                    if step % 40 == 39 {
+                        let store = world.store.as_mut().unwrap();
+                        store.update_reclaim_unit(PlacementHandle(1), &mut world.space);
+                    }
+                    world.step();
+                }
+                world.restart(true);
+            }
+        }
+    }
+}
+
+/// Goal: the model notices each planted bug of handles.
+#[test]
+fn planted_bugs_of_handles_are_caught() {
+    let [initially, persistently] = placements();
+    for (name, placement) in [
+        ("log: copies of isolated handles mix", persistently),
+        ("log: staged chunks lose their handle", initially),
+    ] {
+        assert!(diecut_units::marks::plant_mutant(Some(name)));
+        let run = |seed: u64| {
+            let world = || World::with_handles(placement, seed, true, 0, false);
+            std::panic::catch_unwind(|| go(world(), 1500)).is_err()
+        };
+        let caught = (300..312).any(run);
+        diecut_units::marks::plant_mutant(None);
+        assert!(caught, "{name}");
+    }
 }
 
 #[test]

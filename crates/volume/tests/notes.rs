@@ -4,7 +4,7 @@
 mod common;
 
 use common::{FakeSpace, Random, shape};
-use diecut_log::{Log, LogAddress, LogConfig, Owner, Stream};
+use diecut_log::{Log, LogAddress, LogConfig, Owner, Placement, Stream};
 use diecut_units::{ContentMode, Span, Time};
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ struct World {
 impl World {
     fn new() -> World {
         let space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 18);
-        let log = Log::new(&LogConfig { user_slots: 6 }, &space, None);
+        let log = Log::new(&LogConfig { user_slots: 6, placement: Placement::default() }, &space, None);
         World { log, space, random: Random::of(5), owner: Places::default(), now: Time::ZERO }
     }
 
@@ -67,7 +67,7 @@ impl World {
     /// Overwrites a tag, when there is room.
     fn write(&mut self, tag: u64) {
         for _ in 0..100_000 {
-            if let Some(place) = self.log.append(Stream::User, tag, &tag.to_le_bytes(), &mut self.space) {
+            if let Some(place) = self.log.append(Stream::USER, tag, &tag.to_le_bytes(), &mut self.space) {
                 if let Some(old) = self.owner.places.insert(tag, place) {
                     self.log.invalidate(old);
                 }

@@ -8,7 +8,7 @@ use common::{
 };
 use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{AnchorPace, Store, StoreConfig};
+use diecut_volume::{AnchorPace, Placement, Store, StoreConfig};
 use diecut_vssd::space::{BlockShape, EraseBlockSpace};
 
 fn write(token: u64, first_iu: u64, count: usize) -> VolumeCommand {
@@ -29,7 +29,7 @@ fn a_store_exports_what_was_promised_whatever_its_staging() {
         for memory in [None, Some(ProtectedMemory::in_memory(staging_slots_of_tags * 5248))] {
             let mut space = FakeSpace::new(shape(ContentMode::Tags, 0), 3, 30);
             let size = memory.as_ref().map(|memory| memory.size_bytes());
-            let promised = Store::exportable_ius(&space, size, 0);
+            let promised = Store::exportable_ius(&space, size, 0, Placement::default());
             assert!(promised > 0);
             for _ in 0..3 {
                 let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));

@@ -7,7 +7,7 @@ use diecut_media::Media;
 use diecut_spec::Isolation;
 use diecut_units::{BufferMut, ContentMode, IU_SIZE_BYTES, Payload, ProtectedMemory, Span, Time};
 use diecut_volume::contract::*;
-use diecut_volume::{Store, StoreConfig};
+use diecut_volume::{Placement, Store, StoreConfig};
 use diecut_vssd::{LevelTable, Pool, PoolConfig, VssdId};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -88,7 +88,8 @@ impl World {
         let memory = staging.map(ProtectedMemory::in_memory);
         let region = memory.map(|memory| memory.region(0..memory.size_bytes()));
         let mut space = pool.space(id, &mut device, Time::ZERO);
-        let exported = Store::exportable_ius(&space, staging, shape.over_provisioning_permille);
+        let exported =
+            Store::exportable_ius(&space, staging, shape.over_provisioning_permille, Placement::default());
         let config = StoreConfig { exported_ius: exported, ..StoreConfig::default() };
         let store = Store::open(config, &mut space, region);
         let mut world = World {

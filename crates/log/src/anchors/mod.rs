@@ -170,8 +170,8 @@ impl Anchors {
         self.writer.blocks_on(unit)
     }
 
-    /// Frees the blocks that only older anchors have something in. Whether there are any.
-    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
+    /// Frees the blocks that only older anchors have something in. How many there are.
+    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) -> u64 {
         self.writer.free_superseded(space)
     }
 }

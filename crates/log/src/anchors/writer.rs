@@ -164,7 +164,7 @@ impl AnchorWriter {
     }
 
     /// Frees the blocks that only older anchors have something in. Whether there are any.
-    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) -> bool {
+    pub fn free_superseded(&mut self, space: &mut dyn EraseBlockSpace) -> u64 {
         let held = self.blocks.len();
         let before = std::mem::take(&mut self.superseded_before);
         let open = self.open.map(|(block, _)| block);
@@ -175,6 +175,6 @@ impl AnchorWriter {
             }
             keep
         });
-        self.blocks.len() < held
+        (held - self.blocks.len()) as u64
     }
 }

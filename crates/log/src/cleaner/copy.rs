@@ -67,11 +67,12 @@ impl Cleaner {
     ) {
         while let Some((of, words)) = self.renewed.pop() {
             writer.copying = Some(origin_of(of, writer));
+            let stream = copies_of(of, writer);
             // What of it still holds is asked at the moment it gets its new sequence, as with copies.
             let mut still = std::mem::take(&mut self.still);
             still.clear();
             owner.renew(words, &mut still);
-            let placed = still.iter().all(|words| writer.note(Stream::Cleaner, *words, space).is_some());
+            let placed = still.iter().all(|words| writer.note(stream, *words, space).is_some());
             writer.anchors.count_cleaned(still.len() as u64);
             self.still = still;
             if !placed {
@@ -103,8 +104,8 @@ fn place(
     space: &mut dyn EraseBlockSpace,
     owner: &mut impl Owner,
 ) -> bool {
-    let segments = &writer.segments;
-    let stream = segments[segments.index_of(read.run.first)].stream.policy().copies_go_to;
+    let from = writer.segments.index_of(read.run.first);
+    let stream = copies_of(from, writer);
     while let Some(entry) = read.entries.get(read.placed as usize) {
         // Asked at the moment the copy gets its sequence: what was written since is newer.
         if owner.is_live(entry.tag, entry.place) || mutant!("log: cleaner copy with a fresh sequence") {
@@ -114,6 +115,7 @@ fn place(
             if owner.moved(entry.tag, entry.place, new, writer.next_sequence - 1) {
                 diecut_units::mark!("log: cleaner moved live data");
                 writer.segments.invalidate(entry.place);
+                writer.count_moved(from);
             } else {
                 // Only a planted bug gets here.
                 writer.segments.invalidate(new);
@@ -122,6 +124,14 @@ fn place(
         read.placed += 1;
     }
     true
+}
+
+/// The stream that copies of what lies in a segment go to.
+fn copies_of(index: u32, writer: &Writer) -> Stream {
+    let segments = &writer.segments;
+    let stream =
+        if mutant!("log: copies of isolated handles mix") { Stream::CLEANER } else { segments[index].stream };
+    segments.layout.streams.copies_of(stream)
 }
 
 /// What stands in chunks whose entries were all copied from a segment.

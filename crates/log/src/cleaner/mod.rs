@@ -7,7 +7,7 @@ mod copy;
 mod victim;
 mod walk;
 
-use crate::reserve::{BURST_SEGMENTS, DISPLACED_LEAVE, RESERVE_SEGMENTS, SMALL_SEGMENTS};
+use crate::reserve::{self, BURST_SEGMENTS, DISPLACED_LEAVE, SMALL_SEGMENTS};
 use crate::segments::Segments;
 use crate::writer::Writer;
 use crate::{LogAddress, Owner, Stream};
@@ -49,7 +49,7 @@ impl Cleaner {
             && self.victims.is_empty()
             && self.renewed.is_empty()
             && self.copies.is_empty()
-            && writer.supply.free_segments() > RESERVE_SEGMENTS
+            && writer.supply.free_segments() > reserve::reserve_segments(&writer.segments.layout)
             && self.room_ius(writer) >= enough_ius(&writer.segments)
     }
 
@@ -100,7 +100,7 @@ impl Cleaner {
             writer.supply.free_without_anchors().saturating_sub(1)
         };
         let mut room = segments.ius(free_segments) + segments.ius(segments.freeing_count() as u32);
-        for stream in Stream::ALL {
+        for stream in segments.layout.streams.all() {
             if stream == Stream::Map && segments.flash_count() < SMALL_SEGMENTS {
                 continue;
             }
@@ -148,9 +148,10 @@ impl Cleaner {
         let free_segments = writer.supply.free_segments();
         let count = self.victims.len();
         let walks = writer.segments.walks();
+        let reserve = reserve::reserve_segments(&writer.segments.layout);
         // While the last copies of one are read the next one in its group is walked through. Each may need a segment for what
         // is left of it before it gives one.
-        if count as u32 >= 2 * walks || count > 0 && free_segments < RESERVE_SEGMENTS + count as u32 {
+        if count as u32 >= 2 * walks || count > 0 && free_segments < reserve + count as u32 {
             return;
         }
         let unwalked = self.victims.iter().filter(|victim| !victim.is_walked);
@@ -162,7 +163,7 @@ impl Cleaner {
         let is_idle = self.victims.is_empty();
         let enough = writer.segments.paced_segments() + BURST_SEGMENTS;
         if self.room_ius(writer) >= writer.segments.ius(enough) {
-            if is_idle && free_segments <= RESERVE_SEGMENTS {
+            if is_idle && free_segments <= reserve {
                 writer.urge();
             }
             return;

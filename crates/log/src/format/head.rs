@@ -6,7 +6,7 @@
 //! |      0 |    4 | magic        | "dchk"                                                           |
 //! |      4 |    4 | check        | CRC-32C of all other bytes of the head, this field as zero       |
 //! |      8 |    2 | version      | 2; a store with another one opens read-only                      |
-//! |     10 |    2 | stream       | 0 user, 1 cleaner, 2 map                                         |
+//! |     10 |    2 | stream       | low byte: 0 user, 1 cleaner, 2 map; above it the handle, below 16 |
 //! |     12 |    4 | segment      | segment it was written to                                        |
 //! |     16 |    4 | generation   | generation of the segment                                        |
 //! |     20 |    4 | offset       | IU of the head within the segment                                |
@@ -234,13 +234,14 @@ fn checked(bytes: &[u8]) -> Option<&Fields> {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::PlacementHandle;
 
     /// Goal: the layout is pinned. Method: bytes written by hand.
     #[test]
     fn the_bytes_of_a_head() {
         let origin = Some(Origin { segment: 0x51, generation: 0x52, units: 0x53 });
         let head = Head {
-            stream: Stream::Cleaner,
+            stream: Stream::Cleaner(PlacementHandle(7)),
             segment: 0x0403_0201,
             generation: 0x0807_0605,
             offset: 0x0c0b_0a09,
@@ -257,7 +258,7 @@ mod test {
         let mut golden = vec![0; IU_SIZE_BYTES];
         golden[..4].copy_from_slice(b"dchk");
         golden[8..64].copy_from_slice(&[
-            2, 0, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 1, 4, 3, 3, 0, 0, 0, 0x11, 0x12, 0x13,
+            2, 0, 1, 7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 1, 4, 3, 3, 0, 0, 0, 0x11, 0x12, 0x13,
             0x14, 0x15, 0x16, 0x17, 0x18, 0x51, 0, 0, 0, 0x52, 0, 0, 0, 0x53, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
             0, 0, 0, 0, 0,
         ]);

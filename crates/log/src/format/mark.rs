@@ -5,7 +5,7 @@
 //! |      0 |    4 | check      | CRC-32C of bytes 4 to the end of the mark                      |
 //! |      4 |    4 | segment    | which segment the page belongs to                              |
 //! |      8 |    4 | generation | rises with every segment that is opened                        |
-//! |     12 |    2 | member     | place of the erase block in the stripe                         |
+//! |     12 |    2 | member     | lower 12 bits: place of the erase block in the stripe; above them the handle |
 //! |     14 |    2 | stream     | lower 2 bits: 0 user, 1 cleaner, 2 map; above them the place of the page in its erase block, modulo 16,383, plus 1; 0 there is of a version that did not say it |
 //! |     16 |  4*n | checksums  | CRC-32C of each IU of the page (8 bytes of it in tag mode)     |
 //!
@@ -23,10 +23,12 @@ struct Fields {
     check: U32,
     segment: U32,
     generation: U32,
-    member: U16,
+    member_and_handle: U16,
     stream_and_place: U16,
 }
 
+/// Bits that a member has; a stripe has no more than 16, and the handle has the others.
+const MEMBER_BITS: u16 = 12;
 const FIELDS_SIZE_BYTES: usize = size_of::<Fields>();
 const _: () = assert!(FIELDS_SIZE_BYTES == 16);
 
@@ -42,9 +44,9 @@ pub struct Mark {
     pub segment: u32,
     /// Generation.
     pub generation: u32,
-    /// Member.
+    /// Member, below 4096.
     pub member: u16,
-    /// Stream, below 4.
+    /// Number of the stream ([`crate::Stream::number`]).
     pub stream: u16,
     /// Where in its erase block the page lies: see [`place_of`]. 0: nobody said so.
     pub place: u16,
@@ -61,14 +63,15 @@ pub const fn place_of(page: u32) -> u16 {
 /// # Panics
 /// If the stream or the place is none.
 pub fn encode(mark: &Mark, checksums: &[u32], oob: &mut [u8]) {
-    assert!(mark.stream < 4 && mark.place < 1 << 14, "I-L31: a mark has room for what it says");
+    let has_room = mark.stream & 0xff < 4 && mark.stream >> 8 < 16 && mark.member < 1 << MEMBER_BITS;
+    assert!(has_room && mark.place < 1 << 14, "I-L31: a mark has room for what it says");
     let (oob, _) = oob.split_at_mut(size_bytes(checksums.len() as u32));
     let fields = Fields {
         check: 0.into(),
         segment: mark.segment.into(),
         generation: mark.generation.into(),
-        member: mark.member.into(),
-        stream_and_place: (mark.stream | mark.place << 2).into(),
+        member_and_handle: (mark.member | mark.stream >> 8 << MEMBER_BITS).into(),
+        stream_and_place: (mark.stream & 0xff | mark.place << 2).into(),
     };
     let (place, rest) = oob.split_at_mut(FIELDS_SIZE_BYTES);
     place.copy_from_slice(fields.as_bytes());
@@ -85,11 +88,12 @@ pub fn decode(oob: &[u8], ius: u32) -> Option<Mark> {
     let oob = oob.get(..size_bytes(ius))?;
     let (fields, _) = Fields::ref_from_prefix(oob).ok()?;
     let stream_and_place = fields.stream_and_place.get();
+    let member_and_handle = fields.member_and_handle.get();
     (fields.check == checksum(&oob[4..])).then(|| Mark {
         segment: fields.segment.get(),
         generation: fields.generation.get(),
-        member: fields.member.get(),
-        stream: stream_and_place & 3,
+        member: member_and_handle & ((1 << MEMBER_BITS) - 1),
+        stream: stream_and_place & 3 | member_and_handle >> MEMBER_BITS << 8,
         place: stream_and_place >> 2,
     })
 }
@@ -102,8 +106,10 @@ pub(crate) fn is_of(oob: &[u8], expected: &Mark, ius: u32) -> bool {
     let Some((first, rest)) = mark.split_first_chunk::<8>() else { return false };
     let Some((second, _)) = rest.split_first_chunk::<8>() else { return false };
     let (first, second) = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
-    let unplaced =
-        u64::from(expected.generation) | u64::from(expected.member) << 32 | u64::from(expected.stream) << 48;
+    let unplaced = u64::from(expected.generation)
+        | u64::from(expected.member) << 32
+        | u64::from(expected.stream >> 8) << (32 + MEMBER_BITS)
+        | u64::from(expected.stream & 0xff) << 48;
     first >> 32 == u64::from(expected.segment)
         && (second == unplaced | u64::from(expected.place) << 50 || second == unplaced)
         && first as u32 == checksum(&mark[4..])
@@ -122,13 +128,18 @@ mod test {
     /// Goal: the layout is pinned. Method: bytes written by hand.
     #[test]
     fn the_bytes_of_a_mark() {
-        let mark =
-            Mark { segment: 0x0403_0201, generation: 0x0807_0605, member: 0x0a09, stream: 2, place: 0x2001 };
+        let mark = Mark {
+            segment: 0x0403_0201,
+            generation: 0x0807_0605,
+            member: 0x0a09,
+            stream: 0x602,
+            place: 0x2001,
+        };
         let mut oob = [0xee; 32];
         encode(&mark, &[0x1413_1211, 0x18], &mut oob);
         let mut golden = [0xee; 32];
         golden[4..24].copy_from_slice(&[
-            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 6, 0x80, 0x11, 0x12, 0x13, 0x14, 0x18, 0, 0, 0,
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 0x6a, 6, 0x80, 0x11, 0x12, 0x13, 0x14, 0x18, 0, 0, 0,
         ]);
         let check = checksum(&golden[4..24]).to_le_bytes();
         golden[..4].copy_from_slice(&check);
@@ -160,6 +171,7 @@ mod test {
             Mark { generation: 8, ..mark },
             Mark { member: 2, ..mark },
             Mark { stream: 2, ..mark },
+            Mark { stream: 0x201, ..mark },
             Mark { place: place_of(101), ..mark },
             Mark { place: 0, ..mark },
         ];

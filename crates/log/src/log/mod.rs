@@ -6,12 +6,13 @@ use crate::anchor::Anchor;
 use crate::anchors::Anchors;
 use crate::cleaner::Cleaner;
 use crate::condition::{COUNTERS_USED_UP, NO_GOOD_BLOCKS, NO_ROOM};
-use crate::reserve::{self, DISPLACED_LEAVE, RESERVE_SEGMENTS};
+use crate::placement::{Placement, PlacementHandle};
+use crate::reserve::{self, DISPLACED_LEAVE};
 use crate::segments::{self, Run, Segments};
 use crate::staging::{self, Staging};
 use crate::token::{TOKEN_ANCHOR, TOKEN_APPEND, TOKEN_COPY, TOKEN_HEAD, TOKEN_NOBODY};
 use crate::writer::Writer;
-use crate::{Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream};
+use crate::{HandleStatistics, Layout, LogAddress, LogStatistics, Owner, SegmentIndex, Stream, StreamKind};
 use diecut_units::token::space::KIND_MASK;
 use diecut_units::{BufferMut, BufferPool, ProtectedRegion, Span, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, IoClass, SpaceCompletion, SpaceError, SpaceToken};
@@ -22,8 +23,10 @@ const LOOK_AGAIN: Span = Span::from_secs(1);
 /// What is chosen when a log is made.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
-    /// Staging slots of the user stream where there is no protected memory.
+    /// Staging slots of host data where there is no protected memory.
     pub user_slots: usize,
+    /// Reclaim unit handles; always the same ones.
+    pub placement: Placement,
 }
 
 /// The log of one vSSD. Lower rooms are lent at each call.
@@ -37,7 +40,9 @@ pub struct Log {
 impl Log {
     /// A log over an empty or recovered space; `staging` is its part of protected memory, if the medium has some.
     pub fn new(config: &LogConfig, space: &dyn EraseBlockSpace, staging: Option<ProtectedRegion>) -> Log {
-        let layout = staging::layout_for(space, staging.as_ref().map(|region| region.len()));
+        let staging_size_bytes = staging.as_ref().map(|region| region.len());
+        let placement = config.placement.fitting(space, staging_size_bytes);
+        let layout = staging::layout_for(space, staging_size_bytes, placement);
         let staging = Staging::new(&layout, config.user_slots, staging);
         let segments = Segments::new(layout, space, staging.user_slot_count());
         let mut writer = Writer::new(segments, staging);
@@ -55,6 +60,11 @@ impl Log {
         &self.writer.statistics
     }
 
+    /// What was programmed for each reclaim unit handle.
+    pub fn handle_statistics(&self) -> &[HandleStatistics] {
+        &self.writer.placing.figures
+    }
+
     /// Why no more is written.
     pub fn read_only(&self) -> Option<&'static str> {
         self.writer.condition.read_only()
@@ -70,11 +80,16 @@ impl Log {
         self.writer.supply.look_for_room(&self.writer.segments, space);
     }
 
-    /// Whether the user stream takes nothing because the medium has no room, and not because something else is waited for.
+    /// Whether no stream of host data takes anything because the medium has no room, and not because something else is waited for.
     pub fn lacks_room(&self) -> bool {
+        self.layout().streams.of(StreamKind::User).all(|stream| self.lacks_room_for(stream))
+    }
+
+    /// As [`Log::lacks_room`], of one stream.
+    pub fn lacks_room_for(&self, stream: Stream) -> bool {
         self.writer.supply.has_no_room()
-            && self.writer.staging.open_of(Stream::User).is_none()
-            && self.writer.segments.open_of(Stream::User).is_none()
+            && self.writer.staging.open_of(stream).is_none()
+            && self.writer.segments.open_of(stream).is_none()
     }
 
     /// Whether the power is gone.
@@ -117,7 +132,7 @@ impl Log {
         self.writer.durable_before()
     }
 
-    /// All entries of the user stream before this one are durable: what hosts were told, or ask for. A copy that is not
+    /// All entries of host data before this one are durable: what hosts were told, or ask for. A copy that is not
     /// yet durable has its original.
     pub fn host_durable_before(&self) -> u64 {
         self.writer.staging.user_floor(self.writer.next_sequence)
@@ -161,20 +176,20 @@ impl Log {
         self.writer.append(stream, tag, content, space)
     }
 
-    /// Appends a note to the user stream; durable like a write. `None` as for [`Log::append`].
+    /// Appends a note to the stream of the first handle; durable like a write. `None` as for [`Log::append`].
     pub fn note(&mut self, words: [u64; 3], space: &mut dyn EraseBlockSpace) -> Option<u64> {
-        self.writer.note(Stream::User, words, space)
+        self.writer.note(Stream::USER, words, space)
     }
 
-    /// Makes what was appended to the user stream survive the death of the process, and a power cut where staging
+    /// Makes what was appended to streams of host data survive the death of the process, and a power cut where staging
     /// is protected.
     pub fn publish(&mut self) {
         if !mutant!("log: staging not published") {
-            self.writer.staging.publish(Stream::User);
+            self.writer.staging.publish();
         }
     }
 
-    /// Tags and places of all IUs of the user stream that are in staging.
+    /// Tags and places of all IUs of host data that are in staging.
     pub fn staged_ius(&self) -> Vec<(u64, LogAddress)> {
         self.writer.staged_ius()
     }
@@ -258,8 +273,9 @@ impl Log {
         writer.place_displaced(space, owner);
         writer.release(space);
         self.cleaner.work(now, writer, space, owner);
+        let reserve = reserve::reserve_segments(&writer.segments.layout);
         let may_prepare =
-            writer.condition.read_only().is_none() && writer.supply.free_segments() > RESERVE_SEGMENTS + 1;
+            writer.condition.read_only().is_none() && writer.supply.free_segments() > reserve + 1;
         let is_supplied = !may_prepare || writer.supply.prepare(&writer.segments, space);
         writer.push(space);
         is_supplied && writer.is_at_rest() && self.cleaner.is_at_rest(writer)
@@ -311,8 +327,13 @@ impl Log {
     }
 
     /// As [`Log::usable_ius`], of a log with so much protected memory that is yet to be made.
-    pub fn usable_ius_of(space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> u64 {
-        let layout = staging::layout_for(space, staging_size_bytes);
+    pub fn usable_ius_of(
+        space: &dyn EraseBlockSpace,
+        staging_size_bytes: Option<usize>,
+        placement: Placement,
+    ) -> u64 {
+        let layout =
+            staging::layout_for(space, staging_size_bytes, placement.fitting(space, staging_size_bytes));
         reserve::usable_ius(&layout, segments::count_for(&layout, space))
     }
 
@@ -323,6 +344,41 @@ impl Log {
     #[inline]
     pub fn verify(&self, first: LogAddress, iu_bytes: usize, data: &[u8], oob: &[u8]) -> Result<(), u32> {
         self.writer.segments.verify(first, iu_bytes, data, oob)
+    }
+
+    /// The stream of a segment, if it lies on flash and holds something.
+    pub fn stream_of(&self, segment: SegmentIndex) -> Option<Stream> {
+        self.writer.segments.stream_of(segment.0)
+    }
+
+    /// IUs of data that a reclaim unit holds: a segment.
+    pub fn reclaim_unit_ius(&self) -> u64 {
+        self.layout().reclaim_unit_ius()
+    }
+
+    /// As [`Log::reclaim_unit_ius`], of a log that is yet to be made.
+    pub fn reclaim_unit_ius_of(
+        space: &dyn EraseBlockSpace,
+        staging_size_bytes: Option<usize>,
+        placement: Placement,
+    ) -> u64 {
+        staging::layout_for(space, staging_size_bytes, placement.fitting(space, staging_size_bytes))
+            .reclaim_unit_ius()
+    }
+
+    /// IUs of data that the open reclaim unit of a handle still takes; all of one where none is open. Less once chunks had to be
+    /// filled up.
+    pub fn remaining_ius(&self, handle: PlacementHandle) -> u64 {
+        self.writer.remaining_ius(Stream::User(self.layout().streams.handle(handle)))
+    }
+
+    /// Ends the open reclaim unit of a handle: what is written next goes to another one. Whether something was written to it, and more
+    /// could have been.
+    pub fn end_reclaim_unit(&mut self, handle: PlacementHandle, space: &mut dyn EraseBlockSpace) -> bool {
+        if self.writer.condition.is_gone() || self.writer.condition.read_only().is_some() {
+            return false;
+        }
+        self.writer.end_unit(Stream::User(self.layout().streams.handle(handle)), space)
     }
 
     /// IUs that can be read with one request from `address` on.

@@ -10,7 +10,8 @@ pub use segment::NO_BLOCK;
 pub(crate) use segment::{Blocks, Segment, SegmentState};
 
 use crate::reserve;
-use crate::{Layout, LogAddress, PerStream, SegmentIndex, Stream};
+use crate::stream::PerStream;
+use crate::{Layout, LogAddress, SegmentIndex, Stream};
 use areas::PageAreas;
 use diecut_units::mutant;
 use diecut_vssd::space::{EraseBlockSpace, UnitIndex};
@@ -139,6 +140,12 @@ impl Segments {
         &self.valid
     }
 
+    /// The stream of a segment, if it is one on flash.
+    pub fn stream_of(&self, index: u32) -> Option<Stream> {
+        let segment = self.list.get(index as usize).filter(|segment| segment.exists())?;
+        (index < self.flash_count).then_some(segment.stream)
+    }
+
     /// The segment that a stream has open.
     pub fn open_of(&self, stream: Stream) -> Option<u32> {
         self.open[stream]
@@ -146,7 +153,11 @@ impl Segments {
 
     /// Segments that streams have open.
     pub fn open_ones(&self) -> impl Iterator<Item = &Segment> {
-        self.open.0.iter().flatten().map(|index| &self.list[*index as usize])
+        self.layout
+            .streams
+            .all()
+            .filter_map(|stream| self.open[stream])
+            .map(|index| &self.list[index as usize])
     }
 
     /// Program units of a segment that no chunk is placed in.
@@ -373,7 +384,8 @@ impl Segments {
                 "I-L2: segment {index} does not exist, and something lives"
             );
         }
-        for (stream, open) in Stream::ALL.into_iter().filter_map(|stream| Some((stream, self.open[stream]?)))
+        for (stream, open) in
+            self.layout.streams.all().filter_map(|stream| Some((stream, self.open[stream]?)))
         {
             let segment = &self[open];
             assert_eq!(
@@ -400,7 +412,8 @@ impl std::fmt::Display for Segments {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let after = |index: &u32| self[*index].free_after;
         let freeing: Vec<_> = self.freeing.iter().map(after).collect();
-        let open = self.open.0.map(|open| open.map(|index| (index, self.group_of(index))));
+        let open = self.layout.streams.all().filter_map(|stream| Some((stream, self.open[stream]?)));
+        let open: Vec<_> = open.map(|(stream, index)| (stream, index, self.group_of(index))).collect();
         writeln!(f, "freeing after {freeing:?} open {open:?}")?;
         for (i, s) in self.iter().filter(|(_, segment)| segment.exists()) {
             writeln!(

@@ -74,7 +74,7 @@ impl Segment {
             state: SegmentState::Absent,
             blocks: SmallVec::new(),
             generation: 0,
-            stream: Stream::User,
+            stream: Stream::USER,
             next_unit: 0,
             completed_rows: SmallVec::new(),
             last_note: 0,

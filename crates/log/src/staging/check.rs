@@ -2,7 +2,6 @@
 
 use super::Staging;
 use super::chunk::ChunkState;
-use crate::Stream;
 use crate::segments::Segments;
 
 impl Staging {
@@ -22,8 +21,7 @@ impl Staging {
         }
         let occupied = (0..self.slots.len()).filter(|slot| self.slots[*slot].held().is_some());
         assert!(occupied.eq(self.occupied.iter().copied()), "I-L13: occupied slots {:?}", self.occupied);
-        for (stream, slot) in Stream::ALL.into_iter().filter_map(|stream| Some((stream, self.open[stream]?)))
-        {
+        for (stream, slot) in self.streams.all().filter_map(|stream| Some((stream, self.open[stream]?))) {
             let chunk = self.slots[slot].chunk();
             assert_eq!((chunk.state(), chunk.stream), (ChunkState::Open, stream), "I-L16: slot {slot}");
         }

@@ -84,7 +84,13 @@ impl Chunk {
     }
 
     /// One found after a restart. It needs a place.
-    pub fn found(head: &Head, segment: u32, last_sequence: u64, checksums: Vec<u32>) -> Chunk {
+    pub fn found(
+        stream: Stream,
+        head: &Head,
+        segment: u32,
+        last_sequence: u64,
+        checksums: Vec<u32>,
+    ) -> Chunk {
         let units = head.unit_count.into();
         let place = Place { segment, first_unit: 0, room_units: units };
         assert_eq!(checksums.len(), usize::from(head.data_count), "I-L11: each IU has a checksum");
@@ -96,7 +102,7 @@ impl Chunk {
             data_count: head.data_count.into(),
             note_count: head.note_count,
             checksums,
-            ..Chunk::new(Stream::User, place, head.sequence, Vec::new())
+            ..Chunk::new(stream, place, head.sequence, Vec::new())
         }
     }
 

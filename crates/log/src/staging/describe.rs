@@ -4,7 +4,8 @@ use super::Staging;
 
 impl std::fmt::Display for Staging {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        writeln!(f, "sealed {:?} open {:?}", self.sealed, self.open.0)?;
+        let open: Vec<usize> = self.streams.all().filter_map(|stream| self.open[stream]).collect();
+        writeln!(f, "sealed {:?} open {open:?}", self.sealed)?;
         for (i, c) in self.chunks() {
             writeln!(
                 f,

@@ -11,9 +11,11 @@ pub use slot::SLOT_HEADER_SIZE_BYTES;
 pub(crate) use slot::Slot;
 
 use crate::mark::Mark;
+use crate::placement::Placement;
 use crate::segments::{NO_BLOCK, STAGED_MAX, Segments};
+use crate::stream::PerStream;
 use crate::token::TOKEN_APPEND;
-use crate::{Layout, LogAddress, Owner, PerStream, Stream};
+use crate::{Layout, LogAddress, Owner, PerKind, Stream, StreamKind, Streams};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, ProtectedRegion, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceToken};
 use std::collections::VecDeque;
@@ -27,8 +29,9 @@ pub(crate) struct Staging {
     slots: Vec<Slot>,
     /// Slots that hold a chunk, in order. Most are empty most of the time, and every step goes through the others.
     occupied: Vec<usize>,
-    /// Where the slots of each stream end; those of the next one begin there.
-    ends: PerStream<usize>,
+    /// Where the slots of streams of each kind end; those of the next one begin there.
+    ends: PerKind<usize>,
+    streams: Streams,
     /// User data is durable once published.
     is_protected: bool,
     open: PerStream<Option<usize>>,
@@ -39,13 +42,18 @@ pub(crate) struct Staging {
 }
 
 /// Segments' addresses and staging of a log with so much protected memory.
-pub(crate) fn layout_for(space: &dyn EraseBlockSpace, staging_size_bytes: Option<usize>) -> Layout {
+pub(crate) fn layout_for(
+    space: &dyn EraseBlockSpace,
+    staging_size_bytes: Option<usize>,
+    placement: Placement,
+) -> Layout {
     let mut layout = Layout::new(*space.shape(), space.unit_count());
+    layout.streams = Streams::new(placement);
     if let Some(staging_size_bytes) = staging_size_bytes {
-        // At least four slots, or programs and appends would wait for each other.
+        // At least these, or programs and appends would wait for each other.
         while layout.chunk_units > 1
             && layout.chunk_units * layout.unit_ius > 2
-            && staging_size_bytes / Slot::size_bytes(&layout) < 4
+            && staging_size_bytes / Slot::size_bytes(&layout) < slots_needed(&layout)
         {
             layout.chunk_units = (layout.chunk_units / 2).max(if layout.unit_ius == 1 { 2 } else { 1 });
         }
@@ -53,31 +61,47 @@ pub(crate) fn layout_for(space: &dyn EraseBlockSpace, staging_size_bytes: Option
     layout
 }
 
+/// Slots of protected memory without which writers wait for each other: each handle may have a chunk open, and others are programmed.
+pub(crate) fn slots_needed(layout: &Layout) -> usize {
+    3 + layout.streams.count(StreamKind::User) as usize
+}
+
+/// Slots of so much protected memory; 0 if it is not used.
+pub(crate) fn protected_slots(layout: &Layout, staging_size_bytes: Option<usize>) -> usize {
+    let slots = staging_size_bytes.unwrap_or(0) / Slot::size_bytes(layout);
+    if slots < SLOTS_MIN { 0 } else { slots.min(STAGED_MAX as usize) }
+}
+
 impl Staging {
-    /// Empty, or with what protected memory holds. Without it the user stream has `user_slots`.
+    /// Empty, or with what protected memory holds. Without it writers have `user_slots`, and more of them with several handles.
     pub fn new(layout: &Layout, user_slots: usize, region: Option<ProtectedRegion>) -> Staging {
         let size = Slot::size_bytes(layout);
         let user_iu = layout.content_mode().bytes_per_iu();
         // Chunks that are programmed and not yet safe.
         let unsafe_chunks = (layout.shape.unsafe_units * layout.width).div_ceil(layout.chunk_units) as usize;
         let mut slots = Vec::new();
-        let mut rest = region.filter(|region| region.len() / size >= SLOTS_MIN);
-        let is_protected = rest.is_some();
-        if let Some(rest) = &mut rest {
-            for _ in 0..(rest.len() / size).min(STAGED_MAX as usize) {
+        // Each stream can hold an open chunk, and chunks that are not safe yet, for as long as nothing is written to it.
+        let more = |kind: StreamKind| (layout.streams.count(kind) as usize - 1) * (1 + unsafe_chunks);
+        let protected_slots = protected_slots(layout, region.as_ref().map(|region| region.len()));
+        let is_protected = protected_slots > 0;
+        if let Some(mut rest) = region.filter(|_| is_protected) {
+            for _ in 0..protected_slots {
                 slots.push(Slot::protected(rest.split_to(size), user_iu));
             }
         } else {
-            slots.extend((0..user_slots.max(4) + unsafe_chunks).map(|_| Slot::plain(layout, user_iu)));
+            let count = user_slots.max(4) + unsafe_chunks + more(StreamKind::User);
+            slots.extend((0..count).map(|_| Slot::plain(layout, user_iu)));
         }
         let user_end = slots.len();
         // Four program units for each member of a segment at least.
         let of_cleaner = (8 * layout.width).div_ceil(layout.chunk_units).max(8) as usize + unsafe_chunks;
+        let of_cleaner = of_cleaner + more(StreamKind::Cleaner);
         slots.extend((0..of_cleaner).map(|_| Slot::plain(layout, user_iu)));
         let cleaner_end = slots.len();
         slots.extend((0..4 + unsafe_chunks).map(|_| Slot::plain(layout, IU_SIZE_BYTES)));
         Staging {
-            ends: PerStream([user_end, cleaner_end, slots.len()]),
+            ends: PerKind([user_end, cleaner_end, slots.len()]),
+            streams: layout.streams,
             slots,
             occupied: Vec::new(),
             is_protected,
@@ -87,9 +111,9 @@ impl Staging {
         }
     }
 
-    /// Slots of the user stream.
+    /// Slots of writers.
     pub fn user_slot_count(&self) -> usize {
-        self.ends[Stream::User]
+        self.ends[StreamKind::User]
     }
 
     /// Whether user data is durable once published.
@@ -99,14 +123,14 @@ impl Staging {
 
     /// Whether what is published of a stream is durable before it is programmed.
     pub fn protects(&self, stream: Stream) -> bool {
-        stream == Stream::User && self.is_protected
+        stream.kind() == StreamKind::User && self.is_protected
     }
 
-    fn slots_of(&self, stream: Stream) -> Range<usize> {
-        match stream {
-            Stream::User => 0..self.ends[Stream::User],
-            Stream::Cleaner => self.ends[Stream::User]..self.ends[Stream::Cleaner],
-            Stream::Map => self.ends[Stream::Cleaner]..self.ends[Stream::Map],
+    fn slots_of(&self, kind: StreamKind) -> Range<usize> {
+        match kind {
+            StreamKind::User => 0..self.ends[StreamKind::User],
+            StreamKind::Cleaner => self.ends[StreamKind::User]..self.ends[StreamKind::Cleaner],
+            StreamKind::Map => self.ends[StreamKind::Cleaner]..self.ends[StreamKind::Map],
         }
     }
 
@@ -145,7 +169,7 @@ impl Staging {
 
     /// A slot in which a stream may open a chunk, with `spare` more that stay free.
     pub fn free_slot(&mut self, stream: Stream, spare: usize) -> Option<usize> {
-        let range = self.slots_of(stream);
+        let range = self.slots_of(stream.kind());
         let mut free = range.filter(|slot| self.slots[*slot].is_free());
         let first = free.next()?;
         if spare > 0 {
@@ -164,7 +188,10 @@ impl Staging {
         segments: &mut Segments,
     ) {
         assert!(self.open[stream].is_none(), "I-L16: a stream has one chunk open");
-        assert!(self.slots_of(stream).contains(&slot), "I-L13: a stream has slots of its own");
+        assert!(
+            self.slots_of(stream.kind()).contains(&slot),
+            "I-L13: streams of a kind have slots of their own"
+        );
         let segment = &mut segments[place.segment];
         assert_eq!(segment.stream, stream, "I-L4: a chunk lies in a segment of its stream");
         assert_eq!(segment.next_unit, place.first_unit, "I-L5: chunks lie one behind the other");
@@ -182,10 +209,14 @@ impl Staging {
         self.occupied.insert(place, slot);
     }
 
-    /// Makes what a stream has open survive the process, in protected memory.
-    pub fn publish(&mut self, stream: Stream) {
-        if let Some(slot) = self.open[stream] {
-            self.slots[slot].publish();
+    /// Makes what writers have open survive the process, in protected memory. Notes come first: what was written to a volume that a
+    /// note makes says nothing without it.
+    #[inline]
+    pub fn publish(&mut self) {
+        for stream in self.streams.of(StreamKind::User) {
+            if let Some(slot) = self.open[stream] {
+                self.slots[slot].publish();
+            }
         }
     }
 
@@ -194,7 +225,7 @@ impl Staging {
         let Some(index) = self.open[stream].take() else { return };
         let layout = &segments.layout;
         let slot = &mut self.slots[index];
-        if stream == Stream::User {
+        if stream.kind() == StreamKind::User {
             slot.publish();
         }
         let chunk = slot.chunk_mut();
@@ -336,6 +367,7 @@ impl Staging {
         let slot = &mut self.slots[index];
         let old = slot.chunk();
         let (from, data, sequence) = (old.address(0, &segments.layout), old.data_count, old.sequence);
+        let stream = old.stream;
         assert!(old.is_displaced(), "I-L12: only a displaced chunk gets another place");
         let source = &mut segments[old.segment];
         assert!(source.chunks > 0, "I-L8: a segment counts its staged chunks");
@@ -356,7 +388,13 @@ impl Staging {
         (chunk.segment, chunk.first_unit) = (place.segment, place.first_unit);
         chunk.enter(ChunkState::Sealed);
         let to = chunk.address(0, &segments.layout);
-        slot.name(sequence, place.segment, generation, place.first_unit * segments.layout.unit_ius);
+        slot.name(
+            stream.handle(),
+            sequence,
+            place.segment,
+            generation,
+            place.first_unit * segments.layout.unit_ius,
+        );
         for record in 0..data {
             let (from, to) = (LogAddress(from.0 + record), LogAddress(to.0 + record));
             if owner.moved(slot.record(record), from, to, sequence) {
@@ -478,42 +516,50 @@ impl Staging {
         waits
     }
 
-    /// Whether all slots of a stream but one hold chunks that are programmed and not yet safe: nothing comes that would make them so.
-    pub fn is_starved(&mut self, stream: Stream) -> bool {
-        if self.open[stream].is_some() || stream == Stream::User && !self.is_protected {
-            return false;
+    /// Whether all slots of a kind but one hold chunks that are programmed and not yet safe, or that other streams have open: nothing
+    /// comes that would make them so. The stream whose turn it is to write something behind them.
+    pub fn starved(&mut self, kind: StreamKind) -> Option<Stream> {
+        let is_alone = self.streams.count(kind) == 1;
+        let is_open = is_alone && self.streams.of(kind).any(|stream| self.open[stream].is_some());
+        if is_open || kind == StreamKind::User && !self.is_protected {
+            return None;
         }
-        let range = self.slots_of(stream);
+        let range = self.slots_of(kind);
         let first = self.occupied.partition_point(|slot| *slot < range.start);
         if self.occupied.get(first).is_none_or(|slot| *slot >= range.end) {
-            return false;
+            return None;
         }
         let slots = &mut self.slots[range];
         let free = slots.iter_mut().filter_map(|slot| slot.is_free().then_some(())).count();
-        free == 1
-            && slots.iter().all(|slot| slot.held().is_none_or(|chunk| chunk.state() == ChunkState::Unsafe))
+        let chunks = || slots.iter().filter_map(Slot::held);
+        let rests = |chunk: &Chunk| matches!(chunk.state(), ChunkState::Unsafe | ChunkState::Open);
+        if free != 1 || !chunks().all(rests) {
+            return None;
+        }
+        let waiting = chunks().filter(|chunk| chunk.state() == ChunkState::Unsafe);
+        waiting.min_by_key(|chunk| chunk.sequence).map(|chunk| chunk.stream)
     }
 
     /// Entries before this are durable, as far as staging matters; `otherwise` if nothing waits. `without_gated` leaves out chunks of streams that
     /// wait for the others themselves.
     pub fn floor(&self, otherwise: u64, without_gated: bool) -> u64 {
-        self.floor_of(self.ends[Stream::Map], otherwise, without_gated)
+        self.floor_of(self.ends[StreamKind::Map], otherwise, without_gated)
     }
 
     /// Of writers and cleaner.
     pub fn data_floor(&self, otherwise: u64) -> u64 {
-        self.floor_of(self.ends[Stream::Cleaner], otherwise, false)
+        self.floor_of(self.ends[StreamKind::Cleaner], otherwise, false)
     }
 
     /// Of writers.
     pub fn user_floor(&self, otherwise: u64) -> u64 {
-        self.floor_of(self.ends[Stream::User], otherwise, false)
+        self.floor_of(self.ends[StreamKind::User], otherwise, false)
     }
 
     fn floor_of(&self, end: usize, otherwise: u64, without_gated: bool) -> u64 {
         let mut floor = otherwise;
         for (slot, chunk) in self.chunks() {
-            let is_durable = self.is_protected && slot < self.ends[Stream::User];
+            let is_durable = self.is_protected && slot < self.ends[StreamKind::User];
             let is_left_out = without_gated && chunk.stream.policy().is_gated;
             if slot < end && !is_durable && !is_left_out && !chunk.is_empty() {
                 floor = floor.min(chunk.sequence);

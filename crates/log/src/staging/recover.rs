@@ -3,20 +3,29 @@
 use super::slot::FoundSlot;
 use super::{Chunk, Staging};
 use crate::head::Head;
-use crate::{RecoveredChunk, Stream};
-use diecut_units::checksum;
+use crate::{RecoveredChunk, Stream, StreamKind};
+use diecut_units::{checksum, mutant};
 
 impl Staging {
     /// Chunks found: slot, head fields, head bytes. The number of slots that are damaged besides; they stay as they are.
     pub fn found(&self, unit_ius: u32) -> (Vec<(usize, RecoveredChunk)>, u32) {
         let (mut found, mut damaged) = (Vec::new(), 0);
-        for index in self.slots_of(Stream::User) {
+        for index in self.slots_of(StreamKind::User) {
             let slot = &self.slots[index];
             match slot.found() {
                 FoundSlot::Empty => {}
                 FoundSlot::Damaged => damaged += 1,
-                FoundSlot::Chunk { sequence, segment, generation, offset, data_count, note_count } => {
+                FoundSlot::Chunk {
+                    handle,
+                    sequence,
+                    segment,
+                    generation,
+                    offset,
+                    data_count,
+                    note_count,
+                } => {
                     let head = Head {
+                        stream: Stream::User(handle),
                         segment,
                         generation,
                         offset,
@@ -41,7 +50,7 @@ impl Staging {
 
     /// Empties the slots that are damaged: that what they held is lost was accepted.
     pub fn drop_damaged(&mut self) {
-        for index in self.slots_of(Stream::User) {
+        for index in self.slots_of(StreamKind::User) {
             let slot = &mut self.slots[index];
             if slot.held().is_none() && slot.found() == FoundSlot::Damaged {
                 slot.clear();
@@ -53,7 +62,12 @@ impl Staging {
     pub fn adopt(&mut self, slot: usize, found: &RecoveredChunk, segment: u32, last_sequence: u64) {
         let head = &found.head;
         let checksums = (0..u32::from(head.data_count)).map(|data| checksum(self.slots[slot].iu(data)));
-        let chunk = Chunk::found(head, segment, last_sequence, checksums.collect());
+        // Of a handle that there is not any more: it goes to the first one.
+        let handle = head.stream.handle();
+        let handle =
+            if mutant!("log: staged chunks lose their handle") { Default::default() } else { handle };
+        let stream = Stream::User(self.streams.handle(handle));
+        let chunk = Chunk::found(stream, head, segment, last_sequence, checksums.collect());
         self.slots[slot].hold(chunk);
         self.occupy(slot);
     }

@@ -1,6 +1,6 @@
 //! One staging slot: where a chunk gathers before it is programmed, straight from here.
 //!
-//! Slot in protected memory (only the user stream's), little endian:
+//! Slot in protected memory (only those of host data), little endian:
 //!
 //! | offset | size | field      | meaning                                                                |
 //! |-------:|-----:|------------|------------------------------------------------------------------------|
@@ -9,7 +9,8 @@
 //! |     16 |    4 | segment    | where the chunk is to be programmed                                    |
 //! |     20 |    4 | generation | generation of that segment                                             |
 //! |     24 |    4 | offset     | IU of the head within it                                               |
-//! |     28 |    4 | version    | 2                                                                      |
+//! |     28 |    2 | version    | 2                                                                      |
+//! |     30 |    2 | handle     | reclaim unit handle that the chunk was written to                      |
 //! |     64 | 4096 | head       | records and notes as in a chunk head; the fixed fields are not valid   |
 //! |   4160 |  ... | data       | IUs                                                                    |
 //!
@@ -20,6 +21,7 @@
 
 use super::chunk::Chunk;
 use crate::Layout;
+use crate::PlacementHandle;
 use crate::head::{self, Head};
 use crate::mark::{self, Mark};
 use diecut_units::{
@@ -29,7 +31,7 @@ use diecut_units::{
 use diecut_vssd::space::PayloadParts;
 use std::mem::offset_of;
 use std::sync::atomic::{Ordering, compiler_fence};
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What stands in front of a slot's head, in protected memory.
@@ -41,7 +43,8 @@ struct SlotHeader {
     segment: U32,
     generation: U32,
     offset: U32,
-    version: U32,
+    version: U16,
+    handle: U16,
     /// Not written: whatever was there.
     reserved: [u8; 32],
 }
@@ -63,7 +66,7 @@ const _: () = {
     assert!(size_of::<Checked>() == 20);
 };
 const MAGIC: u64 = 0xd5c8;
-const VERSION: u32 = 2;
+const VERSION: u16 = 2;
 
 enum Body {
     Open(BufferMut),
@@ -119,7 +122,15 @@ impl Published {
 pub(crate) enum FoundSlot {
     Empty,
     Damaged,
-    Chunk { sequence: u64, segment: u32, generation: u32, offset: u32, data_count: u32, note_count: u32 },
+    Chunk {
+        handle: PlacementHandle,
+        sequence: u64,
+        segment: u32,
+        generation: u32,
+        offset: u32,
+        data_count: u32,
+        note_count: u32,
+    },
 }
 
 #[inline]
@@ -189,7 +200,7 @@ impl Slot {
     /// Takes a chunk that begins at `offset` of a segment of this generation.
     pub fn start(&mut self, chunk: Chunk, generation: u32, offset: u32) {
         self.clear();
-        self.name(chunk.sequence, chunk.segment, generation, offset);
+        self.name(chunk.stream.handle(), chunk.sequence, chunk.segment, generation, offset);
         self.open_bytes()[..IU_SIZE_BYTES].fill(0);
         self.hold(chunk);
     }
@@ -376,7 +387,14 @@ impl Slot {
         }
     }
     /// Names the chunk of a protected slot; it is empty until published.
-    pub fn name(&mut self, sequence: u64, segment: u32, generation: u32, offset: u32) {
+    pub fn name(
+        &mut self,
+        handle: PlacementHandle,
+        sequence: u64,
+        segment: u32,
+        generation: u32,
+        offset: u32,
+    ) {
         if let Some(header) = &mut self.header {
             let header = header_of(header);
             header.sequence = sequence.into();
@@ -384,6 +402,7 @@ impl Slot {
             header.generation = generation.into();
             header.offset = offset.into();
             header.version = VERSION.into();
+            header.handle = handle.0.into();
         }
     }
     /// Makes all entries so far survive the process, in protected memory.
@@ -393,7 +412,7 @@ impl Slot {
         }
         let chunk = self.chunk.as_ref().expect("a chunk is open");
         let (data_count, note_count) = (chunk.data_count, chunk.note_count);
-        if data_count + note_count == 0 {
+        if (data_count, note_count) == (self.published.data_count, self.published.note_count) {
             return;
         }
         let mut published = std::mem::take(&mut self.published);
@@ -418,8 +437,10 @@ impl Slot {
         let (data_count, note_count) = ((publish >> 39) as u32 & 0x1ff, (publish >> 32) as u32 & 0x7f);
         let room = (self.bytes().len() - IU_SIZE_BYTES) / self.iu_bytes;
         let sequence = header.sequence.get();
+        let handle = PlacementHandle(header.handle.get());
         if publish >> 48 != MAGIC
             || header.version != VERSION
+            || handle.0 >= PlacementHandle::COUNT_MAX
             || data_count as usize > room
             || !head::fits(data_count as usize, note_count as usize, 0)
         {
@@ -432,6 +453,7 @@ impl Slot {
             return FoundSlot::Damaged;
         }
         FoundSlot::Chunk {
+            handle,
             sequence,
             segment: header.segment.get(),
             generation: header.generation.get(),
@@ -492,7 +514,8 @@ mod test {
     fn the_bytes_of_a_slot() {
         let memory = ProtectedMemory::in_memory(SLOT_HEADER_SIZE_BYTES + 2 * IU_SIZE_BYTES);
         let mut slot = Slot::protected(memory.region(0..memory.size_bytes()), 8);
-        slot.name(0x0807_0605_0403_0201, 0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
+        let handle = PlacementHandle(3);
+        slot.name(handle, 0x0807_0605_0403_0201, 0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
         slot.open_bytes()[64] = 7;
         let iu = checksum(&[0; 8]);
         let body = slot.bytes().to_vec();
@@ -509,13 +532,14 @@ mod test {
             &check[..],
             &[0x81, 0x00, 0xc8, 0xd5],
             &sequence,
-            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 0, 0],
+            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 3, 0],
             &[0; 32],
         ];
         assert_eq!(slot.header.as_deref(), Some(&golden.concat()[..]));
         let place = (0x0403_0201, 0x0807_0605, 0x0c0b_0a09);
         let (sequence, (segment, generation, offset)) = (0x0807_0605_0403_0201, place);
-        let found = FoundSlot::Chunk { sequence, segment, generation, offset, data_count: 1, note_count: 1 };
+        let found =
+            FoundSlot::Chunk { handle, sequence, segment, generation, offset, data_count: 1, note_count: 1 };
         assert_eq!(slot.found(), found);
     }
 }

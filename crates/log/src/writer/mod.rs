@@ -5,19 +5,21 @@
 
 mod moves;
 mod pace;
+mod placing;
 mod program;
 
 use crate::anchors::Anchors;
 use crate::condition::{COUNTERS_USED_UP, Condition, NO_GOOD_BLOCKS};
 use crate::head::{self, Origin};
-use crate::reserve::{BURST_SEGMENTS, DISPLACED_LEAVE, FOUND_LEAVE, RESERVE_SEGMENTS};
+use crate::reserve::{self, BURST_SEGMENTS, DISPLACED_LEAVE, FOUND_LEAVE};
 use crate::segments::Segments;
 use crate::staging::{Place, Staging};
 use crate::supply::Supply;
-use crate::{LogAddress, LogStatistics, Stream, walk};
+use crate::{LogAddress, LogStatistics, Stream, StreamKind, walk};
 use diecut_units::{BufferPool, checksum};
 use diecut_vssd::space::EraseBlockSpace;
 use pace::Pace;
+use placing::Placing;
 
 /// What appends.
 pub(crate) struct Writer {
@@ -26,6 +28,7 @@ pub(crate) struct Writer {
     pub supply: Supply,
     pub anchors: Anchors,
     pub pace: Pace,
+    pub placing: Placing,
     pub condition: Condition,
     pub pool: BufferPool,
     pub statistics: LogStatistics,
@@ -46,6 +49,7 @@ impl Writer {
             supply: Supply::new(layout),
             anchors: Anchors::new(layout, segments.flash_count()),
             pace: Pace::new(layout.chunk_ius().into(), u64::from(BURST_SEGMENTS * layout.segment_ius)),
+            placing: Placing::new(layout.streams.placement().handles),
             condition: Condition::default(),
             pool: BufferPool::new(),
             statistics: LogStatistics::default(),
@@ -84,7 +88,7 @@ impl Writer {
     /// opens a segment, and that counts for itself; while writers may, and nothing is written, nothing here depends on the exact number.
     pub fn recount_free(&mut self, space: &dyn EraseBlockSpace) {
         let is_settled = self.supply.is_counted_at(self.next_sequence)
-            && self.supply.free_segments() > RESERVE_SEGMENTS + 1;
+            && self.supply.free_segments() > reserve::reserve_segments(&self.segments.layout) + 1;
         if space.is_read_only() {
             self.count_free(space);
         } else if !is_settled {
@@ -104,11 +108,8 @@ impl Writer {
     fn keep_of(&self, stream: Stream) -> u32 {
         match stream.policy().keep_free {
             Some(keep) if self.copying.is_none() => {
-                if self.anchors.are_needed() {
-                    keep.while_anchor_is_needed
-                } else {
-                    keep.usually
-                }
+                let keep = if self.anchors.are_needed() { keep.while_anchor_is_needed } else { keep.usually };
+                keep + reserve::more_reserve(&self.segments.layout)
             }
             // Copies of one victim fit into one segment, and free the victim. The last one is for chunks whose place
             // fails, unless nothing else can make room.
@@ -131,7 +132,7 @@ impl Writer {
         let index = self.segments.free_number()?;
         let blocks = self.supply.take(stream, &self.segments, &mut self.condition, space)?;
         self.segments.open(index, stream, blocks);
-        if stream == Stream::User {
+        if stream.kind() == StreamKind::User {
             self.anchors.writers_go_on();
         }
         self.count_free(space);
@@ -172,12 +173,15 @@ impl Writer {
         if self.condition.is_gone() || self.condition.read_only().is_some() {
             return None;
         }
+        if self.placing.ends(stream) && !is_filler {
+            return None;
+        }
         if self.next_sequence >= walk::SEQUENCE_MAX - u64::from(u32::MAX) {
             self.condition.end_writes(COUNTERS_USED_UP);
             return None;
         }
         // The last slot is for filler: without it chunks that only wait to become safe would wait for ever.
-        let keeps_one = !is_filler && (stream != Stream::User || self.staging.is_protected());
+        let keeps_one = !is_filler && (stream.kind() != StreamKind::User || self.staging.is_protected());
         self.staging.free_slot(stream, keeps_one.into())?;
         let place = self.place(stream, 1, space)?;
         // Chosen now: filler that ended a segment may have taken the first one.
@@ -322,6 +326,7 @@ impl Writer {
         writes
             && !self.supply.has_no_room()
             && self.staging.is_at_rest()
+            && !self.placing.is_ending()
             && self.segments.waits_for_no_read()
             && !self.anchors.are_needed()
             && self.wanted <= self.durable_before()
@@ -330,14 +335,16 @@ impl Writer {
     /// Frees what nobody needs any more, once what replaced it is durable.
     pub fn release(&mut self, space: &mut dyn EraseBlockSpace) {
         self.staging.release_safe(&mut self.segments);
-        let freed_anchor = self.anchors.free_superseded(space);
+        let anchor_blocks = self.anchors.free_superseded(space);
         let mut freed = 0;
         if self.segments.freeing_count() > 0 {
             let floors = (self.staging.data_floor(self.next_sequence), self.durable_before());
             freed = self.segments.free(floors.0, floors.1, space);
             self.statistics.segments_freed += freed;
         }
-        if freed > 0 || freed_anchor {
+        let width = u64::from(self.segments.layout.width);
+        self.statistics.blocks_freed += freed * width + anchor_blocks;
+        if freed > 0 || anchor_blocks > 0 {
             space.sync(diecut_vssd::space::SpaceToken(crate::TOKEN_NOBODY));
             self.count_free(space);
         }

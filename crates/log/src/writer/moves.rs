@@ -2,8 +2,9 @@
 
 use super::Writer;
 use crate::reserve::{DISPLACED_LEAVE, FOUND_LEAVE};
-use crate::staging::{ChunkState, Place};
-use crate::{LogAddress, Owner, PerStream, Stream, head};
+use crate::staging::{Chunk, ChunkState, Place};
+use crate::stream::PerStream;
+use crate::{LogAddress, Owner, Stream, StreamKind, head};
 use diecut_vssd::space::EraseBlockSpace;
 use smallvec::SmallVec;
 
@@ -21,7 +22,7 @@ impl Writer {
     /// Gives displaced chunks another place.
     pub fn place_displaced(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         // Chunks of one stream that wait for room must not hold up those whose copies make it.
-        let mut stuck = PerStream([false; Stream::COUNT]);
+        let mut stuck = PerStream::<bool>::default();
         let mut next = 0;
         while let Some(index) = self.staging.displaced_from(next) {
             next = index + 1;
@@ -45,8 +46,8 @@ impl Writer {
         }
         let keep = match stream {
             // Durable in their slots: a cut could cost a segment for each of them.
-            Stream::User if self.staging.is_protected() => FOUND_LEAVE,
-            Stream::User if self.segments.freeing_count() == 0 => 1 + DISPLACED_LEAVE,
+            Stream::User(_) if self.staging.is_protected() => FOUND_LEAVE,
+            Stream::User(_) if self.segments.freeing_count() == 0 => 1 + DISPLACED_LEAVE,
             // Frees may wait for just these chunks to be durable.
             _ => 0,
         };
@@ -61,22 +62,36 @@ impl Writer {
         self.staging.settle(index, place, &mut self.segments, owner);
     }
 
-    /// Tags and places of all IUs of the user stream that are in staging.
+    /// Tags and places of all IUs of host data that are in staging.
     pub fn staged_ius(&self) -> Vec<(u64, LogAddress)> {
+        let is_user = |chunk: &Chunk| chunk.stream.kind() == StreamKind::User;
         let mut ius = Vec::new();
-        for (slot, chunk) in self.staging.chunks().filter(|(_, chunk)| chunk.stream == Stream::User) {
+        for (slot, chunk) in self.staging.chunks().filter(|(_, chunk)| is_user(chunk)) {
             let place = |data| chunk.address(data, &self.segments.layout);
             ius.extend((0..chunk.data_count).map(|at| (self.staging.slot(slot).record(at), place(at))));
         }
         ius
     }
 
-    /// Takes back chunks of the open segment in which nothing lives: see [`crate::Log::withdraw_dead`].
+    /// Takes back chunks of open segments in which nothing lives: see [`crate::Log::withdraw_dead`].
     pub fn withdraw_dead(&mut self, space: &mut dyn EraseBlockSpace, owner: &mut impl Owner) {
         if !self.staging.is_protected() || self.condition.is_gone() || self.condition.keeps_all() {
             return;
         }
-        let Some(segment) = self.segments.open_of(Stream::User) else { return };
+        for stream in self.segments.layout.streams.of(StreamKind::User) {
+            if let Some(segment) = self.segments.open_of(stream) {
+                self.withdraw_dead_of(stream, segment, space, owner);
+            }
+        }
+    }
+
+    fn withdraw_dead_of(
+        &mut self,
+        stream: Stream,
+        segment: u32,
+        space: &mut dyn EraseBlockSpace,
+        owner: &mut impl Owner,
+    ) {
         let is_gone = |(_, fate): &(usize, Fate)| !matches!(fate, Fate::Stays);
         let chunks = self.waiting_chunks(segment, space);
         let fates = chunks.into_iter().map(|slot| (slot, self.fate(slot, owner)));
@@ -86,7 +101,7 @@ impl Writer {
             return;
         }
         diecut_units::mark!("log: staged chunks taken back");
-        self.seal(Stream::User);
+        self.seal(stream);
         self.take_back(segment, &fates, space);
         fates.retain(|(slot, fate)| {
             let goes = matches!(fate, Fate::Goes);
@@ -96,13 +111,13 @@ impl Writer {
             !goes
         });
         // Notes are durable in a new chunk before the old ones go. It comes first: so nothing moves beyond where it was.
-        let has_new = self.copy_notes(&fates, segment, space);
+        let has_new = self.copy_notes(stream, &fates, segment, space);
         for (slot, fate) in fates {
             if has_new && matches!(fate, Fate::Notes(_)) {
                 self.staging.drop_chunk(slot, &mut self.segments);
                 continue;
             }
-            self.seal(Stream::User);
+            self.seal(stream);
             let first_unit = self.segments[segment].next_unit;
             self.settle(slot, Place { segment, first_unit, room_units: 0 }, owner);
         }
@@ -149,19 +164,28 @@ impl Writer {
             let block = self.segments[segment].blocks[member as usize];
             space.withdraw(block, rows * layout.shape.program_unit_pages);
         }
-        assert_eq!(self.segments[segment].stream, Stream::User, "I-L4: only what hosts wrote is taken back");
+        let kind = self.segments[segment].stream.kind();
+        assert_eq!(kind, StreamKind::User, "I-L4: only what hosts wrote is taken back");
         let unit_ius = layout.unit_ius;
         self.segments.reopen(segment, first_unit);
         for (slot, _) in fates {
             if self.staging.take_back(*slot, &mut self.segments) {
                 let chunk = self.staging.slot(*slot).chunk();
-                self.statistics.taken_back(chunk.stream, chunk.data_count, chunk.units * unit_ius);
+                let (stream, room) = (chunk.stream, chunk.units * unit_ius);
+                self.statistics.taken_back(stream, chunk.data_count, room);
+                self.count_media(stream, room, true);
             }
         }
     }
 
     /// Writes the notes of chunks in which nothing lives into a new chunk, with their sequences. Whether there was room for that.
-    fn copy_notes(&mut self, fates: &[(usize, Fate)], segment: u32, space: &mut dyn EraseBlockSpace) -> bool {
+    fn copy_notes(
+        &mut self,
+        stream: Stream,
+        fates: &[(usize, Fate)],
+        segment: u32,
+        space: &mut dyn EraseBlockSpace,
+    ) -> bool {
         let with_notes = || fates.iter().filter(|(_, fate)| matches!(fate, Fate::Notes(_)));
         // Chunks that found other places before do not lie in the order of their sequences.
         let sequences = with_notes().map(|(slot, _)| self.staging.slot(*slot).chunk().sequence);
@@ -172,7 +196,7 @@ impl Writer {
         if left * self.segments.layout.unit_ius < 2 || !head::fits(0, notes.clone().count(), 0) {
             return false;
         }
-        let Some(index) = self.open_chunk(Stream::User, space) else { return false };
+        let Some(index) = self.open_chunk(stream, space) else { return false };
         let slot = self.staging.slot_mut(index);
         slot.begin_entry(sequence);
         for (at, words) in notes {
@@ -180,7 +204,7 @@ impl Writer {
             assert!(has_room, "I-L20: all notes fit, or none is copied");
             self.segments[segment].take_note(*at);
         }
-        self.staging.publish(Stream::User);
+        self.staging.publish();
         true
     }
 }

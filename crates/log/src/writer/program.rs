@@ -1,7 +1,7 @@
 //! Chunks go to flash, and filler where durability or staging waits for it.
 
 use super::Writer;
-use crate::Stream;
+use crate::StreamKind;
 use diecut_units::mutant;
 use diecut_vssd::space::EraseBlockSpace;
 
@@ -11,25 +11,31 @@ impl Writer {
         self.segments.layout.width.div_ceil(self.segments.layout.chunk_units)
     }
 
-    fn program(&mut self, index: usize, space: &mut dyn EraseBlockSpace) {
+    pub(super) fn program(&mut self, index: usize, space: &mut dyn EraseBlockSpace) {
         self.staging.program(index, &self.segments, &mut self.pool, space);
         let chunk = self.staging.slot(index).chunk();
         let room = chunk.units * self.segments.layout.unit_ius;
-        self.statistics.programmed(chunk.stream, chunk.data_count, room);
+        let stream = chunk.stream;
+        self.statistics.programmed(stream, chunk.data_count, room);
+        self.count_media(stream, room, false);
     }
 
     /// Programs sealed chunks, and pads where durability is waited for.
     pub fn push(&mut self, space: &mut dyn EraseBlockSpace) {
         self.push_sealed(space);
         self.fill_when_starved(space);
+        self.end_units(space);
         // Entries of the user stream that wait in protected memory can still move: an anchor begins before them.
         let settle = self.anchors.are_needed();
-        if self.wanted <= self.durable_before() && !settle {
+        let stale = self.stale_before();
+        let is_stale = stale > 0 && self.staging.settled_before(self.next_sequence) < stale;
+        if self.wanted <= self.durable_before() && !settle && !is_stale {
             return;
         }
-        let wanted = if settle { self.next_sequence } else { self.wanted };
-        for stream in Stream::ALL {
-            if self.staging.protects(stream) && !settle || !self.staging.waits_for_filler(stream, wanted) {
+        let wanted = if settle { self.next_sequence } else { self.wanted.max(stale) };
+        for stream in self.segments.layout.streams.all() {
+            let wanted = if self.staging.protects(stream) && !settle { stale } else { wanted };
+            if wanted == 0 || !self.staging.waits_for_filler(stream, wanted) {
                 continue;
             }
             if self.open_chunk(stream, space).is_some() {
@@ -79,14 +85,14 @@ impl Writer {
         if mutant!("log: starved staging waits") {
             return;
         }
-        for stream in Stream::ALL {
-            if self.staging.is_starved(stream) {
-                diecut_units::mark!("log: filler for starved staging");
-                if self.open_new_chunk(stream, true, space).is_some() {
-                    self.seal(stream);
-                    let index = self.staging.last_sealed().expect("just sealed");
-                    self.program(index, space);
-                }
+        for kind in StreamKind::ALL {
+            let Some(stream) = self.staging.starved(kind) else { continue };
+            diecut_units::mark!("log: filler for starved staging");
+            // What the stream has open will do as well.
+            if self.staging.open_of(stream).is_some() || self.open_new_chunk(stream, true, space).is_some() {
+                self.seal(stream);
+                let index = self.staging.last_sealed().expect("just sealed");
+                self.program(index, space);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::WRITE_PIECE_LBAS;
 use crate::contract::NamespaceCopy;
 use diecut_units::{mark, mutant};
-use diecut_volume::contract::{IuRange, VolumeCopy, VolumeOperation};
+use diecut_volume::contract::{IuRange, PlacementHandle, VolumeCopy, VolumeOperation};
 
 /// What the volume is asked for a copy.
 pub(crate) fn volume_copy(copy: &NamespaceCopy) -> VolumeCopy {
@@ -15,6 +15,7 @@ pub(crate) fn volume_copy(copy: &NamespaceCopy) -> VolumeCopy {
         sources: copy.sources.iter().map(range).collect(),
         first_iu: copy.first_lba,
         force_unit_access: copy.force_unit_access,
+        placement: PlacementHandle::default(),
     }
 }
 
@@ -72,7 +73,8 @@ mod test {
     fn pieces_are_the_whole() {
         let sources: Vec<IuRange> =
             (1..20).map(|n| IuRange { first_iu: n * 1000, iu_count: (n * 7 % 23 + 1) as u32 }).collect();
-        let whole = VolumeCopy { sources, first_iu: 500_000, force_unit_access: true };
+        let whole =
+            VolumeCopy { sources, first_iu: 500_000, force_unit_access: true, placement: PlacementHandle(2) };
         let blocks = |copy: &VolumeCopy| -> Vec<(u64, u64)> {
             let read =
                 copy.sources.iter().flat_map(|one| one.first_iu..one.first_iu + u64::from(one.iu_count));

@@ -12,6 +12,7 @@ use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_spec::{Isolation, Serves};
 use diecut_units::Time;
+use diecut_volume::Placement;
 use diecut_vssd::{DeallocError, Places, VssdId};
 use diecut_zoned::ZoneSetDefinition;
 
@@ -45,7 +46,9 @@ pub(crate) fn make_vssd<M: Divide>(
         return make_room_for_zones(here, name, id, record, now);
     }
     let over_provisioning = record.over_provisioning_permille;
-    let exported_ius = here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, now);
+    let placement = Placement::default();
+    let exported_ius =
+        here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, placement, now);
     if exported_ius == 0 {
         here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
         let message = format!(

@@ -1,0 +1,306 @@
+//! Goal: reclaim unit handles do what they are for, and hosts are told the truth about them. Method: a store on a space in memory, without
+//! cuts; figures are compared with what was written. That nothing is lost, and that handles stay apart, is for `model.rs`.
+
+mod common;
+
+use common::{FakeSpace, Random, shape};
+use diecut_units::{BufferMut, ContentMode, Payload, ProtectedMemory, Span, Time};
+use diecut_volume::contract::*;
+use diecut_volume::{Placement, PlacementError, PlacementIsolation, Store, StoreConfig};
+
+/// IUs of a volume.
+const SIZE_IUS: u64 = 1000;
+/// Bytes of a slot of protected memory whose chunk is full.
+const SLOT_SIZE_BYTES: usize = 5248;
+
+struct World {
+    store: Store,
+    space: FakeSpace,
+    random: Random,
+    /// Protected memory lives as long as the store.
+    _memory: Option<ProtectedMemory>,
+    now: Time,
+    next: u64,
+    waiting: u64,
+}
+
+impl World {
+    fn new(placement: Placement, blocks: u32, unsafe_units: u32, slots: usize) -> World {
+        World::with(placement, SIZE_IUS, blocks, unsafe_units, slots)
+    }
+
+    fn with(placement: Placement, size_ius: u64, blocks: u32, unsafe_units: u32, slots: usize) -> World {
+        let mut space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, blocks);
+        let memory = (slots > 0).then(|| ProtectedMemory::in_memory(slots * SLOT_SIZE_BYTES));
+        let region = memory.as_ref().map(|memory| memory.region(0..memory.size_bytes()));
+        assert_eq!(placement.check(&space, region.as_ref().map(|region| region.len())), Ok(()));
+        let config = StoreConfig { placement, group_commit: Span::from_micros(5), ..StoreConfig::default() };
+        let store = Store::open(config, &mut space, region);
+        let (random, now) = (Random::of(7), Time::ZERO);
+        let mut world = World { store, space, random, _memory: memory, now, next: 1, waiting: 0 };
+        for volume in 0..2 {
+            world.waiting += 1;
+            world.store.create_volume(VolumeToken(0), VolumeIndex(volume), size_ius);
+        }
+        world.settle();
+        world
+    }
+
+    fn step(&mut self) {
+        self.now += Span::from_micros(1);
+        let mut out = Vec::new();
+        if let Some(completion) = self.space.step(&mut self.random) {
+            self.store.complete(completion, &mut self.space, &mut out);
+        }
+        self.store.work(self.now, &mut self.space, &mut out);
+        self.answered(out);
+    }
+
+    fn answered(&mut self, out: Vec<VolumeCompletion>) {
+        for completion in out {
+            assert_eq!(completion.result, Ok(()));
+            self.waiting -= 1;
+        }
+    }
+
+    /// Lets everything end that was asked for.
+    fn settle(&mut self) {
+        for _ in 0..100_000 {
+            if self.waiting == 0 {
+                return self.store.check_invariants();
+            }
+            self.step();
+        }
+        panic!("{} commands do not end: {}", self.waiting, self.store.describe());
+    }
+
+    /// Lets everything end that was begun.
+    fn rest(&mut self) {
+        self.settle();
+        for _ in 0..200 {
+            self.step();
+        }
+    }
+
+    fn write(&mut self, volume: u16, first_iu: u64, count: u64, handle: u16) {
+        let bytes: Vec<u8> = (0..count).flat_map(|_| self.next.to_le_bytes()).collect();
+        let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
+        self.next += 1;
+        let placement = PlacementHandle(handle);
+        let operation = VolumeOperation::Write { first_iu, payload, force_unit_access: false, placement };
+        let command = VolumeCommand { token: VolumeToken(0), volume: VolumeIndex(volume), operation };
+        self.waiting += 1;
+        let mut out = Vec::new();
+        self.store.submit(command, &mut self.space, &mut out);
+        self.answered(out);
+        while self.waiting > 8 {
+            self.step();
+        }
+    }
+}
+
+fn persistently(handles: u16) -> Placement {
+    Placement { handles, isolation: PlacementIsolation::Persistently }
+}
+
+/// Media IUs by host IUs: of the handle of what is overwritten in its order, and of the store; and copies of that handle's data. One
+/// volume is overwritten in its order, the other one at random.
+fn amplification(placement: Placement) -> (f64, f64, u64) {
+    const SIZE_IUS: u64 = 4500;
+    let mut world = World::with(placement, SIZE_IUS, 92, 0, 16);
+    let figures = |world: &World| {
+        let statistics = world.store.statistics();
+        let of_handle = world.store.handle_figures().next().unwrap();
+        [
+            of_handle.log.media_ius,
+            of_handle.host_written_ius,
+            statistics.log.user_ius()
+                + statistics.log.cleaner_ius()
+                + statistics.log.summary_ius
+                + statistics.log.padding_ius,
+            statistics.host_written_ius,
+            of_handle.log.moved_ius,
+        ]
+    };
+    let mut before = [0; 5];
+    for round in 0..12_000u64 {
+        world.write(0, round * 4 % SIZE_IUS, 4, 0);
+        let iu = world.random.below(SIZE_IUS / 4) * 4;
+        world.write(1, iu, 4, placement.handles - 1);
+        if round == 4_000 {
+            before = figures(&world);
+        }
+    }
+    world.settle();
+    let after = figures(&world);
+    let part = |at: usize| (after[at] - before[at]) as f64;
+    (part(0) / part(1), part(2) / part(3), after[4] - before[4])
+}
+
+#[test]
+fn what_is_overwritten_in_its_order_is_not_copied_for_a_neighbour_at_random() {
+    let (_, together, moved_together) = amplification(Placement::default());
+    assert!(together > 1.12, "{together} without handles");
+    for isolation in [PlacementIsolation::Initially, PlacementIsolation::Persistently] {
+        let (in_order, apart, moved) = amplification(Placement { handles: 2, isolation });
+        assert!(
+            moved * 10 < moved_together,
+            "{isolation:?}: {moved} copies, {moved_together} without handles"
+        );
+        assert!(in_order < 1.04, "{isolation:?}: {in_order}, and {moved} copies");
+        assert!(apart < together - 0.02, "{isolation:?}: {apart} with handles, {together} without");
+    }
+}
+
+#[test]
+fn a_reclaim_unit_says_how_much_it_takes() {
+    for unsafe_units in [0, 2] {
+        let mut world = World::new(persistently(3), 30, unsafe_units, 16);
+        let whole = world.store.reclaim_unit_ius();
+        let remaining = |world: &World, handle| world.store.remaining_ius(PlacementHandle(handle));
+        for handle in [1, 2] {
+            assert_eq!(remaining(&world, handle), whole);
+        }
+        let mut left = whole;
+        // One behind the other until it is full, and on in the next one.
+        for nth in 0..whole + 3 {
+            world.write(1, nth % SIZE_IUS, 1, 1);
+            world.settle();
+            left = if left == 1 { whole } else { left - 1 };
+            assert_eq!(remaining(&world, 1), left, "IU {nth} of {whole}, {unsafe_units} unsafe units");
+            assert_eq!(remaining(&world, 2), whole);
+        }
+        let figures: Vec<u64> =
+            world.store.handle_figures().map(|figures| figures.host_written_ius).collect();
+        assert_eq!(figures, [0, whole + 3, 0]);
+    }
+}
+
+/// The segments that one IU lies in after it was written, with an update between.
+fn updates_begin_a_reclaim_unit(slots: usize, unsafe_units: u32) {
+    let mut world = World::new(persistently(2), 30, unsafe_units, slots);
+    let whole = world.store.reclaim_unit_ius();
+    let segment = |world: &World, iu| world.store.reclaim_unit_of(VolumeIndex(0), iu).unwrap().segment;
+    let update = |world: &mut World| world.store.update_reclaim_unit(PlacementHandle(1), &mut world.space);
+    let fresh = update(&mut world);
+    assert_eq!((fresh.was_partial, fresh.remaining_ius), (false, whole), "nothing was written");
+    for nth in 0..10 {
+        world.write(0, 2 * nth, 1, 1);
+        world.write(0, 2 * nth + 1, 1, 1);
+        world.settle();
+        assert_eq!(segment(&world, 2 * nth), segment(&world, 2 * nth + 1));
+        let ended = update(&mut world);
+        assert!(ended.was_partial && ended.remaining_ius < whole, "{ended:?}");
+        world.rest();
+        assert_eq!(world.store.remaining_ius(PlacementHandle(1)), whole);
+        assert!(!update(&mut world).was_partial, "it was just ended");
+        if nth > 0 {
+            assert_ne!(segment(&world, 2 * nth - 1), segment(&world, 2 * nth));
+        }
+    }
+    // A full one is not ended. Without protected memory chunks are filled up when writes are answered, so it is full at another moment.
+    if slots > 0 {
+        (0..whole).for_each(|iu| world.write(0, iu, 1, 1));
+        world.settle();
+        assert!(!update(&mut world).was_partial);
+    }
+}
+
+fn updates_in_all_modes() {
+    for (slots, unsafe_units) in [(16, 0), (16, 2), (0, 0), (0, 2)] {
+        updates_begin_a_reclaim_unit(slots, unsafe_units);
+    }
+}
+
+#[test]
+fn an_update_ends_a_reclaim_unit() {
+    updates_in_all_modes();
+}
+
+#[test]
+fn an_update_that_ends_nothing_is_noticed() {
+    diecut_testing::planted::is_noticed("log: ended reclaim unit goes on", updates_in_all_modes);
+}
+
+/// A handle is written to once, and another one again and again: anchors go on. How many IUs of them were written.
+fn anchors_beside_an_idle_handle(slots: usize, unsafe_units: u32) {
+    let mut world = World::new(persistently(2), 30, unsafe_units, slots);
+    world.write(0, 0, 1, 1);
+    world.settle();
+    for round in 0..20_000 {
+        world.write(1, round * 7 % SIZE_IUS, 1, 0);
+    }
+    let before = world.store.statistics().log.anchor_ius;
+    for round in 0..20_000 {
+        world.write(1, round * 7 % SIZE_IUS, 1, 0);
+    }
+    let anchors = world.store.statistics().log.anchor_ius - before;
+    assert!(anchors > 0, "no anchor beside an idle handle: {}", world.store.describe());
+}
+
+#[test]
+fn a_handle_that_nobody_writes_to_holds_up_no_anchor() {
+    for unsafe_units in [0, 2] {
+        anchors_beside_an_idle_handle(16, unsafe_units);
+    }
+}
+
+#[test]
+fn an_idle_handle_that_holds_up_anchors_is_noticed() {
+    diecut_testing::planted::is_noticed("log: chunks of idle handles wait for ever", || {
+        anchors_beside_an_idle_handle(16, 0);
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_figure() {
+    let space = |blocks| FakeSpace::new(shape(ContentMode::Tags, 0), 3, blocks);
+    let check = |handles, isolation, blocks, slots: usize| {
+        Placement { handles, isolation }.check(&space(blocks), Some(slots * SLOT_SIZE_BYTES))
+    };
+    let initially = PlacementIsolation::Initially;
+    assert_eq!(check(0, initially, 30, 16), Err(PlacementError::Count { handles: 0 }));
+    assert_eq!(check(17, initially, 90, 64), Err(PlacementError::Count { handles: 17 }));
+    assert_eq!(check(16, initially, 90, 64), Ok(()));
+    for handles in 2..=16u16 {
+        for isolation in [initially, PlacementIsolation::Persistently] {
+            let least = (1..200).find(|blocks| check(handles, isolation, *blocks, 64).is_ok()).unwrap();
+            let Err(PlacementError::ReclaimUnits { needed, available, .. }) =
+                check(handles, isolation, least - 1, 64)
+            else {
+                panic!("{handles} handles, {isolation:?}")
+            };
+            assert_eq!((needed, available), (least, least - 1), "{handles} handles, {isolation:?}");
+        }
+    }
+    // The smallest chunk is a program unit: so many slots, however small, are there.
+    let slots = check(16, initially, 90, 2);
+    assert!(matches!(slots, Err(PlacementError::Slots { handles: 16, needed: 19, .. })), "{slots:?}");
+    assert!(slots.unwrap_err().to_string().contains("need 19 slots"));
+}
+
+/// Goal: with the fewest reclaim units that a store with handles may have, writes go on for ever, whatever each handle does.
+#[test]
+fn the_smallest_store_with_handles_goes_on() {
+    for isolation in [PlacementIsolation::Initially, PlacementIsolation::Persistently] {
+        let placement = Placement { handles: 4, isolation };
+        for (slots, unsafe_units) in [(8, 0), (8, 2), (0, 0), (0, 1)] {
+            let staging = (slots > 0).then_some(slots * SLOT_SIZE_BYTES);
+            let fits = |blocks: &u32| {
+                let space = FakeSpace::new(shape(ContentMode::Tags, unsafe_units), 3, *blocks);
+                placement.check(&space, staging).is_ok()
+            };
+            let blocks = (1..100).find(fits).unwrap();
+            let mut world = World::new(placement, blocks, unsafe_units, slots);
+            let size_ius = world.store.statistics().exported_ius;
+            assert!(size_ius > 100);
+            for round in 0..3_000u64 {
+                // Handles come and go: each is the only one for a while.
+                let handle = if round % 3 == 0 { round / 500 % 4 } else { world.random.below(4) };
+                let iu = world.random.below(size_ius);
+                world.write(0, iu, 1, handle as u16);
+            }
+            world.settle();
+        }
+    }
+}
