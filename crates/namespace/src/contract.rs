@@ -4,6 +4,8 @@
 use diecut_units::{Buffer, BufferMut, Time};
 use smallvec::SmallVec;
 
+pub use crate::placement::{PLACEMENT_HANDLES_MAX, PlacementHandles, PlacementProperties};
+pub use diecut_volume::contract::PlacementHandle;
 pub use diecut_zoned::contract::{ReportRequest, ZoneDescriptor, ZoneReport};
 pub use diecut_zoned::states::{ZoneAction, ZoneRefusal, ZoneState};
 
@@ -62,6 +64,8 @@ pub enum NamespaceOperation {
         data: Buffer,
         /// Durable against power cuts before completion.
         force_unit_access: bool,
+        /// The reclaim unit handle of the vSSD that it goes to; of a namespace without handles the first one.
+        placement: PlacementHandle,
     },
     /// Makes everything that completed before durable against power cuts.
     Flush,
@@ -271,6 +275,8 @@ pub struct NamespaceProperties {
     pub read_only: bool,
     /// What its zones are like, if it has zones.
     pub zones: Option<ZoneProperties>,
+    /// Which reclaim unit handles it has, if its hosts can choose among them.
+    pub placement: Option<PlacementProperties>,
 }
 
 /// What the zones of a namespace are like (NVMe Zoned Namespace Command Set 1.1, section 4.1.5).

@@ -1,4 +1,4 @@
-use crate::contract::{NamespaceProperties, ZoneProperties};
+use crate::contract::{NamespaceProperties, PlacementProperties, ZoneProperties};
 use diecut_units::{ContentMode, IU_SIZE_BYTES};
 use diecut_volume::contract::VolumeIndex;
 use diecut_zoned::contract::ZoneSetIndex;
@@ -57,6 +57,8 @@ pub struct NamespaceDefinition {
     pub read_only: bool,
     /// What its zones are like, if it has zones.
     pub zones: Option<ZoneProperties>,
+    /// Which reclaim unit handles it has, if its hosts can choose among them.
+    pub placement: Option<PlacementProperties>,
 }
 
 impl NamespaceDefinition {
@@ -77,6 +79,7 @@ impl NamespaceDefinition {
             preferred_write_lbas: self.preferred_write_lbas,
             read_only: self.read_only,
             zones: self.zones,
+            placement: self.placement,
         }
     }
 }

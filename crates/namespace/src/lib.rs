@@ -36,6 +36,7 @@ mod namespaces;
 mod outputs;
 mod pending;
 mod piece;
+mod placement;
 mod statistics;
 mod zones;
 

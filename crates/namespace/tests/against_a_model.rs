@@ -92,6 +92,7 @@ fn run(seed: u64) {
             preferred_write_lbas: 1,
             read_only: false,
             zones: None,
+            placement: None,
         },
         Backing::Volume { store: StoreIndex(0), volume: VolumeIndex(0) },
     );
@@ -128,7 +129,15 @@ fn run(seed: u64) {
                         }
                     }
                     let data = Buffer::copy_from(&tags);
-                    (NamespaceOperation::Write { range, data, force_unit_access: false }, plain(Ok(())))
+                    (
+                        NamespaceOperation::Write {
+                            range,
+                            data,
+                            force_unit_access: false,
+                            placement: PlacementHandle::default(),
+                        },
+                        plain(Ok(())),
+                    )
                 }
                 3 => {
                     if inside {

@@ -19,6 +19,7 @@ fn definition() -> NamespaceDefinition {
         preferred_write_lbas: 1,
         read_only: false,
         zones: None,
+        placement: None,
     }
 }
 
@@ -89,6 +90,7 @@ fn lengths_and_transfers_are_checked() {
         range: range(0, 2),
         data: Buffer::copy_from(&[1; 4096]),
         force_unit_access: false,
+        placement: PlacementHandle::default(),
     };
     assert!(matches!(refused(&mut namespaces, short), NamespaceError::InvalidField { .. }));
 }
@@ -126,7 +128,12 @@ fn a_deallocation_is_answered_when_its_last_range_is_with_the_first_error() {
 
 fn large_write(lba_count: u32) -> NamespaceOperation {
     let data = Buffer::copy_from(&vec![1; lba_count as usize * 4096]);
-    NamespaceOperation::Write { range: range(0, lba_count), data, force_unit_access: true }
+    NamespaceOperation::Write {
+        range: range(0, lba_count),
+        data,
+        force_unit_access: true,
+        placement: PlacementHandle::default(),
+    }
 }
 
 fn on_large_volume() -> Namespaces {
@@ -229,6 +236,7 @@ fn a_read_only_namespace_reads_but_does_not_write() {
         range: range(0, 1),
         data: Buffer::copy_from(&[1; 4096]),
         force_unit_access: false,
+        placement: PlacementHandle::default(),
     };
     let zeroes = NamespaceOperation::WriteZeroes {
         range: range(0, 1),
@@ -454,7 +462,12 @@ fn every_piece_forces_unit_access() {
     };
     let write = |force_unit_access| {
         let data = Buffer::copy_from(&vec![1; 48 * 4096]);
-        NamespaceOperation::Write { range: range(0, 48), data, force_unit_access }
+        NamespaceOperation::Write {
+            range: range(0, 48),
+            data,
+            force_unit_access,
+            placement: PlacementHandle::default(),
+        }
     };
     for (forced, operation) in [true, false].into_iter().flat_map(|f| [(f, zeroes(f)), (f, write(f))]) {
         let mut outputs = Outputs::default();

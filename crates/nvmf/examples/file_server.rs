@@ -158,6 +158,7 @@ fn main() {
             preferred_write_lbas: 1,
             read_only: false,
             zones: None,
+            placement: None,
         };
         let namespace = NamespaceConfig {
             namespace: NamespaceId(number),

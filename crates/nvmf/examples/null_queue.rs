@@ -55,6 +55,7 @@ fn run(title: &str, write: bool, digests: Digests, depth: u16) {
         preferred_write_lbas: 1,
         read_only: false,
         zones: None,
+        placement: None,
     };
     let namespace = NamespaceConfig {
         namespace: NamespaceId(1),

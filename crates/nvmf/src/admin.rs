@@ -5,6 +5,7 @@ use crate::controller::{Answer, Association, EVENT_REQUESTS_MAX, Surroundings, T
 use crate::event::Action;
 use crate::format;
 use crate::pages;
+use crate::placement;
 use crate::queue::{SlotIndex, SlotState};
 use crate::session::Session;
 use crate::token::{command_token, shutdown_token};
@@ -103,12 +104,18 @@ fn end(
     let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
     let slot = &mut queue.slots[usize::from(slot_index)];
     let room = slot.data_bytes as usize;
-    let is_page = matches!(&answer, Answer::Data(page) if !page.is_empty() && room > 0);
+    let is_page =
+        matches!(&answer, Answer::Data(page) | Answer::DataWith(page, _) if !page.is_empty() && room > 0);
     // What was asked for with the command is held until the answer is sent.
     let held_bytes = if is_page { std::mem::take(&mut slot.account_held) } else { 0 };
     queue.release(slot_index);
     match answer {
         Answer::Result(result) => connection.answer(command_id, Status::SUCCESS, result),
+        Answer::DataWith(page, result) => {
+            assert_eq!(page.len(), room, "I-T15: an answer is as long as was planned");
+            let page = session.shared.memory.pool.copy_of(&page).freeze();
+            connection.answer_with_data_and(command_id, page, held_bytes, result);
+        }
         Answer::Data(page) => {
             assert_eq!(page.len(), room, "I-T15: an answer is as long as was planned");
             if page.is_empty() {
@@ -138,6 +145,9 @@ fn execute_controller(
     debug_log: &[u8],
 ) -> Answer {
     if let Some(answer) = pages::execute(session.shared, number, entry, data, debug_log) {
+        return answer;
+    }
+    if let Some(answer) = placement::execute(session.shared, number, entry, data) {
         return answer;
     }
     let subsystem = session

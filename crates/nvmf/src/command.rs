@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::event::Action;
 use crate::inbound::Current;
 use crate::io::{self, Plan};
+use crate::placement;
 use crate::queue::{SlotIndex, SlotState, TakeError};
 use crate::reservation;
 use crate::reserving;
@@ -145,6 +146,10 @@ impl Session<'_> {
             let entry = slot.entry;
             return reserving::execute(self, connection, slot_index, &entry, data);
         }
+        if placement::is_ours(slot.entry.opcode) && namespace.is_some() {
+            let entry = slot.entry;
+            return placement::execute_io(self, connection, slot_index, &entry, data);
+        }
         let number = connection.association.expect("I-T11: a live connection has an association");
         let host = &self.shared.associations.kept(number).host_id;
         // A namespace may have gone while data came in, or another host may have it for itself.
@@ -170,6 +175,7 @@ impl Session<'_> {
                     io_opcode::WRITE => {
                         subsystem.traffic.write_commands += 1;
                         subsystem.traffic.written_bytes += bytes;
+                        placement::note_write(subsystem, &slot.entry, self.shared.now);
                     }
                     _ => {}
                 }

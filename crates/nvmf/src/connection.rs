@@ -325,8 +325,20 @@ impl Connection {
     /// Answers with data and success. The account holds `held_bytes` for the data.
     #[inline]
     pub(crate) fn answer_with_data(&mut self, command_id: u16, data: Buffer, held_bytes: u32) {
+        self.answer_with_data_and(command_id, data, held_bytes, 0);
+    }
+
+    /// As [`Connection::answer_with_data`], with a result in dword 0.
+    #[inline]
+    pub(crate) fn answer_with_data_and(
+        &mut self,
+        command_id: u16,
+        data: Buffer,
+        held_bytes: u32,
+        result: u64,
+    ) {
         // Without flow control nobody needs SQHD, so the last data PDU can carry success (TCP 1.0 section 3.6.2.8).
-        let with_success = self.queue.as_ref().is_some_and(|queue| !queue.flow_control);
+        let with_success = result == 0 && self.queue.as_ref().is_some_and(|queue| !queue.flow_control);
         let flags = if with_success { flag::LAST | flag::SUCCESS } else { flag::LAST };
         let header = DataToHost::new(
             command_id,
@@ -343,7 +355,7 @@ impl Connection {
         }
         self.outbound.outbox.put_payload(data, held_bytes, self.wire.digests);
         if !with_success {
-            self.answer(command_id, Status::SUCCESS, 0);
+            self.answer(command_id, Status::SUCCESS, result);
         }
     }
 

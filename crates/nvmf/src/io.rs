@@ -5,8 +5,10 @@ mod reserve;
 pub(crate) mod zones;
 
 use crate::config::{NamespaceConfig, SubsystemConfig};
+use crate::placement;
 use crate::reservation;
 use diecut_namespace::contract::{LbaRange, NamespaceOperation};
+use diecut_nvme::fdp::DIRECTIVE_DATA_PLACEMENT;
 use diecut_nvme::io::{DatasetManagement, DatasetRange, LbaRange as WireRange};
 use diecut_nvme::opcode::io as opcode;
 use diecut_nvme::{SglKind, Status, SubmissionEntry};
@@ -59,6 +61,7 @@ pub(crate) fn plan(
         }
         opcode::COPY => return copy::plan(properties, entry),
         code if reservation::is_ours(code) => return reserve::plan(entry, transfer_bytes_max),
+        code if placement::is_ours(code) => return placement::plan_io(namespace, entry, transfer_bytes_max),
         code if zones::is_of_zones(code) => return zones::plan(namespace, entry, transfer_bytes_max),
         opcode::READ
         | opcode::WRITE
@@ -69,11 +72,13 @@ pub(crate) fn plan(
         _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
     }
     let range = WireRange::decode(entry);
-    // No format of ours has protection information, storage tags or directives.
+    // No format of ours has protection information or storage tags.
     if range.protection != 0 {
         return Err(Status::INVALID_PROTECTION_INFORMATION.do_not_retry());
     }
-    if range.storage_tag_check || (range.directive_type != 0 && entry.opcode == opcode::WRITE) {
+    let is_placed = range.directive_type == DIRECTIVE_DATA_PLACEMENT && properties.placement.is_some();
+    let is_directed = range.directive_type != 0 && entry.opcode == opcode::WRITE && !is_placed;
+    if range.storage_tag_check || is_directed {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
     let end = range.start.checked_add(u64::from(range.count));
@@ -117,7 +122,10 @@ pub(crate) fn operation(
             let bytes = namespace.transfer_bytes(wire.count) as usize;
             NamespaceOperation::Read { range, destination: pool.take(bytes) }
         }
-        opcode::WRITE => NamespaceOperation::Write { range, data: host_data(), force_unit_access },
+        opcode::WRITE => {
+            let placement = placement::handle_of_write(namespace.properties.placement.as_ref(), &wire);
+            NamespaceOperation::Write { range, data: host_data(), force_unit_access, placement }
+        }
         opcode::COMPARE => NamespaceOperation::Compare { range, data: host_data() },
         opcode::VERIFY => NamespaceOperation::Verify { range },
         opcode::WRITE_UNCORRECTABLE => NamespaceOperation::WriteUncorrectable { range },

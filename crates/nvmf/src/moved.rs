@@ -4,6 +4,7 @@ use crate::config::Health;
 use crate::controller::Association;
 use crate::inbound::Current;
 use crate::ocp::Ocp;
+use crate::placement::PlacementLog;
 use crate::queue::Queue;
 use crate::reservation::Reservations;
 use crate::subsystems::Traffic;
@@ -21,6 +22,7 @@ pub struct SubsystemFigures {
     pub(crate) traffic: Traffic,
     pub(crate) reservations: Reservations,
     pub(crate) ocp: Ocp,
+    pub(crate) placement: PlacementLog,
 }
 
 /// A connection on its way to the home shard of its subsystem: Connect was read and nothing was decided, or the subsystem

@@ -1,13 +1,16 @@
 //! Log pages and features behind the UUID of OCP, telemetry, and the latencies that they tell of.
 
+use crate::config::SubsystemConfig;
 use crate::connection::Connection;
 use crate::controller::{Answer, monitor_bytes, smart_of};
 use crate::event::Action;
 use crate::ocp::{Capture, DEBUG_BLOCK, LatencyMonitor, MediaFigures, Ocp, Question, Set, Tidings, strings};
+use crate::placement;
 use crate::queue::{SlotIndex, SlotState};
 use crate::shared::Shared;
 use crate::subsystems::Subsystem;
 use crate::token::command_token;
+use diecut_namespace::contract::PlacementHandle;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::feature::{CAPABILITY_CHANGEABLE, GetFeatures, Select, SetFeatures, fid};
 use diecut_nvme::log_page::lid;
@@ -47,7 +50,7 @@ const UUID_INDEX: u32 = 1;
 const INVALID_FIELD: Answer = Answer::Fail(Status::INVALID_FIELD.do_not_retry());
 
 /// Whether a command needs to know what media did.
-fn needs_figures(entry: &SubmissionEntry) -> bool {
+fn needs_figures(config: &SubsystemConfig, entry: &SubmissionEntry) -> bool {
     if entry.opcode != opcode::GET_LOG_PAGE {
         return false;
     }
@@ -56,7 +59,7 @@ fn needs_figures(entry: &SubmissionEntry) -> bool {
         ocp::lid::SMART_EXTENDED => true,
         // Create Telemetry Host-Initiated Data.
         lid::TELEMETRY_HOST => log.specific & 1 != 0,
-        _ => false,
+        _ => placement::needs_figures(config, &log),
     }
 }
 
@@ -260,7 +263,7 @@ pub(crate) fn record(
     let subsystem = shared.subsystems.get_mut(index);
     if subsystem.ocp.monitor.record(kind, took, now) {
         subsystem.ocp.outlier_us = u32::try_from(took.0 / 1000).unwrap_or(u32::MAX);
-        let question = Question { subsystem: subsystem.config.nqn.clone(), waits: None };
+        let question = Question { subsystem: subsystem.config.nqn.clone(), waits: None, updates: Vec::new() };
         actions.push(Action::Ask(Box::new(question)));
     }
 }
@@ -280,18 +283,31 @@ pub(crate) fn put_off(
     entry: &SubmissionEntry,
 ) -> bool {
     let Some(index) = connection.subsystem else { return false };
-    if !needs_figures(entry) {
+    if !needs_figures(&shared.subsystems.get(index).config, entry) {
         return false;
     }
-    assert!(connection.is_admin(), "I-T19: what is put off is a command of an admin queue");
+    assert!(connection.is_admin(), "I-T19: a page is asked for over an admin queue");
+    ask(shared, actions, connection, slot_index, Vec::new());
+    true
+}
+
+/// Puts a command off until whoever knows media has given these reclaim unit handles a fresh reclaim unit, and has told what there is to
+/// know.
+pub(crate) fn ask(
+    shared: &Shared,
+    actions: &mut Vec<Action>,
+    connection: &mut Connection,
+    slot_index: SlotIndex,
+    updates: Vec<PlacementHandle>,
+) {
+    let index = connection.subsystem.expect("I-T19: what is put off concerns a subsystem");
     let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
     let slot = &mut queue.slots[usize::from(slot_index)];
     slot.enter(SlotState::Submitted);
     queue.submitted += 1;
     let subsystem = shared.subsystems.get(index).config.nqn.clone();
     let waits = Some(command_token(connection.index, slot_index));
-    actions.push(Action::Ask(Box::new(Question { subsystem, waits })));
-    true
+    actions.push(Action::Ask(Box::new(Question { subsystem, waits, updates })));
 }
 
 /// What media did for a subsystem is told. A command that triggered the debug log is explained by it.
@@ -303,6 +319,7 @@ pub(crate) fn take(shared: &mut Shared, tidings: &Tidings) {
     assert!(erases_min <= erases_average && erases_average <= erases_max, "I-T19: figures of media agree");
     assert!(free_percent <= 100, "I-T19: figures of media agree");
     subsystem.ocp.figures = tidings.figures;
+    subsystem.placement.figures = tidings.placement.clone();
     if tidings.waits.is_none() {
         capture(subsystem, tidings.debug_log.clone(), firmware, now);
     }

@@ -72,7 +72,14 @@ impl Target {
     pub fn figures(&self, nqn: &QualifiedName) -> SubsystemFigures {
         let subsystem = self.shared.subsystems.get(self.shared.subsystems.known(nqn));
         let (reservations, ocp) = (subsystem.reservations.clone(), subsystem.ocp.clone());
-        SubsystemFigures { health: subsystem.health, traffic: subsystem.traffic, reservations, ocp }
+        let placement = subsystem.placement.clone();
+        SubsystemFigures {
+            health: subsystem.health,
+            traffic: subsystem.traffic,
+            reservations,
+            ocp,
+            placement,
+        }
     }
 
     /// Says where a subsystem lives from now on, and with which namespaces. Nobody is told: nothing changed for hosts.
@@ -92,10 +99,10 @@ impl Target {
         let subsystem = self.shared.subsystems.get_mut(index);
         subsystem.config = config;
         subsystem.pass(Passage::None);
-        if let Some(SubsystemFigures { health, traffic, reservations, ocp }) = figures {
+        if let Some(SubsystemFigures { health, traffic, reservations, ocp, placement }) = figures {
             subsystem.pass(Passage::Arrives);
             (subsystem.health, subsystem.traffic, subsystem.ocp) = (health, traffic, ocp);
-            subsystem.reservations = reservations;
+            (subsystem.reservations, subsystem.placement) = (reservations, placement);
             pages::find_threshold(&mut self.shared);
         }
         self.seat_tenant(index);

@@ -2,6 +2,7 @@
 
 use crate::config::{Health, SubsystemConfig};
 use crate::ocp::Ocp;
+use crate::placement::PlacementLog;
 use crate::reservation::Reservations;
 use diecut_nvme::QualifiedName;
 use diecut_units::{Slab, Span, Time};
@@ -60,6 +61,7 @@ pub(crate) struct Subsystem {
     pub(crate) traffic: Traffic,
     pub(crate) reservations: Reservations,
     pub(crate) ocp: Ocp,
+    pub(crate) placement: PlacementLog,
     passage: Passage,
     /// Its account's tenant, where it lives here.
     pub(crate) tenant: Option<u32>,
@@ -164,7 +166,9 @@ impl Subsystems {
             let nqn = config.nqn.clone();
             let (health, traffic) = (Health::default(), Traffic::default());
             let (passage, reservations, ocp) = (Passage::None, Reservations::new(), Ocp::default());
-            let subsystem = Subsystem { config, health, traffic, ocp, reservations, passage, tenant: None };
+            let placement = PlacementLog::default();
+            let subsystem =
+                Subsystem { config, health, traffic, ocp, placement, reservations, passage, tenant: None };
             let index = self.places.insert(subsystem);
             let before = self.by_nqn.insert(nqn, index);
             assert!(before.is_none(), "I-T5: a name leads to one subsystem");

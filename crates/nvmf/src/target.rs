@@ -9,16 +9,15 @@ use crate::io::zones::answer_zones;
 use crate::memory::MemoryFigures;
 use crate::moved::{Arriving, MovedConnection};
 use crate::notice::HostNotice;
-use crate::ocp::Tidings;
 use crate::pages;
 use crate::queue::SlotState;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_shutdown, slot_of};
+use crate::told::told;
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId, ZoneOutcome};
-use diecut_nvme::opcode::admin::GET_LOG_PAGE;
 use diecut_nvme::{QualifiedName, Status, opcode::io as opcode};
 use diecut_units::{Time, mark, mutant};
 
@@ -315,7 +314,7 @@ impl Target {
 
     /// What a connection that is lent needs besides itself.
     #[inline]
-    fn session<'a>(&'a mut self, actions: &'a mut Vec<Action>) -> Session<'a> {
+    pub(crate) fn session<'a>(&'a mut self, actions: &'a mut Vec<Action>) -> Session<'a> {
         Session { shared: &mut self.shared, connections: &mut self.connections, actions }
     }
 
@@ -481,30 +480,4 @@ impl Target {
         admin::answer_events(association, connection);
         connection.tell_output(actions);
     }
-}
-
-/// What media did is told: a command that waited for it goes on.
-fn told(target: &mut Target, tidings: Tidings, actions: &mut Vec<Action>) {
-    pages::take(&mut target.shared, &tidings);
-    let Some(token) = tidings.waits else { return };
-    let (index, slot_index) = (connection_of(token), slot_of(token));
-    let connection = target.connections.there(index);
-    let is_closing = connection.phase() == Phase::Closing;
-    let queue = connection.queue.as_mut().expect("I-T8: who has a command put off has a queue");
-    let slot = &queue.slots[usize::from(slot_index)];
-    assert!(slot.state() == SlotState::Submitted, "I-T8: {token:?} is answered once");
-    let entry = slot.entry;
-    assert!(entry.opcode == GET_LOG_PAGE, "I-T19: what is put off is a page");
-    queue.came_back();
-    if is_closing {
-        mark!("nvmf: page of media after its connection");
-        queue.release(slot_index);
-        target.shared.memory.balance(connection);
-        target.quiet_if_done(index);
-        target.forget_if_done(index);
-        return;
-    }
-    let mut connection = target.connections.lend(index);
-    admin::go_on(&mut target.session(actions), &mut connection, slot_index, &entry, tidings.debug_log);
-    target.settle(index, connection, actions);
 }

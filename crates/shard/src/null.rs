@@ -56,6 +56,7 @@ impl NullShard {
                 preferred_write_lbas: 1,
                 read_only: false,
                 zones: None,
+                placement: None,
             };
             let namespace = NamespaceId(number as u32 + 1);
             shard.namespaces.open(namespace, definition, Backing::Null { reads });

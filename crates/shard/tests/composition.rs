@@ -124,7 +124,16 @@ impl Rig {
     fn write(&mut self, namespace: u32, lba: u64, tag: u64) -> Result<(), NamespaceError> {
         let range = LbaRange { first_lba: lba, lba_count: 1 };
         let data = Buffer::copy_from(&tag.to_le_bytes());
-        self.run(namespace, NamespaceOperation::Write { range, data, force_unit_access: false }).result
+        self.run(
+            namespace,
+            NamespaceOperation::Write {
+                range,
+                data,
+                force_unit_access: false,
+                placement: PlacementHandle::default(),
+            },
+        )
+        .result
     }
     fn read(&mut self, namespace: u32, lba: u64) -> u64 {
         let range = LbaRange { first_lba: lba, lba_count: 1 };
@@ -387,7 +396,12 @@ impl Rig {
                 namespace: NamespaceId(namespace),
                 source: SourceId(DOOR_SOURCE_BIT | namespace),
                 arrived: self.now,
-                operation: NamespaceOperation::Write { range, data, force_unit_access: false },
+                operation: NamespaceOperation::Write {
+                    range,
+                    data,
+                    force_unit_access: false,
+                    placement: PlacementHandle::default(),
+                },
             });
         }
     }
@@ -993,7 +1007,12 @@ fn large_commands_mean_what_they_say() {
     let mut rig = Rig::over(device(Pacing::Modelled), Time::ZERO);
     rig.set_up();
     let range = LbaRange { first_lba: 100, lba_count: 200 };
-    let write = NamespaceOperation::Write { range, data: tags(1000, 200), force_unit_access: true };
+    let write = NamespaceOperation::Write {
+        range,
+        data: tags(1000, 200),
+        force_unit_access: true,
+        placement: PlacementHandle::default(),
+    };
     assert_eq!(rig.run(1, write).result, Ok(()));
     let read = |range: LbaRange| {
         let destination = BufferMut::copy_from(&vec![0xee; range.lba_count as usize * 8]);
@@ -1028,7 +1047,17 @@ fn a_small_read_is_not_behind_a_neighbours_large_writes() {
     rig.now = Time(rig.now.0 + 1_000_000);
     let range = LbaRange { first_lba: 0, lba_count: 200 };
     let mut commands: Vec<(u32, NamespaceOperation)> = (0..4)
-        .map(|_| (1, NamespaceOperation::Write { range, data: tags(1, 200), force_unit_access: false }))
+        .map(|_| {
+            (
+                1,
+                NamespaceOperation::Write {
+                    range,
+                    data: tags(1, 200),
+                    force_unit_access: false,
+                    placement: PlacementHandle::default(),
+                },
+            )
+        })
         .collect();
     let destination = BufferMut::copy_from(&[0; 8]);
     let range = LbaRange { first_lba: 5, lba_count: 1 };

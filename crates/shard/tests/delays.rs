@@ -112,7 +112,15 @@ impl Rig {
     fn write(&mut self, namespace: u32, lba: u64) -> u64 {
         let range = LbaRange { first_lba: lba, lba_count: 1 };
         let data = Buffer::copy_from(&lba.to_le_bytes());
-        self.begin(namespace, NamespaceOperation::Write { range, data, force_unit_access: false })
+        self.begin(
+            namespace,
+            NamespaceOperation::Write {
+                range,
+                data,
+                force_unit_access: false,
+                placement: PlacementHandle::default(),
+            },
+        )
     }
 
     fn read(&mut self, namespace: u32, lba: u64) -> u64 {

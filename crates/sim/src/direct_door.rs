@@ -45,7 +45,15 @@ fn operation(command: HostCommand, mode: ContentMode) -> (VolumeNumber, Namespac
         }
         HostCommand::Write(range, data, force_unit_access) => {
             let data = Buffer::copy_from(&data);
-            (range.volume, NamespaceOperation::Write { range: lba_range(range), data, force_unit_access })
+            (
+                range.volume,
+                NamespaceOperation::Write {
+                    range: lba_range(range),
+                    data,
+                    force_unit_access,
+                    placement: PlacementHandle::default(),
+                },
+            )
         }
         HostCommand::Flush(volume) => (volume, NamespaceOperation::Flush),
         HostCommand::Deallocate(range) => {

@@ -4,7 +4,9 @@
 use crate::replay::{Input, ReplayError};
 use diecut_devices::{Backing, Device};
 use diecut_media::Media;
-use diecut_namespace::contract::{CommandToken, NamespaceCommand, NamespaceOperation, SourceId};
+use diecut_namespace::contract::{
+    CommandToken, NamespaceCommand, NamespaceOperation, PlacementHandle, SourceId,
+};
 use diecut_recording::{Start, Summary};
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::{Action, Drive, Event, OperationOutline};
@@ -74,7 +76,12 @@ impl Free {
                     }
                     OperationOutline::Write(range, force_unit_access) => {
                         let data = buffer(range.lba_count).freeze();
-                        NamespaceOperation::Write { range, data, force_unit_access }
+                        NamespaceOperation::Write {
+                            range,
+                            data,
+                            force_unit_access,
+                            placement: PlacementHandle::default(),
+                        }
                     }
                     OperationOutline::Flush => NamespaceOperation::Flush,
                     OperationOutline::Deallocate(ranges) => {

@@ -31,6 +31,7 @@ pub fn namespace(number: u32, size_lbas: u64) -> NamespaceConfig {
         preferred_write_lbas: 4,
         read_only: false,
         zones: None,
+        placement: None,
     };
     let namespace = NamespaceId(number);
     NamespaceConfig {

@@ -9,8 +9,8 @@ diecut_fuzz::target!(seeds, check);
 /// Which page the first byte of an input chooses.
 const PAGES: u8 = 4;
 
-fn configuration(handles: Vec<u8>) -> Configuration {
-    Configuration {
+fn configuration(handles: Vec<u8>) -> PlacementConfiguration {
+    PlacementConfiguration {
         rgif: 1,
         volatile_cache: true,
         valid: true,

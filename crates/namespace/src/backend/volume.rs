@@ -70,12 +70,9 @@ impl Volume {
             NamespaceOperation::Read { range, destination } => {
                 VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
             }
-            NamespaceOperation::Write { range, data, force_unit_access } => VolumeOperation::Write {
-                first_iu: range.first_lba,
-                payload: Payload::new(self.cutting.content_mode, data),
-                force_unit_access,
-                placement: PlacementHandle::default(),
-            },
+            NamespaceOperation::Write { range, data, force_unit_access, placement } => {
+                write(range, Payload::new(self.cutting.content_mode, data), force_unit_access, placement)
+            }
             NamespaceOperation::Flush => VolumeOperation::Flush,
             NamespaceOperation::WriteZeroes { range, may_deallocate: _, force_unit_access } => {
                 // Zeros need no space whether or not the host allows it: a volume stores none.
@@ -148,15 +145,24 @@ fn whole_piece(
         NamespaceOperation::Read { range, destination } if range.lba_count <= READ_PIECE_LBAS => {
             Ok(VolumeOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination })
         }
-        NamespaceOperation::Write { range, data, force_unit_access }
+        NamespaceOperation::Write { range, data, force_unit_access, placement }
             if cutting.whole_writes || range.lba_count <= WRITE_PIECE_LBAS =>
         {
             let payload = Payload::new(cutting.content_mode, data);
-            let placement = PlacementHandle::default();
-            Ok(VolumeOperation::Write { first_iu: range.first_lba, payload, force_unit_access, placement })
+            Ok(write(range, payload, force_unit_access, placement))
         }
         other => Err(other),
     }
+}
+
+#[inline]
+fn write(
+    range: LbaRange,
+    payload: Payload,
+    force_unit_access: bool,
+    placement: PlacementHandle,
+) -> VolumeOperation {
+    VolumeOperation::Write { first_iu: range.first_lba, payload, force_unit_access, placement }
 }
 
 /// A namespace without zones refuses what is asked of zones before it comes here.

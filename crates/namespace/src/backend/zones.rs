@@ -27,7 +27,7 @@ impl Backend for Zones {
             NamespaceOperation::Read { range, destination } => {
                 ZoneOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
             }
-            NamespaceOperation::Write { range, data, force_unit_access: _ } => {
+            NamespaceOperation::Write { range, data, .. } => {
                 // What is answered is durable in any case.
                 ZoneOperation::Write { first_iu: range.first_lba, data: payload(data) }
             }

@@ -5,6 +5,7 @@
 //! placement handles (PH), which are its names of some of them. A placement identifier (PID) is a reclaim group and a placement handle.
 
 mod command;
+mod configuration;
 mod directive;
 mod event;
 mod feature;
@@ -12,6 +13,10 @@ mod log_page;
 mod status;
 
 pub use command::{IoManagementReceive, IoManagementSend, PIDS_MAX, PLACEMENT_ID_SIZE_BYTES, placement_ids};
+pub use configuration::{
+    INITIALLY_ISOLATED, PERSISTENTLY_ISOLATED, PlacementConfiguration, configurations_page,
+    parse_configurations,
+};
 pub use directive::{
     DIRECTIVE_DATA_PLACEMENT, DIRECTIVE_IDENTIFY, DirectiveCommand, DirectiveParameters, ENABLE_DIRECTIVE,
     EnableDirective, RETURN_PARAMETERS,
@@ -22,8 +27,7 @@ pub use event::{
 };
 pub use feature::{EventDescriptor, PlacementEventsFeature, PlacementFeature};
 pub use log_page::{
-    Configuration, EnduranceGroupLog, HANDLE_UNUSED, HANDLE_USED_BY_CONTROLLER, HANDLE_USED_BY_HOST,
-    INITIALLY_ISOLATED, PERSISTENTLY_ISOLATED, StatisticsLog, configurations_page, parse_configurations,
+    EnduranceGroupLog, HANDLE_UNUSED, HANDLE_USED_BY_CONTROLLER, HANDLE_USED_BY_HOST, StatisticsLog,
     parse_usage, usage_page,
 };
 pub use status::{HandleStatus, STATUS_HEADER_SIZE_BYTES, parse_status, status_page};

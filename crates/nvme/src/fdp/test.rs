@@ -75,7 +75,7 @@ fn features_come_from_their_dwords() {
 
 #[test]
 fn the_bytes_of_configurations() {
-    let configuration = Configuration {
+    let configuration = PlacementConfiguration {
         rgif: 2,
         volatile_cache: true,
         valid: true,
@@ -94,7 +94,7 @@ fn the_bytes_of_configurations() {
     assert_eq!(page[44..80], [0; 36]);
     assert_eq!(page[80..96], [1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(parse_configurations(&page).unwrap(), std::slice::from_ref(&configuration));
-    let two = [configuration.clone(), Configuration { handles: Vec::new(), ..configuration }];
+    let two = [configuration.clone(), PlacementConfiguration { handles: Vec::new(), ..configuration }];
     let page = configurations_page(&two);
     assert_eq!((page[0], page[4]), (1, 16 + 80 + 64));
     assert_eq!(parse_configurations(&page).unwrap(), two);

@@ -1,13 +1,14 @@
 use super::warning::KNOWN_WARNINGS;
 use super::{Answer, Association, Surroundings, TemperatureRange};
+use crate::placement;
 use diecut_nvme::feature::{
     BEHAVIOR_ADVANCED_RETRY, CAPABILITY_CHANGEABLE, CAPABILITY_NAMESPACE, EVENT_DISCOVERY_CHANGE,
     EVENT_NAMESPACE_ATTRIBUTE, GetFeatures, HOST_BEHAVIOR_SIZE_BYTES, Select, SetFeatures,
     TemperatureThreshold, fid, number_of_queues,
 };
 use diecut_nvme::log_page::{
-    FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_NAMESPACE, FEATURE_SCOPE_SUBSYSTEM, FEATURE_SUPPORTED,
-    FeatureEffects,
+    FEATURE_SCOPE_CONTROLLER, FEATURE_SCOPE_ENDURANCE_GROUP, FEATURE_SCOPE_NAMESPACE,
+    FEATURE_SCOPE_SUBSYSTEM, FEATURE_SUPPORTED, FeatureEffects,
 };
 use diecut_nvme::ocp::{self, LatencyConfiguration};
 use diecut_nvme::{NSID_ALL, SglKind, Status, SubmissionEntry};
@@ -87,13 +88,22 @@ pub(super) fn effects(around: &Surroundings<'_>) -> FeatureEffects {
     }
     let monitor = usize::from(ocp::fid::LATENCY_MONITOR);
     page.features[monitor] = (FEATURE_SUPPORTED | FEATURE_SCOPE_SUBSYSTEM).into();
+    if around.subsystem.and_then(placement::of_subsystem).is_some() {
+        let group = FEATURE_SUPPORTED | FEATURE_SCOPE_ENDURANCE_GROUP;
+        page.features[usize::from(fid::DATA_PLACEMENT)] = group.into();
+        let namespace = FEATURE_SUPPORTED | FEATURE_SCOPE_NAMESPACE;
+        page.features[usize::from(fid::DATA_PLACEMENT_EVENTS)] = namespace.into();
+    }
     page
 }
 
 /// Data that Set Features of this feature takes.
 pub(crate) fn host_data_bytes(entry: &SubmissionEntry) -> u32 {
-    let feature = SetFeatures::decode(entry).feature;
-    if feature == ocp::fid::LATENCY_MONITOR { monitor_bytes(entry) } else { data_bytes(feature) }
+    match SetFeatures::decode(entry).feature {
+        ocp::fid::LATENCY_MONITOR => monitor_bytes(entry),
+        fid::DATA_PLACEMENT_EVENTS => placement::event_types_bytes(entry),
+        feature => data_bytes(feature),
+    }
 }
 
 /// Bytes that a host sends or gets with the latency monitor: one that wants none of them gets none.
@@ -113,6 +123,7 @@ pub(crate) fn host_buffer_bytes(entry: &SubmissionEntry) -> u32 {
             // Half of it is asked for by hosts that do not know of the other half, and refused with a better reason than the length.
             fid::HOST_IDENTIFIER if entry.cdw11.get() & 1 == 0 => 0,
             ocp::fid::LATENCY_MONITOR => monitor_bytes(entry),
+            fid::DATA_PLACEMENT_EVENTS => placement::room_for_events(entry),
             feature => data_bytes(feature),
         },
         Select::Capabilities | Select::Reserved(_) => 0,

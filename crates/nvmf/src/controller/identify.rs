@@ -4,17 +4,19 @@ use super::{
     Answer, Association, ERROR_ENTRIES_MAX, EVENT_REQUESTS_MAX, Surroundings, WARNING_TEMPERATURE_KELVIN,
 };
 use crate::config::{NamespaceConfig, SubsystemConfig};
+use crate::placement::{self, ENDURANCE_GROUP};
 use diecut_namespace::contract::{COPY_LBAS_MAX, COPY_RANGES_MAX};
 use diecut_nvme::admin::Identify;
 use diecut_nvme::identify::{
     ANACAP_GROUPS_STAY, ANACAP_OPTIMIZED, CMIC_ANA, CMIC_CONTROLLERS, CONTROLLER_TYPE_DISCOVERY,
-    CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_HOST_ID_128, CTRATT_TRAFFIC_BASED_KEEP_ALIVE, CTRATT_UUID_LIST,
-    FNA_NOT_ALL, IDENTIFY_SIZE_BYTES, IdentifyController, IdentifyNamespace, IndependentNamespace,
-    LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES, LPA_TELEMETRY, LbaFormat, NSFEAT_IO_OPTIMIZATION,
-    NSFEAT_THIN, NSTAT_READY, NvmCommandSetController, OACS_FORMAT_NVM, OAES_DISCOVERY_CHANGE,
-    OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0, ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT,
-    ONCS_RESERVATIONS, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_UNCORRECTABLE, ONCS_WRITE_ZEROES,
-    SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED, SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list,
+    CONTROLLER_TYPE_IO, CSI_NVM, CTRATT_DATA_PLACEMENT, CTRATT_ENDURANCE_GROUPS, CTRATT_HOST_ID_128,
+    CTRATT_TRAFFIC_BASED_KEEP_ALIVE, CTRATT_UUID_LIST, FNA_NOT_ALL, IDENTIFY_SIZE_BYTES, IdentifyController,
+    IdentifyNamespace, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED_DATA, LPA_SUPPORTED_PAGES,
+    LPA_TELEMETRY, LbaFormat, NSFEAT_IO_OPTIMIZATION, NSFEAT_THIN, NSTAT_READY, NvmCommandSetController,
+    OACS_DIRECTIVES, OACS_FORMAT_NVM, OAES_DISCOVERY_CHANGE, OAES_NAMESPACE_ATTRIBUTE, OCFS_FORMAT_0,
+    ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT, ONCS_RESERVATIONS, ONCS_TIMESTAMP, ONCS_VERIFY,
+    ONCS_WRITE_UNCORRECTABLE, ONCS_WRITE_ZEROES, SGLS_IN_CAPSULE_OFFSET, SGLS_SUPPORTED,
+    SGLS_TRANSPORT_DATA_BLOCK, VWC_PRESENT, cns, controller_list, endurance_group_list,
     namespace_descriptors, namespace_list, uuid_list,
 };
 use diecut_nvme::property::VERSION_2_0;
@@ -102,12 +104,28 @@ pub(crate) fn identify(
         cns::CONTROLLERS => {
             controller_list(&mut page, around.controllers.iter().copied(), identify.controller_id);
         }
-        cns::UUIDS => uuid_list(&mut page, &[diecut_nvme::ocp::UUID]),
-        // Combination 0: the NVM command set and zones.
-        cns::COMMAND_SETS => page[0] = 1 << CSI_NVM | 1 << CSI_ZONED,
+        _ if list_of_subsystem(&mut page, subsystem, &identify) => {}
         _ => return invalid_field,
     }
     Answer::Data(page.to_vec())
+}
+
+/// Fills a list that concerns the subsystem. Says whether it is one.
+fn list_of_subsystem(
+    page: &mut [u8; IDENTIFY_SIZE_BYTES],
+    subsystem: &SubsystemConfig,
+    identify: &Identify,
+) -> bool {
+    match identify.cns {
+        cns::ENDURANCE_GROUPS if placement::of_subsystem(subsystem).is_some() => {
+            endurance_group_list(page, [ENDURANCE_GROUP], identify.specific_id);
+        }
+        cns::UUIDS => uuid_list(page, &[diecut_nvme::ocp::UUID]),
+        // Combination 0: the NVM command set and zones.
+        cns::COMMAND_SETS => page[0] = 1 << CSI_NVM | 1 << CSI_ZONED,
+        _ => return false,
+    }
+    true
 }
 
 /// The group of all namespaces: every path to them is as good as the others.
@@ -128,8 +146,14 @@ fn independent_page(namespace: &NamespaceConfig) -> IndependentNamespace {
         nsattr: u8::from(namespace.properties.read_only),
         anagrpid: ANA_GROUP.into(),
         nstat: NSTAT_READY,
+        endgid: endurance_group_of(namespace).into(),
         ..IndependentNamespace::default()
     }
+}
+
+/// The endurance group of a namespace; 0 if it is in none.
+fn endurance_group_of(namespace: &NamespaceConfig) -> u16 {
+    if namespace.properties.placement.is_some() { ENDURANCE_GROUP } else { 0 }
 }
 
 /// Lists active namespaces behind an NSID: all of them, or those of a command set.
@@ -186,6 +210,7 @@ fn namespace_page(namespace: &NamespaceConfig, _nsid: u32) -> IdentifyNamespace 
         msrc: (COPY_RANGES_MAX - 1) as u8,
         nsattr: u8::from(properties.read_only),
         nvmcap: (u128::from(properties.capacity_lbas) << properties.lba_size_log2).into(),
+        endgid: endurance_group_of(namespace).into(),
         nguid: namespace.nguid,
         ..IdentifyNamespace::default()
     };
@@ -238,6 +263,11 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         page.nn = NSID_MAX.into();
         page.oacs = (page.oacs.get() | OACS_FORMAT_NVM).into();
         page.fna = FNA_NOT_ALL;
+        if placement::of_subsystem(subsystem).is_some() {
+            page.ctratt = (page.ctratt.get() | CTRATT_ENDURANCE_GROUPS | CTRATT_DATA_PLACEMENT).into();
+            page.oacs = (page.oacs.get() | OACS_DIRECTIVES).into();
+            page.endgidmax = ENDURANCE_GROUP.into();
+        }
         page.cmic |= CMIC_ANA;
         page.anatt = ANA_TRANSITION_SECONDS;
         page.anacap = ANACAP_OPTIMIZED | ANACAP_GROUPS_STAY;

@@ -3,6 +3,7 @@ use super::warning::{SPARE_THRESHOLD_PERCENT, critical_warnings};
 use super::{Answer, Association, Notice, Surroundings, feature};
 use crate::config::Health;
 use crate::discovery;
+use crate::placement;
 use crate::subsystems::Traffic;
 use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::identify::CSI_NVM;
@@ -43,7 +44,8 @@ pub(crate) fn log_page(
         }
         (lid::SUPPORTED_PAGES, discovery) => {
             let mut page = vec![0; 1024];
-            for &id in if discovery { DISCOVERY_PAGES } else { PAGES } {
+            let placed = if has_placement(around) { PLACEMENT_PAGES } else { &[] };
+            for &id in if discovery { DISCOVERY_PAGES } else { PAGES }.iter().chain(placed) {
                 page[usize::from(id) * 4] = 1; // LSUPP
             }
             page
@@ -82,7 +84,7 @@ pub(crate) fn log_page(
             page
         }
         (lid::COMMAND_EFFECTS, false) => match log.command_set {
-            CSI_NVM | CSI_ZONED => effects(log.command_set).as_bytes().to_vec(),
+            CSI_NVM | CSI_ZONED => effects(log.command_set, has_placement(around)).as_bytes().to_vec(),
             _ => return Answer::Fail(Status::INVALID_FIELD.do_not_retry()),
         },
         _ => return Answer::Fail(Status::INVALID_LOG_PAGE.do_not_retry()),
@@ -96,6 +98,14 @@ pub(crate) fn log_page(
     Answer::Data(data)
 }
 
+/// Pages where namespaces have reclaim unit handles.
+const PLACEMENT_PAGES: &[u8] = &[
+    lid::ENDURANCE_GROUP,
+    lid::FDP_CONFIGURATIONS,
+    lid::RECLAIM_UNIT_HANDLE_USAGE,
+    lid::FDP_STATISTICS,
+    lid::FDP_EVENTS,
+];
 const DISCOVERY_PAGES: &[u8] = &[lid::SUPPORTED_PAGES, lid::DISCOVERY];
 const PAGES: &[u8] = &[
     lid::SUPPORTED_PAGES,
@@ -175,8 +185,12 @@ pub(crate) fn smart_of(health: &Health, traffic: Traffic, now: Time) -> SmartLog
     }
 }
 
-/// Commands of a command set, besides the admin commands.
-fn effects(command_set: u8) -> CommandEffects {
+fn has_placement(around: &Surroundings<'_>) -> bool {
+    around.subsystem.and_then(placement::of_subsystem).is_some()
+}
+
+/// Commands of a command set, besides the admin commands; and those of placement, if namespaces have it.
+fn effects(command_set: u8, has_placement: bool) -> CommandEffects {
     let mut effects = CommandEffects::default();
     for code in [
         admin::GET_LOG_PAGE,
@@ -198,6 +212,14 @@ fn effects(command_set: u8) -> CommandEffects {
     for code in [io::WRITE, io::WRITE_UNCORRECTABLE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY] {
         effects.io[usize::from(code)] =
             (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();
+    }
+    if has_placement {
+        for code in [admin::DIRECTIVE_SEND, admin::DIRECTIVE_RECEIVE] {
+            effects.admin[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
+        }
+        for code in [io::IO_MANAGEMENT_RECEIVE, io::IO_MANAGEMENT_SEND] {
+            effects.io[usize::from(code)] = (EFFECT_SUPPORTED | EFFECT_SCOPE_NAMESPACE).into();
+        }
     }
     if command_set == CSI_ZONED {
         for code in [io::WRITE_UNCORRECTABLE, io::COPY] {

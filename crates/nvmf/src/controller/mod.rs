@@ -8,6 +8,7 @@ mod warning;
 
 use crate::config::{Health, SubsystemConfig, TargetConfig};
 use crate::io::Plan;
+use crate::placement;
 use crate::queue::SlotIndex;
 use crate::subsystems::{Subsystems, Traffic};
 use diecut_nvme::admin::{AsynchronousEvent, GetLogPage};
@@ -18,6 +19,7 @@ use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus, VERSI
 use diecut_nvme::{QualifiedName, Status, SubmissionEntry};
 use diecut_units::{Span, Time, mark, mutant};
 pub(crate) use feature::monitor_bytes;
+pub(crate) use identify::NSID_MAX;
 pub(crate) use log_page::smart_of;
 use reservation_log::ReservationLog;
 use std::collections::VecDeque;
@@ -191,6 +193,8 @@ pub(crate) enum Turn {
 pub(crate) enum Answer {
     Result(u64),
     Data(Vec<u8>),
+    /// Data, and dword 0.
+    DataWith(Vec<u8>, u64),
     Fail(Status),
 }
 
@@ -378,6 +382,12 @@ impl Association {
             opcode::GET_FEATURES => {
                 Ok(Plan { from_host_bytes: 0, to_host_bytes: feature::host_buffer_bytes(entry) })
             }
+            opcode::DIRECTIVE_RECEIVE => {
+                let bytes = placement::directive_receive_bytes(entry, config.queue.transfer_bytes_max)?;
+                Ok(Plan { from_host_bytes: 0, to_host_bytes: bytes })
+            }
+            // The one that there is has no data.
+            opcode::DIRECTIVE_SEND => Ok(Plan::default()),
             opcode::KEEP_ALIVE | opcode::ABORT | opcode::ASYNCHRONOUS_EVENT_REQUEST | opcode::FORMAT_NVM => {
                 Ok(Plan::default())
             }

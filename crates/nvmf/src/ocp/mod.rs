@@ -7,7 +7,8 @@
 mod monitor;
 mod telemetry;
 
-use diecut_namespace::contract::CommandToken;
+use crate::placement::PlacementFigures;
+use diecut_namespace::contract::{CommandToken, PlacementHandle};
 use diecut_nvme::QualifiedName;
 pub(crate) use monitor::{LatencyMonitor, Set};
 pub(crate) use telemetry::{Capture, DEBUG_BLOCK, Telemetry, strings};
@@ -46,13 +47,17 @@ pub struct Question {
     pub subsystem: QualifiedName,
     /// A command that waits for the answer; none if a command was so slow that it triggered the debug log.
     pub waits: Option<CommandToken>,
+    /// Reclaim unit handles that are to get a fresh reclaim unit first: those of the vSSD that the subsystem's namespaces with handles
+    /// lie on.
+    pub updates: Vec<PlacementHandle>,
 }
 
 impl Question {
     /// The answer of whoever knows no media: a driver of namespaces in memory.
     pub fn unknown(self) -> Tidings {
-        let Question { subsystem, waits } = self;
-        Tidings { subsystem, waits, figures: MediaFigures::default(), debug_log: Vec::new() }
+        let Question { subsystem, waits, updates: _ } = self;
+        let (figures, placement) = (MediaFigures::default(), PlacementFigures::default());
+        Tidings { subsystem, waits, figures, placement, debug_log: Vec::new() }
     }
 }
 
@@ -65,6 +70,8 @@ pub struct Tidings {
     pub waits: Option<CommandToken>,
     /// What media did.
     pub figures: MediaFigures,
+    /// What was written where, if its namespaces have reclaim unit handles.
+    pub placement: PlacementFigures,
     /// What is known of slow commands, the one that triggered the debug log last, for people.
     pub debug_log: Vec<u8>,
 }

@@ -87,6 +87,10 @@ pub struct World {
     pub use_window: bool,
     /// What is told of media.
     pub media: diecut_nvmf::MediaFigures,
+    /// What is told of placement.
+    pub placement: diecut_nvmf::PlacementFigures,
+    /// Handles that were to get a fresh reclaim unit.
+    pub updated: Vec<PlacementHandle>,
     /// Questions about media are kept instead of answered.
     pub keep_questions: bool,
     pub questions: Vec<diecut_nvmf::Question>,
@@ -130,6 +134,8 @@ impl World {
             local: None,
             use_window: false,
             media: diecut_nvmf::MediaFigures::default(),
+            placement: diecut_nvmf::PlacementFigures::default(),
+            updated: Vec::new(),
             keep_questions: false,
             questions: Vec::new(),
         };
@@ -173,8 +179,10 @@ impl World {
                 Action::Notice(notice) => self.notices.push(*notice),
                 Action::Ask(question) if self.keep_questions => self.questions.push(*question),
                 Action::Ask(question) => {
+                    self.updated.extend(&question.updates);
                     let tidings = diecut_nvmf::Tidings {
                         figures: self.media,
+                        placement: self.placement.clone(),
                         debug_log: b"why it was slow".to_vec(),
                         ..question.unknown()
                     };

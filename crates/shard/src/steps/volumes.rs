@@ -146,6 +146,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
         preferred_write_lbas: zones.map_or(1, |(_, zones)| zones.write_lbas_min),
         read_only: false,
         zones: zones.map(|(_, zones)| zones),
+        placement: None,
     };
     let id = NamespaceId(volume.namespace);
     here.seat_namespace(id, VssdId(vssd));

@@ -197,7 +197,12 @@ impl Stage {
     fn write(&mut self, who: u32, first_lba: u64, lba_count: u32) {
         let data = self.tags(lba_count);
         let range = LbaRange { first_lba, lba_count };
-        let operation = NamespaceOperation::Write { range, data, force_unit_access: false };
+        let operation = NamespaceOperation::Write {
+            range,
+            data,
+            force_unit_access: false,
+            placement: PlacementHandle::default(),
+        };
         self.submit(who, self.now, operation, lba_count);
     }
 

@@ -235,7 +235,12 @@ impl Stage {
             Kind::Write => {
                 let mut data = self.pool.take(len_bytes);
                 data.fill(7);
-                NamespaceOperation::Write { range, data: data.freeze(), force_unit_access: false }
+                NamespaceOperation::Write {
+                    range,
+                    data: data.freeze(),
+                    force_unit_access: false,
+                    placement: PlacementHandle::default(),
+                }
             }
             Kind::Deallocate => NamespaceOperation::Deallocate { ranges: [range].into_iter().collect() },
         };

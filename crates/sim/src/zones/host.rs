@@ -152,7 +152,12 @@ impl ZoneHost {
                     NamespaceOperation::Zone(ZoneRequest::Append { zone_lba: start, lba_count: count, data })
                 } else {
                     let range = LbaRange { first_lba: start + u64::from(written), lba_count: count };
-                    NamespaceOperation::Write { range, data, force_unit_access: false }
+                    NamespaceOperation::Write {
+                        range,
+                        data,
+                        force_unit_access: false,
+                        placement: PlacementHandle::default(),
+                    }
                 };
                 Some((token, operation))
             }
@@ -394,7 +399,15 @@ impl NeighbourHost {
         self.blocks[first as usize..(first + count) as usize].iter_mut().for_each(|block| block.push(word));
         self.requests.insert(self.next, (first, count, Some(word)));
         let data = Buffer::copy_from(&word.to_le_bytes().repeat(count as usize));
-        Some((self.next, NamespaceOperation::Write { range, data, force_unit_access: true }))
+        Some((
+            self.next,
+            NamespaceOperation::Write {
+                range,
+                data,
+                force_unit_access: true,
+                placement: PlacementHandle::default(),
+            },
+        ))
     }
 
     pub fn read_all(&mut self) -> (u64, NamespaceOperation) {
