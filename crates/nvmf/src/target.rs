@@ -15,7 +15,6 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::tcp::Outbox;
 use crate::token::{connection_of, is_of_shutdown, slot_of};
-use crate::told::told;
 use crate::watch::CommandOutline;
 use diecut_namespace::contract::{NamespaceCompletion, SourceId, ZoneOutcome};
 use diecut_nvme::{QualifiedName, Status, opcode::io as opcode};
@@ -100,7 +99,7 @@ impl Target {
                     self.lose_connection(index, actions);
                 }
             }
-            Event::Told(tidings) => told(self, *tidings, actions),
+            Event::Told(tidings) => self.told(&tidings, actions),
             Event::Completed(_) => unreachable!("handled by itself"),
             Event::Round => {
                 self.relieve(actions);

@@ -13,13 +13,15 @@ use diecut_namespace::contract::CommandToken;
 use diecut_nvme::opcode::admin::GET_LOG_PAGE;
 use diecut_units::mark;
 
-/// What media did is told: a command that waited for it goes on.
-pub(crate) fn told(target: &mut Target, tidings: Tidings, actions: &mut Vec<Action>) {
-    pages::take(&mut target.shared, &tidings);
-    let Some(token) = tidings.waits else { return };
-    answer(target, token, &tidings, actions);
-    // Somebody may have preempted its host.
-    crate::reserving::came_back(&mut target.shared, &mut target.connections, token, actions);
+impl Target {
+    /// What media did is told: a command that waited for it goes on.
+    pub(crate) fn told(&mut self, tidings: &Tidings, actions: &mut Vec<Action>) {
+        pages::take(&mut self.shared, tidings);
+        let Some(token) = tidings.waits else { return };
+        answer(self, token, tidings, actions);
+        // Somebody may have preempted its host.
+        crate::reserving::came_back(&mut self.shared, &mut self.connections, token, actions);
+    }
 }
 
 fn answer(target: &mut Target, token: CommandToken, tidings: &Tidings, actions: &mut Vec<Action>) {
