@@ -551,12 +551,17 @@ fn deleting_drops_what_is_staged_and_nothing_else() {
     }
 }
 
-fn cut_often(seed: u64, protected: bool, unsafe_units: u32, cuts: u32) {
+fn cut_often(placement: Placement, seed: u64, protected: bool, unsafe_units: u32, cuts: u32) {
     // Long erase blocks in half of them: what lives in a victim is then more than a chunk.
     let (pages, size_ius) = if seed % 4 < 2 { (16, SIZE_IUS) } else { (64, 4 * SIZE_IUS) };
     let shape = BlockShape { pages, ..shape(ContentMode::Tags, unsafe_units) };
-    let space = FakeSpace::new(shape, 3, 18 + (seed % 3) as u32);
-    let mut world = World::on(space, seed, protected, false, size_ius);
+    // What handles take: each an open segment, and each stream of the cleaner another one beside its reserve.
+    let more = match placement.isolation {
+        PlacementIsolation::Initially => u32::from(placement.handles) - 1,
+        PlacementIsolation::Persistently => 3 * (u32::from(placement.handles) - 1),
+    };
+    let space = FakeSpace::new(shape, 3, 18 + more + (seed % 3) as u32);
+    let mut world = World::with(placement, space, seed, protected, false, size_ius);
     world.full = true;
     let busy = |world: &mut World, steps: u64, each: u64| {
         for _ in 0..steps {
@@ -606,7 +611,7 @@ fn cut_often(seed: u64, protected: bool, unsafe_units: u32, cuts: u32) {
 fn a_store_of_few_segments_outlives_any_number_of_cuts() {
     for seed in seeds(1, 12) {
         for protected in [false, true] {
-            cut_often(seed, protected, (seed % 3) as u32, 40);
+            cut_often(Placement::default(), seed, protected, (seed % 3) as u32, 40);
         }
     }
 }
@@ -684,6 +689,15 @@ fn a_power_cut_at_every_operation_leaves_handles_apart() {
                 }
                 world.restart(true);
             }
+        }
+    }
+}
+
+#[test]
+fn a_store_of_few_segments_with_handles_outlives_any_number_of_cuts() {
+    for placement in placements() {
+        for seed in seeds(1, 12) {
+            cut_often(placement, seed, seed % 3 > 0, (seed % 3) as u32, 40);
         }
     }
 }
