@@ -21,6 +21,7 @@ mod swap_period;
 mod waf;
 mod write_latency;
 mod ycsb;
+mod zns_4zones;
 
 pub use write_latency::{SteadyWrites, steady_writes};
 
@@ -89,6 +90,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     latency_monitor::EXPERIMENT,
     write_latency::EXPERIMENT,
     ycsb::EXPERIMENT,
+    zns_4zones::EXPERIMENT,
 ];
 
 /// Why nothing was run.

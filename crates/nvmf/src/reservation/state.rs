@@ -12,6 +12,12 @@ pub(crate) type HostId = [u8; 16];
 const CONFLICT: Status = Status::RESERVATION_CONFLICT.do_not_retry();
 const INVALID: Status = Status::INVALID_FIELD.do_not_retry();
 
+/// Hosts that may be registered with a namespace. A choice: an identifier costs a host nothing, so what is kept of it needs a bound;
+/// clusters that share a namespace have tens of hosts.
+pub(crate) const REGISTRANTS_MAX: usize = 128;
+/// The specification has no status for one registrant too many: nothing that the host sent is wrong.
+const NO_PLACE: Status = Status::INTERNAL_ERROR.do_not_retry();
+
 /// Registrations with a namespace, and its reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reservation {
@@ -99,6 +105,9 @@ impl Reservation {
         }
         if self.registrants.get(&host).is_some_and(|own| *own != key) {
             return Err(CONFLICT);
+        }
+        if self.registrants.len() >= REGISTRANTS_MAX && !self.registrants.contains_key(&host) {
+            return Err(NO_PLACE);
         }
         self.registrants.insert(host, key);
         self.count();
@@ -255,6 +264,24 @@ impl Reservation {
 mod test {
     use super::*;
     use ReservationKind::*;
+
+    /// Goal: what is kept of registrants is bounded, and a place that becomes free is one.
+    #[test]
+    fn registrants_have_so_many_places() {
+        let mut one = Reservation::default();
+        for host in 0..REGISTRANTS_MAX as u64 {
+            one.register(u128::from(host).to_le_bytes(), 1 + host).unwrap();
+        }
+        let late: HostId = [0xFF; 16];
+        let before = one.clone();
+        assert_eq!(one.register(late, 7), Err(NO_PLACE));
+        assert_eq!(one, before, "a refusal changes nothing");
+        one.register([0; 16], 1).expect("who is registered may say so again");
+        one.replace([0; 16], 1, 9, false).expect("a key can be replaced");
+        one.unregister([0; 16], 9, false).unwrap();
+        one.register(late, 7).expect("a place is free");
+        assert_eq!(one.registrants.len(), REGISTRANTS_MAX);
+    }
 
     const A: HostId = [1; 16];
     const B: HostId = [2; 16];

@@ -9,7 +9,7 @@ use diecut_namespace::contract::*;
 use diecut_shard::control::*;
 use diecut_shard::drive::{Action, Drive, Event};
 use diecut_shard::{CostModel, DOOR_SOURCE_BIT, PoolConfig, Shard, ShardConfig};
-use diecut_spec::{Isolation, Sharing, Size};
+use diecut_spec::{Isolation, Serves, Sharing, Size};
 use diecut_units::{BufferPool, IU_SIZE_BYTES, Time};
 use std::collections::BTreeMap;
 
@@ -51,15 +51,22 @@ pub(super) struct Part {
     pub weight: u32,
     /// Bytes per second beyond which it waits, even beside idle dies; 0: none.
     pub strict_bytes_per_s: u64,
+    pub over_provisioning_permille: u32,
+    pub serves: Serves,
 }
 
 impl Part {
     pub fn new(isolation: Isolation, level: u32) -> Part {
-        Part { isolation, level, weight: 100, strict_bytes_per_s: 0 }
+        Part {
+            isolation,
+            level,
+            weight: 100,
+            strict_bytes_per_s: 0,
+            over_provisioning_permille: 280,
+            serves: Serves::Volumes,
+        }
     }
 }
-
-const OVER_PROVISIONING_PERMILLE: u32 = 280;
 
 /// What a workload asks of its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,8 @@ pub(super) enum Kind {
     Read,
     Write,
     Deallocate,
+    /// Of the zone that begins there.
+    ResetZone,
 }
 
 /// One command of a workload.
@@ -158,7 +167,8 @@ impl Stage {
                 weight: part.weight,
                 rate_limit: Size(part.strict_bytes_per_s),
                 sharing: if strict { Sharing::Strict } else { Sharing::WorkConserving },
-                ..VssdSpec::new(&name, &name, part.isolation, OVER_PROVISIONING_PERMILLE)
+                serves: part.serves,
+                ..VssdSpec::new(&name, &name, part.isolation, part.over_provisioning_permille)
             }))?;
         }
         Ok(stage)
@@ -184,6 +194,29 @@ impl Stage {
         }))?;
         self.volumes.push(NamespaceId(self.shard.state().volumes[&name].namespace));
         Ok(())
+    }
+
+    /// As many zones as there is room for, each an erase block on every unit of the vSSD: their number, and the logical blocks that one
+    /// holds.
+    pub fn create_zones(&mut self, part: usize) -> Result<(u64, u64), String> {
+        let vssds = self.shard.status().vssds;
+        let space = vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made").space;
+        let zone_lbas = self.segment_lbas(part);
+        let mut refused = "a vSSD with less than a zone".to_owned();
+        for zones in (1..=space.erase_blocks / u64::from(space.units)).rev() {
+            match self.create_volume(part, zones * zone_lbas) {
+                Ok(()) => return Ok((zones, zone_lbas)),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    /// Logical blocks of an erase block on every unit of the vSSD.
+    pub fn segment_lbas(&self, part: usize) -> u64 {
+        let vssds = self.shard.status().vssds;
+        let space = vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made").space;
+        space.physical_bytes / space.erase_blocks * u64::from(space.units) / LOGICAL_BLOCK_BYTES
     }
 
     /// Another load on a volume that is there; the new number is the next one.
@@ -243,6 +276,10 @@ impl Stage {
                 }
             }
             Kind::Deallocate => NamespaceOperation::Deallocate { ranges: [range].into_iter().collect() },
+            Kind::ResetZone => NamespaceOperation::Zone(ZoneRequest::Act {
+                zone_lba: Some(io.first_lba),
+                action: ZoneAction::Reset,
+            }),
         };
         self.shard.submit(NamespaceCommand {
             token: CommandToken(self.next_token),
