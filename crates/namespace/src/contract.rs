@@ -8,6 +8,7 @@ pub use crate::placement::{PLACEMENT_HANDLES_MAX, PlacementHandles, PlacementPro
 pub use diecut_volume::contract::PlacementHandle;
 pub use diecut_zoned::contract::{ReportRequest, ZoneDescriptor, ZoneReport};
 pub use diecut_zoned::states::{ZoneAction, ZoneRefusal, ZoneState};
+pub use diecut_zoned::{CHANGED_ZONES_MAX, ChangedZones};
 
 /// A namespace of the whole server, whatever subsystem shows it and under whatever NSID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

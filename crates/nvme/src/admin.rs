@@ -190,6 +190,10 @@ impl AsynchronousEvent {
     pub const DISCOVERY_LOG_CHANGED: AsynchronousEvent =
         AsynchronousEvent { kind: 2, information: 0xF0, log_page: crate::log_page::lid::DISCOVERY };
 
+    /// Notice: a zone changed by itself; read the changed zone list of the namespace that dword 1 names (ZNS 1.1 figure 42).
+    pub const ZONE_DESCRIPTOR_CHANGED: AsynchronousEvent =
+        AsynchronousEvent { kind: 2, information: 0xEF, log_page: crate::zns::LID_CHANGED_ZONES };
+
     /// SMART: reliability is compromised, or the media are read-only (figure 146).
     pub const RELIABILITY: AsynchronousEvent =
         AsynchronousEvent { kind: 1, information: 0x00, log_page: crate::log_page::lid::SMART };
@@ -247,6 +251,7 @@ mod test {
     fn events_name_their_page() {
         assert_eq!(AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED.encode(), 0x0004_0002);
         assert_eq!(AsynchronousEvent::DISCOVERY_LOG_CHANGED.encode(), 0x0070_F002);
+        assert_eq!(AsynchronousEvent::ZONE_DESCRIPTOR_CHANGED.encode(), 0x00BF_EF02);
         assert_eq!(AsynchronousEvent::TEMPERATURE.encode(), 0x0002_0101);
         assert_eq!(AsynchronousEvent::RESERVATION_LOG.encode(), 0x0080_0006);
         assert_eq!(AsynchronousEvent::SPARE.encode(), 0x0002_0201);

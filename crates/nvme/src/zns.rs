@@ -1,9 +1,11 @@
 //! Words of the Zoned Namespace Command Set (ZNS 1.1; random write areas: TP 4076a, now in ZNS 1.1 section 2.1.1.6).
 
+mod changed;
 mod command;
 mod identify;
 mod report;
 
+pub use changed::*;
 pub use command::{ZoneAppend, ZoneManagementReceive, ZoneManagementSend};
 pub use identify::*;
 pub use report::*;

@@ -298,11 +298,12 @@ fn abort(
 pub(crate) fn answer_events(association: &mut Association, connection: &mut Connection) {
     let is_admin = connection.is_admin();
     while is_admin && connection.phase() == Phase::Live && !association.events.parked.is_empty() {
-        let Some(event) = association.next_event() else { return };
+        let Some((event, parameter)) = association.next_event() else { return };
         let slot = association.events.parked.remove(0);
         let queue = connection.queue.as_mut().expect("I-T11: a live connection has a queue");
         let command_id = queue.slots[usize::from(slot)].entry.command_id.get();
         queue.release(slot);
-        connection.answer(command_id, Status::SUCCESS, u64::from(event.encode()));
+        let dwords = u64::from(event.encode()) | u64::from(parameter) << 32;
+        connection.answer(command_id, Status::SUCCESS, dwords);
     }
 }

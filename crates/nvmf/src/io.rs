@@ -56,7 +56,7 @@ pub(crate) fn plan(
             let from_host_bytes = if sent <= DATASET_BYTES_MAX { needed.max(sent) } else { needed };
             return Ok(Plan { from_host_bytes, to_host_bytes: 0 });
         }
-        opcode::COPY | opcode::WRITE_UNCORRECTABLE if properties.zones.is_some() => {
+        opcode::WRITE_UNCORRECTABLE if properties.zones.is_some() => {
             return Err(Status::INVALID_OPCODE.do_not_retry());
         }
         opcode::COPY => return copy::plan(properties, entry),

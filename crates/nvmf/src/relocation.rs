@@ -24,6 +24,7 @@ use crate::pages;
 use crate::subsystems::Passage;
 use crate::target::Target;
 use crate::tcp::Receiver;
+use diecut_namespace::contract::ChangedZones;
 use diecut_nvme::QualifiedName;
 use diecut_units::{Time, mark, mutant};
 
@@ -56,6 +57,28 @@ impl Target {
     /// Sets what the SMART log of a subsystem tells of its media. Hosts that want to know are told of warnings that begin.
     pub fn set_health(&mut self, nqn: &QualifiedName, health: Health, actions: &mut Vec<Action>) {
         for number in self.shared.set_health(nqn, health) {
+            self.tell_events(number, actions);
+        }
+    }
+
+    /// Zones of a namespace changed by themselves: hosts that want to know are told, and may read which. Does nothing if there is no such
+    /// subsystem.
+    pub fn zones_changed(
+        &mut self,
+        nqn: &QualifiedName,
+        nsid: u32,
+        zones: &ChangedZones,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(index) = self.shared.subsystems.find(nqn) else { return };
+        let mut told = Vec::new();
+        for (number, association) in self.shared.associations.iter_mut() {
+            if association.subsystem == Some(index) {
+                association.zones_changed(nsid, zones);
+                told.push(number);
+            }
+        }
+        for number in told {
             self.tell_events(number, actions);
         }
     }

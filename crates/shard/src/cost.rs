@@ -216,6 +216,10 @@ impl ModelledCore {
                 ZoneOperation::Write { data, .. } | ZoneOperation::Append { data, .. } => {
                     u64::from(data.iu_count()) * model.write_block_ns
                 }
+                ZoneOperation::Copy { sources, .. } => {
+                    let ius: u64 = sources.iter().map(|source| u64::from(source.iu_count)).sum();
+                    ius * (model.read_block_ns + model.write_block_ns)
+                }
                 _ => 0,
             };
             self.free_at = self.free_at.max(now) + Span(ns);

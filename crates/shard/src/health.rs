@@ -3,6 +3,7 @@
 
 use crate::owners::Owners;
 use crate::registry::qualified;
+use crate::zone_changes;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_nvmf::Health;
@@ -46,6 +47,7 @@ pub(crate) fn tell<M: Divide>(here: &mut Owners<M>, nqn: &str) {
     {
         let nvme = &mut here.plane.nvme;
         nvme.target.set_health(&qualified(nqn), health, &mut nvme.actions);
+        zone_changes::tell(here, nqn);
     }
 }
 

@@ -86,6 +86,7 @@ mod status;
 mod step;
 mod steps;
 mod waits;
+mod zone_changes;
 mod zones;
 
 pub use admission::{AdmissionConfig, DOOR_SOURCE_BIT};

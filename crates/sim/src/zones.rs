@@ -1,14 +1,16 @@
-//! Zoned namespaces on the whole shard, in virtual time: hosts that write, append, finish and reset zones of several sizes beside a
+//! Zoned namespaces on the whole shard, in virtual time: hosts that write, append, finish and reset zones of several sizes, and one of zones with random write areas, beside a
 //! tenant with a volume, on a device that fails programs and loses its power; and an oracle that knows of each zone what was
 //! written in its present life, and what a cut may leave of it.
 //!
 //! A seed chooses the device (cells, protected memory), the zones, what hosts do, and when the process or the power goes, and whether pages are lost
 //! then. After each restart every write pointer is compared, and everything is read.
 
+mod areas;
 mod host;
 mod losses;
 
 use crate::shards::Shards;
+use areas::AreaHost;
 use diecut_devices::{Backing, Device, FaultPlan, FaultRates, Options, Profile};
 use diecut_media::Media;
 use diecut_namespace::contract::{
@@ -37,6 +39,8 @@ pub struct Figures {
     pub restarts: [u64; 2],
     /// Pages that were lost.
     pub lost_pages: u64,
+    /// Commits of random write areas that were asked for, and that writes made.
+    pub commits: [u64; 2],
     /// IUs that hosts wrote to zones.
     pub written_ius: u64,
     /// IUs that were programmed for them.
@@ -49,6 +53,7 @@ impl std::ops::AddAssign for Figures {
         self.resets += other.resets;
         (0..2).for_each(|kind| self.restarts[kind] += other.restarts[kind]);
         self.lost_pages += other.lost_pages;
+        (0..2).for_each(|kind| self.commits[kind] += other.commits[kind]);
         self.written_ius += other.written_ius;
         self.programmed_ius += other.programmed_ius;
     }
@@ -61,6 +66,8 @@ const TURNS_MAX: u32 = 400_000;
 const NEIGHBOUR: &str = "neighbour";
 const ZONED: &str = "zoned";
 const STAGING_BYTES: usize = 512 << 10;
+/// Program units of a random write area.
+const AREA_UNITS: u32 = 2;
 
 struct Scene {
     shards: Option<Shards>,
@@ -70,6 +77,8 @@ struct Scene {
     random: Xoshiro256PlusPlus,
     answer: Option<ControlResponse>,
     zones: Vec<ZoneHost>,
+    /// Where the device has protected memory.
+    areas: Option<AreaHost>,
     neighbour: NeighbourHost,
     /// Pages of a program unit, and IUs of a page.
     row_pages: u32,
@@ -146,6 +155,7 @@ impl Scene {
             random,
             answer: None,
             zones: Vec::new(),
+            areas: None,
             neighbour: NeighbourHost::new(),
             row_pages: 0,
             page_ius,
@@ -156,7 +166,7 @@ impl Scene {
             scene.done(ControlRequest::CreateTenant(TenantSpec::new(tenant)))?;
             let serves = if tenant == ZONED { Serves::Zones } else { Serves::Volumes };
             let isolation = Isolation::Channel;
-            let capacity = Size(4 << 20);
+            let capacity = Size(if tenant == ZONED { 6 << 20 } else { 4 << 20 });
             let vssd = VssdSpec { serves, capacity, ..VssdSpec::new(tenant, tenant, isolation, 400) };
             scene.done(ControlRequest::CreateVssd(vssd))?;
         }
@@ -183,9 +193,31 @@ impl Scene {
             let namespace = NamespaceId(record.namespace);
             scene.zones.push(ZoneHost::new(namespace, index as u64 + 1, zones as u32, capacity, step));
         }
+        if is_protected {
+            scene.make_areas(room.rows, room.unit_ius)?;
+        }
         let namespace = NamespaceId(scene.shards().lead().state().volumes[NEIGHBOUR].namespace);
         scene.neighbour.shown(namespace);
         Ok(scene)
+    }
+
+    /// A namespace of zones with random write areas, and its host.
+    fn make_areas(&mut self, rows: u32, unit_ius: u32) -> Result<(), String> {
+        const NAME: &str = "areas";
+        let (zones, capacity, area) = (4, rows * unit_ius, AREA_UNITS * unit_ius);
+        let of_zones = ZoneSpec {
+            units: Some(1),
+            active: Some(3),
+            open: Some(3),
+            random_area: Some(Size(u64::from(area) * 4096)),
+            extension: None,
+        };
+        let size = Size(u64::from(capacity) * 4096 * u64::from(zones));
+        let spec = VolumeSpec { zones: of_zones, ..VolumeSpec::new(NAME, ZONED, size) };
+        self.done(ControlRequest::CreateVolume(spec))?;
+        let namespace = NamespaceId(self.shards().lead().state().volumes[NAME].namespace);
+        self.areas = Some(AreaHost::new(namespace, zones, capacity, area, unit_ius));
+        Ok(())
     }
 
     fn shards(&self) -> &Shards {
@@ -249,6 +281,17 @@ impl Scene {
         let host = completion.token.0 >> 56;
         match host.checked_sub(1) {
             None => self.neighbour.completed(completion),
+            Some(_) if host == areas::NUMBER => {
+                self.figures.commands += 1;
+                let areas = self.areas.as_mut().expect("it asked");
+                areas.completed(completion)?;
+                self.figures.commits = areas.commits;
+                let namespace = areas.namespace;
+                for (token, operation) in areas.read_again() {
+                    self.submit(areas::NUMBER, namespace, token, operation);
+                }
+                self.count_lost()
+            }
             Some(at) => {
                 self.figures.commands += 1;
                 let host = &mut self.zones[at as usize];
@@ -257,17 +300,25 @@ impl Scene {
                 for (token, operation) in host.read_again() {
                     self.submit(number, namespace, token, operation);
                 }
-                let lost: usize = self.zones.iter().map(ZoneHost::lost_ius).sum();
-                if lost as u64 > self.figures.lost_pages * u64::from(self.page_ius) {
-                    return Err(format!("{lost} IUs are lost with {} pages", self.figures.lost_pages));
-                }
+                self.count_lost()?;
                 (self.figures.resets, self.figures.written_ius) =
                     self.zones.iter().fold((0, 0), |(resets, written), host| {
                         (resets + host.resets, written + host.written_ius)
                     });
+                self.figures.written_ius += self.areas.as_ref().map_or(0, |areas| areas.written_ius);
                 Ok(())
             }
         }
+    }
+
+    /// No more is lost than what lay on pages that are.
+    fn count_lost(&self) -> Result<(), String> {
+        let of_zones: usize = self.zones.iter().map(|host| host.lost.count()).sum();
+        let lost = of_zones + self.areas.as_ref().map_or(0, |host| host.lost.count());
+        if lost as u64 > self.figures.lost_pages * u64::from(self.page_ius) {
+            return Err(format!("{lost} IUs are lost with {} pages", self.figures.lost_pages));
+        }
+        Ok(())
     }
 
     fn turn_until(&mut self, is_over: impl Fn(&Scene) -> bool) -> Result<(), String> {
@@ -294,10 +345,16 @@ impl Scene {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let at = self.random.random_range(0..self.zones.len() + 1);
-        let asked = match self.zones.get_mut(at) {
-            Some(host) => host.ask(&mut self.random).map(|asked| (host.number, host.namespace, asked)),
-            None => self.neighbour.ask(&mut self.random).map(|asked| (0, self.neighbour.namespace, asked)),
+        let zoned = self.zones.len();
+        let at = self.random.random_range(0..zoned + 2);
+        let asked = match (self.zones.get_mut(at), &mut self.areas) {
+            (None, Some(areas)) if at == zoned => {
+                areas.ask(&mut self.random).map(|asked| (areas::NUMBER, areas.namespace, asked))
+            }
+            (Some(host), _) => host.ask(&mut self.random).map(|asked| (host.number, host.namespace, asked)),
+            (None, _) => {
+                self.neighbour.ask(&mut self.random).map(|asked| (0, self.neighbour.namespace, asked))
+            }
         };
         if let Some((host, namespace, (number, operation))) = asked {
             self.submit(host, namespace, number, operation);
@@ -310,7 +367,11 @@ impl Scene {
 
     /// Everything that is under way ends.
     fn settle(&mut self) -> Result<(), String> {
-        self.turn_until(|scene| scene.neighbour.is_quiet() && scene.zones.iter().all(ZoneHost::is_quiet))
+        self.turn_until(|scene| scene.neighbour.is_quiet() && scene.zones_are_quiet())
+    }
+
+    fn zones_are_quiet(&self) -> bool {
+        self.zones.iter().all(ZoneHost::is_quiet) && self.areas.as_ref().is_none_or(AreaHost::is_quiet)
     }
 
     fn read_all(&mut self) -> Result<(), String> {
@@ -318,6 +379,12 @@ impl Scene {
             let (number, namespace) = (self.zones[at].number, self.zones[at].namespace);
             for (token, operation) in self.zones[at].read_all() {
                 self.submit(number, namespace, token, operation);
+            }
+        }
+        if let Some(areas) = &mut self.areas {
+            let (namespace, asked) = (areas.namespace, areas.read_all());
+            for (token, operation) in asked {
+                self.submit(areas::NUMBER, namespace, token, operation);
             }
         }
         let (token, operation) = self.neighbour.read_all();
@@ -355,13 +422,18 @@ impl Scene {
         self.shards = Some(Shards::new(device, &self.config, 1, self.seed, now));
         self.neighbour.crashed();
         self.zones.iter_mut().for_each(ZoneHost::crashed);
+        self.areas.iter_mut().for_each(AreaHost::crashed);
         self.open()?;
         for at in 0..self.zones.len() {
             let (number, namespace) = (self.zones[at].number, self.zones[at].namespace);
             let (token, operation) = self.zones[at].look();
             self.submit(number, namespace, token, operation);
         }
-        self.turn_until(|scene| scene.zones.iter().all(ZoneHost::is_quiet))
+        if let Some(areas) = &mut self.areas {
+            let (namespace, (token, operation)) = (areas.namespace, areas.look());
+            self.submit(areas::NUMBER, namespace, token, operation);
+        }
+        self.turn_until(Scene::zones_are_quiet)
     }
 }
 

@@ -42,6 +42,15 @@ impl ZoneData {
     }
 }
 
+/// IUs of a namespace, in one zone or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneRange {
+    /// First IU.
+    pub first_iu: u64,
+    /// Number of IUs, at least 1.
+    pub iu_count: u32,
+}
+
 /// Which zones a report has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportRequest {
@@ -87,6 +96,13 @@ pub enum ZoneOperation {
         first_iu: u64,
         /// What is written.
         data: ZoneData,
+    },
+    /// Writes what the sources hold when they are read, one behind the other, as [`ZoneOperation::Write`] would.
+    Copy {
+        /// What is read, in this order.
+        sources: Vec<ZoneRange>,
+        /// First IU that is written, at the write pointer of a zone or in its random write area.
+        first_iu: u64,
     },
     /// Completes when everything that completed before it survives a power cut: at once.
     Flush,

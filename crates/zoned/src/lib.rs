@@ -19,7 +19,9 @@
 #![deny(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod changed;
 pub mod contract;
+mod copies;
 mod journal;
 mod lent;
 mod mark;
@@ -39,6 +41,7 @@ mod token;
 mod writer;
 mod zone;
 
+pub use changed::{CHANGED_ZONES_MAX, ChangedZones};
 pub use room::ZoneRoom;
 pub use set::ZoneSetDefinition;
 pub use shape::ZoneShape;

@@ -1,6 +1,6 @@
 //! Reads: what is staged is copied, the rest is read from flash a program unit at a time, and checked.
 
-use crate::contract::{ZoneAnswer, ZoneCompletion, ZoneError, ZoneToken};
+use crate::contract::{ZoneAnswer, ZoneCompletion, ZoneError, ZoneRange, ZoneSetIndex, ZoneToken};
 use crate::lent::Facts;
 use crate::mark::{self, Mark, Place};
 use crate::shape::ZoneShape;
@@ -14,11 +14,29 @@ use diecut_vssd::space::{BlockRun, EraseBlockSpace, IoClass, SpaceCompletion, Sp
 struct ReadOperation {
     token: ZoneToken,
     loan: BufferLoan,
-    /// Nobody wants the content.
-    is_check: bool,
+    then: Then,
     pending: u32,
     lost: Option<u64>,
     gone: bool,
+}
+
+/// What becomes of what was read.
+#[derive(Clone, Copy)]
+pub(crate) enum Then {
+    /// Whoever asked gets it.
+    Give,
+    /// Nobody wants the content.
+    Check,
+    /// It is written from this IU on.
+    Write { set: ZoneSetIndex, first_iu: u64 },
+}
+
+/// What was read for a copy.
+pub(crate) struct Copied {
+    pub token: ZoneToken,
+    pub set: ZoneSetIndex,
+    pub first_iu: u64,
+    pub content: BufferMut,
 }
 
 /// One read of a block.
@@ -54,6 +72,7 @@ pub(crate) struct ReadLent<'a> {
 pub(crate) struct Reads {
     operations: Slab<ReadOperation>,
     parts: Slab<Part>,
+    copied: Vec<Copied>,
 }
 
 impl Reads {
@@ -62,18 +81,23 @@ impl Reads {
         self.operations.is_empty()
     }
 
-    /// Begins a read; without a destination what is there is checked only.
+    /// The next copy of which all is read.
+    pub fn take_copied(&mut self) -> Option<Copied> {
+        self.copied.pop()
+    }
+
+    /// Begins a read of ranges, one behind the other.
     pub fn read(
         &mut self,
         token: ZoneToken,
-        first_iu: u64,
-        iu_count: u32,
+        ranges: &[ZoneRange],
         destination: Option<BufferMut>,
+        then: Then,
         lent: &mut ReadLent<'_>,
         completions: &mut Vec<ZoneCompletion>,
     ) {
         let iu_bytes = lent.facts.mode.bytes_per_iu();
-        let is_check = destination.is_none();
+        let iu_count: u32 = ranges.iter().map(|range| range.iu_count).sum();
         let destination = destination.unwrap_or_else(|| lent.pool.take(iu_count as usize * iu_bytes));
         assert_eq!(
             destination.len(),
@@ -82,6 +106,29 @@ impl Reads {
         );
         let (loan, mut rest) = destination.lend();
         let operation = self.operations.next_index();
+        let mut pending = 0;
+        for range in ranges {
+            pending += self.read_range(operation, *range, &mut rest, lent);
+        }
+        drop(rest);
+        let read = ReadOperation { token, loan, then, pending, lost: None, gone: false };
+        if pending == 0 {
+            return self.end(read, completions);
+        }
+        let index = self.operations.insert(read);
+        assert_eq!(index, operation, "I-Z11: parts name their read");
+    }
+
+    /// Begins to read a range into the beginning of `rest`. Gives the number of its parts.
+    fn read_range(
+        &mut self,
+        operation: u32,
+        range: ZoneRange,
+        rest: &mut BufferMut,
+        lent: &mut ReadLent<'_>,
+    ) -> u32 {
+        let ZoneRange { first_iu, iu_count } = range;
+        let iu_bytes = lent.facts.mode.bytes_per_iu();
         let (mut pending, mut done) = (0, 0);
         while done < iu_count {
             let iu = first_iu + u64::from(done);
@@ -122,14 +169,25 @@ impl Reads {
             }
             done += count;
         }
-        drop(rest);
-        let read = ReadOperation { token, loan, is_check, pending, lost: None, gone: false };
-        if pending == 0 {
-            completions.push(read.end());
-            return;
-        }
-        let index = self.operations.insert(read);
-        assert_eq!(index, operation, "I-Z11: parts name their read");
+        pending
+    }
+
+    /// All parts of a read are here.
+    fn end(&mut self, read: ReadOperation, completions: &mut Vec<ZoneCompletion>) {
+        let ReadOperation { token, loan, then, .. } = read;
+        let result = match (read.gone, read.lost) {
+            (true, _) => Err(ZoneError::Gone),
+            (_, Some(iu)) => Err(ZoneError::Unrecovered { iu }),
+            (_, None) => match then {
+                Then::Check => Ok(ZoneAnswer::Done),
+                Then::Give => Ok(ZoneAnswer::Content(loan.reclaim())),
+                Then::Write { set, first_iu } => {
+                    self.copied.push(Copied { token, set, first_iu, content: loan.reclaim() });
+                    return;
+                }
+            },
+        };
+        completions.push(ZoneCompletion { token, result });
     }
 
     /// A part was read, or cannot be.
@@ -159,7 +217,8 @@ impl Reads {
         assert!(operation.pending > 0, "I-Z11: each part of a read ends once");
         operation.pending -= 1;
         if operation.pending == 0 {
-            completions.push(self.operations.remove(part.operation).end());
+            let read = self.operations.remove(part.operation);
+            self.end(read, completions);
         }
     }
 }
@@ -203,16 +262,5 @@ impl ReadOperation {
     /// An IU cannot be read. The first one counts.
     fn lose(&mut self, iu: u64) {
         self.lost = Some(self.lost.unwrap_or(u64::MAX).min(iu));
-    }
-
-    /// All parts are here.
-    fn end(self) -> ZoneCompletion {
-        let result = match (self.gone, self.lost) {
-            (true, _) => Err(ZoneError::Gone),
-            (_, Some(iu)) => Err(ZoneError::Unrecovered { iu }),
-            _ if self.is_check => Ok(ZoneAnswer::Done),
-            _ => Ok(ZoneAnswer::Content(self.loan.reclaim())),
-        };
-        ZoneCompletion { token: self.token, result }
     }
 }

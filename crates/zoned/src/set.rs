@@ -1,7 +1,9 @@
 //! The zones of one namespace.
 
+use crate::changed::ChangedZones;
+use crate::contract::ZoneRange;
 use crate::shape::ZoneShape;
-use crate::states::{ZoneLimits, ZoneStates};
+use crate::states::{ZoneLimits, ZoneState, ZoneStates};
 use crate::zone::Zone;
 use diecut_vssd::space::BlockShape;
 
@@ -50,9 +52,21 @@ pub(crate) struct Set {
     /// Zones that have something in staging or on flash.
     pub zones: Vec<Option<Box<Zone>>>,
     pub slots_owed: u32,
+    pub changed: ChangedZones,
 }
 
 impl Set {
+    /// A zone that ranges reach and that takes nothing any more.
+    #[inline]
+    pub fn offline_zone(&self, ranges: &[ZoneRange]) -> Option<u32> {
+        let size_log2 = self.shape.size_ius_log2();
+        ranges.iter().find_map(|range| {
+            let last_iu = range.first_iu + u64::from(range.iu_count) - 1;
+            let mut zones = (range.first_iu >> size_log2) as u32..=(last_iu >> size_log2) as u32;
+            zones.find(|zone| self.states.zone(*zone).state == ZoneState::Offline)
+        })
+    }
+
     pub fn new(definition: ZoneSetDefinition, shape: ZoneShape, block: &BlockShape) -> Set {
         Set {
             definition,
@@ -60,6 +74,7 @@ impl Set {
             states: ZoneStates::new(definition.zones, definition.limits(&shape)),
             zones: (0..definition.zones).map(|_| None).collect(),
             slots_owed: definition.slots_owed(shape.width, block.unsafe_units),
+            changed: ChangedZones::default(),
         }
     }
 }

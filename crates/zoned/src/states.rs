@@ -4,6 +4,7 @@
 //! A command is checked as a whole before anything changes: an error leaves every zone as it is. Changes are told in the order in which they
 //! happen, so a zone that is closed to make room for another one is told first.
 
+use diecut_units::mutant;
 use std::collections::VecDeque;
 
 /// State of a zone, with the value that a zone descriptor has for it.
@@ -242,7 +243,8 @@ impl ZoneStates {
             return Ok(Placed { first_iu, commits_to: None });
         }
         let beyond = end_iu.saturating_sub(view.written_ius + self.limits.random_ius);
-        let commits_to = (beyond > 0).then(|| {
+        let commits = beyond > 0 && !mutant!("zoned: a write beyond its area commits nothing");
+        let commits_to = commits.then(|| {
             let to = view.written_ius + beyond.next_multiple_of(self.limits.commit_ius);
             to.min(self.limits.capacity_ius)
         });

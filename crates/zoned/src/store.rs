@@ -1,20 +1,23 @@
+use crate::changed::ChangedZones;
 use crate::contract::{
-    ZoneAnswer, ZoneCommand, ZoneCompletion, ZoneError, ZoneOperation, ZoneSetIndex, ZoneToken,
+    ZoneAnswer, ZoneCommand, ZoneCompletion, ZoneData, ZoneError, ZoneOperation, ZoneRange, ZoneSetIndex,
+    ZoneToken,
 };
+use crate::copies::{Copies, Copy};
 use crate::journal::{self, Journal};
 use crate::lent::{Facts, Lent, UnderWay};
 use crate::opening::Opening;
 use crate::operations::Operations;
-use crate::reads::{ReadLent, Reads};
+use crate::reads::{Copied, ReadLent, Reads, Then};
 use crate::retiring::Retiring;
 use crate::set::{Set, ZoneSetDefinition};
 use crate::shape::ZoneShape;
 use crate::staging::Staging;
-use crate::states::{Change, ZoneView};
+use crate::states::{Change, ZoneRefusal, ZoneView};
 use crate::token::Kind;
 use crate::writer::Step;
 use crate::zone::{Zone, ZoneName};
-use diecut_units::{BufferPool, ProtectedRegion, Slab, Span, Time, mutant};
+use diecut_units::{BufferMut, BufferPool, Payload, ProtectedRegion, Slab, Span, Time, mutant};
 use diecut_vssd::space::{EraseBlockSpace, SpaceCompletion, SpaceError};
 
 mod commands;
@@ -50,6 +53,7 @@ pub struct ZoneStore {
     journal: Journal,
     under_way: UnderWay,
     reads: Reads,
+    copies: Copies,
     pool: BufferPool,
     operations: Operations,
     retiring: Slab<Retiring>,
@@ -103,6 +107,7 @@ impl ZoneStore {
             journal: Journal::default(),
             under_way: UnderWay::default(),
             reads: Reads::default(),
+            copies: Copies::default(),
             pool: BufferPool::new(),
             operations: Operations::default(),
             retiring: Slab::new(),
@@ -183,6 +188,12 @@ impl ZoneStore {
         Some(&self.set(index)?.shape)
     }
 
+    /// Takes the zones of a namespace that the medium changed by itself since they were taken last.
+    pub fn take_changed(&mut self, index: ZoneSetIndex) -> ChangedZones {
+        let set = self.sets.get_mut(usize::from(index.0)).and_then(Option::as_mut);
+        set.map_or_else(ChangedZones::default, |set| std::mem::take(&mut set.changed))
+    }
+
     /// IUs of a namespace that hold data.
     pub fn used_ius(&self, index: ZoneSetIndex) -> u64 {
         let Some(set) = self.set(index) else { return 0 };
@@ -212,6 +223,7 @@ impl ZoneStore {
     pub fn is_still(&self) -> bool {
         self.is_ready()
             && self.reads.are_done()
+            && self.copies.are_done()
             && self.under_way.programs.is_empty()
             && self.under_way.copies.is_empty()
             && self.retiring.is_empty()
@@ -242,10 +254,16 @@ impl ZoneStore {
         }
         match operation {
             ZoneOperation::Read { first_iu, iu_count, destination } => {
-                self.read(token, set, first_iu, iu_count, Some(destination), space, completions);
+                let range = ZoneRange { first_iu, iu_count };
+                self.read(token, set, &[range], Some(destination), Then::Give, space, completions);
             }
             ZoneOperation::Verify { first_iu, iu_count } => {
-                self.read(token, set, first_iu, iu_count, None, space, completions);
+                let range = ZoneRange { first_iu, iu_count };
+                self.read(token, set, &[range], None, Then::Check, space, completions);
+            }
+            ZoneOperation::Copy { sources, first_iu } => {
+                self.copies.add(Copy { token, set, sources, first_iu });
+                self.go_on_copying(space, completions);
             }
             other => self.change(token, set, other, space, completions),
         }
@@ -256,13 +274,18 @@ impl ZoneStore {
         &mut self,
         token: ZoneToken,
         set: ZoneSetIndex,
-        first_iu: u64,
-        iu_count: u32,
-        destination: Option<diecut_units::BufferMut>,
+        ranges: &[ZoneRange],
+        destination: Option<BufferMut>,
+        then: Then,
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<ZoneCompletion>,
     ) {
         let set = self.sets[usize::from(set.0)].as_ref().expect("I-Z14: a set that is used is there");
+        if let Some(zone) = set.offline_zone(ranges) {
+            let error = ZoneError::Refused { zone, refusal: ZoneRefusal::Offline };
+            completions.push(ZoneCompletion { token, result: Err(error) });
+            return;
+        }
         let mut lent = ReadLent {
             shape: &set.shape,
             facts: &self.facts,
@@ -271,7 +294,32 @@ impl ZoneStore {
             pool: &mut self.pool,
             space,
         };
-        self.reads.read(token, first_iu, iu_count, destination, &mut lent, completions);
+        self.reads.read(token, ranges, destination, then, &mut lent, completions);
+    }
+
+    /// Copies that may begin read their sources, and those that have are written.
+    fn go_on_copying(&mut self, space: &mut dyn EraseBlockSpace, completions: &mut Vec<ZoneCompletion>) {
+        loop {
+            let before = completions.len();
+            if let Some(Copied { token, set, first_iu, content }) = self.reads.take_copied() {
+                if self.is_gone || self.set(set).is_none() {
+                    completions.push(ZoneCompletion { token, result: Err(ZoneError::Gone) });
+                } else {
+                    let data = ZoneData::Payload(Payload::new(self.facts.mode, content.freeze()));
+                    self.change(token, set, ZoneOperation::Write { first_iu, data }, space, completions);
+                }
+            } else if let Some(Copy { token, set, sources, first_iu }) = self.copies.begin() {
+                if self.set(set).is_none() {
+                    completions.push(ZoneCompletion { token, result: Err(ZoneError::Gone) });
+                } else {
+                    let then = Then::Write { set, first_iu };
+                    self.read(token, set, &sources, None, then, space, completions);
+                }
+            } else {
+                return;
+            }
+            self.copies.ended(&completions[before..]);
+        }
     }
 
     /// Takes a completion of the space.
@@ -281,9 +329,21 @@ impl ZoneStore {
         space: &mut dyn EraseBlockSpace,
         completions: &mut Vec<ZoneCompletion>,
     ) {
+        let before = completions.len();
+        self.take(completion, space, completions);
+        self.copies.ended(&completions[before..]);
+    }
+
+    fn take(
+        &mut self,
+        completion: SpaceCompletion,
+        space: &mut dyn EraseBlockSpace,
+        completions: &mut Vec<ZoneCompletion>,
+    ) {
         let (kind, place) = Kind::of(completion.token);
         if kind == Kind::Read {
-            return self.reads.arrived(place, completion, &self.facts, completions);
+            self.reads.arrived(place, completion, &self.facts, completions);
+            return self.go_on_copying(space, completions);
         }
         self.is_gone |= completion.result == Err(SpaceError::PowerLost);
         match kind {
@@ -426,12 +486,16 @@ impl ZoneStore {
             self.looks_again = Time::NEVER;
             self.list_starved();
         }
+        let before = completions.len();
         self.go_on_retiring(space);
         for (token, lba) in self.overtaken.drain(..) {
             completions.push(ZoneCompletion { token, result: Ok(ZoneAnswer::Written(lba)) });
         }
         while let Some((set, zone)) = self.busy.pop() {
             self.work_zone(set, zone, now, space, completions);
+        }
+        if self.copies.ended(&completions[before..]) {
+            self.go_on_copying(space, completions);
         }
         if !self.starved.is_empty() && self.under_way.frees && !self.is_sweeping {
             self.under_way.frees = false;
@@ -491,6 +555,7 @@ impl ZoneStore {
             let before = of_set.states.zone(number).state;
             of_set.states.wear_out(number, &mut self.changes);
             if of_set.states.zone(number).state != before {
+                of_set.changed.add(number);
                 self.journal.change((zone.name.set_id, number), |entry| {
                     entry.is_read_only = true;
                     entry.generation = zone.name.generation;
@@ -564,6 +629,7 @@ impl ZoneStore {
     fn fail_all(&mut self, completions: &mut Vec<ZoneCompletion>) {
         let mut gone = |token| completions.push(ZoneCompletion { token, result: Err(ZoneError::Gone) });
         self.early.drain(..).for_each(|command| gone(command.token));
+        self.copies.take_waiting().for_each(&mut gone);
         self.operations.take_all().into_iter().for_each(&mut gone);
         let zones = self.sets.iter_mut().flatten().flat_map(|set| set.zones.iter_mut().flatten());
         for zone in zones {

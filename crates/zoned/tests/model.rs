@@ -73,6 +73,7 @@ struct World {
     deleted: [bool; 2],
     losses: Losses,
     loses_pages: bool,
+    copies: bool,
     requests: BTreeMap<u64, Request>,
     next: u64,
     next_id: u32,
@@ -110,6 +111,7 @@ impl World {
             deleted: [false; 2],
             losses: Losses::default(),
             loses_pages: false,
+            copies: false,
             requests: BTreeMap::new(),
             next: 1,
             next_id: 3,
@@ -211,7 +213,7 @@ impl World {
                 let at = u64::from(zone) << self.size_log2(set) | u64::from(first);
                 let ZoneAnswer::Written(written) = answer else { panic!("seed {seed}: a write says where") };
                 let zone = &mut self.zones[set][zone as usize];
-                zone.under_way -= 1;
+                (zone.under_way, zone.opens) = (zone.under_way - 1, false);
                 if is_append || !zone.resets {
                     assert!(
                         written == at || zone.resets,
@@ -301,8 +303,18 @@ impl World {
     /// Only what lies on a lost page is refused, and what lies beside it is there.
     fn lost(&mut self, request: Request, iu: u64) {
         let seed = self.seed;
-        let Request::Read { set, zone, first, count, before } = request else {
-            panic!("seed {seed}: only reads find that IU {iu} is lost");
+        let (set, zone, first, count, before) = match request {
+            Request::Read { set, zone, first, count, before } => (set, zone, first, count, before),
+            Request::Write { set, zone, first, .. } => {
+                // A copy of it: nothing was written.
+                let at = (iu & ((1 << self.size_log2(set)) - 1)) as u32;
+                assert!(self.losses.has(self.definitions[set].id, zone, at), "seed {seed}: IU {at} is lost");
+                let zone = &mut self.zones[set][zone as usize];
+                zone.words.truncate(first as usize);
+                (zone.under_way, zone.opens) = (zone.under_way - 1, false);
+                return;
+            }
+            _ => panic!("seed {seed}: only reads and copies find that IU {iu} is lost"),
         };
         let size_log2 = self.size_log2(set);
         let at = (iu & ((1 << size_log2) - 1)) as u32;
@@ -338,7 +350,7 @@ impl World {
         match request {
             Request::Write { set, zone, first, words, .. } => {
                 let zone = &mut self.zones[set][zone as usize];
-                zone.under_way -= 1;
+                (zone.under_way, zone.opens) = (zone.under_way - 1, false);
                 if zone.is_random {
                     for (place, word) in zone.words[first as usize..].iter_mut().zip(&words) {
                         place.retain(|other| other != word);
@@ -405,6 +417,11 @@ impl World {
                 let request = Request::Write { set, zone, first: written, words, is_append };
                 self.submit(set, operation, request);
             }
+            55..58
+                if self.copies && of.is_quiet() && !of.is_random && !of.is_finished && written < capacity =>
+            {
+                self.copy(set, zone, &of);
+            }
             55..80 => {
                 let first = self.random.below(u64::from(capacity)) as u32;
                 let most = (capacity - first).min(50);
@@ -454,6 +471,31 @@ impl World {
             99 => self.space.fail_next_append = self.random.below(8) == 0,
             _ => {}
         }
+    }
+
+    /// Something of a zone is written behind what it holds. No write comes before the copy is answered: where it would go is not known.
+    fn copy(&mut self, set: usize, zone: u32, of: &Zone) {
+        let step = if self.memory.is_some() { 1 } else { UNIT_IUS };
+        let room = (self.capacity(set) - of.words.len() as u32).min(of.answered) / step;
+        if room == 0 {
+            return;
+        }
+        let count = (1 + self.random.below(u64::from(room.min(30 / step).max(1))) as u32) * step;
+        let base = u64::from(zone) << self.size_log2(set);
+        let (mut sources, mut words, mut left) = (Vec::new(), Vec::new(), count);
+        while left > 0 {
+            let first = self.random.below(u64::from(of.answered)) as u32;
+            let iu_count = left.min(of.answered - first).min(1 + self.random.below(9) as u32);
+            sources.push(ZoneRange { first_iu: base + u64::from(first), iu_count });
+            words.extend((first..first + iu_count).map(|iu| of.words[iu as usize][0]));
+            left -= iu_count;
+        }
+        let first = of.words.len() as u32;
+        let place = &mut self.zones[set][zone as usize];
+        place.words.extend(words.iter().map(|word| vec![*word]));
+        (place.under_way, place.opens) = (1, true);
+        let operation = ZoneOperation::Copy { sources, first_iu: base + u64::from(first) };
+        self.submit(set, operation, Request::Write { set, zone, first, words, is_append: false });
     }
 
     fn write_random(&mut self, set: usize, zone: u32, of: &Zone) {
@@ -635,7 +677,7 @@ fn run(seed: u64) {
 
 fn run_with_losses(seed: u64) {
     let mut world = World::new(seed);
-    world.loses_pages = true;
+    (world.loses_pages, world.copies) = (true, true);
     world.run(8);
 }
 

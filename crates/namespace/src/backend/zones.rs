@@ -1,11 +1,11 @@
 //! Zones on erase blocks: a command goes to them as it is. What it reaches is checked there, where write pointers are known.
 
 use crate::backend::{Backend, Begun, MapPiece, Scratch};
-use crate::contract::{NamespaceError, NamespaceOperation, ZoneRequest};
+use crate::contract::{LbaRange, NamespaceError, NamespaceOperation, ZoneRequest};
 use crate::definition::StoreIndex;
 use crate::pending::Extra;
 use diecut_units::{ContentMode, Payload};
-use diecut_zoned::contract::{ZoneData, ZoneOperation, ZoneSetIndex};
+use diecut_zoned::contract::{ZoneData, ZoneOperation, ZoneRange, ZoneSetIndex};
 
 /// See the module.
 pub(crate) struct Zones {
@@ -42,7 +42,13 @@ impl Backend for Zones {
                 extra = Some(Extra { expected: Some(data), ..Extra::default() });
                 ZoneOperation::Read { first_iu: range.first_lba, iu_count: range.lba_count, destination }
             }
-            NamespaceOperation::Copy(_) | NamespaceOperation::WriteUncorrectable { .. } => {
+            NamespaceOperation::Copy(copy) => {
+                let range =
+                    |source: &LbaRange| ZoneRange { first_iu: source.first_lba, iu_count: source.lba_count };
+                let sources = copy.sources.iter().map(range).collect();
+                ZoneOperation::Copy { sources, first_iu: copy.first_lba }
+            }
+            NamespaceOperation::WriteUncorrectable { .. } => {
                 let what = "zones take no such command";
                 return Begun::Answered(Err(NamespaceError::InvalidField { what }), None);
             }

@@ -31,10 +31,6 @@ pub const OZCS_RANDOM_AREA: u16 = 1 << 1;
 pub const ZRWACAP_EXPLICIT_FLUSH: u8 = 1 << 0;
 /// AEN configuration and OAES bit 27: zone descriptor changed notices.
 pub const EVENT_ZONE_DESCRIPTOR_CHANGED: u32 = 1 << 27;
-/// Log page: changed zone list.
-pub const LID_CHANGED_ZONES: u8 = 0xBF;
-/// Zones that a changed zone list has room for.
-pub const CHANGED_ZONES_LENGTH: usize = 511;
 
 /// Identify Namespace of this command set, CNS 05h (ZNS 1.1 figure 49).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

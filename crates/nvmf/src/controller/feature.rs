@@ -11,6 +11,7 @@ use diecut_nvme::log_page::{
     FEATURE_SCOPE_SUBSYSTEM, FEATURE_SUPPORTED, FeatureEffects,
 };
 use diecut_nvme::ocp::{self, LatencyConfiguration};
+use diecut_nvme::zns::EVENT_ZONE_DESCRIPTOR_CHANGED;
 use diecut_nvme::{NSID_ALL, SglKind, Status, SubmissionEntry};
 use diecut_units::mutant;
 
@@ -207,7 +208,7 @@ fn set_value(
             let known = if discovery {
                 EVENT_DISCOVERY_CHANGE
             } else {
-                EVENT_NAMESPACE_ATTRIBUTE | u32::from(KNOWN_WARNINGS)
+                EVENT_NAMESPACE_ATTRIBUTE | EVENT_ZONE_DESCRIPTOR_CHANGED | u32::from(KNOWN_WARNINGS)
             };
             if set.value & !known != 0 {
                 return INVALID_FIELD;

@@ -21,7 +21,7 @@ use diecut_nvme::identify::{
 };
 use diecut_nvme::property::VERSION_2_0;
 use diecut_nvme::reservation::{RESCAP_ALL_TYPES, RESCAP_IEKEY_1_3};
-use diecut_nvme::zns::CSI_ZONED;
+use diecut_nvme::zns::{CSI_ZONED, EVENT_ZONE_DESCRIPTOR_CHANGED};
 use diecut_nvme::{DISCOVERY_SUBSYSTEM_NQN, NSID_ALL, Status, SubmissionEntry, ascii_padded};
 use zerocopy::IntoBytes;
 
@@ -234,7 +234,11 @@ fn controller(association: &Association, around: &Surroundings<'_>) -> IdentifyC
         mdts: (config.queue.transfer_bytes_max / 4096).ilog2() as u8,
         cntlid: association.controller_id.into(),
         ver: VERSION_2_0.into(),
-        oaes: if discovery { OAES_DISCOVERY_CHANGE } else { OAES_NAMESPACE_ATTRIBUTE }.into(),
+        oaes: match discovery {
+            true => OAES_DISCOVERY_CHANGE,
+            false => OAES_NAMESPACE_ATTRIBUTE | EVENT_ZONE_DESCRIPTOR_CHANGED,
+        }
+        .into(),
         ctratt: (CTRATT_HOST_ID_128
             | CTRATT_TRAFFIC_BASED_KEEP_ALIVE
             | if discovery { 0 } else { CTRATT_UUID_LIST })

@@ -14,7 +14,7 @@ use diecut_nvme::log_page::{
 };
 use diecut_nvme::ocp;
 use diecut_nvme::opcode::{self, admin, io};
-use diecut_nvme::zns::{self, CSI_ZONED};
+use diecut_nvme::zns::{self, CSI_ZONED, ChangedZoneList};
 use diecut_nvme::{NSID_ALL, Status, SubmissionEntry, ascii_padded};
 use diecut_units::Time;
 use zerocopy::IntoBytes;
@@ -48,6 +48,7 @@ pub(crate) fn log_page(
             for &id in if discovery { DISCOVERY_PAGES } else { PAGES }.iter().chain(placed) {
                 page[usize::from(id) * 4] = 1; // LSUPP
             }
+            page[usize::from(zns::LID_CHANGED_ZONES) * 4] = has_zones(around).into();
             page
         }
         (lid::FEATURE_EFFECTS, false) => feature::effects(around).as_bytes().to_vec(),
@@ -68,6 +69,12 @@ pub(crate) fn log_page(
         (lid::ASYMMETRIC_NAMESPACE_ACCESS, false) => access(log.specific, around),
         (lid::RESERVATION, false) => {
             association.events.reservations.read(log.retain_event).as_bytes().to_vec()
+        }
+        (zns::LID_CHANGED_ZONES, false) if has_zones(around) => {
+            match changed_zones(association, &log, entry.nsid.get(), around) {
+                Ok(page) => page,
+                Err(status) => return Answer::Fail(status),
+            }
         }
         (lid::FIRMWARE_SLOT, false) => {
             FirmwareSlots::single(ascii_padded(&around.config.firmware)).as_bytes().to_vec()
@@ -128,6 +135,28 @@ const PAGES: &[u8] = &[
     ocp::lid::TELEMETRY_STRINGS,
     ocp::lid::LATENCY_DEBUG,
 ];
+
+fn has_zones(around: &Surroundings<'_>) -> bool {
+    let mut namespaces = around.subsystem.into_iter().flat_map(|subsystem| subsystem.namespaces.values());
+    namespaces.any(|namespace| namespace.properties.zones.is_some())
+}
+
+/// The changed zone list of a namespace (ZNS 1.1 section 4.1.4.1).
+fn changed_zones(
+    association: &mut Association,
+    log: &GetLogPage,
+    nsid: u32,
+    around: &Surroundings<'_>,
+) -> Result<Vec<u8>, Status> {
+    let namespace = around.subsystem.and_then(|subsystem| subsystem.namespaces.get(&nsid));
+    let Some(namespace) = namespace else { return Err(Status::INVALID_NAMESPACE_OR_FORMAT.do_not_retry()) };
+    let Some(zones) = namespace.properties.zones else { return Err(Status::INVALID_FIELD.do_not_retry()) };
+    let changed = association.events.zones.read(nsid, log.retain_event);
+    let starts = changed.zones().map(|numbers| {
+        numbers.iter().map(|zone| u64::from(*zone) << zones.size_lbas_log2).collect::<Vec<u64>>()
+    });
+    Ok(ChangedZoneList::new(starts.as_deref()).as_bytes().to_vec())
+}
 
 /// A page that concerns the whole subsystem is not one of a single namespace (Base 2.0 figure 202; LPA bit 0 is 0).
 fn not_of_all_namespaces(nsid: u32, around: &Surroundings<'_>) -> Option<Status> {
@@ -222,9 +251,7 @@ fn effects(command_set: u8, has_placement: bool) -> CommandEffects {
         }
     }
     if command_set == CSI_ZONED {
-        for code in [io::WRITE_UNCORRECTABLE, io::COPY] {
-            effects.io[usize::from(code)] = 0.into();
-        }
+        effects.io[usize::from(io::WRITE_UNCORRECTABLE)] = 0.into();
         for code in [zns::opcode::ZONE_APPEND, zns::opcode::ZONE_MANAGEMENT_SEND] {
             effects.io[usize::from(code)] =
                 (EFFECT_SUPPORTED | EFFECT_LOGICAL_BLOCK_CONTENT | EFFECT_SCOPE_NAMESPACE).into();

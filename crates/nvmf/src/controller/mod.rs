@@ -5,6 +5,7 @@ mod identify;
 mod log_page;
 mod reservation_log;
 mod warning;
+mod zone_log;
 
 use crate::config::{Health, SubsystemConfig, TargetConfig};
 use crate::io::Plan;
@@ -25,6 +26,7 @@ use reservation_log::ReservationLog;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use warning::Warnings;
+use zone_log::ZoneLog;
 
 /// Asynchronous Event Requests a controller keeps (AERL + 1); Linux sends one.
 pub(crate) const EVENT_REQUESTS_MAX: usize = 4;
@@ -126,6 +128,7 @@ pub(crate) struct Events {
     pub(crate) discovery: Notice,
     pub(crate) warnings: Warnings,
     pub(crate) reservations: ReservationLog,
+    pub(crate) zones: ZoneLog,
     /// NSIDs that changed since the host read the list.
     pub(crate) changed_namespaces: Vec<u32>,
 }
@@ -332,6 +335,7 @@ impl Association {
             self.events.changed_namespaces.clear();
             self.events.warnings = Warnings::default();
             self.events.reservations.reset();
+            self.events.zones = ZoneLog::default();
             // What no feature saves is as it was before (Base 2.0 section 5.27).
             self.settings = Settings::default();
             self.flushes.failed = false;
@@ -412,8 +416,12 @@ impl Association {
         }
     }
 
-    /// The next event that can be told now; it counts as told.
-    pub(crate) fn next_event(&mut self) -> Option<AsynchronousEvent> {
+    /// The next event that can be told now, and its dword 1; it counts as told.
+    pub(crate) fn next_event(&mut self) -> Option<(AsynchronousEvent, u32)> {
+        self.next_event_of_subsystem().map(|event| (event, 0)).or_else(|| self.events.zones.next_event())
+    }
+
+    fn next_event_of_subsystem(&mut self) -> Option<AsynchronousEvent> {
         if self.events.namespaces == Notice::Pending {
             self.events.namespaces = Notice::Masked;
             return Some(AsynchronousEvent::NAMESPACE_ATTRIBUTE_CHANGED);
@@ -430,6 +438,7 @@ impl Association {
         if mutant!("nvmf: namespace change not told") {
             return;
         }
+        self.events.zones.forget(nsid);
         if let Err(at) = self.events.changed_namespaces.binary_search(&nsid) {
             self.events.changed_namespaces.insert(at, nsid);
         }

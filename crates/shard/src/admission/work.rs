@@ -37,6 +37,7 @@ pub(crate) fn cost_of_zones(operation: &ZoneOperation) -> u32 {
     match operation {
         ZoneOperation::Read { iu_count, .. } | ZoneOperation::Verify { iu_count, .. } => *iu_count,
         ZoneOperation::Write { data, .. } | ZoneOperation::Append { data, .. } => data.iu_count(),
+        ZoneOperation::Copy { sources, .. } => sources.iter().map(|source| 2 * source.iu_count).sum(),
         ZoneOperation::Flush | ZoneOperation::Extend { .. } | ZoneOperation::Commit { .. } => 0,
         // All zones may be looked at.
         ZoneOperation::Act { first_iu: None, .. } | ZoneOperation::Report(_) => 16,

@@ -1,10 +1,11 @@
 //! A host of zones, and one of a volume beside it. Each knows what it wrote, and judges each answer by that.
 
+use super::losses::Lost;
 use diecut_namespace::contract::*;
 use diecut_units::{Buffer, BufferMut, TAG_SIZE_BYTES};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What a host knows of a zone.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +29,8 @@ enum Request {
     Look,
 }
 
-const REFUSED: &str = "is refused";
-const WORN: &str = "it was good";
+pub const REFUSED: &str = "is refused";
+pub const WORN: &str = "it was good";
 
 /// Whether that is what hosts find of zones whose vSSD has no good blocks left.
 pub fn is_of_worn_zones(found: &str) -> bool {
@@ -50,10 +51,7 @@ pub struct ZoneHost {
     step: u32,
     requests: BTreeMap<u64, Request>,
     next: u64,
-    /// IUs that cannot be read, by zone.
-    lost: BTreeSet<(u32, u32)>,
-    /// What lies beside them is still to be read: zone, first IU, number of IUs.
-    beside: Vec<(u32, u32, u32)>,
+    pub lost: Lost,
 }
 
 impl ZoneHost {
@@ -69,8 +67,7 @@ impl ZoneHost {
             step,
             requests: BTreeMap::new(),
             next: 0,
-            lost: BTreeSet::new(),
-            beside: Vec::new(),
+            lost: Lost::default(),
         }
     }
 
@@ -78,35 +75,16 @@ impl ZoneHost {
         self.requests.is_empty()
     }
 
-    /// IUs that hosts found lost in the zones' present lives.
-    pub fn lost_ius(&self) -> usize {
-        self.lost.len()
-    }
-
     /// Reads of what lies beside IUs that are lost.
     pub fn read_again(&mut self) -> Vec<(u64, NamespaceOperation)> {
-        let beside = std::mem::take(&mut self.beside);
+        let beside = self.lost.take_beside();
         beside.into_iter().map(|(zone, first, count)| self.read(zone, first, count)).collect()
-    }
-
-    /// A read finds that an IU is lost.
-    fn found_lost(&mut self, zone: u32, first: u32, count: u32, lba: u64) -> Result<(), String> {
-        self.zones[zone as usize].under_way -= 1;
-        let iu = lba.wrapping_sub(self.start(zone)) as u32;
-        if lba < self.start(zone) || !(first..first + count).contains(&iu) {
-            return Err(format!("zone {zone}: a read of {count} at {first} says that {lba:#x} is lost"));
-        }
-        self.lost.insert((zone, iu));
-        let pieces = [(first, iu), (iu + 1, first + count)].into_iter();
-        self.beside
-            .extend(pieces.filter(|(first, end)| first < end).map(|(first, end)| (zone, first, end - first)));
-        Ok(())
     }
 
     /// A zone is as if nothing had been written to it.
     fn begin_again(&mut self, zone: u32) {
         self.zones[zone as usize] = Zone::default();
-        self.lost.retain(|(of, _)| *of != zone);
+        self.lost.forget(zone);
     }
 
     fn token(&mut self, request: Request) -> u64 {
@@ -214,7 +192,7 @@ impl ZoneHost {
     /// The server is gone; what was under way may have happened.
     pub fn crashed(&mut self) {
         self.requests.clear();
-        self.beside.clear();
+        self.lost.take_beside();
         self.zones.iter_mut().for_each(|zone| zone.under_way = 0);
     }
 
@@ -226,7 +204,8 @@ impl ZoneHost {
         let start = |zone: u32| u64::from(zone) << self.size_log2;
         match (&completion.result, &request) {
             (Err(NamespaceError::Unrecovered { lba }), Request::Read { zone, first, count, .. }) => {
-                return self.found_lost(*zone, *first, *count, *lba);
+                self.zones[*zone as usize].under_way -= 1;
+                return self.lost.found(*zone, *first, *count, lba.wrapping_sub(self.start(*zone)));
             }
             (Err(error), _) => return self.refused(&request, error),
             (Ok(()), _) => {}

@@ -7,6 +7,7 @@ use diecut_vssd::VssdId;
 use diecut_vssd::space::Purpose;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeSet;
 
 /// The purpose of erase blocks of zones. What a journal holds is in no other place.
 const PURPOSE_ZONE: Purpose = Purpose(1);
@@ -41,4 +42,42 @@ pub fn lose(
         emulated.lose_page(block, random.random_range(0..row_pages));
     }
     has_rows
+}
+
+/// What a host found lost.
+#[derive(Default)]
+pub struct Lost {
+    /// Zone and IU, in the zones' present lives.
+    ius: BTreeSet<(u32, u32)>,
+    /// What lies beside them is still to be read: zone, first IU, number of IUs.
+    beside: Vec<(u32, u32, u32)>,
+}
+
+impl Lost {
+    /// How many IUs there are.
+    pub fn count(&self) -> usize {
+        self.ius.len()
+    }
+
+    /// A read of a zone finds that an IU of it is lost.
+    pub fn found(&mut self, zone: u32, first: u32, count: u32, iu: u64) -> Result<(), String> {
+        let end = first + count;
+        let Some(iu) = u32::try_from(iu).ok().filter(|iu| (first..end).contains(iu)) else {
+            return Err(format!("zone {zone}: a read of {count} at {first} says that IU {iu:#x} is lost"));
+        };
+        self.ius.insert((zone, iu));
+        let pieces = [(first, iu), (iu + 1, end)].into_iter().filter(|(first, end)| first < end);
+        self.beside.extend(pieces.map(|(first, end)| (zone, first, end - first)));
+        Ok(())
+    }
+
+    /// A zone is as if nothing had been written to it.
+    pub fn forget(&mut self, zone: u32) {
+        self.ius.retain(|(of, _)| *of != zone);
+    }
+
+    /// Takes what is still to be read.
+    pub fn take_beside(&mut self) -> Vec<(u32, u32, u32)> {
+        std::mem::take(&mut self.beside)
+    }
 }

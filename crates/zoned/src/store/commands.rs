@@ -34,8 +34,8 @@ impl ZoneStore {
         let size_log2 = self.set_of(index).shape.size_ius_log2();
         let place = |iu: u64| ((iu >> size_log2) as u32, (iu & ((1 << size_log2) - 1)) as u32);
         let result = match operation {
-            ZoneOperation::Read { .. } | ZoneOperation::Verify { .. } => {
-                unreachable!("reads were taken before")
+            ZoneOperation::Read { .. } | ZoneOperation::Verify { .. } | ZoneOperation::Copy { .. } => {
+                unreachable!("what reads was taken before")
             }
             ZoneOperation::Flush => Some(Ok(ZoneAnswer::Done)),
             ZoneOperation::Write { first_iu, data } => {
@@ -173,6 +173,7 @@ impl ZoneStore {
             Err(_) => {
                 zone.give_back_blocks(&mut lent);
                 set.states.wear_out(number, &mut Vec::new());
+                set.changed.add(number);
                 return Err(ZoneError::Refused { zone: number, refusal: ZoneRefusal::ReadOnly });
             }
         }

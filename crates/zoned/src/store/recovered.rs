@@ -148,7 +148,8 @@ impl ZoneStore {
         for (slot, of, is_committed) in life.slots {
             let (column, row) = shape.place(of.unit);
             let is_whole = self.staging.slot(slot).prefix_ius() == shape.unit_ius;
-            zone.is_random |= of.is_random && !is_committed;
+            zone.is_random |=
+                of.is_random && !is_committed && !mutant!("zoned: a restart forgets random write areas");
             // One that was being staged again is on flash as a whole.
             if of.unit >= shape.unit_count() || (row < zone.columns[column].done_rows && !is_whole) {
                 self.staging.drop_found(slot);
@@ -172,7 +173,11 @@ impl ZoneStore {
             match zone.staged(unit) {
                 _ if is_on_flash => unit += 1,
                 Some(staged) if staged.stage == Stage::Ready => unit += 1,
-                Some(staged) if staged.stage == Stage::Filling && !zone.is_random => {
+                Some(staged)
+                    if staged.stage == Stage::Filling
+                        && (!zone.is_random
+                            || mutant!("zoned: what lies in a random write area counts as written")) =>
+                {
                     break unit * shape.unit_ius + self.staging.slot(staged.slot).prefix_ius();
                 }
                 _ => break unit * shape.unit_ius,

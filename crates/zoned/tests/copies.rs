@@ -1,0 +1,153 @@
+//! Goal: a copy writes what its sources hold at the write pointer of a zone, or nothing; any number of copies is answered. Method: sources that
+//! are staged, on flash, never written and lost, in several zones; destinations that cannot be.
+
+mod world;
+
+use diecut_units::{BufferMut, ContentMode, Payload};
+use diecut_zoned::contract::*;
+use diecut_zoned::states::{ZoneAction, ZoneRefusal};
+use world::{SET, UNIT_IUS, World, content};
+
+fn copy(world: &mut World, sources: &[(u64, u32)], first_iu: u64) -> Result<ZoneAnswer, ZoneError> {
+    let sources = sources.iter().map(|&(first_iu, iu_count)| ZoneRange { first_iu, iu_count }).collect();
+    world.ask(ZoneOperation::Copy { sources, first_iu })
+}
+
+fn read(world: &mut World, first_iu: u64, count: u32) -> Vec<[u8; 8]> {
+    let destination = BufferMut::copy_from(&vec![0xee; count as usize * 8]);
+    match world.ask(ZoneOperation::Read { first_iu, iu_count: count, destination }) {
+        Ok(ZoneAnswer::Content(found)) => {
+            found.chunks_exact(8).map(|iu| iu.try_into().expect("8 bytes")).collect()
+        }
+        other => panic!("IU {first_iu}: {other:?}"),
+    }
+}
+
+fn refusal(answer: Result<ZoneAnswer, ZoneError>) -> ZoneRefusal {
+    match answer {
+        Err(ZoneError::Refused { refusal, .. }) => refusal,
+        other => panic!("it cannot be: {other:?}"),
+    }
+}
+
+/// A world whose first zone is written a little over half, and the first IU of the second zone.
+fn written() -> (World, u64) {
+    let mut world = World::new();
+    world.open();
+    world.write(0..15 * UNIT_IUS);
+    let second = world.ius().next_power_of_two();
+    (world, second)
+}
+
+#[test]
+fn a_copy_writes_what_its_sources_hold() {
+    let (mut world, second) = written();
+    let end = 15 * UNIT_IUS;
+    // On flash across borders of pages and blocks, at the end of what is written and beyond, and twice the same.
+    let sources = [(3, 30), (end - 4, 8), (0, 1), (0, 1), (second + 100, 2)];
+    let answer = copy(&mut world, &sources, second);
+    assert!(matches!(answer, Ok(ZoneAnswer::Written(at)) if at == second), "{answer:?}");
+    let mut expected: Vec<[u8; 8]> = (3..33).chain(end - 4..end).map(content).collect();
+    expected.extend([[0; 8]; 4]);
+    expected.extend([content(0), content(0), [0; 8], [0; 8]]);
+    assert_eq!(read(&mut world, second, 42), expected);
+    // What it has just written, some of which is staged.
+    copy(&mut world, &[(second + 20, 22)], second + 42).expect("at the write pointer");
+    assert_eq!(read(&mut world, second + 42, 22), expected[20..]);
+    world.store = None;
+    world.space.power_cut(&mut world.random);
+    world.open();
+    assert_eq!(read(&mut world, second, 42), expected, "it is durable");
+}
+
+#[test]
+fn a_copy_that_cannot_be_writes_nothing() {
+    let (mut world, second) = written();
+    let all = world.ius();
+    assert_eq!(refusal(copy(&mut world, &[(0, 1)], second + 1)), ZoneRefusal::InvalidWrite);
+    let rest = (all - 15 * UNIT_IUS) as u32;
+    assert_eq!(refusal(copy(&mut world, &[(0, rest + 1)], 15 * UNIT_IUS)), ZoneRefusal::Boundary);
+    let (block, unit) = world.space.written_units()[1];
+    world.space.lose((block, unit));
+    let lost = (0..15 * UNIT_IUS).find(|iu| world.refused(*iu..*iu + 1) == 1).expect("a unit is lost");
+    let answer = copy(&mut world, &[(0, 1), (lost - 1, 3)], second);
+    assert!(matches!(answer, Err(ZoneError::Unrecovered { iu }) if iu == lost), "{answer:?}");
+    let view = world.store.as_ref().and_then(|store| store.zone(SET, 1)).expect("it exists");
+    assert_eq!(view.written_ius, 0);
+    world.ask(ZoneOperation::Act { first_iu: Some(second), action: ZoneAction::Finish }).expect("it can be");
+    assert_eq!(refusal(copy(&mut world, &[(0, 1)], second)), ZoneRefusal::Full);
+}
+
+/// More copies than may be under way at once, to a write pointer that each of them moves.
+#[test]
+fn any_number_of_copies_is_answered() {
+    let (mut world, second) = written();
+    let mut out = Vec::new();
+    for number in 0..40 {
+        let sources = vec![ZoneRange { first_iu: number, iu_count: 1 }];
+        let operation = ZoneOperation::Copy { sources, first_iu: second + number };
+        let command = ZoneCommand { token: ZoneToken(number), set: SET, operation };
+        world.store.as_mut().expect("open").submit(command, &mut world.space, &mut out);
+    }
+    let answered = out.len();
+    let out = world.until(|_, out| out.len() + answered == 40);
+    // Reads end in any order, so some find the write pointer elsewhere; those that do not have written what they read.
+    let view = world.store.as_ref().and_then(|store| store.zone(SET, 1)).expect("it exists");
+    let worked = out.iter().filter(|completion| completion.result.is_ok()).count();
+    assert!(worked > 0 && worked as u32 == view.written_ius, "{worked} copies, {view:?}");
+    let found = read(&mut world, second, view.written_ius);
+    assert!(found.iter().zip(0..).all(|(found, iu)| *found == content(iu)));
+    assert!(world.store.as_ref().is_some_and(|store| store.is_still()), "nothing is left of them");
+}
+
+/// The power goes while copies are under way and wait: each is answered.
+#[test]
+fn copies_end_with_their_store() {
+    let (mut world, second) = written();
+    let mut out = Vec::new();
+    for number in 0..20 {
+        let sources = vec![ZoneRange { first_iu: number, iu_count: 9 }];
+        let command = ZoneCommand {
+            token: ZoneToken(number),
+            set: SET,
+            operation: ZoneOperation::Copy { sources, first_iu: second },
+        };
+        world.store.as_mut().expect("open").submit(command, &mut world.space, &mut out);
+    }
+    world.store.as_mut().expect("open").delete_set(ZoneToken(99), SET);
+    let before = out.len();
+    let out = world.until(|_, out| out.len() + before == 21);
+    let gone = out.iter().filter(|completion| matches!(completion.result, Err(ZoneError::Gone))).count();
+    assert_eq!(gone, 20, "{out:?}");
+}
+
+/// A reset overtakes copies that wait to be written. More of them follow than may be under way at once.
+#[test]
+fn copies_that_a_reset_overtakes_leave_nothing() {
+    let mut world = World::new();
+    world.open();
+    let second = world.ius().next_power_of_two();
+    // Part of a program unit stays staged: it is read at once.
+    let bytes: Vec<u8> = (0..4).flat_map(content).collect();
+    let payload = Payload::new(ContentMode::Tags, BufferMut::copy_from(&bytes).freeze());
+    world.ask(ZoneOperation::Write { first_iu: 0, data: ZoneData::Payload(payload) }).expect("at the start");
+    for round in 0..3 {
+        let mut out = Vec::new();
+        let mut submit = |token, operation| {
+            let command = ZoneCommand { token: ZoneToken(token), set: SET, operation };
+            world.store.as_mut().expect("open").submit(command, &mut world.space, &mut out);
+        };
+        for number in 0..6 {
+            let sources = vec![ZoneRange { first_iu: number % 4, iu_count: 1 }];
+            submit(number, ZoneOperation::Copy { sources, first_iu: second + number });
+        }
+        submit(99, ZoneOperation::Act { first_iu: Some(second), action: ZoneAction::Reset });
+        let before = out.len();
+        let answers = world.until(|_, out| out.len() + before == 7);
+        assert!(answers.iter().all(|completion| completion.result.is_ok()), "round {round}: {answers:?}");
+        let view = world.store.as_ref().and_then(|store| store.zone(SET, 1)).expect("it exists");
+        assert_eq!(view.written_ius, 0, "round {round}");
+    }
+    copy(&mut world, &[(0, 4)], second).expect("nothing is in its way");
+    assert_eq!(read(&mut world, second, 4), (0..4).map(content).collect::<Vec<_>>());
+}
