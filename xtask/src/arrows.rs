@@ -16,6 +16,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("log", &["vssd"]),
     ("volume", &["log", "vssd"]),
     ("zoned", &["vssd"]),
+    ("openchannel", &["vssd"]),
     ("namespace", &["volume", "zoned"]),
     ("initiator", &["nvme"]),
     ("nvmf", &["namespace", "nvme"]),

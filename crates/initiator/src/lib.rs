@@ -27,6 +27,7 @@
 mod admin;
 mod command;
 mod error;
+pub mod openchannel;
 mod output;
 mod queue_pair;
 mod receive;

@@ -34,6 +34,7 @@ pub mod io;
 pub mod log_page;
 pub mod ocp;
 pub mod opcode;
+pub mod openchannel;
 pub mod property;
 mod qualified_name;
 pub mod reservation;

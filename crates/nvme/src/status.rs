@@ -158,6 +158,22 @@ statuses! {
     TOO_MANY_OPEN_ZONES = 1, 0xBE;
     /// The zone's state does not allow the transition.
     INVALID_ZONE_STATE_TRANSITION = 1, 0xBF;
+    /// No data were ever written there (NVM 1.0).
+    UNWRITTEN_BLOCK = 2, 0x87;
+    /// Open-Channel 2.0: the number of logical blocks does not fit the command.
+    INVALID_LBA_LIST = 1, 0xC1;
+    /// The chunk cannot be used any more.
+    OFFLINE_CHUNK = 2, 0xC0;
+    /// The state of the chunk does not allow a reset.
+    INVALID_RESET = 2, 0xC1;
+    /// The data were read, and the next read may fail.
+    HIGH_ECC = 2, 0xD0;
+    /// The write unit failed; the next one can be written.
+    WRITE_NEXT_UNIT = 2, 0xF0;
+    /// The chunk was closed before its end: its write pointer says how far it is written.
+    CHUNK_EARLY_CLOSE = 2, 0xF1;
+    /// The write does not begin at the write pointer.
+    OUT_OF_ORDER_WRITE = 2, 0xF2;
     /// Path related, Base 2.0 figure 98: our side of the path failed, another path may work.
     INTERNAL_PATH_ERROR = 3, 0x00;
 }

@@ -247,6 +247,10 @@ pub trait EraseBlockSpace {
     /// # Errors
     /// [`SpaceError::NoFreeBlock`], [`SpaceError::ReadOnly`], [`SpaceError::UnitOffline`], [`SpaceError::NoRoom`].
     fn allocate(&mut self, unit: UnitIndex, purpose: Purpose) -> Result<LogicalBlock, SpaceError>;
+    /// Erases that the silicon under a block has had, those for its first append included; nothing if that is not known.
+    fn erases(&self, _block: LogicalBlock) -> Option<u32> {
+        None
+    }
     /// Whether nothing is to be erased, or was tried to be, before the first append to this block is programmed.
     fn is_erased(&self, _block: LogicalBlock) -> bool {
         true

@@ -204,6 +204,9 @@ impl<M: Media + ?Sized> EraseBlockSpace for Space<'_, M> {
         let op = Op { token, first_iu, end_page, ..Op::new(Kind::Append, id, class, number) };
         self.pool.core.start(op, operation, self.media, self.now);
     }
+    fn erases(&self, block: LogicalBlock) -> Option<u32> {
+        self.physical(block).map(|number| self.pool.core.blocks[number].erase_count)
+    }
     fn is_erased(&self, block: LogicalBlock) -> bool {
         let is_done = |number| self.pool.core.blocks[number].fill() != Fill::Opening;
         self.physical(block).is_none_or(is_done)

@@ -10,6 +10,7 @@ use diecut_nvme::fdp::{
 };
 use diecut_nvme::feature::{GetFeatures, SetFeatures};
 use diecut_nvme::io::{Copy, CopyRange, DatasetManagement, DatasetRange, LbaRange};
+use diecut_nvme::openchannel::{AddressFormat, ChunkDescriptor, LBAS_MAX, VectorCommand};
 use diecut_nvme::property::{Capabilities, Configuration, ControllerStatus};
 use diecut_nvme::reservation::{ReservationCommand, ReservationReport};
 use diecut_nvme::zns::{ZoneAppend, ZoneManagementReceive, ZoneManagementSend};
@@ -69,6 +70,18 @@ fn check_all(mut input: Input<'_>) {
     let plain = Copy { protection: 0, storage_tag_check: false, ..copy };
     plain.encode(&mut again);
     assert_eq!(Copy::decode(&again), plain);
+
+    let vector = VectorCommand::decode(&entry);
+    assert!((1..=LBAS_MAX).contains(&vector.count) && vector.list_bytes() <= 8 * LBAS_MAX);
+    vector.encode(&mut again);
+    assert_eq!(VectorCommand::decode(&again), vector);
+    if let Ok((format, _)) = AddressFormat::read_from_prefix(&wire)
+        && let Some([group, unit, chunk, block]) = format.decode(vector.lba)
+    {
+        assert_eq!(format.encode(group, unit, chunk, block), vector.lba);
+    }
+    let (chunk, _) = ChunkDescriptor::read_from_prefix(&wire).expect("32 of 64 bytes");
+    assert_eq!(chunk.as_bytes(), &wire[..ChunkDescriptor::SIZE_BYTES]);
 
     let format = FormatNvm::decode(&entry);
     format.encode(&mut again);

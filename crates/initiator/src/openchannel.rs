@@ -1,0 +1,374 @@
+//! Chunks of an Open-Channel 2.0 namespace: reads geometry and chunk information, keeps write pointers, and makes commands for chunks by their
+//! number.
+//!
+//! It sends nothing: a [`Request`] goes to [`crate::Admin::submit_entry`] or [`crate::QueuePair::submit_entry`], and how it ended comes back to
+//! [`OpenChannel::ended`]. After a command that failed, how the chunks that it wrote are is read again before they are written.
+
+use diecut_nvme::admin::GetLogPage;
+use diecut_nvme::openchannel::{
+    AddressFormat, ChunkDescriptor, Geometry, LBAS_MAX, VectorCommand, chunk_state, lid, opcode,
+};
+use diecut_nvme::{DecodeError, Status, SubmissionEntry, opcode::admin};
+use diecut_units::Buffer;
+use zerocopy::FromBytes;
+
+/// A command to be sent.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The entry without id and descriptor.
+    pub entry: SubmissionEntry,
+    /// The data that it carries.
+    pub data: Option<Buffer>,
+    /// Bytes that it brings.
+    pub expected_bytes: u32,
+    /// What it does; goes to [`OpenChannel::ended`].
+    pub effect: Effect,
+}
+
+/// What a command does to chunks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    #[default]
+    None,
+    /// It writes to these.
+    Writes(Vec<u32>),
+    /// It makes these free.
+    Resets(Vec<u32>),
+}
+
+/// Why a command cannot be made: it would be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkUseError {
+    /// There is no such chunk, or it has fewer blocks.
+    #[error("chunk {chunk}: it is not there, or has fewer blocks")]
+    NotThere {
+        /// Which.
+        chunk: u32,
+    },
+    /// It takes no writes, or how it is must be read first.
+    #[error("chunk {chunk}: it takes no writes: reset it, or read how it is")]
+    TakesNoWrites {
+        /// Which.
+        chunk: u32,
+    },
+    /// A write is a multiple of `unit` blocks, and one command has at most 64.
+    #[error("{blocks} blocks: a write is a multiple of {unit} blocks, and a command has {LBAS_MAX} at most")]
+    Length {
+        /// Blocks that were asked for.
+        blocks: u32,
+        /// Blocks of a write.
+        unit: u32,
+    },
+}
+
+/// What a host knows of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkFacts {
+    /// See [`chunk_state`]; 0 if that must be read first.
+    pub state: u8,
+    /// WLI.
+    pub wear: u8,
+    /// Blocks before its write pointer, those of writes under way included.
+    pub written: u32,
+}
+
+/// The chunks of one namespace. A chunk's number counts over parallel units and groups, as in the chunk information log.
+#[derive(Clone, Debug)]
+pub struct OpenChannel {
+    nsid: u32,
+    geometry: Geometry,
+    chunks: Vec<ChunkFacts>,
+}
+
+impl OpenChannel {
+    /// The admin command that asks for the geometry of a namespace: 4096 bytes.
+    pub fn ask_geometry(nsid: u32) -> Request {
+        let entry =
+            SubmissionEntry { opcode: opcode::GEOMETRY, nsid: nsid.into(), ..SubmissionEntry::default() };
+        Request { entry, data: None, expected_bytes: Geometry::SIZE_BYTES as u32, effect: Effect::None }
+    }
+
+    /// A namespace of this geometry. How its chunks are is not known yet: see [`OpenChannel::ask_chunks`].
+    ///
+    /// # Errors
+    /// The bytes are no geometry of revision 2, or one with more than 2^24 chunks.
+    pub fn new(nsid: u32, geometry: &[u8]) -> Result<OpenChannel, DecodeError> {
+        let wrong = |field, value: u64| DecodeError::Field { field, value };
+        let size = geometry.len() as u64;
+        let geometry = Geometry::read_from_bytes(geometry).map_err(|_| wrong("geometry", size))?;
+        if geometry.major != 2 {
+            return Err(wrong("MJR", geometry.major.into()));
+        }
+        let units = u64::from(geometry.groups.get()) * u64::from(geometry.units.get());
+        let chunks = units * u64::from(geometry.chunks.get());
+        if chunks == 0 || chunks > 1 << 24 {
+            return Err(wrong("NUM_CHK", chunks));
+        }
+        if geometry.format.bits().is_none() || geometry.write_min.get() == 0 {
+            return Err(wrong("LBAF", u64::from(geometry.write_min.get())));
+        }
+        Ok(OpenChannel { nsid, geometry, chunks: vec![ChunkFacts::default(); chunks as usize] })
+    }
+
+    /// The geometry.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What is known of all chunks.
+    pub fn chunks(&self) -> &[ChunkFacts] {
+        &self.chunks
+    }
+
+    /// The admin command that asks how `count` chunks from the `first` on are.
+    pub fn ask_chunks(&self, first: u32, count: u32) -> Request {
+        let size = ChunkDescriptor::SIZE_BYTES as u64;
+        let (offset, length_bytes) = (u64::from(first) * size, u64::from(count) * size);
+        let mut entry = SubmissionEntry {
+            opcode: admin::GET_LOG_PAGE,
+            nsid: self.nsid.into(),
+            ..SubmissionEntry::default()
+        };
+        GetLogPage { offset, ..GetLogPage::of(lid::CHUNK_INFORMATION, length_bytes) }.encode(&mut entry);
+        Request { entry, data: None, expected_bytes: length_bytes as u32, effect: Effect::None }
+    }
+
+    /// Takes what [`OpenChannel::ask_chunks`] brought, for chunks from the `first` on. No write to them may be under way.
+    pub fn take_chunks(&mut self, first: u32, page: &[u8]) {
+        let descriptors = page.chunks_exact(ChunkDescriptor::SIZE_BYTES);
+        for (place, bytes) in self.chunks.iter_mut().skip(first as usize).zip(descriptors) {
+            let found = ChunkDescriptor::read_from_bytes(bytes).expect("cut to its size");
+            let written = u32::try_from(found.write_pointer.get()).unwrap_or(u32::MAX);
+            *place = ChunkFacts { state: found.state & 0x7F, wear: found.wear, written };
+        }
+    }
+
+    fn lba(&self, chunk: u32, block: u32) -> u64 {
+        let (units, chunks) = (u32::from(self.geometry.units.get()), self.geometry.chunks.get());
+        let (unit, number) = (chunk / chunks, chunk % chunks);
+        let format: AddressFormat = self.geometry.format;
+        format.encode(unit / units, unit % units, number, block)
+    }
+
+    fn blocks(&self, chunk: u32, first: u32, count: u32) -> Result<impl Iterator<Item = u64>, ChunkUseError> {
+        let end = first.checked_add(count).filter(|end| *end <= self.geometry.chunk_blocks.get());
+        if end.is_none() || self.chunks.len() <= chunk as usize {
+            return Err(ChunkUseError::NotThere { chunk });
+        }
+        let lba = self.lba(chunk, first);
+        Ok((0..u64::from(count)).map(move |at| lba + at))
+    }
+
+    fn vector(&self, code: u8, lbas: &[u64], to: &[u64], content: &[u8]) -> Request {
+        let mut entry =
+            SubmissionEntry { opcode: code, nsid: self.nsid.into(), ..SubmissionEntry::default() };
+        let (lba, destination) = (lbas[0], to.first().copied().unwrap_or(0));
+        VectorCommand { lba, count: lbas.len() as u32, destination }.encode(&mut entry);
+        // A list goes before the data; a single address is in the dwords.
+        let listed = lbas.iter().chain(to).filter(|_| lbas.len() > 1);
+        let mut data: Vec<u8> = listed.flat_map(|lba| lba.to_le_bytes()).collect();
+        data.extend_from_slice(content);
+        let data = (!data.is_empty()).then(|| Buffer::copy_from(&data));
+        Request { entry, data, expected_bytes: 0, effect: Effect::None }
+    }
+
+    fn check_writable(&self, chunk: u32) -> Result<(), ChunkUseError> {
+        let of = self.chunks.get(chunk as usize).ok_or(ChunkUseError::NotThere { chunk })?;
+        let takes = matches!(of.state, chunk_state::FREE | chunk_state::OPEN);
+        if takes { Ok(()) } else { Err(ChunkUseError::TakesNoWrites { chunk }) }
+    }
+
+    /// The blocks at the write pointers of chunks, so many of each; the pointers go behind them.
+    fn advance(&mut self, parts: &[(u32, u32)]) -> Result<Vec<u64>, ChunkUseError> {
+        let unit = self.geometry.write_min.get();
+        let all: u64 = parts.iter().map(|(_, blocks)| u64::from(*blocks)).sum();
+        if all == 0 || all > u64::from(LBAS_MAX) || parts.iter().any(|(_, blocks)| blocks % unit != 0) {
+            return Err(ChunkUseError::Length { blocks: all.min(u32::MAX.into()) as u32, unit });
+        }
+        let before = self.chunks.clone();
+        let mut lbas = Vec::new();
+        for &(chunk, count) in parts {
+            let taken = self.check_writable(chunk).and_then(|()| {
+                let first = self.chunks[chunk as usize].written;
+                self.blocks(chunk, first, count).map(|blocks| lbas.extend(blocks))
+            });
+            if let Err(error) = taken {
+                self.chunks = before;
+                return Err(error);
+            }
+            let of = &mut self.chunks[chunk as usize];
+            of.written += count;
+            let is_full = of.written == self.geometry.chunk_blocks.get();
+            of.state = if is_full { chunk_state::CLOSED } else { chunk_state::OPEN };
+        }
+        Ok(lbas)
+    }
+
+    /// Writes `content` at the write pointers of chunks: of each part the chunk and its number of blocks, in the order of the content.
+    ///
+    /// # Errors
+    /// It would be refused; nothing changed.
+    pub fn write(&mut self, parts: &[(u32, u32)], content: &[u8]) -> Result<Request, ChunkUseError> {
+        let lbas = self.advance(parts)?;
+        let effect = Effect::Writes(parts.iter().map(|(chunk, _)| *chunk).collect());
+        Ok(Request { effect, ..self.vector(opcode::VECTOR_WRITE, &lbas, &[], content) })
+    }
+
+    /// Reads blocks of a chunk, 64 at most. Those within `MW_CUNITS` of the write pointer of an open chunk cannot be read.
+    ///
+    /// # Errors
+    /// It would be refused.
+    pub fn read(&self, chunk: u32, first: u32, count: u32, lba_bytes: u32) -> Result<Request, ChunkUseError> {
+        if count == 0 || count > LBAS_MAX {
+            return Err(ChunkUseError::Length { blocks: count, unit: 1 });
+        }
+        let lba = self.blocks(chunk, first, count)?.next().expect("it has blocks");
+        let mut entry = SubmissionEntry {
+            opcode: opcode::VECTOR_READ,
+            nsid: self.nsid.into(),
+            ..SubmissionEntry::default()
+        };
+        VectorCommand { lba, count, destination: 0 }.encode(&mut entry);
+        Ok(Request { entry, data: None, expected_bytes: count * lba_bytes, effect: Effect::None })
+    }
+
+    /// Makes chunks free, 1 to 64 of them.
+    ///
+    /// # Errors
+    /// It would be refused.
+    pub fn reset(&mut self, chunks: &[u32]) -> Result<Request, ChunkUseError> {
+        if chunks.is_empty() || chunks.len() > LBAS_MAX as usize {
+            return Err(ChunkUseError::Length { blocks: chunks.len() as u32, unit: 1 });
+        }
+        let mut lbas = Vec::new();
+        for chunk in chunks {
+            lbas.extend(self.blocks(*chunk, 0, 1)?);
+        }
+        for chunk in chunks {
+            self.chunks[*chunk as usize].state = 0;
+        }
+        Ok(Request {
+            effect: Effect::Resets(chunks.to_vec()),
+            ..self.vector(opcode::VECTOR_RESET, &lbas, &[], &[])
+        })
+    }
+
+    /// Copies blocks of a chunk to the write pointer of another one.
+    ///
+    /// # Errors
+    /// It would be refused; nothing changed.
+    pub fn copy(&mut self, (from, first): (u32, u32), to: u32, count: u32) -> Result<Request, ChunkUseError> {
+        let sources: Vec<u64> = self.blocks(from, first, count)?.collect();
+        let lbas = self.advance(&[(to, count)])?;
+        Ok(Request {
+            effect: Effect::Writes(vec![to]),
+            ..self.vector(opcode::VECTOR_COPY, &sources, &lbas, &[])
+        })
+    }
+
+    /// A command ended.
+    pub fn ended(&mut self, effect: &Effect, status: Status) {
+        match effect {
+            Effect::None => {}
+            Effect::Resets(chunks) if status.is_success() => {
+                for chunk in chunks {
+                    let of = &mut self.chunks[*chunk as usize];
+                    (of.state, of.written) = (chunk_state::FREE, 0);
+                }
+            }
+            Effect::Writes(_) if status.is_success() => {}
+            Effect::Writes(chunks) | Effect::Resets(chunks) => {
+                chunks.iter().for_each(|chunk| self.chunks[*chunk as usize].state = 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use zerocopy::IntoBytes;
+
+    fn open() -> OpenChannel {
+        let geometry = Geometry {
+            major: 2,
+            format: AddressFormat { group_bits: 1, unit_bits: 1, chunk_bits: 2, block_bits: 3 },
+            groups: 2.into(),
+            units: 2.into(),
+            chunks: 3.into(),
+            chunk_blocks: 8.into(),
+            write_min: 4.into(),
+            ..Geometry::default()
+        };
+        let mut open = OpenChannel::new(5, geometry.as_bytes()).expect("a geometry");
+        let free = ChunkDescriptor::new(chunk_state::FREE, 0, 0, 8, 0);
+        open.take_chunks(0, &free.as_bytes().repeat(12));
+        open
+    }
+
+    /// Goal: commands carry what Open-Channel over fabrics asks for. Method: dwords and bytes by hand.
+    #[test]
+    fn commands_are_as_the_door_takes_them() {
+        let mut open = open();
+        // Chunk 11: group 1, parallel unit 1, chunk 2.
+        let request = open.write(&[(0, 4), (11, 4)], &[7; 8]).expect("both are free");
+        let entry = request.entry;
+        assert_eq!((entry.opcode, entry.nsid.get(), entry.cdw12.get()), (0x91, 5, 7));
+        let data = request.data.expect("a list and content");
+        let lbas: Vec<u64> =
+            data[..64].chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap())).collect();
+        assert_eq!(lbas, [0, 1, 2, 3, 0x70, 0x71, 0x72, 0x73]);
+        assert_eq!(data[64..], [7; 8]);
+        let read = open.read(11, 2, 3, 4096).expect("it is there");
+        assert_eq!((read.entry.opcode, read.entry.cdw10.get(), read.expected_bytes), (0x92, 0x72, 3 * 4096));
+        let copy = open.copy((0, 0), 1, 4).expect("it is free");
+        let data = copy.data.expect("two lists");
+        assert_eq!((data.len(), data[0], data[32], copy.entry.cdw14.get()), (64, 0, 8, 8));
+        let reset = open.reset(&[11]).expect("it is there");
+        assert_eq!(
+            (reset.entry.cdw10.get(), reset.data.is_none()),
+            (0x70, true),
+            "a single one is in the dwords"
+        );
+        assert_eq!(
+            open.reset(&[0, 1]).expect("there").data.expect("a list")[..],
+            [0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]
+        );
+        let ask = open.ask_chunks(3, 2);
+        assert_eq!((ask.entry.cdw10.get(), ask.entry.cdw12.get(), ask.expected_bytes), (0x000f_00ca, 96, 64));
+    }
+
+    #[test]
+    fn write_pointers_are_kept() {
+        let mut open = open();
+        let first = open.write(&[(3, 4)], &[]).expect("free");
+        assert_eq!(open.chunks()[3], ChunkFacts { state: chunk_state::OPEN, wear: 0, written: 4 });
+        let error = open.write(&[(2, 4), (3, 8)], &[]).map(|_| ());
+        assert_eq!(error, Err(ChunkUseError::NotThere { chunk: 3 }));
+        assert_eq!(open.chunks()[2].written, 0, "what would be refused changes nothing");
+        open.ended(&first.effect, Status::SUCCESS);
+        let second = open.write(&[(3, 4)], &[]).expect("open");
+        assert_eq!(open.chunks()[3].state, chunk_state::CLOSED);
+        assert_eq!(open.write(&[(3, 4)], &[]).map(|_| ()), Err(ChunkUseError::TakesNoWrites { chunk: 3 }));
+        open.ended(&second.effect, Status::CHUNK_EARLY_CLOSE);
+        assert_eq!(open.chunks()[3].state, 0, "how it is must be read");
+        let reset = open.reset(&[3]).expect("it is there");
+        open.ended(&reset.effect, Status::SUCCESS);
+        assert_eq!(open.chunks()[3], ChunkFacts { state: chunk_state::FREE, wear: 0, written: 0 });
+        assert_eq!(open.write(&[(3, 3)], &[]).map(|_| ()), Err(ChunkUseError::Length { blocks: 3, unit: 4 }));
+        assert_eq!(open.read(12, 0, 1, 1).map(|_| ()), Err(ChunkUseError::NotThere { chunk: 12 }));
+    }
+
+    #[test]
+    fn what_is_no_geometry_is_refused() {
+        assert!(OpenChannel::new(1, &[0; 100]).is_err());
+        assert!(OpenChannel::new(1, &[0; 4096]).is_err());
+        let mut bytes = Geometry { major: 2, groups: 1.into(), units: 1.into(), ..Geometry::default() };
+        assert!(OpenChannel::new(1, bytes.as_bytes()).is_err(), "no chunk");
+        (bytes.chunks, bytes.write_min) = (1.into(), 1.into());
+        assert!(OpenChannel::new(1, bytes.as_bytes()).is_ok());
+        bytes.format.group_bits = 200;
+        assert!(OpenChannel::new(1, bytes.as_bytes()).is_err(), "an address of more than 64 bits");
+    }
+}

@@ -1,0 +1,197 @@
+//! What `namespace` asks of chunks. Counts are IUs (4096 bytes), which are the logical blocks; payloads are in the content mode of the medium.
+//! Addresses are those of [`crate::ChunkShape`].
+
+use diecut_units::{BufferMut, Payload};
+use smallvec::SmallVec;
+
+/// Chosen by the submitter, returned with the completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkToken(pub u64);
+
+/// Logical blocks whose addresses follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LbaRun {
+    /// The first one.
+    pub lba: u64,
+    /// How many, at least 1.
+    pub count: u32,
+}
+
+/// Logical blocks in the order of their data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LbaList(pub SmallVec<[LbaRun; 4]>);
+
+impl LbaList {
+    /// Logical blocks that follow each other.
+    pub fn run(lba: u64, count: u32) -> LbaList {
+        LbaList(SmallVec::from_iter([LbaRun { lba, count }]))
+    }
+
+    /// Adds a logical block.
+    #[inline]
+    pub fn push(&mut self, lba: u64) {
+        match self.0.last_mut() {
+            Some(run) if run.lba.checked_add(run.count.into()) == Some(lba) => run.count += 1,
+            _ => self.0.push(LbaRun { lba, count: 1 }),
+        }
+    }
+
+    /// Number of logical blocks.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|run| run.count).sum()
+    }
+
+    /// The logical blocks, one by one.
+    pub fn each(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().flat_map(|run| (0..u64::from(run.count)).map(|at| run.lba + at))
+    }
+}
+
+/// One command to chunks.
+#[derive(Debug)]
+pub struct ChunkCommand {
+    /// Comes back with the completion.
+    pub token: ChunkToken,
+    /// What to do.
+    pub operation: ChunkOperation,
+}
+
+/// What chunks can do.
+#[derive(Debug)]
+pub enum ChunkOperation {
+    /// Reads logical blocks into `destination`.
+    Read {
+        /// What is read, each run within one chunk.
+        lbas: LbaList,
+        /// Receives the content, as long as it is.
+        destination: BufferMut,
+    },
+    /// Writes whole program units at write pointers. Completes when they are on flash.
+    Write {
+        /// Where.
+        lbas: LbaList,
+        /// What.
+        data: Payload,
+    },
+    /// Makes chunks free. Completes when that survives a power cut.
+    Reset {
+        /// A logical block of each chunk.
+        lbas: LbaList,
+    },
+    /// Writes what is read elsewhere.
+    Copy {
+        /// What is read.
+        from: LbaList,
+        /// Where it is written, as many logical blocks.
+        to: LbaList,
+    },
+    /// Completes when everything that completed before it survives a power cut: at once.
+    Flush,
+    /// Says how chunks are.
+    Report {
+        /// The first one.
+        first: u32,
+        /// The most chunks to report.
+        count_max: u32,
+    },
+}
+
+/// State of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChunkState {
+    /// Nothing is written.
+    #[default]
+    Free,
+    /// It can be written on at its write pointer.
+    Open,
+    /// It takes no writes before a reset. It is full, or it was closed before its end.
+    Closed,
+    /// It cannot be used any more.
+    Offline,
+}
+
+/// Why chunks refuse; each is one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkRefusal {
+    /// There is no such logical block.
+    #[error("there is no such logical block")]
+    NoSuchBlock,
+    /// The number of logical blocks is no multiple of a program unit, or not as large as that of the destination.
+    #[error("the number of logical blocks does not fit the command")]
+    ListLength,
+    /// Nothing is written there, or not enough behind it.
+    #[error("nothing is written there, or not enough behind it")]
+    Unwritten,
+    /// A write does not begin at the write pointer, or its chunk takes none.
+    #[error("the write does not begin at the chunk's write pointer")]
+    OutOfOrder,
+    /// The chunk is offline.
+    #[error("the chunk is offline")]
+    Offline,
+    /// The chunk cannot be reset now: writes or a reset are under way.
+    #[error("the chunk cannot be reset while it is written or reset")]
+    InvalidReset,
+    /// A program failed: the chunk is closed, and its write pointer says how far it is written.
+    #[error("a program failed: the chunk is closed before its end")]
+    EarlyClose,
+}
+
+/// Why chunks could not do it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// They refuse.
+    #[error("{0}")]
+    Refused(ChunkRefusal),
+    /// The data was lost on the medium.
+    #[error("logical block {lba:#x}: unrecovered read error")]
+    Unrecovered {
+        /// First logical block that is lost.
+        lba: u64,
+    },
+    /// The medium has no room at present.
+    #[error("no room: {reason}")]
+    NoRoom {
+        /// Why.
+        reason: &'static str,
+    },
+    /// The medium takes no more changes.
+    #[error("read-only: {reason}")]
+    ReadOnly {
+        /// Why.
+        reason: &'static str,
+    },
+    /// The power is gone, or the store is being closed; the command may or may not have taken effect.
+    #[error("the store went away")]
+    Gone,
+}
+
+/// A chunk in a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkView {
+    /// Its state.
+    pub state: ChunkState,
+    /// Logical blocks before its write pointer.
+    pub written: u32,
+    /// Wear-level index: 255 is the life that its erase block is made for. 0 of a chunk without an erase block.
+    pub wear: u8,
+}
+
+/// What comes with an answer.
+#[derive(Debug)]
+pub enum ChunkAnswer {
+    /// Nothing.
+    Done,
+    /// The content of a read.
+    Content(BufferMut),
+    /// How chunks are, in the order of their index.
+    Report(Vec<ChunkView>),
+}
+
+/// The answer to one command.
+#[derive(Debug)]
+pub struct ChunkCompletion {
+    /// The command's token.
+    pub token: ChunkToken,
+    /// Whether it worked.
+    pub result: Result<ChunkAnswer, ChunkError>,
+}
