@@ -215,7 +215,7 @@ impl OpenChannel {
         Ok(Request { effect, ..self.vector(opcode::VECTOR_WRITE, &lbas, &[], content) })
     }
 
-    /// Reads blocks of a chunk, 64 at most. Those within `MW_CUNITS` of the write pointer of an open chunk cannot be read.
+    /// Reads blocks of a chunk, 64 at most. Those within MW_CUNITS of the write pointer of an open chunk cannot be read.
     ///
     /// # Errors
     /// It would be refused.

@@ -90,21 +90,21 @@ pub struct Geometry {
     pub wear_threshold: u8,
     #[doc(hidden)]
     pub reserved_33: [u8; 31],
-    /// `NUM_GRP`.
+    /// NUM_GRP.
     pub groups: U16,
-    /// `NUM_PU`, of a group.
+    /// NUM_PU, of a group.
     pub units: U16,
-    /// `NUM_CHK`, of a parallel unit.
+    /// NUM_CHK, of a parallel unit.
     pub chunks: U32,
     /// CLBA: logical blocks of a chunk.
     pub chunk_blocks: U32,
     #[doc(hidden)]
     pub reserved_76: [u8; 52],
-    /// `WS_MIN`: a write is a multiple of so many logical blocks.
+    /// WS_MIN: a write is a multiple of so many logical blocks.
     pub write_min: U32,
-    /// `WS_OPT`.
+    /// WS_OPT.
     pub write_optimal: U32,
-    /// `MW_CUNITS`: logical blocks behind a block of an open chunk before it can be read.
+    /// MW_CUNITS: logical blocks behind a block of an open chunk before it can be read.
     pub cached_units: U32,
     /// MAXOC: chunks that may be open; 0: as many as there are.
     pub open_max: U32,
