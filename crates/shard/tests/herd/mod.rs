@@ -460,11 +460,12 @@ impl Host {
 
     /// Asks its controller for a log page of `bytes` bytes; it is connected.
     pub fn log_page(&mut self, herd: &mut Herd, page: u8, bytes: u32) -> Vec<u8> {
-        let mut entry = SubmissionEntry {
-            opcode: opcode::admin::GET_LOG_PAGE,
-            nsid: diecut_nvme::NSID_ALL.into(),
-            ..SubmissionEntry::default()
-        };
+        self.log_page_of(herd, diecut_nvme::NSID_ALL, page, bytes)
+    }
+
+    pub fn log_page_of(&mut self, herd: &mut Herd, nsid: u32, page: u8, bytes: u32) -> Vec<u8> {
+        let opcode = opcode::admin::GET_LOG_PAGE;
+        let mut entry = SubmissionEntry { opcode, nsid: nsid.into(), ..SubmissionEntry::default() };
         let log = diecut_nvme::admin::GetLogPage::of(page, bytes.into());
         log.encode(&mut entry);
         self.next += 1;
