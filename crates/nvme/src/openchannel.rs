@@ -97,7 +97,7 @@ mod test {
     fn the_bits_of_an_address() {
         let format = AddressFormat { group_bits: 1, unit_bits: 2, chunk_bits: 6, block_bits: 12 };
         let lba = format.encode(1, 2, 0x3b, 0xabc);
-        assert_eq!(lba, 0b1_10_111011_1010_1011_1100);
+        assert_eq!(lba, 1 << 20 | 2 << 18 | 0x3b << 12 | 0xabc);
         assert_eq!((format.decode(lba), format.bits()), (Some([1, 2, 0x3b, 0xabc]), Some(21)));
         assert_eq!(format.decode(1 << 21), None, "beyond the group");
         let none = AddressFormat { block_bits: 4, ..AddressFormat::default() };

@@ -116,7 +116,10 @@ mod test {
         let shape = ChunkShape { groups: 2, units: 4, chunks: 60, unit_ius: 4, rows: 1024, unsafe_units: 2 };
         assert_eq!((shape.bits(), shape.size_lbas(), shape.cached_ius()), ([1, 2, 6, 12], 1 << 21, 8));
         // The chunk log has them in this order (OC section on the chunk information log).
-        assert_eq!(shape.split(0b1_10_111011 << 12), Some((ChunkIndex(0x3b + 2 * 60 + 4 * 60), 0)));
+        assert_eq!(
+            shape.split((1 << 8 | 2 << 6 | 0x3b) << 12),
+            Some((ChunkIndex(0x3b + 2 * 60 + 4 * 60), 0))
+        );
         assert_eq!(shape.unit_of(ChunkIndex(0x3b + 2 * 60 + 4 * 60)), UnitIndex(6));
     }
 }
