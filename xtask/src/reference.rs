@@ -12,9 +12,10 @@ use syn::{Attribute, Expr, Fields, Item, Lit, Type};
 /// Pages with parts that are drawn.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "docs/setup.md", "docs/api.md"];
 /// Sources whose types are objects of the control interface and tables of the set-up file.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "crates/api/src/setup.rs",
     "crates/api/src/object.rs",
+    "crates/api/src/panics.rs",
     "crates/api/src/problem.rs",
     "crates/api/src/status.rs",
     "crates/spec/src/identity.rs",

@@ -10,6 +10,7 @@
 pub mod difference;
 pub mod lacking;
 pub mod object;
+pub mod panics;
 pub mod problem;
 pub mod route;
 pub mod setup;

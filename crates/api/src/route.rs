@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `GET /v1/status` | tells what exists, with figures | - | [`crate::status::Status`] |
 //! | `GET /v1/latency` | tells where the time of slow commands went | - | [`diecut_spec::latency::LatencyReport`] |
+//! | `GET /v1/panics` | tells which inner checks failed, and which vSSDs are fenced for it | - | [`crate::panics::PanicReport`] |
 //! | `POST /v1/tenants` | makes a tenant | [`diecut_spec::TenantSpec`] | 204 |
 //! | `DELETE /v1/tenants/{name}` | deletes it | - | 204 |
 //! | `POST /v1/tenants/{name}/home` | moves it to another shard | [`crate::object::Home`] | 204 |
@@ -11,6 +12,7 @@
 //! | `POST /v1/vssds` | makes a vSSD | [`diecut_spec::VssdSpec`] | 204 |
 //! | `DELETE /v1/vssds/{name}` | deletes it | - | 204 |
 //! | `POST /v1/vssds/{name}/repair` | looks for what is missing, and gives it up if asked to | [`crate::object::Repair`] | [`crate::status::RepairReport`] |
+//! | `POST /v1/vssds/{name}/unfence` | lets hosts write it again | - | 204 |
 //! | `POST /v1/volumes` | makes a volume | [`diecut_spec::VolumeSpec`] | 204 |
 //! | `DELETE /v1/volumes/{name}` | deletes it | - | 204 |
 //! | `POST /v1/subsystems` | makes a subsystem | [`diecut_spec::SubsystemSpec`] | 204 |
@@ -35,6 +37,8 @@ pub const TIMEOUT_HEADER: &str = "diecut-timeout";
 pub const STATUS: &str = "/v1/status";
 /// Where the time of slow commands went.
 pub const LATENCY: &str = "/v1/latency";
+/// Panics of the server.
+pub const PANICS: &str = "/v1/panics";
 /// Tenants.
 pub const TENANTS: &str = "/v1/tenants";
 /// vSSDs.
@@ -51,6 +55,11 @@ pub const SHUTDOWN: &str = "/v1/shutdown";
 /// The path of the repair of a vSSD.
 pub fn repair(vssd: &str) -> String {
     format!("{VSSDS}/{}/repair", encode(vssd))
+}
+
+/// The path of the end of a vSSD's fence.
+pub fn unfence(vssd: &str) -> String {
+    format!("{VSSDS}/{}/unfence", encode(vssd))
 }
 
 /// The path of one object of a kind.

@@ -18,6 +18,12 @@ pub struct Status {
     /// Writes are acknowledged before they are durable, and are after a flush (`device.volatile_cache`); absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volatile_cache: Option<bool>,
+    /// Panics of this pool's servers; absent if there were none. `GET /v1/panics` says more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub panics: Option<u64>,
+    /// The last one, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_panic: Option<String>,
     /// Devices of the pool.
     pub devices: Vec<DeviceStatus>,
     /// Tenants.

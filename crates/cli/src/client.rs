@@ -131,6 +131,14 @@ impl Client {
             .map_err(|error| ClientError::Broken(format!("its report cannot be read ({error})")))
     }
 
+    /// Lifts the fence of a vSSD.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn unfence(&self, vssd: &str) -> Result<(), ClientError> {
+        self.exchange(Method::POST, &route::unfence(vssd), None).await.map(drop)
+    }
+
     /// Deletes an object.
     ///
     /// # Errors

@@ -44,6 +44,8 @@ enum Command {
     Status(command::status::Status),
     /// Slow commands: where their time went, and who waited for whom.
     Latency(command::latency::Latency),
+    /// Panics: inner checks of the server that failed, and vSSDs that are fenced for it.
+    Panics(command::panics::Panics),
     /// Tenants: the owners of vSSDs and subsystems.
     #[command(subcommand)]
     Tenant(command::tenant::Tenant),
@@ -213,6 +215,7 @@ fn main() -> ExitCode {
         match command {
             Command::Status(status) => status.run(&client, arguments.json).await,
             Command::Latency(latency) => latency.run(&client, arguments.json).await,
+            Command::Panics(panics) => panics.run(&client, arguments.json).await,
             Command::Tenant(tenant) => tenant.run(&client, arguments.json).await,
             Command::Vssd(vssd) => vssd.run(&client, arguments.json).await,
             Command::Volume(volume) => volume.run(&client, arguments.json).await,

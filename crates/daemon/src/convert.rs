@@ -77,6 +77,8 @@ pub(crate) fn status(status: control::Status, listen: &str, image: Option<&Path>
         pacing: None,
         durability: None,
         volatile_cache: None,
+        panics: None,
+        last_panic: None,
         devices: status.devices.into_iter().map(|one| device(one, file.clone())).collect(),
         tenants: status.tenants,
         vssds: status.vssds.into_iter().map(vssd).collect(),

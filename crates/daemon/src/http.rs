@@ -4,6 +4,7 @@ use crate::clients::{self, Clients, LimitedLog};
 use crate::control_port::ControlPort;
 use crate::convert;
 use crate::extract::{Body, PATIENCE, Path, Refusal};
+use crate::panics::Panics;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -38,7 +39,18 @@ pub fn router_over(
     image: Option<PathBuf>,
     device: DeviceTraits,
 ) -> Router {
-    routes(Server { port, listen: listen.into(), image: image.map(Arc::from), device })
+    router_with(port, listen, image, device, Panics::unkept())
+}
+
+/// [`router_over`] of a server that keeps a book of its panics.
+pub fn router_with(
+    port: Arc<dyn ControlPort>,
+    listen: String,
+    image: Option<PathBuf>,
+    device: DeviceTraits,
+    panics: Panics,
+) -> Router {
+    routes(Server { port, listen: listen.into(), image: image.map(Arc::from), device, panics })
 }
 
 /// What a server knows of its device, for whoever asks for its status; what is not known is absent.
@@ -56,6 +68,7 @@ fn routes(server: Server) -> Router {
     Router::new()
         .route(route::STATUS, get(status))
         .route(route::LATENCY, get(latency))
+        .route(route::PANICS, get(panics))
         .route(route::TENANTS, post(create_tenant))
         .route("/v1/tenants/{name}", delete(delete_tenant))
         .route("/v1/tenants/{name}/home", post(move_tenant))
@@ -63,6 +76,7 @@ fn routes(server: Server) -> Router {
         .route(route::VSSDS, post(create_vssd))
         .route("/v1/vssds/{name}", delete(delete_vssd))
         .route("/v1/vssds/{name}/repair", post(repair_vssd))
+        .route("/v1/vssds/{name}/unfence", post(unfence_vssd))
         .route(route::VOLUMES, post(create_volume))
         .route("/v1/volumes/{name}", delete(delete_volume))
         .route(route::SUBSYSTEMS, post(create_subsystem))
@@ -138,6 +152,7 @@ struct Server {
     port: Arc<dyn ControlPort>,
     listen: Arc<str>,
     device: DeviceTraits,
+    panics: Panics,
     /// The file of the device, if it has one.
     image: Option<Arc<std::path::Path>>,
 }
@@ -200,6 +215,8 @@ async fn status(State(server): State<Server>) -> Result<Response, Refusal> {
             let mut status = convert::status(*status, &server.listen, server.image.as_deref());
             let DeviceTraits { pacing, durability, volatile_cache } = server.device;
             (status.pacing, status.durability, status.volatile_cache) = (pacing, durability, volatile_cache);
+            let (count, last) = server.panics.summary();
+            (status.panics, status.last_panic) = ((count > 0).then_some(count), last);
             Ok(axum::Json(status).into_response())
         }
         other => panic!("a status request was answered with {other:?}"),
@@ -211,6 +228,10 @@ async fn latency(State(server): State<Server>) -> Result<Response, Refusal> {
         ControlResponse::Latency(report) => Ok(axum::Json(*report).into_response()),
         other => panic!("a question about latency was answered with {other:?}"),
     }
+}
+
+async fn panics(State(server): State<Server>) -> Response {
+    axum::Json(server.panics.report()).into_response()
 }
 
 async fn create_tenant(
@@ -257,7 +278,16 @@ async fn create_vssd(
 }
 
 async fn delete_vssd(State(server): State<Server>, Path(name): Path<String>) -> Result<StatusCode, Refusal> {
-    server.change(ControlRequest::DeleteVssd(name)).await
+    let done = server.change(ControlRequest::DeleteVssd(name.clone())).await?;
+    server.panics.lift(&name);
+    Ok(done)
+}
+
+async fn unfence_vssd(State(server): State<Server>, Path(vssd): Path<String>) -> Result<StatusCode, Refusal> {
+    let was_fenced = server.panics.is_fenced(&vssd);
+    let done = server.change(ControlRequest::UnfenceVssd(vssd.clone())).await?;
+    server.panics.lift(&vssd);
+    Ok(if was_fenced { done } else { StatusCode::OK })
 }
 
 async fn repair_vssd(

@@ -21,6 +21,7 @@ pub mod folder;
 pub mod http;
 pub mod log;
 pub mod null;
+pub mod panics;
 mod profile;
 mod resources;
 pub mod serve;

@@ -9,7 +9,8 @@ use crate::convert;
 use crate::device::{Opened, check_image, image_path, mark_made, open_device, pending_path, volatile_cache};
 use crate::error::{ServeError, file_error, warn};
 use crate::folder::{DataFolder, looseness};
-use crate::http::{self, DeviceTraits, router_over};
+use crate::http::{self, DeviceTraits, router_with};
+use crate::panics::{self, Panics};
 use crate::resources::{self, MemoryPlan};
 use crate::shards::{self, check_cores, check_shards};
 use crate::signals;
@@ -20,7 +21,7 @@ use diecut_devices::{Device, Options, Room};
 use diecut_reactor::{IoFile, Reactor, ReactorConfig, ReactorHandle};
 use diecut_recording::{RecordOptions, Recorded, Start};
 use diecut_shard::control::{ControlRequest, ControlResponse, Status, is_name_by_the_rule};
-use diecut_shard::{Shard, ShardConfig, divide};
+use diecut_shard::{Shard, ShardConfig};
 use diecut_units::Time;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -183,14 +184,15 @@ fn start(
     shards: u16,
     (device, options): (Device, &Options),
     config: ShardConfig,
+    panics: &Panics,
     recorded: Option<(&Recording, std::fs::File)>,
 ) -> Result<Reactor, ServeError> {
     let Some((recording, file)) = recorded else {
-        let make = divide(device, shards).into_iter().map(|(seat, part)| {
-            let config = config.clone();
-            move |now| Shard::seated(part, config, seat, now)
-        });
-        return Ok(Reactor::start(reactor_config, make.collect())?);
+        let mut first = config.clone();
+        panics.fill(&mut first);
+        let makes = panics::makes(device, shards, &first);
+        let revival = panics::revival(panics.clone(), options.clone(), shards, config);
+        return Ok(Reactor::start_with(reactor_config, makes, Some(revival))?);
     };
     let limits = RecordOptions { size_max_bytes: recording.size_max_bytes, ..RecordOptions::default() };
     // Looked at here, where a refusal can still be told; the shard's own clock starts on its thread.
@@ -263,6 +265,7 @@ pub fn serve(
     let started_at = Instant::now();
     let mut folder = DataFolder::take(&setup.server.data, &setup.server.socket_path())?;
     check_image(setup)?;
+    let panics = Panics::open(&setup.server.data);
     let Sockets { control, control_name, blocks, _blocks_name } = listen_locally(setup, recording.is_none())?;
     let record_to = recording.map(|recording| recording.create(setup)).transpose()?;
     let Opened { mut device, options, place, made: [mut image, pending], is_new, differences } =
@@ -294,6 +297,7 @@ pub fn serve(
     config.target.advertised = if advertised.is_empty() { listen.clone() } else { advertised.clone() };
     let memory = MemoryPlan::new(setup.server.memory_limit.map(|size| size.bytes()), shards);
     config.target.memory.limit_bytes = memory.at_start();
+    panics::plant(&mut config);
     // Signals are blocked in the shard's thread only if they are caught before it starts.
     let signals = signals::stops()?;
     let (limit, open) = (resources::raise_descriptors(), resources::open_descriptors());
@@ -312,7 +316,10 @@ pub fn serve(
         pin_cores: setup.server.pin_cores,
         busy_poll: Duration::from_micros(setup.server.busy_poll_us.into()),
     };
-    let reactor = start(&reactor_config, shards, (device, &options), config, recording.zip(record_to))?;
+    let reactor =
+        start(&reactor_config, shards, (device, &options), config, &panics, recording.zip(record_to))?;
+    // What is open of the device is the threads' alone, so that they can open it again.
+    drop(reactor_config);
     let port: Arc<dyn ControlPort> = Arc::new(ReactorPort(reactor.handle()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for address in reactor.addresses().iter().filter(|address| !address.ip().is_loopback()) {
@@ -358,7 +365,7 @@ pub fn serve(
         let lines = Announcement { listen: &listen, told: &told, place: &place, room: &room, memory, socket };
         announce(&lines.text(&status, traits));
         let stopped = signals::stop_of(signals);
-        let routes = router_over(Arc::clone(&port), listen, image_file, traits);
+        let routes = router_with(Arc::clone(&port), listen, image_file, traits, panics);
         tokio::select! {
             never = http::serve(listener, routes, clients_max) => match never {},
             _ = stopped => {}

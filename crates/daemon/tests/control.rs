@@ -19,6 +19,8 @@ impl ControlPort for Port {
     fn request(&self, request: ControlRequest) -> Answer {
         let response = match request {
             ControlRequest::Status => ControlResponse::Status(Box::default()),
+            // No server answers so: who asks fails a check.
+            ControlRequest::Latency => ControlResponse::Unchanged,
             _ => {
                 self.0.fetch_add(1, Ordering::Relaxed);
                 ControlResponse::Done
@@ -146,5 +148,18 @@ fn many_clients_at_once_are_all_answered() {
         assert_eq!(port.0.load(Ordering::Relaxed), 320);
         drop(silent);
         is_alive(socket);
+    });
+}
+
+/// Goal: a failed check in the thread of administrators ends the request that met it, and nothing else. Method: a port that answers a
+/// question with what is no answer, between others and many times.
+#[test]
+fn a_panic_of_one_request_is_felt_by_no_other() {
+    with_server(|socket, _| {
+        for _ in 0..20 {
+            let answer = send(socket, b"GET /v1/latency HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+            assert_eq!(answer, "", "nobody answers what cannot be answered");
+            is_alive(socket);
+        }
     });
 }

@@ -74,7 +74,7 @@ pub use facts::CommandFacts;
 pub use memory::MemoryFigures;
 pub use moved::{MovedConnection, SubsystemFigures};
 pub use notice::{HostAt, HostNotice};
-pub use ocp::{MediaFigures, Question, Tidings};
+pub use ocp::{MediaFigures, PanicsTold, Question, Tidings};
 pub use placement::PlacementFigures;
 pub use target::Target;
 pub use tcp::Outbox;

@@ -4,7 +4,9 @@ use crate::config::SubsystemConfig;
 use crate::connection::Connection;
 use crate::controller::{Answer, monitor_bytes, smart_of};
 use crate::event::Action;
-use crate::ocp::{Capture, DEBUG_BLOCK, LatencyMonitor, MediaFigures, Ocp, Question, Set, Tidings, strings};
+use crate::ocp::{
+    Capture, DEBUG_BLOCK, LatencyMonitor, MediaFigures, Ocp, PanicsTold, Question, Set, Tidings, strings,
+};
 use crate::placement;
 use crate::queue::{SlotIndex, SlotState};
 use crate::shared::Shared;
@@ -15,11 +17,11 @@ use diecut_nvme::admin::GetLogPage;
 use diecut_nvme::feature::{CAPABILITY_CHANGEABLE, GetFeatures, Select, SetFeatures, fid};
 use diecut_nvme::log_page::lid;
 use diecut_nvme::ocp::{
-    self, CommandKind, DeviceCapabilities, ErrorRecovery, LatencyConfiguration, NOT_SUPPORTED, SmartExtended,
+    self, CommandKind, DeviceCapabilities, LatencyConfiguration, NOT_SUPPORTED, SmartExtended,
     UnsupportedRequirements,
 };
 use diecut_nvme::opcode::{admin as opcode, io};
-use diecut_nvme::{Status, SubmissionEntry, ascii_padded};
+use diecut_nvme::{QualifiedName, Status, SubmissionEntry, ascii_padded};
 use diecut_units::{Span, Time};
 use zerocopy::IntoBytes;
 
@@ -164,7 +166,7 @@ fn page(shared: &mut Shared, number: u32, index: u32, log: &GetLogPage, debug_lo
     let subsystem = shared.subsystems.get_mut(index);
     Some(match log.page {
         ocp::lid::SMART_EXTENDED => extended(subsystem, firmware).as_bytes().to_vec(),
-        ocp::lid::ERROR_RECOVERY => ErrorRecovery::default().as_bytes().to_vec(),
+        ocp::lid::ERROR_RECOVERY => subsystem.ocp.panics.error_recovery().as_bytes().to_vec(),
         ocp::lid::LATENCY_MONITOR => subsystem.ocp.monitor.page(DEBUG_BLOCK, now).as_bytes().to_vec(),
         ocp::lid::DEVICE_CAPABILITIES => capabilities().as_bytes().to_vec(),
         ocp::lid::UNSUPPORTED_REQUIREMENTS => UnsupportedRequirements::of(UNSUPPORTED).as_bytes().to_vec(),
@@ -183,11 +185,9 @@ fn page(shared: &mut Shared, number: u32, index: u32, log: &GetLogPage, debug_lo
                 capture.latency_us = 0;
                 subsystem.ocp.telemetry.capture_for_host(&capture);
             }
-            subsystem.ocp.telemetry.page(log.page, "asked for by a host")
+            subsystem.ocp.telemetry.page(log.page)
         }
-        lid::TELEMETRY_CONTROLLER => {
-            subsystem.ocp.telemetry.page(log.page, "latency triggered the debug log")
-        }
+        lid::TELEMETRY_CONTROLLER => subsystem.ocp.telemetry.page(log.page),
         _ => return None,
     })
 }
@@ -325,10 +325,27 @@ pub(crate) fn take(shared: &mut Shared, tidings: &Tidings) {
     }
 }
 
+/// What hosts of a subsystem are told of panics. A new one is captured in controller-initiated telemetry.
+pub(crate) fn set_panics(shared: &mut Shared, nqn: &QualifiedName, told: PanicsTold) {
+    let (now, firmware) = (shared.now, ascii_padded(&shared.config.firmware));
+    let Some(index) = shared.subsystems.find(nqn) else { return };
+    let subsystem = shared.subsystems.get_mut(index);
+    if subsystem.ocp.panics == told {
+        return;
+    }
+    if !told.record.is_empty() {
+        let mut capture = capture_of(subsystem, told.record.clone(), firmware, now);
+        capture.latency_us = 0;
+        subsystem.ocp.telemetry.skip_generations(told.count - 1);
+        subsystem.ocp.telemetry.capture(&capture, "panic: an inner check failed");
+    }
+    subsystem.ocp.panics = told;
+}
+
 /// A latency triggered the debug log, and this is what is known of it.
 fn capture(subsystem: &mut Subsystem, debug_log: Vec<u8>, firmware: [u8; 8], now: Time) {
     let capture = capture_of(subsystem, debug_log, firmware, now);
     let Ocp { monitor, telemetry, .. } = &mut subsystem.ocp;
-    telemetry.capture(&capture);
+    telemetry.capture(&capture, "latency triggered the debug log");
     monitor.explain(capture.debug_log);
 }

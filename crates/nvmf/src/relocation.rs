@@ -20,6 +20,7 @@ use crate::discovery::is_allowed;
 use crate::event::Action;
 use crate::inbound::Current;
 use crate::moved::{Arriving, MovedQueue, SubsystemFigures};
+use crate::ocp::PanicsTold;
 use crate::pages;
 use crate::subsystems::Passage;
 use crate::target::Target;
@@ -81,6 +82,15 @@ impl Target {
         for number in told {
             self.tell_events(number, actions);
         }
+    }
+
+    /// Sets what hosts of a subsystem are told of panics of the server; nothing if it is not known.
+    ///
+    /// # Panics
+    /// If there is a record of a panic and none was counted.
+    pub fn set_panics(&mut self, nqn: &QualifiedName, told: PanicsTold) {
+        assert!(told.record.is_empty() || told.count > 0, "I-T15: a panic that is told of was counted");
+        pages::set_panics(&mut self.shared, nqn, told);
     }
 
     /// Sets how many logical blocks of a namespace hold data (NUSE); no host is told.

@@ -10,7 +10,7 @@ use diecut_nvme::ocp::{
 };
 use diecut_nvme::tcp::Digests;
 use diecut_nvme::*;
-use diecut_nvmf::{ConnectionId, MediaFigures};
+use diecut_nvmf::{ConnectionId, MediaFigures, PanicsTold};
 use diecut_units::Span;
 use world::*;
 use zerocopy::{FromBytes, IntoBytes};
@@ -293,4 +293,35 @@ fn planted_bugs_are_noticed() {
         ("nvmf: no minimum window of latencies", windows),
         ("nvmf: static latency buckets stay active", static_buckets),
     ]);
+}
+
+/// Goal: hosts read of panics of the server: how many, their IDs, and of one that concerns the subsystem what failed; a capture that was
+/// told of once is not told of again. Method: nothing before; then a panic of somebody else, then one of this subsystem, told twice.
+#[test]
+fn panics_of_the_server_are_told() {
+    let (mut world, admin, _) = world();
+    let recovery = |world: &mut World| page(world, admin, ocp::lid::ERROR_RECOVERY, 512);
+    let telemetry = |world: &mut World| page(world, admin, lid::TELEMETRY_CONTROLLER, 512 * 6);
+    let ids =
+        |page: &[u8]| [0, 1].map(|at| u64::from_le_bytes(page[32 + at * 8..40 + at * 8].try_into().unwrap()));
+    assert_eq!(recovery(&mut world)[31], 0);
+    let nqn = name(SUBSYSTEM);
+    let others = PanicsTold { count: 3, ids: [7, 9, 9, 0], record: Vec::new() };
+    world.target.set_panics(&nqn, others);
+    let page = recovery(&mut world);
+    assert_eq!((page[31], ids(&page), page[4]), (3, [7, 9], 0), "no panic goes on");
+    assert_eq!(telemetry(&mut world)[382], 0, "what failed for others is not told");
+    let own = PanicsTold { count: 4, ids: [8, 7, 9, 9], record: b"planted".to_vec() };
+    for _ in 0..2 {
+        world.target.set_panics(&nqn, own.clone());
+        let captured = telemetry(&mut world);
+        assert_eq!(
+            (captured[382], captured[383]),
+            (1, 4),
+            "data are there, of a generation that no host has seen"
+        );
+        assert!(captured[384..].starts_with(b"panic: an inner check failed"));
+        assert!(captured[512 * 5..].starts_with(b"planted"), "behind data area 1");
+    }
+    assert_eq!(ids(&recovery(&mut world)), [8, 7]);
 }

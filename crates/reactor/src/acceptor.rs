@@ -76,6 +76,16 @@ impl Acceptor {
         Ok(Acceptor { listeners, is_closed, is_due, accepted, again_at, next_shard: 0 })
     }
 
+    /// Lets go of the listeners; with whether hosts wait until they may come.
+    pub fn let_go(mut self, registry: &Registry) -> (Vec<TcpListener>, bool) {
+        for listener in &mut self.listeners {
+            if let Err(error) = registry.deregister(listener) {
+                tracing::debug!("a listener cannot be unwatched: {error}");
+            }
+        }
+        (self.listeners, self.is_closed)
+    }
+
     /// A listener has connections.
     pub fn is_ready(&mut self) {
         self.is_due = true;

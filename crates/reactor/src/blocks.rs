@@ -99,6 +99,15 @@ impl BlockClients {
         }
     }
 
+    /// Lets go of the listener; clients are hung up on.
+    pub fn let_go(self, registry: &Registry) -> Option<UnixListener> {
+        let mut listener = self.listener?;
+        if let Err(error) = registry.deregister(&mut listener) {
+            tracing::debug!("the listener of applications cannot be unwatched: {error}");
+        }
+        Some(listener)
+    }
+
     /// The listener may have more.
     pub fn accept_soon(&mut self) {
         self.accepting = true;

@@ -8,7 +8,7 @@ use diecut_units::{Span, Time};
 use mio::Poll;
 use mio::net::{TcpListener, UnixListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
@@ -26,6 +26,8 @@ pub(crate) struct Common {
     /// What they take, by shard.
     pub used_bytes: Vec<AtomicUsize>,
     pub given_up_bytes: AtomicU64,
+    /// A shard failed: all threads let go of theirs and meet ([`crate::revival`]).
+    pub is_called: AtomicBool,
 }
 
 impl Common {

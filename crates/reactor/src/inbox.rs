@@ -4,7 +4,7 @@ use crate::blocks::Moving;
 use crate::connection;
 use crate::doors::Place;
 use diecut_media::IntentDone;
-use diecut_shard::control::{ControlRequest, ControlResponse, ControlToken};
+use diecut_shard::control::{ControlError, ControlErrorKind, ControlRequest, ControlResponse, ControlToken};
 use diecut_shard::drive::{ConnectionId, MovedConnection, ShardIndex, ShardMessage};
 use mio::Waker;
 use mio::net::TcpStream;
@@ -33,6 +33,8 @@ pub(crate) enum Message {
     Told(ShardIndex, ShardMessage),
     /// An administrator's request.
     Control(Box<ControlRequest>, Respond),
+    /// The same, for the second time: the shard that had it is gone.
+    AskedAgain(Box<ControlRequest>, Respond),
     /// An application whose vSSD is on this thread.
     Blocks(Box<Moving>),
     /// What the device asked for was done, or not.
@@ -73,7 +75,8 @@ impl Address {
         true
     }
 
-    fn wake(&self) {
+    /// Has the thread look around.
+    pub fn wake(&self) {
         // A thread that cannot be woken looks at its queue in its next round.
         if let Err(error) = self.waker.wake() {
             tracing::warn!("a shard's thread cannot be woken: {error}");
@@ -112,6 +115,15 @@ impl Outgoing {
         self.unsent.iter().any(|waiting| !waiting.is_empty())
     }
 
+    /// What shards were to be told and was not sent; the rest is dropped.
+    pub fn abandon(self) -> Vec<ShardMessage> {
+        let told = |message| match message {
+            Message::Told(_, message) => Some(message),
+            _ => None,
+        };
+        self.unsent.into_iter().flatten().filter_map(told).collect()
+    }
+
     /// Sends a message, now or when the receiver has room; messages to one thread stay in order.
     pub fn send(&mut self, addresses: &[Address], to: usize, message: Message) {
         if !self.unsent[to].is_empty() {
@@ -143,23 +155,42 @@ impl Outgoing {
 /// Requests of administrators that the shard has not answered yet.
 #[derive(Default)]
 pub(crate) struct Answers {
-    awaited: BTreeMap<ControlToken, Respond>,
+    /// With the request where it may be asked again.
+    awaited: BTreeMap<ControlToken, (Respond, Option<Box<ControlRequest>>)>,
     last: u64,
 }
 
 impl Answers {
-    /// What the shard is to call a request.
-    pub fn expect(&mut self, respond: Respond) -> ControlToken {
+    /// What the shard is to call a request. `again`: the same, if another shard may be asked should this one fail.
+    pub fn expect(&mut self, respond: Respond, again: Option<Box<ControlRequest>>) -> ControlToken {
         self.last += 1;
         let token = ControlToken(self.last);
-        self.awaited.insert(token, respond);
+        self.awaited.insert(token, (respond, again));
         token
     }
 
     /// The shard answered. Nothing if it did before.
     pub fn give(&mut self, token: ControlToken, response: ControlResponse) {
-        if let Some(respond) = self.awaited.remove(&token) {
+        if let Some((respond, _)) = self.awaited.remove(&token) {
             respond(response);
         }
+    }
+
+    /// The shard failed: requests for its next one, in the order in which they came. Others are answered with what is known of them.
+    pub fn abandon(self) -> Vec<Message> {
+        let mut again = Vec::new();
+        for (respond, request) in self.awaited.into_values() {
+            match request {
+                Some(request) => again.push(Message::AskedAgain(request, respond)),
+                None => {
+                    let message = "the server failed an inner check while this was carried out, and has recovered: it is done, or it \
+                                   was taken back. `diecut status` shows what exists, `diecut panics` what failed; ask again if it \
+                                   is not done"
+                        .to_owned();
+                    respond(ControlResponse::Refused(ControlError { kind: ControlErrorKind::Busy, message }));
+                }
+            }
+        }
+        again
     }
 }

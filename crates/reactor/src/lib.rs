@@ -10,7 +10,8 @@
 //! - A connection gets at most [`BYTES_PER_TURN`] read per round, and a tenant's connections together its share of a round, so none
 //!   keeps the others waiting.
 //! - Idle threads sleep in the kernel until a socket, a message or the shard's deadline.
-//! - A panic in a shard ends the process: what it held is recovered at the next start.
+//! - A panic in a shard is caught: the threads of all shards let go of what they have and begin anew on the device, as after a kill
+//!   ([`Revival`]). Without a revival, and where that cannot be, it ends the process: what it held is recovered at the next start.
 //!
 //! Not known here: PDUs, commands, flash. Of tenants it knows names and weights.
 
@@ -21,11 +22,13 @@ mod blocks;
 mod common;
 mod connection;
 mod doors;
+mod helpers;
 mod inbox;
 mod io;
 mod lines;
 mod log;
 mod reactor;
+mod revival;
 mod shares;
 mod upkeep;
 mod wire;
@@ -37,3 +40,4 @@ pub use inbox::Respond;
 pub use io::IoFile;
 pub use log::NoticeLog;
 pub use reactor::{MemoryUse, Reactor, ReactorConfig, ReactorError, ReactorHandle, cores};
+pub use revival::{Again, Fallen, Make, Revival};

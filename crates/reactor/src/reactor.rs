@@ -2,18 +2,22 @@
 
 use crate::common::{Common, Ends};
 use crate::doors::{ConnectionLimits, Doors};
+use crate::helpers::{AbortOnPanic, Helpers, start_rooms};
 use crate::inbox::{Address, Message, Respond, queue};
 use crate::io::{self, IoFile};
+use crate::revival::{Left, Make, Meeting, Revival, give_up, last_words, listen_to_panics, lock};
 use crate::worker::{WAKER, Worker};
 use diecut_devices::RoomWorker;
 use diecut_shard::control::ControlRequest;
 use diecut_shard::drive::Drive;
+use diecut_shard::panics::PanicRecord;
 use diecut_units::Span;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -109,38 +113,60 @@ pub enum ReactorError {
     System(#[from] std::io::Error),
 }
 
-/// Has this thread come after the shards' where cores are few and the server was started with a real-time policy (`chrt`), which threads
-/// inherit: nobody waits for it but tenants that open erase blocks.
-fn give_way() {
-    let normal = libc::sched_param { sched_priority: 0 };
-    // SAFETY: of the calling thread, and a valid parameter.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &normal) } != 0 {
-        tracing::debug!("the policy of a thread cannot be set: {}", std::io::Error::last_os_error());
-    }
-}
-
 /// Running threads, one per shard.
 pub struct Reactor {
     common: Arc<Common>,
     threads: Vec<JoinHandle<()>>,
+    helpers: Helpers,
     addresses: Vec<SocketAddr>,
 }
 
-/// Ends the process when a shard's thread panics: its state is only whole on the media.
-struct AbortOnPanic;
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "a shard failed an inner check; the server stops now and recovers when it is started again"
-            );
-            std::process::abort();
+/// The life of a shard's thread: a shard, and the next one if shards begin anew.
+fn live<D: Drive>(make: Make<D>, ends: Ends, common: Arc<Common>, meeting: Option<Arc<Meeting<D>>>) {
+    let _abort = AbortOnPanic;
+    let number = usize::from(ends.index.0);
+    let (mut make, mut ends, mut kept) = (make, ends, Vec::new());
+    loop {
+        let shard = make(common.now());
+        let mut worker = Worker::new(shard, Arc::clone(&common), ends).expect("sockets can be watched");
+        let Some(meeting) = &meeting else { return worker.run() };
+        // What the shard holds is looked at no more, but for its part of the device, which is opened as after a kill.
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let now = common.now();
+            // One by one: what is left is for the next shard, if this one fails at one of them.
+            while !kept.is_empty() {
+                worker.take(kept.remove(0), now);
+            }
+            worker.run();
+        }));
+        if let Err(payload) = ran {
+            let words = last_words(&*payload);
+            tracing::error!(shard = number, at = words.1, "a shard failed an inner check: {}", words.0);
+            let told = words.clone();
+            let record = catch_unwind(AssertUnwindSafe(|| worker.record(told)));
+            let bare = |_| PanicRecord {
+                shard: number as u16,
+                message: words.0,
+                location: words.1,
+                ..Default::default()
+            };
+            meeting.call(record.unwrap_or_else(bare), &common);
+        } else if worker.has_stopped() {
+            return;
         }
+        let (shard, back, mut again, told) = worker.let_go();
+        again.append(&mut kept);
+        let part = catch_unwind(AssertUnwindSafe(|| meeting.part_of(shard)));
+        let part =
+            part.unwrap_or_else(|_| give_up("what a shard had of the device cannot be taken out of it"));
+        let left = Left { number, part, kept: again, told };
+        let Some(next) = meeting.meet(left, &back.inbox, &common) else { return };
+        (make, ends, kept) = (next.make, Ends { io: next.io, ..back }, next.kept);
     }
 }
 
 impl Reactor {
-    /// Starts a thread for each shard, which is made there.
+    /// Starts a thread for each shard, which is made there. A panic of one of them ends the process.
     ///
     /// # Errors
     /// Names the address that cannot be listened on.
@@ -149,9 +175,25 @@ impl Reactor {
     /// If there is no shard.
     pub fn start<D, F>(config: &ReactorConfig, shards: Vec<F>) -> Result<Reactor, ReactorError>
     where
-        D: Drive,
+        D: Drive + 'static,
         F: FnOnce(diecut_units::Time) -> D + Send + 'static,
     {
+        let shards = shards.into_iter().map(|make| Box::new(make) as Make<D>);
+        Reactor::start_with(config, shards.collect(), None)
+    }
+
+    /// As [`Reactor::start`]. After a panic of one of the shards all begin anew, if it is said how.
+    ///
+    /// # Errors
+    /// Names the address that cannot be listened on.
+    ///
+    /// # Panics
+    /// If there is no shard.
+    pub fn start_with<D: Drive + 'static>(
+        config: &ReactorConfig,
+        shards: Vec<Make<D>>,
+        revival: Option<Revival<D>>,
+    ) -> Result<Reactor, ReactorError> {
         assert!(!shards.is_empty(), "a server has at least one shard");
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
@@ -183,37 +225,39 @@ impl Reactor {
             memory_bytes: AtomicUsize::new(0),
             used_bytes: shards.iter().map(|_| AtomicUsize::new(0)).collect(),
             given_up_bytes: AtomicU64::new(0),
+            is_called: AtomicBool::new(false),
         });
         let is_closed = config.is_closed;
         let cores = if config.pin_cores { cores()? } else { Vec::new() };
         let busy_poll = Span(u64::try_from(config.busy_poll.as_nanos()).unwrap_or(u64::MAX));
-        let mut threads = Vec::new();
+        let (mut threads, mut helping) = (Vec::new(), Vec::new());
         if let Some(rooms) = config.rooms.clone() {
-            threads.push(std::thread::Builder::new().name("room".to_owned()).spawn(move || {
-                let _abort = AbortOnPanic;
-                give_way();
-                rooms.run();
-            })?);
+            helping.push(start_rooms(rooms)?);
         }
+        let helpers = Helpers::default();
+        let count = shards.len();
+        let meeting = revival.map(|revival| {
+            listen_to_panics();
+            Arc::new(Meeting::new(revival, count, Arc::clone(&helpers)))
+        });
         for (number, ((make, poll), inbox)) in shards.into_iter().zip(polls).zip(receivers).enumerate() {
             let common = Arc::clone(&common);
             let listeners = std::mem::take(&mut listeners);
             let blocks = blocks.take();
             let file = config.io.clone();
-            let io = file.map(|file| io::start(file, &common, number, &mut threads)).transpose()?;
+            let io = file.map(|file| io::start(file, &common, number, &mut helping)).transpose()?;
             let core = (!cores.is_empty()).then(|| cores[number % cores.len()]);
+            let meeting = meeting.clone();
             let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || {
-                let _abort = AbortOnPanic;
                 core.into_iter().for_each(pin);
-                let shard = make(common.now());
                 let index = diecut_shard::drive::ShardIndex(number as u16);
                 let ends = Ends { poll, inbox, index, listeners, is_closed, blocks, io, busy_poll };
-                let worker = Worker::new(shard, common, ends);
-                worker.expect("sockets can be watched").run();
+                live(make, ends, common, meeting);
             })?;
             threads.push(thread);
         }
-        Ok(Reactor { common, threads, addresses })
+        lock(&helpers).append(&mut helping);
+        Ok(Reactor { common, threads, helpers, addresses })
     }
 
     /// Takes connections of hosts from now on, where they were told to wait ([`ReactorConfig::is_closed`]).
@@ -249,6 +293,9 @@ impl Reactor {
         for thread in self.threads {
             // A thread that panicked aborted the process.
             let _ = thread.join();
+        }
+        for helper in std::mem::take(&mut *lock(&self.helpers)) {
+            let _ = helper.join();
         }
     }
 }

@@ -11,10 +11,12 @@ use crate::log::NoticeLog;
 use crate::shares::{Shares, Way};
 use crate::upkeep::Upkeep;
 use diecut_media::Intent;
-use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex};
-use diecut_shard::notice::Cause;
+use diecut_shard::drive::{Action, BlockEvent, ConnectionId, Drive, Event, ShardIndex, ShardMessage};
+use diecut_shard::notice::{Cause, Notice};
+use diecut_shard::panics::PanicRecord;
 use diecut_units::{Span, Time};
 use mio::{Events, Poll, Token};
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,6 +37,8 @@ const MESSAGES_PER_ROUND: usize = 256;
 const CLOSE_PATIENCE: Span = Span::from_secs(5);
 /// A deadline this near is waited for without sleeping: the kernel's timer counts milliseconds.
 const SPIN_BELOW: Span = Span::from_micros(1_500);
+/// Notices that the record of a panic has.
+const NOTICES_KEPT: usize = 16;
 /// Rounds without work before the thread sleeps: the next request of a busy host is usually on its way.
 const IDLE_ROUNDS: u32 = 32;
 
@@ -52,6 +56,8 @@ pub(crate) struct Worker<D: Drive> {
     actions: Vec<Action>,
     blocks: BlockClients,
     notices: NoticeLog,
+    /// The last ones, for the record of a panic.
+    last_notices: VecDeque<Box<Notice>>,
     /// To the thread that carries out what the device asks for, where it does.
     io: Option<Sender<Intent>>,
     upkeep: Upkeep,
@@ -84,6 +90,7 @@ impl<D: Drive> Worker<D> {
             actions: Vec::new(),
             blocks,
             notices: NoticeLog::default(),
+            last_notices: VecDeque::with_capacity(NOTICES_KEPT),
             io,
             upkeep: Upkeep::default(),
             stopping: false,
@@ -91,12 +98,12 @@ impl<D: Drive> Worker<D> {
         })
     }
 
-    /// Runs until it is told to stop.
-    pub fn run(mut self) {
+    /// Runs until it is told to stop, or to let go.
+    pub fn run(&mut self) {
         let mut events = Events::with_capacity(EVENTS_PER_ROUND);
         let mut idle_rounds = 0;
         let mut sleeps_from = Time::ZERO;
-        while !self.stopping {
+        while !self.stopping && !self.common.is_called.load(Ordering::Acquire) {
             let is_polling =
                 idle_rounds < IDLE_ROUNDS || (self.busy_poll > Span::ZERO && self.common.now() < sleeps_from);
             let mut timeout = if is_polling { Some(Duration::ZERO) } else { self.patience() };
@@ -166,6 +173,53 @@ impl<D: Drive> Worker<D> {
         }
     }
 
+    /// Whether it ended because it was told to stop.
+    pub fn has_stopped(&self) -> bool {
+        self.stopping
+    }
+
+    /// What is known of a panic of its shard.
+    pub fn record(&self, (message, location): (String, String)) -> PanicRecord {
+        let outline = self.shard.at_work();
+        let (vssd, vssd_name) = outline.vssd.unzip();
+        let notices = self.last_notices.iter().map(|notice| format!("{notice:?}")).collect();
+        let shard = self.index.0;
+        PanicRecord {
+            shard,
+            message,
+            location,
+            vssd,
+            vssd_name,
+            commands: outline.commands,
+            notices,
+            ..PanicRecord::default()
+        }
+    }
+
+    /// Lets go of its shard: hosts and applications are hung up on. What is left of it, besides the ends that its next one has:
+    /// requests for that, and what shards were to be told.
+    pub fn let_go(self) -> (D, Ends, Vec<Message>, Vec<ShardMessage>) {
+        drop((self.lines, self.io));
+        let mut told = self.outgoing.abandon();
+        told.extend(self.actions.into_iter().filter_map(|action| match action {
+            Action::Tell { message, .. } => Some(message),
+            _ => None,
+        }));
+        let (listeners, is_closed) = self.acceptor.let_go(self.poll.registry());
+        let blocks = self.blocks.let_go(self.poll.registry());
+        let ends = Ends {
+            poll: self.poll,
+            inbox: self.inbox,
+            index: self.index,
+            listeners,
+            is_closed,
+            blocks,
+            io: None,
+            busy_poll: self.busy_poll,
+        };
+        (self.shard, ends, self.answers.abandon(), told)
+    }
+
     /// The poll told of something.
     #[inline]
     fn is_ready(&mut self, event: &mio::event::Event) {
@@ -229,45 +283,55 @@ impl<D: Drive> Worker<D> {
         for _ in 0..MESSAGES_PER_ROUND {
             let Ok(message) = self.inbox.try_recv() else { return worked };
             worked = true;
-            match message {
-                Message::SendAway(id) => self.go_away(id, now),
-                Message::Accepted(id, stream, local, place) => {
-                    if self.add(Connection::new(stream, id, place)) {
-                        let event = Event::Accepted { connection: id, local };
-                        self.shard.handle(event, now, &mut self.actions);
-                    }
-                }
-                Message::Adopted(id, moving, state) => {
-                    // It may have been sent away on its way.
-                    if moving.arrives(self.index) && self.add(Connection::adopted(moving, id)) {
-                        let event = Event::Adopted { connection: id, state };
-                        self.shard.handle(event, now, &mut self.actions);
-                        if let Some((_, one)) = self.lines.known(id)
-                            && one.is_connected
-                        {
-                            one.tenant = self.shares.enter(self.shard.tenant_of(id));
-                        }
-                    }
-                }
-                Message::Told(from, message) => {
-                    self.shard.handle(Event::Told { from, message }, now, &mut self.actions);
-                }
-                Message::Control(request, respond) => {
-                    let token = self.answers.expect(respond);
-                    self.shard.handle(Event::Control { token, request }, now, &mut self.actions);
-                }
-                Message::Blocks(moving) => {
-                    let (shard, actions) = (&mut self.shard, &mut self.actions);
-                    self.blocks.adopt(*moving, shard, self.poll.registry(), now, actions, &mut self.notices);
-                }
-                Message::IoDone(done) => {
-                    self.shard.handle(Event::IoDone(done), now, &mut self.actions);
-                }
-                Message::Open => self.acceptor.open(),
-                Message::Stop => self.stopping = true,
-            }
+            self.take(message, now);
         }
         worked
+    }
+
+    /// Takes a message.
+    pub fn take(&mut self, message: Message, now: Time) {
+        match message {
+            Message::SendAway(id) => self.go_away(id, now),
+            Message::Accepted(id, stream, local, place) => {
+                if self.add(Connection::new(stream, id, place)) {
+                    let event = Event::Accepted { connection: id, local };
+                    self.shard.handle(event, now, &mut self.actions);
+                }
+            }
+            Message::Adopted(id, moving, state) => {
+                // It may have been sent away on its way.
+                if moving.arrives(self.index) && self.add(Connection::adopted(moving, id)) {
+                    let event = Event::Adopted { connection: id, state };
+                    self.shard.handle(event, now, &mut self.actions);
+                    if let Some((_, one)) = self.lines.known(id)
+                        && one.is_connected
+                    {
+                        one.tenant = self.shares.enter(self.shard.tenant_of(id));
+                    }
+                }
+            }
+            Message::Told(from, message) => {
+                self.shard.handle(Event::Told { from, message }, now, &mut self.actions);
+            }
+            Message::Control(request, respond) => {
+                let again = request.may_be_asked_again().then(|| request.clone());
+                let token = self.answers.expect(respond, again);
+                self.shard.handle(Event::Control { token, request }, now, &mut self.actions);
+            }
+            Message::AskedAgain(request, respond) => {
+                let token = self.answers.expect(respond, None);
+                self.shard.handle(Event::Control { token, request }, now, &mut self.actions);
+            }
+            Message::Blocks(moving) => {
+                let (shard, actions) = (&mut self.shard, &mut self.actions);
+                self.blocks.adopt(*moving, shard, self.poll.registry(), now, actions, &mut self.notices);
+            }
+            Message::IoDone(done) => {
+                self.shard.handle(Event::IoDone(done), now, &mut self.actions);
+            }
+            Message::Open => self.acceptor.open(),
+            Message::Stop => self.stopping = true,
+        }
     }
 
     /// Accepts, if it is time for that. Whether it was.
@@ -468,7 +532,13 @@ impl<D: Drive> Worker<D> {
                     let io = self.io.as_ref().expect("a device that asks for I/O is started with its file");
                     io.send(intent).expect("the thread that does I/O lives as long as this one");
                 }
-                Action::Notice(notice) => self.notices.tell(&notice, self.index, now),
+                Action::Notice(notice) => {
+                    self.notices.tell(&notice, self.index, now);
+                    if self.last_notices.len() == NOTICES_KEPT {
+                        self.last_notices.pop_front();
+                    }
+                    self.last_notices.push_back(notice);
+                }
                 Action::Answer { token, response } => {
                     self.answers.give(token, *response);
                 }

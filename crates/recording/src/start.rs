@@ -164,6 +164,10 @@ impl Start {
             control_patience: _,
             rate_limit_min_bytes_per_second: _,
             slow_after: _,
+            // Of a new device there were no panics, and after one a recording ends with the process.
+            fenced: _,
+            panics: _,
+            planted_panic: _,
             cost_model,
         } = config;
         let PoolConfig {

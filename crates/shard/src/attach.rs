@@ -2,6 +2,7 @@
 
 use crate::blocks::{BlockAction, BlockEvent, BlockSession};
 use crate::owners::Owners;
+use crate::panics::FENCED;
 use crate::seat::ShardIndex;
 use diecut_blockspace::wire::Status;
 use diecut_media::Divide;
@@ -62,6 +63,9 @@ fn attach_blocks<M: Divide>(
     }
     if !here.plane.flash.pool.vssd_ids().any(|id| id == vssd) {
         return refuse(Status::Held, format!("vSSD \"{name}\" is being deleted, or moved; try again"));
+    }
+    if here.config.fenced.contains(&vssd.0) {
+        return refuse(Status::Refused, format!("vSSD \"{name}\" is {FENCED}"));
     }
     if here.placement.duties.leaving.contains(&vssd.0) {
         return refuse(Status::Held, format!("vSSD \"{name}\" is being moved; try again"));

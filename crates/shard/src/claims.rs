@@ -74,6 +74,16 @@ impl Claims {
                 claims.alone.extend(volume.map(|volume| Object::Vssd(volume.vssd.clone())));
             }
             ControlRequest::RepairVssd { vssd, .. } => claims.alone.push(Object::Vssd(vssd.clone())),
+            ControlRequest::UnfenceVssd(vssd) => {
+                claims.alone.push(Object::Vssd(vssd.clone()));
+                let shows =
+                    |name: &String| state.volumes.get(name).is_some_and(|volume| volume.vssd == *vssd);
+                let own = state
+                    .subsystems
+                    .iter()
+                    .filter(|(_, one)| one.namespaces.iter().any(|namespace| shows(&namespace.volume)));
+                claims.alone.extend(own.map(|(nqn, _)| Object::Subsystem(nqn.clone())));
+            }
             ControlRequest::CreateSubsystem(spec) => {
                 claims.alone.push(Object::Subsystem(spec.nqn.clone()));
                 claims.alone.extend(spec.volumes().cloned().map(Object::Volume));

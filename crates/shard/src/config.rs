@@ -2,10 +2,14 @@
 
 use crate::admission::AdmissionConfig;
 use crate::cost::CostModel;
+use crate::panics::PanicRecord;
+use crate::planted::PlantedPanic;
 use diecut_nvmf::TargetConfig;
 use diecut_units::Span;
 use diecut_volume::AnchorPace;
 use diecut_vssd::PoolConfig;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Settings of a shard.
 #[derive(Clone, Debug)]
@@ -35,6 +39,12 @@ pub struct ShardConfig {
     pub cost_model: Option<CostModel>,
     /// Commands that take so long are looked into: where their time went.
     pub slow_after: Span,
+    /// vSSDs that are fenced, by number: hosts write them no more ([`crate::panics`]).
+    pub fenced: BTreeSet<u32>,
+    /// Panics of this pool's servers, the last one last: hosts read of those that happened at work for their vSSDs.
+    pub panics: Arc<[PanicRecord]>,
+    /// A check that fails on purpose, for tests; of a build without debug assertions it does nothing.
+    pub planted_panic: Option<PlantedPanic>,
 }
 
 impl Default for ShardConfig {
@@ -52,6 +62,9 @@ impl Default for ShardConfig {
             rate_limit_min_bytes_per_second: 1 << 20,
             cost_model: None,
             slow_after: Span::from_millis(5),
+            fenced: BTreeSet::new(),
+            panics: Arc::new([]),
+            planted_panic: None,
         }
     }
 }

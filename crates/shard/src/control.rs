@@ -83,6 +83,8 @@ pub enum ControlRequest {
         /// records were lost, older data may show.
         accepts_loss: bool,
     },
+    /// Lifts the fence of a vSSD at which the server failed ([`crate::panics`]): hosts write it again.
+    UnfenceVssd(String),
     /// Changes settings of even wear. They hold for the whole device, whatever shards serve it.
     SetWear(#[serde(deserialize_with = "wear")] WearSettings),
     /// Brings a tenant, and all that shares channels with it, to another shard while it is served; its hosts notice a delay
@@ -110,6 +112,34 @@ pub enum ControlRequest {
 }
 
 impl ControlRequest {
+    /// Whether it may be asked a second time if nobody knows what became of the first one: it changes nothing, or nothing more than
+    /// the first one did, and its answer is the same.
+    pub fn may_be_asked_again(&self) -> bool {
+        match self {
+            ControlRequest::CreateTenant(_)
+            | ControlRequest::SetTenantWeight { .. }
+            | ControlRequest::CreateVssd(_)
+            | ControlRequest::CreateVolume(_)
+            | ControlRequest::CreateSubsystem(_)
+            | ControlRequest::SetWear(_)
+            | ControlRequest::UnfenceVssd(_)
+            | ControlRequest::Status
+            | ControlRequest::Latency
+            | ControlRequest::Shutdown => true,
+            ControlRequest::DeleteTenant(_)
+            | ControlRequest::DeleteVssd(_)
+            | ControlRequest::DeleteVolume(_)
+            | ControlRequest::DeleteSubsystem(_)
+            | ControlRequest::AllowHost { .. }
+            | ControlRequest::DenyHost { .. }
+            | ControlRequest::AttachNamespace { .. }
+            | ControlRequest::DetachNamespace { .. }
+            | ControlRequest::RepairVssd { .. }
+            | ControlRequest::MoveTenant { .. } => false,
+            ControlRequest::Within { request, .. } => request.may_be_asked_again(),
+        }
+    }
+
     /// For people: what is done to which object.
     pub fn title(&self) -> String {
         match self {
@@ -138,6 +168,7 @@ impl ControlRequest {
                 format!("detachment of namespace {nsid} of subsystem {}", Shown(subsystem))
             }
             ControlRequest::RepairVssd { vssd, .. } => format!("repair of vSSD \"{}\"", Shown(vssd)),
+            ControlRequest::UnfenceVssd(vssd) => format!("end of the fence of vSSD \"{}\"", Shown(vssd)),
             ControlRequest::SetWear(_) => "change of even wear".to_owned(),
             ControlRequest::MoveTenant { tenant, shard } => {
                 format!("move of tenant \"{}\" to shard {shard}", Shown(tenant))

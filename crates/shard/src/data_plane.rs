@@ -2,6 +2,7 @@
 //! Nothing here knows what exists, or what other shards do.
 
 use crate::admission::{Admission, Begun, COMMAND_COST, DOOR_SOURCE_BIT, Work, cost_of, cost_of_zones};
+use crate::at_work::For;
 use crate::blocks::Blocks;
 use crate::config::ShardConfig;
 use crate::cost::{ModelledCore, TracePoint};
@@ -11,6 +12,7 @@ use crate::drive;
 use crate::flash::{Flash, ZonesView};
 use crate::notice::Notice;
 use crate::nvme_door::NvmeDoor;
+use crate::planted::PlantedPanic;
 use diecut_media::Media;
 use diecut_namespace::contract::{
     NamespaceCommand, NamespaceCompletion, NamespaceError, NamespaceId, SourceId,
@@ -57,6 +59,8 @@ pub(crate) struct DataPlane<M: Media> {
     pub delays: Delays,
     /// What the target asks of those who know what exists.
     pub questions: Vec<target::Question>,
+    /// A check that fails on purpose.
+    planted: Option<PlantedPanic>,
 }
 
 impl<M: Media> DataPlane<M> {
@@ -77,6 +81,7 @@ impl<M: Media> DataPlane<M> {
             retired_told: vec![0; dies],
             delays,
             questions: Vec::new(),
+            planted: config.planted_panic,
         }
     }
 
@@ -172,6 +177,7 @@ impl<M: Media> DataPlane<M> {
         // Answers of one namespace come together: admission hears once of those in a row.
         let mut over = (NamespaceId::default(), 0);
         answers.take_all(|answer, whose| {
+            self.flash.at_work.now_for = For::Store(whose.store());
             if matches!(answer.result, Err(VolumeError::Full)) {
                 self.flash.note_full(whose.store(), now);
             }
@@ -191,6 +197,7 @@ impl<M: Media> DataPlane<M> {
         });
         self.admission.finished(over.0, over.1);
         self.flash.answers = answers;
+        self.flash.at_work.now_for = For::All;
     }
 
     /// Takes what came back from below for applications, and which vSSDs have room.
@@ -203,7 +210,7 @@ impl<M: Media> DataPlane<M> {
     /// Admits work of about a round's cost: commands, and pieces of those that are larger than a piece. What goes to stores goes there
     /// together, and before an application asks the medium for something: in the order in which it was admitted.
     fn admit(&mut self, budget: &mut u32, now: Time) {
-        let DataPlane { admission, namespaces, outputs, flash, blocks, cpu, .. } = self;
+        let DataPlane { admission, namespaces, outputs, flash, blocks, cpu, planted, .. } = self;
         if cpu.is_busy(now) {
             return;
         }
@@ -211,6 +218,14 @@ impl<M: Media> DataPlane<M> {
             // Of a deallocation that is cut; others are looked at as a whole.
             let mut looked_at = None;
             let mut holds = false;
+            match &work {
+                Work::Command(command) => {
+                    flash.at_work.begins(command);
+                    PlantedPanic::check(planted, command, flash.at_work.begun());
+                }
+                Work::Entry(vssd) => flash.at_work.now_for = For::Vssd(*vssd),
+                Work::Rest(_) => flash.at_work.now_for = For::All,
+            }
             let of_flash = &*flash;
             let mut map_piece = |range: MapRange| {
                 let MapRange { store, volume, first_iu, iu_count } = range;
@@ -252,6 +267,7 @@ impl<M: Media> DataPlane<M> {
             let cost = cost.max(1);
             Begun { cost, rest, holds, goes_on: cpu.goes_on(cost, now) }
         });
+        flash.at_work.now_for = For::All;
         flash.submit(&mut outputs.volume_commands, now);
         ZonesView::of(flash).submit(&mut outputs.zone_commands, now);
     }

@@ -3,6 +3,7 @@
 pub use crate::blocks::{BlockAction, BlockEvent, BlockSession, MovedEntries};
 use crate::control::{ControlRequest, ControlResponse, ControlToken};
 use crate::notice::Notice;
+pub use crate::panics::WorkOutline;
 pub use crate::peer::ShardMessage;
 pub use crate::seat::ShardIndex;
 use diecut_media::{Intent, IntentDone};
@@ -190,6 +191,11 @@ pub trait Drive {
     /// Memory of connections.
     fn memory(&self) -> MemoryFigures {
         MemoryFigures::default()
+    }
+
+    /// What it is, or was, at work for: asked by whoever caught a panic of it.
+    fn at_work(&self) -> WorkOutline {
+        WorkOutline::default()
     }
 
     /// Gives up free buffers that were not needed since the last call, `slabs_max` of each pool at most, and says how many bytes

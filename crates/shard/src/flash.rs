@@ -3,6 +3,7 @@
 mod answers;
 mod zones;
 
+use crate::at_work::{AtWork, For};
 use crate::kept::Kept;
 pub(crate) use answers::StoreAnswers;
 use diecut_media::{Completion, Intent, Media};
@@ -114,6 +115,8 @@ pub(crate) struct Flash<M: Media> {
     pub block_completions: Vec<(VssdId, SpaceCompletion)>,
     /// Answers of the stores, in order; the shard takes them.
     pub answers: StoreAnswers,
+    /// For whom the shard works now.
+    pub at_work: AtWork,
 }
 
 impl<M: Media> Flash<M> {
@@ -133,6 +136,7 @@ impl<M: Media> Flash<M> {
             foreign: Vec::new(),
             block_completions: Vec::new(),
             answers: StoreAnswers::default(),
+            at_work: AtWork::default(),
         }
     }
 
@@ -148,8 +152,10 @@ impl<M: Media> Flash<M> {
         now: Time,
     ) -> StoreIndex {
         self.make_room_for(vssd);
+        self.at_work.now_for = For::Vssd(vssd);
         let mut space = self.pool.space(vssd, &mut self.media, now);
         let store = Store::open(config, &mut space, staging);
+        self.at_work.now_for = For::All;
         self.seat(vssd, Kept::Volumes(store))
     }
 
@@ -323,6 +329,11 @@ impl<M: Media> Flash<M> {
         self.stores.iter().any(|(_, slot)| slot.held.is_some() || slot.store.quiesced().is_some())
     }
 
+    /// Number of the vSSD whose store is at a place, if one is.
+    pub fn vssd_of(&self, index: StoreIndex) -> Option<VssdId> {
+        self.stores.get(index.0.into()).map(|slot| slot.vssd)
+    }
+
     /// Open stores.
     pub fn stores(&self) -> impl Iterator<Item = (StoreIndex, VssdId, &Kept)> {
         self.stores.iter().map(|(index, slot)| (StoreIndex(index as u16), slot.vssd, &slot.store))
@@ -349,6 +360,7 @@ impl<M: Media> Flash<M> {
         while let Some(&(index, _)) = commands.as_slice().first() {
             let slot = slot_of(&mut self.stores, index);
             slot.mark_busy(index, &mut self.busy);
+            self.at_work.now_for = For::Vssd(slot.vssd);
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
             while commands.as_slice().first().is_some_and(|(next, _)| *next == index)
                 && let Some((_, command)) = commands.next()
@@ -360,6 +372,7 @@ impl<M: Media> Flash<M> {
             }
             self.answers.are_of(index);
         }
+        self.at_work.now_for = For::All;
     }
 
     /// Lets time pass until `now`; a bounded number of rounds.
@@ -417,6 +430,7 @@ impl<M: Media> Flash<M> {
             };
             let slot = slot_of(&mut self.stores, index);
             slot.mark_busy(index, &mut self.busy);
+            self.at_work.now_for = For::Vssd(vssd);
             let mut space = self.pool.space(vssd, &mut self.media, now);
             // Those in a row that are for one store find it once.
             while rest.as_slice().first().is_some_and(|(next, _)| *next == vssd)
@@ -431,6 +445,7 @@ impl<M: Media> Flash<M> {
         }
         drop(rest);
         self.space_completions = batch;
+        self.at_work.now_for = For::All;
     }
 
     fn work_stores(&mut self, now: Time) {
@@ -442,6 +457,7 @@ impl<M: Media> Flash<M> {
             if slot.held.is_some() {
                 continue;
             }
+            self.at_work.now_for = For::Vssd(slot.vssd);
             let mut space = self.pool.space(slot.vssd, &mut self.media, now);
             let before = self.answers.answers.len();
             slot.store.work(now, &mut space, &mut self.answers.of_all());
@@ -463,6 +479,7 @@ impl<M: Media> Flash<M> {
             self.answers.are_of(index);
         }
         self.spare_busy = batch;
+        self.at_work.now_for = For::All;
     }
 
     /// A store refused a write because it stores all that it can.

@@ -70,6 +70,7 @@ fn health_of<M: Divide>(here: &Owners<M>, nqn: &str) -> Option<Health> {
     for number in vssds {
         let store = here.plane.flash.kept(here.plane.store_of(number)?);
         read_only |= store.read_only_reason().is_some() && !store.lacks_room();
+        read_only |= here.config.fenced.contains(&number);
         let one = Condition::of(&here.plane.flash.pool, VssdId(number));
         worst.spare_permille = worst.spare_permille.min(one.spare_permille);
         worst.used_permille = worst.used_permille.max(one.used_permille);

@@ -110,6 +110,7 @@ fn scope(step: &Step, job: &Job) -> Scope {
         | Step::ApplySubsystem { .. }
         | Step::RemoveSubsystem { .. }
         | Step::FlushStores
+        | Step::Unfence { .. }
         | Step::ApplyWear
         | Step::Exchange(_)
         | Step::ReturnChannels => Scope::All,

@@ -9,7 +9,7 @@ use crate::owners::Owners;
 use crate::peer::Order;
 use crate::registry::share_of;
 use crate::step::Step;
-use crate::steps::{stores, subsystems, volumes, wear};
+use crate::steps::{fences, stores, subsystems, volumes, wear};
 use diecut_catalog::State;
 use diecut_media::Divide;
 use diecut_units::Time;
@@ -234,6 +234,7 @@ pub(crate) fn serve<M: Divide>(here: &mut Owners<M>, opening: &mut Opening, now:
         here.seat_blocks(record);
         here.plane.flash.pool.set_share(VssdId(record.number), share_of(record), now);
     }
+    fences::tell(here);
     wear::apply_wear(here);
     here.plane.flash.pool.begin_migration();
     opening.go(Phase::Ready);

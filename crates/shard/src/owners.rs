@@ -1,6 +1,7 @@
 //! The owners of what is on one shard. Steps, orders and messages work on them; the shard wires them together.
 
 use crate::answers::Answers;
+use crate::at_work::For;
 use crate::config::ShardConfig;
 use crate::data_plane::DataPlane;
 use crate::drive;
@@ -8,6 +9,7 @@ use crate::flash::Standing;
 use crate::health_turns::HealthTurns;
 use crate::media_figures;
 use crate::notice::Notice;
+use crate::panics::WorkOutline;
 use crate::peer::{Message, ShardMessage, World};
 use crate::placement::Placement;
 use crate::reach::Reach;
@@ -50,6 +52,23 @@ impl<M: Divide> Owners<M> {
         let held: Vec<u32> = self.plane.flash.pool.vssd_ids().map(|id| id.0).collect();
         let records = self.registry.state.vssds.values();
         records.filter(|record| held.contains(&record.number)).cloned().collect()
+    }
+
+    /// For whom the shard works.
+    pub fn at_work(&self) -> WorkOutline {
+        let flash = &self.plane.flash;
+        let state = &self.registry.state;
+        let number = match flash.at_work.now_for {
+            For::All => None,
+            For::Vssd(vssd) => Some(vssd.0),
+            For::Store(store) => flash.vssd_of(store).map(|vssd| vssd.0),
+            For::Namespace(id) => {
+                let volume = state.volumes.values().find(|volume| volume.namespace == id.0);
+                volume.and_then(|volume| state.vssds.get(&volume.vssd)).map(|vssd| vssd.number)
+            }
+        };
+        let vssd = number.map(|number| (number, self.registry.name_of_vssd(VssdId(number))));
+        WorkOutline { vssd, commands: flash.at_work.commands() }
     }
 
     /// Has the commands of a namespace on a vSSD take turns of its tenant.

@@ -96,6 +96,7 @@ pub(crate) fn plan(
         ControlRequest::RepairVssd { vssd, accepts_loss } => {
             vssds::repair(state, vssd, *accepts_loss, &mut plan)?
         }
+        ControlRequest::UnfenceVssd(vssd) => vssds::unfence(state, vssd, &mut plan)?,
         ControlRequest::CreateVolume(spec) => volumes::create(state, spec, &mut plan)?,
         ControlRequest::DeleteVolume(name) => volumes::delete(state, name, &mut plan)?,
         ControlRequest::CreateSubsystem(spec) => subsystems::create(state, spec, &mut plan)?,

@@ -60,7 +60,18 @@ pub fn gather<M: Divide>(
     shards: impl IntoIterator<Item = Shard<M>>,
     under_way: impl IntoIterator<Item = ShardMessage>,
 ) -> M {
-    let mut parts = shards.into_iter().map(Shard::into_media);
+    gather_media(shards.into_iter().map(Shard::into_media), under_way)
+}
+
+/// As [`gather`], of what shards gave back by [`Shard::into_media`], in the order of the shards.
+///
+/// # Panics
+/// If there is no shard.
+pub fn gather_media<M: Divide>(
+    parts: impl IntoIterator<Item = M>,
+    under_way: impl IntoIterator<Item = ShardMessage>,
+) -> M {
+    let mut parts = parts.into_iter();
     let mut whole = parts.next().expect("I-S5: there is a first shard");
     for message in under_way {
         message.salvage(&mut whole);
@@ -502,6 +513,10 @@ impl<M: Divide> Drive for Shard<M> {
 
     fn memory(&self) -> drive::MemoryFigures {
         self.here.plane.nvme.target.memory()
+    }
+
+    fn at_work(&self) -> drive::WorkOutline {
+        self.here.at_work()
     }
 
     fn shrink(&mut self, slabs_max: u32) -> usize {

@@ -5,6 +5,7 @@ use crate::inquiry::{Findings, Inquiry};
 use crate::kept::Kept;
 use crate::latency_report;
 use crate::owners::Owners;
+use crate::panics::FENCED;
 use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_spec::{Serves, Size};
@@ -178,7 +179,10 @@ fn vssd_status<M: Divide>(here: &Owners<M>, name: &str) -> VssdStatus {
             erases: here.plane.flash.pool.vssd_erases(id),
         },
         health: VssdHealth {
-            read_only_reason: store.and_then(|store| store.read_only_reason()).map(str::to_owned),
+            read_only_reason: store
+                .and_then(|store| store.read_only_reason())
+                .or(here.config.fenced.contains(&record.number).then_some(FENCED))
+                .map(str::to_owned),
             lacks_room: store.is_some_and(|store| store.lacks_room()),
             accepted_loss: AcceptedLoss { bytes: bytes(accepted.ius), records: accepted.records },
         },

@@ -33,6 +33,8 @@ pub(crate) enum Step {
     FlushStores,
     /// Opens the store of a vSSD again, and says what came of it.
     RepairVssd { name: String, accepts_loss: bool },
+    /// Everywhere: a vSSD is fenced no more.
+    Unfence { name: String },
     /// Gives the pool the settings of even wear.
     ApplyWear,
     /// Looks at wear over all shards; what is due comes next.

@@ -1,6 +1,7 @@
 //! A shard's own part of each step of a job.
 
 pub(crate) mod catalog;
+pub(crate) mod fences;
 pub(crate) mod repair;
 pub(crate) mod stores;
 pub(crate) mod subsystems;
@@ -62,6 +63,7 @@ pub(crate) fn step_here<M: Divide>(here: &mut Owners<M>, step: &Step, job: &mut 
         Step::DeleteVolume { vssd, index } => volumes::delete(here, *vssd, VolumeIndex(*index), job),
         Step::DeallocVssd { number } => vssds::dealloc(here, VssdId(*number)),
         Step::RepairVssd { name, accepts_loss } => repair::repair(here, name, *accepts_loss, job, now),
+        Step::Unfence { name } => fences::lift(here, name),
         Step::ApplyWear => wear::apply(here),
         Step::FlushStores => stores::flush(here, job, now),
     }

@@ -34,6 +34,7 @@ pub(crate) fn waits_for(state: &State, job: &Job) -> String {
         }
         Step::DeallocVssd { .. } => "flash operations under way on its dies".to_owned(),
         Step::RepairVssd { name, .. } => format!("vSSD \"{name}\" to be read again"),
+        Step::Unfence { name } => format!("the fence of vSSD \"{name}\" to be lifted everywhere"),
         Step::FlushStores => match job.own() {
             Own::Stores(tokens) => format!("{} vSSDs to write down what they staged", tokens.len()),
             _ => "applications at erase blocks to let go".to_owned(),

@@ -130,7 +130,9 @@ impl Existing {
             ControlRequest::MoveTenant { tenant, .. } | ControlRequest::SetTenantWeight { tenant, .. } => {
                 found(self.tenants.contains(tenant))?;
             }
-            ControlRequest::RepairVssd { vssd, .. } => found(self.vssds.contains_key(vssd))?,
+            ControlRequest::RepairVssd { vssd, .. } | ControlRequest::UnfenceVssd(vssd) => {
+                found(self.vssds.contains_key(vssd))?;
+            }
             ControlRequest::SetWear(_)
             | ControlRequest::Status
             | ControlRequest::Latency

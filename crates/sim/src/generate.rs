@@ -95,6 +95,7 @@ pub fn generate(seed: u64, shape: &Shape) -> Plan {
         until_cleaned: shape.hosts && shape.changes && shape.steps_max == 0,
         leveling_erases: 0,
         shards: vec![1],
+        panics_at: Vec::new(),
     };
     let (applications, saturation, aftermath) = (Vec::new(), None, None);
     let (siege, loss) = (None, None);

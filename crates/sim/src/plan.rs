@@ -233,6 +233,10 @@ pub struct SystemPlan {
     /// one only with hosts on a network and with protected memory.
     #[serde(default = "one_shard")]
     pub shards: Vec<u16>,
+    /// The command at which a shard fails an inner check on purpose, in the first life of the server and in those after it; 0: none.
+    /// Builds without debug assertions fail at none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub panics_at: Vec<u64>,
 }
 
 fn one_shard() -> Vec<u16> {

@@ -60,8 +60,10 @@ pub struct Outcome {
     pub block_operations: u64,
     /// Power cuts that struck, the final one included.
     pub power_cuts: u64,
-    /// Process deaths.
+    /// Process deaths, those of failed checks included.
     pub process_deaths: u64,
+    /// Shards that failed a check on purpose.
+    pub panics: u64,
     /// Connections lost.
     pub connections_lost: u64,
     /// Requests of administrators answered as they must be.
@@ -379,6 +381,14 @@ impl Runner<'_> {
                 continue;
             }
             self.system.advance(self.now, &mut answers);
+            if self.system.has_failed() {
+                self.outcome.panics += 1;
+                for answer in answers.drain(..) {
+                    self.take_answer(answer);
+                }
+                self.crash(Crash::ProcessDeath);
+                continue;
+            }
             let answered = !answers.is_empty();
             for answer in answers.drain(..) {
                 self.take_answer(answer);

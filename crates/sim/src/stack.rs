@@ -18,12 +18,13 @@ use diecut_devices::{Backing, Device, Fault, FaultPlan, FaultyDie, OperationKind
 use diecut_media::{Divide, Media};
 use diecut_nvmf::{QueueLimits, TargetConfig};
 use diecut_shard::control::*;
-use diecut_shard::drive::{Action, BlockAction, BlockEvent, Event};
+use diecut_shard::drive::{Action, BlockAction, BlockEvent, Drive, Event, WorkOutline};
 use diecut_shard::notice::Notice;
-use diecut_shard::{AnchorPace, CostModel, DieWear, PoolConfig, ShardConfig, SwapRule};
+use diecut_shard::{AnchorPace, CostModel, DieWear, PlantedPanic, PoolConfig, ShardConfig, SwapRule};
 use diecut_units::{BlockIndex, ContentMode, Span, Time, checksum_append, mark};
 use diecut_vssd::{Pool, VssdId};
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Erase blocks of each plane: so few that every plan makes the cleaner work.
 const BLOCKS_PER_PLANE: u32 = 48;
@@ -98,6 +99,8 @@ pub struct Stack {
     to_lose: Vec<(u32, Option<u32>)>,
     /// Whose volumes are larger than their vSSD, because of blocks that are bad from the start.
     tight: Vec<Lane>,
+    /// What a shard was at work for that failed just now.
+    failed: Option<WorkOutline>,
 }
 
 /// What exchanges for even wear did.
@@ -139,6 +142,12 @@ fn config(plan: &Plan, device: &Device) -> ShardConfig {
         cost_model: plan.system.slow_core.then(|| slow_core(plan.system.slow_writes)),
         ..ShardConfig::default()
     }
+}
+
+/// Where shards of a life of the server fail on purpose.
+fn planted(plan: &Plan, life: usize) -> Option<PlantedPanic> {
+    let at = plan.system.panics_at.get(life).copied().filter(|at| *at > 0);
+    at.map(PlantedPanic::Command)
 }
 
 /// So little of everything that a few hostile hosts could take all of it.
@@ -248,7 +257,8 @@ impl Stack {
         let options = Options { backing, seed: plan.seed, faults, ..Options::default() };
         let device = Device::create(&profile, options).map_err(|error| error.to_string())?;
         let mode = device.capabilities().content_mode;
-        let configuration = config(plan, &device);
+        let mut configuration = config(plan, &device);
+        configuration.planted_panic = planted(plan, 0);
         let door: Box<dyn Door> =
             if plan.system.hosts { Box::new(Hosts::new(plan)) } else { Box::new(DirectDoor::default()) };
         let shards = Shards::new(device, &configuration, plan.system.shards[0], plan.seed, Time::ZERO);
@@ -278,6 +288,7 @@ impl Stack {
             to_lose: Vec::new(),
             is_besieged: false,
             tight: Vec::new(),
+            failed: None,
         };
         for change in set_up(plan) {
             match change {
@@ -395,6 +406,21 @@ impl Stack {
     }
 
     /// Takes what a shard wants of its driver.
+    /// Lets a shard work. `false`: it failed a check on purpose, and is looked at no more. Any other panic goes on.
+    fn works(&mut self, at: u16, actions: &mut Vec<Action>) -> bool {
+        let (now, shards) = (self.now, self.shards.as_mut().expect("shards stand except while they restart"));
+        let Err(payload) = catch_unwind(AssertUnwindSafe(|| shards.work(at, now, actions))) else {
+            return true;
+        };
+        let is_planted = payload.downcast_ref::<String>().is_some_and(|said| said.starts_with("planted: "));
+        if !is_planted {
+            resume_unwind(payload);
+        }
+        actions.clear();
+        self.failed = shards.all().nth(at.into()).map(Drive::at_work);
+        false
+    }
+
     fn act(&mut self, at: u16, actions: &mut Vec<Action>) {
         let now = self.now;
         let shards = self.shards.as_mut().expect("shards stand except while they restart");
@@ -583,7 +609,9 @@ impl System for Stack {
             let mut moved = self.door.exchange(shards, now);
             moved |= self.deliver();
             for at in self.shards_mut().order() {
-                self.shards_mut().work(at, now, &mut actions);
+                if !self.works(at, &mut actions) {
+                    return;
+                }
                 self.act(at, &mut actions);
                 self.cut_if_due();
                 if self.power_is_lost() {
@@ -656,6 +684,12 @@ impl System for Stack {
             }
         }
         self.door.crash();
+        if let Some(outline) = self.failed.take() {
+            assert!(
+                outline.vssd.is_some() && !outline.commands.is_empty(),
+                "who fails at a command knows whose it is"
+            );
+        }
         self.attachments = Attachments::default();
         (self.control_asked, self.control_held, self.control_answer) = (None, None, None);
         (self.status_asked, self.told) = (false, None);
@@ -664,6 +698,9 @@ impl System for Stack {
         if self.aside_since.take().is_some() {
             self.aside_exists = None;
         }
+    }
+    fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
     fn power_is_lost(&self) -> bool {
         !self.shards().is_powered()
@@ -701,6 +738,7 @@ impl System for Stack {
         if count != before {
             mark!("stack: restarted with another number of shards");
         }
+        configuration.planted_panic = planted(&self.plan, self.lives);
         let seed = self.plan.seed ^ (self.lives as u64) << 32;
         self.shards = Some(Shards::new(device, &configuration, count, seed, self.now));
         (self.cut_at, self.lives) = (None, self.lives + 1);

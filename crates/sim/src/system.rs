@@ -159,6 +159,11 @@ pub trait System {
     fn crash(&mut self, crash: Crash, now: Time);
     /// Whether the medium lost power by appointment; the runner then calls [`System::crash`] and restarts.
     fn power_is_lost(&self) -> bool;
+    /// Whether a shard failed an inner check on purpose; the runner then calls [`System::crash`] and restarts, as for the death of a
+    /// process.
+    fn has_failed(&self) -> bool {
+        false
+    }
     /// Operations the medium began since it was made; power cuts by appointment count them.
     fn media_operations(&self) -> u64;
     /// Cuts the power while the medium's n-th operation (see [`System::media_operations`]) is under way.

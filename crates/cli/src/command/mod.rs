@@ -6,6 +6,7 @@ pub mod demo;
 pub mod host;
 pub mod latency;
 mod live;
+pub mod panics;
 pub mod repro;
 pub mod serve;
 pub mod status;

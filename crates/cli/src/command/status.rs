@@ -97,6 +97,11 @@ fn show(status: &status::Status) {
             file.free
         );
     }
+    if let (Some(count), Some(last)) = (status.panics, &status.last_panic) {
+        say!(
+            "warning: {count} panics of the server so far (`diecut panics` says more); the last one: {last}"
+        );
+    }
     for vssd in &status.vssds {
         if let Some(reason) = &vssd.read_only_reason {
             say!("warning: vSSD {} takes no writes: {reason}", vssd.vssd.name);

@@ -25,6 +25,11 @@ pub enum Vssd {
         #[command(flatten)]
         consent: Consent,
     },
+    /// Let hosts write a vSSD again that is fenced because the server failed at work for it (`diecut panics`).
+    Unfence {
+        /// Its name.
+        name: String,
+    },
     /// Say why a vSSD takes no writes, and let it take them again where nothing was lost. Ends with 1 if it still takes none.
     Repair {
         /// Its name.
@@ -59,6 +64,11 @@ impl Vssd {
                 consent.ask(&format!("vSSD \"{name}\""), &format!("{} of flash, {loss}", vssd.physical))?;
                 client.delete(&route::of(route::VSSDS, &name)).await?;
                 print::done(json, "deleted", "vSSD", &name, "");
+                Ok(())
+            }
+            Vssd::Unfence { name } => {
+                client.unfence(&name).await?;
+                print::done(json, "unfenced", "vSSD", &name, "");
                 Ok(())
             }
             Vssd::Repair { name, accept_loss, consent } => {

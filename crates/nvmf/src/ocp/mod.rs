@@ -5,12 +5,14 @@
 //! ([`Tidings`]).
 
 mod monitor;
+mod panics;
 mod telemetry;
 
 use crate::placement::PlacementFigures;
 use diecut_namespace::contract::{CommandToken, PlacementHandle};
 use diecut_nvme::QualifiedName;
 pub(crate) use monitor::{LatencyMonitor, Set};
+pub use panics::PanicsTold;
 pub(crate) use telemetry::{Capture, DEBUG_BLOCK, Telemetry, strings};
 
 /// What media did for a subsystem, and how they are. Bytes and reads are counted since the server started.
@@ -84,4 +86,6 @@ pub(crate) struct Ocp {
     pub figures: MediaFigures,
     /// Latency of the command that triggered the debug log, in microseconds.
     pub outlier_us: u32,
+    /// Panics of the server.
+    pub panics: PanicsTold,
 }

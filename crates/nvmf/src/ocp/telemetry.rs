@@ -36,6 +36,8 @@ pub(crate) struct Telemetry {
     host_generation: u8,
     controller: Option<Vec<u8>>,
     controller_generation: u8,
+    /// Why there is a capture of the controller.
+    controller_reason: &'static str,
 }
 
 /// Puts data behind a header: its data areas end with whole blocks.
@@ -103,15 +105,22 @@ impl Telemetry {
         self.host = Some(data);
     }
 
-    /// A latency triggered the debug log.
-    pub fn capture(&mut self, capture: &Capture) {
+    /// Something that the controller tells of by itself: `reason`.
+    pub fn capture(&mut self, capture: &Capture, reason: &'static str) {
         self.controller_generation = self.controller_generation.wrapping_add(1);
+        self.controller_reason = reason;
         self.controller = Some(areas(capture).1);
     }
 
+    /// Generations go on from those of servers before: a capture that is told of has one that no host has seen.
+    pub fn skip_generations(&mut self, count: u64) {
+        self.controller_generation = self.controller_generation.wrapping_add(count as u8);
+    }
+
     /// One of the two pages, with what was captured last.
-    pub fn page(&self, page: u8, identifier: &str) -> Vec<u8> {
+    pub fn page(&self, page: u8) -> Vec<u8> {
         let is_host = page == lid::TELEMETRY_HOST;
+        let identifier = if is_host { "asked for by a host" } else { self.controller_reason };
         let data = if is_host { &self.host } else { &self.controller };
         let blocks = data.as_ref().map_or(0, |data| data.len() / DATA_BLOCK_BYTES) as u16;
         let mut reason = [0; 128];
@@ -163,11 +172,11 @@ mod test {
     #[test]
     fn the_debug_log_lies_where_it_is_said_to() {
         let mut telemetry = Telemetry::default();
-        let empty = telemetry.page(lid::TELEMETRY_CONTROLLER, "");
+        let empty = telemetry.page(lid::TELEMETRY_CONTROLLER);
         assert_eq!((empty.len(), empty[8], empty[10], empty[382]), (512, 0, 0, 0));
-        telemetry.capture(&capture(&[b'x'; 700]));
+        telemetry.capture(&capture(&[b'x'; 700]), "outlier");
         telemetry.capture_for_host(&capture(b"now"));
-        let page = telemetry.page(lid::TELEMETRY_CONTROLLER, "outlier");
+        let page = telemetry.page(lid::TELEMETRY_CONTROLLER);
         assert_eq!((page[0], page[8], page[10], page[381], page[382], page[383]), (8, 4, 6, 0, 1, 1));
         assert_eq!(page.len(), 7 * 512);
         let debug = usize::from(DEBUG_BLOCK) * 512;
@@ -181,7 +190,7 @@ mod test {
         assert_eq!(area[1552..1554], [0x1E, 0]);
         assert_eq!(area[1560..1562], [0x34, 0x12]);
         assert_eq!(area[1536 + 64..1536 + 72], [0x80, 1, 0, 1, 0x40, 0x9C, 0, 0], "40,000 us");
-        let host = telemetry.page(lid::TELEMETRY_HOST, "");
+        let host = telemetry.page(lid::TELEMETRY_HOST);
         assert_eq!((host[0], host[381], host[383], host.len()), (7, 1, 1, 6 * 512));
     }
 }

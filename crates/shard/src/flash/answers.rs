@@ -1,6 +1,7 @@
 //! What stores answered, and which operation on flash each answer waited for, where that took long.
 
 use super::{Flash, slot_of};
+use crate::at_work::For;
 use crate::kept::KeptAnswers;
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
@@ -94,6 +95,7 @@ pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
         let before = flash.answers.answers.len();
         match &mut slot.held {
             None => {
+                flash.at_work.now_for = For::Vssd(vssd);
                 let mut space = flash.pool.space(vssd, &mut flash.media, now);
                 slot.store.complete(completion, &mut space, &mut flash.answers.of_all());
             }
@@ -112,5 +114,6 @@ pub(super) fn deliver_with_notes<M: Media>(flash: &mut Flash<M>, now: Time) {
         flash.answers.are_of(index);
     }
     flash.space_completions = batch;
+    flash.at_work.now_for = For::All;
     DieTimesView::of(&mut flash.pool).forget_slow();
 }

@@ -1,6 +1,7 @@
 //! Zones among the stores of a shard: how they are opened and asked.
 
 use super::{Flash, slot_of};
+use crate::at_work::For;
 use crate::kept::Kept;
 use diecut_media::Media;
 use diecut_namespace::StoreIndex;
@@ -30,8 +31,10 @@ impl<'a, M: Media> ZonesView<'a, M> {
     ) -> StoreIndex {
         let flash = &mut *self.0;
         flash.make_room_for(vssd);
+        flash.at_work.now_for = For::Vssd(vssd);
         let mut space = flash.pool.space(vssd, &mut flash.media, now);
         let store = Box::new(ZoneStore::open(sets, &mut space, staging));
+        flash.at_work.now_for = For::All;
         flash.seat(vssd, Kept::Zones { store, is_quiescing: false })
     }
 
@@ -47,8 +50,10 @@ impl<'a, M: Media> ZonesView<'a, M> {
         for (index, command) in commands.drain(..) {
             let slot = slot_of(&mut flash.stores, index);
             slot.mark_busy(index, &mut flash.busy);
+            flash.at_work.now_for = For::Vssd(slot.vssd);
             let mut space = flash.pool.space(slot.vssd, &mut flash.media, now);
             slot.store.zones_mut().submit(command, &mut space, &mut flash.answers.zones);
         }
+        flash.at_work.now_for = For::All;
     }
 }

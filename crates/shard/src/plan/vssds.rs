@@ -67,6 +67,21 @@ pub(super) fn delete(state: &State, name: &str, plan: &mut Plan) -> Result<(), C
     Ok(())
 }
 
+/// What hosts see of it changes with it.
+pub(super) fn unfence(state: &State, name: &str, plan: &mut Plan) -> Result<(), ControlError> {
+    if !state.vssds.contains_key(name) {
+        return missing("vSSD", name);
+    }
+    plan.steps = vec![Step::Unfence { name: name.to_owned() }];
+    let shows = |volume: &String| state.volumes.get(volume).is_some_and(|volume| volume.vssd == name);
+    for (nqn, subsystem) in &state.subsystems {
+        if subsystem.namespaces.iter().any(|namespace| shows(&namespace.volume)) {
+            plan.steps.push(Step::ApplySubsystem { nqn: nqn.clone() });
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn repair(
     state: &State,
     name: &str,

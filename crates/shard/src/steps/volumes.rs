@@ -2,6 +2,7 @@
 
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
+use crate::panics::FENCED;
 use crate::steps::stores;
 use crate::zones;
 use diecut_catalog::VolumeRecord;
@@ -155,6 +156,9 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
         None => Backing::Volume { store, volume: VolumeIndex(volume.index) },
     };
     here.plane.namespaces.open(id, definition, backing);
+    if here.config.fenced.contains(&vssd) {
+        here.plane.namespaces.set_read_only(id, Some(FENCED));
+    }
     choose_whole_writes(here, vssd);
 }
 

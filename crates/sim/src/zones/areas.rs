@@ -177,7 +177,15 @@ impl AreaHost {
         let range = LbaRange { first_lba: self.start(zone) + u64::from(first), lba_count: count };
         let data = Buffer::copy_from(&bytes);
         let token = self.token(Request::Write { zone, first, words, to });
-        Some((token, NamespaceOperation::Write { range, data, force_unit_access: false }))
+        Some((
+            token,
+            NamespaceOperation::Write {
+                range,
+                data,
+                force_unit_access: false,
+                placement: PlacementHandle::default(),
+            },
+        ))
     }
 
     fn commit(&mut self, zone: u32, random: &mut Xoshiro256PlusPlus) -> Option<(u64, NamespaceOperation)> {
