@@ -141,6 +141,7 @@ fn create_volumes(server: &Server, lbas: u64) -> Outcome<()> {
             uuid: None,
             nguid: None,
             zones: Default::default(),
+            placement: Vec::new(),
         }))?;
         server.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
             nqn: subsystem(&name),

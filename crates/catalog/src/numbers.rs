@@ -39,6 +39,7 @@ mod test {
                 uuid: Some(Default::default()),
                 nguid: Some(Nguid([0; 16])),
                 zones: Default::default(),
+                placement: Vec::new(),
             };
             state.volumes.insert(name.to_owned(), VolumeRecord { spec, index: 0, namespace });
             check(&state)

@@ -52,7 +52,8 @@ impl Kind {
     /// The version that is written; all up to it are read.
     pub const fn version(self) -> u16 {
         match self {
-            Kind::Tenant | Kind::Vssd | Kind::Volume => 3,
+            Kind::Vssd | Kind::Volume => 4,
+            Kind::Tenant => 3,
             Kind::Pool | Kind::Subsystem => 2,
             Kind::Namespaces => 1,
         }

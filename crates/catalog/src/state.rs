@@ -369,6 +369,7 @@ mod test {
             uuid: Some(Default::default()),
             nguid: Some(Nguid([0; 16])),
             zones: Default::default(),
+            placement: Vec::new(),
         };
         state.volumes.insert("v".to_owned(), VolumeRecord { spec: spec.clone(), index: 0, namespace: 1 });
         let error = state.check().unwrap_err();

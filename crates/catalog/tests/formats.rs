@@ -83,6 +83,7 @@ fn everything() -> State {
             uuid: Some(uuid::Uuid::from_bytes(uuid)),
             nguid: Some(Nguid(std::array::from_fn(|at| 255 - at as u8 - index as u8))),
             zones: Default::default(),
+            placement: Vec::new(),
         };
         let record = VolumeRecord { spec, index: index % 2, namespace: 5 + u32::from(index) };
         state.volumes.insert(record.name.clone(), record);

@@ -19,6 +19,7 @@ fn volume(number: u32) -> VolumeRecord {
         uuid: Some(uuid::Uuid::from_bytes(uuid)),
         nguid: Some(Nguid(nguid)),
         zones: Default::default(),
+        placement: Vec::new(),
     };
     VolumeRecord { spec, index: (number % 1024) as u16, namespace: number }
 }

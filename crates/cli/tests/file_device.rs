@@ -59,6 +59,7 @@ fn what_hosts_write_is_in_the_file() {
         uuid: None,
         nguid: None,
         zones: Default::default(),
+        placement: Vec::new(),
     }));
     done(ControlRequest::CreateSubsystem(SubsystemSpec {
         nqn: "nqn.2026-11.org.diecut:a".to_owned(),

@@ -166,6 +166,8 @@ pub struct NamespaceCopy {
     pub first_lba: u64,
     /// Durable against power cuts before completion.
     pub force_unit_access: bool,
+    /// As for a write.
+    pub placement: PlacementHandle,
 }
 
 impl NamespaceCopy {

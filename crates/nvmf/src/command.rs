@@ -177,6 +177,7 @@ impl Session<'_> {
                         subsystem.traffic.written_bytes += bytes;
                         placement::note_write(subsystem, &slot.entry, self.shared.now);
                     }
+                    io_opcode::COPY => placement::note_write(subsystem, &slot.entry, self.shared.now),
                     _ => {}
                 }
                 slot.enter(SlotState::Submitted);

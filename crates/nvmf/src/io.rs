@@ -129,7 +129,11 @@ pub(crate) fn operation(
         opcode::COMPARE => NamespaceOperation::Compare { range, data: host_data() },
         opcode::VERIFY => NamespaceOperation::Verify { range },
         opcode::WRITE_UNCORRECTABLE => NamespaceOperation::WriteUncorrectable { range },
-        opcode::COPY => copy::operation(entry, &host_data())?,
+        // The directive of a copy stands where that of a write does.
+        opcode::COPY => {
+            let placement = placement::handle_of_write(namespace.properties.placement.as_ref(), &wire);
+            copy::operation(entry, &host_data(), placement)?
+        }
         opcode::WRITE_ZEROES => {
             NamespaceOperation::WriteZeroes { range, may_deallocate: wire.deallocate, force_unit_access }
         }

@@ -177,6 +177,7 @@ mod test {
             uuid,
             nguid,
             zones: Default::default(),
+            placement: Vec::new(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The lower half of a shard: one device, the pool over it, and one store per vSSD, of volumes or zones. Commands in, completions out.
 
 mod answers;
+mod placement;
 mod zones;
 
 use crate::at_work::{AtWork, For};

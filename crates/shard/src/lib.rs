@@ -79,6 +79,7 @@ mod placement;
 mod plan;
 mod planted;
 mod reach;
+mod reclaim;
 mod registry;
 mod relocation;
 mod returns;

@@ -4,12 +4,13 @@
 use crate::data_plane::DataPlane;
 use crate::delays::{Record, cause_of};
 use crate::latency_report::{class_name, kind_name, operation_name};
+use crate::reclaim;
 use crate::registry::Registry;
 use diecut_media::Media;
 use diecut_namespace::contract::NamespaceId;
-use diecut_nvmf::{MediaFigures, PlacementFigures, Question, Tidings};
+use diecut_nvmf::{MediaFigures, Question, Tidings};
 use diecut_spec::latency::Cause;
-use diecut_units::{Span, mark};
+use diecut_units::{Span, Time, mark};
 use diecut_vssd::{DieWork, MediaUse, VssdId};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -38,13 +39,19 @@ fn parts_of(registry: &Registry, subsystem: &str) -> Parts {
 }
 
 /// Answers a question of the target.
-pub(crate) fn answer<M: Media>(plane: &DataPlane<M>, registry: &Registry, question: Question) -> Tidings {
+pub(crate) fn answer<M: Media>(
+    plane: &mut DataPlane<M>,
+    registry: &Registry,
+    question: Question,
+    now: Time,
+) -> Tidings {
     mark!("shard: the target asks what media did");
-    let Question { subsystem, waits, updates: _ } = question;
+    let Question { subsystem, waits, updates } = question;
     let parts = parts_of(registry, subsystem.as_str());
+    let placement = reclaim::answer(plane, registry, &parts.vssds, &updates, now);
     let figures = figures(plane, registry, &parts);
     let debug_log = debug_log(plane, registry, &parts);
-    Tidings { subsystem, waits, figures, placement: PlacementFigures::default(), debug_log }
+    Tidings { subsystem, waits, figures, placement, debug_log }
 }
 
 fn percent(part: u64, all: u64) -> u8 {

@@ -158,7 +158,7 @@ impl<M: Divide> Owners<M> {
     pub fn hand_out(&mut self, now: Time, actions: &mut Vec<drive::Action>) {
         self.plane.sort_actions(actions);
         while let Some(question) = self.plane.questions.pop() {
-            let tidings = media_figures::answer(&self.plane, &self.registry, question);
+            let tidings = media_figures::answer(&mut self.plane, &self.registry, question, now);
             self.plane.nvme.handle(target::Event::Told(Box::new(tidings)), now);
             self.plane.sort_actions(actions);
         }

@@ -176,6 +176,7 @@ fn volume(name: &str, size_bytes: u64) -> VolumeSpec {
         uuid: None,
         nguid: None,
         zones: Default::default(),
+        placement: Vec::new(),
     }
 }
 

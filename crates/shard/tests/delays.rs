@@ -56,6 +56,7 @@ impl Rig {
                 uuid: None,
                 nguid: None,
                 zones: Default::default(),
+                placement: Vec::new(),
             }));
         }
         rig

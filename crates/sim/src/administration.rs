@@ -130,6 +130,7 @@ impl Change {
                 uuid: None,
                 nguid: None,
                 zones: Default::default(),
+                placement: Vec::new(),
             }),
             Change::DeleteVolume(volume) => ControlRequest::DeleteVolume(volume_name(volume)),
             Change::CreateSubsystem(lane) => ControlRequest::CreateSubsystem(SubsystemSpec {

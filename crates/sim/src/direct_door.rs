@@ -75,7 +75,12 @@ fn operation(command: HostCommand, mode: ContentMode) -> (VolumeNumber, Namespac
         }
         HostCommand::Copy(range, to, force_unit_access) => {
             let sources = sources_of(range).into_iter().map(lba_range).collect();
-            let copy = NamespaceCopy { sources, first_lba: to.first, force_unit_access };
+            let copy = NamespaceCopy {
+                sources,
+                first_lba: to.first,
+                force_unit_access,
+                placement: PlacementHandle::default(),
+            };
             (range.volume, NamespaceOperation::Copy(Box::new(copy)))
         }
         HostCommand::Verify(range) => (range.volume, NamespaceOperation::Verify { range: lba_range(range) }),

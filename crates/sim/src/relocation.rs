@@ -178,6 +178,7 @@ impl Scene {
             uuid: None,
             nguid: None,
             zones: Default::default(),
+            placement: Vec::new(),
         }))?;
         scene.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
             nqn: SUBSYSTEM.to_owned(),

@@ -155,6 +155,7 @@ fn set_up(rig: &mut Rig) {
             uuid: None,
             nguid: None,
             zones: Default::default(),
+            placement: Vec::new(),
         }));
         rig.done(ControlRequest::CreateSubsystem(SubsystemSpec {
             nqn: format!("nqn.2026-11.org.diecut:{name}"),

@@ -81,6 +81,7 @@ fn record(pacing: Pacing, options: RecordOptions, writes: u64) -> Vec<u8> {
             uuid: None,
             nguid: None,
             zones: Default::default(),
+            placement: Vec::new(),
         }),
     );
     done(

@@ -31,10 +31,17 @@ pub struct VolumeSpec {
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(default, skip_serializing_if = "ZoneSpec::is_empty")]
     pub zones: ZoneSpec,
+    /// Placement handles of its vSSD that its hosts may choose among, as in `0,2`: the first one is the one of writes that choose none. If
+    /// absent, one of a vSSD that has some is given to it.
+    #[cfg_attr(feature = "clap", arg(long, value_delimiter = ','))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placement: Vec<u16>,
 }
 
 /// No volume can be smaller, in bytes: one block of a host.
 const VOLUME_SIZE_MIN: Size = Size(4096);
+/// Placement handles that a vSSD can have.
+const PLACEMENT_HANDLES_MAX: u16 = 16;
 /// No volume can be larger, in bytes: its blocks are counted in 32 bits.
 pub const VOLUME_SIZE_MAX: Size = Size((u32::MAX as u64 - 1) * 4096);
 
@@ -48,6 +55,7 @@ impl VolumeSpec {
             uuid: None,
             nguid: None,
             zones: ZoneSpec::default(),
+            placement: Vec::new(),
         }
     }
 
@@ -58,7 +66,33 @@ impl VolumeSpec {
     pub fn check(&self) -> Result<(), String> {
         check_name("volume", &self.name)?;
         self.zones.check().map_err(|error| format!("volume \"{}\": {error}", self.name))?;
+        self.check_placement()?;
         self.check_slips()
+    }
+
+    /// Whether its placement handles can be those of some vSSD.
+    fn check_placement(&self) -> Result<(), String> {
+        let (name, all) = (&self.name, &self.placement);
+        if let Some(handle) = all.iter().find(|handle| **handle >= PLACEMENT_HANDLES_MAX) {
+            return Err(format!(
+                "volume \"{name}\": placement names handle {handle}, and a vSSD has at most {PLACEMENT_HANDLES_MAX}, counted from 0"
+            ));
+        }
+        let twice = all.iter().enumerate().find(|(at, handle)| all[..*at].contains(handle));
+        match twice {
+            Some((_, handle)) => {
+                Err(format!("volume \"{name}\": placement names handle {handle} twice; leave one out"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What was chosen of its placement, for people.
+    pub fn placement_text(&self) -> String {
+        match self.placement[..] {
+            [] => "given".to_owned(),
+            _ => self.placement.iter().map(u16::to_string).collect::<Vec<_>>().join(","),
+        }
     }
 
     /// Whether it is not larger than the most there is. What its vSSD has left says more, and is looked at before.
@@ -115,6 +149,7 @@ mod test {
             uuid: None,
             nguid: None,
             zones: ZoneSpec::default(),
+            placement: Vec::new(),
         };
         assert_eq!(volume(4096).check(), Ok(()));
         let most = volume(VOLUME_SIZE_MAX.bytes());
@@ -126,6 +161,21 @@ mod test {
         let above = volume(VOLUME_SIZE_MAX.bytes() + 4096);
         says(above.check_most(), &["above the most"]);
         assert_eq!(above.check(), Ok(()), "the vSSD says how much is left");
+    }
+
+    #[test]
+    fn placement_handles_that_cannot_be_are_refused() {
+        let placed = |placement: &[u16]| VolumeSpec {
+            placement: placement.to_vec(),
+            ..VolumeSpec::new("v", "a", Size(4096))
+        };
+        assert_eq!((placed(&[]).check(), placed(&[15, 0, 3]).check()), (Ok(()), Ok(())));
+        says(placed(&[0, 16]).check(), &["volume \"v\"", "placement names handle 16", "at most 16"]);
+        says(placed(&[2, 0, 2]).check(), &["volume \"v\"", "placement names handle 2 twice"]);
+        assert_eq!(
+            (placed(&[]).placement_text(), placed(&[2, 0]).placement_text()),
+            ("given".into(), "2,0".into())
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::name::check_name;
 use crate::size::{Size, perhaps};
 use crate::wear::check_rate;
-use crate::{Isolation, Serves, Sharing};
+use crate::{Isolation, PlacementIsolation, Serves, Sharing};
 use serde::{Deserialize, Serialize};
 
 /// A virtual SSD.
@@ -50,6 +50,15 @@ pub struct VssdSpec {
     #[cfg_attr(feature = "clap", arg(long, value_parser = crate::user::read_uid))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
+    /// Placement handles, 1 to 16, by which hosts say what of their data belongs together (Flexible Data Placement), or 0 for none; only
+    /// for a vSSD whose use is volumes.
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = 0))]
+    #[serde(default)]
+    pub placement_handles: u16,
+    /// What the cleaner does with data of different placement handles.
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = PlacementIsolation::Initial))]
+    #[serde(default)]
+    pub placement_isolation: PlacementIsolation,
 }
 
 /// Level 1 of the server's table.
@@ -88,6 +97,8 @@ impl VssdSpec {
             sharing: Sharing::WorkConserving,
             serves: Serves::Volumes,
             uid: None,
+            placement_handles: 0,
+            placement_isolation: PlacementIsolation::Initial,
         }
     }
 
@@ -106,6 +117,8 @@ impl VssdSpec {
             sharing,
             serves,
             uid,
+            placement_handles,
+            placement_isolation,
         } = self;
         vec![
             ("tenant", tenant.clone()),
@@ -118,6 +131,8 @@ impl VssdSpec {
             ("sharing", sharing.name().to_owned()),
             ("use", serves.name().to_owned()),
             ("uid", uid.map_or("absent".to_owned(), |uid| uid.to_string())),
+            ("placement_handles", placement_handles.to_string()),
+            ("placement_isolation", placement_isolation.name().to_owned()),
         ]
     }
 
@@ -137,6 +152,17 @@ impl VssdSpec {
             }
             VssdSpec { over_provisioning_permille: 0, .. } => {
                 "over-provisioning 0 leaves the cleaner no room; use 1 to 10000 permille (280 is usual)"
+            }
+            VssdSpec { placement_handles: 17.., .. } => {
+                "placement_handles is above 16, the most there is; use 1 to 16, or 0 for none"
+            }
+            VssdSpec { placement_handles: 1.., serves: Serves::Blocks | Serves::Zones, .. } => {
+                "placement_handles are for a vSSD whose use is volumes; leave them out, or make it for volumes"
+            }
+            VssdSpec {
+                placement_handles: 0, placement_isolation: PlacementIsolation::Persistent, ..
+            } => {
+                "placement_isolation is about data of placement handles, and it has none; set placement_handles, too"
             }
             _ => return Ok(()),
         };
@@ -208,6 +234,13 @@ mod test {
         for name in ["", "a b", "-a", ".", "a/b", &"x".repeat(65)] {
             says(VssdSpec { name: name.to_owned(), ..good.clone() }.check(), &["vSSD name"]);
         }
+        let placed = |placement_handles| VssdSpec { placement_handles, ..good.clone() };
+        assert_eq!((placed(1).check(), placed(16).check()), (Ok(()), Ok(())));
+        says(placed(17).check(), &["vSSD \"a\": placement_handles is above 16"]);
+        says(VssdSpec { serves: Serves::Zones, ..placed(2) }.check(), &["placement_handles are for a vSSD"]);
+        let alone = VssdSpec { placement_isolation: PlacementIsolation::Persistent, ..good.clone() };
+        says(alone.check(), &["placement_isolation is about", "set placement_handles"]);
+        assert_eq!(VssdSpec { placement_handles: 2, ..alone }.check(), Ok(()));
         says(VssdSpec { uid: Some(7), ..good }.check_slips(), &["uid 7"]);
     }
 }

@@ -81,6 +81,28 @@ impl Serves {
     }
 }
 
+/// What the cleaner does with data that hosts wrote to different placement handles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementIsolation {
+    /// They are apart when they are written, and may lie together once the cleaner has moved them.
+    #[default]
+    Initial,
+    /// They never lie in one reclaim unit.
+    Persistent,
+}
+
+impl PlacementIsolation {
+    /// The word for it on every surface.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PlacementIsolation::Initial => "initial",
+            PlacementIsolation::Persistent => "persistent",
+        }
+    }
+}
+
 #[cfg(test)]
 mod test {
     use super::*;
@@ -106,6 +128,11 @@ mod test {
         {
             assert_eq!((serves.name(), to_string(&serves).unwrap()), (word, format!("\"{word}\"")));
             assert_eq!(from_str::<Serves>(&format!("\"{word}\"")).unwrap(), serves);
+        }
+        let isolations = [PlacementIsolation::Initial, PlacementIsolation::Persistent];
+        for (isolation, word) in isolations.into_iter().zip(["initial", "persistent"]) {
+            assert_eq!((isolation.name(), to_string(&isolation).unwrap()), (word, format!("\"{word}\"")));
+            assert_eq!(from_str::<PlacementIsolation>(&format!("\"{word}\"")).unwrap(), isolation);
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// A server whose thread is pinned, if a core is named. `make` gets an instant, and the reactor's time then.
-    pub(crate) fn start<D: Drive>(
+    pub(crate) fn start<D: Drive + 'static>(
         core: Option<usize>,
         make: impl FnOnce((Instant, Time)) -> D + Send + 'static,
     ) -> Result<Server, ReactorError> {
@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// The same, with a socket for erase blocks.
-    pub(crate) fn start_at<D: Drive>(
+    pub(crate) fn start_at<D: Drive + 'static>(
         core: Option<usize>,
         blocks: Option<std::path::PathBuf>,
         make: impl FnOnce((Instant, Time)) -> D + Send + 'static,

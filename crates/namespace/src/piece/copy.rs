@@ -3,7 +3,7 @@
 use super::WRITE_PIECE_LBAS;
 use crate::contract::NamespaceCopy;
 use diecut_units::{mark, mutant};
-use diecut_volume::contract::{IuRange, PlacementHandle, VolumeCopy, VolumeOperation};
+use diecut_volume::contract::{IuRange, VolumeCopy, VolumeOperation};
 
 /// What the volume is asked for a copy.
 pub(crate) fn volume_copy(copy: &NamespaceCopy) -> VolumeCopy {
@@ -15,7 +15,7 @@ pub(crate) fn volume_copy(copy: &NamespaceCopy) -> VolumeCopy {
         sources: copy.sources.iter().map(range).collect(),
         first_iu: copy.first_lba,
         force_unit_access: copy.force_unit_access,
-        placement: PlacementHandle::default(),
+        placement: copy.placement,
     }
 }
 
@@ -67,6 +67,7 @@ fn first_piece(mut copy: VolumeCopy) -> (VolumeCopy, VolumeCopy) {
 #[cfg(test)]
 mod test {
     use super::*;
+    use diecut_volume::contract::PlacementHandle;
 
     /// Goal: pieces of a copy are all of it, in order. Method: what every piece says of each block, for ranges of all lengths.
     #[test]

@@ -3,7 +3,9 @@
 use super::Plan;
 use diecut_namespace::contract::{
     COPY_LBAS_MAX, COPY_RANGES_MAX, LbaRange, NamespaceCopy, NamespaceOperation, NamespaceProperties,
+    PlacementHandle,
 };
+use diecut_nvme::fdp::DIRECTIVE_DATA_PLACEMENT;
 use diecut_nvme::io::{Copy, CopyRange};
 use diecut_nvme::{Status, SubmissionEntry};
 use smallvec::SmallVec;
@@ -17,7 +19,8 @@ pub(super) fn plan(properties: &NamespaceProperties, entry: &SubmissionEntry) ->
     if copy.protection != 0 {
         return Err(Status::INVALID_PROTECTION_INFORMATION.do_not_retry());
     }
-    if copy.format != 0 || copy.storage_tag_check || copy.directive_type != 0 {
+    let is_placed = copy.directive_type == DIRECTIVE_DATA_PLACEMENT && properties.placement.is_some();
+    if copy.format != 0 || copy.storage_tag_check || (copy.directive_type != 0 && !is_placed) {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
     if copy.range_count > COPY_RANGES_MAX {
@@ -30,7 +33,11 @@ pub(super) fn plan(properties: &NamespaceProperties, entry: &SubmissionEntry) ->
 }
 
 /// The namespace's operation of a copy with these source ranges. What lies beyond the namespace is the namespace's to refuse.
-pub(super) fn operation(entry: &SubmissionEntry, data: &[u8]) -> Result<NamespaceOperation, Status> {
+pub(super) fn operation(
+    entry: &SubmissionEntry,
+    data: &[u8],
+    placement: PlacementHandle,
+) -> Result<NamespaceOperation, Status> {
     let copy = Copy::decode(entry);
     let bytes = copy.range_count as usize * CopyRange::SIZE_BYTES;
     assert_eq!(data.len(), bytes, "I-T7: data come as they were planned");
@@ -48,5 +55,6 @@ pub(super) fn operation(entry: &SubmissionEntry, data: &[u8]) -> Result<Namespac
         sources,
         first_lba: copy.start,
         force_unit_access: copy.force_unit_access,
+        placement,
     })))
 }

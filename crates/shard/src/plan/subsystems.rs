@@ -47,6 +47,7 @@ pub(super) fn create(state: &State, spec: &SubsystemSpec, plan: &mut Plan) -> Re
     for NamespaceSpec { nsid, volume } in &spec.namespaces {
         check_namespace(state, &spec.nqn, Some(&spec.tenant), *nsid, volume)?;
     }
+    has_one_group(state, &record)?;
     plan.next.subsystems.insert(spec.nqn.clone(), record);
     plan.steps = vec![Step::Persist, Step::ApplySubsystem { nqn: spec.nqn.clone() }];
     Ok(())
@@ -108,10 +109,24 @@ pub(super) fn attach(
             None => {
                 record.namespaces.push(NamespaceSpec::new(nsid, volume));
                 record.namespaces.sort_by_key(|one| one.nsid);
-                Ok(())
+                has_one_group(state, record)
             }
         },
     })
+}
+
+/// Namespaces with placement handles are one endurance group, and so they lie on one vSSD.
+fn has_one_group(state: &State, record: &SubsystemSpec) -> Result<(), ControlError> {
+    let vssds = record.volumes().map(|volume| state.volumes[volume].vssd.as_str());
+    let mut placed = vssds.filter(|vssd| state.vssds[*vssd].placement_handles > 0);
+    let Some(first) = placed.next() else { return Ok(()) };
+    let Some(other) = placed.find(|other| *other != first) else { return Ok(()) };
+    let message = format!(
+        "subsystem {}: vSSDs \"{first}\" and \"{other}\" both have placement handles, and a subsystem shows volumes of one such vSSD; use \
+         another subsystem for the other",
+        record.nqn
+    );
+    refuse(ControlErrorKind::Invalid, message)
 }
 
 pub(super) fn detach(nqn: &str, nsid: u32, plan: &mut Plan) -> Result<(), ControlError> {

@@ -21,7 +21,8 @@ pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Resul
             && existing.size == spec.size
             && (spec.uuid.is_none() || spec.uuid == existing.uuid)
             && (spec.nguid.is_none() || spec.nguid == existing.nguid)
-            && spec.zones.or(&existing.zones) == existing.zones;
+            && spec.zones.or(&existing.zones) == existing.zones
+            && spec.placement == existing.placement;
         if same {
             return Ok(());
         }
@@ -34,6 +35,7 @@ pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Resul
                 ("nguid", of.nguid.or(existing.nguid).map(|id| id.to_string()).unwrap_or_default()),
             ];
             fields.extend(of.zones.or(&existing.zones).fields());
+            fields.push(("placement", of.placement_text()));
             fields
         };
         return differs("volume", &spec.name, fields(existing), fields(spec));
@@ -57,6 +59,7 @@ pub(super) fn create(state: &State, spec: &VolumeSpec, plan: &mut Plan) -> Resul
         }
         fits(state, spec, vssd)?;
     }
+    has_its_handles(spec, vssd)?;
     let index = free_index(state, spec)?;
     has_own_identities(state, spec)?;
     let Some(number) = plan.next.pool.namespaces_given.checked_add(1) else {
@@ -100,6 +103,23 @@ fn fits(state: &State, spec: &VolumeSpec, vssd: &VssdRecord) -> Result<(), Contr
         return refuse(ControlErrorKind::Invalid, message);
     }
     sound(spec.check_most())
+}
+
+/// Whether the placement handles of a volume are handles of its vSSD.
+fn has_its_handles(spec: &VolumeSpec, vssd: &VssdRecord) -> Result<(), ControlError> {
+    let count = vssd.placement_handles;
+    let Some(handle) = spec.placement.iter().find(|handle| **handle >= count) else { return Ok(()) };
+    let (name, vssd) = (&spec.name, &spec.vssd);
+    let message = match count {
+        0 => format!(
+            "volume \"{name}\": placement is for a vSSD with placement handles, and vSSD \"{vssd}\" has none; leave it out, or make a \
+             vSSD with placement_handles"
+        ),
+        _ => format!(
+            "volume \"{name}\": placement names handle {handle}, and vSSD \"{vssd}\" has {count}, counted from 0; choose among them"
+        ),
+    };
+    refuse(ControlErrorKind::Invalid, message)
 }
 
 /// A place in the vSSD's store.

@@ -4,6 +4,7 @@ use crate::control::{ControlError, ControlErrorKind};
 use crate::flash::ZonesView;
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
+use crate::reclaim;
 use crate::step::Step;
 use crate::zones;
 use diecut_catalog::VssdRecord;
@@ -80,6 +81,7 @@ pub(crate) fn store_config<M: Divide>(
         volatile_cache: here.config.volatile_cache,
         anchor_pace: here.config.anchor_pace,
         recovery,
+        placement: reclaim::placement_of(record),
         ..StoreConfig::default()
     }
 }

@@ -3,6 +3,7 @@
 use crate::job::{Job, Own, Progress};
 use crate::owners::Owners;
 use crate::panics::FENCED;
+use crate::reclaim;
 use crate::steps::stores;
 use crate::zones;
 use diecut_catalog::VolumeRecord;
@@ -10,6 +11,7 @@ use diecut_media::Divide;
 use diecut_namespace::contract::NamespaceId;
 use diecut_namespace::{Backing, NamespaceDefinition, StoreIndex};
 use diecut_units::IU_SIZE_BYTES;
+use diecut_volume::Store;
 use diecut_volume::contract::VolumeIndex;
 use diecut_vssd::VssdId;
 use diecut_zoned::contract::{ZoneSetIndex, ZoneToken};
@@ -135,6 +137,9 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
         let definition = zones::definition_of(volume, &room);
         (definition.zones, zones::properties_of(&definition, &room))
     });
+    let record = here.registry.state.vssds.get(&volume.vssd).filter(|_| !kept_zones);
+    let unit_ius = here.plane.flash.kept(store).volumes().map_or(0, Store::reclaim_unit_ius);
+    let placement = record.and_then(|record| reclaim::properties_of(volume, record, unit_ius));
     let definition = NamespaceDefinition {
         size_lbas: match &zones {
             Some((count, zones)) => u64::from(*count) << zones.size_lbas_log2,
@@ -147,7 +152,7 @@ pub(crate) fn open_volume<M: Divide>(here: &mut Owners<M>, volume: &VolumeRecord
         preferred_write_lbas: zones.map_or(1, |(_, zones)| zones.write_lbas_min),
         read_only: false,
         zones: zones.map(|(_, zones)| zones),
-        placement: None,
+        placement,
     };
     let id = NamespaceId(volume.namespace);
     here.seat_namespace(id, VssdId(vssd));

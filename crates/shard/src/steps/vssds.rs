@@ -4,6 +4,7 @@ use crate::control::{ControlError, ControlErrorKind};
 use crate::flash::ZonesView;
 use crate::job::Progress;
 use crate::owners::Owners;
+use crate::reclaim;
 use crate::registry::share_of;
 use crate::steps::stores;
 use crate::zones;
@@ -12,7 +13,6 @@ use diecut_catalog::VssdRecord;
 use diecut_media::Divide;
 use diecut_spec::{Isolation, Serves};
 use diecut_units::Time;
-use diecut_volume::Placement;
 use diecut_vssd::{DeallocError, Places, VssdId};
 use diecut_zoned::ZoneSetDefinition;
 
@@ -46,7 +46,12 @@ pub(crate) fn make_vssd<M: Divide>(
         return make_room_for_zones(here, name, id, record, now);
     }
     let over_provisioning = record.over_provisioning_permille;
-    let placement = Placement::default();
+    let placement = reclaim::placement_of(&record);
+    if let Err(error) = here.plane.flash.can_place(id, staging_size_bytes, placement, now) {
+        here.plane.flash.pool.dealloc_vssd(id).expect("I-S8: nothing is under way on a new vSSD");
+        let message = format!("vSSD \"{name}\": placement_handles: {error}");
+        return Err(ControlError { kind: ControlErrorKind::Invalid, message });
+    }
     let exported_ius =
         here.plane.flash.exportable_ius(id, staging_size_bytes, over_provisioning, placement, now);
     if exported_ius == 0 {

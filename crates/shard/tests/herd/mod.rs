@@ -407,6 +407,8 @@ pub struct Host {
     next: u64,
     /// Tags that an LBA may hold: one, or more after the death of the server while writes were under way.
     promised: BTreeMap<u64, Vec<u64>>,
+    /// A command that a test sends by itself, and its answer.
+    apart: Option<(Token, Option<(NvmeStatus, Vec<u8>)>)>,
     pub done: u64,
 }
 
@@ -423,6 +425,7 @@ impl Host {
             told: Collect::default(),
             next: number << 32,
             promised,
+            apart: None,
             done: 0,
         }
     }
@@ -463,23 +466,68 @@ impl Host {
         self.log_page_of(herd, diecut_nvme::NSID_ALL, page, bytes)
     }
 
+    /// As [`Host::log_page`], of one namespace.
     pub fn log_page_of(&mut self, herd: &mut Herd, nsid: u32, page: u8, bytes: u32) -> Vec<u8> {
+        self.ask_log_page(herd, nsid, diecut_nvme::admin::GetLogPage::of(page, bytes.into()))
+    }
+
+    /// As [`Host::log_page`], with all that can be asked.
+    pub fn log_page_with(&mut self, herd: &mut Herd, log: diecut_nvme::admin::GetLogPage) -> Vec<u8> {
+        self.ask_log_page(herd, diecut_nvme::NSID_ALL, log)
+    }
+
+    fn ask_log_page(&mut self, herd: &mut Herd, nsid: u32, log: diecut_nvme::admin::GetLogPage) -> Vec<u8> {
+        let (page, bytes) = (log.page, log.length_bytes as u32);
         let opcode = opcode::admin::GET_LOG_PAGE;
         let mut entry = SubmissionEntry { opcode, nsid: nsid.into(), ..SubmissionEntry::default() };
-        let log = diecut_nvme::admin::GetLogPage::of(page, bytes.into());
         log.encode(&mut entry);
+        let (status, page_bytes) = self.admin_command(herd, entry, None, bytes);
+        assert!(status.is_success(), "page {page:#x}: {status:?}");
+        page_bytes
+    }
+
+    /// Sends a command over its admin queue, and waits for the answer.
+    pub fn admin_command(
+        &mut self,
+        herd: &mut Herd,
+        entry: SubmissionEntry,
+        data: Option<Buffer>,
+        to_host_bytes: u32,
+    ) -> (NvmeStatus, Vec<u8>) {
         self.next += 1;
         let token = Token(self.next);
-        self.admin.as_mut().expect("connected").1.submit_entry(token, entry, None, bytes);
+        self.admin.as_mut().expect("connected").1.submit_entry(token, entry, data, to_host_bytes);
         for _ in 0..100_000 {
             if let Some(at) = self.told.completions.iter().position(|one| one.token == token) {
-                assert!(self.told.completions.remove(at).status.is_success(), "page {page:#x}");
-                return self.told.data.remove(&token).expect("a log page has content");
+                let status = self.told.completions.remove(at).status;
+                return (status, self.told.data.remove(&token).unwrap_or_default());
             }
             self.work(herd, false);
             herd.step();
         }
-        panic!("log page {page:#x} is never answered");
+        panic!("{entry:?} is never answered");
+    }
+
+    /// Sends a command over its I/O queue, and waits for the answer.
+    pub fn io_command(
+        &mut self,
+        herd: &mut Herd,
+        entry: SubmissionEntry,
+        data: Option<Buffer>,
+        to_host_bytes: u32,
+    ) -> (NvmeStatus, Vec<u8>) {
+        self.next += 1;
+        let token = Token(self.next);
+        self.apart = Some((token, None));
+        self.io.as_mut().expect("connected").1.submit_entry(token, entry, data, to_host_bytes);
+        for _ in 0..100_000 {
+            if let Some((_, Some(answer))) = self.apart.take_if(|(_, answer)| answer.is_some()) {
+                return answer;
+            }
+            self.work(herd, false);
+            herd.step();
+        }
+        panic!("{entry:?} is never answered");
     }
 
     /// Goes on as far as it can: connects, asks, checks.
@@ -530,6 +578,11 @@ impl Host {
         let bytes: Vec<u8> = stream.to_host.drain(..).collect();
         io.receive(&bytes, &mut self.received).unwrap_or_else(|error| panic!("{}: {error}", self.name));
         for completion in std::mem::take(&mut self.received.completions) {
+            if let Some((_, answer)) = self.apart.as_mut().filter(|(token, _)| *token == completion.token) {
+                let data = self.received.data.remove(&completion.token).unwrap_or_default();
+                *answer = Some((completion.status, data));
+                continue;
+            }
             assert_eq!(completion.status, NvmeStatus::SUCCESS, "{}", self.name);
             self.done += 1;
             match self.asked.remove(&completion.token.0).expect("asked once") {

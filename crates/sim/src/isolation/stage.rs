@@ -132,6 +132,7 @@ impl Stage {
                 uuid: None,
                 nguid: None,
                 zones: Default::default(),
+                placement: Vec::new(),
             }))?;
         }
         self.ask(ControlRequest::CreateSubsystem(SubsystemSpec {

@@ -126,6 +126,7 @@ impl Monitored {
                 uuid: None,
                 nguid: None,
                 zones: diecut_spec::ZoneSpec::default(),
+                placement: Vec::new(),
             }))?;
             all.ask(ControlRequest::CreateSubsystem(SubsystemSpec {
                 nqn: nqn(name).as_str().to_owned(),

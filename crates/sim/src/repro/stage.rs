@@ -191,6 +191,7 @@ impl Stage {
             uuid: None,
             nguid: None,
             zones: Default::default(),
+            placement: Vec::new(),
         }))?;
         self.volumes.push(NamespaceId(self.shard.state().volumes[&name].namespace));
         Ok(())

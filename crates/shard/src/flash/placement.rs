@@ -1,0 +1,46 @@
+//! Reclaim units of a store: how hosts end them.
+
+use super::{Flash, slot_of};
+use diecut_media::Media;
+use diecut_namespace::StoreIndex;
+use diecut_units::Time;
+use diecut_volume::{Placement, PlacementError, PlacementHandle};
+use diecut_vssd::VssdId;
+
+impl<M: Media> Flash<M> {
+    /// Whether the store of a vSSD that is yet to be made can have these handles.
+    ///
+    /// # Errors
+    /// What is missing, with the figure.
+    pub fn can_place(
+        &mut self,
+        vssd: VssdId,
+        staging_size_bytes: Option<usize>,
+        placement: Placement,
+        now: Time,
+    ) -> Result<(), PlacementError> {
+        placement.check(&self.pool.space(vssd, &mut self.media, now), staging_size_bytes)
+    }
+
+    /// Gives handles of a store of volumes a fresh reclaim unit. Those whose old one was written in part.
+    ///
+    /// # Panics
+    /// If no store of volumes is open there.
+    pub fn update_reclaim_units(
+        &mut self,
+        index: StoreIndex,
+        handles: &[PlacementHandle],
+        now: Time,
+    ) -> Vec<PlacementHandle> {
+        let slot = slot_of(&mut self.stores, index);
+        if handles.is_empty() {
+            return Vec::new();
+        }
+        slot.mark_busy(index, &mut self.busy);
+        let mut space = self.pool.space(slot.vssd, &mut self.media, now);
+        let store = slot.store.volumes_mut();
+        let is_partial =
+            |handle: &PlacementHandle| store.update_reclaim_unit(*handle, &mut space).was_partial;
+        handles.iter().copied().filter(is_partial).collect()
+    }
+}

@@ -1,0 +1,81 @@
+//! Reclaim unit handles of vSSDs (Flexible Data Placement): what their stores have, which of them a volume has, and what hosts ask of them.
+
+use crate::data_plane::DataPlane;
+use crate::registry::Registry;
+use diecut_catalog::{VolumeRecord, VssdRecord};
+use diecut_media::Media;
+use diecut_namespace::StoreIndex;
+use diecut_namespace::contract::{PlacementHandle, PlacementHandles, PlacementProperties};
+use diecut_nvmf::PlacementFigures;
+use diecut_spec::{PlacementIsolation, VssdSpec};
+use diecut_units::{IU_SIZE_BYTES, Time};
+use diecut_volume::{Placement, PlacementIsolation as LogIsolation};
+use diecut_vssd::{MediaUse, VssdId};
+use std::collections::BTreeSet;
+
+/// What the store of a vSSD has: one handle for all data, where hosts choose none.
+pub(crate) fn placement_of(spec: &VssdSpec) -> Placement {
+    let isolation = match spec.placement_isolation {
+        PlacementIsolation::Initial => LogIsolation::Initially,
+        PlacementIsolation::Persistent => LogIsolation::Persistently,
+    };
+    Placement { handles: spec.placement_handles.max(1), isolation }
+}
+
+/// Handles of a volume on a vSSD that has some: those that were chosen, or one that is given by the place of the volume in its store, so that
+/// volumes take turns.
+fn handles_of(volume: &VolumeRecord, vssd: &VssdSpec) -> Vec<PlacementHandle> {
+    if volume.placement.is_empty() {
+        return vec![PlacementHandle(volume.index % vssd.placement_handles)];
+    }
+    volume.placement.iter().map(|handle| PlacementHandle(*handle)).collect()
+}
+
+/// What the namespace of a volume says of placement; nothing where its vSSD has no handles.
+pub(crate) fn properties_of(
+    volume: &VolumeRecord,
+    vssd: &VssdRecord,
+    unit_ius: u64,
+) -> Option<PlacementProperties> {
+    (vssd.placement_handles > 0).then(|| PlacementProperties {
+        handles: PlacementHandles::new(&handles_of(volume, vssd)),
+        is_given: volume.placement.is_empty(),
+        vssd_handles: vssd.placement_handles,
+        is_persistent: vssd.placement_isolation == PlacementIsolation::Persistent,
+        unit_bytes: unit_ius * IU_SIZE_BYTES as u64,
+    })
+}
+
+/// The store behind the endurance group of a subsystem: that of the one vSSD with handles among its own.
+fn group_of<M: Media>(
+    plane: &DataPlane<M>,
+    registry: &Registry,
+    vssds: &BTreeSet<VssdId>,
+) -> Option<(VssdId, StoreIndex)> {
+    let mut own = registry.state.vssds.values();
+    let record = own.find(|one| one.placement_handles > 0 && vssds.contains(&VssdId(one.number)))?;
+    let store = plane.store_of(record.number).filter(|store| plane.flash.kept(*store).is_ready())?;
+    Some((VssdId(record.number), store))
+}
+
+/// Gives handles a fresh reclaim unit, and tells what is known of all of them.
+pub(crate) fn answer<M: Media>(
+    plane: &mut DataPlane<M>,
+    registry: &Registry,
+    vssds: &BTreeSet<VssdId>,
+    updates: &[PlacementHandle],
+    now: Time,
+) -> PlacementFigures {
+    let Some((vssd, index)) = group_of(plane, registry, vssds) else { return PlacementFigures::default() };
+    let partly_written = plane.flash.update_reclaim_units(index, updates, now);
+    let store = plane.flash.kept(index).expect_volumes();
+    let handles = 0..store.placement().handles;
+    let written_ius: u64 = store.handle_figures().map(|one| one.host_written_ius).sum();
+    PlacementFigures {
+        host_written_bytes: written_ius * IU_SIZE_BYTES as u64,
+        media_written_bytes: MediaUse::of(&plane.flash.pool, vssd).programmed_bytes,
+        erased_bytes: u64::try_from(store.erased_size_bytes()).unwrap_or(u64::MAX),
+        available_lbas: handles.map(|handle| store.remaining_ius(PlacementHandle(handle))).collect(),
+        partly_written,
+    }
+}

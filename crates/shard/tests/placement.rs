@@ -1,0 +1,195 @@
+//! Goal: what hosts write with different placement handles lies in different reclaim units, what they are told of it is so, and a set-up that
+//! cannot be is refused with the field that is wrong. Method: shards in virtual time, a host over NVMe/TCP that asks as nvme-cli does.
+
+mod herd;
+
+use diecut_nvme::admin::GetLogPage;
+use diecut_nvme::fdp::*;
+use diecut_nvme::feature::{SetFeatures, fid};
+use diecut_nvme::io::LbaRange;
+use diecut_nvme::log_page::lid;
+use diecut_nvme::{Status, SubmissionEntry, opcode};
+use diecut_shard::control::*;
+use diecut_spec::{Isolation, PlacementIsolation};
+use diecut_units::{Buffer, Time};
+use herd::{Herd, Host, device, subsystem, volume, vssd};
+use zerocopy::FromBytes;
+
+/// A tenant whose vSSD has three handles, and whose volume has these of them.
+fn add_placed(herd: &mut Herd, name: &str, isolation: PlacementIsolation, placement: &[u16]) {
+    herd.done(ControlRequest::CreateTenant(TenantSpec::new(name)));
+    let placed = VssdSpec {
+        placement_handles: 3,
+        placement_isolation: isolation,
+        ..vssd(name, name, Isolation::Channel, 0)
+    };
+    herd.done(ControlRequest::CreateVssd(placed));
+    herd.done(ControlRequest::CreateVolume(VolumeSpec { placement: placement.to_vec(), ..volume(name) }));
+    herd.done(ControlRequest::CreateSubsystem(subsystem(name)));
+}
+
+fn run(herd: &mut Herd, host: &mut Host, commands: u64) {
+    let goal = host.done + commands;
+    for _ in 0..2_000_000 {
+        if host.done >= goal && host.is_idle() {
+            return;
+        }
+        host.work(herd, host.done < goal);
+        herd.step();
+    }
+    panic!("a host is never served");
+}
+
+fn page(herd: &mut Herd, host: &mut Host, page: u8, bytes: u64) -> Vec<u8> {
+    host.log_page_with(herd, GetLogPage { specific: 1, specific_id: 1, ..GetLogPage::of(page, bytes) })
+}
+
+fn configuration(herd: &mut Herd, host: &mut Host) -> PlacementConfiguration {
+    let head = page(herd, host, lid::FDP_CONFIGURATIONS, 16);
+    let size = u32::from_le_bytes(head[4..8].try_into().unwrap());
+    let all = page(herd, host, lid::FDP_CONFIGURATIONS, size.into());
+    parse_configurations(&all).unwrap().remove(0)
+}
+
+fn statistics(herd: &mut Herd, host: &mut Host) -> StatisticsLog {
+    StatisticsLog::read_from_bytes(&page(herd, host, lid::FDP_STATISTICS, 64)).unwrap()
+}
+
+/// Logical blocks that the reclaim unit of each placement handle takes, and which handles these are.
+fn handle_status(herd: &mut Herd, host: &mut Host) -> Vec<(u16, u64)> {
+    let mut entry =
+        SubmissionEntry { opcode: opcode::io::IO_MANAGEMENT_RECEIVE, nsid: 1.into(), ..Default::default() };
+    IoManagementReceive { operation: 1, specific: 0, length_bytes: 80 }.encode(&mut entry);
+    let (status, data) = host.io_command(herd, entry, None, 80);
+    assert_eq!(status, Status::SUCCESS);
+    let told = parse_status(&data).unwrap();
+    told.iter().map(|one| (one.handle.get(), one.available_lbas.get())).collect()
+}
+
+fn write_placed(herd: &mut Herd, host: &mut Host, first: u64, pid: u16) {
+    let mut entry = SubmissionEntry { opcode: opcode::io::WRITE, nsid: 1.into(), ..Default::default() };
+    LbaRange { directive_type: 2, directive_specific: pid, ..LbaRange::plain(first, 1) }.encode(&mut entry);
+    let data = Buffer::copy_from(&(first + 1).to_le_bytes());
+    assert_eq!(host.io_command(herd, entry, Some(data), 0).0, Status::SUCCESS);
+}
+
+fn update(herd: &mut Herd, host: &mut Host, pid: u16) {
+    let mut entry =
+        SubmissionEntry { opcode: opcode::io::IO_MANAGEMENT_SEND, nsid: 1.into(), ..Default::default() };
+    IoManagementSend { operation: IoManagementSend::UPDATE_HANDLES, specific: 0 }.encode(&mut entry);
+    let data = Buffer::copy_from(&pid.to_le_bytes());
+    assert_eq!(host.io_command(herd, entry, Some(data), 0).0, Status::SUCCESS);
+}
+
+#[test]
+fn a_host_chooses_where_its_data_lie_and_is_told_of_it() {
+    for isolation in [PlacementIsolation::Initial, PlacementIsolation::Persistent] {
+        let mut herd = Herd::new(device(1), 1, 5, Time::ZERO);
+        add_placed(&mut herd, "a", isolation, &[2, 0]);
+        let mut host = Host::new("a", 1);
+        run(&mut herd, &mut host, 20);
+        let configuration = configuration(&mut herd, &mut host);
+        let kind = match isolation {
+            PlacementIsolation::Initial => INITIALLY_ISOLATED,
+            PlacementIsolation::Persistent => PERSISTENTLY_ISOLATED,
+        };
+        assert_eq!((configuration.groups, configuration.handles), (1, vec![kind; 3]));
+        let usage = parse_usage(&page(&mut herd, &mut host, lid::RECLAIM_UNIT_HANDLE_USAGE, 32)).unwrap();
+        assert_eq!(usage, [HANDLE_USED_BY_HOST, HANDLE_UNUSED, HANDLE_USED_BY_HOST]);
+
+        let unit_lbas = configuration.unit_bytes / 4096;
+        let [first, other] = handle_status(&mut herd, &mut host)[..] else { panic!("two handles") };
+        assert_eq!((first.0, other), (2, (0, unit_lbas)), "nobody has written to the other one");
+        assert!(first.1 < unit_lbas, "writes without a directive go to the first one");
+
+        let before = statistics(&mut herd, &mut host);
+        for lba in 0..4 {
+            write_placed(&mut herd, &mut host, lba, 1);
+        }
+        let [same, less] = handle_status(&mut herd, &mut host)[..] else { panic!("two handles") };
+        assert_eq!(same, first);
+        assert!(less.0 == 0 && less.1 <= unit_lbas - 4 && less.1 > 0, "{less:?}");
+        let after = statistics(&mut herd, &mut host);
+        assert_eq!(after.host_written_bytes.get() - before.host_written_bytes.get(), 4 * 4096);
+
+        let mut entry =
+            SubmissionEntry { opcode: opcode::admin::SET_FEATURES, nsid: 1.into(), ..Default::default() };
+        SetFeatures { feature: fid::DATA_PLACEMENT_EVENTS, save: false, value: 0 }.encode(&mut entry);
+        PlacementEventsFeature { handle: 1, count: 1, enable: true }.encode(&mut entry);
+        let kinds = Buffer::copy_from(&[event_kind::RECLAIM_UNIT_NOT_FULLY_WRITTEN]);
+        assert_eq!(host.admin_command(&mut herd, entry, Some(kinds), 0).0, Status::SUCCESS);
+        update(&mut herd, &mut host, 1);
+        // A reclaim unit ends when what makes its last pages safe is programmed.
+        let is_fresh = |told: Vec<(u16, u64)>| told == [first, (0, unit_lbas)];
+        assert!((0..1000).any(|_| is_fresh(handle_status(&mut herd, &mut host))), "it never ends");
+        update(&mut herd, &mut host, 1);
+        let events = parse_events(&page(&mut herd, &mut host, lid::FDP_EVENTS, 4096)).unwrap();
+        let told: Vec<_> = events.iter().map(|one| (one.kind, one.pid.get(), one.handle.get())).collect();
+        assert_eq!(told, [(0, 1, 0)], "a fresh reclaim unit is changed without a word");
+
+        host.server_died();
+        let (device, now) = herd.end(true);
+        let mut herd = Herd::new(device, 1, 6, now);
+        run(&mut herd, &mut host, 20);
+        let again = self::configuration(&mut herd, &mut host);
+        assert_eq!((again.handles, again.unit_bytes), (vec![kind; 3], unit_lbas * 4096));
+        assert!(statistics(&mut herd, &mut host).media_written_bytes.get() > 0);
+    }
+}
+
+/// Goal: a cleaner copies less where hosts say what dies together: the figures of log page 22h show it.
+#[test]
+fn volumes_without_a_choice_take_turns() {
+    let mut herd = Herd::new(device(1), 1, 5, Time::ZERO);
+    add_placed(&mut herd, "a", PlacementIsolation::Initial, &[]);
+    for nth in 2..=4 {
+        let one = VolumeSpec { name: format!("more-{nth}"), ..volume("a") };
+        herd.done(ControlRequest::CreateVolume(one.clone()));
+        let nqn = subsystem("a").nqn;
+        herd.done(ControlRequest::AttachNamespace { subsystem: nqn, nsid: nth, volume: one.name });
+    }
+    let mut host = Host::new("a", 1);
+    run(&mut herd, &mut host, 20);
+    let usage = parse_usage(&page(&mut herd, &mut host, lid::RECLAIM_UNIT_HANDLE_USAGE, 32)).unwrap();
+    assert_eq!(usage, [HANDLE_USED_BY_CONTROLLER; 3]);
+    assert_eq!(handle_status(&mut herd, &mut host).len(), 1);
+}
+
+#[test]
+fn a_set_up_that_cannot_be_is_refused_with_its_field() {
+    let mut herd = Herd::new(device(1), 1, 5, Time::ZERO);
+    add_placed(&mut herd, "a", PlacementIsolation::Initial, &[0]);
+    let plain = VssdSpec { name: "plain".to_owned(), ..vssd("a", "a", Isolation::Channel, 0) };
+    herd.done(ControlRequest::CreateVssd(plain));
+    let mut refused = |request: ControlRequest, words: &[&str]| match herd.ask(request.clone()) {
+        ControlResponse::Refused(error) => {
+            for word in words {
+                assert!(error.message.contains(word), "{}: {word}", error.message);
+            }
+        }
+        other => panic!("{request:?}: {other:?}"),
+    };
+    let placed = |vssd: &str, placement: &[u16]| {
+        let (name, vssd) = ("v".to_owned(), vssd.to_owned());
+        ControlRequest::CreateVolume(VolumeSpec { name, vssd, placement: placement.to_vec(), ..volume("a") })
+    };
+    refused(placed("vssd-a", &[0, 3]), &["volume \"v\"", "placement names handle 3", "has 3"]);
+    refused(placed("plain", &[0]), &["volume \"v\"", "placement is for", "\"plain\" has none"]);
+    let many = |placement_handles| {
+        let spec = vssd("many", "a", Isolation::Channel, 0);
+        ControlRequest::CreateVssd(VssdSpec { placement_handles, ..spec })
+    };
+    refused(many(17), &["vSSD \"vssd-many\"", "placement_handles is above 16"]);
+    let spec = VssdSpec { placement_handles: 2, ..vssd("second", "a", Isolation::Channel, 0) };
+    herd.done(ControlRequest::CreateVssd(spec));
+    herd.done(ControlRequest::CreateVolume(volume("second")));
+    let nqn = subsystem("a").nqn;
+    let attach =
+        ControlRequest::AttachNamespace { subsystem: nqn, nsid: 2, volume: "volume-second".to_owned() };
+    match herd.ask(attach) {
+        ControlResponse::Refused(error) => {
+            assert!(error.message.contains("both have placement handles"), "{error:?}")
+        }
+        other => panic!("{other:?}"),
+    }
+}
