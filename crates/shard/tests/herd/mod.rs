@@ -395,6 +395,9 @@ enum Asked {
     Write(u64, u64),
 }
 
+/// Status and content of an answer.
+type Answered = (NvmeStatus, Vec<u8>);
+
 /// A host of one tenant: the only one that writes its volume.
 pub struct Host {
     name: String,
@@ -408,7 +411,7 @@ pub struct Host {
     /// Tags that an LBA may hold: one, or more after the death of the server while writes were under way.
     promised: BTreeMap<u64, Vec<u64>>,
     /// A command that a test sends by itself, and its answer.
-    apart: Option<(Token, Option<(NvmeStatus, Vec<u8>)>)>,
+    apart: Option<(Token, Option<Answered>)>,
     pub done: u64,
 }
 
