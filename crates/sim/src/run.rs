@@ -39,7 +39,7 @@ const IDLE_TURNS_MAX: u32 = 500_000;
 /// Restarts in a row that a cut may spoil.
 const FAILED_RESTARTS_MAX: u32 = 3;
 /// Rounds of small writes at most, writes of each lane in one, and the pause between two.
-const OVERWRITE_ROUNDS_MAX: u32 = 30;
+const OVERWRITE_ROUNDS_MAX: u32 = 100;
 const OVERWRITES_PER_ROUND: u32 = 300;
 const OVERWRITE_PAUSE: Span = Span::from_millis(20);
 /// Violations after which a run stops: the first ones tell the story.
