@@ -64,6 +64,36 @@ pub(super) enum Pace {
     PerSecond(f64),
 }
 
+/// Commands that come by themselves, as from many hosts that know nothing of each other.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    /// That were due and not given.
+    arrived: VecDeque<Time>,
+    pub next: Time,
+}
+
+impl Arrivals {
+    /// They begin here; what came before is forgotten.
+    pub fn begin(&mut self, now: Time) {
+        self.arrived.clear();
+        self.next = now;
+    }
+
+    /// Those of so many per second that are due by now: `take` gives them.
+    pub fn come(&mut self, per_s: f64, now: Time, random: &mut Xoshiro256PlusPlus) {
+        while self.next <= now {
+            self.arrived.push_back(self.next);
+            let gap = -(1.0 - random.random_range(0.0..1.0f64)).ln() / per_s * 1e9;
+            self.next += Span(gap.max(1.0) as u64);
+        }
+    }
+
+    /// When the oldest one that nobody has taken was due.
+    pub fn take(&mut self) -> Option<Time> {
+        self.arrived.pop_front()
+    }
+}
+
 /// Commands of one kind and size.
 pub(super) struct Plain {
     kind: Kind,
@@ -76,9 +106,7 @@ pub(super) struct Plain {
     /// When each command under way was due; its tag is its place.
     due: Vec<Time>,
     free: Vec<u64>,
-    /// Arrivals that were due and not given.
-    arrived: VecDeque<Time>,
-    next_arrival: Time,
+    arrivals: Arrivals,
     pub meter: Meter,
     /// Blocks answered since the beginning.
     pub blocks_done: u64,
@@ -96,8 +124,7 @@ impl Plain {
             cursor: 0,
             due: Vec::new(),
             free: Vec::new(),
-            arrived: VecDeque::new(),
-            next_arrival: Time::ZERO,
+            arrivals: Arrivals::default(),
             meter: Meter::new(),
             blocks_done: 0,
         }
@@ -110,7 +137,7 @@ impl Plain {
 
     /// Paced arrivals begin here.
     pub fn begin(&mut self, now: Time) {
-        self.next_arrival = now;
+        self.arrivals.begin(now);
     }
 
     fn give(&mut self, due: Time) -> Io {
@@ -136,13 +163,8 @@ impl Workload for Plain {
         match self.pace {
             Pace::Depth(depth) => (self.due.len() - self.free.len() < depth).then(|| self.give(now)),
             Pace::PerSecond(rate) => {
-                while self.next_arrival <= now {
-                    self.arrived.push_back(self.next_arrival);
-                    // Many hosts that know nothing of each other.
-                    let gap = -(1.0 - self.random.random_range(0.0..1.0f64)).ln() / rate * 1e9;
-                    self.next_arrival += Span(gap.max(1.0) as u64);
-                }
-                let due = self.arrived.pop_front()?;
+                self.arrivals.come(rate, now, &mut self.random);
+                let due = self.arrivals.take()?;
                 Some(self.give(due))
             }
         }
@@ -151,7 +173,7 @@ impl Workload for Plain {
     fn wakes_at(&self) -> Time {
         match self.pace {
             Pace::Depth(_) => Time::NEVER,
-            Pace::PerSecond(_) => self.next_arrival,
+            Pace::PerSecond(_) => self.arrivals.next,
         }
     }
 

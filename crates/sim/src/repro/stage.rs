@@ -200,8 +200,7 @@ impl Stage {
     /// As many zones as there is room for, each an erase block on every unit of the vSSD: their number, and the logical blocks that one
     /// holds.
     pub fn create_zones(&mut self, part: usize) -> Result<(u64, u64), String> {
-        let vssds = self.shard.status().vssds;
-        let space = vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made").space;
+        let space = self.space(part);
         let zone_lbas = self.segment_lbas(part);
         let mut refused = "a vSSD with less than a zone".to_owned();
         for zones in (1..=space.erase_blocks / u64::from(space.units)).rev() {
@@ -213,10 +212,14 @@ impl Stage {
         Err(refused)
     }
 
+    fn space(&self, part: usize) -> VssdSpace {
+        let vssds = self.shard.status().vssds;
+        vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made").space
+    }
+
     /// Logical blocks of an erase block on every unit of the vSSD.
     pub fn segment_lbas(&self, part: usize) -> u64 {
-        let vssds = self.shard.status().vssds;
-        let space = vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made").space;
+        let space = self.space(part);
         space.physical_bytes / space.erase_blocks * u64::from(space.units) / LOGICAL_BLOCK_BYTES
     }
 
@@ -347,9 +350,7 @@ impl Stage {
 
     /// Over-provisioning of a vSSD as it is in effect.
     pub fn over_provisioning(&self, part: usize) -> f64 {
-        let vssds = self.shard.status().vssds;
-        let vssd = vssds.iter().find(|vssd| vssd.spec.name == part_name(part)).expect("it was made");
-        vssd.space.effective_over_provisioning().expect("it stores volumes")
+        self.space(part).effective_over_provisioning().expect("it stores volumes")
     }
 
     /// Time that all dies had a command so far, and that their arrays were at work, in nanoseconds.

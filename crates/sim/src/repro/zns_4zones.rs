@@ -1,6 +1,6 @@
 //! Four sequential writers beside random reads: zones against drives with a cleaner.
 
-use super::loads::Meter;
+use super::loads::{Arrivals, Meter};
 use super::plot::{Content, Plot};
 use super::report::{Cell, Comparison, Table};
 use super::stage::{Ground, Io, Kind, Part, Stage, Workload};
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "zns-4zones",
     question: "What do four sequential writers, and random reads beside them, gain if the drive has zones and no cleaner?",
-    source: "ZNS: Avoiding the Block Interface Tax for Flash-based SSDs (USENIX ATC'21), section 5.2",
+    source: "ZNS: Avoiding the Block Interface Tax for Flash-based SSDs (USENIX ATC'21), measurements without a file system",
     set_up: "One device, 2 channels of cnex-1tb with 512 blocks per plane of 16 pages, as one vSSD: with 7 % over-provisioning, with 28 %, or \
              zoned. Four writers, 64 KiB each, one under way: each fills a range from its start to its end, then draws the next one among those \
              that nobody writes. A range is as large as a zone, and a zone is an erase block on each of the 8 units. A zone is reset before \
@@ -85,8 +85,7 @@ struct Load {
     first: VecDeque<u64>,
     /// Writes per second; `None`: each writer has one under way.
     writes_per_s: Option<f64>,
-    arrived: VecDeque<Time>,
-    next_arrival: Time,
+    arrivals: Arrivals,
     reads: bool,
     read_due: Option<Time>,
     random: Xoshiro256PlusPlus,
@@ -112,8 +111,7 @@ impl Load {
             writers: writers.collect(),
             first,
             writes_per_s: None,
-            arrived: VecDeque::new(),
-            next_arrival: Time::ZERO,
+            arrivals: Arrivals::default(),
             reads: false,
             read_due: None,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -160,8 +158,8 @@ impl Load {
     }
 
     fn begin(&mut self, writes_per_s: Option<f64>, reads: bool, now: Time) {
-        (self.writes_per_s, self.reads, self.next_arrival) = (writes_per_s, reads, now);
-        self.arrived.clear();
+        (self.writes_per_s, self.reads) = (writes_per_s, reads);
+        self.arrivals.begin(now);
         self.written.restart(now);
         self.read.restart(now);
     }
@@ -173,11 +171,7 @@ impl Workload for Load {
             return Some(self.next_read(now));
         }
         if let Some(rate) = self.writes_per_s.filter(|rate| *rate > 0.0) {
-            while self.next_arrival <= now {
-                self.arrived.push_back(self.next_arrival);
-                let gap = -(1.0 - self.random.random_range(0.0..1.0f64)).ln() / rate * 1e9;
-                self.next_arrival += Span(gap.max(1.0) as u64);
-            }
+            self.arrivals.come(rate, now, &mut self.random);
         }
         let mut due = now;
         // A reset is a step of a write that has arrived, so its writer goes on first.
@@ -188,14 +182,14 @@ impl Workload for Load {
         }
         let idle = self.writers.iter().position(|writer| !writer.is_under_way)?;
         if self.writes_per_s.is_some() {
-            due = self.arrived.pop_front()?;
+            due = self.arrivals.take()?;
         }
         Some(self.next_of(idle, due))
     }
 
     fn wakes_at(&self) -> Time {
         let is_paced = self.writes_per_s.is_some_and(|rate| rate > 0.0);
-        if is_paced { self.next_arrival } else { Time::NEVER }
+        if is_paced { self.arrivals.next } else { Time::NEVER }
     }
 
     fn answered(&mut self, tag: u64, now: Time) {
